@@ -37,10 +37,13 @@ url = "http://localhost:8000/v1"
 """
 
 
-def registry_of(folder: Path, text: str) -> Registry | None:
+def registry_of(folder: Path, text: str) -> Registry:
     (folder / "configs").mkdir(exist_ok=True)
     (folder / "configs" / "endpoints.toml").write_text(text, encoding="utf-8")
-    return load_registry(folder, None, "x.toml")
+    registry = load_registry(folder, None, "x.toml")
+    assert registry is not None
+    assert registry == load_registry(folder, "configs", "x.toml"), "it may be named by its folder"
+    return registry
 
 
 def problems_in(folder: Path, text: str) -> list[str]:
@@ -51,9 +54,7 @@ def problems_in(folder: Path, text: str) -> list[str]:
 
 
 def test_entries_with_one_id_are_replicas_and_keys_have_two_names(tmp_path: Path) -> None:
-    registry = registry_of(tmp_path, VALID)
-    assert registry is not None
-    assert dict(registry.endpoints) == {
+    expected = {
         "qwen": (
             RegisteredEndpoint("qwen", "Qwen/Qwen3-8B", "http://a.example/v1", "A_KEY", None, {"X-Team": "evals"}),
             RegisteredEndpoint(
@@ -62,10 +63,16 @@ def test_entries_with_one_id_are_replicas_and_keys_have_two_names(tmp_path: Path
         ),
         "local": (RegisteredEndpoint("local", "llama", "http://localhost:8000/v1"),),
     }
+    assert dict(registry_of(tmp_path, VALID).endpoints) == expected
+    both_names = registry_of(tmp_path, VALID + 'api_base_url = "http://localhost:8000/v1"\n')
+    assert dict(both_names.endpoints) == expected
 
 
-def test_without_a_file_there_is_no_registry(tmp_path: Path) -> None:
+def test_without_a_file_there_is_no_registry_and_a_folder_in_its_place_is_a_problem(tmp_path: Path) -> None:
     assert load_registry(tmp_path, None, "x.toml") is None
+    (tmp_path / "configs" / "endpoints.toml").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"folder|directory"):
+        load_registry(tmp_path, None, "x.toml")
 
 
 def test_every_mistake_is_reported_with_its_line(tmp_path: Path) -> None:
@@ -114,11 +121,6 @@ extra_headers = {}
     ]
 
 
-def test_two_names_of_a_key_may_say_the_same(tmp_path: Path) -> None:
-    registry = registry_of(tmp_path, VALID + 'api_base_url = "http://localhost:8000/v1"\n')
-    assert registry is not None
-
-
 def test_replicas_must_have_one_model_and_must_differ(tmp_path: Path) -> None:
     same, other = VALID.split("\n\n")[0], VALID.split("\n\n")[0].replace("Qwen3-8B", "Qwen3-14B")
     assert [text.partition(" (")[0] for text in problems_in(tmp_path, f"{same}\n\n{same}\n{other}")] == [
@@ -153,13 +155,6 @@ def test_a_named_registry_must_be_there(tmp_path: Path, named: str, expected: st
     assert problem.text.startswith("[model] endpoints_path: ")
 
 
-def test_what_is_no_file_is_no_missing_registry(tmp_path: Path) -> None:
-    (tmp_path / "configs" / "endpoints.toml").mkdir(parents=True)
-    with pytest.raises(ConfigError) as caught:
-        load_registry(tmp_path, None, "x.toml")
-    assert "folder" in str(caught.value) or "directory" in str(caught.value)
-
-
 NAMES = st.sampled_from([*(field.name for field in ENDPOINT.fields), *ALIASES, "client_type", "x", ""])
 VALUES = st.recursive(
     st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.just("http://[a")),
@@ -173,10 +168,3 @@ def test_no_content_raises_anything_but_problems(content: object) -> None:
     document = Document(Path("endpoints.toml"), "endpoints.toml", "", {"endpoint": content}, Lines(""))
     with contextlib.suppress(ConfigError):
         Registry.of(document)
-
-
-def test_a_registry_may_be_named_by_its_folder(tmp_path: Path) -> None:
-    registry_of(tmp_path, VALID)
-    registry = load_registry(tmp_path, "configs", "x.toml")
-    assert registry is not None
-    assert set(registry.endpoints) == {"qwen", "local"}

@@ -16,14 +16,23 @@ Load = Callable[..., EvalConfig]
 MODEL = Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model")
 HEAD = '[experiment]\nmodel_path = "demo/arithmetic"\n[secrets]\nrequired = []\n[environment]\n'
 """The environment's keys stand from line 6 on."""
+WORD_COUNT = f'{HEAD}env_id = "word_count"\n'
 
 
 def package(folder: Path, *, version: str = "0.2.0", evals: str = "") -> None:
     """Make a package in a folder of environments, whose code must not run."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{folder.name}.py").write_text("raise SystemExit('was imported')\n")
     text = f'[project]\nname = "{folder.name}"\nversion = "{version}"\n'
     (folder / "pyproject.toml").write_text(text + (f"[tool.verifiers.eval]\n{evals}" if evals else ""))
+
+
+@pytest.fixture(autouse=True)
+def word_count(workspace: Path) -> Path:
+    """The folder of the environment that most tests name."""
+    folder = workspace / "environments/word_count"
+    package(folder)
+    return folder
 
 
 def problems_of(load: Load, text: str, *overrides: Override) -> list[str]:
@@ -38,8 +47,6 @@ def env(value: str) -> Override:
 
 @pytest.mark.parametrize("env_id", ["word-count", "owner/word-count", "word_count@0.2.0", "owner/word-count@latest"])
 def test_an_environment_is_found_in_its_folder_without_running_it(load: Load, workspace: Path, env_id: str) -> None:
-    package(workspace / "environments/word_count")
-
     config = load(f'{HEAD}env_id = "{env_id}"\n')
 
     module = config.environment_module
@@ -50,14 +57,14 @@ def test_an_environment_is_found_in_its_folder_without_running_it(load: Load, wo
     assert (config.agent.agent, config.own_threshold) == (None, True)
 
 
-@pytest.mark.parametrize("file", ["word_count/__init__.py", "src/word_count/__init__.py"])
+@pytest.mark.parametrize("file", ["letter_count/__init__.py", "src/letter_count/__init__.py"])
 def test_an_environment_may_be_a_package(load: Load, workspace: Path, file: str) -> None:
-    source = workspace / "environments/word-count" / file
+    source = workspace / "environments/letter-count" / file
     source.parent.mkdir(parents=True)
     source.write_text("")
-    (workspace / "environments/word-count/pyproject.toml").write_text("[tool.verifiers.eval]\nnum_examples = -1\n")
+    (workspace / "environments/letter-count/pyproject.toml").write_text("[tool.verifiers.eval]\nnum_examples = -1\n")
 
-    config = load(f'{HEAD}env_id = "word-count"\n')
+    config = load(f'{HEAD}env_id = "letter-count"\n')
 
     assert config.environment_module is not None
     assert (config.environment_module.source, config.environment_module.folder) == (source, str(source.parents[1]))
@@ -75,10 +82,9 @@ def test_an_installed_environment_needs_no_folder(load: Load) -> None:
 def test_a_folder_of_environments_is_named_below_the_workspace_or_typed(load: Load, workspace: Path) -> None:
     package(workspace / "mine/word_count")
     package(workspace.parent / "theirs/word_count")
-    text = f'{HEAD}env_id = "word_count"\n'
     typed = Override("environment", "env_dir_path", str(workspace.parent / "theirs"), "--osmosis-env-dir-path")
 
-    found = [load(f'{text}env_dir_path = "mine"\n'), load(f'{text}env_dir_path = "mine"\n', typed)]
+    found = [load(f'{WORD_COUNT}env_dir_path = "mine"\n'), load(f'{WORD_COUNT}env_dir_path = "mine"\n', typed)]
 
     folders = [config.environment_module.folder for config in found if config.environment_module]
     assert folders == [str(workspace / "mine/word_count"), str(workspace.parent / "theirs/word_count")]
@@ -92,48 +98,44 @@ def test_a_folder_of_environments_is_named_below_the_workspace_or_typed(load: Lo
     ],
 )
 def test_a_folder_that_cannot_be_one_is_the_only_problem(load: Load, path: str, problem: str) -> None:
-    found = problems_of(load, f'{HEAD}env_id = "word_count"\nenv_dir_path = {path}\n')
+    found = problems_of(load, f"{WORD_COUNT}env_dir_path = {path}\n")
 
     assert found == [f"7: [environment] env_dir_path: {problem}"]
 
 
 def test_defaults_are_those_of_prime_eval(load: Load, workspace: Path) -> None:
-    package(workspace / "environments/word_count")
-
-    config = load(f'{HEAD}env_id = "word_count"\n')
+    config = load(WORD_COUNT)
 
     assert (config.evaluation.n, config.evaluation.batch_size, config.selection) == (3, 32, RowSelection(limit=5))
     assert config.preset == ()
 
 
-def test_defaults_of_the_package_are_below_every_other_level(load: Load, workspace: Path) -> None:
-    package(workspace / "environments/word_count", evals="num_examples = 7\nrollouts_per_example = 4\n")
-    text = f'{HEAD}env_id = "word_count"\n'
+def test_defaults_of_the_package_are_below_every_other_level(load: Load, word_count: Path) -> None:
+    package(word_count, evals="num_examples = 7\nrollouts_per_example = 4\n")
     ini = Override("evaluation", "n", "2", "ini osmosis_set", level="ini")
 
-    config = load(text)
+    config = load(WORD_COUNT)
     assert (config.evaluation.n, config.selection) == (4, RowSelection(limit=7))
     assert config.preset == (
         "limit = 7 (environments/word_count/pyproject.toml:5)",
         "n = 4 (environments/word_count/pyproject.toml:6)",
     )
-    assert load(text, ini).evaluation.n == 2
-    assert load(f'{text}[data]\nrows = "1"\n').selection == RowSelection(rows=((1, 1),))
-    assert load(f'{text}[data]\nrows = "1"\n').preset == ("n = 4 (environments/word_count/pyproject.toml:6)",)
+    assert load(WORD_COUNT, ini).evaluation.n == 2
+    assert load(f'{WORD_COUNT}[data]\nrows = "1"\n').selection == RowSelection(rows=((1, 1),))
+    assert load(f'{WORD_COUNT}[data]\nrows = "1"\n').preset == ("n = 4 (environments/word_count/pyproject.toml:6)",)
 
 
 def test_a_gate_may_need_as_many_runs_as_an_environment_makes_by_default(load: Load, workspace: Path) -> None:
-    package(workspace / "environments/word_count")
-    text = f'{HEAD}env_id = "word_count"\n[gate]\npass_at_'
+    text = f"{WORD_COUNT}[gate]\npass_at_"
 
     assert load(f'{text}2 = ">= 0.5"\n').gates
     assert "needs [evaluation] n of at least 4, n is 3" in problems_of(load, f'{text}4 = ">= 0.5"\n')[0]
 
 
-def test_defaults_that_are_not_valid_are_problems_of_the_package(load: Load, workspace: Path) -> None:
-    package(workspace / "environments/word_count", evals='num_examples = 0\nrollouts_per_example = "3"\n')
+def test_defaults_that_are_not_valid_are_problems_of_the_package(load: Load, word_count: Path) -> None:
+    package(word_count, evals='num_examples = 0\nrollouts_per_example = "3"\n')
 
-    assert problems_of(load, f'{HEAD}env_id = "word_count"\n') == [
+    assert problems_of(load, WORD_COUNT) == [
         "environments/word_count/pyproject.toml:5: [tool.verifiers.eval] num_examples: must be an integer of at least "
         "1, or -1 for all, got 0",
         "environments/word_count/pyproject.toml:6: [tool.verifiers.eval] rollouts_per_example: must be an integer of "
@@ -142,8 +144,6 @@ def test_defaults_that_are_not_valid_are_problems_of_the_package(load: Load, wor
 
 
 def test_an_unknown_environment_is_reported_with_the_places_and_similar_names(load: Load, workspace: Path) -> None:
-    package(workspace / "environments/word_count")
-
     (problem,) = problems_of(load, f'{HEAD}env_id = "me/wort-count"\n')
 
     begin = '6: [environment] env_id: "me/wort-count" was not found: no module wort_count is installed in '
@@ -156,8 +156,6 @@ def test_an_unknown_environment_is_reported_with_the_places_and_similar_names(lo
 
 
 def test_a_version_that_is_not_there_is_reported(load: Load, workspace: Path) -> None:
-    package(workspace / "environments/word_count")
-
     assert problems_of(load, f'{HEAD}env_id = "word_count@0.3.0"\n') == [
         '6: [environment] env_id: "word_count@0.3.0" names version 0.3.0, and environments/word_count/word_count.py is '
         "version 0.2.0; install that version (prime env install word_count@0.3.0), or leave out @0.3.0"
@@ -172,8 +170,7 @@ def test_an_id_that_is_none_is_reported(load: Load, env_id: str) -> None:
 
 
 def test_keys_that_contradict_an_environment_are_all_reported(load: Load, workspace: Path) -> None:
-    package(workspace / "environments/word_count")
-    text = f'{HEAD}env_id = "word_count"\n[agent]\nagent = "chat"\n[data]\npath = "data/multiply.jsonl"\n'
+    text = f'{WORD_COUNT}[agent]\nagent = "chat"\n[data]\npath = "data/multiply.jsonl"\n'
 
     assert problems_of(load, text) == [
         "8: [agent] agent: cannot be used with [environment] env_id: the environment rolls out",
@@ -188,15 +185,12 @@ def test_keys_of_an_environment_need_its_id(load: Load) -> None:
 
 
 def test_an_environment_scores_as_reward_besides_functions(load: Load, workspace: Path) -> None:
-    package(workspace / "environments/word_count")
-    text = f'{HEAD}env_id = "word_count"\n[scoring]\neval_fns = ["rewards:short"]\nthresholds = {{reward = 0.7}}\n'
+    text = f'{WORD_COUNT}[scoring]\neval_fns = ["rewards:short"]\nthresholds = {{reward = 0.7}}\n'
 
     assert load(text).scoring.thresholds == {"reward": 0.7}
 
 
 def test_an_eval_without_a_toml_is_named_after_its_environment(workspace: Path) -> None:
-    package(workspace / "environments/word_count")
-
     config = typed_eval_config(workspace, [MODEL, env("owner/word-count")])
 
     assert (config.name, config.path) == ("word-count", workspace / "environments/word_count/word_count.py")
@@ -204,7 +198,6 @@ def test_an_eval_without_a_toml_is_named_after_its_environment(workspace: Path) 
 
 
 def test_an_environment_and_an_agent_exclude_each_other(workspace: Path) -> None:
-    package(workspace / "environments/word_count")
     agent = Override("agent", "agent", "chat", "--osmosis-agent")
 
     with pytest.raises(ConfigError) as caught:

@@ -83,82 +83,75 @@ def test_missing_keys_have_their_defaults(load_table: Load, workspace: Path) -> 
     )
 
 
-@pytest.mark.parametrize(
-    ("table", "body", "attribute", "expected"),
-    [
-        ("evaluation", "pass_threshold = -1", "evaluation", Evaluation(pass_threshold=-1.0)),
-        ("evaluation", "pass_threshold = 0.0", "evaluation", Evaluation(pass_threshold=0.0)),
-        ("evaluation", "n = 0x10", "evaluation", Evaluation(n=16)),
-        ("env", 'A = "line\\nbreak"', "env", {"A": "line\nbreak"}),
-        ("secrets", 'required = ["A1_"]', "secrets", ("A1_",)),
-        ("model", 'base_url = "http://[::1]:8000/v1"', "model", ModelTable(base_url="http://[::1]:8000/v1")),
-        ("model", 'base_url = "https://host"', "model", ModelTable(base_url="https://host")),
-        ("model", 'api_key_env = "_key1"', "model", ModelTable(api_key_env="_key1")),
-        ("model", 'client = "auto"', "model", ModelTable(client="auto")),
-        ("model", 'client = "openai"', "model", ModelTable(client="openai")),
-        ("model", 'client = "anthropic"', "model", ModelTable(client="anthropic")),
-        ("model", 'client = "light"', "model", ModelTable(client="light")),
-        ("model", 'client = "litellm"', "model", ModelTable(client="litellm")),
-        ("model", 'headers = {X-A = "1", "b.c" = ""}', "model", ModelTable(headers={"X-A": "1", "b.c": ""})),
-        ("model", "max_retries = 0\ntimeout_s = 1", "model", ModelTable(max_retries=0, timeout_s=1.0)),
-        ("sampling", "temperature = 0", "sampling", Sampling(temperature=0.0)),
-        ("sampling", "top_p = 1\nmax_tokens = 1", "sampling", Sampling(top_p=1.0, max_tokens=1)),
-        ("sampling", "seed = -3", "sampling", Sampling(seed=-3)),
-        ("sampling", 'stop = "\\n"', "sampling", Sampling(stop=("\n",))),
-        ("sampling", 'stop = ["a", "b"]', "sampling", Sampling(stop=("a", "b"))),
-        (
-            "sampling",
-            "extra_body = {accuracy = 0.8, a.b = [true, 1]}",
-            "sampling",
-            Sampling(extra_body={"accuracy": 0.8, "a": {"b": [True, 1]}}),
-        ),
-        (
-            "scoring",
-            'eval_fns = ["a.b:c.d"]\nthresholds = {"a.b:c.d" = 1}\ndecide = "a.b:c.d"',
-            "scoring",
-            Scoring(("a.b:c.d",), None, {"a.b:c.d": 1.0}, "a.b:c.d"),
-        ),
-        (
-            "scoring",
-            'grader = "a:G"\neval_fns = []\nthresholds = {reward = 0.5}\ndecide = "reward"',
-            "scoring",
-            Scoring((), "a:G", {"reward": 0.5}, "reward"),
-        ),
-        ("scoring", 'eval_fns = ["a:b"]\ndecide = "any"', "scoring", Scoring(("a:b",), decide="any")),
-        ("agent", 'agent = "server:agent_loop"', "agent", AgentTable("server:agent_loop")),
-        ("agent", "max_turns = 1", "agent", AgentTable("chat", 1, bounds_turns=True)),
-        ("data", 'path = "data/multiply.jsonl"', "data", Data("data/multiply.jsonl")),
-        ("data", "seed = 7", "data", Data(seed=7)),
-        (
-            "data",
-            'columns = {user_prompt = "question", ground_truth = "answer"}',
-            "data",
-            Data(columns={"user_prompt": "question", "ground_truth": "answer"}),
-        ),
-        ("data", "offset = 0", "selection", RowSelection(offset=0, limit="all")),
-        ("data", 'rows = "all"', "selection", RowSelection(rows="all")),
-        ("data", 'rows = "3"', "selection", RowSelection(rows=((3, 3),))),
-        ("data", 'rows = " 10 - 20, 7,3 ,4, 15-22"', "selection", RowSelection(rows=((3, 4), (7, 7), (10, 22)))),
-        ("evaluation", "limit = 5", "selection", RowSelection(limit=5)),
-        ("gate", 'pass_rate = ">= 0.7"', "gates", (GateRule("pass_rate", 0.7),)),
-        ("gate", 'pass_rate = " >=1 "', "gates", (GateRule("pass_rate", 1.0),)),
-        ("gate", "pass_rate = {min = 0}", "gates", (GateRule("pass_rate", 0.0),)),
-        ("gate.pass_rate", 'min = 0.5\nrule = "point"', "gates", (GateRule("pass_rate", 0.5, "point"),)),
-        ("limits", "max_errors = 0", "limits", LimitsTable(0)),
-        ("limits", 'max_errors = "5%"', "limits", LimitsTable(0.05)),
-        ("limits.rollout", "tokens = 5000", "limits", LimitsTable(rollout={"tokens": 5000})),
-        (
-            "limits",
-            "rollout = {cost_usd = 1, tool_calls = 3}",
-            "limits",
-            LimitsTable(rollout={"cost_usd": 1.0, "tool_calls": 3}),
-        ),
-        ("limits", 'max_errors = "100 %"', "limits", LimitsTable(1.0)),
-        ("cassette", 'path = "a/b.jsonl"\nrecord = "new"', "cassette", CassetteTable("a/b.jsonl", "new")),
-        ("output", 'dir = "runs"\nresults = "out/r.json"', "output", Output("runs", "out/r.json")),
-    ],
-)
-def test_valid_values_are_read(load_table: Load, table: str, body: str, attribute: str, expected: object) -> None:
+VALUES: list[tuple[str, str, object]] = [
+    ("evaluation", "pass_threshold = -1", Evaluation(pass_threshold=-1.0)),
+    ("evaluation", "pass_threshold = 0.0", Evaluation(pass_threshold=0.0)),
+    ("evaluation", "n = 0x10", Evaluation(n=16)),
+    ("env", 'A = "line\\nbreak"', {"A": "line\nbreak"}),
+    ("secrets", 'required = ["A1_"]', ("A1_",)),
+    ("model", 'base_url = "http://[::1]:8000/v1"', ModelTable(base_url="http://[::1]:8000/v1")),
+    ("model", 'base_url = "https://host"', ModelTable(base_url="https://host")),
+    ("model", 'api_key_env = "_key1"', ModelTable(api_key_env="_key1")),
+    ("model", 'client = "auto"', ModelTable(client="auto")),
+    ("model", 'client = "openai"', ModelTable(client="openai")),
+    ("model", 'client = "anthropic"', ModelTable(client="anthropic")),
+    ("model", 'client = "light"', ModelTable(client="light")),
+    ("model", 'client = "litellm"', ModelTable(client="litellm")),
+    ("model", 'headers = {X-A = "1", "b.c" = ""}', ModelTable(headers={"X-A": "1", "b.c": ""})),
+    ("model", "max_retries = 0\ntimeout_s = 1", ModelTable(max_retries=0, timeout_s=1.0)),
+    ("sampling", "temperature = 0", Sampling(temperature=0.0)),
+    ("sampling", "top_p = 1\nmax_tokens = 1", Sampling(top_p=1.0, max_tokens=1)),
+    ("sampling", "seed = -3", Sampling(seed=-3)),
+    ("sampling", 'stop = "\\n"', Sampling(stop=("\n",))),
+    ("sampling", 'stop = ["a", "b"]', Sampling(stop=("a", "b"))),
+    (
+        "sampling",
+        "extra_body = {accuracy = 0.8, a.b = [true, 1]}",
+        Sampling(extra_body={"accuracy": 0.8, "a": {"b": [True, 1]}}),
+    ),
+    (
+        "scoring",
+        'eval_fns = ["a.b:c.d"]\nthresholds = {"a.b:c.d" = 1}\ndecide = "a.b:c.d"',
+        Scoring(("a.b:c.d",), None, {"a.b:c.d": 1.0}, "a.b:c.d"),
+    ),
+    (
+        "scoring",
+        'grader = "a:G"\neval_fns = []\nthresholds = {reward = 0.5}\ndecide = "reward"',
+        Scoring((), "a:G", {"reward": 0.5}, "reward"),
+    ),
+    ("scoring", 'eval_fns = ["a:b"]\ndecide = "any"', Scoring(("a:b",), decide="any")),
+    ("agent", 'agent = "server:agent_loop"', AgentTable("server:agent_loop")),
+    ("agent", "max_turns = 1", AgentTable("chat", 1, bounds_turns=True)),
+    ("data", 'path = "data/multiply.jsonl"', Data("data/multiply.jsonl")),
+    ("data", "seed = 7", Data(seed=7)),
+    (
+        "data",
+        'columns = {user_prompt = "q", ground_truth = "a"}',
+        Data(columns={"user_prompt": "q", "ground_truth": "a"}),
+    ),
+    ("data", "offset = 0", RowSelection(offset=0, limit="all")),
+    ("data", 'rows = "all"', RowSelection(rows="all")),
+    ("data", 'rows = "3"', RowSelection(rows=((3, 3),))),
+    ("data", 'rows = " 10 - 20, 7,3 ,4, 15-22"', RowSelection(rows=((3, 4), (7, 7), (10, 22)))),
+    ("evaluation", "limit = 5", RowSelection(limit=5)),
+    ("gate", 'pass_rate = ">= 0.7"', (GateRule("pass_rate", 0.7),)),
+    ("gate", 'pass_rate = " >=1 "', (GateRule("pass_rate", 1.0),)),
+    ("gate", "pass_rate = {min = 0}", (GateRule("pass_rate", 0.0),)),
+    ("gate.pass_rate", 'min = 0.5\nrule = "point"', (GateRule("pass_rate", 0.5, "point"),)),
+    ("limits", "max_errors = 0", LimitsTable(0)),
+    ("limits", 'max_errors = "5%"', LimitsTable(0.05)),
+    ("limits.rollout", "tokens = 5000", LimitsTable(rollout={"tokens": 5000})),
+    ("limits", "rollout = {cost_usd = 1, tool_calls = 3}", LimitsTable(rollout={"cost_usd": 1.0, "tool_calls": 3})),
+    ("limits", 'max_errors = "100 %"', LimitsTable(1.0)),
+    ("cassette", 'path = "a/b.jsonl"\nrecord = "new"', CassetteTable("a/b.jsonl", "new")),
+    ("output", 'dir = "runs"\nresults = "out/r.json"', Output("runs", "out/r.json")),
+]
+"""The body of a table, and what it becomes."""
+
+
+@pytest.mark.parametrize(("table", "body", "expected"), VALUES)
+def test_valid_values_are_read(load_table: Load, table: str, body: str, expected: object) -> None:
+    attribute = "selection" if isinstance(expected, RowSelection) else table.partition(".")[0].replace("gate", "gates")
     assert getattr(load_table(table, body), attribute) == expected
 
 
@@ -167,44 +160,34 @@ def test_an_error_bound_is_a_count_or_with_a_percent_sign_a_share(load_table: Lo
     assert load_table("limits", f"max_errors = {text}").limits.max_errors_is_share is is_share
 
 
-def test_rows_take_precedence_over_offset_and_limit_of_the_same_file(load: Load) -> None:
-    text = OF_THE_PLATFORM + '[data]\noffset = 5\nrows = "1"\n'
-    assert load(text).selection == RowSelection(rows=((1, 1),))
+def test_offset_and_limit_are_combined_and_rows_of_the_same_file_take_precedence(load: Load) -> None:
+    text = OF_THE_PLATFORM + "[data]\noffset = 5\n"
+    assert load(text).selection == RowSelection(offset=5, limit=200)
+    assert load(text + 'rows = "1"\n').selection == RowSelection(rows=((1, 1),))
 
 
-def test_offset_and_limit_are_combined(load: Load) -> None:
-    assert load(OF_THE_PLATFORM + "[data]\noffset = 5\n").selection == RowSelection(offset=5, limit=200)
-
-
-def test_a_path_replaces_the_dataset_name(load: Load) -> None:
+def test_a_path_replaces_the_dataset_name_and_the_line_of_either_is_known(
+    load: Load, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace / "rollouts")  # paths are relative to the workspace
     text = OF_THE_PLATFORM.replace('dataset = "my-platform-dataset"\n', "")
     config = load(text + '[data]\npath = "data/multiply.jsonl"\n')
+    typed = Override("data", "path", "../data/multiply.jsonl", "--osmosis-dataset")
+
     assert (config.experiment.dataset, config.data.path) == (None, "data/multiply.jsonl")
-
-
-def test_the_line_that_names_the_dataset_is_known_if_it_is_in_the_file(load: Load) -> None:
-    text = OF_THE_PLATFORM.replace('dataset = "my-platform-dataset"\n', "")
-    typed = Override("data", "path", "data/multiply.jsonl", "--osmosis-dataset")
+    assert config.dataset_line == text.count("\n") + 2
     assert load(OF_THE_PLATFORM).dataset_line == 5
-    assert load(text + '[data]\npath = "data/multiply.jsonl"\n').dataset_line == text.count("\n") + 2
     assert load(OF_THE_PLATFORM, typed).dataset_line == 1
 
 
-def test_a_path_is_relative_to_the_workspace_not_to_the_current_folder(
-    load_table: Load, workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(workspace / "rollouts")
-    assert load_table("data", 'path = "data/multiply.jsonl"').data.path == "data/multiply.jsonl"
+def test_an_entrypoint_is_the_agent_unless_one_is_named_but_its_grader_stays(load: Load) -> None:
+    named = load(OF_THE_PLATFORM + '[agent]\nagent = "chat"\n[scoring]\nthresholds = {reward = 0.5}\n')
 
-
-def test_an_agent_replaces_the_workflow_of_an_entrypoint_but_not_its_grader(load: Load) -> None:
-    config = load(OF_THE_PLATFORM + '[agent]\nagent = "chat"\n[scoring]\nthresholds = {reward = 0.5}\n')
-    assert (config.agent.agent, config.experiment.entrypoint) == ("chat", "main.py")
-    assert config.scoring.thresholds == {"reward": 0.5}
-
-
-def test_an_entrypoint_is_the_agent_by_default(load: Load) -> None:
     assert load(OF_THE_PLATFORM).agent.agent is None
+    assert (named.agent.agent, named.experiment.entrypoint) == ("chat", "main.py")
+    assert named.scoring.thresholds == {"reward": 0.5}
+    below = load(OF_THE_PLATFORM.replace('"main.py"', '"sub/deep.py"'))
+    assert below.experiment.entrypoint == "sub/deep.py"
 
 
 def test_functions_and_the_entrypoints_grader_can_both_have_thresholds(load: Load) -> None:
@@ -212,24 +195,14 @@ def test_functions_and_the_entrypoints_grader_can_both_have_thresholds(load: Loa
     assert load(OF_THE_PLATFORM + scoring).scoring.thresholds == {"a:b": 1.0, "reward": 2.0}
 
 
-def test_an_entrypoint_in_a_subfolder_is_found(load: Load) -> None:
-    config = load(OF_THE_PLATFORM.replace('"main.py"', '"sub/deep.py"'))
-    assert config.experiment.entrypoint == "sub/deep.py"
-
-
-def test_a_config_outside_configs_has_its_own_folder_as_workspace(workspace: Path) -> None:
-    path = workspace.parent / "evals" / "mine.toml"
+def test_a_config_outside_configs_has_its_own_folder_as_workspace_and_its_path_is_absolute(workspace: Path) -> None:
+    path = workspace / "evals/mine.toml"
     path.parent.mkdir()
     path.write_text(
-        '[experiment]\nmodel_path = "m"\ndataset = "d"\n[secrets]\nrequired = []\n[scoring]\neval_fns = ["a:b"]\n'
+        OF_THE_PLATFORM.replace("rollout =", "#").replace("entrypoint =", "#") + '[scoring]\neval_fns = ["a:b"]\n'
     )
-    config = load_eval_config(path)
-    assert (config.workspace, config.name) == (path.parent, "mine")
-
-
-def test_a_relative_path_to_the_config_becomes_absolute(load: Load, workspace: Path) -> None:
-    load(OF_THE_PLATFORM)
-    assert load_eval_config(Path("configs/eval/x.toml")).path == workspace / "configs/eval/x.toml"
+    config = load_eval_config(Path("evals/mine.toml"))
+    assert (config.workspace, config.name, config.path) == (path.parent, "mine", path)
 
 
 def test_inline_tables_and_dotted_keys_are_read_like_tables(load: Load) -> None:

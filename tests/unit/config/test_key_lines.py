@@ -91,45 +91,39 @@ def test_each_key_has_its_line(keys: tuple[str, ...], start: str) -> None:
     assert Lines(TRICKY).of(*keys) == line_of(start)
 
 
-def test_a_table_has_the_line_of_its_own_header_not_of_a_subtable() -> None:
-    assert Lines(TRICKY).of("gate") == line_of("[gate]")
-
-
-def test_a_table_without_a_header_has_the_line_where_it_is_first_mentioned() -> None:
-    assert Lines("\n[a.b.c]\nd.e = 1\n").of("a", "b") == 2
-
-
-def test_an_array_of_tables_has_the_line_of_its_first_table() -> None:
-    lines = Lines("\n[[eval]]\nname = 1\n[[eval]]\nname = 2\n")
-    assert (lines.of("eval"), lines.of("eval", "name")) == (2, 3)
-
-
-def test_keys_inside_an_array_are_not_keys_of_the_table() -> None:
-    assert Lines("[evaluation]\nlist = [\n{n = 1},\n]\n").of("evaluation", "n") == 1
+HEADERS = "# top\n[model]\nheaders = {}\n"
+ARRAY = "\n[[eval]]\nname = 1\n[[eval]]\nname = 2\n"
+BROKEN = "[a]\nb = 1\nc = \n[d]\n"
 
 
 @pytest.mark.parametrize(
-    ("keys", "line"), [(("model", "nothing"), 2), (("model", "headers", "X"), 3), (("nothing", "at", "all"), 1)]
+    ("text", "key", "line"),
+    [
+        ("\n[a.b.c]\nd.e = 1\n", "a b", 2),
+        (ARRAY, "eval", 2),
+        (ARRAY, "eval name", 3),
+        ("[evaluation]\nlist = [\n{n = 1},\n]\n", "evaluation n", 1),
+        (HEADERS, "model nothing", 2),
+        (HEADERS, "model headers X", 3),
+        (HEADERS, "nothing at all", 1),
+        ("[a]\r\nb = '''\r\n\r\n'''\r\nc = 1\r\n", "a c", 5),
+        ('[a]\nx = 1\n"b\\u0041" = 2\n', "a bA", 3),
+        (BROKEN, "a b", 2),
+        (BROKEN, "d", 1),
+        ("[a]\nb = 1\nc = " + "[" * 5000 + "]" * 5000 + "\n", "a b", 2),
+    ],
+    ids=[
+        *("a table without a header", "an array of tables", "a key of one", "a key inside an array"),
+        *("a missing key", "a missing key below", "a missing table", "Windows", "escapes"),
+        *("before unknown syntax", "after it", "before nesting beyond the stack"),
+    ],
 )
-def test_a_missing_key_has_the_line_of_its_table_or_line_1(keys: tuple[str, ...], line: int) -> None:
-    assert Lines("# top\n[model]\nheaders = {}\n").of(*keys) == line
+def test_a_key_has_the_line_where_it_or_its_table_is_first_mentioned(text: str, key: str, line: int) -> None:
+    assert Lines(text).of(*key.split()) == line
 
 
-def test_windows_line_ends_are_counted_once() -> None:
-    assert Lines("[a]\r\nb = '''\r\n\r\n'''\r\nc = 1\r\n").of("a", "c") == 5
-
-
-def test_escapes_in_quoted_keys_are_read() -> None:
-    assert Lines('[a]\nx = 1\n"b\\u0041" = 2\n').of("a", "bA") == 3
-
-
-def test_after_unknown_syntax_earlier_lines_are_kept() -> None:
-    lines = Lines("[a]\nb = 1\nc = \n[d]\n")
-    assert (lines.of("a", "b"), lines.of("d")) == (2, 1)
-
-
-def test_after_nesting_beyond_the_stack_earlier_lines_are_kept() -> None:
-    assert Lines("[a]\nb = 1\nc = " + "[" * 5000 + "]" * 5000 + "\n").of("a", "b") == 2
+def test_a_table_has_the_line_of_its_own_header_not_of_a_subtable() -> None:
+    assert Lines(TRICKY).of("gate") == line_of("[gate]")
 
 
 def test_a_quoted_key_that_is_not_toml_ends_the_scan() -> None:

@@ -13,6 +13,7 @@ from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.schema import eval_schema
 from tests.unit.config.conftest import complete
+from tests.unit.config.test_eval_config import VALUES
 
 SCHEMA = eval_schema()
 
@@ -26,7 +27,7 @@ def test_the_schema_is_valid() -> None:
     Draft202012Validator.check_schema(SCHEMA)
 
 
-def test_every_key_of_every_table_is_in_the_schema_and_described() -> None:
+def test_every_key_of_every_table_is_in_the_schema_described_and_has_a_type() -> None:
     properties: dict[str, Any] = SCHEMA["properties"]
     assert list(properties) == list(EVAL_TABLES)
     for table in EVAL_TABLES.values():
@@ -35,16 +36,7 @@ def test_every_key_of_every_table_is_in_the_schema_and_described() -> None:
         assert list(declared.get("properties", {})) == [field.name for field in table.fields]
         for field in table.fields:
             assert declared["properties"][field.name]["description"].startswith(field.help)
-
-
-def test_every_key_has_a_type_in_the_schema() -> None:
-    silent = [
-        f"[{table.name}] {field.name}"
-        for table in EVAL_TABLES.values()
-        for field in table.fields
-        if field.supported and not field.kind.schema
-    ]
-    assert silent == []
+            assert field.kind.schema or not field.supported, f"[{table.name}] {field.name}"
 
 
 def test_every_default_is_valid() -> None:
@@ -101,35 +93,25 @@ def test_the_schema_rejects_wrong_types_choices_bounds_and_keys(
 
 
 VALID = [
+    *((table, body) for table, body, _ in VALUES),
     ("experiment", ""),
     ("experiment", 'rollout = "multiply"\nentrypoint = "main.py"'),
-    ("evaluation", "limit = 3\nn = 5\nbatch_size = 2\npass_threshold = -1.5"),
     ("evaluation", "agent_workflow_timeout_s = 1\ngrader_timeout_s = 0.5"),
     ("advanced", 'anything = [1, {a = "b"}]'),
     ("env", 'LOG_LEVEL = ""\n_X1 = "a\\nb"'),
-    ("secrets", 'required = ["A", "B_1"]'),
-    ("model", 'base_url = "http://localhost:8000/v1"\napi_key_env = "my_key"\nclient = "openai"\nmax_retries = 0'),
     ("model", 'base_url = "https://u:p@[::1]/v1?x=1#y"\nheaders = {X-A = "b", "c!" = ""}\ntimeout_s = 0.1'),
-    ("sampling", 'temperature = 0\ntop_p = 1\nmax_tokens = 1\nseed = -3\nstop = "a"'),
     ("sampling", 'stop = ["a", "a"]\nextra_body = {accuracy = 0.5, deep = {messages = []}}'),
-    ("scoring", 'eval_fns = ["a.b:c.d", "_é:x1"]\nthresholds = {"a.b:c.d" = 0.5}\ndecide = "any"'),
-    ("scoring", 'eval_fns = []\ngrader = "m:C"'),
-    ("agent", 'agent = "chat"\nmax_turns = 1'),
-    ("agent", 'agent = "my.agent:loop"'),
-    ("data", 'offset = 0\nrows = " 3, 7 ,10 - 20"\nseed = 4\ncolumns = {user_prompt = "q", messages = "m"}'),
+    ("scoring", 'eval_fns = ["_é:x1"]'),
     ("data", 'rows = " all "'),
-    *[("gate", f'pass_rate = "{rate}"') for rate in (">= 0.7", " >=1 ", ">= .5", ">= 0", ">= 1.0", ">= 7e-1")],
+    *[("gate", f'pass_rate = "{rate}"') for rate in (">= .5", ">= 0", ">= 1.0", ">= 7e-1")],
     *[("gate", f'pass_rate = {{min = 0.5, rule = "{rule}"}}') for rule in ("point", "lower", "upper")],
     *[('gate."rewards:exact"', f'mean = "{bound}"') for bound in (">= -1.5", ">= 10", ">= +.5", ">= 1e-3")],
     ('gate."rewards:exact"', 'mean = {min = 7}\npass_at_1 = ">= 0.5"\npass_hat_1 = {min = 1, rule = "upper"}'),
-    *[("limits", f"max_errors = {bound}") for bound in ("0", '"5%"', '" 0.5 % "', '"100%"')],
-    ("limits", "[limits.rollout]\ntokens = 1\ncost_usd = 0.5\ntool_calls = 2"),
+    ("limits", 'max_errors = " 0.5 % "'),
     ("limits", "max_cost_usd = 0.5\nmax_tokens = 1\nmax_duration_s = 3600"),
     ("gate", 'max_regression = 0.02\n[baseline]\nresults = "base.json"'),
-    ("baseline", 'results = "base.json"'),
     ("baseline", 'model_path = "m"\nbase_url = "http://localhost:8000/v1"\napi_key_env = "K"'),
     ("gate", 'max_regression = 0\n[baseline]\nmodel_path = "m"'),
-    ("output", 'dir = "runs"\nresults = "out/results.json"'),
 ]
 
 
@@ -154,10 +136,6 @@ def test_the_schema_accepts_what_the_validator_accepts(load: Callable[..., EvalC
 def test_the_schema_rejects_a_config_that_lacks_required_keys(problems: Callable[..., list[str]], text: str) -> None:
     assert problems(text)
     assert faults(text)
-
-
-def test_the_schema_accepts_the_smallest_config() -> None:
-    assert faults(complete("experiment", "")) == []
 
 
 SEVERAL = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,9 +38,17 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EvalConfig:
     return EvalConfig(tmp_path / "configs/eval/x.toml", "x-tests", tmp_path, Experiment("m"))
 
 
+PASSED = [finished({A: 1.0}, row) for row in range(10)]
+
+
 def recorded(directory: RunDirectory, *runs: Run, text: str = "42") -> None:
     directory.exchanges.unlink(missing_ok=True)
     write_log(directory.exchanges, *(conversation(run, text) for run in runs))
+
+
+def texts_of(path: Path) -> dict[int, str]:
+    """What was said in each row of a cassette."""
+    return {line["row"]: line["reply"]["message"]["content"] for line in lines_of(path)}
 
 
 def test_each_eval_has_a_cassette_and_a_cache_named_after_its_file(config: EvalConfig) -> None:
@@ -62,24 +71,19 @@ def test_a_replay_without_a_file_is_refused_unless_evals_are_only_listed(config:
 
 
 @pytest.mark.parametrize("record", ["all", "new"])
-def test_a_broken_cassette_is_refused_before_anything_is_recorded(config: EvalConfig, record: str) -> None:
+def test_a_broken_cassette_is_refused_before_anything_is_recorded(config: EvalConfig, record: Any) -> None:
     Path("cassettes").mkdir()
     Path("cassettes/x.jsonl").write_text('{"schema_version":1,"kind":"cassette"}\n{"row":')
-
-    with pytest.raises(CassetteError) as raised:
-        eval_cassette(replace(config, cassette=CassetteTable(record=record)), None, reads=True)  # type: ignore[arg-type]
-
-    assert [str(problem).partition(": ")[0] for problem in raised.value.problems] == [
-        "cassettes/x.jsonl:2",
-        "cassettes/x.jsonl",
-    ]
-    assert str(raised.value.problems[-1]).endswith("repair it, or remove it to record it anew")
-
-
-def test_a_broken_cache_is_refused(config: EvalConfig) -> None:
     Path(".osmosis/cache").mkdir(parents=True)
     Path(".osmosis/cache/x.jsonl").write_text("mine\n")
 
+    with pytest.raises(CassetteError) as raised:
+        eval_cassette(replace(config, cassette=CassetteTable(record=record)), None, reads=True)
+
+    line, whole = map(str, raised.value.problems)
+    assert line.startswith("cassettes/x.jsonl:2: ")
+    assert whole.startswith("cassettes/x.jsonl: ")
+    assert whole.endswith("repair it, or remove it to record it anew")
     with pytest.raises(CassetteError, match="remove it; it is a cache"):
         eval_cassette(config, "cache", reads=True)
 
@@ -88,19 +92,13 @@ def test_rollouts_that_an_outage_broke_are_not_recorded_and_keep_what_there_was(
     directory = RunDirectory(tmp_path / "run")
     cassette = EvalCassette("record", tmp_path / "x.jsonl")
     recorded(directory, *(Run(row, 0) for row in range(7)), text="then")
-    assert finish_cassette(cassette, directory, [finished({A: 1.0}, row) for row in range(7)]).unrecorded == {}
+    assert finish_cassette(cassette, directory, PASSED[:7]).unrecorded == {}
 
     recorded(directory, *(Run(row, 0) for row in range(7)), text="now")
-    records = [
-        finished({A: 1.0}, 0),
-        *(failed(boundary, row) for row, boundary in enumerate(BOUNDARIES, 1)),
-        pending(6)._replace(started=True),
-        pending(7),
-    ]
-    made = finish_cassette(cassette, directory, records)
+    broken = [failed(boundary, row) for row, boundary in enumerate(BOUNDARIES, 1)]
+    made = finish_cassette(cassette, directory, [PASSED[0], *broken, pending(6)._replace(started=True), pending(7)])
 
-    texts = {line["row"]: line["reply"]["message"]["content"] for line in lines_of(cassette.path)}
-    assert texts == {0: "now", 1: "now", 2: "now", 3: "then", 4: "then", 5: "then", 6: "then"}
+    assert texts_of(cassette.path) == {row: "now" if row < 3 else "then" for row in range(7)}
     assert made.unrecorded == {"provider": 1, "host": 1, "timeout": 1, "not ended": 1}
     assert made.digest is not None
     assert is_cassette(cassette.path)
@@ -109,14 +107,11 @@ def test_rollouts_that_an_outage_broke_are_not_recorded_and_keep_what_there_was(
 
 def test_runs_of_an_earlier_session_that_recorded_nothing_keep_what_there_was(tmp_path: Path) -> None:
     directory, cassette = RunDirectory(tmp_path / "run"), EvalCassette("new", tmp_path / "x.jsonl")
-    recorded(directory, Run(0, 0), Run(1, 0), text="then")
-    finish_cassette(cassette, directory, [finished({A: 1.0}, 0), finished({A: 1.0}, 1)])
-    recorded(directory, Run(1, 0), text="now")
+    for runs, text in (([Run(0, 0), Run(1, 0)], "then"), ([Run(1, 0)], "now")):
+        recorded(directory, *runs, text=text)
+        finish_cassette(cassette, directory, PASSED[:2])
 
-    finish_cassette(cassette, directory, [finished({A: 1.0}, 0), finished({A: 1.0}, 1)])
-
-    texts = [line["reply"]["message"]["content"] for line in lines_of(cassette.path)]
-    assert texts == ["then", "now"]
+    assert texts_of(cassette.path) == {0: "then", 1: "now"}
 
 
 def test_nothing_is_written_if_nothing_was_rolled_out_or_recorded(tmp_path: Path) -> None:
@@ -163,7 +158,7 @@ def test_a_replay_that_lacks_too_many_runs_is_refused_with_their_names(
     monkeypatch.chdir(tmp_path)
     directory, path = RunDirectory(Path("run")), Path("x.jsonl")
     recorded(directory, *(Run(row, 0) for row in range(8)))
-    finish_cassette(EvalCassette("record", path), directory, [finished({A: 1.0}, row) for row in range(8)])
+    finish_cassette(EvalCassette("record", path), directory, PASSED[:8])
     cassette = EvalCassette("replay", path, check_cassette(path).runs)
     runs = [RunId(row, 0) for row in range(10)]
 

@@ -44,14 +44,10 @@ def values(
     return {value for source in sources for value in source.values() if value}
 
 
-def test_names_and_values_in_a_config_are_found(tmp_path: Path) -> None:
+def test_names_and_values_in_a_config_are_found_and_in_what_is_no_toml_all_but_its_env(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(TOML)
     assert values(path) == EXPECTED
-
-
-def test_a_file_that_is_no_toml_gives_the_same_but_for_its_env(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
     path.write_bytes(TOML.encode() + b"\nbroken = = 1 \xff\n[model.headers]\nX-Api-Key = 'value-of-key'\n")
     assert values(path) == EXPECTED - {"value-of-env"} | {"value-of-key"}
 

@@ -104,17 +104,15 @@ def test_the_judge_of_recorded_conversations_may_be_an_endpoint(workspace: Works
     assert prepared.models.judge.target.endpoint == "qwen"
 
 
-def test_listing_needs_no_secrets(workspace: Workspace) -> None:
-    workspace.configure(("required = []", 'required = ["MISSING_TOKEN"]'))
+def test_listing_needs_no_secrets_and_looks_up_no_price(workspace: Workspace) -> None:
+    workspace.configure(
+        ("required = []", 'required = ["TOKEN"]'),
+        ("[secrets]", '[baseline]\nmodel_path = "demo/arithmetic"\n[secrets]'),
+    )
+    listed = workspace.prepare(listing=True)
 
-    assert workspace.prepare(listing=True).models.secrets == {}
-
-
-def test_listing_looks_up_no_price(workspace: Workspace) -> None:
-    workspace.configure(("[secrets]", '[baseline]\nmodel_path = "demo/arithmetic"\n[secrets]'))
-
-    assert workspace.prepare(listing=True).prices == {ModelTag.PRIMARY: None, ModelTag.BASELINE: None}
-    assert None not in workspace.prepare().prices.values()
+    assert (listed.models.secrets, listed.prices) == ({}, {ModelTag.PRIMARY: None, ModelTag.BASELINE: None})
+    assert None not in workspace.prepare(environ={"TOKEN": SECRET}).prices.values()
 
 
 def test_a_named_row_is_collected_with_the_selection_unless_it_is_beyond_the_end(
@@ -139,28 +137,27 @@ def test_every_run_at_once_is_the_number_of_runs_that_have_tests(workspace: Work
     assert limited.plan_digest == workspace.prepare().plan_digest
 
 
-def sampling(prepared: Prepared) -> str:
-    return sampling_text(prepared.config, prepared.models.target)
-
-
-def test_sampling_is_worded_for_the_header(workspace: Workspace) -> None:
-    assert sampling(workspace.prepare()) == "the model's defaults"
-    workspace.configure(("[secrets]", "[sampling]\ntemperature = 0.5\nseed = 0\n[secrets]"))
-    assert sampling(workspace.prepare()) == "temperature 0.5, seed 0"
-
-
 @pytest.mark.parametrize(
-    ("model", "text"),
+    ("model", "table", "text"),
     [
-        ("openai/gpt-5-mini", "seed 7"),
-        ("anthropic/claude-sonnet-4-5", "seed 7 (not sent: this provider takes none)"),
-        ("litellm/a/b", "seed 7 (sent where the provider takes one)"),
+        ("demo/arithmetic", "", "the model's defaults"),
+        ("demo/arithmetic", "[sampling]\ntemperature = 0.5\nseed = 0\n", "temperature 0.5, seed 0"),
+        ("openai/gpt-5-mini", "[sampling]\nseed = 7\n", "seed 7"),
+        (
+            "anthropic/claude-sonnet-4-5",
+            "[sampling]\nseed = 7\n",
+            "seed 7 (not sent: this provider takes none)",
+        ),
+        ("litellm/a/b", "[sampling]\nseed = 7\n", "seed 7 (sent where the provider takes one)"),
     ],
 )
-def test_the_header_says_if_a_seed_is_not_sent(workspace: Workspace, model: str, text: str) -> None:
-    workspace.configure(("[secrets]", "[sampling]\nseed = 7\n[secrets]"), ("demo/arithmetic", model))
+def test_sampling_is_worded_for_the_header_which_says_if_a_seed_is_not_sent(
+    workspace: Workspace, model: str, table: str, text: str
+) -> None:
+    workspace.configure(("[secrets]", f"{table}[secrets]"), ("demo/arithmetic", model))
+    prepared = workspace.prepare(listing=True)
 
-    assert sampling(workspace.prepare(listing=True)) == text
+    assert sampling_text(prepared.config, prepared.models.target) == text
 
 
 # -- the run directory ------------------------------------------------------------------------------------

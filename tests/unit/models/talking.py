@@ -94,6 +94,14 @@ async def reply_of(behaviour: Behaviour) -> ChatReply:
         return await ask(server)
 
 
+async def error_at(base_url: str, **fields: Any) -> ModelError:
+    """The error of one request to this address; `fields` are those of the request."""
+    async with model_at(base_url) as model:
+        with pytest.raises(ModelError) as caught:
+            await model.chat(ChatRequest(**{"messages": PROMPT, **fields}))
+    return caught.value
+
+
 async def failure_of(behaviour: Behaviour, key: str | None = None) -> ModelError:
     """The error of one request, which must have been one request only."""
     with ChatServer(behaviour) as server:

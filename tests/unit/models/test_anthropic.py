@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.config.tables import ModelTable
-from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import create
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.messages import DEFAULT_MAX_TOKENS
@@ -84,23 +83,13 @@ async def test_a_base_url_may_end_in_v1_as_for_other_clients(suffix: str) -> Non
 
 
 async def test_sampling_keys_are_renamed_for_the_api() -> None:
-    sampling = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 64, "stop": ["END"], "top_k": 5}
-    assert await sent(sampling=sampling, seed=7) == {
-        "model": "Qwen/Qwen3-8B",
-        "messages": PROMPT,
-        "temperature": 0.5,
-        "top_p": 0.9,
-        "max_tokens": 64,
-        "stop_sequences": ["END"],
-        "top_k": 5,
-        "seed": 7,
-    }
-
-
-async def test_a_single_stop_becomes_a_list_and_max_completion_tokens_the_bound() -> None:
-    body = await sent(sampling={"stop": "END", "max_completion_tokens": 9})
-    assert (body["stop_sequences"], body["max_tokens"]) == (["END"], 9)
-    assert "max_completion_tokens" not in body
+    sampling = {"temperature": 0.5, "top_p": 0.9, "max_completion_tokens": 64, "stop": "END", "top_k": 5}
+    renamed = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 64, "stop_sequences": ["END"], "top_k": 5, "seed": 7}
+    body = {"model": "Qwen/Qwen3-8B", "messages": PROMPT, **renamed}
+    assert await sent(sampling=sampling, seed=7) == body
+    assert await sent(sampling={"max_tokens": 64, "stop": ["END"]}) == {
+        "model": "Qwen/Qwen3-8B", "messages": PROMPT, "max_tokens": 64, "stop_sequences": ["END"],
+    }  # fmt: skip
 
 
 async def test_a_service_without_seeds_gets_none() -> None:
@@ -111,21 +100,16 @@ async def test_a_service_without_seeds_gets_none() -> None:
     assert "seed" not in server.bodies[0]
 
 
-async def test_functions_become_tools() -> None:
+async def test_functions_become_tools_and_the_apis_own_are_sent_unchanged() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "number"}}}
     function = {"name": "multiply", "description": "Multiply.", "parameters": schema, "strict": True}
-    body = await sent(tools=[{"type": "function", "function": function}])
-    assert body["tools"] == [{"name": "multiply", "description": "Multiply.", "strict": True, "input_schema": schema}]
-
-
-async def test_a_function_without_parameters_takes_an_empty_object() -> None:
-    body = await sent(tools=[{"type": "function", "function": {"name": "now"}}])
-    assert body["tools"] == [{"name": "now", "input_schema": {"type": "object", "properties": {}}}]
-
-
-async def test_a_tool_in_the_apis_own_shape_is_sent_unchanged() -> None:
-    tool = {"type": "web_search_20250305", "name": "web_search"}
-    assert (await sent(tools=[tool]))["tools"] == [tool]
+    own = {"type": "web_search_20250305", "name": "web_search"}
+    given = [{"type": "function", "function": function}, {"type": "function", "function": {"name": "now"}}, own]
+    assert (await sent(tools=given))["tools"] == [
+        {"name": "multiply", "description": "Multiply.", "strict": True, "input_schema": schema},
+        {"name": "now", "input_schema": {"type": "object", "properties": {}}},
+        own,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -152,25 +136,14 @@ async def test_the_tool_choice_is_translated(given: dict[str, Any], choice: dict
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
-async def test_a_leading_system_message_is_the_system_prompt(role: str) -> None:
-    body = await sent(messages=[{"role": role, "content": "Be brief."}, *PROMPT])
-    assert (body["system"], body["messages"]) == ("Be brief.", PROMPT)
-
-
-async def test_several_leading_system_messages_are_blocks_of_the_system_prompt() -> None:
-    cached = {**text("c"), "cache_control": {"type": "ephemeral"}}
-    system = [
-        {"role": "system", "content": "a"},
-        {"role": "developer", "content": [text("b"), cached]},
-        {"role": "system", "content": " \n"},
-    ]
-    body = await sent(messages=[*system, *PROMPT])
-    assert (body["system"], body["messages"]) == ([text("a"), text("b"), cached], PROMPT)
-
-
-async def test_a_later_system_message_stays_where_it_is() -> None:
+async def test_leading_system_messages_are_the_system_prompt_and_later_ones_stay(role: str) -> None:
     later = {"role": "system", "content": "Now be long."}
-    assert await turns(*PROMPT, later, user("go on")) == [*PROMPT, later, user("go on")]
+    body = await sent(messages=[{"role": role, "content": "Be brief."}, *PROMPT, later, user("go on")])
+    assert (body["system"], body["messages"]) == ("Be brief.", [*PROMPT, later, user("go on")])
+    cached = {**text("c"), "cache_control": {"type": "ephemeral"}}
+    several = [("system", "a"), (role, [text("b"), cached]), ("system", " \n")]
+    body = await sent(messages=[*({"role": role, "content": content} for role, content in several), *PROMPT])
+    assert (body["system"], body["messages"]) == ([text("a"), text("b"), cached], PROMPT)
 
 
 async def test_turns_of_one_role_are_merged() -> None:
@@ -216,20 +189,15 @@ async def test_a_call_without_arguments_has_an_empty_input(arguments: Any) -> No
     assert asked["content"] == [{"type": "tool_use", "id": "c", "name": "now", "input": {}}]
 
 
-@pytest.mark.parametrize("url", ["https://host/cat.png", f"data:image/png;base64,{PIXEL}"])
-async def test_images_are_sent_by_address_or_whole(url: str) -> None:
-    source = {"type": "url", "url": url}
-    if url.startswith("data:"):
-        source = {"type": "base64", "media_type": "image/png", "data": PIXEL}
-    image = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
-    assert await turns(user([text("What is it?"), image])) == [
-        user([text("What is it?"), {"type": "image", "source": source}])
-    ]
-
-
-async def test_a_block_in_the_apis_own_shape_is_sent_unchanged() -> None:
+async def test_images_are_sent_by_address_or_whole_and_own_blocks_unchanged() -> None:
     document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}}
-    assert await turns(user([document, "and this"])) == [user([document, text("and this")])]
+    sources = {
+        "https://host/cat.png": {"type": "url", "url": "https://host/cat.png"},
+        f"data:image/png;base64,{PIXEL}": {"type": "base64", "media_type": "image/png", "data": PIXEL},
+    }
+    given = [{"type": "image_url", "image_url": {"url": url, "detail": "low"}} for url in sources]
+    read = [{"type": "image", "source": source} for source in sources.values()]
+    assert await turns(user([document, "What is it?", *given])) == [user([document, text("What is it?"), *read])]
 
 
 async def test_a_refusal_in_the_history_is_sent_as_text() -> None:
@@ -298,17 +266,16 @@ async def test_the_stop_reason_becomes_a_finish_reason(stop_reason: Any, finish_
     assert reply.finish_reason == finish_reason
 
 
-async def test_text_blocks_are_joined() -> None:
-    assert (await reply_of(servers.blocks(text("4"), text("2")))).message == {"role": "assistant", "content": "42"}
-
-
-async def test_an_answer_without_a_block_is_an_empty_answer() -> None:
-    assert (await reply_of(servers.blocks())).message == {"role": "assistant", "content": ""}
-
-
-async def test_text_next_to_a_tool_call_is_kept() -> None:
-    reply = await reply_of(servers.blocks(text("Let me see."), USE, stop_reason="tool_use"))
-    assert reply.message == {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL]}
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        ([text("4"), text("2")], {"content": "42"}),
+        ([], {"content": ""}),
+        ([text("Let me see."), USE], {"content": "Let me see.", "tool_calls": [CALL]}),
+    ],
+)
+async def test_text_blocks_are_joined_and_kept_next_to_calls(blocks: list[Any], message: Message) -> None:
+    assert (await reply_of(servers.blocks(*blocks))).message == {"role": "assistant", **message}
 
 
 @pytest.mark.parametrize(
@@ -379,45 +346,37 @@ async def test_citations_are_sent_back_unchanged() -> None:
     assert (reply.content, reply.message["content_blocks"]) == ("42", [cited])
 
 
+MODELS, SERVERS = ("model", False, "no", 200), ("provider", True, "no", 200)
+
+
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "told", "expected"),
     [
-        ({}, "no content"),
-        ({"content": None}, "content = null"),
-        (servers.completion({"role": "assistant", "content": "42"}), "no content"),
+        ({}, "no content", MODELS),
+        ({"content": None}, "content = null", MODELS),
+        (servers.completion({"role": "assistant", "content": "42"}), "no content", MODELS),
+        ({"content": "42"}, "content = a string", SERVERS),
+        ({"content": {}}, "content = an object", SERVERS),
+        ({"content": ["42"]}, "content that is not a list of objects with a type", SERVERS),
+        ({"content": [{"text": "42"}]}, "content that is not a list of objects with a type", SERVERS),
+        ({"content": [{"type": ["text"], "text": "42"}]}, "content that is not a list of objects with a type", SERVERS),
+        ({"content": [{"type": "text", "text": 42}]}, "text = a number", SERVERS),
+        ({"content": [{"type": "text"}]}, "text = null", SERVERS),
+        ({"content": [{"type": "tool_use", "id": "c", "name": "f"}]}, "a tool_use without id, name or input", SERVERS),
+        (
+            {"content": [{"type": "tool_use", "name": "f", "input": {}}]},
+            "a tool_use without id, name or input",
+            SERVERS,
+        ),
+        ({"content": [{**USE, "input": "{}"}]}, "a tool_use without id, name or input", SERVERS),
     ],
 )
-async def test_a_reply_without_an_answer_is_the_models_failure(body: dict[str, Any], told: str) -> None:
+async def test_no_answer_is_the_models_failure_and_one_of_other_types_the_servers(
+    body: dict[str, Any], told: str, expected: tuple[str, bool, str, int]
+) -> None:
     error = await failure_of(servers.data(body))
-    assert kind(error) == ("model", False, "no", 200)
+    assert kind(error) == expected
     assert str(error) == f"the server answered 200 with {told}"
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ("42", "content = a string"),
-        ({}, "content = an object"),
-        (["42"], "content that is not a list of objects with a type"),
-        ([{"text": "42"}], "content that is not a list of objects with a type"),
-        ([{"type": ["text"], "text": "42"}], "content that is not a list of objects with a type"),
-        ([{"type": "text", "text": 42}], "text = a number"),
-        ([{"type": "text"}], "text = null"),
-        ([{"type": "tool_use", "id": "c", "name": "f"}], "a tool_use without id, name or input"),
-        ([{"type": "tool_use", "name": "f", "input": {}}], "a tool_use without id, name or input"),
-        ([{**USE, "input": "{}"}], "a tool_use without id, name or input"),
-    ],
-)
-async def test_a_reply_of_other_types_is_the_servers_failure(content: object, told: str) -> None:
-    error = await failure_of(servers.data({"content": content}))
-    assert kind(error) == ("provider", True, "no", 200)
-    assert str(error) == f"the server answered 200 with {told}"
-
-
-async def test_a_long_retry_after_is_reported_and_not_waited_for_by_the_client() -> None:
-    error = await failure_of(servers.status(429, retry_after="86400"))
-    assert isinstance(error, ModelError)
-    assert (error.retryable, error.retry_after_s) == (True, 86400.0)
 
 
 async def test_effort_and_schema_of_an_answer_have_the_names_of_messages() -> None:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
+from pytest_osmosis.models.base import ChatReply, Usage
 from tests import servers
 from tests.servers import ChatServer
-from tests.unit.models.talking import CHAT_CLIENTS, CLIENT, PROMPT, TOOL, ask, failure_of, kind, model_at, reply_of
+from tests.unit.models.talking import CHAT_CLIENTS, CLIENT, PROMPT, TOOL, ask, error_at, failure_of, kind, reply_of
 
 
 @pytest.fixture(autouse=True, params=CHAT_CLIENTS)
@@ -59,83 +58,44 @@ async def test_the_history_is_sent_back_unchanged() -> None:
     assert server.bodies[0]["messages"] == history
 
 
-async def test_a_normal_reply() -> None:
-    reply = await reply_of(servers.reply("42"))
-    assert reply == ChatReply({"role": "assistant", "content": "42"}, "stop", Usage(7, 3), "served-model")
+def counted(prompt: object, completion: object, total: object, **details: object) -> dict[str, object]:
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total, **details}
 
 
-async def test_a_tool_call_keeps_its_null_content() -> None:
-    reply = await reply_of(servers.tool_call("multiply", {"a": 17}))
-    assert reply.message["content"] is None
-    assert reply.content == ""
-    assert [call["function"] for call in reply.tool_calls] == [{"name": "multiply", "arguments": '{"a": 17}'}]
+REASONED = {"completion_tokens_details": {"reasoning_tokens": 25}}
+CACHED = Usage(7, 3, cached_input_tokens=5, cache_write_tokens=1)
 
 
-async def test_cached_and_reasoning_tokens_are_counted() -> None:
-    usage = {
-        **servers.USAGE,
-        "prompt_tokens_details": {"cached_tokens": 5},
-        "completion_tokens_details": {"reasoning_tokens": 2},
-    }
+NO_USAGE: list[object] = [None, "many", [], {}, {"prompt_tokens": 7}]
+
+
+@pytest.mark.parametrize(
+    ("usage", "read"),
+    [
+        (counted(7, 3, 10, prompt_tokens_details={"cached_tokens": 5}), Usage(7, 3, cached_input_tokens=5)),
+        (counted(7, 30, 37, **REASONED), Usage(7, 30, reasoning_tokens=25)),
+        (counted(7, 3, 10, prompt_tokens_details={"cached_tokens": 5, "cache_write_tokens": 1}), CACHED),
+        (counted(7, 3, 10, prompt_cache_hit_tokens=5, cache_creation_input_tokens=1), CACHED),
+        (counted(7, 3, 10, prompt_tokens_details={"cached_tokens": 5}, cache_creation_input_tokens=1), CACHED),
+        # tokens of reasoning that are not among those of the completion are output
+        (counted(10, 5, 40), Usage(10, 30)),
+        (counted(10, 5, 40, **REASONED), Usage(10, 30, reasoning_tokens=25)),
+        (counted(10, 30, 40, **REASONED), Usage(10, 30, reasoning_tokens=25)),
+        (counted(10, 0, 40), Usage(10, 30)),
+        (counted(10, 5, 12), Usage(10, 5)),
+        (counted(10, 5, None), Usage(10, 5)),
+        (counted(10, 5, "40"), Usage(10, 5)),
+        *(
+            (counted(7, 3, 10, prompt_tokens_details=details), Usage(7, 3))
+            for details in (None, "x", {"cached_tokens": None}, {"cached_tokens": -1})
+        ),
+        *((usage, None) for usage in NO_USAGE),
+        *((counted(prompt, 3, 10), None) for prompt in ("7", True, -1, None)),
+    ],
+)
+async def test_usage_has_each_providers_names_and_is_unknown_if_invalid(usage: object, read: Usage | None) -> None:
     reply = await reply_of(servers.reply("42", usage=usage))
-    assert reply.usage == Usage(7, 3, cached_input_tokens=5, reasoning_tokens=2)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"prompt_tokens_details": {"cached_tokens": 5, "cache_write_tokens": 1}},
-        {"prompt_cache_hit_tokens": 5, "prompt_cache_miss_tokens": 2, "cache_creation_input_tokens": 1},
-        {"prompt_tokens_details": {"cached_tokens": 5}, "cache_creation_input_tokens": 1},
-    ],
-)
-async def test_cached_tokens_are_counted_under_each_providers_name(given: dict[str, object]) -> None:
-    reply = await reply_of(servers.reply("42", usage={**servers.USAGE, **given}))
-    assert reply.usage == Usage(7, 3, cached_input_tokens=5, cache_write_tokens=1)
-
-
-@pytest.mark.parametrize(
-    ("usage", "output", "reasoning"),
-    [
-        ({"completion_tokens": 5, "total_tokens": 40}, 30, None),
-        ({"completion_tokens": 5, "total_tokens": 40, "completion_tokens_details": {"reasoning_tokens": 25}}, 30, 25),
-        ({"completion_tokens": 30, "total_tokens": 40, "completion_tokens_details": {"reasoning_tokens": 25}}, 30, 25),
-        ({"completion_tokens": 0, "total_tokens": 40}, 30, None),
-        ({"completion_tokens": 5, "total_tokens": 12}, 5, None),
-        ({"completion_tokens": 5, "total_tokens": None}, 5, None),
-        ({"completion_tokens": 5, "total_tokens": "40"}, 5, None),
-    ],
-)
-async def test_reasoning_tokens_outside_completion_tokens_are_output(
-    usage: Mapping[str, object], output: int, reasoning: int | None
-) -> None:
-    reply = await reply_of(servers.reply("42", usage={"prompt_tokens": 10, **usage}))
-    assert reply.usage == Usage(10, output, reasoning_tokens=reasoning)
-
-
-@pytest.mark.parametrize("details", [None, "x", {"cached_tokens": None}, {"cached_tokens": -1}])
-async def test_invalid_token_details_are_unknown(details: object) -> None:
-    reply = await reply_of(servers.reply("42", usage={**servers.USAGE, "prompt_tokens_details": details}))
-    assert reply.usage == Usage(7, 3)
-
-
-@pytest.mark.parametrize(
-    "usage",
-    [
-        None,
-        "many",
-        [],
-        {},
-        {"prompt_tokens": 7},
-        {"prompt_tokens": "7", "completion_tokens": 3},
-        {"prompt_tokens": True, "completion_tokens": 3},
-        {"prompt_tokens": -1, "completion_tokens": 3},
-        {"prompt_tokens": None, "completion_tokens": None},
-    ],
-)
-async def test_invalid_usage_is_unknown_and_not_zero(usage: object) -> None:
-    reply = await reply_of(servers.reply("42", usage=usage))
-    assert (reply.content, reply.usage) == ("42", None)
+    assert (reply.content, reply.usage) == ("42", read)
 
 
 async def test_a_minimal_reply_is_enough() -> None:
@@ -198,6 +158,14 @@ async def test_a_reply_without_an_answer_is_the_models_failure(fields: dict[str,
     assert str(error) == f"the server answered 200 with {what}"
 
 
+NO_CALL = "tool_calls without a function, its name or its arguments"
+
+
+def said(**fields: Any) -> list[dict[str, Any]]:
+    """The choices of an answer whose message has these fields."""
+    return [{"message": {"role": "assistant", **fields}}]
+
+
 @pytest.mark.parametrize(
     ("choices", "told"),
     [
@@ -206,56 +174,34 @@ async def test_a_reply_without_an_answer_is_the_models_failure(fields: dict[str,
         (0, "choices = a number"),
         ([None], "a choice that is not an object"),
         (["x"], "a choice that is not an object"),
+        ([{"message": "42"}], "message = a string"),
+        ([{"message": {"content": "half an ans"}, "finish_reason": "error"}], 'finish_reason "error"'),
+        (said(content=42), "content = a number"),
+        (said(content={"text": "42"}), "content = an object"),
+        (said(content=[42]), "content that is not a list of objects"),
+        (said(role=["assistant"]), "role = a list"),
+        (said(refusal={"text": "no"}), "refusal = an object"),
+        (said(tool_calls={"id": 1}), "tool_calls that are not a list of objects"),
+        (said(tool_calls=["x"]), "tool_calls that are not a list of objects"),
+        (said(tool_calls=[{"id": "c"}]), NO_CALL),
+        (said(tool_calls=[{"id": "c", "function": "f"}]), NO_CALL),
+        (said(tool_calls=[{"id": "c", "function": {"arguments": "{}"}}]), NO_CALL),
+        (said(tool_calls=[{"id": "c", "function": {"name": None, "arguments": "{}"}}]), NO_CALL),
+        (said(tool_calls=[{"id": "c", "function": {"name": "f", "arguments": [1]}}]), NO_CALL),
     ],
 )
-async def test_choices_of_other_types_are_the_servers_failure(choices: object, told: str) -> None:
+async def test_an_answer_of_other_types_is_the_servers_failure(choices: object, told: str) -> None:
     error = await failure_of(servers.data({"choices": choices}))
     assert kind(error) == ("provider", True, "no", 200)
     assert str(error) == f"the server answered 200 with {told}"
 
 
-NO_CALL = "tool_calls without a function, its name or its arguments"
-
-
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({"content": 42}, "content = a number"),
-        ({"content": {"text": "42"}}, "content = an object"),
-        ({"content": [42]}, "content that is not a list of objects"),
-        ({"role": ["assistant"]}, "role = a list"),
-        ({"refusal": {"text": "no"}}, "refusal = an object"),
-        ({"tool_calls": {"id": 1}}, "tool_calls that are not a list of objects"),
-        ({"tool_calls": ["x"]}, "tool_calls that are not a list of objects"),
-        ({"tool_calls": [{"id": "c"}]}, NO_CALL),
-        ({"tool_calls": [{"id": "c", "function": "f"}]}, NO_CALL),
-        ({"tool_calls": [{"id": "c", "function": {"arguments": "{}"}}]}, NO_CALL),
-        ({"tool_calls": [{"id": "c", "function": {"name": None, "arguments": "{}"}}]}, NO_CALL),
-        ({"tool_calls": [{"id": "c", "function": {"name": "f", "arguments": [1]}}]}, NO_CALL),
-    ],
-)
-async def test_a_message_of_other_types_is_the_servers_failure(fields: dict[str, Any], told: str) -> None:
-    error = await failure_of(servers.message(**fields))
-    assert kind(error) == ("provider", True, "no", 200)
-    assert str(error) == f"the server answered 200 with {told}"
-
-
-async def test_a_message_that_is_no_object_is_the_servers_failure() -> None:
-    error = await failure_of(servers.data({"choices": [{"message": "42"}]}))
-    assert kind(error) == ("provider", True, "no", 200)
-    assert str(error) == "the server answered 200 with message = a string"
-
-
 @pytest.mark.parametrize(("sent", "read"), [({"a": 1}, '{"a": 1}'), ({}, "{}"), (None, "{}"), ("{", "{")])
-async def test_the_arguments_of_a_call_are_text(sent: object, read: str) -> None:
+async def test_the_arguments_of_a_call_are_text_and_calls_of_another_type_are_kept(sent: object, read: str) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": sent}}
-    reply = await reply_of(servers.message(content=None, tool_calls=[call]))
-    assert reply.tool_calls == [{**call, "function": {"name": "f", "arguments": read}}]
-
-
-async def test_a_call_of_another_type_is_kept() -> None:
-    call = {"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}}
-    assert (await reply_of(servers.message(content=None, tool_calls=[call]))).tool_calls == [call]
+    other = {"id": "d", "type": "custom", "custom": {"name": "f", "input": "x"}}
+    reply = await reply_of(servers.message(content=None, tool_calls=[call, other]))
+    assert reply.tool_calls == [{**call, "function": {"name": "f", "arguments": read}}, other]
 
 
 async def test_an_error_next_to_missing_choices_is_shown() -> None:
@@ -263,31 +209,23 @@ async def test_an_error_next_to_missing_choices_is_shown() -> None:
     assert str(failure) == "the server answered 200 with choices = null: no\\x07 luck"
 
 
+FAILED = {"code": 502, "message": "said"}
+
+
 @pytest.mark.parametrize(
-    "choice",
+    "answer",
     [
-        {"error": {"code": 502, "message": "said"}, "finish_reason": "error"},
-        {"error": {"code": 502, "message": "said"}, "message": {"content": "half an ans"}, "finish_reason": "error"},
-        {"error": {"code": 502, "message": "said"}, "message": {"content": "half an ans"}},
+        {"choices": [{"error": FAILED, "finish_reason": "error"}]},
+        {"choices": [{"error": FAILED, "message": {"content": "half an ans"}, "finish_reason": "error"}]},
+        {"choices": [{"error": FAILED, "message": {"content": "half an ans"}}]},
+        {"choices": said(content=""), "error": FAILED},
+        {"choices": said(content=None), "error": FAILED},
     ],
 )
-async def test_an_error_of_a_choice_is_that_of_its_code(choice: Mapping[str, object]) -> None:
-    failure = await failure_of(servers.data({"choices": [choice]}))
+async def test_an_error_of_a_choice_or_next_to_no_text_is_that_of_its_code(answer: Mapping[str, object]) -> None:
+    failure = await failure_of(servers.data(answer))
     assert kind(failure) == ("provider", True, "no", 502)
     assert str(failure) == "the server answered 200 with error 502 Bad Gateway: said"
-
-
-async def test_an_answer_that_ends_in_an_error_is_the_servers_failure() -> None:
-    choice = {"message": {"content": "half an ans"}, "finish_reason": "error"}
-    failure = await failure_of(servers.data({"choices": [choice]}))
-    assert kind(failure) == ("provider", True, "no", 200)
-    assert str(failure) == 'the server answered 200 with finish_reason "error"'
-
-
-@pytest.mark.parametrize("content", ["", None])
-async def test_an_error_next_to_an_empty_answer_is_the_failure(content: str | None) -> None:
-    failure = await failure_of(servers.reply(content, error={"code": 503, "message": "said"}))
-    assert kind(failure) == ("provider", True, "no", 503)
 
 
 async def test_an_error_next_to_an_answer_is_ignored() -> None:
@@ -304,8 +242,6 @@ async def test_an_error_next_to_an_answer_is_ignored() -> None:
 )
 async def test_a_404_hints_at_a_missing_version_in_the_address(path: str, hint: str) -> None:
     with ChatServer(servers.status(404)) as server:
-        async with model_at(server.url + path) as model:
-            with pytest.raises(ModelError) as caught:
-                await model.chat(ChatRequest(messages=PROMPT))
+        error = await error_at(server.url + path)
     asked = f"the server answered 404 Not Found at {server.url}{path}/chat/completions: scripted 404"
-    assert str(caught.value) == asked + hint.format(url=server.url)
+    assert str(error) == asked + hint.format(url=server.url)

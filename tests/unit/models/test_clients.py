@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,15 @@ from tests.unit.models.talking import (
     PROMPT,
     TOOL,
     ask,
+    error_at,
     failure_of,
     key_of,
     kind,
     model_at,
     reply_of,
+    sent,
 )
+from tests.wire import WireServer, wire
 
 
 @pytest.fixture(autouse=True, params=CLIENTS)
@@ -49,16 +52,14 @@ def not_with_litellm(reason: str) -> pytest.MarkDecorator:
 
 
 async def test_seed_zero_is_a_seed() -> None:
-    with ChatServer() as server:
-        await ask(server, seed=0)
-    assert server.bodies[0]["seed"] == 0
+    assert (await sent(seed=0))["seed"] == 0
 
 
 @not_with_litellm("it writes UTF-8, and says that it cannot")
-async def test_a_lone_surrogate_in_the_history_can_be_sent() -> None:
-    with ChatServer() as server:
-        await ask(server, messages=[{"role": "user", "content": "a\ud800b"}])
-    assert server.bodies[0]["messages"][0]["content"] == "a\ud800b"
+async def test_a_lone_surrogate_can_be_sent_and_read() -> None:
+    lone = [{"role": "user", "content": "a\ud800b"}]
+    assert (await sent(messages=lone))["messages"] == lone
+    assert (await reply_of(servers.reply("a\ud800b"))).content == "a\ud800b"
 
 
 @pytest.mark.parametrize("content", [object(), float("nan")])
@@ -91,57 +92,36 @@ def ambient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NETRC", str(netrc))
 
 
-def ambient_in(headers: Mapping[str, str]) -> list[str]:
-    return [name for name, value in headers.items() if "ambient" in value]
-
-
 @not_with_litellm("it is given the address of OpenAI alone, to which these belong")
 @pytest.mark.usefixtures("ambient")
-async def test_without_api_key_env_no_key_from_the_environment_is_sent() -> None:
+@pytest.mark.parametrize(("named", "key"), [(None, None), (f" {KEY}\n", KEY)])
+async def test_only_a_named_key_is_sent_and_none_of_the_environment(named: str | None, key: str | None) -> None:
     with ChatServer() as server:
-        await ask(server)
+        await ask(server, key=named)
     headers = server.requests[0].headers
-    assert key_of(headers) is None
-    assert ambient_in(headers) == []
+    assert (key_of(headers), headers["content-type"]) == (key, "application/json")
+    assert [name for name, value in headers.items() if "ambient" in value] == []
 
 
-@not_with_litellm("it is given the address of OpenAI alone, to which these belong")
-@pytest.mark.usefixtures("ambient")
-async def test_only_the_named_key_is_sent() -> None:
+async def test_headers_of_the_config_win_and_those_of_a_request_replace_them_once() -> None:
+    headers = {"X-Team": "\tevals ", "authorization": "Basic abc", "User-Agent": "mine", "X-Session-ID": "all"}
     with ChatServer() as server:
-        await ask(server, key=f" {KEY}\n")
-    headers = server.requests[0].headers
-    assert key_of(headers) == KEY
-    assert headers["content-type"] == "application/json"
-    assert ambient_in(headers) == []
-
-
-async def test_configured_headers_are_sent_and_win() -> None:
-    with ChatServer() as server:
-        headers = {"X-Team": "evals", "authorization": "Basic abc", "User-Agent": "mine"}
         async with model_at(server.base_url, key=KEY, headers=headers) as model:
-            await model.chat(ChatRequest(messages=PROMPT))
-    seen = server.requests[0].headers
-    assert (seen["x-team"], seen["authorization"], seen["user-agent"]) == ("evals", "Basic abc", "mine")
-
-
-async def test_headers_of_a_request_are_sent_with_it_alone_and_replace_those_of_the_config() -> None:
-    with ChatServer() as server:
-        async with model_at(server.base_url, key=KEY, headers={"X-Team": "evals", "X-Session-ID": "all"}) as model:
-            await model.chat(ChatRequest(messages=PROMPT, headers={"x-session-id": "7", "X-Run": "1"}))
+            await model.chat(ChatRequest(messages=PROMPT, headers={"x-session-id": " 7 ", "X-Run": "1"}))
             await model.chat(ChatRequest(messages=PROMPT))
     first, second = (request.headers for request in server.requests)
-    assert (first["x-team"], first["x-session-id"], first["x-run"]) == ("evals", "7", "1")
+    assert [first[name] for name in ("x-team", "authorization", "user-agent")] == ["evals", "Basic abc", "mine"]
+    assert (first["x-session-id"], first["x-run"]) == ("7", "1")
     assert (second["x-session-id"], second.get("x-run")) == ("all", None)
 
 
-async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
+async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     with ChatServer(servers.reply("by proxy")) as proxy:
-        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv(variable, proxy.url)
         async with model_at("http://model.invalid/v1") as model:
             reply = await model.chat(ChatRequest(messages=PROMPT))
-    assert reply.content == "by proxy"
-    assert proxy.requests[0].headers["host"] == "model.invalid"
+    assert (reply.content, proxy.requests[0].headers["host"]) == ("by proxy", "model.invalid")
 
 
 async def test_a_proxy_is_not_used_for_an_exempt_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,26 +132,17 @@ async def test_a_proxy_is_not_used_for_an_exempt_address(monkeypatch: pytest.Mon
     assert (reply.content, proxy.requests) == ("direct", [])
 
 
-async def test_a_proxy_for_everything_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    with ChatServer(servers.reply("by proxy")) as proxy:
-        monkeypatch.setenv("ALL_PROXY", proxy.url)
-        async with model_at("http://model.invalid/v1") as model:
-            assert (await model.chat(ChatRequest(messages=PROMPT))).content == "by proxy"
-
-
 @pytest.mark.parametrize(
     ("variable", "scheme"),
     [("HTTP_PROXY", "http://"), ("http_proxy", ""), ("ALL_PROXY", ""), ("all_proxy", "http://")],
 )
-async def test_a_missing_proxy_is_named_with_its_variable(
+async def test_a_missing_proxy_is_named_with_its_variable_and_without_its_password(
     monkeypatch: pytest.MonkeyPatch, unused_port: int, variable: str, scheme: str
 ) -> None:
     monkeypatch.setenv(variable, f"{scheme}me:hunter2hunter2@127.0.0.1:{unused_port}")
-    async with model_at("http://model.invalid/v1") as model:
-        with pytest.raises(ModelError) as caught:
-            await model.chat(ChatRequest(messages=PROMPT))
-    assert kind(caught.value) == ("provider", True, "until_success", None)
-    assert str(caught.value) == (
+    error = await error_at("http://model.invalid/v1")
+    assert kind(error) == ("provider", True, "until_success", None)
+    assert str(error) == (
         f"cannot reach http://model.invalid/v1 through the proxy http://127.0.0.1:{unused_port} ({variable}): "
         f"127.0.0.1:{unused_port} refused the connection; is the proxy running?"
     )
@@ -191,70 +162,41 @@ async def test_a_proxy_that_fails_is_named_with_its_variable(
 ) -> None:
     with ChatServer(*filter(None, [behaviour])) as server:
         monkeypatch.setenv(f"{scheme.upper()}_PROXY", server.url)
-        async with model_at(f"{scheme}://model.invalid/v1") as model:
-            with pytest.raises(ModelError) as caught:
-                await model.chat(ChatRequest(messages=PROMPT))
+        error = await error_at(f"{scheme}://model.invalid/v1")
     path = "messages" if CLIENT.name == "anthropic" else "chat/completions"
     through = f" through the proxy {server.url} ({scheme.upper()}_PROXY)"
-    assert caught.value.boundary == "provider"
-    assert said.format(through=through, asked=f"http://model.invalid/v1/{path}") in str(caught.value)
+    assert error.boundary == "provider"
+    assert said.format(through=through, asked=f"http://model.invalid/v1/{path}") in str(error)
 
 
 async def test_an_address_that_is_no_proxy_is_named_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy with blanks:1")
-    async with model_at("http://model.invalid/v1") as model:
-        with pytest.raises(ModelError, match=r"through the proxy http://proxy with blanks:1 \(HTTP_PROXY\)"):
-            await model.chat(ChatRequest(messages=PROMPT))
+    error = await error_at("http://model.invalid/v1")
+    assert "through the proxy http://proxy with blanks:1 (HTTP_PROXY)" in str(error)
 
 
-async def test_a_password_of_a_proxy_goes_to_the_proxy_alone_and_is_not_shown(
-    monkeypatch: pytest.MonkeyPatch, unused_port: int
-) -> None:
+async def test_a_password_of_a_proxy_goes_to_the_proxy_alone_and_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(servers.status(407)) as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url.replace("//", "//me:hunter2hunter2@"))
-        async with model_at("http://model.invalid/v1") as model:
-            with pytest.raises(ModelError) as refused:
-                await model.chat(ChatRequest(messages=PROMPT))
+        error = await error_at("http://model.invalid/v1")
     assert proxy.requests[0].headers["proxy-authorization"].startswith("Basic ")
     assert "authorization" not in proxy.requests[0].headers or HAS_LITELLM
-    monkeypatch.setenv("HTTP_PROXY", f"http://me:hunter2hunter2@127.0.0.1:{unused_port}")
-    async with model_at("http://model.invalid/v1") as model:
-        with pytest.raises(ModelError) as unreachable:
-            await model.chat(ChatRequest(messages=PROMPT))
-    assert "hunter2" not in f"{refused.value} {unreachable.value}"
+    assert "hunter2" not in str(error)
 
 
-@pytest.fixture
-def authority() -> trustme.CA:
-    """A certificate authority that no machine knows."""
-    return trustme.CA()
-
-
-@pytest.fixture
-def tls(authority: trustme.CA) -> ssl.SSLContext:
-    """A server's certificate for 127.0.0.1, signed by that authority."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    return context
-
-
-async def test_a_certificate_of_an_unknown_authority_is_refused(tls: ssl.SSLContext) -> None:
-    with ChatServer(tls=tls) as server:
-        with pytest.raises(ModelError, match=r"cannot reach https://.*certificate verify failed") as caught:
-            await ask(server)
-    assert kind(caught.value) == ("provider", True, "until_success", None)
-    assert server.requests == []
-
-
-async def test_a_certificate_of_the_authority_in_ssl_cert_file_is_trusted(
-    tls: ssl.SSLContext, authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_certificate_is_trusted_only_if_its_authority_is_in_ssl_cert_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bundle = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(str(bundle))
-    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
     with ChatServer(tls=tls) as server:
+        error = await error_at(server.base_url)
+        assert kind(error) == ("provider", True, "until_success", None)
+        assert re.match(r"cannot reach https://.*certificate verify failed", str(error))
+        assert server.requests == []
+        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
         assert (await ask(server)).content == "42"
-    assert server.base_url.startswith("https://")
 
 
 async def test_the_client_opens_max_in_flight_connections() -> None:
@@ -289,29 +231,21 @@ async def test_closing_twice_is_closing_once() -> None:
 # -- what is read --------------------------------------------------------------------------------------------
 
 
-async def test_a_lone_surrogate_is_kept() -> None:
-    assert (await reply_of(servers.reply("a\ud800b"))).content == "a\ud800b"
-
-
 async def test_a_text_answer_has_its_content_usage_reason_and_model() -> None:
     reply = await reply_of(servers.reply("42"))
     assert reply == ChatReply({"role": "assistant", "content": "42"}, "stop", Usage(7, 3), "served-model")
 
 
-async def test_a_tool_call_has_the_shape_of_chat_completions() -> None:
-    reply = await reply_of(servers.tool_call("multiply", {"a": 17, "b": 23}))
-    assert reply.message["content"] is None
-    [call] = reply.tool_calls
-    assert (call["id"], call["type"], call["function"]["name"]) == ("call_1", "function", "multiply")
-    assert json.loads(call["function"]["arguments"]) == {"a": 17, "b": 23}
-
-
-async def test_a_tool_round_is_answered() -> None:
+async def test_a_tool_round_has_the_shape_of_chat_completions_and_is_answered() -> None:
     with ChatServer(servers.tool_call("multiply", {"a": 17, "b": 23}), servers.reply("391")) as server:
         async with model_at(server.base_url) as model:
             asked = await model.chat(ChatRequest(messages=PROMPT, tools=[TOOL]))
             result = {"role": "tool", "tool_call_id": asked.tool_calls[0]["id"], "content": "391"}
             told = await model.chat(ChatRequest(messages=[*PROMPT, asked.message, result], tools=[TOOL]))
+    assert asked.message["content"] is None
+    [call] = asked.tool_calls
+    assert (call["id"], call["type"], call["function"]["name"]) == ("call_1", "function", "multiply")
+    assert json.loads(call["function"]["arguments"]) == {"a": 17, "b": 23}
     assert told.content == "391"
     assert "multiply" in json.dumps(server.bodies[1]["messages"])
     assert "call_1" in json.dumps(server.bodies[1]["messages"][-1])
@@ -344,41 +278,27 @@ async def test_a_refusal_is_data() -> None:
 # -- bodies that are no reply --------------------------------------------------------------------------------
 
 
-async def test_a_web_page_with_status_200_is_the_servers_failure() -> None:
-    error = await failure_of(servers.html())
+def nested(depth: int, opened: str, closed: str) -> Behaviour:
+    return servers.body(opened * depth + "1" + closed * depth)
+
+
+EVENTS = 'data: {"choices": [{"delta": {"content": "4"}}]}\n\n'
+NO_REPLIES: list[tuple[str, Behaviour]] = [
+    ("not JSON: '<!DOCTYPE html> <html><title>Sign in</title></html>' (POST http://127.0.0.1:", servers.html()),
+    ('not JSON: \'{"choices": [{', servers.half_json()),
+    ("not JSON: 'data: {", servers.body(f"{EVENTS}data: [DONE]\n\n", content_type="text/event-stream")),
+    *(("empty (POST http://127.0.0.1:", servers.body(text)) for text in ("", " \n")),
+    *((f"not a JSON object: '{text}' (POST http", servers.body(text)) for text in ("[]", "null", '"ok"', "1")),
+    *(("nested more than 100 levels deep: '", nested(depth, "[", "]")) for depth in (101, 500, 900, 5000, 100_000)),
+    *(("nested more than 100 levels deep: '", nested(depth, '{"a":', "}")) for depth in (101, 500, 5000, 100_000)),
+]
+
+
+@pytest.mark.parametrize(("said", "behaviour"), NO_REPLIES)
+async def test_a_body_that_is_no_reply_is_the_servers_failure(said: str, behaviour: Behaviour) -> None:
+    error = await failure_of(behaviour)
     assert kind(error) == ("provider", True, "no", 200)
-    assert str(error).startswith(
-        "the server answered 200 with a body that is not JSON: '<!DOCTYPE html> <html><title>Sign in</title></html>' "
-        "(POST http://127.0.0.1:"
-    )
-
-
-async def test_half_a_json_body_is_the_servers_failure() -> None:
-    error = await failure_of(servers.half_json())
-    assert kind(error) == ("provider", True, "no", 200)
-    assert 'is not JSON: \'{"choices": [{' in str(error)
-
-
-@pytest.mark.parametrize("text", ["", " \n"])
-async def test_an_empty_body_is_the_servers_failure(text: str) -> None:
-    error = await failure_of(servers.body(text))
-    assert kind(error) == ("provider", True, "no", 200)
-    assert str(error).startswith("the server answered 200 with a body that is empty (POST http://127.0.0.1:")
-
-
-@pytest.mark.parametrize("text", ["[]", "null", '"ok"', "1"])
-async def test_json_that_is_not_an_object_is_the_servers_failure(text: str) -> None:
-    error = await failure_of(servers.body(text))
-    assert kind(error) == ("provider", True, "no", 200)
-    assert f"the server answered 200 with a body that is not a JSON object: '{text}' (POST http" in str(error)
-
-
-@pytest.mark.parametrize("depth", [101, 500, 900, 5000, 100_000])
-@pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}")])
-async def test_json_that_is_nested_too_deeply_is_the_servers_failure(depth: int, opened: str, closed: str) -> None:
-    error = await failure_of(servers.body(opened * depth + "1" + closed * depth))
-    assert kind(error) == ("provider", True, "no", 200)
-    assert str(error).startswith("the server answered 200 with a body that is nested more than 100 levels deep: '")
+    assert str(error).startswith(f"the server answered 200 with a body that is {said}")
 
 
 @pytest.mark.parametrize("depth", [500, 100_000])
@@ -402,21 +322,17 @@ async def test_absurd_usage_is_unknown_and_costs_nothing(number: str) -> None:
     assert (reply.content, reply.usage) == ("42", None)
 
 
-@pytest.mark.parametrize("value", [5, [], {}, True, "x" * 201])
-async def test_a_reason_or_a_model_without_a_name_is_unknown(value: object) -> None:
+NO_NAMES: list[object] = [5, [], {}, True, "x" * 201]
+
+
+@pytest.mark.parametrize(("value", "read"), [("tired", "tired"), *((other, None) for other in NO_NAMES)])
+async def test_a_reason_and_a_model_are_any_name_and_else_unknown(value: object, read: str | None) -> None:
     chat = servers.completion({"role": "assistant", "content": "42"}, model=value)
     chat["choices"][0]["finish_reason"] = value
     message = servers.messages_reply({"type": "text", "text": "42"}, model=value)
     message["stop_reason"] = value
     reply = await reply_of(servers.by_api(chat, message))
-    assert (reply.content, reply.finish_reason, reply.model) == ("42", None, None)
-
-
-async def test_a_reason_that_nobody_knows_is_kept() -> None:
-    chat = servers.completion({"role": "assistant", "content": "42"})
-    chat["choices"][0]["finish_reason"] = "tired"
-    message = servers.messages_reply({"type": "text", "text": "42"}, stop_reason="tired")
-    assert (await reply_of(servers.by_api(chat, message))).finish_reason == "tired"
+    assert (reply.content, reply.finish_reason, reply.model) == ("42", read, read)
 
 
 async def test_a_body_that_cannot_be_unpacked_is_the_servers_failure() -> None:
@@ -425,55 +341,39 @@ async def test_a_body_that_cannot_be_unpacked_is_the_servers_failure() -> None:
     assert str(error).startswith("the server answered with a body that cannot be unpacked: ")
 
 
-async def test_long_bodies_are_cut_and_control_characters_escaped() -> None:
-    error = await failure_of(servers.body("\x1b[31m\u202e" + "x" * 5000))
-    assert "'\\x1b[31m\\u202exxx" in str(error)
-    assert len(str(error)) < 400
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        (servers.body("\x1b[31m\u202e" + "x" * 5000), "'\\x1b[31m\\u202exxx"),
+        (
+            servers.body("Oops\n\x1b]0;" + "x" * 9000, status=500, content_type="text/plain"),
+            "the server answered 500 Internal Server Error: Oops \\x1b]0;xxx",
+        ),
+    ],
+    ids=["200", "500"],
+)
+async def test_long_bodies_are_cut_and_control_characters_escaped(behaviour: Behaviour, said: str) -> None:
+    error = str(await failure_of(behaviour))
+    assert said in error
+    assert "characters left out" in error
+    assert len(error) < 400
 
 
 # -- statuses ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("code", "boundary", "retryable", "systemic"),
-    [
-        (400, "model", False, "no"),
-        (401, "provider", False, "always"),
-        (402, "provider", False, "always"),
-        (403, "provider", False, "until_success"),
-        (404, "provider", False, "until_success"),
-        (405, "model", False, "no"),
-        (407, "provider", False, "until_success"),
-        (408, "provider", True, "no"),
-        (409, "provider", True, "no"),
-        (410, "provider", False, "until_success"),
-        (412, "provider", False, "until_success"),
-        (413, "model", False, "no"),
-        (415, "model", False, "no"),
-        (418, "provider", True, "no"),
-        (421, "provider", True, "no"),
-        (422, "model", False, "no"),
-        (423, "provider", True, "no"),
-        (424, "provider", True, "no"),
-        (425, "provider", True, "no"),
-        (429, "provider", True, "no"),
-        (431, "model", False, "no"),
-        (446, "model", False, "no"),
-        (451, "provider", False, "until_success"),
-        (460, "provider", True, "no"),
-        (498, "provider", True, "no"),
-        (499, "provider", True, "no"),
-        (500, "provider", True, "no"),
-        (502, "provider", True, "no"),
-        (503, "provider", True, "no"),
-        (529, "provider", True, "no"),
-    ],
-)
-async def test_each_status_has_its_boundary_and_retries(
-    code: int, boundary: str, retryable: bool, systemic: str
-) -> None:
+STATUSES: Mapping[tuple[str, bool, str], tuple[int, ...]] = {
+    ("model", False, "no"): (400, 405, 413, 415, 422, 431, 446),
+    ("provider", False, "always"): (401, 402),
+    ("provider", False, "until_success"): (403, 404, 407, 410, 412, 451),
+    ("provider", True, "no"): (408, 409, 418, 421, 423, 424, 425, 429, 460, 498, 499, 500, 502, 503, 529),
+}
+
+
+@pytest.mark.parametrize(("code", "expected"), [(code, of) for of, codes in STATUSES.items() for code in codes])
+async def test_each_status_has_its_boundary_and_retries(code: int, expected: tuple[str, bool, str]) -> None:
     error = await failure_of(servers.status(code))
-    assert kind(error) == (boundary, retryable, systemic, code)
+    assert kind(error) == (*expected, code)
     assert f"the server answered {code}" in str(error)
     assert str(error).endswith(f": scripted {code}")
 
@@ -550,10 +450,9 @@ async def test_an_exhausted_quota_is_systemic_and_not_retried(code: int, value: 
 @pytest.mark.parametrize("code", [401, 402, 403, 404, 405])
 async def test_an_error_that_the_address_may_cause_names_it(code: int) -> None:
     with ChatServer(servers.status(code)) as server:
-        with pytest.raises(ModelError) as caught:
-            await ask(server)
+        error = await error_at(server.base_url)
     asked = f"{server.url}{server.requests[0].path}"
-    assert str(caught.value) == f"the server answered {code} {HTTPStatus(code).phrase} at {asked}: scripted {code}"
+    assert str(error) == f"the server answered {code} {HTTPStatus(code).phrase} at {asked}: scripted {code}"
 
 
 @pytest.mark.parametrize(
@@ -572,13 +471,6 @@ async def test_an_error_that_the_address_may_cause_names_it(code: int) -> None:
 )
 async def test_the_servers_message_is_found_in_every_shape(value: object, said: str) -> None:
     assert str(await failure_of(servers.status(400, value))) == f"the server answered 400 Bad Request: {said}"
-
-
-async def test_a_plain_text_error_is_shown_short_and_escaped() -> None:
-    error = await failure_of(servers.body("Oops\n\x1b]0;" + "x" * 9000, status=500, content_type="text/plain"))
-    assert str(error).startswith("the server answered 500 Internal Server Error: Oops \\x1b]0;xxx")
-    assert "characters left out" in str(error)
-    assert len(str(error)) < 400
 
 
 async def test_an_error_without_a_body_is_its_status() -> None:
@@ -624,57 +516,47 @@ async def test_a_redirect_is_not_followed_and_says_where_it_leads(code: int) -> 
     assert "set [model] base_url" in str(error)
 
 
-async def test_a_key_that_the_server_quotes_is_redacted() -> None:
+async def test_a_key_that_the_server_quotes_is_redacted_unless_it_is_short() -> None:
     value = {"error": {"message": f"Incorrect API key provided: {KEY}. " + "x" * 400}}
     error = await failure_of(servers.status(401, value), KEY)
     assert "Incorrect API key provided: [redacted]." in str(error)
     assert KEY not in str(error)
-
-
-async def test_a_key_is_redacted_before_the_text_is_cut() -> None:
-    error = await failure_of(servers.body("x" * 190 + KEY), KEY)
-    assert KEY[:8] not in str(error)
-
-
-async def test_a_short_key_is_not_redacted() -> None:
-    error = await failure_of(servers.status(400, {"error": "a bad cat"}), "a")
-    assert str(error).endswith(": a bad cat")
+    cut = await failure_of(servers.body("x" * 190 + KEY), KEY)
+    assert KEY[:8] not in str(cut)
+    short = await failure_of(servers.status(400, {"error": "a bad cat"}), "a")
+    assert str(short).endswith(": a bad cat")
 
 
 # -- errors in answers with status 200 -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("error", "boundary", "retryable", "systemic", "status"),
+    ("error", "status"),
     [
-        ({"code": 503, "message": "said"}, "provider", True, "no", 503),
-        ({"code": "429", "message": "said"}, "provider", True, "no", 429),
-        ({"type": "overloaded_error", "message": "said"}, "provider", True, "no", 529),
-        ({"type": "server_error", "code": None, "message": "said"}, "provider", True, "no", 500),
-        ({"status": "UNAVAILABLE", "message": "said"}, "provider", True, "no", 503),
-        ({"code": 499, "message": "said", "status": "CANCELLED"}, "provider", True, "no", 499),
-        ({"status": "CANCELLED", "message": "said"}, "provider", True, "no", 499),
-        ({"code": "capacity_exceeded", "message": "said"}, "provider", True, "no", 498),
-        ({"code": "424", "message": "said"}, "provider", True, "no", 424),
-        ({"code": 400, "message": "said"}, "model", False, "no", 400),
-        ({"code": "context_length_exceeded", "type": "x", "message": "said"}, "model", False, "no", 400),
-        ({"code": 401, "message": "said"}, "provider", False, "always", 401),
-        ({"code": "invalid_api_key", "type": "bad_request", "message": "said"}, "provider", False, "always", 401),
-        ({"code": 404, "message": "said"}, "provider", False, "until_success", 404),
-        ({"type": "insufficient_quota", "message": "said"}, "provider", False, "always", 402),
+        ({"code": 503}, 503),
+        ({"code": "429"}, 429),
+        ({"type": "overloaded_error"}, 529),
+        ({"type": "server_error", "code": None}, 500),
+        ({"status": "UNAVAILABLE"}, 503),
+        ({"code": 499, "status": "CANCELLED"}, 499),
+        ({"status": "CANCELLED"}, 499),
+        ({"code": "capacity_exceeded"}, 498),
+        ({"code": "424"}, 424),
+        ({"code": 400}, 400),
+        ({"code": "context_length_exceeded", "type": "x"}, 400),
+        ({"code": 401}, 401),
+        ({"code": "invalid_api_key", "type": "bad_request"}, 401),
+        ({"code": 404}, 404),
+        ({"type": "insufficient_quota"}, 402),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("others", [{}, {"choices": None, "content": None}, {"type": "error", "content": []}])
 async def test_an_error_with_status_200_is_that_of_its_code(
-    others: Mapping[str, object],
-    error: Mapping[str, object],
-    boundary: str,
-    retryable: bool,
-    systemic: str,
-    status: int,
+    others: Mapping[str, object], error: Mapping[str, object], status: int
 ) -> None:
-    failure = await failure_of(servers.data({**others, "error": error}))
-    assert kind(failure) == (boundary, retryable, systemic, status)
+    failure = await failure_of(servers.data({**others, "error": {"message": "said", **error}}))
+    [expected] = [of for of, codes in STATUSES.items() if status in codes]
+    assert kind(failure) == (*expected, status)
     assert str(failure).startswith(f"the server answered 200 with error {status}")
     assert ": said" in str(failure)
 
@@ -693,7 +575,7 @@ async def test_an_error_with_status_200_that_blames_nobody_is_the_servers(error:
     [
         'data: {"error": {"code": 503, "message": "said"}}\n\ndata: [DONE]\n\n',
         ': PROCESSING\n\nevent: error\ndata: {"type": "error", "error": {"code": 503, "message": "said"}}\n\n',
-        'data: {"choices": [{"delta": {"content": "4"}}]}\n\ndata: {"error": {"code": 503, "message": "said"}}\n\n',
+        EVENTS + 'data: {"error": {"code": 503, "message": "said"}}\n\n',
         'event: error\r\ndata:{"error":{"code":503,"message":"said"}}\r\n\r\n',
     ],
 )
@@ -701,13 +583,6 @@ async def test_an_error_in_a_stream_of_events_is_that_of_its_code(text: str) -> 
     failure = await failure_of(servers.body(text, content_type="text/event-stream"))
     assert kind(failure) == ("provider", True, "no", 503)
     assert str(failure) == "the server answered 200 with error 503 Service Unavailable: said"
-
-
-async def test_a_stream_of_events_without_an_error_cannot_be_read() -> None:
-    text = 'data: {"choices": [{"delta": {"content": "4"}}]}\n\ndata: [DONE]\n\n'
-    failure = await failure_of(servers.body(text, content_type="text/event-stream"))
-    assert kind(failure) == ("provider", True, "no", 200)
-    assert "a body that is not JSON" in str(failure)
 
 
 # -- headers -------------------------------------------------------------------------------------------------
@@ -739,45 +614,23 @@ async def test_headers_without_end_are_the_servers_failure() -> None:
 # -- connections ---------------------------------------------------------------------------------------------
 
 
-async def test_nothing_listening_is_unreachable_and_names_the_address(unused_port: int) -> None:
+async def test_a_server_that_is_not_there_is_unreachable_and_named(unused_port: int) -> None:
     address = f"127.0.0.1:{unused_port}"
-    async with model_at(f"http://{address}/v1") as model:
-        with pytest.raises(ModelError) as caught:
-            await model.chat(ChatRequest(messages=PROMPT))
-    assert kind(caught.value) == ("provider", True, "until_success", None)
-    expected = f"cannot reach http://{address}/v1: {address} refused the connection; is the server running?"
-    assert str(caught.value) == expected
-
-
-async def test_a_host_that_does_not_exist_is_unreachable() -> None:
-    async with model_at("http://model.invalid/v1") as model:
-        with pytest.raises(ModelError, match=r"cannot reach http://model\.invalid/v1: this host name") as caught:
-            await model.chat(ChatRequest(messages=PROMPT))
-    assert kind(caught.value) == ("provider", True, "until_success", None)
+    for host, said in (
+        (address, f"{address} refused the connection; is the server running?"),
+        ("model.invalid", "this host name"),
+    ):
+        error = await error_at(f"http://{host}/v1")
+        assert kind(error) == ("provider", True, "until_success", None)
+        assert str(error).startswith(f"cannot reach http://{host}/v1: {said}")
 
 
 async def test_a_server_without_tls_is_named_with_its_right_address() -> None:
     with ChatServer() as server:
         secure = server.base_url.replace("http:", "https:")
-        async with model_at(secure) as model:
-            with pytest.raises(ModelError) as caught:
-                await model.chat(ChatRequest(messages=PROMPT))
-    assert kind(caught.value) == ("provider", False, "until_success", None)
-    assert str(caught.value) == f'{secure} answers without TLS: set [model] base_url to "{server.base_url}"'
-
-
-@asynccontextmanager
-async def answering(answer: bytes) -> AsyncIterator[str]:
-    """The address of a server that answers everything with these bytes."""
-
-    async def answers(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer)
-        await writer.drain()
-        writer.close()
-
-    listener = await asyncio.start_server(answers, "127.0.0.1", 0)
-    async with listener:
-        yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1"
+        error = await error_at(secure)
+    assert kind(error) == ("provider", False, "until_success", None)
+    assert str(error) == f'{secure} answers without TLS: set [model] base_url to "{server.base_url}"'
 
 
 @pytest.mark.parametrize(
@@ -790,28 +643,28 @@ async def answering(answer: bytes) -> AsyncIterator[str]:
 )
 async def test_servers_that_explain_that_they_want_tls_are_understood(text: str) -> None:
     with ChatServer(servers.body(text, status=400, content_type="text/html")) as server:
-        with pytest.raises(ModelError) as caught:
-            await ask(server)
-    assert kind(caught.value) == ("provider", False, "until_success", 400)
+        error = await error_at(server.base_url)
+    assert kind(error) == ("provider", False, "until_success", 400)
     secure = server.base_url.replace("http:", "https:")
-    assert str(caught.value) == f'{server.base_url} answers with TLS: set [model] base_url to "{secure}"'
+    assert str(error) == f'{server.base_url} answers with TLS: set [model] base_url to "{secure}"'
 
 
 @pytest.mark.parametrize("behaviour", [servers.cut_connection(), servers.cut_body()], ids=["connection", "body"])
 async def test_a_connection_that_is_cut_is_retryable_and_not_systemic(behaviour: Behaviour) -> None:
     with ChatServer(behaviour) as server:
-        with pytest.raises(ModelError, match=f"the connection to {server.base_url} broke: ") as caught:
-            await ask(server)
-    assert kind(caught.value) == ("provider", True, "no", None)
-    assert "400" not in str(caught.value).replace(server.base_url, ""), "a status that no server sent"
+        error = await error_at(server.base_url)
+    assert kind(error) == ("provider", True, "no", None)
+    assert str(error).startswith(f"the connection to {server.base_url} broke: ")
+    assert "400" not in str(error).replace(server.base_url, ""), "a status that no server sent"
     assert len(server.requests) == 1
+    assert (error.__suppress_context__, error.__cause__) == (True, None), "it chains no error of the client's own"
 
 
 async def test_a_server_that_does_not_speak_http_is_a_retryable_failure() -> None:
-    async with answering(b"220 smtp ready\r\n\r\n") as base_url, model_at(base_url) as model:
-        with pytest.raises(ModelError, match="broke: ") as caught:
-            await model.chat(ChatRequest(messages=PROMPT))
-    assert kind(caught.value) == ("provider", True, "no", None)
+    with WireServer(wire(b"220 smtp ready\r\n\r\n")) as server:
+        error = await error_at(server.base_url)
+    assert kind(error) == ("provider", True, "no", None)
+    assert "broke: " in str(error)
 
 
 async def test_a_key_that_no_header_can_hold_is_a_failure_that_does_not_show_it() -> None:
@@ -822,27 +675,11 @@ async def test_a_key_that_no_header_can_hold_is_a_failure_that_does_not_show_it(
     assert "sk-key" not in str(caught.value)
 
 
-async def test_a_failure_does_not_chain_the_clients_own_errors() -> None:
-    error = await failure_of(servers.cut_connection())
-    assert error.__suppress_context__
-    assert error.__cause__ is None
-
-
 @pytest.mark.parametrize("value", ["a\nb", "a\x00b"])
 async def test_a_header_that_cannot_be_sent_is_no_broken_connection(value: str) -> None:
     """It comes from the state of a rollout, and would be the same in the next try."""
     with ChatServer() as server:
-        async with model_at(server.base_url) as model:
-            with pytest.raises(ModelError) as caught:
-                await model.chat(ChatRequest(messages=PROMPT, headers={"X-Session-ID": value}))
-    assert kind(caught.value) == ("provider", False, "no", None)
-    assert "the request to http://127.0.0.1" in str(caught.value)
+        error = await error_at(server.base_url, headers={"X-Session-ID": value})
+    assert kind(error) == ("provider", False, "no", None)
+    assert "the request to http://127.0.0.1" in str(error)
     assert server.requests == []
-
-
-async def test_blanks_around_a_header_are_not_sent() -> None:
-    with ChatServer() as server:
-        async with model_at(server.base_url, headers={"X-Team": "\tevals "}) as model:
-            await model.chat(ChatRequest(messages=PROMPT, headers={"X-Session-ID": " a "}))
-    headers = server.requests[0].headers
-    assert (headers["x-session-id"], headers["x-team"]) == ("a", "evals")

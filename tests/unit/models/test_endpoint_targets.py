@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,14 +133,11 @@ def test_nothing_else_is_asked_at_prime(
     assert found.base_url != "https://api.pinference.ai/api/v1"
 
 
-def test_a_mistyped_id_is_not_asked_at_prime() -> None:
+def test_an_id_of_the_registry_counts_more_than_the_key_of_prime_and_a_mistyped_one_is_not_asked_there() -> None:
+    assert target("qwen", env=True, environ=PRIME).endpoint == "qwen"
     with pytest.raises(ConfigError, match='"qwenn" names neither an endpoint nor a provider, did you mean "qwen"'):
         target("qwenn", env=True, environ=PRIME)
     assert target("gpt-5", env=True, environ=PRIME).base_url == "https://api.pinference.ai/api/v1"
-
-
-def test_an_id_of_the_registry_counts_more_than_the_key_of_prime(tmp_path: Path) -> None:
-    assert target("qwen", env=True, environ=PRIME).endpoint == "qwen"
 
 
 @pytest.mark.parametrize(

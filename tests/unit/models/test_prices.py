@@ -88,47 +88,46 @@ def test_a_listed_price_is_that_of_short_prompts_with_its_cache_prices() -> None
 
 
 @pytest.mark.parametrize(
-    ("model", "table"),
+    ("model", "environ", "table"),
     [
-        ("openai/no-such-model", {}),
-        ("ollama/llama3", {}),
-        ("Qwen/Qwen3-8B", {"base_url": "http://localhost:8000/v1"}),
-        ("gpt-4o", {"base_url": "http://localhost:8000/v1"}),
+        ("openai/no-such-model", {}, {}),
+        ("ollama/llama3", {}, {}),
+        ("Qwen/Qwen3-8B", {}, {"base_url": "http://localhost:8000/v1"}),
+        ("gpt-4o", {}, {"base_url": "http://localhost:8000/v1"}),
+        ("openai/gpt-4o", {"OPENAI_BASE_URL": "http://localhost:4000/v1"}, {}),
     ],
 )
-def test_an_unlisted_model_has_no_price(model: str, table: dict[str, Any]) -> None:
-    assert price(model, **table) is None
-
-
-@pytest.mark.parametrize(("host", "imported"), [("localhost:8000", False), ("10.0.0.7", False), ("api.x.ai", True)])
-def test_the_price_list_is_imported_for_services_only(
-    host: str, imported: bool, monkeypatch: pytest.MonkeyPatch
+def test_an_unlisted_model_and_a_service_at_another_base_url_have_no_price(
+    model: str, environ: dict[str, str], table: dict[str, Any]
 ) -> None:
-    names = []
+    assert price(model, environ=environ, **table) is None
+
+
+@pytest.fixture
+def imports(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that are imported; after "no list" is added, the price list is not there."""
+    names: list[str] = []
+    real = builtins.__import__
 
     def watched(name: str, *args: Any, **kwargs: Any) -> Any:
         names.append(name)
-        return real(name, *args, **kwargs)
-
-    real = builtins.__import__
-    monkeypatch.setattr(builtins, "__import__", watched)
-    price("some-model", base_url=f"http://{host}/v1")
-
-    assert ("genai_prices" in names) is imported
-
-
-def test_a_service_at_another_base_url_is_not_priced_by_its_name() -> None:
-    assert price("openai/gpt-4o", environ={"OPENAI_BASE_URL": "http://localhost:4000/v1"}) is None
-
-
-def test_without_the_price_list_only_the_config_has_prices(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lacking(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.partition(".")[0] == "genai_prices":
+        if "no list" in names and name.partition(".")[0] == "genai_prices":
             raise ImportError(name)
         return real(name, *args, **kwargs)
 
-    real = builtins.__import__
-    monkeypatch.setattr(builtins, "__import__", lacking)
+    monkeypatch.setattr(builtins, "__import__", watched)
+    return names
+
+
+@pytest.mark.parametrize(("host", "imported"), [("localhost:8000", False), ("10.0.0.7", False), ("api.x.ai", True)])
+def test_the_price_list_is_imported_for_services_only(host: str, imported: bool, imports: list[str]) -> None:
+    price("some-model", base_url=f"http://{host}/v1")
+
+    assert ("genai_prices" in imports) is imported
+
+
+def test_without_the_price_list_only_the_config_has_prices(imports: list[str]) -> None:
+    imports.append("no list")
 
     assert price("openai/gpt-4o") is None
     assert price("openai/gpt-4o", {"gpt-4o": OWN}) == Price(OWN, "[prices]")

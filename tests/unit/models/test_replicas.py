@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from random import Random
 from typing import Any
 
@@ -56,11 +56,6 @@ async def replicated(
         await model.close()
 
 
-@asynccontextmanager
-async def no_wait(_delay_s: float) -> AsyncIterator[None]:
-    yield
-
-
 async def ask(model: ReplicatedModel, run: str = "row0-run0", retries: int = 4) -> ChatReply:
     """The reply to one request, with retries that do not wait."""
     answered = await chat(
@@ -69,7 +64,7 @@ async def ask(model: ReplicatedModel, run: str = "row0-run0", retries: int = 4) 
         timeout_s=60.0,
         policy=RetryPolicy(max_retries=retries, first_s=0.0, cap_s=0.0),
         remaining_s=lambda: None,
-        waiting=no_wait,
+        waiting=lambda delay_s: nullcontext(),
         rng=Random(0),
     )
     return answered.reply
@@ -168,7 +163,7 @@ async def test_an_error_of_the_request_itself_goes_nowhere_else() -> None:
     with ChatServer(servers.status(400)) as first, ChatServer(servers.status(400)) as second:
         async with replicated(first.base_url, second.base_url) as model:
             with pytest.raises(ModelError) as caught:
-                await ask(model, retries=4)
+                await ask(model)
     assert caught.value.boundary == "model"
     assert len(first.requests) + len(second.requests) == 1
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, nullcontext
 from random import Random
 from typing import Any
 
 import pytest
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.base import ChatReply, ChatRequest
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 from pytest_osmosis.models.retry import Answered, RetryPolicy, chat
 
 REPLY = ChatReply({"role": "assistant", "content": "42"})
@@ -44,24 +44,20 @@ class Scripted:
         pass
 
 
-async def answered(model: Scripted, *left_s: float | None, policy: RetryPolicy = AT_ONCE, **given: Any) -> Answered:
+async def answered(model: Model, *left_s: float | None, policy: RetryPolicy = AT_ONCE, **given: Any) -> Answered:
     """Ask a model, with these times left whenever somebody looks; the last one stays."""
     looks = iter(left_s)
     last = left_s[-1] if left_s else None
-    return await chat(
-        model,
-        ChatRequest([]),
-        timeout_s=60.0,
-        policy=policy,
-        remaining_s=lambda: next(looks, last),
-        waiting=lambda delay_s: nullcontext(),
-        rng=Shortest(),
-        within=lambda seconds: nullcontext(),
+    fields = {
+        "waiting": lambda delay_s: nullcontext(),
+        "within": lambda seconds: nullcontext(),
+        "remaining_s": lambda: next(looks, last),
         **given,
-    )
+    }
+    return await chat(model, ChatRequest([]), timeout_s=60.0, policy=policy, rng=Shortest(), **fields)
 
 
-async def failure(model: Scripted, *left_s: float | None, policy: RetryPolicy = AT_ONCE) -> ModelError:
+async def failure(model: Model, *left_s: float | None, policy: RetryPolicy = AT_ONCE) -> ModelError:
     with pytest.raises(ModelError) as caught:
         await answered(model, *left_s, policy=policy)
     return caught.value
@@ -103,6 +99,54 @@ async def test_a_replica_that_fails_needs_no_retry_to_be_left() -> None:
     assert found == Answered(REPLY, 0)
 
 
+@pytest.mark.parametrize("max_retries", [0, 1, 4])
+async def test_after_the_last_retry_the_last_error_counts_the_retries(max_retries: int) -> None:
+    model = Scripted(busy(status=500), *(busy(status=503) for _ in range(max_retries)))
+
+    error = await failure(model, policy=RetryPolicy(max_retries, first_s=0.0))
+
+    assert (error.status, error.retries) == (503 if max_retries else 500, max_retries)
+    assert (error.boundary, len(model.requests)) == ("provider", 1 + max_retries)
+
+
+async def test_a_permanent_error_ends_the_retries() -> None:
+    model = Scripted(busy(), ModelError("wrong", status=400, boundary="model"))
+
+    error = await failure(model)
+
+    assert (len(model.requests), error.status, error.boundary, error.retries) == (2, 400, "model", 1)
+
+
+async def test_waits_happen_inside_the_callers_context_and_requests_outside_of_it() -> None:
+    seen: list[str] = []
+
+    class Watched(Scripted):
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            seen.append("asked")
+            return await super().chat(request)
+
+    @asynccontextmanager
+    async def waiting(delay_s: float) -> AsyncIterator[None]:
+        seen.append("waits")
+        yield
+        seen.append("waited")
+
+    await answered(Watched(busy(), busy(), REPLY), waiting=waiting)
+    assert seen == ["asked", "waits", "waited", "asked", "waits", "waited", "asked"]
+
+
+async def test_a_request_is_given_no_more_than_the_time_that_is_left() -> None:
+    given: list[float] = []
+
+    def within(seconds: float) -> Any:
+        given.append(seconds)
+        return nullcontext()
+
+    for left_s in (30.0, 300.0, None):
+        await answered(Scripted(REPLY), left_s, within=within)
+    assert given == [30.0, 60.0, 60.0]
+
+
 @pytest.mark.parametrize(("left_s", "n_requests"), [(DELAY_S, 1), (2 * DELAY_S, 2)])
 async def test_a_wait_that_takes_all_of_the_time_does_not_begin(left_s: float, n_requests: int) -> None:
     policy = RetryPolicy(max_retries=1, first_s=2 * DELAY_S)
@@ -113,10 +157,14 @@ async def test_a_wait_that_takes_all_of_the_time_does_not_begin(left_s: float, n
 
 
 async def test_no_time_at_all_is_too_little_for_a_request_or_a_retry() -> None:
-    model = Scripted(busy())
-    assert str(await failure(model, 0.0)) == "no time is left for the request"
+    model = Scripted(busy(), busy())
+    none = await failure(model, 0.0)
+    assert (str(none), none.boundary, none.retryable) == ("no time is left for the request", "provider", False)
     assert model.requests == []
     assert str(await failure(model, 60.0, 0.0)) == "no room; no time is left for a retry"
+    during_a_wait = await failure(model, 60.0, 60.0, -1.0)
+    assert str(during_a_wait).startswith("no room; no time is left for the request")
+    assert (during_a_wait.boundary, during_a_wait.retries) == ("provider", 1)
 
 
 async def test_half_a_second_is_time_for_a_request() -> None:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -20,6 +20,7 @@ ClientChoice = Literal["auto", "openai", "anthropic", "light", "litellm"]
 
 WHERE = "x.toml:3"
 LOCAL = "http://localhost:8000/v1"
+OPENAI = "https://api.openai.com/v1"
 
 
 def target(model_path: str, table: ModelTable | None = None, environ: Mapping[str, str] | None = None) -> ModelTarget:
@@ -32,59 +33,42 @@ def refusal(model_path: str, table: ModelTable | None = None, environ: Mapping[s
     return str(caught.value)
 
 
-def test_the_openai_prefix_means_openai_with_its_key() -> None:
-    found = target("openai/gpt-5-mini")
-    assert (found.provider, found.model, found.base_url) == ("openai", "gpt-5-mini", "https://api.openai.com/v1")
-    assert found.api_key_env == "OPENAI_API_KEY"
-    assert found.describe == "openai/gpt-5-mini"
+@pytest.mark.parametrize(
+    ("model_path", "table", "environ", "base_url", "describe"),
+    [
+        ("openai/gpt-5-mini", {}, {}, OPENAI, "openai/gpt-5-mini"),
+        ("openai/x", {}, {"OPENAI_BASE_URL": ""}, OPENAI, "openai/x"),
+        ("openai/x", {}, {"OPENAI_BASE_URL": LOCAL}, LOCAL, f"openai/x at {LOCAL} (OPENAI_BASE_URL)"),
+        ("openai/x", {"base_url": LOCAL}, {"OPENAI_BASE_URL": "http://elsewhere/v1"}, LOCAL, f"openai/x at {LOCAL}"),
+        ("demo/arithmetic", {}, {"OPENAI_BASE_URL": LOCAL}, None, "demo/arithmetic (embedded)"),
+        ("ollama/qwen3", {}, {}, "http://localhost:11434/v1", "ollama/qwen3 at http://localhost:11434/v1"),
+        ("vllm/m", {}, {}, "http://localhost:8000/v1", "vllm/m at http://localhost:8000/v1"),
+        ("sglang/m", {}, {}, "http://localhost:30000/v1", "sglang/m at http://localhost:30000/v1"),
+        ("groq/llama", {}, {}, SERVICES["groq"].base_url, "groq/llama"),
+    ],
+)
+def test_an_address_is_the_configs_or_the_variables_or_the_providers_and_shown_unless_known(
+    model_path: str, table: dict[str, Any], environ: dict[str, str], base_url: str | None, describe: str
+) -> None:
+    found = target(model_path, ModelTable(**table), environ)
+    assert (found.base_url, found.describe) == (base_url, describe)
 
 
-def test_api_key_env_replaces_the_key_of_openai() -> None:
-    assert target("openai/gpt-5-mini", ModelTable(api_key_env="TEAM_KEY")).api_key_env == "TEAM_KEY"
-
-
-def test_openai_base_url_replaces_the_address_of_openai_and_is_shown() -> None:
-    found = target("openai/gpt-5-mini", environ={"OPENAI_BASE_URL": LOCAL})
-    assert (found.provider, found.base_url, found.api_key_env) == ("openai", LOCAL, "OPENAI_API_KEY")
-    assert found.describe == f"openai/gpt-5-mini at {LOCAL} (OPENAI_BASE_URL)"
-
-
-def test_an_empty_openai_base_url_is_ignored() -> None:
-    assert target("openai/x", environ={"OPENAI_BASE_URL": ""}).base_url == "https://api.openai.com/v1"
-
-
-def test_openai_base_url_comes_after_the_config_and_leaves_the_demo_alone() -> None:
-    environ = {"OPENAI_BASE_URL": "http://elsewhere/v1"}
-    assert target("openai/x", ModelTable(base_url=LOCAL), environ).base_url == LOCAL
-    assert target("demo/arithmetic", environ=environ).base_url is None
-
-
-def test_the_demo_model_is_embedded() -> None:
-    found = target("demo/arithmetic")
-    assert (found.provider, found.model, found.base_url, found.api_key_env) == ("demo", "arithmetic", None, None)
-    assert found.describe == "demo/arithmetic (embedded)"
-
-
+@pytest.mark.parametrize("key", [None, "MY_KEY"])
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "openai/gpt-5-mini", "demo/arithmetic", "groq/x", "bare"])
-def test_with_a_base_url_the_name_is_sent_as_written_and_no_key(name: str) -> None:
-    found = target(name, ModelTable(base_url=LOCAL))
-    assert (found.provider, found.model, found.base_url, found.api_key_env) == ("server", name, LOCAL, None)
+def test_with_a_base_url_the_name_is_sent_as_written_and_no_key_but_the_named_one(name: str, key: str | None) -> None:
+    found = target(name, ModelTable(base_url=LOCAL, api_key_env=key))
+    assert (found.provider, found.model, found.base_url, found.api_key_env) == ("server", name, LOCAL, key)
     assert found.describe == f"{name} at {LOCAL}"
 
 
-def test_with_a_base_url_the_key_is_the_one_that_is_named() -> None:
-    assert target("m", ModelTable(base_url=LOCAL, api_key_env="MY_KEY")).api_key_env == "MY_KEY"
-
-
-def test_the_table_is_carried_over() -> None:
-    table = ModelTable(base_url=LOCAL, headers={"x-team": "evals"}, max_retries=2, timeout_s=9.0, client="openai")
-    found = target("m", table)
-    assert (dict(found.headers), found.max_retries, found.timeout_s, found.client) == (
-        {"x-team": "evals"},
-        2,
-        9.0,
-        "openai",
+@pytest.mark.parametrize("client", ["openai", "anthropic", "light"])
+def test_the_table_is_carried_over(client: ClientChoice) -> None:
+    found = target(
+        "m", ModelTable(base_url=LOCAL, headers={"x-team": "evals"}, max_retries=2, timeout_s=9, client=client)
     )
+    assert (dict(found.headers), found.max_retries, found.timeout_s) == ({"x-team": "evals"}, 2, 9.0)
+    assert found.client == client
 
 
 @pytest.mark.parametrize(
@@ -113,12 +97,15 @@ def test_a_target_survives_its_json_and_holds_no_key() -> None:
 # -- providers -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("prefix", SERVICES)
-def test_a_prefix_means_its_provider_with_its_address_and_key(prefix: str) -> None:
-    found = target(f"{prefix}/some/model")
-    service = SERVICES[prefix]
-    assert (found.provider, found.model) == (prefix, "some/model")
-    assert (found.base_url, found.api_key_env) == (service.base_url, service.api_key_env)
+def test_a_prefix_means_its_provider_with_its_address_and_key() -> None:
+    for prefix, service in SERVICES.items():
+        found = target(f"{prefix}/some/model")
+        assert (found.provider, found.model) == (prefix, "some/model")
+        assert (found.base_url, found.api_key_env) == (service.base_url, service.api_key_env)
+        assert target(f"{prefix}/m", ModelTable(api_key_env="TEAM_KEY")).api_key_env == "TEAM_KEY"
+    assert target("openai/x").api_key_env == "OPENAI_API_KEY"
+    demo = target("demo/arithmetic")
+    assert (demo.provider, demo.model, demo.base_url, demo.api_key_env) == ("demo", "arithmetic", None, None)
 
 
 def test_every_address_is_secure_or_local() -> None:
@@ -127,21 +114,6 @@ def test_every_address_is_secure_or_local() -> None:
         assert local == (service.api_key_env is None), prefix
         assert local or service.base_url.startswith("https://"), prefix
         assert not service.base_url.endswith("/"), prefix
-
-
-def test_a_local_server_is_shown_with_its_address_and_a_provider_without() -> None:
-    assert target("ollama/qwen3").describe == "ollama/qwen3 at http://localhost:11434/v1"
-    assert target("groq/llama").describe == "groq/llama"
-
-
-@pytest.mark.parametrize(("prefix", "port"), [("vllm", 8000), ("sglang", 30000), ("ollama", 11434)])
-def test_local_servers_have_the_addresses_of_the_page_of_eval_mode(prefix: str, port: int) -> None:
-    assert target(f"{prefix}/m").base_url == f"http://localhost:{port}/v1"
-    assert target("m", ModelTable(base_url=f"http://localhost:{port}/v1")).model == "m"
-
-
-def test_a_local_server_gets_the_key_that_is_named() -> None:
-    assert target("vllm/m", ModelTable(api_key_env="VLLM_KEY")).api_key_env == "VLLM_KEY"
 
 
 @pytest.mark.parametrize(("variable", "moved"), [("OPENAI_BASE_URL", "openai"), ("ANTHROPIC_BASE_URL", "anthropic")])
@@ -173,11 +145,6 @@ def test_auto_means_the_official_clients_for_their_own_services_and_light_for_ot
     model_path: str, base_url: str | None, client: str
 ) -> None:
     assert target(model_path, ModelTable(base_url=base_url)).client == client
-
-
-@pytest.mark.parametrize("client", ["openai", "anthropic", "light"])
-def test_a_private_server_accepts_every_client_but_litellm(client: ClientChoice) -> None:
-    assert target("m", ModelTable(base_url=LOCAL, client=client)).client == client
 
 
 @pytest.mark.parametrize("model_path", ["ok", "openai/ok", "azure/gpt-5", "litellm/openai/ok"])
@@ -214,31 +181,24 @@ def test_the_seed_is_sent_under_the_services_own_name() -> None:
 # -- LiteLLM -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("prefix", LITELLM_PREFIXES)
-def test_other_providers_go_through_litellm_by_their_whole_name(prefix: str) -> None:
-    found = target(f"{prefix}/m", ModelTable(api_key_env="MY_KEY"))
-    assert (found.provider, found.client, found.model) == ("litellm", "litellm", f"{prefix}/m")
+@pytest.mark.parametrize(
+    ("name", "sent"), [*((f"{each}/m",) * 2 for each in LITELLM_PREFIXES), ("litellm/oci/m", "oci/m")]
+)
+def test_other_providers_go_through_litellm_by_their_whole_name(name: str, sent: str) -> None:
+    found = target(name, ModelTable(api_key_env="MY_KEY"))
+    assert (found.provider, found.client, found.model) == ("litellm", "litellm", sent)
     assert (found.base_url, found.api_key_env) == (None, "MY_KEY")
-    assert found.describe == f"{prefix}/m through LiteLLM"
+    assert found.describe == f"{sent} through LiteLLM"
 
 
 @pytest.mark.parametrize("client", ["openai", "light", "litellm"])
 def test_the_advice_on_responses_leads_to_them(client: ClientChoice) -> None:
-    asked = resolve("openai/gpt-x", ModelTable(client=client), {}, where="x.toml:1")
     own = ModelTable() if client == "litellm" else ModelTable(client=client, api_client_type="openai_responses")
     text = "leave out [model] client" if client == "litellm" else 'set [model] api_client_type = "openai_responses"'
 
-    assert asked.responses_advice == text
-    assert resolve("openai/gpt-x", own, {}, where="x.toml:1").api in ("auto", "responses")
-
-
-def test_who_goes_through_litellm_alone_gets_no_advice_on_responses() -> None:
-    assert resolve("azure/gpt-x", ModelTable(), {}, where="x.toml:1").responses_advice == ""
-
-
-def test_any_provider_of_litellm_is_reached_by_its_prefix() -> None:
-    assert target("litellm/oci/some/model").model == "oci/some/model"
-    assert 'provider "litellm" has no model "litellm/m"' in refusal("litellm/m")
+    assert target("openai/gpt-x", ModelTable(client=client)).responses_advice == text
+    assert target("openai/gpt-x", own).api in ("auto", "responses")
+    assert target("azure/gpt-x").responses_advice == ""
 
 
 def test_a_known_provider_goes_through_litellm_when_asked_to() -> None:
@@ -300,30 +260,22 @@ def test_an_unknown_provider_lists_the_known_ones_and_guesses() -> None:
     assert all(f"{prefix}/" in text for prefix in (*SERVICES, *LITELLM_PREFIXES))
     assert "litellm/<provider>/<model>" in text
     assert text.endswith("any name with [model] base_url)")
-
-
-def test_a_provider_in_capitals_is_guessed() -> None:
-    assert 'did you mean "openai/gpt-5"?' in refusal("OpenAI/gpt-5")
-
-
-def test_an_unknown_provider_like_no_other_gets_no_guess() -> None:
     assert "did you mean" not in refusal("Qwen/Qwen3-8B")
 
 
-def test_a_bare_name_is_refused() -> None:
-    text = refusal("gpt-5-mini")
-    assert '"gpt-5-mini" names no provider, did you mean "openai/gpt-5-mini"? (valid: demo/, openai/' in text
-    assert 'did you mean "openai/gpt-5-mini"?' in text
-    assert 'did you mean "demo/arithmetic"?' in refusal("arithmetic")
-
-
-def test_an_unknown_demo_model_is_refused() -> None:
-    text = refusal("demo/aritmetic")
-    assert 'provider "demo" has no model "demo/aritmetic", did you mean "demo/arithmetic"? (valid:' in text
-
-
-def test_a_provider_without_a_model_is_refused() -> None:
-    assert 'provider "openai" has no model "openai/" (valid: openai/<model>)' in refusal("openai/")
+@pytest.mark.parametrize(
+    ("model_path", "said"),
+    [
+        ("OpenAI/gpt-5", 'did you mean "openai/gpt-5"?'),
+        ("gpt-5-mini", '"gpt-5-mini" names no provider, did you mean "openai/gpt-5-mini"? (valid: demo/, openai/'),
+        ("arithmetic", 'did you mean "demo/arithmetic"?'),
+        ("demo/aritmetic", 'provider "demo" has no model "demo/aritmetic", did you mean "demo/arithmetic"? (valid:'),
+        ("openai/", 'provider "openai" has no model "openai/" (valid: openai/<model>)'),
+        ("litellm/m", 'provider "litellm" has no model "litellm/m"'),
+    ],
+)
+def test_a_name_without_its_provider_or_model_is_refused_with_a_guess(model_path: str, said: str) -> None:
+    assert said in refusal(model_path)
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://h/v1", "http://", "not a url", "http://h:port/v1"])
@@ -331,28 +283,27 @@ def test_an_invalid_base_url_is_refused(url: str) -> None:
     text = refusal("m", ModelTable(base_url=url))
     assert text.startswith(f"{WHERE}: [model] base_url: ")
     assert 'as in "http://localhost:8000/v1"' in text
-
-
-def test_an_invalid_openai_base_url_is_refused_by_name() -> None:
     assert "environment variable OPENAI_BASE_URL: must be" in refusal("openai/x", None, {"OPENAI_BASE_URL": "h"})
 
 
-@pytest.mark.parametrize("added", ["?api-version=1&key=hunter2", "#hunter2"])
-def test_a_query_in_a_base_url_is_refused_and_not_quoted(added: str) -> None:
-    text = refusal("m", ModelTable(base_url=f"http://host/v1{added}"))
-    assert "[model] base_url: must not contain a ? or #" in text
-    assert "hunter2" not in text
-
-
-@pytest.mark.parametrize("path", ["/chat/completions", "/messages", "/messages/"])
-def test_a_base_url_with_the_path_of_a_request_is_refused(path: str) -> None:
-    text = refusal("m", ModelTable(base_url=f"http://host/v1{path}"))
-    assert f'must end before "{path.rstrip("/")}", which is added to it, got "http://host/v1{path}"' in text
-
-
-def test_a_password_in_a_base_url_is_refused_and_not_quoted() -> None:
-    text = refusal("m", ModelTable(base_url="http://me:hunter2@host/v1"))
-    assert "must not contain a user name or password" in text
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://host/v1?api-version=1&key=hunter2", "[model] base_url: must not contain a ? or #"),
+        ("http://host/v1#hunter2", "[model] base_url: must not contain a ? or #"),
+        ("http://me:hunter2@host/v1", "must not contain a user name or password"),
+        *(
+            (
+                f"http://host/v1{path}",
+                f'must end before "{path.rstrip("/")}", which is added to it, got "http://host/v1{path}"',
+            )
+            for path in ("/chat/completions", "/messages", "/messages/")
+        ),
+    ],
+)
+def test_more_than_an_address_in_a_base_url_is_refused_and_no_secret_quoted(url: str, said: str) -> None:
+    text = refusal("m", ModelTable(base_url=url))
+    assert said in text
     assert "hunter2" not in text
 
 

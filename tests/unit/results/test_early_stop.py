@@ -16,7 +16,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import conclude
 from pytest_osmosis.results.conclude import GateTracker, why_impossible
 from pytest_osmosis.results.results import runs_for
-from pytest_osmosis.verdicts.gates import Runs, Short, decide, needs_all, short_of
+from pytest_osmosis.verdicts.gates import Runs, Short, decide, needs_all, short_of, title_of
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import BROKE, A, B, failed, finished, removed
 
@@ -136,27 +136,26 @@ def test_a_large_eval_computes_its_bounds_only_a_few_times(monkeypatch: pytest.M
     assert 2 <= len(calls) < 60
 
 
+REMOVABLE = "a Grader may remove runs, and rows with them"
+
+
 @pytest.mark.parametrize(
     ("rule", "removable", "why"),
     [
         (PASS_RATE, True, None),
         (GateRule("pass_at", 0.7, k=3), False, None),
-        (GateRule("pass_hat", 0.7, k=3), True, "a Grader may remove runs, and rows with them"),
-        (GateRule("pass_at", 0.7, k=1), True, "a Grader may remove runs, and rows with them"),
+        (GateRule("pass_hat", 0.7, k=3), True, REMOVABLE),
+        (GateRule("pass_at", 0.7, k=1), True, REMOVABLE),
         (GateRule("mean", 0.5), False, "its scores have no known bounds"),
         (GateRule("pass_rate", 0.7, "lower"), False, "its lower bound depends on the spread of all runs"),
         (GateRule("pass_at", 0.7, "upper", k=3), False, "its upper bound depends on the spread of all runs"),
+        (GateRule("max_regression", -0.02), False, "its p depends on all runs"),
     ],
 )
 def test_some_gates_need_every_run(rule: GateRule, removable: bool, why: str | None) -> None:
     assert needs_all(rule, removable=removable) == why
-    assert (why_impossible([PASS_RATE, rule], removable=removable) is None) == (why is None)
-
-
-def test_a_regression_needs_every_run() -> None:
-    assert why_impossible([PASS_RATE, GateRule("max_regression", -0.02)], removable=False) == (
-        "gate max_regression <= 0.02 needs every run (its p depends on all runs)"
-    )
+    told = None if why is None else f"gate {title_of(rule)} needs every run ({why})"
+    assert why_impossible([PASS_RATE, rule], removable=removable) == told
 
 
 def test_a_removed_run_can_change_a_pass_at_k_that_seemed_decided() -> None:

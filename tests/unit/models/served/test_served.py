@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -61,77 +62,69 @@ def test_a_field_of_a_wrong_type_is_refused(shape: ApiShape, field: str, value: 
     assert caught.value.status == 400
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"n": 2}, "n must be 1, because a request gets one answer; send it again for another, got 2"),
+ONE_ANSWER = "n must be 1, because a request gets one answer; send it again for another, got 2"
+CHOICE = 'tool_choice must have a type: "auto", "any", "tool" or "none", got \'some\''
+RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": 5}
+REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "completions": [
+        ({"n": 2}, ONE_ANSWER),
         ({"n": "1"}, "n must be 1"),
         ({"n": True}, "n must be 1"),
         ({"stream_options": "usage"}, "stream_options must be an object, got a string"),
-        ({"messages": [{"role": "assistant", "tool_calls": {}}]}, r"messages\[0\].tool_calls must be a list"),
+        ({"messages": [{"role": "assistant", "tool_calls": {}}]}, "messages[0].tool_calls must be a list"),
     ],
-)
-def test_completions_refuse(fields: dict[str, Any], text: str) -> None:
-    with pytest.raises(ApiError, match=text):
-        completions.read_request({"messages": QUESTION, **fields})
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
+    "messages": [
         ({"max_tokens": None}, "max_tokens: field required"),
         ({"system": 5}, "system must be a string or a list of objects, got a number"),
         ({"tool_choice": "auto"}, "tool_choice must be an object, got a string"),
-        (
-            {"tool_choice": {"type": "some"}},
-            'tool_choice must have a type: "auto", "any", "tool" or "none", got \'some\'',
-        ),
-        ({"messages": [{"role": "user"}]}, r"messages\[0\].content: field required"),
-        ({"messages": user({"text": "no type"})}, r"messages\[0\].content\[0\]: content that is not a list of objects"),
-        ({"messages": user({"type": "text"})}, r"messages\[0\].content\[0\]: text = null"),
+        ({"tool_choice": {"type": "some"}}, CHOICE),
+        ({"messages": [{"role": "user"}]}, "messages[0].content: field required"),
+        ({"messages": user({"text": "no type"})}, "messages[0].content[0]: content that is not a list of objects"),
+        ({"messages": user({"type": "text"})}, "messages[0].content[0]: text = null"),
         (
             {"messages": user(IMAGE, {"type": "tool_use", "id": "toolu_1", "name": "add", "input": "2"})},
-            r"messages\[0\].content\[1\]: a tool_use without id, name or input",
+            "messages[0].content[1]: a tool_use without id, name or input",
         ),
         (
-            {"messages": user({"type": "tool_result", "tool_use_id": "toolu_1", "content": 5})},
-            r"messages\[0\].content\[0\].content must be a string or a list of objects, got a number",
+            {"messages": user(RESULT)},
+            "messages[0].content[0].content must be a string or a list of objects, got a number",
         ),
     ],
-)
-def test_messages_refuse(fields: dict[str, Any], text: str) -> None:
-    with pytest.raises(ApiError, match=text):
-        messages.read_request({"messages": QUESTION, "max_tokens": 9, **fields})
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
+    "responses": [
         ({"input": None}, "input must be a string or a list of at least one item"),
         ({"input": []}, "input must be a string or a list of at least one item"),
-        ({"input": ["hi"]}, r"input\[0\] must be an object, got a string"),
-        ({"input": [{"content": "hi"}]}, r"input\[0\] must have a role"),
-        ({"input": [{"role": "user", "content": 5}]}, r"input\[0\].content must be a string or a list"),
-        (
-            {"input": [{"type": "item_reference", "id": "rs_1"}]},
-            "items of type 'item_reference' are not served; valid: ",
-        ),
+        ({"input": ["hi"]}, "input[0] must be an object, got a string"),
+        ({"input": [{"content": "hi"}]}, "input[0] must have a role"),
+        ({"input": [{"role": "user", "content": 5}]}, "input[0].content must be a string or a list"),
+        ({"input": [{"type": "item_reference"}]}, "items of type 'item_reference' are not served; valid: "),
         ({"input": [{"type": "function_call", "name": "add"}]}, "a function_call needs call_id, name and arguments"),
         ({"input": user({"type": "input_image", "file_id": "f"})}, "content of type 'input_image' is not served"),
         ({"previous_response_id": "resp_1"}, "previous_response_id: nothing is stored here; send the whole"),
         ({"conversation": "conv_1"}, "conversation: nothing is stored here"),
         ({"background": True}, "background: the answer has to be awaited"),
-        ({"tools": [{"type": "web_search"}]}, r"tools\[0\]: a tool of type 'web_search' runs at OpenAI"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0]: a tool of type 'web_search' runs at OpenAI"),
         ({"tools": ["add"]}, "tools must be a list of objects such as"),
         ({"tool_choice": {"type": "web_search"}}, "only functions can be called here, got 'web_search'"),
         ({"text": "json"}, "text must be an object, got a string"),
         ({"instructions": 5}, "instructions must be a string or a list of objects"),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("shape", "valid"),
+    [
+        (completions, {"messages": QUESTION}),
+        (messages, {"messages": QUESTION, "max_tokens": 9}),
+        (responses, {"input": "17 * 23"}),
+    ],
+    ids=REFUSED,
 )
-def test_responses_refuse(fields: dict[str, Any], text: str) -> None:
-    with pytest.raises(ApiError, match=text) as caught:
-        responses.read_request({"input": "17 * 23", **fields})
-    assert caught.value.status == 400
+def test_an_api_refuses_what_it_does_not_serve(shape: Any, valid: dict[str, Any]) -> None:
+    for fields, text in REFUSED[shape.__name__.rpartition(".")[2]]:
+        with pytest.raises(ApiError, match=re.escape(text)) as caught:
+            shape.read_request({**valid, **fields})
+        assert caught.value.status == 400
 
 
 def test_null_stands_for_a_missing_field() -> None:
@@ -142,14 +135,10 @@ def test_null_stands_for_a_missing_field() -> None:
     assert of_messages.chat.sampling == {"max_tokens": 9}
 
 
-def test_both_names_of_the_bound_on_tokens_are_one() -> None:
-    read = completions.read_request({"messages": QUESTION, "max_tokens": 5, "max_completion_tokens": 7})
-    assert read.chat.sampling == {"max_tokens": 7}
-
-
-def test_a_developer_message_keeps_its_role() -> None:
-    message = {"role": "developer", "content": "Be brief."}
-    assert completions.read_request({"messages": [message, *QUESTION]}).chat.messages == [message, *QUESTION]
+def test_a_developer_keeps_its_role_and_both_names_of_the_bound_on_tokens_are_one() -> None:
+    conversation = [{"role": "developer", "content": "Be brief."}, *QUESTION]
+    read = completions.read_request({"messages": conversation, "max_tokens": 5, "max_completion_tokens": 7})
+    assert (read.chat.messages, read.chat.sampling) == (conversation, {"max_tokens": 7})
 
 
 @pytest.mark.parametrize(
