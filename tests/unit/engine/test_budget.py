@@ -12,7 +12,7 @@ from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.formats.words import StopReason
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord, StoredUse
-from pytest_osmosis.record.stop import Stop, StopReason
+from pytest_osmosis.record.stop import Stop
 from tests.unit.made import failed, rolled
 
 
