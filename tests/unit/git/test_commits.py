@@ -34,9 +34,13 @@ def test_a_sha_is_never_taken_for_the_name_of_a_branch(repository: Path) -> None
     assert commit_of(repository, "commit_sha", first[:8]).sha == first
 
 
-def test_a_branch_is_the_local_one_even_if_origin_has_moved(repository: Path, tmp_path: Path) -> None:
-    clone = tmp_path / "clone"
-    git(tmp_path, "clone", "-q", str(repository), str(clone))
+@pytest.fixture
+def clone(repository: Path, tmp_path: Path) -> Path:
+    git(tmp_path, "clone", "-q", str(repository), "clone")
+    return tmp_path / "clone"
+
+
+def test_a_branch_is_the_local_one_even_if_origin_has_moved(repository: Path, clone: Path) -> None:
     mine = commit(clone, {"rewards.py": "mine"})
     commit(clone, {"rewards.py": "mine, later"})
     git(clone, "reset", "-q", "--hard", mine)
@@ -49,10 +53,7 @@ def test_a_branch_is_the_local_one_even_if_origin_has_moved(repository: Path, tm
     assert found.notes == ("branch main is 1 commit ahead of and 1 commit behind origin/main, as of the last fetch",)
 
 
-def test_a_branch_that_only_origin_has_is_used(repository: Path, tmp_path: Path) -> None:
-    clone = tmp_path / "clone"
-    git(tmp_path, "clone", "-q", str(repository), str(clone))
-
+def test_a_branch_that_only_origin_has_is_used(repository: Path, clone: Path) -> None:
     found = commit_of(clone, "branch", "early")
 
     assert found.sha == git(repository, "rev-parse", "early")
@@ -121,13 +122,11 @@ def test_a_shallow_clone_says_so(repository: Path, tmp_path: Path) -> None:
     assert fault(clone, "branch", "early").endswith("(known here: main; nothing is fetched; this clone is shallow)")
 
 
-def test_outside_of_a_repository(tmp_path: Path) -> None:
+def test_outside_of_a_repository_and_without_git(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "is not in the work tree of a git repository" in fault(tmp_path, "branch", "main")
-
-
-def test_without_git(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-
     assert fault(repository, "branch", "main") == "git is not installed, or not on PATH"
 
 
@@ -135,3 +134,7 @@ def test_a_workspace_that_the_commit_does_not_have(repository: Path) -> None:
     commit(repository, {"later/agent.py": "1"})
 
     assert fault(repository / "later", "branch", "early").endswith("has no folder later, which is the workspace")
+
+
+def test_a_name_with_a_null_character_is_refused(repository: Path) -> None:
+    assert "null character" in fault(repository, "branch", "early\0")

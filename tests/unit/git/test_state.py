@@ -13,6 +13,8 @@ from pytest_osmosis.git import command
 from pytest_osmosis.git.command import GitQueries, GitQuery, GitState
 from tests.unit.git.repositories import git
 
+NOTHING = GitState(None, None)
+
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
@@ -55,19 +57,14 @@ def test_a_clean_tree_is_the_commit(repository: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["rewards.py", "new.py", "sub/new.py"])
-def test_changed_and_new_files_make_it_dirty(repository: Path, change: str) -> None:
+def test_changed_and_new_files_make_all_folders_of_the_repository_dirty(repository: Path, change: str) -> None:
     file = repository / change
     file.parent.mkdir(exist_ok=True)
     file.write_text("2")
-
-    assert state_of(repository).dirty is True
-
-
-def test_a_folder_of_the_repository_is_about_all_of_it(repository: Path) -> None:
     (repository / "evals").mkdir()
-    (repository / "new.py").touch()
 
-    assert state_of(repository / "evals") == GitState(git(repository, "rev-parse", "HEAD"), True)
+    for folder in (repository, repository / "evals"):
+        assert state_of(folder) == GitState(git(repository, "rev-parse", "HEAD"), True)
 
 
 def test_a_worktree_has_a_state_of_its_own(repository: Path, tmp_path: Path) -> None:
@@ -91,35 +88,25 @@ def test_a_submodule_counts_by_its_commit(repository: Path, tmp_path: Path) -> N
     assert state_of(outer).dirty is True
 
 
-def test_without_a_commit_nothing_is_known(repository: Path, tmp_path: Path) -> None:
+def test_without_a_commit_nothing_is_known_and_in_a_bare_repository_it_alone(repository: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     git(empty, "init")
-
-    assert state_of(empty) == GitState(None, None)
-    assert state_of(tmp_path) == GitState(None, None)
-    assert state_of(tmp_path / "gone") == GitState(None, None)
-
-
-def test_in_a_bare_repository_the_commit_alone_is_known(repository: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--bare", str(repository), "bare")
 
+    assert [state_of(folder) for folder in (empty, tmp_path, tmp_path / "gone")] == [NOTHING] * 3
     assert state_of(tmp_path / "bare") == GitState(git(repository, "rev-parse", "HEAD"), None)
 
 
-def test_without_git_nothing_is_known(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-
-    assert state_of(repository) == GitState(None, None)
-
-
-def test_a_git_of_the_current_folder_is_not_run(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_nothing_is_known_and_that_of_the_current_folder_is_not_run(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (repository / "git").write_text("#!/bin/sh\ntouch ran\n")
     (repository / "git").chmod(0o755)
     monkeypatch.chdir(repository)
-    monkeypatch.setenv("PATH", ".")
-
-    assert state_of(repository) == GitState(None, None)
+    for path in ("", "."):
+        monkeypatch.setenv("PATH", path)
+        assert state_of(repository) == NOTHING
     assert not (repository / "ran").exists()
 
 
@@ -171,12 +158,12 @@ def test_git_that_takes_too_long_is_ended(repository: Path, tmp_path: Path, monk
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
     monkeypatch.setattr(command, "STATE_BOUND_S", 0.01)
-    assert state_of(repository) == GitState(None, None)
+    assert state_of(repository) == NOTHING
 
     monkeypatch.setattr(command, "STATE_BOUND_S", 600.0)
     monkeypatch.setattr(command, "PATIENCE_S", 0.01)
     query = GitQuery.begin(repository)
-    assert query.state() == GitState(None, None)
+    assert query.state() == NOTHING
     query._thread.join(60)
 
 
@@ -185,13 +172,13 @@ def test_a_query_that_is_closed_says_nothing(repository: Path) -> None:
     query._closed = True
     query._thread.start()
 
-    assert query.state() == GitState(None, None)
+    assert query.state() == NOTHING
 
 
 def test_each_workspace_is_asked_about_once(repository: Path, tmp_path: Path) -> None:
     queries = GitQueries()
 
     assert queries.of(repository) is queries.of(repository)
-    assert queries.of(tmp_path).state() == GitState(None, None)
+    assert queries.of(tmp_path).state() == NOTHING
     assert queries.of(repository).state().commit == git(repository, "rev-parse", "HEAD")
     queries.close()

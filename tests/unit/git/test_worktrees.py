@@ -114,18 +114,16 @@ def test_hooks_and_filters_of_the_repository_do_not_run(
     assert not trace.exists()
 
 
-def test_a_sparse_checkout_does_not_make_worktrees_sparse(repository: Path, worktrees: Worktrees) -> None:
+def test_paths_move_into_a_worktree_of_the_whole_repository_also_from_a_sparse_checkout(
+    repository: Path, worktrees: Worktrees
+) -> None:
+    found = commit_of(repository / "evals", "branch", "early")
     git(repository, "sparse-checkout", "set", "nothing")
 
-    made = worktrees.of(commit_of(repository, "branch", "early"), repository)
-
-    assert (made.top / "evals" / "agent.py").exists()
-
-
-def test_paths_move_into_the_worktree_if_the_repository_holds_them(repository: Path, worktrees: Worktrees) -> None:
-    made = worktrees.of(commit_of(repository / "evals", "branch", "early"), repository / "evals")
+    made = worktrees.of(found, repository / "evals")
 
     assert made.workspace == made.top / "evals"
+    assert (made.workspace / "agent.py").exists()
     assert made.moved(str(repository / "src")) == str(made.top / "src")
     assert made.moved("/usr/lib") == "/usr/lib"
 
@@ -206,8 +204,3 @@ def test_a_repository_in_a_folder_with_an_odd_name(tmp_path: Path, worktrees: Wo
     worktree = worktrees.of(commit_of(folder, "branch", "early"), folder)
 
     assert (worktree.workspace / "rewards.py").read_text() == "1"
-
-
-def test_a_name_with_a_null_character_is_refused(repository: Path) -> None:
-    with pytest.raises(GitFault, match="null character"):
-        commit_of(repository, "branch", "early\0")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.lab.calls import MISSING, CallOutcome
+from pytest_osmosis.addons.lab.calls import MISSING, CallInput, CallOutcome
 from pytest_osmosis.addons.lab.cases import FunctionCases, RewardCase, cases_by_function
 from pytest_osmosis.addons.lab.target import Target, target_of
 from pytest_osmosis.errors import ConfigError
@@ -147,59 +147,40 @@ def test_a_file_that_is_not_toml_is_one_problem(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expect", "score", "right"),
+    ("expect", "raises", "score", "error", "right"),
     [
-        ((1.0, 1.0), 1.0, True),
-        ((0.3, 0.3), 0.1 + 0.2, True),
-        ((1.0, 1.0), 0.999, False),
-        ((0.2, 0.5), 0.5, True),
-        ((0.2, 0.5), 0.51, False),
+        ((1.0, 1.0), "", 1.0, None, True),
+        ((0.3, 0.3), "", 0.1 + 0.2, None, True),
+        ((1.0, 1.0), "", 0.999, None, False),
+        ((0.2, 0.5), "", 0.5, None, True),
+        ((0.2, 0.5), "", 0.51, None, False),
+        (None, "ValueError", 1.0, ValueError("x"), True),
+        (None, "ValueError", 1.0, UnicodeDecodeError("utf-8", b"", 0, 1, "x"), True),
+        (None, "builtins.ValueError", 1.0, ValueError("x"), True),
+        (None, "ValueError", 1.0, KeyError("x"), False),
+        (None, "ValueError", 1.0, None, False),
     ],
 )
-def test_a_score_must_lie_within_the_expected_range(expect: tuple[float, float], score: float, right: bool) -> None:
-    case = RewardCase("a", target_input(), expect, "", "rewards.py:1")
-
-    assert (case.mismatch(CallOutcome("score", score), None) == "") is right
-
-
-@pytest.mark.parametrize(
-    ("raises", "error", "right"),
-    [
-        ("ValueError", ValueError("x"), True),
-        ("ValueError", UnicodeDecodeError("utf-8", b"", 0, 1, "x"), True),
-        ("builtins.ValueError", ValueError("x"), True),
-        ("ValueError", KeyError("x"), False),
-        ("ValueError", None, False),
-    ],
-)
-def test_an_exception_matches_by_its_name_or_a_base_class(
-    raises: str, error: BaseException | None, right: bool
+def test_a_score_lies_within_the_expected_range_or_an_exception_has_the_name_of_its_class_or_a_base(
+    expect: tuple[float, float] | None, raises: str, score: float, error: BaseException | None, right: bool
 ) -> None:
-    case = RewardCase("a", target_input(), None, raises, "rewards.py:1")
+    case = RewardCase("a", CallInput(answer="42"), expect, raises, "rewards.py:1")
 
-    assert (case.mismatch(CallOutcome("score", 1.0), error) == "") is right
-
-
-def target_input() -> Any:
-    from pytest_osmosis.addons.lab.calls import CallInput
-
-    return CallInput(answer="42")
+    assert (case.mismatch(CallOutcome("score", score), error) == "") is right
 
 
 LINE = '{"function": "compute_reward", "solution_str": "42", "expect": 1}'
+EXPECT = "compute_reward: expect: must be a finite number or a range [low, high]"
 BAD_LINES = {
     LINE.replace("1}", "1, " + '"expect": 0}'): "not valid JSON: the key 'expect' is there twice",
     LINE.replace("1}", "NaN}"): "not valid JSON: NaN is not JSON",
     LINE.replace("1}", "1e999}"): "not valid JSON: the number 1e999 is larger than the largest float",
-    LINE.replace(
-        "1}", "9" * 400 + "}"
-    ): "compute_reward: expect: must be a finite number or a range [low, high], got 9",
+    LINE.replace("1}", "9" * 400 + "}"): f"{EXPECT}, got 9",
     LINE.replace("1}", "9" * 5000 + "}"): "not valid JSON: Exceeds the limit",
     LINE.replace("1}", '1, "ground_truth": ' + "[" * 300 + "]" * 300 + "}"): "not valid JSON: it is nested deeper",
     "[" * 100_000: "not valid JSON: it is nested deeper than 100",
     LINE.replace("1}", f'1, "id": "{"a" * 200}"}}'): "compute_reward: id: must be at most 100 letters",
 }
-"""Lines of a cases file, and the beginning of what is said about each."""
 
 
 @pytest.mark.parametrize("line", BAD_LINES, ids=range(len(BAD_LINES)))
@@ -218,6 +199,5 @@ def test_a_file_of_blank_lines_is_read_at_once(folder: Path) -> None:
 
     (problem,) = problems()
 
-    assert problem.startswith(
-        "rewards.cases.toml:1000016: [rows.compute_reward] dataset: must be the path of a dataset"
-    )
+    place = "rewards.cases.toml:1000016: [rows.compute_reward] dataset"
+    assert problem.startswith(f"{place}: must be the path of a dataset")

@@ -104,15 +104,6 @@ def test_an_undefined_name_is_a_failure_for_any_input() -> None:
     assert "raised NameError: name 'solution' is not defined" in finding.example
 
 
-def test_requiring_a_key_of_extra_info_is_a_failure() -> None:
-    def needs(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
-        return float(extra_info["answer"] == solution_str)  # type: ignore[index]
-
-    (finding,) = check(target(needs)).findings
-
-    assert finding.problem == "it breaks with an empty extra_info"
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -29,8 +29,14 @@ def result(folder: Path, function: Any, rows: list[dict[str, Any]], threshold: f
     return check_rows(target, ReferenceRows("references.jsonl", threshold, "rewards.py:1"))
 
 
-def test_fitting_references_pass_even_if_rows_share_a_ground_truth(tmp_path: Path) -> None:
+def test_fitting_references_pass_even_if_rows_share_a_ground_truth_and_in_full_mode(tmp_path: Path) -> None:
+    rows = [
+        {"user_prompt": "Capital of France?", "ground_truth": "Paris", "solution_str": "Answer: Paris"},
+        {"user_prompt": "Of Germany?", "ground_truth": "Berlin", "solution_str": "Answer: Berlin."},
+    ]
+
     assert result(tmp_path, right.gsm8k, ROWS) == LabResult()
+    assert result(tmp_path, right.partial_credit, rows, threshold=0.8) == LabResult()
 
 
 def test_a_reference_that_scores_low_is_found(tmp_path: Path) -> None:
@@ -47,15 +53,6 @@ def test_a_function_that_pays_for_another_rows_reference_is_found(tmp_path: Path
 
     assert {finding.code for finding in found} == {"reference-of-another-row"}
     assert "the solution of line 4 scores 1 or more too" in found[0].problem
-
-
-def test_full_mode_gets_the_prompt_and_the_solution(tmp_path: Path) -> None:
-    rows = [
-        {"user_prompt": "Capital of France?", "ground_truth": "Paris", "solution_str": "Answer: Paris"},
-        {"user_prompt": "Of Germany?", "ground_truth": "Berlin", "solution_str": "Answer: Berlin."},
-    ]
-
-    assert result(tmp_path, right.partial_credit, rows, threshold=0.8) == LabResult()
 
 
 @pytest.mark.parametrize(

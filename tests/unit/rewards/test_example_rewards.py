@@ -19,24 +19,16 @@ ANSWER: dict[str, Any] = {"role": "assistant", "content": "#### 391"}
 PROMPT: list[dict[str, Any]] = [{"role": "user", "content": "What is 17 * 23?"}]
 
 
-@pytest.mark.parametrize(
-    "solution",
-    [
-        "391",
-        "17 * 23 = 391\n#### 391",
-        "#### 391 (I am sure, as 2 + 2 = 4)",
-        "#### 5\nNo, wait:\n####391",
-        "391.00000001",
-        "It is 391.",
-    ],
-)
-def test_the_right_number_scores_1(solution: str) -> None:
-    assert compute_reward(solution_str=solution, ground_truth="391", extra_info={"val1": 17}) == 1.0
+RIGHT = [
+    *("391", "17 * 23 = 391\n#### 391", "#### 391 (I am sure, as 2 + 2 = 4)", "#### 5\nNo, wait:\n####391"),
+    *("391.00000001", "It is 391."),
+]
+WRONG = ["", "I do not know.", "392", "-391", "391 is near 400", "391.001", "#### 39"]
 
 
-@pytest.mark.parametrize("solution", ["", "I do not know.", "392", "-391", "391 is near 400", "391.001", "#### 39"])
-def test_any_other_answer_scores_0(solution: str) -> None:
-    assert compute_reward(solution, "391") == 0.0
+@pytest.mark.parametrize(("solution", "score"), [*((each, 1.0) for each in RIGHT), *((each, 0.0) for each in WRONG)])
+def test_only_the_right_number_scores(solution: str, score: float) -> None:
+    assert compute_reward(solution_str=solution, ground_truth="391", extra_info={"val1": 17}) == score
 
 
 def test_thousands_separators_are_accepted() -> None:
@@ -57,25 +49,15 @@ def test_more_turns_than_needed_lower_the_efficiency(turns: list[dict[str, Any]]
     assert efficiency(messages=[*PROMPT, *turns], ground_truth="391", metadata={}) == score
 
 
-@pytest.fixture(scope="module")
-def rows() -> list[dict[str, Any]]:
+def test_the_rows_have_correct_ground_truths_and_unique_prompts_that_do_not_contain_them() -> None:
     path = Path(__file__).parents[3] / "examples/multiply/data/multiply.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
-
-def test_the_ground_truths_are_correct(rows: list[dict[str, Any]]) -> None:
-    assert len(rows) == 1000
+    assert len(rows) == len({row["user_prompt"] for row in rows}) == 1000
     for row in rows:
         assert row["ground_truth"] == str(row["val1"] * row["val2"])
         assert row["user_prompt"] == f"What is {row['val1']} * {row['val2']}?"
-
-
-def test_every_prompt_is_unique(rows: list[dict[str, Any]]) -> None:
-    assert len({row["user_prompt"] for row in rows}) == len(rows)
-
-
-def test_no_prompt_contains_its_answer(rows: list[dict[str, Any]]) -> None:
-    assert not [row for row in rows if row["ground_truth"] in row["system_prompt"] + row["user_prompt"]]
+        assert row["ground_truth"] not in row["system_prompt"] + row["user_prompt"]
 
 
 # -- agent and grader -------------------------------------------------------------------------------------
@@ -92,18 +74,18 @@ def context(folder: Path, max_turns: int) -> AgentWorkflowContext:
     )
 
 
-async def test_the_agent_runs_the_tool_and_ends_with_the_answer(tmp_path: Path) -> None:
-    output = await MultiplyWorkflow().run(context(tmp_path, max_turns=10))
+@pytest.mark.parametrize(
+    ("max_turns", "said"),
+    [(10, [None, "391", "17 * 23 = 391\n#### 391"]), (1, [None, "391"])],
+)
+async def test_the_agent_runs_the_tool_and_ends_with_the_answer_or_after_max_turns(
+    tmp_path: Path, max_turns: int, said: list[str | None]
+) -> None:
+    output = await MultiplyWorkflow().run(context(tmp_path, max_turns))
     assert output.messages is not None
-    assert [message["role"] for message in output.messages] == ["user", "assistant", "tool", "assistant"]
-    assert output.messages[2]["content"] == "391"
-    assert output.messages[3]["content"] == "17 * 23 = 391\n#### 391"
-
-
-async def test_the_agent_stops_after_max_turns(tmp_path: Path) -> None:
-    output = await MultiplyWorkflow().run(context(tmp_path, max_turns=1))
-    assert output.messages is not None
-    assert [message["role"] for message in output.messages] == ["user", "assistant", "tool"]
+    roles = ["user", "assistant", "tool", "assistant"][: len(said) + 1]
+    assert [message["role"] for message in output.messages] == roles
+    assert [message["content"] for message in output.messages[1:]] == said
 
 
 @pytest.mark.parametrize(

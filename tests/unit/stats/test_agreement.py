@@ -127,17 +127,13 @@ def test_constant_ratings_still_have_shares_and_a_bias() -> None:
     assert found.equal.interval.method == "Gaffke, mid-p"
 
 
-def test_a_tolerance_includes_its_bound() -> None:
+def test_a_tolerance_includes_its_bound_and_rounding_errors_do_not_make_scores_differ() -> None:
     found = agreement(rated([(0.3, 0.1), (0.3, 0.2), (0.3, 0.5), (0.3, 0.51)]), tolerance=0.2)
+    rounded = agreement(rated([(0.3, 0.1 + 0.2), (1.0, 1.0), (0.0, -0.0), (0.5, 0.5)]))
 
     assert found.within is not None
     assert found.within.value == 0.75
-
-
-def test_rounding_errors_do_not_make_scores_differ() -> None:
-    found = agreement(rated([(0.3, 0.1 + 0.2), (1.0, 1.0), (0.0, -0.0), (0.5, 0.5)]))
-
-    assert (found.equal.value, found.kappa.value) == (1.0, 1.0)
+    assert (rounded.equal.value, rounded.kappa.value) == (1.0, 1.0)
 
 
 @given(single_runs)
@@ -267,19 +263,15 @@ def test_alpha_of_two_votes_by_counting_pairs() -> None:
     assert vote_agreement([[run] for run in votes]).alpha == pytest.approx(1 - observed / expected)
 
 
-def test_runs_with_fewer_than_two_votes_are_left_out() -> None:
+def test_runs_with_fewer_than_two_votes_are_left_out_and_equal_ones_have_no_alpha() -> None:
     found = vote_agreement([[[1.0], [1.0, 0.0]], [[]], [[0.5, 0.5, 0.5]]])
+    equal = vote_agreement([[[1.0, 1.0]], [[1.0, 1.0, 1.0]]])
 
     assert (found.runs, found.equal) == (2, 0.5)
     assert vote_agreement([[[1.0]], []]) == (0, None, None, None)
-
-
-def test_alpha_of_votes_that_are_all_equal_is_not_defined() -> None:
-    found = vote_agreement([[[1.0, 1.0]], [[1.0, 1.0, 1.0]]])
-
-    assert (found.equal, found.alpha) == (1.0, None)
-    assert found.interval is not None
-    assert found.interval.low < 0.5
+    assert (equal.equal, equal.alpha) == (1.0, None)
+    assert equal.interval is not None
+    assert equal.interval.low < 0.5
 
 
 @given(st.lists(st.lists(ratings, min_size=2, max_size=5), min_size=1, max_size=8))

@@ -20,20 +20,14 @@ rows_of_runs = st.integers(1, 6).flatmap(
 ragged_rows = st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=5), min_size=1, max_size=12)
 
 
-def test_rows_of_equal_length_give_the_published_vector() -> None:
-    found = clusters(FOUR)
+def test_rows_of_equal_and_unequal_length_give_the_published_vectors() -> None:
+    equal, ragged = clusters(FOUR), clusters(RAGGED)
 
-    assert (found.n_rows, found.n_runs, found.mean) == (4, 16, 0.5625)
-    assert found.se == pytest.approx(0.2134781410, abs=1e-9)
-    assert found.within == pytest.approx(0.1458333333, abs=1e-9)
-    assert found.between == pytest.approx(0.1458333333, abs=1e-9)
-
-
-def test_rows_of_unequal_length_give_the_published_vector() -> None:
-    found = clusters(RAGGED)
-
-    assert found.mean == pytest.approx(0.5714285714, abs=1e-9)
-    assert found.se == pytest.approx(0.2166215419, abs=1e-9)
+    assert (equal.n_rows, equal.n_runs, equal.mean) == (4, 16, 0.5625)
+    assert (equal.se, equal.within, equal.between) == pytest.approx(
+        (0.2134781410, 0.1458333333, 0.1458333333), abs=1e-9
+    )
+    assert (ragged.mean, ragged.se) == pytest.approx((0.5714285714, 0.2166215419), abs=1e-9)
 
 
 @given(rows_of_runs)
@@ -56,14 +50,11 @@ def test_the_variances_are_those_of_a_one_way_analysis(rows: list[list[float]]) 
     assert found.between == pytest.approx(max(0.0, between), abs=1e-12)
 
 
-def test_one_row_has_no_standard_error() -> None:
+def test_one_row_has_no_standard_error_and_rows_without_runs_are_left_out() -> None:
     found = clusters([[1, 0, 1]])
 
     assert (found.se, found.between) == (None, None)
     assert found.within == pytest.approx(1 / 3)
-
-
-def test_rows_without_runs_are_left_out() -> None:
     assert clusters([*FOUR, []]) == clusters(FOUR)
     with pytest.raises(ValueError, match="of no values"):
         clusters([[]])

@@ -45,8 +45,11 @@ def test_rows_that_are_all_alike_have_an_interval_in_closed_form(n_rows: int, le
     assert half[:2] == pytest.approx((0.625 - 0.375 * share, 0.625 + 1.375 * share), abs=1e-9)
 
 
-def test_runs_of_a_row_that_all_agree_count_as_one() -> None:
+def test_runs_of_a_row_that_all_agree_count_as_one_and_those_that_differ_narrow_the_interval() -> None:
     assert gaffke([[1.0] * 5] * 8 + [[0.0] * 5] * 2)[:2] == pytest.approx(gaffke([[1.0]] * 8 + [[0.0]] * 2)[:2])
+    alike, apart = gaffke([[1.0, 1.0]] * 50 + [[0.0, 0.0]] * 50), gaffke([[1.0, 0.0]] * 100)
+
+    assert apart.high - apart.low < (alike.high - alike.low) / 2
 
 
 @settings(max_examples=30, deadline=None)
@@ -54,12 +57,6 @@ def test_runs_of_a_row_that_all_agree_count_as_one() -> None:
 def test_the_order_of_rows_changes_no_digit(rows: list[list[float]], rng: Random) -> None:
     shuffled = rng.sample(rows, len(rows))
     assert gaffke(shuffled) == gaffke(rows)
-
-
-def test_runs_of_a_row_that_differ_narrow_the_interval() -> None:
-    alike, apart = gaffke([[1.0, 1.0]] * 50 + [[0.0, 0.0]] * 50), gaffke([[1.0, 0.0]] * 100)
-
-    assert apart.high - apart.low < (alike.high - alike.low) / 2
 
 
 @settings(max_examples=30, deadline=None)
@@ -112,16 +109,13 @@ def test_rows_that_are_nearly_alike_are_grouped_if_there_are_many(monkeypatch: p
     assert grouped[:2] == pytest.approx(gaffke(rows)[:2], abs=1e-5)
 
 
-@pytest.mark.parametrize("rows", [[], [[]]])
-def test_no_values_have_no_interval(rows: list[list[float]]) -> None:
-    with pytest.raises(ValueError, match="no values"):
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [([], "no values"), ([[]], "no values"), *(([[0.5], [x]], r"outside 0\.\.1") for x in (-0.1, 1.5, math.nan))],
+)
+def test_no_values_and_values_outside_the_range_have_no_interval(rows: list[list[float]], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
         gaffke(rows)
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.5, math.nan])
-def test_values_outside_the_range_are_refused(value: float) -> None:
-    with pytest.raises(ValueError, match=r"outside 0\.\.1"):
-        gaffke([[0.5], [value]])
 
 
 def test_the_range_of_scores_is_0_to_1_and_as_far_as_they_go() -> None:
@@ -219,14 +213,9 @@ def test_pass_at_k_has_an_honest_interval(estimate: coverage.Estimate) -> None:
     assert coverage.estimate_coverage(20, Kind(5, 0.5), 0.8, estimate, 3, times=150, seed=0) >= 0.90
 
 
-def test_a_mean_of_scores_of_which_few_are_0_has_an_honest_interval() -> None:
-    # Student's t: 60%
-    assert coverage.mean_coverage(20, coverage.SCORES[-1], times=100, seed=0) >= 0.92
-
-
-def test_a_change_of_a_few_rows_has_an_honest_interval() -> None:
-    # Student's t: 69%
-    assert coverage.difference_coverage(20, 20, coverage.CHANGES[-1], times=80, seed=0) >= 0.92
+def test_means_of_scores_and_of_changes_of_which_few_differ_have_an_honest_interval() -> None:
+    assert coverage.mean_coverage(20, coverage.SCORES[-1], times=100, seed=0) >= 0.92  # Student's t: 60%
+    assert coverage.difference_coverage(20, 20, coverage.CHANGES[-1], times=80, seed=0) >= 0.92  # Student's t: 69%
 
 
 def test_the_chances_of_every_kind_of_row_have_its_rate_and_correlation() -> None:

@@ -46,30 +46,23 @@ def _after(value: str) -> str:
 
 @pytest.mark.parametrize("value", ["messages", "provider", "12345678", "rewards:exact", 'ev": "rollout'])
 def test_a_value_that_equals_a_field_name_does_not_break_events(value: str) -> None:
-    event = {
-        "ev": "score",
-        "row": 12345678,
-        "run": 0,
-        "attempt": 1,
-        "scores": {"rewards:exact": 1.0},
-        "errors": {"rewards:exact": {"message": f"said {value}", "details": ""}},
-        "boundary": "provider",
-        "output": {"stdout": value},
-        "metrics": {"rewards:exact": {f"of {value}": 1.0}},
-        "reasons": {"rewards:exact": f"saw {value}"},
-        "fields": {"rollout": {"plan": [value]}},
-        "ground_truth": value,
-    }
-    redacted = json.loads(Redaction({"KEY": value}).event(event))
-    assert redacted == {
-        **event,
-        "errors": {"rewards:exact": {"message": "said [KEY]", "details": ""}},
-        "output": {"stdout": "[KEY]"},
-        "metrics": {"rewards:exact": {"of [KEY]": 1.0}},
-        "reasons": {"rewards:exact": "saw [KEY]"},
-        "fields": {"rollout": {"plan": ["[KEY]"]}},
-        "ground_truth": "[KEY]",
-    }
+    def event(said: str) -> dict[str, object]:
+        return {
+            "ev": "score",
+            "row": 12345678,
+            "run": 0,
+            "attempt": 1,
+            "scores": {"rewards:exact": 1.0},
+            "errors": {"rewards:exact": {"message": f"said {said}", "details": ""}},
+            "boundary": "provider",
+            "output": {"stdout": said},
+            "metrics": {"rewards:exact": {f"of {said}": 1.0}},
+            "reasons": {"rewards:exact": f"saw {said}"},
+            "fields": {"rollout": {"plan": [said]}},
+            "ground_truth": said,
+        }
+
+    assert json.loads(Redaction({"KEY": value}).event(event(value))) == event("[KEY]")
 
 
 def test_a_value_that_is_added_later_is_redacted_from_then_on() -> None:
@@ -109,27 +102,18 @@ class Said:
         return "it was abcdefgh"
 
 
-@pytest.mark.parametrize(
-    ("given", "redacted"),
-    [
-        (("abcdefgh",), ["[KEY]"]),
-        ({"abcdefgh": 1}, {"[KEY]": 1}),
-        ({12: "abcdefgh"}, {"12": "[KEY]"}),
-        ({12345678.5: 0}, {"12345678.5": 0}),
-        (Said(), "it was [KEY]"),
-        ([math.nan, Fields()], ["nan", {"key": "[KEY]"}]),
-        ([1, 2.5, True, None, "abcdefgh"], [1, 2.5, True, None, "[KEY]"]),
-    ],
-    ids=[
-        "tuple",
-        "key",
-        "value of a number",
-        "number as key",
-        "object",
-        "mapping beside a number without JSON",
-        "list",
-    ],
-)
+HOLDERS: dict[str, tuple[object, object]] = {
+    "tuple": (("abcdefgh",), ["[KEY]"]),
+    "key": ({"abcdefgh": 1}, {"[KEY]": 1}),
+    "value of a number": ({12: "abcdefgh"}, {"12": "[KEY]"}),
+    "number as key": ({12345678.5: 0}, {"12345678.5": 0}),
+    "object": (Said(), "it was [KEY]"),
+    "mapping beside a number without JSON": ([math.nan, Fields()], ["nan", {"key": "[KEY]"}]),
+    "list": ([1, 2.5, True, None, "abcdefgh"], [1, 2.5, True, None, "[KEY]"]),
+}
+
+
+@pytest.mark.parametrize(("given", "redacted"), HOLDERS.values(), ids=HOLDERS)
 def test_a_value_is_redacted_in_whatever_an_event_holds(given: object, redacted: object) -> None:
     assert json.loads(Redaction({"KEY": "abcdefgh"}).event({"ev": "log", "text": given}))["text"] == redacted
 
