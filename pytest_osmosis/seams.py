@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytest_osmosis.addons.lab.items import RewardFiles
-    from pytest_osmosis.addons.osmosis_sdk.stand_in import StandIn as StandIn
+    from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim as SdkShim
     from pytest_osmosis.addons.ray.clusters import RayClusters as RayClusters
     from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode as EnvironmentCode
     from pytest_osmosis.addons.verifiers.load import LoadedEnvironment as LoadedEnvironment
@@ -33,13 +33,13 @@ def _has_addons() -> bool:
 # -- a finder of modules ---------------------------------------------------------------------------------
 
 
-def stand_in() -> StandIn | None:
+def sdk_shim() -> SdkShim | None:
     """Return what serves names of `osmosis_ai` that are not installed, None without the add-on."""
     if not _has_addons():
         return None
-    from pytest_osmosis.addons.osmosis_sdk.stand_in import StandIn
+    from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim
 
-    return StandIn()
+    return SdkShim()
 
 
 # -- places for hosts ------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def environments(
     pythonpath: Sequence[str] = (),
     say: Callable[[str], None] = lambda line: None,
     *,
-    stand_in: bool = True,
+    sdk_shim: bool = True,
     prestarted: PrestartedHost | None = None,
 ) -> Environments | None:
     """Return the environments of a session, which tell their rows, None without the add-on."""
@@ -67,7 +67,7 @@ def environments(
         return None
     from pytest_osmosis.addons.verifiers.processes import Environments
 
-    return Environments(pythonpath, say, stand_in=stand_in, prestarted=prestarted)
+    return Environments(pythonpath, say, sdk_shim=sdk_shim, prestarted=prestarted)
 
 
 def load_environment(source: EnvironmentSource, begins: Callable[[str], None] = lambda step: None) -> LoadedEnvironment:

@@ -136,7 +136,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "--resume", "-R",
             here="`--osmosis-resume`, `--osmosis-run`, `--osmosis-resume-from`",
             remark="without a path: `--osmosis-resume`; with one: `--osmosis-resume-from=DIR`; `--osmosis-run=NAME` "
-            "names a run, and given again goes on with it",
+            "names a run, and given again resumes it",
         ),
         Flag("--save-to-hf-hub", "-H", "save_to_hf_hub", remark="with `pytest-osmosis[hub]`; no TOML and no variable"),
         Flag("--hf-hub-dataset-name", "-D", "hf_hub_dataset_name"),

@@ -71,7 +71,7 @@ def export_runs(folder: Path, name: str, to: str | None, output: CommandOutput) 
     """
     path = _file(folder, to)
     lines = read_run_lines(stored(find_run(folder, name)))
-    text = lines.text(output.outlet.redaction)
+    text = lines.text(output.sanitizer.redaction)
     if path is None:
         output.data(text)
         return
@@ -89,7 +89,7 @@ def export_results(folder: Path, name: str, to: str | None, output: CommandOutpu
     run = stored(find_run(folder, name))
     path = _file(folder, to)
     made = rebuild(run)
-    document = redacted(dict(made.document), output.outlet.redaction)
+    document = redacted(dict(made.document), output.sanitizer.redaction)
     for note in (*made.notes, *_differences(run, document)):
         output.complain(f"{run.directory.name}: {note}")
     if path is None:
@@ -115,7 +115,7 @@ def export_prime_files(folder: Path, name: str, to: str | None, output: CommandO
     if something_at(path / RESULTS) and eval_run_of(path) != run.directory.name:
         raise OsmosisError(f"{to}: holds {RESULTS} of something else; name another folder")
     with writing(to):
-        n_lines = write_prime_files(run, path, output.outlet.redaction)
+        n_lines = write_prime_files(run, path, output.sanitizer.redaction)
     output.lines([f"{shown(path)}: {RESULTS} and {METADATA}, {plural(n_lines, 'run')} of {run.directory.name}"])
 
 

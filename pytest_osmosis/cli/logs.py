@@ -22,7 +22,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.submission import secrets_file_of, submitted_process
 from pytest_osmosis.report.style import dim, joined
 from pytest_osmosis.text.arguments import filled
-from pytest_osmosis.text.redaction import Outlet
+from pytest_osmosis.text.redaction import Sanitizer
 
 DESCRIPTION = """\
 Print what pytest printed in a submitted eval run, and what user code printed
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
     if options.follow and options.json:
         raise OsmosisError("--json and --follow exclude each other; leave one out")
-    logs = RunLogs(find_run(folder, options.name), output.outlet)
+    logs = RunLogs(find_run(folder, options.name), output.sanitizer)
     if options.json:
         output.json(logs.to_json(options.tail))
     elif options.follow:
@@ -75,13 +75,13 @@ class RunLogs:
     Lines are redacted as they are read, because the processes of user code write to the second log directly.
     """
 
-    def __init__(self, directory: RunDirectory, outlet: Outlet) -> None:
+    def __init__(self, directory: RunDirectory, sanitizer: Sanitizer) -> None:
         self.directory = directory
         self.is_submitted = something_at(directory.submission)
         self._session = LogTail(directory.session_log)
         self._host = LogTail(directory.host_log)
-        self._outlet = outlet
-        outlet.hide(*_secrets_of(stored(directory)))
+        self._sanitizer = sanitizer
+        sanitizer.hide(*_secrets_of(stored(directory)))
 
     def lines(self, tail: int | None) -> Iterator[str]:
         """Yield the lines that there are, of each log at most the last `tail`."""
@@ -132,7 +132,7 @@ class RunLogs:
     def _cleaned(self, lines: Iterable[str]) -> Sequence[str]:
         """Redact lines together, as a secret may have several."""
         text = "\n".join(lines)
-        return self._outlet.text(text).split("\n") if text else []
+        return self._sanitizer.text(text).split("\n") if text else []
 
 
 def _merged(session: Iterable[str], host: Iterable[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The program: it finds the command that the arguments name, and lets it print through an outlet.
+"""The program: it finds the command that the arguments name, and lets it print through a sanitizer.
 
 A command is a module of this folder with its name, which is imported only if it is typed. It has a `DESCRIPTION` and
 maybe `EXAMPLES` for its help, `add_arguments(parser)`, and `run(options, folder, output)`, which does the work, prints
@@ -22,7 +22,7 @@ from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.providers import provider_secrets
 from pytest_osmosis.text.arguments import CommandParser
-from pytest_osmosis.text.redaction import Outlet
+from pytest_osmosis.text.redaction import Sanitizer
 
 _DESCRIPTION = (
     "Begin a workspace for pytest-osmosis, run its evals in the background, look at eval runs and manage them."
@@ -91,12 +91,12 @@ def _run(typed: list[str]) -> int:
         from pytest_osmosis.cli.unknown_commands import refusal
 
         parser.error(refusal(unknown) or f"unrecognized arguments: {' '.join(unknown)}")
-    outlet = Outlet(provider_secrets(os.environ))
-    output = CommandOutput(outlet, getattr(options, "color", "auto"), paged=not getattr(options, "no_pager", True))
+    sanitizer = Sanitizer(provider_secrets(os.environ))
+    output = CommandOutput(sanitizer, getattr(options, "color", "auto"), paged=not getattr(options, "no_pager", True))
     try:
         status: int = options.perform(options, Path.cwd(), output)
     except OsmosisError as error:
-        print(outlet.shown(str(error)), file=sys.stderr)
+        print(sanitizer.shown(str(error)), file=sys.stderr)
         return 1
     return status
 

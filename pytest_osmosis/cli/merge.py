@@ -78,7 +78,7 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
             if place is not None:
                 _write(place, _text(each, output))
         if markdown is not None:
-            _write(markdown, [output.outlet.text(page([each.results for each in evals]))])
+            _write(markdown, [output.sanitizer.text(page([each.results for each in evals]))])
     except OsmosisError as error:
         output.complain(error)
         return USAGE_ERROR
@@ -123,7 +123,7 @@ def _text(merged: MergedEval, output: CommandOutput) -> Iterator[str]:
         with merged.sources[0].open(encoding="utf-8") as pieces:
             yield from pieces
         return
-    yield from published_text(merged.results, output.outlet.redaction)
+    yield from published_text(merged.results, output.sanitizer.redaction)
 
 
 def _write(path: Path, text: Iterator[str] | Sequence[str]) -> None:
@@ -164,6 +164,6 @@ def _append_to_job_page(evals: Sequence[MergedEval], output: CommandOutput) -> N
     if not name:
         return
     try:
-        publish.append(Path(name), output.outlet.text(sections([each.results for each in evals])))
+        publish.append(Path(name), output.sanitizer.text(sections([each.results for each in evals])))
     except OSError as error:
         output.complain(f"{name}: cannot be written: {error.strerror}")

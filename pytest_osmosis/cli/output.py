@@ -1,4 +1,4 @@
-"""Output of the commands: standard output through the outlet, in colours and through a pager if it is a terminal.
+"""Output of the commands: standard output through the sanitizer, in colours and through a pager if it is a terminal.
 
 Colours follow pytest's rules: `--color` counts first, then PY_COLORS, NO_COLOR and FORCE_COLOR, then the terminal. The
 pager is chosen as git does: PAGER, else less, and LESS=FRX unless LESS is set, so that a page that fits is printed.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pytest_osmosis.report.style import ansi, painted
-from pytest_osmosis.text.redaction import Outlet
+from pytest_osmosis.text.redaction import Sanitizer
 
 Color = Literal["auto", "yes", "no"]
 DEFAULT_PAGER = "less"
@@ -28,16 +28,16 @@ _YES = ("y", "yes")
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput:
-    """Prints for one command: text through `outlet`, in colours, long pages through a pager if `paged`."""
+    """Prints for one command: text through `sanitizer`, in colours, long pages through a pager if `paged`."""
 
-    outlet: Outlet
+    sanitizer: Sanitizer
     color: Color = "auto"
     paged: bool = False
 
     def lines(self, lines: Iterable[str], pager: str | None = None) -> None:
         """Print lines as they come, or through a pager."""
         colours = has_colours(self.color, os.environ, terminal=_is_terminal())
-        texts = (painted(line, self.outlet.shown, ansi if colours else lambda text, _: text) for line in lines)
+        texts = (painted(line, self.sanitizer.shown, ansi if colours else lambda text, _: text) for line in lines)
         if pager is not None:
             _page(list(texts), pager)
         for text in texts:
@@ -50,13 +50,13 @@ class CommandOutput:
 
     def complain(self, text: object) -> None:
         """Print an error."""
-        print(self.outlet.shown(str(text)), file=sys.stderr)
+        print(self.sanitizer.shown(str(text)), file=sys.stderr)
 
     def ask(self, question: str) -> bool | None:
         """Ask at the terminal, and return True for yes, None if there is no terminal."""
         if sys.stdin is None or not (sys.stdin.isatty() and _is_terminal()):
             return None
-        print(f"{self.outlet.shown(question)} [y/N] ", end="", flush=True)
+        print(f"{self.sanitizer.shown(question)} [y/N] ", end="", flush=True)
         return sys.stdin.readline().strip().lower() in _YES
 
     def refusal(self, question: str, unconfirmed: str, *, asks: bool) -> int | None:
@@ -80,12 +80,12 @@ class CommandOutput:
         self.lines(lines, pager_command(os.environ) if self.paged and _is_terminal() else None)
 
     def json(self, document: Mapping[str, Any]) -> None:
-        print(self.outlet.json(document))
+        print(self.sanitizer.json(document))
 
     def data(self, pieces: Iterable[str]) -> None:
         """Print text for another program, which is redacted already; on a terminal, as text of others is shown."""
         for piece in pieces:
-            sys.stdout.write(self.outlet.shown(piece) if _is_terminal() else piece)
+            sys.stdout.write(self.sanitizer.shown(piece) if _is_terminal() else piece)
 
 
 def terminal_columns() -> int | None:

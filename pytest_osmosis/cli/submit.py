@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--name",
         type=filled,
         metavar="NAME",
-        help="the name of the eval run (default: made of eval and time); one that did not finish is resumed",
+        help="the name of the eval run (default: the eval's name and the time); one that did not finish is resumed",
     )
     add_json_option(parser)
     add_color_option(parser)

@@ -105,7 +105,7 @@ class _Unknown(Exception):
 class _Scanner:
     """One pass over a text. `written` holds the keys and headers of the text, `implied` the tables above them.
 
-    `elements` holds the places that lead through an array.
+    `elements` maps paths that contain array indices to lines.
     """
 
     def __init__(self, text: str) -> None:

@@ -90,7 +90,7 @@ KEYS = tuple(dict.fromkeys((*PRIME_KEYS, SAMPLING_ARGS, *_OF_TABLES)))
 _NO_EFFECT = "has no effect here; leave it out"
 NOT_OFFERED: Mapping[str, str] = {
     "provider": "not offered; name the server with api_base_url and api_key_var, or with endpoint_id",
-    "resume": "not offered in a config; pass --osmosis-resume to go on with the newest run",
+    "resume": "not offered in a config; pass --osmosis-resume to resume the newest run",
     "resume_path": "not offered in a config; pass --osmosis-resume-from=DIR",
     "verbose": _NO_EFFECT,
     "debug": _NO_EFFECT,

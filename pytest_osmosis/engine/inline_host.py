@@ -249,7 +249,7 @@ class InlineHost:
         self._code: UserCode | None = None
         self._clients: Clients = {}
         self._process_state: ProcessState | None = None
-        self._stand_in = seams.stand_in()
+        self._sdk_shim = seams.sdk_shim()
 
     def spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> InlineConnection:
         """Return a connection to this host. For the first one, `load` or `serve` loads the user's code."""
@@ -356,7 +356,7 @@ class InlineHost:
                 if setup.code.role == "roll":
                     self._endpoint.set_variables(hooks=False)
                 code = load(setup)
-                notes = self._stand_in.notes if self._stand_in is not None else ()
+                notes = self._sdk_shim.notes if self._sdk_shim is not None else ()
                 self._code = replace(code, notes=(*code.notes, *notes))
             self._limits = HostLimits(setup.limit, lambda: None)
             monitor = Unmonitored(self._around)
@@ -373,11 +373,11 @@ class InlineHost:
         if self._process_state is None:
             roots = setup.code.roots if setup.mcp is None else (*setup.code.roots, setup.mcp)
             self._process_state = ProcessState(setup.code.workspace, self._environ, roots)
-        return self._of_the_eval(self._process_state, setup.code.stand_in)
+        return self._of_the_eval(self._process_state, setup.code.sdk_shim)
 
     @contextmanager
-    def _of_the_eval(self, state: ProcessState, stand_in: bool) -> Iterator[None]:
-        with state.active(), nullcontext() if self._stand_in is None else self._stand_in.active(stand_in):
+    def _of_the_eval(self, state: ProcessState, sdk_shim: bool) -> Iterator[None]:
+        with state.active(), nullcontext() if self._sdk_shim is None else self._sdk_shim.active(sdk_shim):
             yield
 
     def _denied_by(self, tag: str) -> Callable[[str], None]:

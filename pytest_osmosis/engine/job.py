@@ -24,7 +24,7 @@ def no_cost(record: RunRecord) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ResumeJob:
-    """An eval run that goes on, by the rules of its resumption.
+    """A resumed eval run, by the rules of its resumption.
 
     The rollouts of `n_kept` selected runs are not made again. `shows` tells if the outcome of a stored run needs its
     conversation. `on_change` is called before the journal gets its first line of this session, and raises

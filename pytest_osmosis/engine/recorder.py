@@ -387,7 +387,7 @@ class Recorder:
         if not n:
             return ""
         are, them = ("is", "it") if n == 1 else ("are", "them")
-        return f"; {plural(n, 'rollout')} that ended {are} not stored, so going on makes {them} again; free some space"
+        return f"; {plural(n, 'rollout')} that ended {are} not stored, so resuming makes {them} again; free some space"
 
 
 def _now() -> str:

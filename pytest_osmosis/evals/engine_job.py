@@ -36,7 +36,7 @@ class RunSettings:
     `environ` is the environment of hosts, to which the config's variables and the secrets are added; `pythonpath` holds
     further import roots. `hosts` processes roll out unless the config sets their number; `spawn` starts them, and the
     engine goes by `clock`. There are `n_places` for them now, as the user knows. With `probe` the models answer one
-    question before the first run. With `stand_in`, code finds names of `osmosis_ai` that are not installed. `inline`
+    question before the first run. With `sdk_shim`, code finds names of `osmosis_ai` that are not installed. `inline`
     is for debuggers: one run at a time, without deadlines. `keep_conversations` keeps the conversation of each finished
     run in `RunOutcomes.conversations`.
 
@@ -53,7 +53,7 @@ class RunSettings:
     clock: Clock = SYSTEM
     n_places: float = math.inf
     probe: bool = True
-    stand_in: bool = True
+    sdk_shim: bool = True
     inline: bool = False
     keep_conversations: bool = False
     stop_when_decided: bool = False
@@ -68,14 +68,14 @@ def host_setup(
     artifacts: Path,
     pythonpath: Sequence[str],
     *,
-    stand_in: bool = True,
+    sdk_shim: bool = True,
     inline: bool = False,
     worktree: Worktree | None = None,
     cassette: CassetteFields | None = None,
 ) -> Setup:
     """Return the setup from which a host loads and runs the eval's code.
 
-    With `stand_in`, code finds names of `osmosis_ai` that are not installed. `inline` is for debuggers: one run at a
+    With `sdk_shim`, code finds names of `osmosis_ai` that are not installed. `inline` is for debuggers: one run at a
     time, without deadlines. `worktree` has the code, if not the workspace. `cassette` holds recorded answers.
     """
     config = prepared.config
@@ -83,7 +83,7 @@ def host_setup(
         config,
         prepared.models,
         pythonpath,
-        stand_in=stand_in,
+        sdk_shim=sdk_shim,
         role="roll" if prepared.source.asks_models else "score",
         worktree=worktree,
     )
@@ -125,7 +125,7 @@ def host_code(
     models: Models,
     pythonpath: Sequence[str],
     *,
-    stand_in: bool,
+    sdk_shim: bool,
     role: Role = "roll",
     worktree: Worktree | None = None,
 ) -> HostCode:
@@ -146,7 +146,7 @@ def host_code(
         environment=source,
         endpoint=config.agent.endpoint,
         secrets=tuple(config.secrets),
-        stand_in=stand_in,
+        sdk_shim=sdk_shim,
         commit=None if worktree is None else _commit_fields(worktree),
     )
 
@@ -208,7 +208,7 @@ def engine_job(
         prepared,
         directory.artifacts,
         settings.pythonpath,
-        stand_in=settings.stand_in,
+        sdk_shim=settings.sdk_shim,
         inline=inline,
         worktree=worktree,
         cassette=None if prepared.models.cassette is None else prepared.models.cassette.setup(directory),

@@ -137,7 +137,7 @@ def _problem(
         name = read.get(identity, source)
         return output.problem(path, f"is {name}, which is never overwritten; name another file")
     if (run := _run_around(path)) is not None:
-        return output.problem(path, f"lies in the run directory {shown(run)}, which keeps its files; name another file")
+        return output.problem(path, f"is inside the run directory {shown(run)}; choose a path outside it")
     reason = why_not_writable(path)
     if reason is not None:
         return output.problem(path, f"cannot be written: {reason}")

@@ -197,7 +197,7 @@ def _announced(request: EvalRequest, around: Surroundings, config: EvalConfig, m
         raise ConfigError([Problem(shown(config.path), text)])
     if request.listing:  # it may need them to say what its rows are
         secrets = around.secrets_of(request).resolve(config.secrets, around.environ, needed=())
-    code = host_code(config, models, loading.pythonpath, stand_in=loading.stand_in)
+    code = host_code(config, models, loading.pythonpath, sdk_shim=loading.sdk_shim)
     rolls_out = not request.listing and config.execution.engine != "ray"
     return loading.announce(code, module, {**around.environ, **config.env, **secrets}, rolls_out=rolls_out)
 
@@ -302,7 +302,7 @@ def _config(request: EvalRequest, folder: Path) -> EvalConfig:
 
 
 def hide_secrets(request: EvalRequest, around: Surroundings) -> tuple[Mapping[str, str], ...]:
-    """Return the secrets of an eval whose config was not checked yet, and tell them to the outlet."""
+    """Return the secrets of an eval whose config was not checked yet, and tell them to the sanitizer."""
     hidden = known_secrets(
         request.path,
         request.overrides,
@@ -310,8 +310,8 @@ def hide_secrets(request: EvalRequest, around: Surroundings) -> tuple[Mapping[st
         environ=around.environ,
         secrets=around.secrets_of(request),
     )
-    if around.outlet is not None:
-        around.outlet.hide(*hidden)
+    if around.sanitizer is not None:
+        around.sanitizer.hide(*hidden)
     return hidden
 
 

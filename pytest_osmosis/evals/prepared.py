@@ -31,7 +31,7 @@ from pytest_osmosis.results.results import EvalDescription
 from pytest_osmosis.results.totals import HumanScores, PriceOf, cost_of_judges
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.redaction import Outlet, Redaction, is_too_short
+from pytest_osmosis.text.redaction import Redaction, Sanitizer, is_too_short
 from pytest_osmosis.verdicts.gates import NORMAL_RANGE
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
@@ -78,7 +78,7 @@ class Surroundings:
 
     - `environ`: the variables of the process, and `secrets`, which take precedence over them
     - `folder`: the workspace of an eval without a config
-    - `outlet`: learns the secrets of an eval before anything else happens
+    - `sanitizer`: learns the secrets of an eval before anything else happens
     - `shared`: equal rows are checked once
     - `environments`: loads the environments of all evals that were checked together, and keeps what it has loaded
     """
@@ -86,7 +86,7 @@ class Surroundings:
     environ: Mapping[str, str]
     folder: Path = Path()
     secrets: SecretsSource = field(default_factory=SecretsSource)
-    outlet: Outlet | None = None
+    sanitizer: Sanitizer | None = None
     shared: SharedChecks = field(default_factory=SharedChecks)
     environments: seams.Environments | None = field(default_factory=seams.environments)
 

@@ -1,4 +1,4 @@
-"""Go on with what `prime eval` left (`--osmosis-resume-from=DIR`).
+"""Resume what `prime eval` left (`--osmosis-resume-from=DIR`).
 
 Files that we wrote belong to an eval run of ours, which goes on by its own journal. Files of verifiers are imported:
 their rollouts become those of a new eval run, which journals them before it makes the others. Those that ended with an
@@ -42,12 +42,12 @@ Event = dict[str, Any]
 
 
 def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared:
-    """Return an eval that goes on with the files in a folder; `name` is that of a new run. Raises `ProblemsError`."""
+    """Return an eval that resumes the files in a folder; `name` is that of a new run. Raises `ProblemsError`."""
     where = f"{OPTION}={shown(folder)}"
     own = eval_run_of(folder)
     if own is not None and why_no_name(own) is None and is_run(runs_folder(prepared.config) / own):
         if name is not None and name != own:
-            text = f"holds the files of run {own}, which goes on under its own name; leave out --osmosis-run"
+            text = f"holds the files of run {own}, which is resumed under its own name; leave out --osmosis-run"
             raise ProblemsError([Problem(where, text)])
         return resumed(prepared, ResumeRequest(own, only_resumes=True))
     try:
@@ -58,7 +58,7 @@ def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared
     if imported.differences:
         lines = "\n".join(f"  {line}" for line in imported.differences)
         fix = "undo that, or begin a new run without this option"
-        text = f"cannot go on, because its rollouts were made with other inputs:\n{lines}\n{fix}"
+        text = f"cannot be resumed, because its rollouts were made with other inputs:\n{lines}\n{fix}"
         raise ProblemsError([Problem(where, text)])
     try:
         source = imported.source(name)

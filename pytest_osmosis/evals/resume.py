@@ -1,4 +1,4 @@
-"""Go on with a stored eval run (`--osmosis-resume`, `--osmosis-run=NAME`): which run, and if its inputs are the same.
+"""Resume a stored eval run (`--osmosis-resume`, `--osmosis-run=NAME`): which run, and if its inputs are the same.
 
 `prepare` prepares the present config as for a new eval run; `resumed` then gives it the rollouts that are stored.
 """
@@ -36,7 +36,7 @@ PATIENCE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequest:
-    """The request to go on with a run: the run called `name`, or else the newest one that has something left.
+    """The request to resume a run: the run called `name`, or else the newest one that has something left.
 
     `only_resumes` if no run may begin. `retries_failed` also repeats runs that broke in the agent or in a function.
     `fresh` renames the run that has the name, and begins anew.
@@ -95,7 +95,7 @@ def _name(config: EvalConfig, name: str, n_evals: int) -> str:
 
 
 def _newest(prepared: Prepared, request: ResumeRequest, n_evals: int) -> Prepared:
-    """Go on with the newest run that fits and has something left. One of several evals may be finished."""
+    """Resume the newest run that fits and has something left. One of several evals may be finished."""
     finished: ResumeSource | None = None
     others = dict[str, str]()
     for run in _runs_of(prepared):
@@ -121,7 +121,7 @@ def _newest(prepared: Prepared, request: ResumeRequest, n_evals: int) -> Prepare
 
 
 def _why_unfit(prepared: Prepared, run: StoredEvalRun) -> str | None:
-    """Return why a run is not the one to go on with, by its manifest; None if it may be.
+    """Return why a run is not the one to resume, by its manifest; None if it may be.
 
     As for `prime eval`, environment, model and runs per row are the same, and its rows are among those of now. Ours may
     not differ in the other inputs of rollouts either.
@@ -135,7 +135,7 @@ def _why_unfit(prepared: Prepared, run: StoredEvalRun) -> str | None:
 def _why_none(
     prepared: Prepared, request: ResumeRequest, others: Mapping[str, str], finished: ResumeSource | None
 ) -> str:
-    """Return why no run goes on. `others` are the runs of the eval, newest first, with what is against each."""
+    """Return why no run can be resumed. `others` are the runs of the eval, newest first, with what is against each."""
     config = prepared.config
     if not others:
         prefix = "" if prepared.shard is None else f"{prepared.shard} of "
@@ -157,7 +157,7 @@ def _why_none(
         lines = [f"  {name}: {why}" for name, why in others.items()]
         further = [f"  and {len(lines) - MOST_CANDIDATES:,} more"] if len(lines) > MOST_CANDIDATES else []
         shown_lines = "\n".join([*lines[:MOST_CANDIDATES], *further])
-        text = f"none of the stored runs of {config.name} can go on:\n{shown_lines}\nundo what differs, or {begin}"
+        text = f"none of the stored runs of {config.name} can be resumed:\n{shown_lines}\nundo what differs, or {begin}"
     if finished is not None and _has_failures(finished) and not request.retries_failed:
         text += "; --osmosis-retry-failed repeats runs that failed"
     return text
@@ -210,7 +210,7 @@ def _stored(directory: RunDirectory) -> StoredEvalRun:
 
 
 def _going_on(prepared: Prepared, source: ResumeSource) -> Prepared:
-    """Return an eval that goes on with stored rollouts."""
+    """Return an eval that resumes stored rollouts."""
     without = source.run.directory.path
     head = previous_run(runs_folder(prepared.config), prepared.plan_digest, without=without).head
     return replace(prepared, source=source, last=head)
@@ -234,7 +234,7 @@ def _refuse_others(prepared: Prepared, run: StoredEvalRun, progress: StoredProgr
     if not _is_of_shard(run, prepared):
         then = run.manifest.shard
         fix = "leave out --osmosis-shard" if then is None else f"add --osmosis-shard={then.index}/{then.of}"
-        text = f"is {_of_shard(then)}, and not {_of_shard(prepared.shard)}; {fix} to go on with it"
+        text = f"is {_of_shard(then)}, and not {_of_shard(prepared.shard)}; {fix} to resume it"
         raise _problem(name, f"{text}, or choose another name")
     if changes := changed_inputs(run, prepared, progress):
         raise _problem(name, f"{refusal(changes)}, or only score its rollouts with --osmosis-from={name}")

@@ -67,7 +67,7 @@ class _Rollouts:
     def resume_job(
         self, prepared: Prepared, selected: SelectedRuns, shows: Callable[[RunRecord, PassRule], bool]
     ) -> ResumeJob | None:
-        """Return how the engine goes on with stored rollouts, of which it `shows` some; None if it has none."""
+        """Return how the engine resumes stored rollouts, of which it `shows` some; None if it has none."""
         return None
 
     def leaves_out(self, selected: SelectedRuns) -> bool:
@@ -273,7 +273,7 @@ class _PartlyStored(NewRollouts):
 
 @dataclass(frozen=True, slots=True)
 class ResumeSource(_PartlyStored):
-    """The rollouts of an eval run that goes on: earlier sessions made some of them, this one makes the others."""
+    """The rollouts of a resumed eval run: earlier sessions made some of them, this one makes the others."""
 
     run: StoredEvalRun = field(kw_only=True)
 

@@ -167,7 +167,7 @@ def is_reserved(directory: RunDirectory) -> bool:
 
 
 def renew_manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -> None:
-    """Write the manifest of an eval run that goes on: all is as now, but for the code, the git state and the origin.
+    """Write the manifest of a resumed eval run: all is as now, but for the code, the git state and the origin.
 
     Raises `OSError`.
     """
@@ -315,7 +315,7 @@ BY_NAME = frozenset({"sampling", "limits.rollout", "env", "model.headers"})
 HIDDEN = frozenset({"env", "model.headers"})
 """Tables with digests in place of values."""
 SECRET = "secret"
-"""Stands for a value that may change between sessions, because it only lets us in."""
+"""Placeholder for credentials, which may change between sessions."""
 MOST_ROWS_LISTED = 5
 MOST_VALUE_CHARS = 120
 
@@ -497,11 +497,11 @@ def _changed_file(name: str, then: Mapping[str, str], now: Mapping[str, str]) ->
 
 
 def refusal(changes: Sequence[str]) -> str:
-    """Return why an eval run with other inputs does not go on, and how to go on."""
+    """Return why an eval run with other inputs cannot be resumed, and what to do."""
     it = "this" if len(changes) == 1 else "these"
     return "\n".join(
         [
-            f"cannot go on, because its rollouts were made with other inputs; {it} changed:",
+            f"cannot be resumed, because its rollouts were made with other inputs; {it} changed:",
             *(f"  {change}" for change in changes),
             "undo that, or begin a new run: under another name, or with --osmosis-fresh, which keeps the stored one",
         ]

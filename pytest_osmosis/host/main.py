@@ -62,11 +62,11 @@ def main() -> None:
     code, environ = HostCode.from_json(request), dict(os.environ)
     redaction = Redaction(secrets_of(code, environ))
     _prepare_process(redaction)
-    endpoint, stand_in, environment = HostEndpoint(code, environ), seams.stand_in(), None
+    endpoint, sdk_shim, environment = HostEndpoint(code, environ), seams.sdk_shim(), None
     if request["op"] == "tell":
         with suppress(Exception):  # a listing has no keys, and a replay needs none
             _clients(Setup(code), environ)  # imported now, and made once more for the eval
-        _begin_to_load(code, endpoint, stand_in)
+        _begin_to_load(code, endpoint, sdk_shim)
         environment = _tell(Path(request["rows"]), code, events, redaction)
         request = None if environment is None else _next_request(requests)
         if request is None or request["op"] == "tell":  # it tells them once
@@ -78,10 +78,10 @@ def main() -> None:
     with applied({name: environ.get(name) for name in {*environ, *os.environ}}):  # an environment may have changed it
         clients = _clients(setup, environ)
     if environment is None:
-        _begin_to_load(code, endpoint, stand_in)
+        _begin_to_load(code, endpoint, sdk_shim)
     try:
         store = opened_store(setup)
-        user_code = _load(setup, stand_in, environment)
+        user_code = _load(setup, sdk_shim, environment)
     except CodeError as error:
         os.write(events, redaction.event(_refused(error)).encode() + b"\n")
         return
@@ -161,20 +161,20 @@ def _refused(error: CodeError) -> RefusedEvent:
     return {"ev": "refused", "error": str(error), "details": error.details}
 
 
-def _begin_to_load(code: HostCode, endpoint: HostEndpoint, stand_in: seams.StandIn | None) -> None:
+def _begin_to_load(code: HostCode, endpoint: HostEndpoint, sdk_shim: seams.SdkShim | None) -> None:
     """Prepare this process for user code, with few garbage collections while it loads."""
     if code.role == "roll":
         endpoint.set_variables()
     gc.set_threshold(COLLECT_AFTER_LOADING)
     gc.enable()  # what started this process imported us without
-    if code.stand_in and stand_in is not None:
-        stand_in.install()
+    if code.sdk_shim and sdk_shim is not None:
+        sdk_shim.install()
 
 
-def _load(setup: Setup, stand_in: seams.StandIn | None, environment: seams.LoadedEnvironment | None) -> UserCode:
+def _load(setup: Setup, sdk_shim: seams.SdkShim | None, environment: seams.LoadedEnvironment | None) -> UserCode:
     """Load the user's code. What stands in for `osmosis_ai` stays installed."""
     code = load(setup, environment)
-    code = replace(code, notes=(*code.notes, *(stand_in.notes if stand_in is not None else ())))
+    code = replace(code, notes=(*code.notes, *(sdk_shim.notes if sdk_shim is not None else ())))
     gc.freeze()  # imported objects stay to the end, so no later collection needs to look at them
     if gc.get_threshold()[0] == COLLECT_AFTER_LOADING:  # else user code has set its own
         gc.set_threshold(COLLECT_AFTER)

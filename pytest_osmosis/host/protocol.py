@@ -174,7 +174,7 @@ class HostCode:
     model (`models.targets.ModelTarget.to_json`), `baseline` the model that it is compared with, and `judge` the judge
     of `[scoring] rubric` (`JudgeSetup`): their clients are imported before. `environment` is then the agent, and
     scores under the name `reward`. With `endpoint` "env", clients that user code makes find the endpoint in the
-    environment variables. `secrets` are names of variables whose values never leave the process. With `stand_in`, code
+    environment variables. `secrets` are names of variables whose values never leave the process. With `sdk_shim`, code
     finds names of `osmosis_ai` that are not installed (`compat`). `commit` is the commit that the code is from, if it
     is not the files of the workspace.
     """
@@ -188,7 +188,7 @@ class HostCode:
     environment: EnvironmentSource | None = None
     endpoint: Literal["url", "env"] = "url"
     secrets: tuple[str, ...] = ()
-    stand_in: bool = True
+    sdk_shim: bool = True
     commit: CommitFields | None = None
 
     @property

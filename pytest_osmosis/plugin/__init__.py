@@ -74,7 +74,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
         return (yield)
     except pytest.UsageError as error:
         if options.may_concern(config):
-            from pytest_osmosis.plugin.output.session_outlet import clean_error
+            from pytest_osmosis.plugin.output.session_sanitizer import clean_error
 
             clean_error(config, error)
         raise

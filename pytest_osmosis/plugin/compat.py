@@ -84,9 +84,9 @@ def keep_literal_paths(config: pytest.Config, arguments: Iterable[str]) -> None:
         if arg not in literal:
             return read(invocation_path, arg, *args, **options)
         path, rest = literal[arg]
-        stand_in = read(invocation_path, f"{os.devnull}{rest}", *args, **options)
-        whole = ["::".join(stand_in.parts)] if rest else []  # evals are flat
-        return dataclasses.replace(stand_in, path=path, parts=stand_in.parts if path.suffix == ".py" else whole)
+        replacement = read(invocation_path, f"{os.devnull}{rest}", *args, **options)
+        whole = ["::".join(replacement.parts)] if rest else []  # evals are flat
+        return dataclasses.replace(replacement, path=path, parts=replacement.parts if path.suffix == ".py" else whole)
 
     setattr(main, _READER, read_literally)
     config.add_cleanup(lambda: setattr(main, _READER, read))

@@ -73,7 +73,7 @@ class ControllerPlugin:
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
         lines = [*header(self.evals), *source_lines(self.naming), *not_started_lines(self.naming)]
-        return [self.evals.outlet.shown(line) for line in lines]
+        return [self.evals.sanitizer.shown(line) for line in lines]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -91,7 +91,7 @@ class ControllerPlugin:
             self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        return [self.evals.outlet.shown(line) for line in test_eval_lines(self.evals)]
+        return [self.evals.sanitizer.shown(line) for line in test_eval_lines(self.evals)]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

@@ -190,7 +190,7 @@ MANY = 200_000
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """A context in which nobody looks for garbage. If it leaves `MANY` objects, nobody will look among them later."""
+    """Disable the garbage collector inside the block; freeze what it created if that is a lot."""
     collects = gc.isenabled()
     gc.disable()
     try:

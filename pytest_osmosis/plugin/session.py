@@ -38,7 +38,7 @@ from pytest_osmosis.plugin.debugger import InlineHosts
 from pytest_osmosis.plugin.eval_queue import EvalQueue, load_error
 from pytest_osmosis.plugin.hook_caller import HookCaller
 from pytest_osmosis.plugin.items import Answer, UnitKey, by_file, eval_items, may_run, unit_key
-from pytest_osmosis.plugin.output.session_outlet import outlet_of
+from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
 from pytest_osmosis.plugin.output.terminal import say
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.plugin.rollout_tests.evals import TestEvals
@@ -72,7 +72,7 @@ class EvalSession:
         prestarted: PrestartedHost | None,
     ) -> None:
         self.config = config
-        self.outlet = outlet_of(config)
+        self.sanitizer = sanitizer_of(config)
         self.options = options
         self.named: dict[str, NamedEval] = {}
         self.by_id: dict[str, SessionEval] = {}
@@ -267,7 +267,7 @@ class EvalSession:
             hosts=session_options.workers(self.config),
             spawn=spawn,
             probe=self.options.probe,
-            stand_in=reward_options.stands_in(self.config),
+            sdk_shim=reward_options.stands_in(self.config),
             inline=self.inline is not None,
             keep_conversations=self.hook_caller.want_rollouts or each.keeps_conversations,
             stop_when_decided=each.may_stop_early and not self.config.getoption("runxfail", False),
@@ -299,7 +299,7 @@ class EvalSession:
         if confirmed is None:
             fix = "there is no terminal to ask on; leave the option out, or raise the amount if the cost is known"
             raise pytest.UsageError(f"--osmosis-confirm-above={usd:g}: {cost}; {fix}")
-        pytest.exit(self.outlet.shown(f"not begun: {cost}"), returncode=pytest.ExitCode.INTERRUPTED)
+        pytest.exit(self.sanitizer.shown(f"not begun: {cost}"), returncode=pytest.ExitCode.INTERRUPTED)
 
     def answer(self, key: UnitKey) -> Answer:
         """Wait for the outcome of a unit; inline, roll it out here."""

@@ -45,7 +45,7 @@ class SessionEnd:
         self.unreported: list[str] = []
         self._markdown_is_written = False
         self.comparisons: list[Path] = []
-        self.html = HtmlReports(evals.options.html, evals.outlet)
+        self.html = HtmlReports(evals.options.html, evals.sanitizer)
         self.status_is_given = False
 
     def report_verdicts(self, session: pytest.Session) -> None:
@@ -139,8 +139,8 @@ class SessionEnd:
             return None
         self._markdown_is_written = True
         results = [finished.results for finished in evals]
-        unwritten = write_markdown(results, self._evals.options.markdown, self._evals.outlet)
-        for failure in (unwritten, append_to_job_page(results, self._evals.outlet)):
+        unwritten = write_markdown(results, self._evals.options.markdown, self._evals.sanitizer)
+        for failure in (unwritten, append_to_job_page(results, self._evals.sanitizer)):
             if failure is not None:
                 evals[-1].run.notices.add(failure)
         return unwritten

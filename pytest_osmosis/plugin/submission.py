@@ -26,7 +26,7 @@ from pytest_osmosis.plugin.session_eval import NamedEval
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.submission import LOCK_OPTION, PLAN_OPTION, SubmissionPlan
-from pytest_osmosis.text.redaction import Outlet
+from pytest_osmosis.text.redaction import Sanitizer
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,12 +67,12 @@ class PlanWriter:
         n_rollouts, source = prepared.source.n_to_roll_out(runs), prepared.source
         name = session.config.getoption(options.RUN.dest) or new_run_name(prepared, now)
         directory = RunDirectory(runs_folder(prepared.config) / name)
-        outlet = self._controller.evals.outlet
+        sanitizer = self._controller.evals.sanitizer
         return SubmissionPlan(
             eval=prepared.config.name,
             run=name,
             folder=str(directory.path),
-            lines=[outlet.shown(line) for line in header(self._controller.evals)],
+            lines=[sanitizer.shown(line) for line in header(self._controller.evals)],
             n_rollouts=n_rollouts,
             cost_usd=estimated_cost(prepared, n_rollouts),
             manifest=manifest_of(directory, prepared, now) if not isinstance(source, ResumeSource) else None,
@@ -102,12 +102,12 @@ class Submitted:
     def pytest_unconfigure(self) -> None:
         """Take out of the log what was printed past pytest's terminal."""
         for run in self._evals.runs.values():
-            _redact(run.directory.session_log, self._evals.outlet)
+            _redact(run.directory.session_log, self._evals.sanitizer)
 
 
-def _redact(log: Path, outlet: Outlet) -> None:
+def _redact(log: Path, sanitizer: Sanitizer) -> None:
     """Redact a log to which this process appends."""
     with contextlib.suppress(OSError):
         text = log.read_text(encoding="utf-8", errors="replace")
-        if (redacted := outlet.text(text)) != text:
+        if (redacted := sanitizer.text(text)) != text:
             log.write_text(redacted, encoding="utf-8")

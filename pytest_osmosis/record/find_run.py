@@ -226,7 +226,9 @@ def _run_of_results(path: Path) -> RunDirectory:
         raise OsmosisError(f"{shown(path)}: names no run in provenance.run_dir; name the run itself") from None
     if shards := results["provenance"].get("shards"):
         names = listed((shard["run_dir"] for shard in shards), _MOST_LISTED)
-        raise OsmosisError(f"{shown(path)}: was merged of {len(shards)} shards; name the run of one of them: {names}")
+        raise OsmosisError(
+            f"{shown(path)}: is a merge of {len(shards)} shards; name the run of one shard instead: {names}"
+        )
     homes = [*path.absolute().parents, *Path.cwd().parents, Path.cwd()]
     places = [place for home in homes for place in (home / run_dir, home / RUNS / run_dir.name)]
     folder = next((place for place in places if is_run(place)), None)

@@ -1,7 +1,7 @@
 """`RunRecord`, the fold of a run's events (see `events`), and `Ledger`, the records of an eval run.
 
 A later attempt replaces an earlier one. Of two events about the same score, the later one counts. A `skip` belongs to
-the run and has no attempt. A `loaded` that follows a `began` goes on with the eval run: scores stay whose code and row
+the run and has no attempt. A `loaded` that follows a `began` resumes the eval run: scores stay whose code and row
 are unchanged. Any other further `loaded` begins a rescoring: it scores all rollouts again, and counts only if its
 `rescored` follows (`settled`). Numbers, verdicts and reports are made from records, never from events.
 """
@@ -344,7 +344,7 @@ class Ledger:
         return record._replace(scored=record.rolled and self._complete(record))
 
     def _see_rows(self, rows: Mapping[str, Sequence[str]]) -> None:
-        """Take the digests of rows. If the eval run goes on, drop the scores of rows that have changed."""
+        """Take the digests of rows. If the eval run is resumed, drop the scores of rows that have changed."""
         now = {int(row): whole for row, (_, whole) in rows.items()}
         if self.goes_on:
             changed = {row for row, whole in now.items() if self.rows.get(row, whole) != whole}

@@ -1,4 +1,4 @@
-"""The rollouts that an eval run left in its journal: to be scored again, or for the session that goes on with it.
+"""The rollouts that an eval run left in its journal: to be scored again, or for the session that resumes it.
 
 Memory holds only the position of each conversation in the journal, not the conversation.
 """
@@ -224,7 +224,7 @@ class StoredProgress:
 
     def _events_with_positions(self) -> Iterator[Event]:
         for position, event in replay_with_positions(self._journal):
-            event[_AT] = position  # in place, as events are many and a copy costs time
+            event[_AT] = position  # in place: there are many events, and copying is slow
             yield event
 
     def _keep(self, event: Event) -> None:
@@ -246,7 +246,7 @@ class StoredProgress:
 
 
 class Resumption(NamedTuple):
-    """Rules by which a session goes on: pending runs and those that broke in the infrastructure are rolled out.
+    """What a resumed session runs: pending runs, and runs lost to infrastructure errors.
 
     With `retries_failed`, so are the other runs that broke, and functions that failed score again. With `part`, the
     session performs only a part of the plan.

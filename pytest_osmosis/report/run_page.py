@@ -119,7 +119,7 @@ def remarks(stored: StoredResults) -> Iterator[str]:
     elif life.reason is not None and results.stopped is None:
         yield f"it {'failed' if life.status == 'failed' else 'was stopped'} before: {life.reason}"
     if (command := continuation(stored.run, life)) is not None:
-        yield f"to go on, without running again what is stored: {command}"
+        yield f"to resume, without running again what is stored: {command}"
     if stored.status == "pending":
         yield "the code is not loaded yet"
     if stored.status == "running":

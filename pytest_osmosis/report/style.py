@@ -3,7 +3,7 @@
 A `StyledText` is a string that remembers the styles of its parts, so whatever reads text reads it as plain text.
 `joined` puts texts together and keeps their styles; any other operation on strings drops them.
 
-Styles cross the outlet as positions, never as control characters: `painted` first lets the outlet clean the text and
+Styles cross the sanitizer as positions, never as control characters: `painted` lets the sanitizer clean the text, and
 then paints it. So no text that somebody else wrote can colour anything. Tables of such texts keep their styles.
 """
 
@@ -93,9 +93,9 @@ def pieces_of(text: str) -> tuple[tuple[str, Style | None], ...]:
 
 
 def painted(text: str, shown: Callable[[str], str], paint: Painter) -> str:
-    """Return a text as its outlet `shown` lets it pass, with its styles painted.
+    """Return a text as its sanitizer `shown` lets it pass, with its styles painted.
 
-    If the outlet changes something that spans pieces, a secret for example, the text stays without colours.
+    If the sanitizer changes something that spans pieces, a secret for example, the text stays without colours.
     """
     whole = shown(str(text))
     pieces = [(shown(piece), style) for piece, style in pieces_of(text)]

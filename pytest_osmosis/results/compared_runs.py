@@ -230,7 +230,7 @@ def _rate(values: Sequence[float]) -> ComparedRate:
 # -- the settings, code and data in which two eval runs differ ---------------------------------------------
 
 Area = Literal["question", "scoring", "code", "throughput", "versions"]
-"""The part of an eval: what is asked of the model, how answers are scored, the code and data, the rest."""
+"""What a difference concerns: the request, the scoring, code and data, or anything else."""
 
 
 class RunDifference(NamedTuple):
@@ -417,5 +417,5 @@ def _read(folder: Path, name: str) -> tuple[str, Results]:
     if side.stored is None or side.has_ended:
         return side.name, side.results
     has_ended = side.stored.lifecycle.has_ended
-    why = "its run did not end; go on with it first" if has_ended else "its run has not ended yet"
+    why = "its run did not end; resume it first" if has_ended else "its run has not ended yet"
     return side.name, replace(side.results, stopped=why)

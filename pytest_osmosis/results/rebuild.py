@@ -327,7 +327,7 @@ class _Rebuilding:
         return datetime.fromtimestamp(self._run.directory.journal.stat().st_mtime, UTC)
 
     def _took_ms(self) -> float:
-        """Return the time of the last session, None of which is known exactly."""
+        """Estimate the duration of the last session."""
         took = self._last_at() - datetime.fromisoformat(self._facts["session"])
         return 0.0 if self._is_rescored else max(0.0, took.total_seconds() * 1000)
 

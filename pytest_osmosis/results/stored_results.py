@@ -158,7 +158,7 @@ class Replaying:
 
     def apply(self, event: dict[str, Any], position: int) -> Sequence[Event]:
         """Take the next event, to which its position is added. Return those that count now."""
-        event[POSITION] = position  # in place, as events are many and a copy costs time
+        event[POSITION] = position  # in place: there are many events, and copying is slow
         settled_events = self._settling.apply(event)
         for each in settled_events:
             self._fold(each)

@@ -1,4 +1,4 @@
-"""Graders of `osmosis_ai` 0.2.18 and newer, the SDK's own classes or our stand-in for them.
+"""Graders of `osmosis_ai` 0.2.18 and newer, the SDK's own classes or those of our shim.
 
 They get contexts and samples of the package's own types, whose checks therefore hold. Before 0.3 there could be several
 samples, each with a name and a reward; their mean is the score. The adapter looks at what the installed types offer,

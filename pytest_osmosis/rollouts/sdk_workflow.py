@@ -1,4 +1,4 @@
-"""Workflows of `osmosis_ai` 0.2.18 and newer, the SDK's own classes or our stand-in for them.
+"""Workflows of `osmosis_ai` 0.2.18 and newer, the SDK's own classes or those of our shim.
 
 They ask the model at the URL in the `RolloutContext` that is active while they run, and get contexts of the package's
 own types. The versions differ: a sample source used to have a name, and there could be several; what `run` returned was

@@ -1,7 +1,7 @@
 """Redaction of secrets in everything that is printed or written: each value is replaced by its name.
 
-A value is also found as JSON, Python, HTML and URLs write it, and in base64. `Outlet` is the last step of every text on
-its way out of a session, whoever wrote it: files get `redaction`; terminals and reports get `shown`, also without
+A value is also found as JSON, Python, HTML and URLs write it, and in base64. `Sanitizer` is the last step of every text
+on its way out of a session, whoever wrote it: files get `redaction`; terminals and reports get `shown`, also without
 control characters and workflow commands.
 """
 
@@ -198,7 +198,7 @@ def ascii_json(value: Any, indent: int | None = None) -> str:
     return _COMMANDS.sub(_as_escape, json.dumps(value, indent=indent))
 
 
-class Outlet:
+class Sanitizer:
     """Knows the secrets of a session: of all its evals, as soon as their configs are looked at."""
 
     def __init__(self, *secrets: Mapping[str, str]) -> None:
@@ -219,7 +219,7 @@ class Outlet:
     def json(self, value: Any) -> str:
         r"""Return a JSON value as ASCII text for a terminal or another program, without secrets.
 
-        >>> print(Outlet().json({"a": "##[error] \x1b"}))
+        >>> print(Sanitizer().json({"a": "##[error] \x1b"}))
         {
           "a": "\u0023#[error] \u001b"
         }

@@ -98,7 +98,7 @@ def test_an_eval_run_that_did_not_end_is_compared_as_far_as_it_got(copied: RealR
     page = typed("runs", "compare", "x~1", "x")
     assert "B did not end: only rows that it has measured so far are compared" in page
     table = typed("runs", "compare", "x~1", "x", "--table")
-    assert f"{copied.now.name}): not compared: its run did not end; go on with it first" in table
+    assert f"{copied.now.name}): not compared: its run did not end; resume it first" in table
     assert "row6" not in page
     assert "\n  worse: row1 2/2 -> 0/2" in page
 

@@ -33,7 +33,7 @@ def test_a_killed_run_says_how_far_it_got_and_how_to_go_on(typed: Cli) -> None:
     assert lines[3].startswith("  its process, 4711 on build7, was killed, or its machine failed: these numbers are")
     said = "\n".join(lines)
     assert "\n  up to 3 rollouts were lost in flight, possibly billed\n" in said
-    assert "\n  to go on, without running again what is stored: " in said
+    assert "\n  to resume, without running again what is stored: " in said
     assert "--osmosis-run=x-1\n" in said
     assert "\n1 of 2 runs passed (4 planned; decided by rewards:exact)\n" in said
     assert "\ngate pass_rate >= 0.7: not decided (the eval run did not end)\n" in said
@@ -62,7 +62,7 @@ def test_a_run_is_pending_then_running_and_its_numbers_grow(typed: Cli, unfinish
         assert "  the numbers are those of the runs that ended so far\n" in said
         assert "\n2 of 3 runs passed (4 planned; decided by rewards:exact)\n" in said
         assert said.endswith("pytest-osmosis runs stop x-1\n")
-        assert "to go on" not in said
+        assert "to resume" not in said
     finally:
         journal.close()
 

@@ -1,4 +1,4 @@
-"""Text leaves the package at few places, all of which the outlet covers."""
+"""Text leaves the package at few places, all of which the sanitizer covers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest_osmosis
 PACKAGE = Path(pytest_osmosis.__file__).parent
 WAYS_OUT = re.compile(r"\bprint\(|\bwarnings?\.warn\(|\.(?:write_line|write_sep|section)\(|\btw\.(?:write|line)\(")
 KNOWN = {
-    "cli/main.py": 2,  # errors: ours through an outlet; one of the system, which holds no text of others
-    "cli/output.py": 4,  # JSON through an outlet, and lines painted after they passed it; a pager gets the same lines
+    "cli/main.py": 2,  # errors: ours through a sanitizer; one of the system, which holds no text of others
+    "cli/output.py": 4,  # JSON through a sanitizer, and lines painted after they passed it; a pager gets the same lines
     "demo/server.py": 4,  # a program of its own, which knows no secret
     "plugin/controller.py": 1,  # a constant
     "plugin/output/progress_line.py": 3,  # an empty line, and the line in place, whose name is escaped
@@ -19,7 +19,7 @@ KNOWN = {
 }
 
 
-def test_no_module_prints_past_the_outlet() -> None:
+def test_no_module_prints_past_the_sanitizer() -> None:
     found = {}
     for path in PACKAGE.rglob("*.py"):
         code = re.sub(r'r?"""[\s\S]*?"""|#.*', "", path.read_text(encoding="utf-8"))

@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from pytest_osmosis.addons.osmosis_sdk.stand_in import StandIn
+from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim
 from pytest_osmosis.config import load_entries
 from pytest_osmosis.config.document import read_document
 from pytest_osmosis.config.endpoints import Registry
@@ -182,7 +182,7 @@ class Page:
         loaded = set(sys.modules)
         sys.path.insert(0, str(self.folder))
         try:
-            with StandIn().active():
+            with SdkShim().active():
                 exec(compile(block.text, block.where, "exec"), {"__name__": "shown"})
         except Exception as error:
             return f"{type(error).__name__}: {error}"

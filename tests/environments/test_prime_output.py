@@ -88,7 +88,7 @@ def test_resume_takes_the_newest_run_that_fits_by_the_rule_of_the_page(
     assert refused.ret == 4
     refused.stderr.fnmatch_lines(
         [
-            "ERROR: *: none of the stored runs of my-env can go on:",
+            "ERROR: *: none of the stored runs of my-env can be resumed:",
             "  fits: *model_path*",
             "  more: *model_path*",
             "  once: *model_path*",

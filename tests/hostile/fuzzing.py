@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 from pytest_osmosis.errors import OsmosisError, ProblemsError
-from pytest_osmosis.text.redaction import Outlet
+from pytest_osmosis.text.redaction import Sanitizer
 from tests.hostile.sweep import control_sequences
 
 SEEDS = Path(__file__).parent / "seeds"
@@ -74,7 +74,7 @@ class Fuzzer:
 
 def check_message(error: OsmosisError) -> None:
     """Check that an error says something, not too much, and nothing that controls a terminal once it is shown."""
-    text = Outlet().shown(str(error))
+    text = Sanitizer().shown(str(error))
     assert text.strip()
     assert len(text) < MOST_CHARS
     assert not list(control_sequences(text.encode()))

@@ -27,7 +27,7 @@ from pytest_osmosis.results.heads import previous_run
 from pytest_osmosis.results.prime_files import write_prime_files
 from pytest_osmosis.results.read import read_earlier_results, read_results
 from pytest_osmosis.results.stored_results import read_run_lines
-from pytest_osmosis.text.redaction import Outlet
+from pytest_osmosis.text.redaction import Sanitizer
 from tests.hostile.fuzzing import Fuzzer, check_message
 from tests.hostile.mutations import json_document, json_lines, mutated_bytes
 from tests.journals import with_checksums
@@ -125,31 +125,31 @@ def each(*steps: Callable[[], object]) -> None:
 def shown(run: str, row_run: str | None = None) -> list[Callable[[], object]]:
     """Return steps that show an eval run, or a run or a row of it, as text and as JSON, and check what they show."""
     request = show_request(run, row_run, None, listing="all" if row_run is None else "first", columns=80)
-    outlet = Outlet()
+    sanitizer = Sanitizer()
 
     def lines() -> None:
         for line in show_lines(Path(), request):
             assert "\n" not in line
-            painted(line, outlet.shown, ansi)
+            painted(line, sanitizer.shown, ansi)
 
-    return [lines, lambda: json.loads(outlet.json(show_json(Path(), request)))]
+    return [lines, lambda: json.loads(sanitizer.json(show_json(Path(), request)))]
 
 
 def managed() -> list[Callable[[], object]]:
     """Return steps that compare the eval run with one that is not broken, and export it."""
-    outlet, folder = Outlet(), Path()
+    sanitizer, folder = Sanitizer(), Path()
 
     def compared() -> None:
         found = compare_runs(read_side("A", folder, "x-1"), read_side("B", folder, "intact"))
         for line in comparison_lines(found, every_row=True):
             assert "\n" not in line
-            painted(line, outlet.shown, ansi)
-        json.loads(outlet.json(comparison_json(found)))
+            painted(line, sanitizer.shown, ansi)
+        json.loads(sanitizer.json(comparison_json(found)))
 
     def exported() -> None:
-        for line in read_run_lines(stored(find_run(folder, "x-1"))).text(outlet.redaction):
+        for line in read_run_lines(stored(find_run(folder, "x-1"))).text(sanitizer.redaction):
             json.loads(line)
-        write_prime_files(stored(find_run(folder, "x-1")), folder / "prime", outlet.redaction)
+        write_prime_files(stored(find_run(folder, "x-1")), folder / "prime", sanitizer.redaction)
 
     return [compared, exported]
 

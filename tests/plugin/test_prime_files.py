@@ -251,7 +251,7 @@ def test_files_of_another_eval_are_refused_with_the_differences(workspace: Works
     result = workspace.run(command, "--osmosis-resume-from=vf", exits=4)
     result.stderr.fnmatch_lines(
         [
-            "*--osmosis-resume-from=vf: cannot go on, because its rollouts were made with other inputs:",
+            "*--osmosis-resume-from=vf: cannot be resumed, because its rollouts were made with other inputs:",
             '  model: "other" -> "demo/arithmetic"',
             '  env_args: {"hard": true} -> {}',
             "  sampling_args temperature: 0.5 -> not set",

@@ -244,7 +244,9 @@ def test_a_run_grows_by_n_by_rows_and_by_parts(workspace: Workspace) -> None:
     assert (found["summary"]["total_runs"], found["partial"]) == (8, False)
 
     shrunk = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3", exits=4)
-    shrunk.stderr.fnmatch_lines(["*cannot go on*these changed:", "*n: 2 -> 1, and it may only grow", "*selected rows*"])
+    shrunk.stderr.fnmatch_lines(
+        ["*cannot be resumed*these changed:", "*n: 2 -> 1, and it may only grow", "*selected rows*"]
+    )
 
     seen = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-n=2", "-k", "row0")
     assert (seen.ret, calls(workspace).total()) == (0, 8)
@@ -278,7 +280,7 @@ def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(wor
     fresh = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-fresh")
 
     assert (refused.ret, fresh.ret) == (4, 0)
-    refused.stderr.fnmatch_lines(["*run one: cannot go on*", "*agent.py: changed"])
+    refused.stderr.fnmatch_lines(["*run one: cannot be resumed*", "*agent.py: changed"])
     assert calls(workspace) == Counter({0: 2, 1: 2})
     [archived] = (workspace.root / ".osmosis" / "runs").glob("one.archived-*")
     assert read_json(archived / "results.json")["summary"]["total_runs"] == 2
@@ -358,7 +360,7 @@ def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(workspac
 
     assert full.ret == 9
     full.stdout.fnmatch_lines(["*journal.jsonl: cannot be written: File too large"])
-    full.stdout.fnmatch_lines(["*not stored, so going on makes * again; free some space"])
+    full.stdout.fnmatch_lines(["*not stored, so resuming makes * again; free some space"])
     full.stdout.fnmatch_lines(["osmosis: *, after you have freed some space on the disk:", "pytest *"])
     workspace.run(CONFIG, "--osmosis-run=one", exits=0)
     assert Counter(_rolled(workspace, "one")) == Counter((row, 0) for row in range(40))
@@ -422,7 +424,7 @@ def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -
     assert (refused.ret, calls(workspace).total() - before) == (4, 1)
     refused.stderr.fnmatch_lines(
         [
-            "ERROR: configs/eval/x.toml: none of the stored runs of x can go on:",
+            "ERROR: configs/eval/x.toml: none of the stored runs of x can be resumed:",
             "  fits: has nothing left to do",
             '  other: [[]experiment] model_path: "demo/judge" -> "demo/arithmetic"; [[]model] model: *',
             "  more: the selected rows: *, without row 2",
@@ -457,7 +459,7 @@ def test_of_several_evals_none_is_reported_from_a_run_that_does_not_fit(workspac
     result = workspace.run(*both, RESUME)
 
     assert result.ret == 4, "nothing was spent yet"
-    assert "ERROR: none of the stored runs of x can go on:\n  x1: [experiment] model_path: " in result.stderr.str()
+    assert "ERROR: none of the stored runs of x can be resumed:\n  x1: [experiment] model_path: " in result.stderr.str()
 
 
 @pytest.mark.slow

@@ -251,7 +251,7 @@ def test_a_shard_that_was_stopped_goes_on_as_that_shard_and_as_no_other(workspac
     merged = merge(workspace, "one.json", "two.json", "-o", "merged.json")
 
     assert [each.ret for each in (other, whole, newest, resumed, merged)] == [4, 4, 4, 0, 0]
-    assert "run one: is shard 1 of 2, and not shard 2 of 2; add --osmosis-shard=1/2 to go on" in other.stderr.str()
+    assert "run one: is shard 1 of 2, and not shard 2 of 2; add --osmosis-shard=1/2 to resume" in other.stderr.str()
     assert "run one: is shard 1 of 2, and not a run of all rows; add --osmosis-shard=1/2" in whole.stderr.str()
     newest.stderr.fnmatch_lines(["*: no run of shard 2 of 2 of x is stored in *; one is shard 1 of 2"])
     assert manifest(workspace, "one")["shard"] == {"index": 1, "of": 2}

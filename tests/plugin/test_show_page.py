@@ -188,7 +188,7 @@ def test_a_killed_session_is_shown_with_its_thresholds(workspace: Workspace) -> 
 
     hint = f"  pytest --osmosis-from={run.name} makes results of them, and asks no model\n"
     assert hint in page
-    going_on = "  to go on, without running again what is stored: pytest "
+    going_on = "  to resume, without running again what is stored: pytest "
     assert f"{going_on}--osmosis-config=configs/eval/x.toml --osmosis-run={run.name}\n" in page
     assert going_on not in whole
     workspace.run(f"--osmosis-from={run.name}")

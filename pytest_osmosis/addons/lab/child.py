@@ -65,8 +65,8 @@ def _serve(requests: IO[str], replies: int) -> None:
 
         time_machine.travel(timedelta(seconds=first["clock_s"])).start()
     path = Path(first["path"])
-    if first["stand_in"] and (stand_in := seams.stand_in()) is not None:
-        stand_in.install()
+    if first["sdk_shim"] and (sdk_shim := seams.sdk_shim()) is not None:
+        sdk_shim.install()
     try:
         module = _load(first["module"], path)
         targets = {target.name: target for target in targets_in(module, path, plain=True)}

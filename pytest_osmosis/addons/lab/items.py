@@ -28,7 +28,7 @@ from pytest_osmosis.text.user_code import library_of, reward_advice
 
 TARGETS = pytest.StashKey[dict[str, tuple[Target, FunctionCases]]]()
 NAMED = pytest.StashKey[set[Path]]()
-STAND_IN: pytest.StashKey[seams.StandIn | None] = pytest.StashKey()
+SDK_SHIM: pytest.StashKey[seams.SdkShim | None] = pytest.StashKey()
 
 
 class RewardModule(pytest.Module):
@@ -61,9 +61,9 @@ class RewardFiles:
     def __init__(self, config: pytest.Config) -> None:
         typed, listed = reward_options.typed(config), reward_options.listed(config)
         config.stash[NAMED] = typed | listed
-        config.stash[STAND_IN] = stand_in = seams.stand_in() if reward_options.stands_in(config) else None
+        config.stash[SDK_SHIM] = sdk_shim = seams.sdk_shim() if reward_options.stands_in(config) else None
         self.listed = listed - typed
-        self._stand_in = stand_in
+        self._sdk_shim = sdk_shim
         self._named = reward_options.named(config)
 
     @pytest.hookimpl(tryfirst=True)
@@ -80,16 +80,16 @@ class RewardFiles:
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, object, object]:
         """Let the files that were named find names of `osmosis_ai` while they are imported, and no other code."""
-        if self._stand_in is None or collector.path not in collector.config.stash[NAMED]:
+        if self._sdk_shim is None or collector.path not in collector.config.stash[NAMED]:
             return (yield)
-        with self._stand_in.active():
+        with self._sdk_shim.active():
             return (yield)
 
     def pytest_report_collectionfinish(self, config: pytest.Config) -> list[str]:
         """Say what stands in for `osmosis_ai`, unless pytest is quiet."""
-        if self._stand_in is None or config.get_verbosity() < 0:
+        if self._sdk_shim is None or config.get_verbosity() < 0:
             return []
-        return [f"osmosis: {note}" for note in self._stand_in.notes]
+        return [f"osmosis: {note}" for note in self._sdk_shim.notes]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
@@ -114,9 +114,9 @@ def _targets(module: pytest.Module) -> dict[str, tuple[Target, FunctionCases]]:
     """Return a module's reward functions with their cases, from the module's stash after the first time."""
     if TARGETS not in module.stash:
         plain = module.path in module.config.stash.get(NAMED, set())
-        stand_in = plain and module.config.stash.get(STAND_IN, None) is not None
+        sdk_shim = plain and module.config.stash.get(SDK_SHIM, None) is not None
         found = targets_in(module.obj, module.path, plain=plain)
-        targets = [replace(target, stand_in=stand_in) for target in found]
+        targets = [replace(target, sdk_shim=sdk_shim) for target in found]
         untested = untested_in(module.obj, targets)
         if untested:
             raise module.CollectError("\n".join(map(_untested_text, untested)))

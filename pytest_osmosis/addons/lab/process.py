@@ -174,7 +174,7 @@ class LabProcess:
             self._running = _Running(env)
             module, path = self._target.function.__module__, str(self._target.path)
             first = {"module": module, "path": path, "sys_path": sys.path}
-            self._running.send({**first, "clock_s": self._clock_s, "stand_in": self._target.stand_in})
+            self._running.send({**first, "clock_s": self._clock_s, "sdk_shim": self._target.sdk_shim})
 
     def call(self, call_input: CallInput, *, patterns: bool = False, cpu_s: float = CPU_S) -> CallOutcome:
         """Call the function, and note its regular expressions if `patterns` is True.

@@ -29,7 +29,7 @@ ARGUMENTS: Mapping[Mode, tuple[str, str, str]] = {
 class Target:
     """A reward function under test. `mode` is None if its first parameter is neither solution_str nor messages.
 
-    With `stand_in`, its module finds names of `osmosis_ai` that are not installed, in the lab's process too.
+    With `sdk_shim`, its module finds names of `osmosis_ai` that are not installed, in the lab's process too.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Target:
     mode: Mode | None
     path: Path
     line: int
-    stand_in: bool = False
+    sdk_shim: bool = False
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:

@@ -68,7 +68,7 @@ class _Begun:
 class Environments:
     """The environments that a session has loaded.
 
-    `pythonpath` holds import roots besides the workspace, and code finds what a `stand_in` has. `say` is called, from
+    `pythonpath` holds import roots besides the workspace, and code finds what an `SdkShim` has. `say` is called, from
     any thread, with a line on an environment that takes long. A session that rolls out has a `prestarted` host.
     """
 
@@ -77,11 +77,11 @@ class Environments:
         pythonpath: Sequence[str] = (),
         say: Callable[[str], None] = lambda line: None,
         *,
-        stand_in: bool = True,
+        sdk_shim: bool = True,
         prestarted: PrestartedHost | None = None,
     ) -> None:
         self.pythonpath = pythonpath
-        self.stand_in = stand_in
+        self.sdk_shim = sdk_shim
         self._say = say
         self._folder: Path | None = None
         self._pool: ThreadPoolExecutor | None = None

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
         raise OsmosisError(f"{options.output}: cannot be written: {why_not}")
     kept: Kept = options.conversations
     with writing(options.output):
-        written = report(path, dict.fromkeys(runs, kept), output.outlet.redaction)
+        written = report(path, dict.fromkeys(runs, kept), output.sanitizer.redaction)
     output.lines(report_lines(written, "--conversations"))
     return 0
 
@@ -84,7 +84,7 @@ def _why_not(path: Path) -> str | None:
         return why_not
     run = next((above for above in absolute(path).parents if is_run(above)), None)
     if run is not None:
-        return f"it lies in the run directory {shown(run)}, which keeps its files; name another file"
+        return f"it is inside the run directory {shown(run)}; choose a path outside it"
     if path.exists() and path.stat().st_size and not is_report(path):
         return "it exists, and pytest-osmosis did not write it; name another file"
     return None

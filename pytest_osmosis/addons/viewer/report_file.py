@@ -170,7 +170,7 @@ def _csp_hash(text: str) -> str:
 
 
 class WrittenReport(NamedTuple):
-    """A report that was written, its size in bytes, how much of it are conversations, and of how many runs."""
+    """The path and size of a written report in bytes, and the size and number of its conversations."""
 
     path: Path
     size: int

@@ -37,7 +37,7 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import eval_in, home_above, is_run, listing_order, stored
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.names import absolute, shown
-from pytest_osmosis.text.redaction import Outlet
+from pytest_osmosis.text.redaction import Sanitizer
 
 MOST_OPEN = 8
 """Eval runs that are kept in memory; of 20,000 rollouts, each takes some 60 MB."""
@@ -265,10 +265,10 @@ def _only(headers: Headers, name: str, default: str | None = None) -> str | None
 class DashboardServer:
     """Serves a dashboard on a socket that listens already. Raises `OsmosisError` if the bundle cannot be read."""
 
-    def __init__(self, dashboard: Dashboard, access: Access, outlet: Outlet) -> None:
+    def __init__(self, dashboard: Dashboard, access: Access, sanitizer: Sanitizer) -> None:
         self._dashboard = dashboard
         self._access = access
-        self._outlet = outlet
+        self._sanitizer = sanitizer
         self._bundle = read_bundle()
         self._threads = ThreadPoolExecutor(THREADS, "osmosis-view")
 
@@ -346,11 +346,11 @@ class DashboardServer:
         return answer
 
     def _problem(self, status: int, text: str) -> web.Response:
-        return web.Response(status=status, text=self._outlet.shown(text))
+        return web.Response(status=status, text=self._sanitizer.shown(text))
 
     def _clean(self, body: bytes) -> bytes:
         """Return a page without secrets: keys of providers that were set after the eval run wrote its files."""
-        redaction = self._outlet.redaction
+        redaction = self._sanitizer.redaction
         if not redaction.may_be_in(body):
             return body
         return encoded(redaction.value(json.loads(body), unchanged=OWN_KEYS))

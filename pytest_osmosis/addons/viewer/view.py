@@ -79,7 +79,7 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
     dashboard, run = _dashboard(folder, options.run)
     access = Access(token=secrets.token_hex(16), hosts=tuple(options.allow_host))
     with _listening(options.host, options.port) as listening:
-        server = DashboardServer(dashboard, access, output.outlet)
+        server = DashboardServer(dashboard, access, output.sanitizer)
         page = _Page(options.host, listening.getsockname()[1], run, options.port)
         output.live(_lines(dashboard.home, page, access.token, os.environ))
         server.serve(listening, lambda: None if options.no_open else _open(page, access))

@@ -24,7 +24,7 @@ def environments_of(config: pytest.Config, prestarted: PrestartedHost | None = N
         environments = seams.environments(
             session_options.pythonpath(config),
             lambda line: say(config, [line]),
-            stand_in=reward_options.stands_in(config),
+            sdk_shim=reward_options.stands_in(config),
             prestarted=prestarted,
         )
         config.stash[ENVIRONMENTS] = environments

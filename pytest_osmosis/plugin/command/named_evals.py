@@ -155,9 +155,9 @@ class NotStartedNotice:
         self._named = named
 
     def pytest_report_header(self) -> list[str]:
-        from pytest_osmosis.plugin.output.session_outlet import outlet_of
+        from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
 
-        return [outlet_of(self._config).shown(line) for line in not_started_lines(self._named)]
+        return [sanitizer_of(self._config).shown(line) for line in not_started_lines(self._named)]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:

@@ -223,13 +223,13 @@ RESCORE = Option(
 RESUME = Option(
     "resume",
     None,
-    "Go on with the newest run of each eval that fits and has something left: what is stored is not run again, pending "
+    "Resume the newest run of each eval that fits and has something left: what is stored is not run again, pending "
     "runs and those that failed at boundary provider or host are.",
 )
 RUN = Option(
     "run",
     "NAME",
-    "Call the run NAME; given again, go on with it. With several evals, their runs are called NAME-EVAL.",
+    "Call the run NAME; given again, resume it. With several evals, their runs are called NAME-EVAL.",
 )
 RETRY_FAILED = Option(
     "retry-failed",
@@ -240,7 +240,7 @@ FRESH = Option("fresh", None, "With --osmosis-run=NAME: rename the run that has 
 RESUME_FROM = Option(
     "resume-from",
     "DIR",
-    "Go on with the run whose results.jsonl and metadata.json are in DIR; those that verifiers wrote begin a new run.",
+    "Resume the run whose results.jsonl and metadata.json are in DIR; those that verifiers wrote begin a new run.",
 )
 SMOKE = Option(
     "smoke", None, "Smoke test: run the first rows of each eval once. Errors fail it; scores and gates do not."
@@ -373,7 +373,7 @@ GROUPS = {
         "batch-size", "max-in-flight", "engine", "hosts", "confirm-above", "stop-when-decided", "record", "replay",
         "cache",
     ),
-    "osmosis: going on with a run": ("resume", "run", "retry-failed", "fresh", "resume-from"),
+    "osmosis: resuming a run": ("resume", "run", "retry-failed", "fresh", "resume-from"),
     "osmosis: results": ("output", "markdown", "html", "overwrite", "show-failures"),
     "osmosis: debugging": ("dry-run", "inline"),
     "osmosis: verifiers environments, and settings by their names in prime eval": tuple(

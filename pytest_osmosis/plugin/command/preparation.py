@@ -44,7 +44,7 @@ from pytest_osmosis.plugin.command.options import (
 from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.session_options import SMOKE_ROWS, SessionOptions
 from pytest_osmosis.plugin.items import eval_id, file_id, uncollected
-from pytest_osmosis.plugin.output.session_outlet import outlet_of
+from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
 from pytest_osmosis.plugin.reward_tests.reward_options import path_of
 from pytest_osmosis.text.names import shown
 
@@ -72,7 +72,7 @@ class EvalPreparer:
             os.environ,
             config.invocation_params.dir,
             options.secrets,
-            outlet_of(config),
+            sanitizer_of(config),
             environments=environments_of(config),
         )
 
@@ -186,7 +186,7 @@ class EvalPreparer:
         return lambda: self.resumed(begun.finish(), n_evals)
 
     def resumed(self, prepared: Prepared, n_evals: int) -> Prepared:
-        """Return an eval that goes on with a run, or whose new run has a name, if the options say so."""
+        """Return an eval that resumes a run, or whose new run has a name, if the options say so."""
         request, folder = self._options.resume, self._options.resume_from
         if folder is not None:
             if n_evals > 1:

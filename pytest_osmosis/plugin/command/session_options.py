@@ -44,7 +44,7 @@ class AnswersOption(NamedTuple):
 class SessionOptions(NamedTuple):
     """The options of a session, apart from the evals that it names.
 
-    `resume` is the request to go on with a run, or to give the new one a name; None without either.
+    `resume` is the request to resume a run, or to give the new one a name; None without either.
     `smoke` is the number of rows of a smoke test, None without one. `stop_when_decided` is the option or variable that
     requested it, None without one. `shard` is the only one of the evals' shards that runs. `update_baseline` writes
     results over the baseline. `show_failures` is how many failed runs pytest shows, None for all. Without `answers`,
@@ -240,13 +240,13 @@ _EXCLUDES = (
     ),
     ("update-baseline", ("smoke", "stop-when-decided"), f": a baseline is a whole eval; {_LEAVE}"),
     ("shard", ("source",), ": tests over rollouts have no shards; run these tests in a job of their own"),
-    ("fresh", ("resume", "retry-failed"), f": one begins anew, the other goes on; {_LEAVE}"),
+    ("fresh", ("resume", "retry-failed"), f": one begins anew, the other resumes; {_LEAVE}"),
     ("resume", ("from",), f", which rolls nothing out; {_LEAVE}"),
     ("run", ("from",), f", which rolls nothing out; {_LEAVE}"),
     (
         "resume-from",
         ("resume", "fresh", "from", "smoke", "shard"),
-        f": it names the rollouts to go on with; {_LEAVE}",
+        f": it names the rollouts to resume; {_LEAVE}",
     ),
 )
 """Options, those that each excludes, and why."""

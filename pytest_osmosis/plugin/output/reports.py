@@ -23,7 +23,7 @@ from pytest_osmosis.report.style import StyledText, warning
 from pytest_osmosis.results import publish
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.names import shown
-from pytest_osmosis.text.redaction import Outlet
+from pytest_osmosis.text.redaction import Sanitizer
 
 
 class ConfiguredReport(NamedTuple):
@@ -53,9 +53,9 @@ def configured(evals: Iterable[Prepared]) -> dict[ConfiguredReport, list[Prepare
 class HtmlReports:
     """Writes the reports of a session, once. `lines` say where they are, and `problems` why one is missing."""
 
-    def __init__(self, path: Path | None, outlet: Outlet) -> None:
+    def __init__(self, path: Path | None, sanitizer: Sanitizer) -> None:
         self._path = path
-        self._outlet = outlet
+        self._sanitizer = sanitizer
         self._is_done = False
         self.lines: list[str | StyledText] = []
         self.problems: list[StyledText] = []
@@ -84,7 +84,7 @@ class HtmlReports:
         """Write a report. An error of any kind, also a defect of ours, only costs the report."""
         runs = {_directory(each): each.run.prepared.config.output.html_conversations for each in members}
         try:
-            self.lines += seams.write_report(path, runs, self._outlet.redaction, "[output] html_conversations")
+            self.lines += seams.write_report(path, runs, self._sanitizer.redaction, "[output] html_conversations")
         except OSError as error:
             self._fail(path, error.strerror or str(error))
         except OsmosisError as error:
@@ -104,16 +104,16 @@ def _directory(finished: FinishedEval) -> RunDirectory:
     return directory
 
 
-def write_markdown(results: Sequence[Results], path: Path | None, outlet: Outlet) -> str | None:
+def write_markdown(results: Sequence[Results], path: Path | None, sanitizer: Sanitizer) -> str | None:
     """Write a section for each eval to `path`. Return why that failed, None if it did not."""
-    return None if path is None else _tried(path, lambda: publish.write(path, [outlet.text(page(results))]))
+    return None if path is None else _tried(path, lambda: publish.write(path, [sanitizer.text(page(results))]))
 
 
-def append_to_job_page(results: Sequence[Results], outlet: Outlet) -> str | None:
+def append_to_job_page(results: Sequence[Results], sanitizer: Sanitizer) -> str | None:
     """Append the same sections to the page of the job, if there is one. Return why that failed, None if it did not."""
     name = os.environ.get("GITHUB_STEP_SUMMARY")
     job = Path(name) if name else None
-    return None if job is None else _tried(job, lambda: publish.append(job, outlet.text(sections(results))))
+    return None if job is None else _tried(job, lambda: publish.append(job, sanitizer.text(sections(results))))
 
 
 def _tried(path: Path, write: Callable[[], object]) -> str | None:

@@ -1,6 +1,6 @@
 """Lines in pytest's terminal that stand outside header and progress: remarks during a session, and its end.
 
-At the end that is the summary, a bound on what pytest itself shows of failed runs, and the command that goes on with
+At the end that is the summary, a bound on what pytest itself shows of failed runs, and the command that resumes
 runs of a session that did not finish.
 """
 
@@ -19,7 +19,7 @@ from _pytest.terminal import TerminalReporter  # in pytest's namespace since 8.4
 from pytest_osmosis.evals import FinishedEval, error_text
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.items import eval_id_of, unit_key
-from pytest_osmosis.plugin.output.session_outlet import outlet_of
+from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.record.submission import typed_words
 from pytest_osmosis.report.overview import distinct_names, overview_lines, total_line
@@ -80,12 +80,12 @@ def write_line(terminal: pytest.TerminalReporter, line: str) -> None:
 
 
 def coloured(terminal: pytest.TerminalReporter, line: str) -> str:
-    """Return a line cleaned by the outlet, with its styles in colours if pytest's terminal has any (`--color`)."""
+    """Return a line cleaned by the sanitizer, with its styles in colours if pytest's terminal has any (`--color`)."""
 
     def paint(text: str, style: Style) -> str:
         return terminal._tw.markup(text, **MARKUP[style])
 
-    return painted(line, outlet_of(terminal.config).shown, paint)
+    return painted(line, sanitizer_of(terminal.config).shown, paint)
 
 
 def say(config: pytest.Config, lines: Iterable[str]) -> None:
@@ -168,7 +168,7 @@ class TerminalSummary:
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        """Print the command that goes on, ready to be copied, below everything else that pytest prints."""
+        """Print the command that resumes the run, ready to be copied, below everything else that pytest prints."""
         unfinished = [each for each in self._evals.queue.finished.values() if each.goes_on]
         terminal = own_terminal(self._config)
         if terminal is None or not unfinished:
@@ -183,11 +183,11 @@ class TerminalSummary:
         first = [f"after you have raised {' and '.join(limits)}"] if limits else []
         first += dict.fromkeys(_remedy(each.results) for each in unfinished if each.results.stop_reason == "max_errors")
         first = ["after you have freed some space on the disk"] if "journal" in reasons else first
-        yield f"osmosis: what was measured will not run again; to go on{''.join(f', {each}' for each in first)}:"
+        yield f"osmosis: what was measured will not run again; to resume{''.join(f', {each}' for each in first)}:"
         yield self._going_on_command(maxfail="maxfail" in reasons)
 
     def _going_on_command(self, *, maxfail: bool) -> str:
-        """Return the command of this session, with what makes it go on. A later `--maxfail` overrides `-x`."""
+        """Return the command of this session, with what makes it resume the run. A later `--maxfail` overrides `-x`."""
         left_out = (options.FRESH.flag, options.RESUME.flag)
         typed = typed_words([str(word) for word in self._config.invocation_params.args])
         words = [word for word in _without_files(typed) if word not in left_out]

@@ -27,7 +27,7 @@ from pytest_osmosis.host.protocol import Key, ScoringFields
 from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.command.environments import environments_of
-from pytest_osmosis.plugin.output.session_outlet import outlet_of
+from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
 from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, RolloutRequest
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult, Scores
@@ -45,7 +45,7 @@ class ReferenceSource:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._overrides = session_options.read(config, os.environ).overrides
-        self._around = Surroundings(os.environ, outlet=outlet_of(config), environments=environments_of(config))
+        self._around = Surroundings(os.environ, sanitizer=sanitizer_of(config), environments=environments_of(config))
         self._evals: dict[tuple[Path, str], ReferenceSolutions] = {}
 
     def plan(self, request: MarkerRequest) -> Plan:
@@ -74,8 +74,8 @@ class ReferenceSource:
     def _solutions(self, request: MarkerRequest) -> ReferenceSolutions:
         if request.key not in self._evals:
             prepared = begin(request.to_list(self._overrides), self._around).finish()
-            pythonpath, stand_in = session_options.pythonpath(self._config), reward_options.stands_in(self._config)
-            self._evals[request.key] = ReferenceSolutions(prepared, os.environ, pythonpath, stand_in=stand_in)
+            pythonpath, sdk_shim = session_options.pythonpath(self._config), reward_options.stands_in(self._config)
+            self._evals[request.key] = ReferenceSolutions(prepared, os.environ, pythonpath, sdk_shim=sdk_shim)
         return self._evals[request.key]
 
 
@@ -83,10 +83,10 @@ class ReferenceSolutions:
     """The reference solutions of an eval's rows. The functions that score them are loaded when they are needed."""
 
     def __init__(
-        self, prepared: Prepared, environ: Mapping[str, str], pythonpath: Sequence[str], *, stand_in: bool = True
+        self, prepared: Prepared, environ: Mapping[str, str], pythonpath: Sequence[str], *, sdk_shim: bool = True
     ) -> None:
         self.prepared = prepared
-        self._stand_in = stand_in
+        self._sdk_shim = sdk_shim
         self._environ = {**environ, **prepared.config.env}
         self._pythonpath = pythonpath
         self._until_closed = ExitStack()
@@ -141,7 +141,7 @@ class ReferenceSolutions:
     def _scorer_names(self) -> Sequence[str]:
         """Return the names of the functions, in the order of the results. Raise `CodeError` if they do not load."""
         setup = host_setup(
-            self.prepared, self._artifacts, self._pythonpath, stand_in=self._stand_in, worktree=self._worktree
+            self.prepared, self._artifacts, self._pythonpath, sdk_shim=self._sdk_shim, worktree=self._worktree
         )
         return self._host.borrow(setup, self._environ).scorers
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_osmosis.addons.osmosis_sdk.stand_in import FOLDER, PACKAGE, StandIn
+from pytest_osmosis.addons.osmosis_sdk.shim import FOLDER, PACKAGE, SdkShim
 
 LOOPS = {
     "osmosis_ai": {"osmosis_reward"},
@@ -73,7 +73,7 @@ def test_a_name_can_be_imported(module: str, name: str) -> None:
     framework = FRAMEWORKS.get(module.rpartition(".")[2])
     if framework is not None:
         pytest.importorskip(framework)
-    with StandIn().active():
+    with SdkShim().active():
         assert getattr(importlib.import_module(module), name) is not None
 
 

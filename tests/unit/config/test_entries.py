@@ -291,7 +291,7 @@ def test_an_override_of_a_swept_key_is_a_problem(problems: Problems) -> None:
             "[[eval]]\nprovider = 'x'\nresume = true\nverbose = true\n",
             [
                 "5: [[eval]] provider: not offered; name the server with api_base_url and api_key_var, or with endpoint_id",
-                "6: [[eval]] resume: not offered in a config; pass --osmosis-resume to go on with the newest run",
+                "6: [[eval]] resume: not offered in a config; pass --osmosis-resume to resume the newest run",
                 "7: [[eval]] verbose: has no effect here; leave it out",
             ],
         ),

@@ -47,7 +47,7 @@ class Announced(Environments):
     """Environments with two rows that no process tells. `codes` are those with which they would be loaded."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(["further"], stand_in=False)
+        super().__init__(["further"], sdk_shim=False)
         self.codes: list[HostCode] = []
         self._rows = root / "rows.jsonl"
         rows = [{"prompt": [{"role": "user", "content": "hi"}], "example_id": row} for row in range(2)]
@@ -103,7 +103,7 @@ def test_hosts_load_an_environment_as_the_process_did_that_told_its_rows(workspa
     job = engine_job(
         prepared,
         SelectedRuns.of(prepared, own),
-        RunSettings({}, ["further"], hosts=2, stand_in=False),
+        RunSettings({}, ["further"], hosts=2, sdk_shim=False),
         RunDirectory(workspace.root / "run"),
         lambda record, rule, transcript: Outcome("passed"),
         lambda record, rule: False,

@@ -84,9 +84,7 @@ def test_a_run_directory_keeps_its_files(folder: Path) -> None:
     run.mkdir()
     (run / "manifest.json").write_text("{}")
     [problem] = problems(results("x-1/artifacts/out.json"), overwrite=True)
-    assert problem == (
-        "results file x-1/artifacts/out.json: lies in the run directory x-1, which keeps its files; name another file"
-    )
+    assert problem == ("results file x-1/artifacts/out.json: is inside the run directory x-1; choose a path outside it")
 
 
 FILES: dict[str, tuple[str, bool]] = {

@@ -192,14 +192,14 @@ def test_changed_code_is_refused_with_the_names_of_its_files(agent_run: StoredEv
         check_same_code(directory, {**then, "gone.py": "old"}, {"agents/short.py": "other", "tools.py": "new"})
 
     assert str(refused.value).splitlines() == [
-        f"run {directory.name}: cannot go on, because its rollouts were made with other inputs; these changed:",
+        f"run {directory.name}: cannot be resumed, because its rollouts were made with other inputs; these changed:",
         "  agents/short.py: changed",
         "  gone.py: is not used any more",
         "  tools.py: was not used",
         "undo that, or begin a new run: under another name, or with --osmosis-fresh, which keeps the stored one",
     ]
     assert refusal(["a: 1 -> 2"]).startswith(
-        "cannot go on, because its rollouts were made with other inputs; this changed:\n  a: 1 -> 2\n"
+        "cannot be resumed, because its rollouts were made with other inputs; this changed:\n  a: 1 -> 2\n"
     )
 
 

@@ -9,8 +9,8 @@ import pytest
 from pytest_osmosis.plugin.command.session_options import read
 
 LEAVE = "leave out one of them"
-ANEW = f": one begins anew, the other goes on; {LEAVE}"
-GOES_ON = f": it names the rollouts to go on with; {LEAVE}"
+ANEW = f": one begins anew, the other resumes; {LEAVE}"
+GOES_ON = f": it names the rollouts to resume; {LEAVE}"
 WHOLE = f": a baseline is a whole eval; {LEAVE}"
 MERGED = ": a baseline is a whole eval; make it of the merged results: pytest-osmosis merge FILES -o BASELINE"
 EXCLUDED = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_osmosis.report.style import Style, ansi, bad, dim, good, joined, painted
-from pytest_osmosis.text.redaction import Outlet
+from pytest_osmosis.text.redaction import Sanitizer
 
 SECRET = "sk-a-secret-of-the-session"
 
@@ -34,21 +34,21 @@ def test_joined_keeps_every_style_and_ansi_ends_each_that_it_begins() -> None:
 
 @pytest.mark.parametrize("hostile", ["\x1b[32mHOLDS\x1b[0m", "\x9b32mHOLDS", "\r\x1b]0;title\x07"])
 def test_control_characters_in_a_text_stay_escapes(hostile: str) -> None:
-    shown = painted(joined(hostile, bad(hostile)), Outlet().shown, tagged)
+    shown = painted(joined(hostile, bad(hostile)), Sanitizer().shown, tagged)
 
-    clean = Outlet().shown(hostile)
+    clean = Sanitizer().shown(hostile)
     assert shown == f"{clean}<bad>{clean}</>"
     assert shown.isprintable()
 
 
 def test_a_secret_or_a_command_across_pieces_is_found() -> None:
-    outlet = Outlet({"KEY": SECRET})
+    sanitizer = Sanitizer({"KEY": SECRET})
 
-    across = painted(joined(SECRET[:9], bad(SECRET[9:])), outlet.shown, ansi)
-    command = painted(joined("#", bad("#[group]x")), outlet.shown, ansi)
-    within = painted(joined("key ", bad(SECRET)), outlet.shown, tagged)
+    across = painted(joined(SECRET[:9], bad(SECRET[9:])), sanitizer.shown, ansi)
+    command = painted(joined("#", bad("#[group]x")), sanitizer.shown, ansi)
+    within = painted(joined("key ", bad(SECRET)), sanitizer.shown, tagged)
 
-    assert across == outlet.shown(SECRET)
+    assert across == sanitizer.shown(SECRET)
     assert SECRET[9:] not in across
-    assert command == outlet.shown("##[group]x")
-    assert within == f"key <bad>{outlet.shown(SECRET)}</>", "it leaves the styles"
+    assert command == sanitizer.shown("##[group]x")
+    assert within == f"key <bad>{sanitizer.shown(SECRET)}</>", "it leaves the styles"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.text.redaction import Outlet
+from pytest_osmosis.text.redaction import Sanitizer
 from pytest_osmosis.text.safe import escaped, one_line
 from tests.hostile.sweep import control_sequences
 
@@ -60,8 +60,8 @@ def test_no_text_is_slow_to_escape(text: str) -> None:
     assert time.process_time() - began < 60.0, "quadratic time would be minutes"
 
 
-def test_an_outlet_learns_secrets_of_several_sources_and_of_one_name() -> None:
-    outlet = Outlet({"KEY": "first-value"})
-    outlet.hide({"KEY": "second-value"}, {"OTHER": "third-value"})
-    assert outlet.text("first-value second-value third-value") == "[KEY] [KEY] [OTHER]"
-    assert outlet.shown("::error::\x1b first-value") == "\\::error::\\x1b [KEY]"
+def test_a_sanitizer_learns_secrets_of_several_sources_and_of_one_name() -> None:
+    sanitizer = Sanitizer({"KEY": "first-value"})
+    sanitizer.hide({"KEY": "second-value"}, {"OTHER": "third-value"})
+    assert sanitizer.text("first-value second-value third-value") == "[KEY] [KEY] [OTHER]"
+    assert sanitizer.shown("::error::\x1b first-value") == "\\::error::\\x1b [KEY]"

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_osmosis import osmosis_reward
 from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.tools import create_tool_result
-from pytest_osmosis.addons.osmosis_sdk.stand_in import PACKAGE, StandIn
+from pytest_osmosis.addons.osmosis_sdk.shim import PACKAGE, SdkShim
 
 needs_no_sdk = pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is not None, reason=f"{PACKAGE} is installed")
 
@@ -54,16 +54,16 @@ def imported(code: str) -> dict[str, object]:
 
 @needs_no_sdk
 def test_without_the_sdk_its_names_come_from_here_and_no_trace_is_left() -> None:
-    stand_in = StandIn()
+    sdk_shim = SdkShim()
 
-    with stand_in.active():
+    with sdk_shim.active():
         found = imported(
             "from osmosis_ai import osmosis_reward\nimport osmosis_ai.rollout.tools as tools\nimport osmosis_ai"
         )
 
     assert found["osmosis_reward"] is osmosis_reward
     assert getattr(found["tools"], "create_tool_result") is create_tool_result  # noqa: B009
-    assert stand_in.notes[0].startswith("osmosis_ai is not installed: pytest-osmosis stands in for it")
+    assert sdk_shim.notes[0].startswith("osmosis_ai is not installed: pytest-osmosis stands in for it")
     assert [name for name in sys.modules if name.partition(".")[0] == PACKAGE] == []
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(PACKAGE)
@@ -71,7 +71,7 @@ def test_without_the_sdk_its_names_come_from_here_and_no_trace_is_left() -> None
 
 @needs_no_sdk
 def test_names_below_a_package_need_no_import_of_their_own() -> None:
-    with StandIn().active():
+    with SdkShim().active():
         package = importlib.import_module(PACKAGE)
         assert package.rollout.tools.create_tool_result is create_tool_result
         assert "osmosis_reward" in imported("from osmosis_ai import *")
@@ -79,7 +79,7 @@ def test_names_below_a_package_need_no_import_of_their_own() -> None:
 
 @needs_no_sdk
 def test_an_unknown_name_is_an_error_that_names_our_file() -> None:
-    with StandIn().active():
+    with SdkShim().active():
         with pytest.raises(ImportError, match=r"cannot import name 'nothing' from 'osmosis_ai' \(.*compat"):
             imported("from osmosis_ai import nothing")
         with pytest.raises(ModuleNotFoundError, match=r"No module named 'osmosis_ai\.nothing'"):
@@ -87,21 +87,21 @@ def test_an_unknown_name_is_an_error_that_names_our_file() -> None:
 
 
 def test_while_nothing_is_imported_nothing_is_said() -> None:
-    stand_in = StandIn()
+    sdk_shim = SdkShim()
 
-    with stand_in.active():
+    with sdk_shim.active():
         pass
 
-    assert stand_in.notes == ()
+    assert sdk_shim.notes == ()
 
 
 def test_names_of_the_installed_sdk_win_and_those_that_it_lacks_are_added(installed: Path) -> None:
     (installed / "rollout").mkdir()
     (installed / "rollout/__init__.py").touch()
     (installed / "rollout/tools.py").write_text("def execute_tool_calls(): ...\n", encoding="utf-8")
-    stand_in = StandIn()
+    sdk_shim = SdkShim()
 
-    with stand_in.active():
+    with sdk_shim.active():
         found = imported(
             "from osmosis_ai import __version__, osmosis_reward\n"
             "from osmosis_ai.rollout.tools import create_tool_result, execute_tool_calls"
@@ -111,15 +111,15 @@ def test_names_of_the_installed_sdk_win_and_those_that_it_lacks_are_added(instal
     assert (found["__version__"], found["osmosis_reward"]) == ("0.3.7", osmosis_reward)
     assert found["create_tool_result"] is create_tool_result
     assert getattr(found["execute_tool_calls"], "__module__", None) == "osmosis_ai.rollout.tools"
-    assert stand_in.notes[0].startswith("pytest-osmosis adds names that the installed osmosis_ai lacks")
+    assert sdk_shim.notes[0].startswith("pytest-osmosis adds names that the installed osmosis_ai lacks")
     assert not hasattr(module, "create_tool_result")
     assert type(module.__loader__).__name__ == "SourceFileLoader"
 
 
 def test_a_module_that_the_installed_sdk_lacks_is_added_and_removed(installed: Path) -> None:
-    stand_in = StandIn()
+    sdk_shim = SdkShim()
 
-    with stand_in.active():
+    with sdk_shim.active():
         code = "from osmosis_ai.rollout.tools import create_tool_result"
         assert imported(code)["create_tool_result"] is create_tool_result
 
@@ -137,7 +137,7 @@ def test_an_sdk_that_was_imported_before_gets_names_only_for_the_time(installed:
     package = importlib.import_module(PACKAGE)
     own = vars(package)["__getattr__"]
 
-    with StandIn().active():
+    with SdkShim().active():
         assert (package.own, package.osmosis_reward) == (1, osmosis_reward)
 
     assert vars(package)["__getattr__"] is own
@@ -177,13 +177,13 @@ def without_extra(installed: Path, package: str, leaf: str, *names: str) -> None
 def test_a_name_whose_extra_is_missing_is_stood_in_for_and_no_trace_is_left(installed: Path) -> None:
     without_extra(installed, "rollout.server", "app", "create_rollout_server")
     code = "from osmosis_ai.rollout.server import create_rollout_server"
-    stand_in = StandIn()
+    sdk_shim = SdkShim()
 
-    with stand_in.active():
+    with sdk_shim.active():
         found = imported(code)["create_rollout_server"]
 
     assert found.__module__.startswith("pytest_osmosis.")
-    assert stand_in.notes == (
+    assert sdk_shim.notes == (
         "pytest-osmosis adds names that the installed osmosis_ai lacks (osmosis_compat = false in pytest's "
         "configuration turns this off)",
     )
@@ -191,14 +191,14 @@ def test_a_name_whose_extra_is_missing_is_stood_in_for_and_no_trace_is_left(inst
         imported(code)
 
 
-def test_a_missing_extra_is_named_as_the_sdk_does_where_nothing_can_stand_in(installed: Path) -> None:
+def test_a_missing_extra_is_named_as_the_sdk_does_where_nothing_can_sdk_shim(installed: Path) -> None:
     without_extra(installed, "rollout.backend.harbor", "backend", "HarborBackend")
     without_extra(installed, "rollout.integrations.agents", "none")
     (installed / "rollout/integrations/agents/strands.py").write_text(
         "raise ModuleNotFoundError('install an extra', name='a_missing_extra')\n", encoding="utf-8"
     )
 
-    with StandIn().active():
+    with SdkShim().active():
         with pytest.raises(ModuleNotFoundError, match="install an extra"):
             imported("from osmosis_ai.rollout.backend.harbor import HarborBackend")
         if importlib.util.find_spec("strands") is None:  # ours needs it too
@@ -245,7 +245,7 @@ def test_an_integration_whose_extra_is_missing_takes_part_in_the_rollout_of_the_
     monkeypatch.setitem(sys.modules, name, types.ModuleType(name))  # as it was, afterwards
     del sys.modules[name]
 
-    with StandIn().active():
+    with SdkShim().active():
         found = imported(
             "from osmosis_ai.rollout.context import context\n"
             "from osmosis_ai.rollout.integrations.agents.strands import OsmosisRolloutModel, OsmosisStrandsAgent\n"
@@ -261,17 +261,17 @@ def test_an_integration_whose_extra_is_missing_takes_part_in_the_rollout_of_the_
 def test_a_module_of_the_sdk_that_it_lacks_itself_is_its_own_error(installed: Path) -> None:
     (installed / "rollout.py").write_text("import osmosis_ai.lost\n", encoding="utf-8")
 
-    with StandIn().active(), pytest.raises(ModuleNotFoundError, match=r"osmosis_ai\.lost"):
+    with SdkShim().active(), pytest.raises(ModuleNotFoundError, match=r"osmosis_ai\.lost"):
         imported("import osmosis_ai.rollout")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("uvicorn") is not None, reason="uvicorn is installed, so it is used")
 def test_uvicorn_can_be_imported_and_serves_nothing() -> None:
-    stand_in = StandIn()
-    with stand_in.active():
+    sdk_shim = SdkShim()
+    with sdk_shim.active():
         uvicorn = imported("import uvicorn")["uvicorn"]
         with pytest.raises(RuntimeError, match="serves nothing"):
             uvicorn.run(object(), port=8000)  # type: ignore[attr-defined]
 
-    assert stand_in.notes == ()
+    assert sdk_shim.notes == ()
     assert "uvicorn" not in sys.modules

@@ -1,4 +1,4 @@
-"""The outlet of a session, and the places at which text leaves pytest: terminal, reports, errors.
+"""The sanitizer of a session, and the places at which text leaves pytest: terminal, reports, errors.
 
 pytest prints reports and errors itself, and other plugins write them to files. So a report is cleaned before anybody
 sees it, and secrets are taken out of all that pytest's terminal writes, whoever made it.
@@ -13,35 +13,35 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.models.providers import provider_secrets
-from pytest_osmosis.text.redaction import Outlet
+from pytest_osmosis.text.redaction import Sanitizer
 from pytest_osmosis.text.safe import encodable
 
-OUTLET = pytest.StashKey[Outlet]()
+SANITIZER = pytest.StashKey[Sanitizer]()
 UNIT = "osmosis"
 """The marker of a test that reports a run, a row, or a whole eval."""
 OURS = frozenset({UNIT, "osmosis_eval", "osmosis_reward"})
 """Markers of tests whose reports contain text of models, rows or user code of an eval."""
 
 
-def outlet_of(config: pytest.Config) -> Outlet:
-    """Return the outlet of the session. It begins to work when it is asked for first."""
-    if OUTLET not in config.stash:
-        outlet = config.stash[OUTLET] = Outlet(provider_secrets(os.environ))
-        config.pluginmanager.register(OutletHooks(config, outlet), "osmosis-outlet")
-    return config.stash[OUTLET]
+def sanitizer_of(config: pytest.Config) -> Sanitizer:
+    """Return the sanitizer of the session. It begins to work when it is asked for first."""
+    if SANITIZER not in config.stash:
+        sanitizer = config.stash[SANITIZER] = Sanitizer(provider_secrets(os.environ))
+        config.pluginmanager.register(SanitizerHooks(config, sanitizer), "osmosis-sanitizer")
+    return config.stash[SANITIZER]
 
 
 def clean_error(config: pytest.Config, error: pytest.UsageError) -> None:
     """Clean the messages of an error before pytest prints them."""
-    error.args = tuple(outlet_of(config).shown(str(message)) for message in error.args)
+    error.args = tuple(sanitizer_of(config).shown(str(message)) for message in error.args)
 
 
-class OutletHooks:
+class SanitizerHooks:
     """Cleans reports, and guards the terminal."""
 
-    def __init__(self, config: pytest.Config, outlet: Outlet) -> None:
+    def __init__(self, config: pytest.Config, sanitizer: Sanitizer) -> None:
         self._config = config
-        self._outlet = outlet
+        self._sanitizer = sanitizer
         self._is_guarded = False
         self._guard_terminal()
 
@@ -52,18 +52,18 @@ class OutletHooks:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if not OURS.isdisjoint(report.keywords):
-            _clean_report(report, self._outlet.shown)
+            _clean_report(report, self._sanitizer.shown)
             if UNIT not in report.keywords:  # the properties of a unit are words of ours and numbers
                 report.user_properties = [
-                    (name, self._outlet.shown(value) if isinstance(value, str) else value)
+                    (name, self._sanitizer.shown(value) if isinstance(value, str) else value)
                     for name, value in report.user_properties
                 ]
             if hasattr(report, "wasxfail"):
-                report.wasxfail = self._outlet.shown(report.wasxfail)
+                report.wasxfail = self._sanitizer.shown(report.wasxfail)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        _clean_report(report, self._outlet.shown)
+        _clean_report(report, self._sanitizer.shown)
 
     def _guard_terminal(self) -> None:
         """Redact what pytest's terminal writes from now on, with escapes for what its encoding does not have.
@@ -76,11 +76,11 @@ class OutletHooks:
         if writer is None or self._is_guarded:
             return
         self._is_guarded = True
-        write, outlet = writer.write, self._outlet
+        write, sanitizer = writer.write, self._sanitizer
         encoding = getattr(writer._file, "encoding", None)
 
         def redacted(msg: str, **options: Any) -> None:
-            write(encodable(outlet.text(msg), encoding), **options)
+            write(encodable(sanitizer.text(msg), encoding), **options)
 
         writer.write = redacted
 

@@ -1,6 +1,6 @@
 """Stands in for `osmosis_ai` while code is imported that was written for it.
 
-The modules below `compat/osmosis_ai` have the paths of the SDK's. While a `StandIn` is installed, one that the SDK
+The modules in `osmosis_ai/` have the paths of the SDK's. While an `SdkShim` is installed, one that the SDK
 lacks is served under its name there, and names that a module of the SDK lacks are added to it. What the installed SDK
 has itself always wins; what it cannot load, because an extra of it is not installed, it lacks. `uninstall` leaves no
 trace of either.
@@ -29,7 +29,7 @@ OURS = __name__.rpartition(".")[0]
 FOLDER = Path(__file__).parent
 
 
-class StandIn:
+class SdkShim:
     """Finds modules of `osmosis_ai` (an entry of `sys.meta_path`). `used` are those of which names were imported."""
 
     def __init__(self) -> None:
@@ -161,13 +161,13 @@ class StandIn:
 
 @dataclass(frozen=True, slots=True)
 class _OurLoader:
-    stand_in: StandIn
+    sdk_shim: SdkShim
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        self.stand_in.serve(module)
+        self.sdk_shim.serve(module)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class _ExtendingLoader:
     """Executes a module with its own loader, which the module keeps, and then adds our names to it."""
 
     loader: Any
-    stand_in: StandIn
+    sdk_shim: SdkShim
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         module: ModuleType | None = self.loader.create_module(spec)
@@ -192,14 +192,14 @@ class _ExtendingLoader:
                 raise
             self._serve_instead(module, error)
         else:
-            self.stand_in.extend(module)
+            self.sdk_shim.extend(module)
 
     def _serve_instead(self, module: ModuleType, error: ModuleNotFoundError) -> None:
         """Make ours of a module whose extra is not installed. Raises its own error if ours needs the extra too."""
         for name in [name for name in vars(module) if not name.startswith("__")]:
             delattr(module, name)
         try:
-            self.stand_in.serve(module)
+            self.sdk_shim.serve(module)
         except ModuleNotFoundError:
             raise error from None
 
