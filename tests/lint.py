@@ -29,6 +29,8 @@ RETIRED = {
     r"comes? to (its|their|an) end": "ends",
     r"is had": "has",
     r"is none of": "is not one of",
+    r"[Oo]utlets?": "sanitizer",
+    r"[Ss]tand-ins?": "SDK shim",
 }
 """Words and phrases that are no longer used, and what replaces them."""
 RETIRED_WORDS = re.compile(rf"\b(?:{'|'.join(RETIRED)})\b")

@@ -246,7 +246,7 @@ class StoredProgress:
 
 
 class Resumption(NamedTuple):
-    """What a resumed session runs: pending runs, and runs lost to infrastructure errors.
+    """Runs that a resumed session makes: pending ones, and runs lost to infrastructure errors.
 
     With `retries_failed`, so are the other runs that broke, and functions that failed score again. With `part`, the
     session performs only a part of the plan.

@@ -230,7 +230,7 @@ def _rate(values: Sequence[float]) -> ComparedRate:
 # -- the settings, code and data in which two eval runs differ ---------------------------------------------
 
 Area = Literal["question", "scoring", "code", "throughput", "versions"]
-"""What a difference concerns: the request, the scoring, code and data, or anything else."""
+"""The part of an eval that a difference concerns: the request, the scoring, code and data, or anything else."""
 
 
 class RunDifference(NamedTuple):

@@ -47,7 +47,7 @@ def recorded(directory: RunDirectory, *runs: Run, text: str = "42") -> None:
 
 
 def texts_of(path: Path) -> dict[int, str]:
-    """What was said in each row of a cassette."""
+    """The text of each row of a cassette."""
     return {line["row"]: line["reply"]["message"]["content"] for line in lines_of(path)}
 
 
