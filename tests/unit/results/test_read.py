@@ -107,7 +107,7 @@ def test_rows_have_their_runs_and_what_user_code_reported_and_unmeasured_runs_ar
 ) -> None:
     found = read(stored(RESULTS))
 
-    runs = [[True, True], [False, True], [None, None], [True]]
+    runs: list[list[bool | None]] = [[True, True], [False, True], [None, None], [True]]
     assert found.row_runs() == [RowRuns(row, f"{row:016x}", passed) for row, passed in enumerate(runs)]
     measured = {(0, 0): True, (0, 1): True, (1, 0): False, (1, 1): True, (3, 0): True}
     assert found.measured_runs() == {RunId(*run): passed for run, passed in measured.items()}
