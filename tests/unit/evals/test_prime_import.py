@@ -96,7 +96,7 @@ def test_numbers_that_are_none_are_not_taken_over(prepared: Prepared) -> None:
     [
         (['{"reward": 1}', line(0)], "vf/results.jsonl:1: lacks example_id"),
         (["[]", line(0)], "vf/results.jsonl:1: must be a JSON object"),
-        ([line(0, "good"), line(0)], "vf/results.jsonl:1: reward: must be a number, got 'good'"),
+        ([line(0, "good"), line(0)], "vf/results.jsonl:1: reward: must be a number or null, got 'good'"),
     ],
 )
 def test_a_line_that_is_none_is_named(prepared: Prepared, lines: Sequence[Line | str], message: str) -> None:
