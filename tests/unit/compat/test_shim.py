@@ -80,7 +80,7 @@ def test_names_below_a_package_need_no_import_of_their_own() -> None:
 @needs_no_sdk
 def test_an_unknown_name_is_an_error_that_names_our_file() -> None:
     with SdkShim().active():
-        with pytest.raises(ImportError, match=r"cannot import name 'nothing' from 'osmosis_ai' \(.*compat"):
+        with pytest.raises(ImportError, match=r"cannot import name 'nothing' from 'osmosis_ai' \(.*osmosis_sdk"):
             imported("from osmosis_ai import nothing")
         with pytest.raises(ModuleNotFoundError, match=r"No module named 'osmosis_ai\.nothing'"):
             imported("import osmosis_ai.nothing")
