@@ -88,7 +88,7 @@ def test_a_run_that_never_ended_is_reported_as_far_as_it_got(typed: Cli, stored:
     [
         (["-o", "mine.html"], "mine.html: cannot be written: it exists, and pytest-osmosis did not write it"),
         (["-o", "."], ".: cannot be written: it is a folder"),
-        (["-o", ".osmosis/runs/{run}/x.html"], "it lies in the run directory"),
+        (["-o", ".osmosis/runs/{run}/x.html"], "it is inside the run directory"),
         (["nobody"], 'run "nobody": not found'),
     ],
 )

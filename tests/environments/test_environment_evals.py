@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.evals import environments
+from pytest_osmosis.addons.verifiers import processes
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json, wait_until
 from tests.servers import ChatServer, reply
 
@@ -279,7 +279,7 @@ def test_each_host_loads_the_environment_once(workspace: Workspace) -> None:
 @pytest.mark.slow  # it starts three processes
 def test_only_so_many_processes_wait_for_their_eval(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     write_two(workspace, SOURCE, SOURCE)
-    monkeypatch.setattr(environments, "MOST_KEPT", 1)
+    monkeypatch.setattr(processes, "MOST_KEPT", 1)
 
     workspace.run("configs/eval/x.toml").assert_outcomes(passed=12)
 
@@ -385,7 +385,7 @@ def test_the_environments_of_a_command_load_at_once_each_with_a_line(
 ) -> None:
     one = SOURCE + MEET.replace("MINE", "one").replace("OTHER", "two")
     write_two(workspace, one, SOURCE + MEET.replace("MINE", "two").replace("OTHER", "one"))
-    monkeypatch.setattr(environments, "LONG_S", 0.0)
+    monkeypatch.setattr(processes, "LONG_S", 0.0)
 
     result = workspace.run("configs/eval/x.toml", "--co")
 

@@ -46,7 +46,7 @@ SAME: dict[str, dict[str, str]] = {
         "test_cli_direct_fields_work_without_endpoint_registry": f"{_TARGETS}::test_other_names_are_those_of_providers",
         "test_cli_endpoint_alias_multi_variant_supports_mixed_keys": f"{_ENDPOINTS}::test_entries_with_one_id_are_replicas_and_keys_have_two_names",
         "test_cli_endpoint_id_resolves_registry_alias": f"{_TARGETS}::test_an_id_leads_to_all_of_its_replicas",
-        "test_cli_endpoint_id_accepts_directory_endpoints_path": f"{_ENDPOINTS}::test_a_registry_may_be_named_by_its_folder",
+        "test_cli_endpoint_id_accepts_directory_endpoints_path": f"{_ENDPOINTS}::test_entries_with_one_id_are_replicas_and_keys_have_two_names",
         "test_cli_endpoint_id_not_found_raises": f"{_TARGETS}::test_a_name_that_is_no_endpoint_lists_the_ids",
         "test_cli_endpoint_id_requires_toml_endpoints_path": f"{_ENDPOINTS}::test_a_named_registry_must_be_there",
         "test_ablation_endpoint_id_override_removes_global_model": f"{_ENTRIES}::test_a_key_of_an_entry_replaces_another_that_excludes_it",
@@ -97,7 +97,7 @@ SAME: dict[str, dict[str, str]] = {
     },
     "test_endpoint_registry": {
         "test_load_endpoints_rejects_python_registry_path": f"{_ENDPOINTS}::test_a_named_registry_must_be_there",
-        "test_load_endpoints_toml_accepts_matching_short_and_long_fields": f"{_ENDPOINTS}::test_two_names_of_a_key_may_say_the_same",
+        "test_load_endpoints_toml_accepts_matching_short_and_long_fields": f"{_ENDPOINTS}::test_entries_with_one_id_are_replicas_and_keys_have_two_names",
         **dict.fromkeys(
             (
                 "test_load_endpoints_toml_groups_variants_by_endpoint_id",
