@@ -1,6 +1,6 @@
 """Resume what `prime eval` left (`--osmosis-resume-from=DIR`).
 
-Files that we wrote belong to an eval run of ours, which goes on by its own journal. Files of verifiers are imported:
+Files that we wrote belong to an eval run of ours, which is resumed by its own journal. Files of verifiers are imported:
 their rollouts become those of a new eval run, which journals them before it makes the others. Those that ended with an
 error are made again. An environment's reward counts as it is stored; an ordinary eval scores imported rollouts itself.
 """
@@ -68,7 +68,7 @@ def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared
 
 
 class _Import:
-    """The comparison of files with a prepared eval. `differences` are reasons why it cannot go on with them."""
+    """The comparison of files with a prepared eval. `differences` are reasons why it cannot resume them."""
 
     def __init__(self, prepared: Prepared, found: PrimeRun) -> None:
         self._prepared = prepared

@@ -63,7 +63,7 @@ def why_no_name(name: str) -> str | None:
 
 
 def resumed(prepared: Prepared, request: ResumeRequest, *, n_evals: int = 1) -> Prepared:
-    """Return an eval with the stored rollouts with which it goes on, or with the name that its new run gets.
+    """Return an eval with the stored rollouts that it resumes, or with the name that its new run gets.
 
     With several evals in the command, each run is called by the name and its eval. So is one that began so, if the
     command names its eval alone. Raises `ProblemsError`.

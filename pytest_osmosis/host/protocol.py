@@ -371,7 +371,7 @@ RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str
 StepEvent = TypedDict("StepEvent", {"ev": Literal["step"], "step": str})
 """An environment that is to tell its rows begins what may take long."""
 ToldEvent = TypedDict("ToldEvent", {"ev": Literal["told"], "facts": Mapping[str, Any]})
-"""The answer to `tell` (`environments.rows`)."""
+"""The answer to `tell`: the facts of an environment (`rollouts.environment`)."""
 ProbedEvent = TypedDict(
     "ProbedEvent",
     {

@@ -88,7 +88,7 @@ class PriceFields(TypedDict):
 
 
 class StoredEnvironment(TypedDict):
-    """An environment (`environments.facts`), with its settings; empty without one."""
+    """An environment (`rollouts.environment`), with its settings; empty without one."""
 
     env_id: str
     env_args: Mapping[str, Any]
@@ -170,7 +170,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     cassette: StoredCassette | None
     """The cassette or the cache that it used."""
     plan_digest: str
-    """It identifies the question that the eval run asks (`results.previous_run`)."""
+    """It identifies the question that the eval run asks (`results.heads`)."""
     secrets: Sequence[str]
     workspace: str
     pid: int

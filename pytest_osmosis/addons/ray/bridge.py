@@ -1,4 +1,4 @@
-"""The program of the bridge: Ray's driver, in a child of pytest's process. Started by its name.
+"""The program of the bridge: Ray's driver, in a child of pytest's process.
 
 Frames arrive on its standard input, and leave on what was its standard output; all else that is printed goes to
 standard error. It ends with its standard input, and takes all hosts along.

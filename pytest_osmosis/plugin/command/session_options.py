@@ -48,7 +48,7 @@ class SessionOptions(NamedTuple):
     `smoke` is the number of rows of a smoke test, None without one. `stop_when_decided` is the option or variable that
     requested it, None without one. `shard` is the only one of the evals' shards that runs. `update_baseline` writes
     results over the baseline. `show_failures` is how many failed runs pytest shows, None for all. Without `answers`,
-    the config decides if recorded answers are given again. `resume_from` holds files of `prime eval` to go on with.
+    the config decides if recorded answers are given again. `resume_from` holds files of `prime eval` to resume.
     """
 
     overrides: tuple[Override, ...]

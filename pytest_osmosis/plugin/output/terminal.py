@@ -410,7 +410,7 @@ def _replaced(terminal: pytest.TerminalReporter, methods: Mapping[str, Callable[
 
 
 def _remedy(results: Results) -> str:
-    """Return what has to happen before an eval goes on that could not measure too many runs."""
+    """Return what has to happen before an eval is resumed that could not measure too many runs."""
     broken = next(cause.boundary for cause in results.causes if not cause.is_measured)
     return RECORDED if results.is_replay and broken == "provider" else REMEDIES[broken]
 
