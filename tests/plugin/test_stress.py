@@ -1,4 +1,4 @@
-"""Sessions in bad weather: workers and hosts killed, Ctrl-C, SIGTERM, user code that harms its process.
+"""Sessions in bad weather: workers and hosts killed, Ctrl-C, SIGTERM, a full disk, user code that harms its process.
 
 After each session the server's counts show that no attempt sent more requests than allowed, pytest's report shows each
 run once and correctly, and nothing is left behind: no process, thread, descriptor, temporary file or warning.
@@ -257,6 +257,34 @@ def test_however_a_session_ends_nothing_is_left(
     assert (results["status"] == "finished") == (how == "success")
     assert results["pending"] if how not in ("success", "-x") else how == "-x" or not results["pending"]
     assert len(weather.asked) <= ALL
+
+
+@pytest.mark.slow
+def test_a_full_disk_stops_the_eval_and_is_reported(place: Callable[[list[str]], Place]) -> None:
+    """Limit files to a few KB, first the journal and at the end the results."""
+    weather = Weather(4, faults=0.0)
+    here = place([])
+    with ChatServer(weather) as server:
+        here.eval(server)
+        here.workspace.write("full.py", FULL)
+        session = here.workspace.start(CONFIG, "--osmosis-no-probe", "-pleft", "-pfull", "-pno:cacheprovider")
+        status = session.wait()
+
+    assert status == 9, session.output
+    assert "INTERNALERROR" not in session.output
+    assert "File too large" in session.output
+    assert read_json(here.workspace.root / "left.json") == {}
+    assert not processes(here.mark)
+    assert 0 < len(weather.asked) < ALL
+    check_requests(here.journal(), Weather(0), batch_size=BATCH, retries=RETRIES)
+
+
+FULL = """
+import resource
+
+def pytest_collection_finish():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+"""
 
 
 HOSTILE = """
