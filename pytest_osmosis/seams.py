@@ -5,7 +5,7 @@ Nothing else in the core names an add-on. Without the folder `addons/` the core 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +16,20 @@ if TYPE_CHECKING:
     from pytest_osmosis.addons.ray.clusters import RayClusters as RayClusters
     from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode as EnvironmentCode
     from pytest_osmosis.addons.verifiers.load import LoadedEnvironment as LoadedEnvironment
+    from pytest_osmosis.addons.verifiers.prime_files import GrowingPrimeFiles as GrowingPrimeFiles
     from pytest_osmosis.addons.verifiers.processes import Environments as Environments
     from pytest_osmosis.addons.viewer.report_file import Kept
+    from pytest_osmosis.config.environment_module import EnvironmentModule
     from pytest_osmosis.engine.host_process import PrestartedHost
+    from pytest_osmosis.evals.prepared import Prepared
     from pytest_osmosis.git.commits import Worktrees
     from pytest_osmosis.host.protocol import HostCode, Setup
+    from pytest_osmosis.record.find_run import StoredEvalRun
     from pytest_osmosis.record.run_directory import RunDirectory
+    from pytest_osmosis.record.run_id import RunId
     from pytest_osmosis.rollouts.environment import EnvironmentSource
     from pytest_osmosis.text.redaction import Redaction
+    from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
 def _has_addons() -> bool:
@@ -53,6 +59,16 @@ def ray_clusters(environ: Mapping[str, str], worktrees: Worktrees) -> RayCluster
 
 
 # -- rows and rollouts -----------------------------------------------------------------------------------
+
+
+def find_environment(env_id: str, folder: Path) -> EnvironmentModule:
+    """Return the module of an environment: installed, or in the `folder` of environments.
+
+    Raises `Unfound` if there is none, and `ConfigError` for defaults of its package that are not valid.
+    """
+    from pytest_osmosis.addons.verifiers.find_module import find_module
+
+    return find_module(env_id, folder)
 
 
 def environments(
@@ -96,6 +112,46 @@ def release(loaded: LoadedEnvironment) -> None:
     from pytest_osmosis.addons.verifiers.hosted import release
 
     release(loaded)
+
+
+# -- files of `prime eval` -------------------------------------------------------------------------------
+
+
+def growing_prime_files(
+    directory: RunDirectory, base: Path, runs: Iterable[RunId], rule: Callable[[], PassRule], redaction: Redaction
+) -> GrowingPrimeFiles:
+    """Return what writes the files while an eval run goes on."""
+    from pytest_osmosis.addons.verifiers.prime_files import GrowingPrimeFiles
+
+    return GrowingPrimeFiles(directory, base, runs, rule, redaction)
+
+
+def save_prime_files(run: StoredEvalRun, base: Path, redaction: Redaction) -> Path:
+    """Write the files below `base`, and return their folder. Raises `OsmosisError` and `OSError`."""
+    from pytest_osmosis.addons.verifiers.prime_files import save_prime_files
+
+    return save_prime_files(run, base, redaction)
+
+
+def export_prime_files(run: StoredEvalRun, folder: Path, named: str, redaction: Redaction) -> str:
+    """Write the files to a folder that a user `named`, and return the line that says so. Raises `OsmosisError`."""
+    from pytest_osmosis.addons.verifiers.prime_files import export_prime_files
+
+    return export_prime_files(run, folder, named, redaction)
+
+
+def push_prime_files(folder: Path, name: str | None) -> str:
+    """Push the files in a folder to the Hugging Face Hub, and return in a line what became of it."""
+    from pytest_osmosis.addons.verifiers.hub import push
+
+    return push(folder, name)
+
+
+def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared:
+    """Return an eval that resumes the files in a folder; `name` is that of a new run. Raises `ProblemsError`."""
+    from pytest_osmosis.addons.verifiers.prime_import import resumed_from
+
+    return resumed_from(prepared, folder, name)
 
 
 # -- tests of reward functions ---------------------------------------------------------------------------

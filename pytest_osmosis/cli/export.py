@@ -8,13 +8,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pytest_osmosis import seams
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError, ResultsError, writing
-from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import StoredEvalRun, find_run, stored
 from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.results import publish
-from pytest_osmosis.results.prime_files import METADATA, RESULTS, eval_run_of, write_prime_files
 from pytest_osmosis.results.publish import redacted, text_of, why_not_writable
 from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.rebuild import differences, rebuild
@@ -108,23 +107,16 @@ def export_prime_files(folder: Path, name: str, to: str | None, output: CommandO
     """
     if to is None:
         raise OsmosisError("--format=prime: writes two files; name a folder with -o DIR")
-    path = folder / to
     run = stored(find_run(folder, name))
-    for name in (RESULTS, METADATA):
-        _file(path, name, named=to)
-    if something_at(path / RESULTS) and eval_run_of(path) != run.directory.name:
-        raise OsmosisError(f"{to}: holds {RESULTS} of something else; name another folder")
-    with writing(to):
-        n_lines = write_prime_files(run, path, output.sanitizer.redaction)
-    output.lines([f"{shown(path)}: {RESULTS} and {METADATA}, {plural(n_lines, 'run')} of {run.directory.name}"])
+    output.lines([seams.export_prime_files(run, folder / to, to, output.sanitizer.redaction)])
 
 
-def _file(folder: Path, to: str | None, named: str | None = None) -> Path | None:
+def _file(folder: Path, to: str | None) -> Path | None:
     """Return the path of a file, None for standard output. Raises `OsmosisError` if it cannot be written."""
     path = None if to is None else folder / to
     why_not = None if path is None else why_not_writable(path)
     if why_not is not None:
-        raise OsmosisError(f"{named or to}: cannot be written: {why_not}")
+        raise OsmosisError(f"{to}: cannot be written: {why_not}")
     return path
 
 

@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from pytest_osmosis import seams
 from pytest_osmosis.config.document import Origin, TableKey, inside, is_file, is_folder
 from pytest_osmosis.config.draft import Draft
-from pytest_osmosis.config.environment_module import DEFAULTS, EnvironmentModule, Unfound, find_module
+from pytest_osmosis.config.environment_module import DEFAULTS, EnvironmentModule, Unfound
 from pytest_osmosis.config.eval_tables import MOST_HOSTS
 from pytest_osmosis.config.kinds import quoted_list, toml
 from pytest_osmosis.config.ray_keys import requirements_files
@@ -62,7 +63,7 @@ def environment_of(draft: Draft, workspace: Path) -> EnvironmentModule | None:
     module = None
     try:
         if env_id is not None and (folder := _folder(draft, workspace)) is not None:
-            module = find_module(env_id, folder)
+            module = seams.find_environment(env_id, folder)
     except Unfound as error:
         draft.fail("environment", "env_id", str(error))
     except ConfigError as error:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pytest_osmosis import seams
 from pytest_osmosis.errors import OsmosisError, ResultsError
 from pytest_osmosis.evals.output_files import (
     PUSH_FLAG,
@@ -16,7 +17,6 @@ from pytest_osmosis.evals.output_files import (
     is_pushed,
     partial_path,
     prime_folder,
-    push,
     results_path,
     shard_path,
 )
@@ -37,7 +37,6 @@ from pytest_osmosis.results.conclude import (
     stop_of,
 )
 from pytest_osmosis.results.entry_table import EntryPlace, entry_table
-from pytest_osmosis.results.prime_files import folder_of, write_prime_files
 from pytest_osmosis.results.publish import facts_at_end, published_config, published_text, redacted, text_of
 from pytest_osmosis.results.read import shard_at
 from pytest_osmosis.results.results import Results, ShardFacts, Throttling
@@ -212,16 +211,14 @@ class FinishedEval:
         if not is_pushed(self.run.prepared):
             self.run.notices.add(f"not pushed to the Hugging Face Hub: only {PUSH_FLAG} in the command does that")
         elif self.prime_folder is not None:
-            self.pushed = push(self.run.prepared, self.prime_folder)
+            name = self.run.prepared.config.output.hf_hub_dataset_name
+            self.pushed = seams.push_prime_files(self.prime_folder, name)
             self.run.notices.add(self.pushed)
 
     def _write_prime_files(self, base: Path) -> None:
         """Write the files of `prime eval` about all that the journal holds, also of earlier sessions."""
         try:
-            run = stored(self.run.directory)
-            folder = folder_of(run, base)
-            write_prime_files(run, folder, self.run.prepared.redaction)
-            self.prime_folder = folder
+            self.prime_folder = seams.save_prime_files(stored(self.run.directory), base, self.run.prepared.redaction)
         except (OSError, OsmosisError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             self.unwritten.append(f"the files of save_results could not be written to {shown(base)}: {why}")

@@ -7,13 +7,8 @@ file, because on macOS and Windows they are.
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import subprocess
-import sys
 import unicodedata
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +21,6 @@ from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.record.plan import Shard
-from pytest_osmosis.results.prime_files import METADATA, RESULTS
 from pytest_osmosis.results.publish import why_not_writable
 from pytest_osmosis.results.read import is_results
 from pytest_osmosis.text.names import absolute, shown
@@ -87,7 +81,7 @@ def outputs_of(prepared: Prepared, *, updating: bool) -> Iterator[OutputFile]:
 def problems_of_saving(prepared: Prepared) -> Iterator[Problem]:
     """Yield why the files of `prime eval` cannot be written."""
     folder = prime_folder(prepared)
-    if folder is not None and (reason := why_not_writable(folder / "evals" / RESULTS)) is not None:
+    if folder is not None and (reason := why_not_writable(folder / "evals" / "results.jsonl")) is not None:
         yield Problem(f"output_dir {shown(folder)}", f"cannot be written: {reason}")
 
 
@@ -236,9 +230,6 @@ def comparison_path(entries: Sequence[EvalConfig], *, alone: bool) -> Path | Non
 
 PUSH_FLAG = "--osmosis-save-to-hf-hub"
 LIBRARY = "huggingface_hub"
-PUSH_TIMEOUT_S = 600.0
-MOST_NAME_CHARS = 96
-_UNFIT = re.compile(r"[^A-Za-z0-9._-]+|\.\.+|--+")
 
 
 def is_pushed(prepared: Prepared) -> bool:
@@ -259,87 +250,3 @@ def problems_of_push(prepared: Prepared) -> list[Problem]:
     if not is_pushed(prepared) or find_spec(LIBRARY) is not None:
         return []
     return [Problem(PUSH_FLAG, f'needs {LIBRARY}: pip install "pytest-osmosis[hub]"')]
-
-
-def default_name(env_id: str, model: str, n_examples: int, runs_per_example: int) -> str:
-    """Return the name of the dataset, made as `prime eval` makes it, of the characters that the Hub takes.
-
-    >>> default_name("math-python", "openai/gpt-5.4-mini", 5, 3)
-    'math-python_openai_gpt-5.4-mini_n5_r3'
-    """
-    name = f"{env_id.rpartition('/')[2]}_{model.replace('/', '_')}"
-    size = f"_n{n_examples}_r{runs_per_example}"
-    return f"{_UNFIT.sub('-', name)[: MOST_NAME_CHARS - len(size)].strip('-.')}{size}"
-
-
-def push(prepared: Prepared, folder: Path) -> str:
-    """Push the files in a folder, and return in a line what became of it."""
-    metadata = json.loads((folder / METADATA).read_text(encoding="utf-8"))
-    name = prepared.config.output.hf_hub_dataset_name or default_name(
-        metadata["env_id"], metadata["model"], metadata["num_examples"], metadata["rollouts_per_example"]
-    )
-    program = [sys.executable, "-P", "-c", f"from {__name__} import push_as_process; push_as_process()"]
-    try:
-        done = subprocess.run(
-            [*program, str(folder), name, RESULTS, METADATA],
-            env={**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PUSH_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return _not_pushed(name, f"it took longer than {PUSH_TIMEOUT_S:g} s")
-    except OSError as error:
-        return _not_pushed(name, str(error))
-    try:
-        said = json.loads(done.stdout.splitlines()[-1])
-    except (ValueError, IndexError):
-        last = done.stderr.splitlines()[-1:]
-        return _not_pushed(name, last[0] if last else f"its process ended with {done.returncode}")
-    return f"pushed to {said['url']}" if "url" in said else _not_pushed(name, said["error"])
-
-
-def _not_pushed(name: str, why: str) -> str:
-    return f"not pushed to the Hugging Face Hub ({name}): {why}"
-
-
-CARD = """---
-configs:
-- config_name: default
-  data_files: {results}
----
-
-Results of an evaluation, in the format of `prime eval`: a line for each rollout in `{results}`, settings and averages
-in `{metadata}`. Written by pytest-osmosis.
-"""
-
-
-def push_files(folder: Path, name: str, results: str, metadata: str) -> str:
-    """Push both files to a dataset, which is made, private, if there is none. Return its address."""
-    from huggingface_hub import CommitOperationAdd, HfApi
-
-    api = HfApi(library_name="pytest-osmosis")
-    repo = api.create_repo(name, repo_type="dataset", private=True, exist_ok=True)
-    files = [CommitOperationAdd(each, str(folder / each)) for each in (results, metadata)]
-    if not api.file_exists(repo.repo_id, "README.md", repo_type="dataset"):
-        card = CARD.format(results=results, metadata=metadata)  # without it both files would be read as rows
-        files.append(CommitOperationAdd("README.md", card.encode()))
-    api.create_commit(repo.repo_id, files, commit_message=f"Results of {folder.name}", repo_type="dataset")
-    return repo.url
-
-
-def push_as_process() -> None:
-    """Push what the arguments name, and print one line of JSON: the `url` of the dataset, or the `error`.
-
-    It runs in a process of its own, so that neither the library nor a hang of the network touches pytest. The token is
-    the one that the library finds: HF_TOKEN, or a login.
-    """
-    warnings.simplefilter("ignore")
-    folder, name, results, metadata = sys.argv[1:]
-    try:
-        said = {"url": push_files(Path(folder), name, results, metadata)}
-    except Exception as error:
-        said = {"error": f"{type(error).__name__}: {error}".partition("\n")[0]}
-    sys.stdout.write(json.dumps(said) + "\n")

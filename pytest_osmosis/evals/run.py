@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import urlsplit
 
+from pytest_osmosis import seams
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.job import Transcript
 from pytest_osmosis.engine.notices import Notices
@@ -40,7 +41,6 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.failure_text import Property, outcome_of, properties_of, properties_of_row
 from pytest_osmosis.results.conclude import Rules
-from pytest_osmosis.results.prime_files import GrowingPrimeFiles
 from pytest_osmosis.results.results import BaselineFile, ShardFacts, max_errors_text
 from pytest_osmosis.text.names import absolute, shown
 from pytest_osmosis.text.numbers import plural
@@ -64,7 +64,7 @@ class EvalRun:
     session: str
     git: GitQuery | None = None
     heartbeat: Heartbeat | None = None
-    saved: GrowingPrimeFiles | None = None
+    saved: seams.GrowingPrimeFiles | None = None
     cassette: FinishedCassette | None = None
     ended_at: datetime | None = None
     _began_s: float | None = None
@@ -130,7 +130,7 @@ class EvalRun:
         heartbeat = None if url is None or not prepared.source.asks_models else Heartbeat(url, runs)
         saved = None
         if prepared.source.asks_models and (base := prime_folder(prepared)) is not None:
-            saved = GrowingPrimeFiles(directory, base, runs, lambda: engine.pass_rule, prepared.redaction)
+            saved = seams.growing_prime_files(directory, base, runs, lambda: engine.pass_rule, prepared.redaction)
 
         def done(run: RunId, outcome: Outcome) -> None:
             on_done(run, outcome)

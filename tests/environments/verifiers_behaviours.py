@@ -24,7 +24,7 @@ _OPTIONS = "tests/plugin/test_prime_options.py"
 _ENDPOINTS = "tests/unit/config/test_endpoints.py"
 _TARGETS = "tests/unit/models/test_endpoint_targets.py"
 _FILES = "tests/plugin/test_prime_files.py"
-_TOTALS = "tests/unit/results/test_prime_totals.py"
+_TOTALS = "tests/unit/environments/test_prime_totals.py"
 
 MEANS_THE_SAME = f"{_TOMLS}::test_a_toml_of_verifiers_means_the_same"
 REFUSED = f"{_TOMLS}::test_a_toml_that_verifiers_refuses_is_refused"

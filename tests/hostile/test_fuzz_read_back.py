@@ -13,6 +13,7 @@ import pytest
 
 from pytest_osmosis.addons.lab.cases import cases_by_function
 from pytest_osmosis.addons.lab.target import target_of
+from pytest_osmosis.addons.verifiers.prime_files import write_prime_files
 from pytest_osmosis.cli.list import list_runs, runs_json
 from pytest_osmosis.cli.show import show_json, show_lines, show_request
 from pytest_osmosis.errors import OsmosisError
@@ -24,7 +25,6 @@ from pytest_osmosis.report.comparison import comparison_json, comparison_lines
 from pytest_osmosis.report.style import ansi, painted
 from pytest_osmosis.results.compared_runs import compare_runs, read_side
 from pytest_osmosis.results.heads import previous_run
-from pytest_osmosis.results.prime_files import write_prime_files
 from pytest_osmosis.results.read import read_earlier_results, read_results
 from pytest_osmosis.results.stored_results import read_run_lines
 from pytest_osmosis.text.redaction import Sanitizer

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from pytest_osmosis import seams
 from pytest_osmosis.config import EvalConfig, Override, is_training_config
 from pytest_osmosis.config.entries import in_order
 from pytest_osmosis.config.eval_config import NOT_OF_TRAINING
@@ -18,7 +19,6 @@ from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRequest, NotLoaded, Prepared, Surroundings, baseline_path, begin
 from pytest_osmosis.evals.prepare import hide_secrets
-from pytest_osmosis.evals.prime_import import resumed_from
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.evals.resume import resumed
 from pytest_osmosis.plugin.command.arguments import (
@@ -192,7 +192,7 @@ class EvalPreparer:
             if n_evals > 1:
                 text = f"holds files of one eval, and the command names {n_evals}; name that one"
                 raise ProblemsError([Problem(f"{RESUME_FROM.flag}={shown(folder)}", text)])
-            return resumed_from(prepared, folder, None if request is None else request.name)
+            return seams.resumed_from(prepared, folder, None if request is None else request.name)
         return prepared if request is None else resumed(prepared, request, n_evals=n_evals)
 
     def request(self, path: Path | None, entry: str | None = None, *, listed: bool = False) -> EvalRequest:

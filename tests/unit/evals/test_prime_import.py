@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.addons.verifiers.prime_import import resumed_from
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import Prepared
-from pytest_osmosis.evals.prime_import import resumed_from
 from pytest_osmosis.evals.rollout_source import ImportedRollouts
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rollouts.environment import EnvironmentFacts

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.addons.verifiers import prime_files
+from pytest_osmosis.addons.verifiers.prime_files import GrowingPrimeFiles, folder_of, write_prime_files
+from pytest_osmosis.addons.verifiers.prime_read import PrimeRun, read_prime_run
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.results import prime_files
-from pytest_osmosis.results.prime_files import GrowingPrimeFiles, folder_of, write_prime_files
-from pytest_osmosis.results.prime_read import PrimeRun, read_prime_run
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import MANIFEST, A

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.results import prime_files
+from pytest_osmosis.addons.verifiers import prime_files
 
 USAGE = {"input_tokens": 10.0, "output_tokens": 5.0}
 

@@ -25,7 +25,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypedDict
 
-from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file, read_text, something_at
 from pytest_osmosis.files.strict_json import parsed
@@ -36,9 +36,11 @@ from pytest_osmosis.record.journal import EventReader, events_from
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId, plan_order
 from pytest_osmosis.record.run_record import Event, RunRecord
-from pytest_osmosis.results.publish import replacing
+from pytest_osmosis.results.publish import replacing, why_not_writable
 from pytest_osmosis.results.read import read_settings
 from pytest_osmosis.results.stored_results import Replayed, Replaying, pass_rule_of, replayed
+from pytest_osmosis.text.names import shown
+from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.pass_rule import PassRule, reward_error
 
@@ -116,6 +118,28 @@ def _metadata_text(
 ) -> Iterator[str]:
     metadata = redaction.value(_metadata(run, found, rule, totals), unchanged=frozenset({"osmosis"}))
     yield json.dumps(metadata, allow_nan=False) + "\n"
+
+
+def save_prime_files(run: StoredEvalRun, base: Path, redaction: Redaction) -> Path:
+    """Write both files below `base`, and return their folder. Raises as `write_prime_files` does."""
+    folder = folder_of(run, base)
+    write_prime_files(run, folder, redaction)
+    return folder
+
+
+def export_prime_files(run: StoredEvalRun, folder: Path, named: str, redaction: Redaction) -> str:
+    """Write both files to a folder, and return the line that says so. Files of something else are not replaced.
+
+    Raises `OsmosisError`, with the folder as the user `named` it.
+    """
+    for name in (RESULTS, METADATA):
+        if (why_not := why_not_writable(folder / name)) is not None:
+            raise OsmosisError(f"{named}: cannot be written: {why_not}")
+    if something_at(folder / RESULTS) and eval_run_of(folder) != run.directory.name:
+        raise OsmosisError(f"{named}: holds {RESULTS} of something else; name another folder")
+    with writing(named):
+        n_lines = write_prime_files(run, folder, redaction)
+    return f"{shown(folder)}: {RESULTS} and {METADATA}, {plural(n_lines, 'run')} of {run.directory.name}"
 
 
 class GrowingPrimeFiles:

@@ -17,6 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_osmosis.addons.verifiers.prime_files import REWARD, eval_run_of
+from pytest_osmosis.addons.verifiers.prime_read import PrimeLine, PrimeRun, read_prime_run
 from pytest_osmosis.errors import OsmosisError, Problem, ProblemsError
 from pytest_osmosis.evals.request_settings import request_sampling
 from pytest_osmosis.evals.resume import ResumeRequest, resumed, why_no_name
@@ -27,8 +29,6 @@ from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
-from pytest_osmosis.results.prime_files import REWARD, eval_run_of
-from pytest_osmosis.results.prime_read import PrimeLine, PrimeRun, read_prime_run
 from pytest_osmosis.text.chat_messages import text_of
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import plural

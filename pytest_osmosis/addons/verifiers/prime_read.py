@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+from pytest_osmosis.addons.verifiers.prime_files import METADATA, MOST_METADATA_BYTES, RESULTS
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.files.strict_json import DEEPEST, JsonFault, depth
 from pytest_osmosis.formats.codec import LARGEST, Amount, Count, Positive, ShapeFault, decode
-from pytest_osmosis.results.prime_files import METADATA, MOST_METADATA_BYTES, RESULTS
 from pytest_osmosis.text.names import shown
 
 MOST_LINE_BYTES = 1 << 27

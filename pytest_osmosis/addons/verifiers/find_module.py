@@ -1,0 +1,184 @@
+"""The module of a verifiers environment, found without importing it, and the defaults of its package.
+
+It is installed, or in a folder of environments: `<folder>/<name>/` with `<module>.py` or a package in it, or the
+package itself. Source: verifiers 0.1.14, `utils/env_utils.py` and `scripts/eval.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_osmosis.config.document import Document, read_document
+from pytest_osmosis.config.environment_module import DEFAULTS, EnvironmentId, EnvironmentModule, Unfound, id_of
+from pytest_osmosis.config.kinds import toml
+from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.text.names import absolute, shown, suggestion
+
+PROJECT = "pyproject.toml"
+
+
+def find_module(env_id: str, environments: Path) -> EnvironmentModule:
+    """Return the module of an environment: installed, or in the folder `environments`.
+
+    Raises `Unfound` if there is none or if its version is not that of the id, and `ConfigError` for defaults in its
+    pyproject.toml that are not valid.
+    """
+    wanted = id_of(env_id)
+    source, installed = _installed(wanted.module), True
+    if source is None:
+        source, installed = _in_folder(wanted, environments), False
+    if source is None:
+        raise Unfound(_not_found(env_id, wanted, environments))
+    document = _project(source, wanted.module)
+    version = _installed_version(wanted.module) if installed else None
+    folder = None if version is not None else str(_import_root(source))
+    version = version or _project_version(document)
+    if wanted.version is not None and version != wanted.version:
+        raise Unfound(_other_version(env_id, wanted, version, source))
+    defaults = {} if document is None else _defaults(document)
+    return EnvironmentModule(env_id, wanted.module, folder, source, version, defaults, document)
+
+
+# -- where it is -----------------------------------------------------------------------------------------
+
+
+def _installed(module: str) -> Path | None:
+    """Return the file of a module that can be imported here. It is not imported, nor looked up among imported ones."""
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec = None if find is None else find(module, None)
+        if spec is not None and spec.has_location and spec.origin is not None:
+            return absolute(Path(spec.origin))
+    return None
+
+
+def _in_folder(wanted: EnvironmentId, environments: Path) -> Path | None:
+    return next((path for path in _places(wanted, environments) if path.is_file()), None)
+
+
+def _places(wanted: EnvironmentId, environments: Path) -> Iterator[Path]:
+    """Yield the files that the module may be, the usual ones first."""
+    module = wanted.module
+    for name in dict.fromkeys((module, wanted.name, module.replace("_", "-"))):
+        folder = environments / name
+        yield folder / f"{module}.py"
+        yield folder / module / "__init__.py"
+        yield folder / "src" / module / "__init__.py"
+    yield environments / module / "__init__.py"
+    yield environments / f"{module}.py"
+
+
+def _import_root(source: Path) -> Path:
+    return source.parent.parent if source.name == "__init__.py" else source.parent
+
+
+def _not_found(env_id: str, wanted: EnvironmentId, environments: Path) -> str:
+    first, second, *_ = map(shown, _places(wanted, environments))
+    meant = suggestion(wanted.module, _known(environments))
+    installed = f"no module {wanted.module} is installed in {shown(Path(sys.prefix))}"
+    slug = env_id if "/" in env_id else wanted.name
+    return (
+        f"{toml(env_id)} was not found: {installed}, and there is neither {first} nor {second}{meant or ';'} "
+        f"install it with prime env install {slug} or uv pip install, or name another folder with "
+        "--osmosis-env-dir-path ([environment] env_dir_path)"
+    )
+
+
+def _known(environments: Path) -> list[str]:
+    """Return the modules of environments that could be meant: those in the folder, and installed ones."""
+    try:
+        folders = [path.name.replace("-", "_") for path in environments.iterdir() if path.is_dir()]
+    except OSError:
+        folders = []
+    return [name for name in dict.fromkeys([*folders, *_installed_environments()]) if name.isidentifier()]
+
+
+def _installed_environments() -> Iterable[str]:
+    """Yield the modules of installed packages that require verifiers."""
+    from importlib import metadata
+
+    for package in metadata.distributions():
+        if any(re.match(r"verifiers\b", line) for line in package.requires or ()):
+            yield str(package.metadata["Name"]).replace("-", "_")
+
+
+# -- its package -----------------------------------------------------------------------------------------
+
+
+def _installed_version(module: str) -> str | None:
+    """Return the version of the installed package that has a module, None if no package has it."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(module)
+    except metadata.PackageNotFoundError:
+        packages = metadata.packages_distributions().get(module, ())
+    return metadata.version(packages[0]) if packages else None
+
+
+def _project(source: Path, module: str) -> Document | None:
+    """Return the pyproject.toml of the package of a module: in its folder, or above a package.
+
+    A folder of installed packages may hold that of another environment, because wheels put theirs there.
+    """
+    folder = source.parent
+    above = [folder.parent, *([folder.parent.parent] if folder.parent.name == "src" else [])]
+    for each in (folder, *(above if source.name == "__init__.py" else ())):
+        path = each / PROJECT
+        if path.is_file():
+            is_shared = each.name.endswith("-packages")
+            try:
+                document = read_document(path)
+            except ConfigError:
+                if is_shared:
+                    continue
+                raise
+            if not is_shared or _project_name(document) == module:
+                return document
+    return None
+
+
+def _project_table(document: Document | None) -> Mapping[str, Any]:
+    table = document.content.get("project") if document is not None else None
+    return table if isinstance(table, dict) else {}
+
+
+def _project_name(document: Document) -> str:
+    return str(_project_table(document).get("name")).replace("-", "_")
+
+
+def _project_version(document: Document | None) -> str | None:
+    version = _project_table(document).get("version")
+    return version if isinstance(version, str) else None
+
+
+def _other_version(env_id: str, wanted: EnvironmentId, version: str | None, source: Path) -> str:
+    found = f"version {version}" if version is not None else "a module whose package has no version"
+    fix = f"install that version (prime env install {env_id}), or leave out @{wanted.version}"
+    return f"{toml(env_id)} names version {wanted.version}, and {shown(source)} is {found}; {fix}"
+
+
+def _defaults(document: Document) -> dict[str, int | Literal["all"]]:
+    """Return `[tool.verifiers.eval]`, as far as we know its keys. -1 examples are all of them."""
+    table: Any = document.content
+    for key in DEFAULTS:
+        table = table.get(key) if isinstance(table, dict) else None
+    if not isinstance(table, dict):
+        return {}
+    found: dict[str, int | Literal["all"]] = {}
+    problems = []
+    for key, is_count in (("num_examples", True), ("rollouts_per_example", False)):
+        value = table.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and (value >= 1 or (is_count and value == -1)):
+            found[key] = "all" if value == -1 else value
+        elif value is not None:
+            expects = "an integer of at least 1, or -1 for all" if is_count else "an integer of at least 1"
+            problems.append((key, f"must be {expects}, got {toml(value)}"))
+    if problems:
+        name = ".".join(DEFAULTS)
+        raise ConfigError(Problem(document.where(*DEFAULTS, key), f"[{name}] {key}: {text}") for key, text in problems)
+    return found
