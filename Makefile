@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  ?= # folders or files for `make coverage`; empty: all
 
-.PHONY: help setup demo test test-all types-beside tests-unmarked tests-most tests-ray nightly nightly-stress nightly-packages nightly-wheel nightly-pytests nightly-oldest nightly-rays nightly-mutation test-litellm test-mcp test-frameworks test-verifiers test-osmosis test-cluster browser viewer viewer-check lint types check coverage docs docs-screenshots matrix clean bench
+.PHONY: help setup demo test test-all test-core types-beside tests-unmarked tests-most tests-ray nightly nightly-stress nightly-packages nightly-wheel nightly-pytests nightly-oldest nightly-rays nightly-mutation test-litellm test-mcp test-frameworks test-verifiers test-osmosis test-cluster browser viewer viewer-check lint types check coverage docs docs-screenshots matrix clean bench
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -57,6 +57,13 @@ tests-ray: $(STAMP) # one cluster serves all, so one process runs them
 	@mkdir -p dist
 	@$(PYTEST) -p no:xdist --durations=3 -m "ray and not nightly" > dist/ray.txt 2>&1 || { cat dist/ray.txt; exit 1; }
 	@tail -n 8 dist/ray.txt
+
+CORE := dist/core
+test-core: $(STAMP) ## test the core in a copy without pytest_osmosis/addons, without the tests of add-ons
+	rm -rf $(CORE)
+	mkdir -p $(CORE)
+	git ls-files -- . ":!pytest_osmosis/addons" | tar -cf - -T - | tar -xf - -C $(CORE)
+	cd $(CORE) && PYTHONPATH=$(abspath $(CORE)) $(abspath $(BIN))/python -m pytest $(IN_PARALLEL) -m "not slow and not ray and not nightly and not addon"
 
 # Nothing waits for these. Each part takes an hour at most.
 NIGHTLY := stress packages wheel pytests oldest rays mutation

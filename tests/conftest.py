@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,7 @@ else:
     settings.register_profile("new", deadline=None)
     settings.load_profile("same")
 
+HAS_ADDONS = find_spec("pytest_osmosis.addons") is not None
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
     del os.environ[name]
@@ -38,6 +41,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tell how long the tests took, beside the slowest of them."""
     if config.option.durations and not IS_WORKER:
         config.pluginmanager.register(tiers.Balance())
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Collect no test that needs an add-on in a copy that has none (`make test-core`)."""
+    return True if not HAS_ADDONS and tiers.is_of_add_on(collection_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks

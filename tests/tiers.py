@@ -16,6 +16,19 @@ import pytest
 HERE = Path(__file__).parent
 SLOW_FOLDERS = ("browser", "durability", "endpoint", "environments", "host", "mcp", "verifiers", "viewer")
 """Folders whose tests start hosts, browsers or sessions: all of their tests are slow."""
+OF_ADD_ONS = (
+    *("browser", "cluster", "corpus", "docs", "environments", "verifiers", "viewer"),
+    *("unit/compat", "unit/environments", "unit/lab", "unit/viewer"),
+    *("cli/dashboards.py", "cli/test_compared_pages.py", "cli/test_html.py", "contract/test_docs_tables.py"),
+    *("hostile/test_fuzz_read_back.py", "hostile/test_fuzz_viewer.py", "hostile/test_lab.py"),
+    *("plugin/test_cluster_options.py", "plugin/test_hub.py", "plugin/test_prime_files.py"),
+    *("plugin/test_reward_functions.py", "unit/evals/test_environment_setup.py", "unit/evals/test_prime_import.py"),
+    *("unit/host/test_own_arguments.py", "unit/plugin/test_clusters.py"),
+)
+"""Folders and files whose tests need a folder of `pytest_osmosis/addons/`. `make test-core` runs without it and them.
+
+In other files such tests are marked `addon`.
+"""
 LONGEST_FIRST = (
     *("durability", "plugin/test_same_under_xdist.py", "hostile", "docs", "browser", "viewer", "cluster"),
     *("environments", "plugin", "contract"),
@@ -38,8 +51,12 @@ def _path(item: pytest.Item) -> str:
 
 def _place(item: pytest.Item) -> int:
     path = _path(item)
-    places = (n for n, start in enumerate(LONGEST_FIRST) if path == start or path.startswith(f"{start}/"))
-    return next(places, len(LONGEST_FIRST))
+    return next((n for n, start in enumerate(LONGEST_FIRST) if Path(path).is_relative_to(start)), len(LONGEST_FIRST))
+
+
+def is_of_add_on(path: Path) -> bool:
+    """True for a file or folder whose tests need an add-on."""
+    return any(path.is_relative_to(HERE / start) for start in OF_ADD_ONS)
 
 
 class Balance:
