@@ -84,7 +84,7 @@ class RunLogs:
         sanitizer.hide(*_secrets_of(stored(directory)))
 
     def lines(self, tail: int | None) -> Iterator[str]:
-        """Yield the lines that there are, of each log at most the last `tail`."""
+        """Yield the present lines, at most the last `tail` of each log."""
         session, host = self._last(tail)
         if self.is_submitted:
             yield from session or [dim("pytest has printed nothing yet")]

@@ -25,7 +25,7 @@ ELSEWHERE: Mapping[str, str] = {
 
 
 def advice(arguments: Sequence[str]) -> str | None:
-    """Return what to type for a command that there is not, None if there is nothing to say."""
+    """Return what to type instead of an unknown command, None if there is nothing to say."""
     match arguments:
         case [first, *_] if first.startswith("-"):
             return refusal(arguments)

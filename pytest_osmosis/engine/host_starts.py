@@ -97,7 +97,7 @@ class Host:
         return max(self.most_told, self.n_in_slots)
 
     def become_ready(self) -> None:
-        """Note that it has loaded its code. From here on it keeps the limit that it was sent last."""
+        """Note that the host has loaded its code. From now on it keeps the last limit sent to it."""
         self.ready, self._n_void = True, len(self.sent_limits) - 1
 
     def limited(self) -> None:

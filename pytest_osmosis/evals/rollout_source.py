@@ -363,7 +363,7 @@ class ImportedRollouts(_PartlyStored):
 
 @dataclass(frozen=True, slots=True)
 class RescoreSource(_Rollouts):
-    """The stored rollouts of an earlier eval run, which are scored again and judged in its directory.
+    """The stored rollouts of an earlier eval run, to be scored and judged again in its directory.
 
     `description_then` and `results_then` are those of the earlier run; it may have written no results.
     `lifecycle` is its status. `without_rollout` holds the reason for each planned run that cannot be scored. With

@@ -60,7 +60,7 @@ def _is_synchronous(function: Callable[..., Any], name: str) -> bool:
 
 
 def _fault(called: Callable[..., Any], given: tuple[object, ...]) -> str | None:
-    """Return why a call with these arguments fails, None if it does not, or if nobody can tell."""
+    """Return why a call with these arguments fails, None if it does not or this is unknown."""
     try:
         signature = inspect.signature(called, follow_wrapped=False)
     except (TypeError, ValueError):

@@ -315,7 +315,7 @@ class EvalFiles:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        """Run our tests once, past plugins like pytest-rerunfailures: the best of k runs would pass for the score."""
+        """Run our tests once, bypassing plugins that rerun them: the best of k runs would pass for the score."""
         if not isinstance(item, EvalItem):
             return None
         config = item.config

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from pytest_osmosis.addons.ray import actors, bridge
+from pytest_osmosis.addons.ray import bridge, placement
 from pytest_osmosis.addons.ray import hosts as cluster_hosts
 from pytest_osmosis.addons.ray.actor import HostActor
-from pytest_osmosis.addons.ray.actors import Look
 from pytest_osmosis.addons.ray.hosts import ClusterHosts
+from pytest_osmosis.addons.ray.placement import Look
 from pytest_osmosis.config.tables import RayOptions
 from tests.cluster.simulated import SimulatedActor, SimulatedCluster
 
@@ -90,7 +90,7 @@ class LocalCluster(SimulatedCluster):
         super().__init__(0, 0)
         self._nodes = nodes
         self._root = "/"
-        actors.LOOK_S = LOOK_S
+        placement.LOOK_S = LOOK_S
 
     def connected(self, option: str | None, runtime_env: Mapping[str, Any]) -> tuple[str, str]:
         """Have the workspace copied as Ray would for a node."""

@@ -13,11 +13,11 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Self
 
-from pytest_osmosis.addons.ray import actors as actors_module
+from pytest_osmosis.addons.ray import placement
 from pytest_osmosis.addons.ray.actor import Said
-from pytest_osmosis.addons.ray.actors import NODE_ID, Actors, Closed, Look
 from pytest_osmosis.addons.ray.frames import ClusterFacts, Frame, Kind
 from pytest_osmosis.addons.ray.needs import HostNeeds, Node, selects
+from pytest_osmosis.addons.ray.placement import NODE_ID, Actors, Closed, Look
 
 DEADLINE_S = 180.0
 
@@ -113,14 +113,14 @@ class SimulatedCluster:
     def played(self) -> Iterator[None]:
         """Take Ray's place in this process."""
         names = {"look": self.look, "kill": self.kill, "actor_class": lambda: self}
-        before = {name: getattr(actors_module, name) for name in names}
+        before = {name: getattr(placement, name) for name in names}
         for name, made in names.items():
-            setattr(actors_module, name, made)
+            setattr(placement, name, made)
         try:
             yield
         finally:
             for name, made in before.items():
-                setattr(actors_module, name, made)
+                setattr(placement, name, made)
 
     @contextmanager
     def running(self, needs: Mapping[str, Any] | None = None, **options: Any) -> Iterator[Self]:

@@ -24,8 +24,8 @@ import pytest
 
 from pytest_osmosis.addons.ray import actor as actor_module
 from pytest_osmosis.addons.ray.actor import MOST_WAITING, READ_BYTES, HostActor, Said
-from pytest_osmosis.addons.ray.actors import pieces
 from pytest_osmosis.addons.ray.frames import Kind
+from pytest_osmosis.addons.ray.placement import pieces
 from pytest_osmosis.host.protocol import HostCode, Setup, encode
 from pytest_osmosis.models.targets import ModelTarget
 from tests.cluster.clusters import is_running, until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.addons.ray.actors import end_of_actor, failed_start
+from pytest_osmosis.addons.ray.placement import end_of_actor, failed_start
 
 
 class ActorDied(Exception):

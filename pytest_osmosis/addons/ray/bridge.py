@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any, NoReturn
 
-from pytest_osmosis.addons.ray.actors import Actors, Closed, failed_start
 from pytest_osmosis.addons.ray.frames import Frame, Kind, read_frame
 from pytest_osmosis.addons.ray.needs import HostNeeds
+from pytest_osmosis.addons.ray.placement import Actors, Closed, failed_start
 from pytest_osmosis.config.tables import RayOptions
 
 ANSWER_S = 10.0

@@ -153,7 +153,7 @@ class RemoteConnection:
 
 
 class ClusterHosts:
-    """Hosts on the Ray cluster of `options`. `environ` is the bridge's, but for the names `hidden`, which hold secrets.
+    """Hosts on the Ray cluster of `options`. The bridge gets `environ` without the names `hidden`, which hold secrets.
 
     Engines of several evals may spawn hosts at once. Their code is in the folder `upload`, which Ray copies to the
     nodes, or in one that these share. With `only_here` no host starts on another machine. `changed` is called with the

@@ -47,7 +47,7 @@ def find_module(env_id: str, environments: Path) -> EnvironmentModule:
 
 
 def _installed(module: str) -> Path | None:
-    """Return the file of a module that can be imported here. It is not imported, nor looked up among imported ones."""
+    """Return the file of a module that can be imported here, without importing it or looking in `sys.modules`."""
     for finder in sys.meta_path:
         find = getattr(finder, "find_spec", None)
         spec = None if find is None else find(module, None)
@@ -123,7 +123,7 @@ def _installed_version(module: str) -> str | None:
 def _project(source: Path, module: str) -> Document | None:
     """Return the pyproject.toml of the package of a module: in its folder, or above a package.
 
-    A folder of installed packages may hold that of another environment, because wheels put theirs there.
+    The one in a folder of installed packages may be another environment's: wheels put theirs there.
     """
     folder = source.parent
     above = [folder.parent, *([folder.parent.parent] if folder.parent.name == "src" else [])]

@@ -103,7 +103,7 @@ def _token_usage(state: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def _final_tokens(trajectory: object) -> dict[str, int]:
-    """Return the tokens of the last context: those of the model, and all others."""
+    """Return the tokens of the last context, the model's apart from all others."""
     steps = trajectory if isinstance(trajectory, list) else []
     sizes = [size for step in steps if isinstance(step, Mapping) and (size := _step_tokens(step)) is not None]
     if not steps:

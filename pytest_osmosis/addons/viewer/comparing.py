@@ -155,7 +155,7 @@ class PastRun(NamedTuple):
 
 
 def past_run(row: RunRow, run: StoredEvalRun, prompts: Prompts) -> PastRun:
-    """Read an eval run for a history, and its rows from its results alone if they are those of its last session."""
+    """Read an eval run for a history; its rows from the results alone if its last session wrote them."""
     try:
         if run.results is None or not lifecycle_of(run.directory).results_are_current:
             return past_run_of(row, read_stored(run), prompts)

@@ -71,7 +71,7 @@ class JournalIndex:
                 self._take(each)
 
     def conversation(self, run: RunId) -> bytes | None:
-        """Return the JSON of a `Conversation`, whose events are as they stand in the journal, None before it has ended.
+        """Return the JSON of a `Conversation`, with its events as the journal has them, None before it has ended.
 
         They are those of the attempt and the scores that count. Raises `JournalError` if the file has no such lines.
         """

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from pytest_osmosis.addons.ray import actors
-from pytest_osmosis.addons.ray.actors import NODE_ID
+from pytest_osmosis.addons.ray import placement
 from pytest_osmosis.addons.ray.frames import Frame, Kind
+from pytest_osmosis.addons.ray.placement import NODE_ID
 from tests.cluster.clusters import until
 from tests.cluster.simulated import SimulatedCluster
 
@@ -59,7 +59,7 @@ def test_no_eval_has_a_process_in_an_actor_of_another() -> None:
 
 
 def test_a_host_without_room_waits_until_an_actor_has_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actors, "IDLE_S", 0.0)
+    monkeypatch.setattr(placement, "IDLE_S", 0.0)
     with SimulatedCluster(1, 1).running() as cluster:
         cluster.open(1, of_eval=1)
         cluster.wait_for(Kind.PLACED, 1)
@@ -110,7 +110,7 @@ def test_what_a_host_is_sent_comes_whole_in_arguments_that_ray_keeps_out_of_its_
         opened, *sent, _ = actor.calls
     assert b"".join(opened[3 : 3 + opened[2]]) == b"s" * 150_000
     assert [b"".join(pieces) for _, _, *pieces in sent] == lines
-    assert max(len(piece) for _, _, *pieces in sent for piece in pieces) <= actors.PIECE_BYTES
+    assert max(len(piece) for _, _, *pieces in sent for piece in pieces) <= placement.PIECE_BYTES
 
 
 def test_the_hosts_of_a_lost_node_die_by_the_machine_and_start_elsewhere() -> None:
@@ -132,7 +132,7 @@ def test_a_node_that_says_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> No
     with SimulatedCluster(2, 2).running() as cluster:
         cluster.open(1)
         actor = cluster.opened_in(1)
-        monkeypatch.setattr(actors, "ANSWER_S", 0.0)
+        monkeypatch.setattr(placement, "ANSWER_S", 0.0)
         cluster.wait_for(Kind.DIED, 1)
         monkeypatch.undo()
         assert cluster.heard(Kind.DIED)[1] == {"how": f"node {actor.node_id} said nothing for 0 s", "by": "machine"}
