@@ -66,6 +66,10 @@ def find_environment(env_id: str, folder: Path) -> EnvironmentModule:
 
     Raises `Unfound` if there is none, and `ConfigError` for defaults of its package that are not valid.
     """
+    if not _has_addons():
+        from pytest_osmosis.config.environment_module import Unfound
+
+        raise Unfound("environments need the folder addons/ of pytest_osmosis, which is missing; install it again")
     from pytest_osmosis.addons.verifiers.find_module import find_module
 
     return find_module(env_id, folder)

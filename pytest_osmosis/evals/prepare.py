@@ -192,9 +192,7 @@ def _announced(request: EvalRequest, around: Surroundings, config: EvalConfig, m
     """Announce the environment of an eval to those that load them, and return its key."""
     module, loading, secrets = config.environment_module, around.environments, models.secrets
     assert module is not None, "its problem would have been raised"
-    if loading is None:
-        text = "environments need the folder addons/ of pytest_osmosis, which is missing; install it again"
-        raise ConfigError([Problem(shown(config.path), text)])
+    assert loading is not None, "without the add-on no module is found"
     if request.listing:  # it may need them to say what its rows are
         secrets = around.secrets_of(request).resolve(config.secrets, around.environ, needed=())
     code = host_code(config, models, loading.pythonpath, sdk_shim=loading.sdk_shim)

@@ -81,6 +81,7 @@ def test_lines_hold_no_secret_and_any_text(typed: Cli, stored: Stored, monkeypat
     assert line["metrics"] == {"rewards:exact": {"\ud800": 3}}
 
 
+@pytest.mark.addon
 def test_the_files_of_prime_eval_hold_all_runs_that_ended(there: Cli, real_runs: RealRuns, tmp_path: Path) -> None:
     said = there("runs", "export", real_runs.then.name, "--format=prime", "-o", str(tmp_path / "new" / "x"))
     assert said.endswith(f"results.jsonl and metadata.json, 14 runs of {real_runs.then.name}\n")
@@ -114,7 +115,9 @@ def test_what_cannot_be_exported_says_why(there: Cli, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("arguments", [["--format=jsonl"], ["--format=prime", "-o", "files"]])
+@pytest.mark.parametrize(
+    "arguments", [["--format=jsonl"], pytest.param(["--format=prime", "-o", "files"], marks=pytest.mark.addon)]
+)
 def test_an_eval_run_whose_code_was_never_loaded_has_no_runs_to_export(
     typed: Cli, stored: Stored, arguments: list[str]
 ) -> None:

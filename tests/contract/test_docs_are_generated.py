@@ -9,6 +9,7 @@ from docs.generate import DOCS, PAGES
 from docs.pages import api
 
 
+@pytest.mark.addon  # they have the commands of add-ons
 @pytest.mark.parametrize("name", PAGES)
 def test_a_generated_page_is_up_to_date(name: str) -> None:
     committed = (DOCS / name).read_text(encoding="utf-8")

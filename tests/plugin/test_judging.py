@@ -173,6 +173,7 @@ def test_unit_tests_of_reward_functions_may_ask_a_judge(workspace: Workspace) ->
     workspace.run("test_rewards.py", "-Werror").assert_outcomes(passed=3)
 
 
+@pytest.mark.addon
 @pytest.mark.parametrize("sdk", [False, True])
 def test_a_rubric_function_is_no_test_and_is_never_probed(workspace: Workspace, sdk: bool) -> None:
     if sdk:

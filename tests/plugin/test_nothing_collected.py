@@ -40,6 +40,7 @@ def test_nothing_is_said_if_something_was_collected(workspace: Workspace) -> Non
     assert hints(workspace.run("-k", "nothing")) == []
 
 
+@pytest.mark.addon
 def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
     workspace.write("app.py", OTHER)
     workspace.write("configs/eval/endpoints.toml", "")
@@ -50,6 +51,7 @@ def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
         assert (result.ret, hints(result)) == (5, [])
 
 
+@pytest.mark.addon
 @pytest.mark.parametrize(
     ("code", "said"),
     [
@@ -104,6 +106,7 @@ def test_under_the_lab_the_files_of_a_folder_are_searched(workspace: Workspace) 
     assert workspace.run("--osmosis-lab", "fns/a.py").ret == 0
 
 
+@pytest.mark.addon
 def test_many_functions_are_counted(workspace: Workspace) -> None:
     workspace.write("mine.py", "".join(f"def f{n}(completions): pass\n" for n in range(8)))
 
@@ -113,6 +116,7 @@ def test_many_functions_are_counted(workspace: Workspace) -> None:
     assert lines[-1] == "osmosis: and 3 more functions like these"
 
 
+@pytest.mark.addon
 def test_a_file_of_the_ini_key_names_the_library_of_its_functions(workspace: Workspace) -> None:
     workspace.ini("osmosis_rewards = mine.py")
     workspace.write("mine.py", TRL)

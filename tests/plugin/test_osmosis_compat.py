@@ -74,6 +74,7 @@ def test_an_eval_scores_with_functions_that_import_the_sdk(workspace: Workspace,
     result.stdout.fnmatch_lines([NOTE])
 
 
+@pytest.mark.addon
 def test_it_can_be_turned_off(workspace: Workspace) -> None:
     write_eval(workspace)
     workspace.ini("osmosis_rewards = rewards.py", "osmosis_compat = false")

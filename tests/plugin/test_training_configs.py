@@ -195,6 +195,7 @@ def test_a_preflight_and_an_eval_run_in_one_command(workspace: Workspace) -> Non
     assert names == {f"x[row{n}-run0]" for n in range(5)}
 
 
+@pytest.mark.addon
 @pytest.mark.skipif(find_spec("osmosis_ai") is not None, reason="osmosis_ai is installed")
 def test_a_preflight_says_that_the_sdk_was_stood_in_for(workspace: Workspace) -> None:
     training(workspace, main=MAIN.replace("pytest_osmosis", "osmosis_ai.rollout"))

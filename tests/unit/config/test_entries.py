@@ -58,6 +58,7 @@ def test_keys_of_an_entry_replace_those_of_all_entries(evals: Evals) -> None:
     }
 
 
+@pytest.mark.addon
 def test_the_top_of_a_file_counts_more_than_the_package_of_an_environment(evals: Evals, workspace: Path) -> None:
     defaults = "[tool.verifiers.eval]\nnum_examples = 100\nrollouts_per_example = 5\n"
     page_environments.write(workspace, "my-env", pyproject=defaults)
