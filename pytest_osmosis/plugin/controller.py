@@ -23,9 +23,7 @@ from pytest_osmosis.plugin.items import EvalFiles, EvalItem, Sentinel, UnitKey, 
 from pytest_osmosis.plugin.output.header import header, source_lines, test_eval_lines
 from pytest_osmosis.plugin.output.progress_line import ProgressLine
 from pytest_osmosis.plugin.output.terminal import TerminalSummary, say
-from pytest_osmosis.plugin.rollout_tests.marker import RolloutWait
-from pytest_osmosis.plugin.rollout_tests.model_source import ModelSource
-from pytest_osmosis.plugin.rollout_tests.source import SOURCE
+from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, RolloutWait
 from pytest_osmosis.plugin.session import EvalSession
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ class ControllerPlugin:
         manager = self.config.pluginmanager
         manager.register(DebuggerHooks(self.config, self.evals), "osmosis-debugger")
         if self.naming.source == "model":
-            self.config.stash[SOURCE] = ModelSource(self.evals)
+            self.config.stash[SOURCE] = self.evals.test_evals
             if self.evals.inline is None:
                 manager.register(RolloutWait(), "osmosis-rollout-wait")
         if self.evals.options.dry_run:
@@ -99,7 +97,7 @@ class ControllerPlugin:
 
         self.distributed = True
         if self.server is None:
-            self.server = OutcomeServer(self.evals, self.naming)
+            self.server = OutcomeServer(self.evals)
         node.workerinput["osmosis"] = self.server.workerinput()
 
     @pytest.hookimpl(optionalhook=True)

@@ -89,11 +89,11 @@ class EvalSession:
         self.runs = self.queue.runs
         self.outcomes = Outcomes()
         self.end = SessionEnd(self)
-        self._naming = naming
+        self.naming = naming
         self._prestarted = prestarted
         self._environments = environments_of(config, prestarted)
-        self._preparer = preparation.EvalPreparer(config, naming, options)
-        self.test_evals = TestEvals(config, naming, options, self._preparer)
+        self.preparer = preparation.EvalPreparer(config, naming, options)
+        self.test_evals = TestEvals(self)
         self._replay_hosts: InlineHosts | None = None
         self._git = GitQueries()
         self._worktrees = Worktrees()
@@ -101,15 +101,15 @@ class EvalSession:
 
     def prepare(self) -> None:
         """Check every named eval, and let pytest collect it. Raise `pytest.UsageError` with all problems."""
-        evals = self._preparer.prepare_all()
+        evals = self.preparer.prepare_all()
         self.not_listed = evals.not_listed
         self.not_loaded.update(evals.not_loaded)
         self.named = {key: NamedEval(key, each, self.config, self.options) for key, each in evals.prepared.items()}
         self.by_id.update(self.named)
         self.plans.update(by_file(each.collected for each in evals.prepared.values()))
-        explicit = tuple(path for path in self._naming.explicit if path is None or path in self.plans)
-        arguments = session_arguments(self.config, self._naming._replace(explicit=explicit), evals.files)
-        set_arguments(self.config, arguments, as_typed=bool(self._naming.explicit))
+        explicit = tuple(path for path in self.naming.explicit if path is None or path in self.plans)
+        arguments = session_arguments(self.config, self.naming._replace(explicit=explicit), evals.files)
+        set_arguments(self.config, arguments, as_typed=bool(self.naming.explicit))
 
     def prepare_test_evals(self) -> None:
         self.test_evals.prepare([named.prepared for named in self.named.values()])
@@ -141,7 +141,7 @@ class EvalSession:
 
     def _is_empty_shard(self, named: NamedEval, collected: Collection[UnitKey]) -> bool:
         """Return True for an eval of which no test fell to this shard: its results are empty, and can be merged."""
-        runs = named.prepared.shard is not None and named.prepared.config.path not in self._naming.listed
+        runs = named.prepared.shard is not None and named.prepared.config.path not in self.naming.listed
         return runs and all(key.eval_id != named.id for key in collected)
 
     def unselected(self) -> Iterator[tuple[str, int]]:
@@ -287,7 +287,7 @@ class EvalSession:
     def _confirm_cost(self) -> None:
         """Start evals that may cost more than `--osmosis-confirm-above` only if somebody at the terminal agrees."""
         usd = self.options.confirm_above
-        if usd is None or self._naming.stored is not None:
+        if usd is None or self.naming.stored is not None:
             return
         selected = [(self.by_id[eval_id].prepared, each.runs) for eval_id, each in self.selected.items()]
         cost = reason_to_ask(

@@ -6,21 +6,19 @@ Whatever scheduler is used and however often a worker dies, each run is rolled o
 from __future__ import annotations
 
 import contextlib
-import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.plugin import gate_reports
-from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.items import UnitKey, eval_id_of, unit_key
 from pytest_osmosis.plugin.output.progress_line import ProgressLine
-from pytest_osmosis.plugin.rollout_tests import model_source
 from pytest_osmosis.plugin.session import EvalSession
 
 if TYPE_CHECKING:
@@ -35,12 +33,14 @@ IDLE_S = 0.1
 
 
 class OutcomeServer:
-    """Answers workers. Each has a thread of its own: a question comes in as JSON, the answer goes out as JSON."""
+    """Answers workers, each in a thread of its own: the name of a question and its value come in, the answer goes out.
 
-    def __init__(self, evals: EvalSession, naming: NamedEvals) -> None:
+    Both are pickled, as only our own workers have the key.
+    """
+
+    def __init__(self, evals: EvalSession) -> None:
         from multiprocessing.connection import Listener
 
-        self._asks_models = naming.source == "model"
         self._evals = evals
         self._key = secrets.token_hex(16)
         try:
@@ -55,7 +55,7 @@ class OutcomeServer:
         plans = encode([plan for plans in self._evals.plans.values() for plan in plans])
         args = list(self._evals.config.args)
         socket = {"address": self._listener.address, "key": self._key}
-        return {**socket, "plans": plans, "args": args, "asks_models": self._asks_models}
+        return {**socket, "plans": plans, "args": args, "asks_models": self._evals.naming.source == "model"}
 
     def close(self) -> None:
         """Accept no further worker, and wait a moment for the connected ones to hang up."""
@@ -79,24 +79,27 @@ class OutcomeServer:
             self._threads.append(thread)
             thread.start()
 
-    def _serve(self, connection: Connection[bytes, bytes]) -> None:
+    def _serve(self, connection: Connection[Any, Any]) -> None:
         with contextlib.suppress(EOFError, OSError), connection:
             while True:
-                reply = self._reply(json.loads(connection.recv_bytes()))
-                connection.send_bytes(json.dumps(reply).encode("ascii"))
+                connection.send(self._answer(*connection.recv()))
 
-    def _reply(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        match question["ask"]:
+    def _answer(self, question: str, value: Any) -> object:
+        match question:
             case "outcome":
-                key = unit_key(question["test"])
-                assert key is not None, "a worker requested an outcome of something other than a run or a row"
-                answer = self._evals.answer(key)
-                return {"outcome": answer.outcome.to_json(), "gated": answer.gated}
+                return self._evals.answer(value)
             case "keep_back":
-                self._evals.kept_back.update(key for key in map(unit_key, question["tests"]) if key is not None)
-                return {}
-            case _:
-                return model_source.reply(self._evals, question)
+                self._evals.kept_back.update(value)
+            case "select":
+                self._evals.test_evals.select(value)
+            case "rollout":
+                return self._evals.test_evals.rollout(value)
+            case "plan":
+                try:
+                    return self._evals.test_evals.plan(value)
+                except ProblemsError as error:
+                    return error.problems
+        return None
 
 
 class Ticks:

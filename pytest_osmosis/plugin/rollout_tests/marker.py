@@ -1,6 +1,7 @@
 """The marker `osmosis_eval` and the fixture `rollout`: a marked test becomes one test for each row and run.
 
-Node ids do not depend on the source of the rollouts (see `source`).
+Rollouts come from a source: reference solutions in any pytest run, or models with `--osmosis-source=model`. Node ids do
+not depend on it.
 """
 
 from __future__ import annotations
@@ -11,21 +12,46 @@ import shlex
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.items import may_run, ungrouped
-from pytest_osmosis.plugin.rollout_tests.request import EXAMPLE, RolloutRequest, request_of
+from pytest_osmosis.plugin.rollout_tests.request import EXAMPLE, MarkerRequest, RolloutRequest, request_of
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult
-from pytest_osmosis.plugin.rollout_tests.source import source_of
+from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.report.failure_text import conversation_lines
 from pytest_osmosis.text.names import shown
 
 FIXTURE = "rollout"
 RESULT = pytest.StashKey[RolloutResult]()
+
+
+class RolloutSource(Protocol):
+    def plan(self, request: MarkerRequest) -> Plan:
+        """Return the rows and runs to make tests of. Raise `ProblemsError` or `pytest.UsageError`."""
+        ...
+
+    def rollout(self, request: RolloutRequest) -> RolloutResult:
+        """Return what a test gets; wait for it if necessary."""
+        ...
+
+
+SOURCE = pytest.StashKey[RolloutSource]()
+
+
+def source_of(config: pytest.Config) -> RolloutSource:
+    """Return the session's source: reference solutions, unless the controller or a worker has set another one."""
+    if SOURCE not in config.stash:
+        from pytest_osmosis.plugin.rollout_tests.references import ReferenceSource
+
+        source = ReferenceSource(config)
+        config.add_cleanup(source.close)
+        config.stash[SOURCE] = source
+    return config.stash[SOURCE]
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:

@@ -56,13 +56,6 @@ class MarkerRequest:
         path, entry = file_and_entry(self.path)
         return EvalRequest(path, entry, [*self.overrides(), *session], listing=True, compared=False)
 
-    def to_json(self) -> dict[str, str]:
-        return {"path": str(self.path), "arguments": self.arguments, "where": self.where}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, str]) -> MarkerRequest:
-        return cls(Path(data["path"]), data["arguments"], data["where"])
-
 
 class RolloutRequest(NamedTuple):
     eval: MarkerRequest
