@@ -251,7 +251,7 @@ class EvalSession:
             settings,
             rerun=each.rerun,
             on_done=self._on_done(each),
-            hosts_wait=self.queue.hosts_wait(group, on_cluster=on_cluster),
+            hosts_wait=self.inline is None and self.queue.loads_later(group, on_cluster=on_cluster),
         )
         if clusters is not None:
             clusters.join(prepared, run.engine)
