@@ -10,8 +10,10 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,7 +85,11 @@ class EvalSession:
         self.n_selected = 0
         self._has_selected = False
         self.kept_back: set[UnitKey] = set()
-        self.inline = InlineHosts(config) if options.inline else None
+        self._worktrees, self._git = Worktrees(), GitQueries()
+        self._until_closed = ExitStack()
+        self._until_closed.callback(self._worktrees.close)
+        self._until_closed.callback(self._git.close)
+        self.inline = self._inline_hosts() if options.inline else None
         self.hook_caller = HookCaller(config)
         self.queue = EvalQueue(self.inline)
         self.runs = self.queue.runs
@@ -94,9 +100,6 @@ class EvalSession:
         self._environments = environments_of(config, prestarted)
         self.preparer = preparation.EvalPreparer(config, naming, options)
         self.test_evals = TestEvals(self)
-        self._replay_hosts: InlineHosts | None = None
-        self._git = GitQueries()
-        self._worktrees = Worktrees()
         self._clusters: seams.RayClusters | None = None
 
     def prepare(self) -> None:
@@ -126,8 +129,7 @@ class EvalSession:
     def _select(self, collected: Iterable[UnitKey]) -> None:
         self._has_selected, collected = True, list(collected)
         self.prepare_test_evals()
-        self.by_id.clear()
-        self.by_id.update({**self.test_evals.by_id, **self.named})
+        self.by_id = {**self.test_evals.by_id, **self.named}
         units: dict[str, dict[Unit, None]] = {}
         for key in collected:
             if key not in self.kept_back:
@@ -135,14 +137,14 @@ class EvalSession:
         self.n_selected = sum(map(len, units.values()))
         for test_eval in self.test_evals.by_id.values():
             self.selected[test_eval.id] = SelectedRuns.of(test_eval.prepared, test_eval.runs, partial=test_eval.partial)
+        with_tests = {key.eval_id for key in collected}
         for eval_id, named in self.named.items():
-            if eval_id in units or self._is_empty_shard(named, collected):
-                self.selected[eval_id] = SelectedRuns.of(named.prepared, named.runs_of(units.get(eval_id, ())))
-
-    def _is_empty_shard(self, named: NamedEval, collected: Collection[UnitKey]) -> bool:
-        """Return True for an eval of which no test fell to this shard: its results are empty, and can be merged."""
-        runs = named.prepared.shard is not None and named.prepared.config.path not in self.naming.listed
-        return runs and all(key.eval_id != named.id for key in collected)
+            prepared = named.prepared
+            in_shard = prepared.shard is not None and prepared.config.path not in self.naming.listed
+            # without a test that fell to this shard, the results are empty, and can be merged
+            if eval_id in units or (in_shard and eval_id not in with_tests):
+                runs = [run for unit in units.get(eval_id, ()) for run in prepared.collected.runs_of(unit)]
+                self.selected[eval_id] = SelectedRuns.of(prepared, runs)
 
     def unselected(self) -> Iterator[tuple[str, int]]:
         """Yield the name of each eval that this session was to run and of which no test was selected, and its tests."""
@@ -170,21 +172,15 @@ class EvalSession:
         Raise `pytest.UsageError` if a cluster cannot be used, code does not load, or a run directory cannot be written
         or is in use.
         """
-        notes = self._load_preflights()
-        self._confirm_cost()
         try:
-            of_clusters = self._open_clusters()
-        except (ClusterError, CodeError, ConfigError) as error:
-            self._leave_clusters()
-            raise pytest.UsageError(str(error)) from None
-        say(self.config, [f"osmosis: {note}" for note in of_clusters])
-        for eval_id, selected in self.selected.items():
-            try:
+            notes = self._load_preflights()
+            self._confirm_cost()
+            say(self.config, [f"osmosis: {note}" for note in self._open_clusters()])
+            for eval_id, selected in self.selected.items():
                 self._add_to_queue(self.by_id[eval_id], selected)
-            except (CassetteError, CodeError, JournalError) as error:
-                self.queue.discard()
-                self._leave_clusters()
-                raise pytest.UsageError(str(error)) from None
+        except (CassetteError, ClusterError, CodeError, ConfigError, JournalError) as error:
+            self.queue.discard()
+            raise pytest.UsageError(str(error)) from None
         self.queue.start()
         notes += [note for run in self.runs.values() for note in run.engine.notes]
         say(self.config, [f"osmosis: {note}" for note in dict.fromkeys(notes)])
@@ -198,12 +194,7 @@ class EvalSession:
         for each in [self.by_id[eval_id] for eval_id in self.selected if self.by_id[eval_id].prepared.lacks_model]:
             selected, nothing = self.selected.pop(each.id), SelectedRuns.of(each.prepared, [])
             settings = self._local_settings(each, HostConnection)
-            try:
-                run = EvalRun.start(
-                    each.prepared, nothing, settings, rerun=each.rerun, on_done=lambda run, outcome: None
-                )
-            except (CodeError, JournalError) as error:
-                raise pytest.UsageError(str(error)) from None
+            run = EvalRun.start(each.prepared, nothing, settings, rerun=each.rerun, on_done=lambda run, outcome: None)
             error_text = load_error(run)
             notes += run.engine.notes
             run.discard()
@@ -226,14 +217,11 @@ class EvalSession:
         if len(on_cluster) == len(evals) and self._prestarted is not None:
             self._prestarted.close()
         self._clusters = seams.ray_clusters(os.environ, self._worktrees)
+        self._until_closed.callback(self._clusters.close)
         notes = self._clusters.open(on_cluster)
         if self.config.getoption("usepdb", False):
             notes.append("--pdb calls what failed again in this process, not on the cluster")
         return notes
-
-    def _leave_clusters(self) -> None:
-        if self._clusters is not None:
-            self._clusters.close()
 
     def _add_to_queue(self, each: SessionEval, selected: SelectedRuns) -> None:
         """Start the engine of an eval, and let it wait for its turn, which the entries of one config have together."""
@@ -293,8 +281,7 @@ class EvalSession:
         cost = reason_to_ask(
             {each.config.name: estimated_cost(each, each.source.n_to_roll_out(runs)) for each, runs in selected}, usd
         )
-        confirmed = cost is None or _ask(self.config, cost)
-        if confirmed:
+        if cost is None or (confirmed := _ask(self.config, cost)):
             return
         if confirmed is None:
             fix = "there is no terminal to ask on; leave the option out, or raise the amount if the cost is known"
@@ -319,20 +306,18 @@ class EvalSession:
             run = self.runs[key.eval_id]
             report.user_properties.extend(run.properties(run.prepared.collected.runs_of(key.unit)))
 
-    @property
+    @cached_property
     def replaying(self) -> InlineHosts:
         """The hosts in this process, in which `--pdb` calls user code again."""
-        if self._replay_hosts is None:
-            self._replay_hosts = self.inline or InlineHosts(self.config)
-        return self._replay_hosts
+        return self.inline or self._inline_hosts()
+
+    def _inline_hosts(self) -> InlineHosts:
+        hosts = InlineHosts(self.config)
+        self._until_closed.callback(hosts.close)
+        return hosts
 
     def close(self) -> None:
-        self._leave_clusters()
-        self._git.close()
-        for hosts in {self.inline, self._replay_hosts}:
-            if hosts is not None:
-                hosts.close()
-        self._worktrees.close()
+        self._until_closed.close()
 
 
 class Outcomes:
