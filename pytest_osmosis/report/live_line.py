@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_osmosis.record.run_record import RunCounts
+from pytest_osmosis.record.run_record import RunCounts, sum_of
 from pytest_osmosis.report.style import separated, warning
 from pytest_osmosis.text.numbers import count, plural, score, seconds
 from pytest_osmosis.text.safe import escaped, fitted, width
@@ -77,16 +78,8 @@ class SessionCounts(NamedTuple):
 
 def session_counts(evals: Sequence[tuple[RunCounts, int]]) -> SessionCounts:
     """Return the counts of a session from those of each eval, and the number of runs that it had or will have."""
-    return SessionCounts(
-        evals=len(evals),
-        done=sum(counts.done >= n_runs for counts, n_runs in evals),
-        runs=RunCounts(
-            submitted=sum(n_runs for _, n_runs in evals),
-            done=sum(counts.done for counts, _ in evals),
-            tokens=sum(counts.tokens for counts, _ in evals),
-            stored=sum(counts.stored for counts, _ in evals),
-        ),
-    )
+    runs = replace(sum_of(counts for counts, _ in evals), submitted=sum(n_runs for _, n_runs in evals))
+    return SessionCounts(len(evals), sum(counts.done >= n_runs for counts, n_runs in evals), runs)
 
 
 def live_line(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pytest_osmosis.record.run_id import RunId
@@ -32,7 +32,7 @@ def short_verdict_lines(results: Results) -> list[str]:
         *_stop(results),
         *replay_lines(results),
         _pass_rate(results),
-        *(_gate(verdict)[0] for verdict in results.verdicts),
+        *map(_gate, results.verdicts),
     ]
 
 
@@ -56,7 +56,11 @@ def rate_lines(results: Results) -> list[str]:
     return [
         *_stop(results),
         *replay_lines(results),
-        *_smoke(results),
+        *(
+            [f"smoke: {count(len(results.records))} of {plural(results.smoke_of, 'run')}, scores did not decide"]
+            if results.smoke_of is not None
+            else []
+        ),
         _pass_rate(results),
         *(_baseline_model(results, results.baseline) if results.baseline is not None else []),
     ]
@@ -72,12 +76,14 @@ def _stop(results: Results) -> list[str]:
         ]
     lines = [_missing(missing, len(results.records))] if missing else []
     if results.stop_reason == "interrupt":
-        return [warning(f"interrupted: {line}") for line in lines] or [warning("interrupted")]
-    if results.stopped is not None:
-        if results.rescored is not None and results.stop_reason is None:
-            return [warning(line) for line in (f"not measured: {results.stopped}", *_given_up(missing))]
-        return [warning(line) for line in (stop_text(results.stop_reason, results.stopped), *lines)]
-    return [warning(line) for line in _given_up(missing)]
+        lines = [f"interrupted: {line}" for line in lines] or ["interrupted"]
+    elif results.stopped is None:
+        lines = _given_up(missing)
+    elif results.rescored is not None and results.stop_reason is None:
+        lines = [f"not measured: {results.stopped}", *_given_up(missing)]
+    else:
+        lines = [stop_text(results.stop_reason, results.stopped), *lines]
+    return list(map(warning, lines))
 
 
 def stop_text(reason: StopReason | None, text: str) -> str:
@@ -99,17 +105,10 @@ def _given_up(missing: Sequence[RunRecord], of: str = "") -> list[str]:
     return [f"{plural(n, 'run')}{of} never ran{f': {reason}' if reason else ''}" for reason, n in reasons.most_common()]
 
 
-def _smoke(results: Results) -> list[str]:
-    if results.smoke_of is None:
-        return []
-    return [f"smoke: {count(len(results.records))} of {plural(results.smoke_of, 'run')}, scores did not decide"]
-
-
 def replay_lines(results: Results) -> list[str]:
     """Return the line that tells a replay from a measurement."""
-    if results.cassette is None or not results.is_replay:
-        return []
-    return [warning(f"replayed from {results.cassette.path}: no model was asked")]
+    use = results.cassette if results.is_replay else None
+    return [] if use is None else [warning(f"replayed from {use.path}: no model was asked")]
 
 
 def _pass_rate(results: Results) -> str:
@@ -154,28 +153,24 @@ def _gates(results: Results, verdicts: Sequence[Verdict], *, power: bool = True)
     """Return the verdicts, each with the worst rows if it fails, and with its power."""
     lines: list[str] = []
     for verdict in verdicts:
-        state, *rest = _gate(verdict)
         rows = [line for line in _worst_rows(results, verdict) if line not in lines]
-        lines += [state, *rows, *(rest if power else [])]
+        lines += [_gate(verdict), *rows, *(_power(verdict) if power else [])]
     return lines
 
 
-def _gate(verdict: Verdict) -> list[str]:
-    lines: list[str] = [joined(f"gate {verdict.title}: ", state_text(verdict), finding_text(verdict))]
-    decided = verdict.state in ("holds", "fails")
-    if decided and verdict.rule is not None and verdict.power is not None and verdict.power.chance < POWER:
-        chance, n_rows = verdict.power
-        least = verdict.rule.minimum - DROP
-        truth = f"{verdict.rule.name.replace('pass_rate', 'pass rate')} fell to {least:.12g}"
-        if verdict.rule.is_regression:
-            truth = f"loss were {-least:.12g}"
-        lines.append(
-            dim(
-                f"  low power: if the true {truth}, this gate would notice {chance:.0%} of the time; "
-                f"{plural(n_rows, 'row')} would make it {POWER:.0%}"
-            )
-        )
-    return lines
+def _gate(verdict: Verdict) -> str:
+    return joined(f"gate {verdict.title}: ", state_text(verdict), finding_text(verdict))
+
+
+def _power(verdict: Verdict) -> Iterator[str]:
+    """Yield a line if a gate would hardly notice what it is for."""
+    rule, power = verdict.rule, verdict.power
+    if verdict.state in ("holds", "fails") and rule is not None and power is not None and power.chance < POWER:
+        least = rule.minimum - DROP
+        truth = f"{rule.name.replace('pass_rate', 'pass rate')} fell to {least:.12g}"
+        truth = f"loss were {-least:.12g}" if rule.is_regression else truth
+        now = f"if the true {truth}, this gate would notice {power.chance:.0%} of the time"
+        yield dim(f"  low power: {now}; {plural(power.n_rows, 'row')} would make it {POWER:.0%}")
 
 
 STATES: Mapping[State, Style] = {
