@@ -16,7 +16,7 @@ from pytest_osmosis.config import SecretsSource
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.files.reading import FileFault, open_file, something_at
-from pytest_osmosis.record.find_run import StoredEvalRun, find_run, stored
+from pytest_osmosis.record.find_run import find_run, stored
 from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.submission import secrets_file_of, submitted_process
@@ -81,7 +81,11 @@ class RunLogs:
         self._session = LogTail(directory.session_log)
         self._host = LogTail(directory.host_log)
         self._sanitizer = sanitizer
-        sanitizer.hide(*_secrets_of(stored(directory)))
+        run = stored(directory)
+        file = secrets_file_of(directory) or os.environ.get(_SECRETS_VARIABLE)
+        secrets = SecretsSource(None if file in (None, "", "-") else Path(file))
+        known = known_secrets(run.config, (), folder=run.workspace, environ=os.environ, secrets=secrets)
+        sanitizer.hide(*known)
 
     def lines(self, tail: int | None) -> Iterator[str]:
         """Yield the lines that there are, of each log at most the last `tail`."""
@@ -103,17 +107,14 @@ class RunLogs:
             name = self.directory.name
             output.live([dim(f"{name} was not submitted: this is only what user code prints outside of runs")])
         output.live(_merged(session, host))
-        while self._may_grow():
+        while not lifecycle_of(self.directory).has_ended or (
+            (process := submitted_process(self.directory)) is not None and process.is_alive
+        ):
             time.sleep(POLL_S)
             output.live(_merged(self._cleaned(self._session.new()), self._cleaned(self._host.new())))
         output.live(_merged(self._cleaned(self._session.rest()), self._cleaned(self._host.rest())))
         end = lifecycle_of(self.directory)
         output.live([dim(f"{self.directory.name}: {end.status}{f': {end.reason}' if end.reason else ''}")])
-
-    def _may_grow(self) -> bool:
-        """Return True until the eval run has ended, and the pytest that was submitted for it too."""
-        process = submitted_process(self.directory)
-        return not lifecycle_of(self.directory).has_ended or (process is not None and process.is_alive)
 
     def to_json(self, tail: int | None) -> dict[str, Any]:
         session, host = self._last(tail)
@@ -138,12 +139,6 @@ class RunLogs:
 def _merged(session: Iterable[str], host: Iterable[str]) -> Iterator[str]:
     yield from session
     yield from (joined(dim(_HOST), line) for line in host)
-
-
-def _secrets_of(run: StoredEvalRun) -> Sequence[Any]:
-    file = secrets_file_of(run.directory) or os.environ.get(_SECRETS_VARIABLE)
-    secrets = SecretsSource(None if file in (None, "", "-") else Path(file))
-    return known_secrets(run.config, (), folder=run.workspace, environ=os.environ, secrets=secrets)
 
 
 class LogTail:

@@ -35,7 +35,9 @@ list them, the newest first.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status: 0, 1 if the command failed, 2 for a usage error, 130 after Ctrl-C."""
-    _print_any_text()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # print what its encoding does not have as escapes
     try:
         try:
             return _run(list(sys.argv[1:] if arguments is None else arguments))
@@ -52,13 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _print_nothing_more()
         print(f"cannot print: {error.strerror}", file=sys.stderr)
         return 1
-
-
-def _print_any_text() -> None:
-    """Let the standard streams print what their encoding does not have as escapes."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _print_nothing_more() -> None:

@@ -8,13 +8,12 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 from pytest_osmosis.cli.arguments import add_color_option, add_json_option
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import find_run, runs_above
-from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
+from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import Holder, holder_of
 from pytest_osmosis.record.stop import InFlight
@@ -79,9 +78,13 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
         return INTERRUPTED
     after = lifecycle_of(directory)
     if as_json:
-        output.json(_document(directory, after))
+        facts = {"path": shown(directory.path), "status": after.status, "reason": after.reason}
+        output.json({"schema_version": SCHEMA_VERSION, "name": directory.name, **facts})
+    elif after.status == "finished":
+        output.lines([f"{directory.name} finished: its last run had begun already"])
     else:
-        output.lines([_end_line(directory, after)])
+        reason = f": {after.reason}" if after.reason else ""
+        output.lines([joined(bold(f"{directory.name} is {after.status}"), reason)])
     return 1 if after.status == "failed" else 0
 
 
@@ -150,20 +153,3 @@ def _wait_for_results(directory: RunDirectory, process: Holder | None, asked_at:
             if directory.results.stat().st_mtime >= asked_at:
                 return
         time.sleep(POLL_S)
-
-
-def _end_line(directory: RunDirectory, after: Lifecycle) -> str:
-    if after.status == "finished":
-        return f"{directory.name} finished: its last run had begun already"
-    reason = f": {after.reason}" if after.reason else ""
-    return joined(bold(f"{directory.name} is {after.status}"), reason)
-
-
-def _document(directory: RunDirectory, after: Lifecycle) -> dict[str, Any]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "name": directory.name,
-        "path": shown(directory.path),
-        "status": after.status,
-        "reason": after.reason,
-    }

@@ -266,15 +266,10 @@ def _remove_stale(home: Path) -> None:
             continue
         with contextlib.suppress(OSError), lock.open("rb", buffering=0) as file:
             if _locked(file):
-                for path in (lock.with_suffix(""), *_admin_folders(file, lock.with_suffix("").name), lock):
+                worktree, admin = lock.with_suffix(""), Path(file.read(4096).decode(errors="surrogateescape").strip())
+                is_git = admin.is_absolute() and admin.name == worktree.name and admin.parent.name == "worktrees"
+                for path in (worktree, *([admin] if is_git else []), lock):
                     remove(str(path))
-
-
-def _admin_folders(lock: FileIO, name: str) -> Iterator[Path]:
-    """Yield the folder in which git keeps what it knows about a worktree, if the lock file names it."""
-    path = Path(lock.read(4096).decode(errors="surrogateescape").strip())
-    if path.is_absolute() and path.name == name and path.parent.name == "worktrees":
-        yield path
 
 
 def _locked(file: FileIO) -> bool:

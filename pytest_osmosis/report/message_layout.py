@@ -103,7 +103,7 @@ def _body(message: Mapping[str, Any], results: Mapping[int, str], cut: Shortener
     if reasoning:
         yield dim(f"{INDENT}reasoning:")
         yield from (dim(line) for line in text_lines(reasoning, cut, 2 * INDENT))
-    yield from _content_lines(message.get("content"), cut)
+    yield from (line for part in _texts_of(message.get("content")) for line in text_lines(part, cut))
     refusal = refusal_of(message)
     if refusal is not None:
         yield from map(warning, text_lines(f"refused: {refusal}", cut))
@@ -112,7 +112,8 @@ def _body(message: Mapping[str, Any], results: Mapping[int, str], cut: Shortener
         yield from text_lines(f"[audio] {transcript if isinstance(transcript, str) else ''}".rstrip(), cut)
     for number, call in enumerate(_calls(message)):
         unanswered = f" ({one_line(call.id)})" if number not in results and isinstance(call.id, str) else ""
-        yield from _marked("-> ", _call_text(call, cut) + unanswered)
+        arguments = cut(_laid_out(_arguments(call), width(call.name) + 2))
+        yield from _marked("-> ", f"{one_line(call.name)}({arguments}){unanswered}")
         if number in results:
             yield from _marked("<- ", cut(_laid_out(results[number])) or "(no text)")
     others = [key for key, value in message.items() if key not in _KNOWN_KEYS and value not in (None, "", [], {})]
@@ -121,13 +122,6 @@ def _body(message: Mapping[str, Any], results: Mapping[int, str], cut: Shortener
 
 
 # -- content -----------------------------------------------------------------------------------------------
-
-
-def _content_lines(content: object, cut: Shortener) -> Iterator[str]:
-    if isinstance(content, list):
-        yield from (line for part in _parts(content) for line in text_lines(part, cut))
-    elif content is not None:
-        yield from text_lines(content if isinstance(content, str) else _json(content), cut)
 
 
 def _parts(content: Iterable[object]) -> Iterator[str]:
@@ -195,23 +189,18 @@ def _texts_of(content: object) -> list[str]:
 
 
 def _calls(message: Mapping[str, Any]) -> list[_Call]:
+    made: list[_Call] = []
     calls = message.get("tool_calls")
-    made = [_call(call) for call in calls] if isinstance(calls, list) else []
+    for call in calls if isinstance(calls, list) else []:
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if isinstance(function, Mapping):
+            made.append(_Call(call.get("id"), str(function.get("name")), function.get("arguments")))
+        else:
+            made.append(_Call(None, "not a call: ", call))
     old = message.get("function_call")
-    return (
-        [*made, _Call(None, str(old.get("name")), old.get("arguments"))] if old and isinstance(old, Mapping) else made
-    )
-
-
-def _call(call: object) -> _Call:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
-        return _Call(None, "not a call: ", call)
-    return _Call(call.get("id"), str(function.get("name")), function.get("arguments"))
-
-
-def _call_text(call: _Call, cut: Shortener) -> str:
-    return f"{one_line(call.name)}({cut(_laid_out(_arguments(call), width(call.name) + 2))})"
+    if old and isinstance(old, Mapping):
+        made.append(_Call(None, str(old.get("name")), old.get("arguments")))
+    return made
 
 
 def _arguments(call: _Call) -> str:

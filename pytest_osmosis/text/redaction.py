@@ -119,7 +119,8 @@ def _forms(value: str) -> set[str]:
     content = value.encode("utf-8", "surrogatepass")
     forms = {value, " ".join(value.split()), html.escape(value)}
     forms |= {*_as_json(value), *_in_url(content), *_in_base64(content)}
-    forms |= {quoted(form) for form in forms for quoted in (_in_json, _in_python)}
+    python = {repr(f"\"'{form}")[4:-1] for form in forms}  # between single quotes, for both kinds are in it
+    forms |= {*map(_in_json, forms), *python}
     return {form for form in forms if not is_too_short(form)}
 
 
@@ -132,10 +133,6 @@ def _as_json(value: str) -> Iterator[str]:
 
 def _in_json(text: str) -> str:
     return json.dumps(text)[1:-1]
-
-
-def _in_python(text: str) -> str:
-    return repr(f"\"'{text}")[4:-1]  # between single quotes, for both kinds are in it
 
 
 def _in_url(content: bytes) -> Iterator[str]:
@@ -189,13 +186,9 @@ _COMMANDS = re.compile("#(?=#)|s(?=ection_)")
 """The first characters of what a runner of CI obeys, as far as JSON can hold it; see `safe`."""
 
 
-def _as_escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
-
-
 def ascii_json(value: Any, indent: int | None = None) -> str:
     """Return JSON as ASCII text that no terminal and no runner of CI obeys. Secrets stay."""
-    return _COMMANDS.sub(_as_escape, json.dumps(value, indent=indent))
+    return _COMMANDS.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, indent=indent))
 
 
 class Sanitizer:

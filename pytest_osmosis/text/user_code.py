@@ -160,14 +160,9 @@ def _items(value: object, title: str, kind: str, most: int | None = None) -> lis
 
 
 def _bounded(plain: Any, text: str) -> Any:
-    if len(text) <= MOST_FIELD_CHARS and _depth(text) <= DEEPEST_FIELD:
+    if len(text) <= MOST_FIELD_CHARS and text.count("[") + text.count("{") <= DEEPEST_FIELD:  # at least its nesting
         return plain
     return shortened(plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False), MOST_FIELD_CHARS)
-
-
-def _depth(text: str) -> int:
-    """Return an upper bound of the nesting of a JSON text."""
-    return text.count("[") + text.count("{")
 
 
 MAX_CHARS = 64_000

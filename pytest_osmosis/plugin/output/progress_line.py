@@ -94,7 +94,8 @@ class ProgressLine:
         running = self._running()
         if not running:
             self._shown_at = now
-        if not running or now - self._shown_at < self._interval_s(now):
+        spread_s = min(MOST_LINE_S, max(LINE_S, (now - self._began_at) / LINES_A_RUN))
+        if not running or now - self._shown_at < (REWRITE_S if self._in_place else spread_s):
             return
         self._shown_at = now
         if self._in_place:
@@ -160,11 +161,6 @@ class ProgressLine:
         """Return the evals that run now, or the one that ran last."""
         begun = [run for run in self._evals.runs.values() if run.engine.progress.submitted]
         return [run for run in begun if run.ended_at is None] or begun[-1:]
-
-    def _interval_s(self, now: float) -> float:
-        if self._in_place:
-            return REWRITE_S
-        return min(MOST_LINE_S, max(LINE_S, (now - self._began_at) / LINES_A_RUN))
 
 
 def _counts(run: EvalRun) -> tuple[RunCounts, int]:

@@ -68,7 +68,9 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         request = request_of(marker.args, marker.kwargs, where, metafunc.definition.path, metafunc.config.rootpath)
         plan = source_of(metafunc.config).plan(request)
     except (ProblemsError, pytest.UsageError) as error:
-        raise pytest.Collector.CollectError(_error_text(error, where)) from None
+        lines = str(error) if isinstance(error, ProblemsError) else "\n".join(map(str, error.args))
+        requested = "" if where in lines else f"\n(requested by {where})"
+        raise pytest.Collector.CollectError(lines + requested) from None
     runs = [RunId(row, run) for row, _ in plan.rows() for run in range(plan.n)]
     requests = [RolloutRequest(request, run) for run in runs]
     metafunc.parametrize(FIXTURE, requests, ids=list(map(str, runs)), indirect=True)
@@ -85,12 +87,6 @@ def _marker(metafunc: pytest.Metafunc, where: str) -> pytest.Mark | None:
             raise ConfigError([Problem(where, f'osmosis_eval: the test takes no "{FIXTURE}": add the argument')])
         return None
     return metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME)
-
-
-def _error_text(error: Exception, where: str) -> str:
-    """Return a line for each problem, and the test that made the request."""
-    lines = str(error) if isinstance(error, ProblemsError) else "\n".join(map(str, error.args))
-    return lines if where in lines else f"{lines}\n(requested by {where})"
 
 
 def requested_by(item: pytest.Item) -> RolloutRequest | None:
