@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
-from pytest_osmosis.evals import EvalRun, FinishedEval, NotLoaded, error_text
+from pytest_osmosis.evals import EvalRun, FinishedEval, error_text
 from pytest_osmosis.plugin.items import Answer, node_id, skip_at
 from pytest_osmosis.report.verdict import finding_text, stop_text
 from pytest_osmosis.results.conclude import CUT_SHORT, SYSTEMIC, all_gates_decided
@@ -31,18 +31,17 @@ def report(session: pytest.Session, eval_id: str, finished: FinishedEval, *, gat
 
 
 def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
-    stopped = finished.run.engine.stopped
+    stopped, results = finished.run.engine.stopped, finished.results
+    kind: Kind = "skipped" if all_gates_decided(results, gated) else "error"
     if stopped is not None and stopped.reason in (*SYSTEMIC, *CUT_SHORT):
-        text = stop_text(stopped.reason, finished.results.stopped or stopped.text)
+        text = stop_text(stopped.reason, results.stopped or stopped.text)
         if stopped.reason in SYSTEMIC:
             yield "code" if finished.run.engine.has_refused_code else "probe", "error", text
         else:
-            kind: Kind = (
-                "skipped" if stopped.reason != "max_errors" and all_gates_decided(finished.results, gated) else "error"
-            )
-            yield "stop" if stopped.reason == "requested" else f"limit {stopped.reason}", kind, text
-    elif finished.results.rescored is not None and (lacking := finished.results.stopped) is not None:
-        yield "rollouts", "skipped" if all_gates_decided(finished.results, gated) else "error", lacking
+            title = "stop" if stopped.reason == "requested" else f"limit {stopped.reason}"
+            yield title, "error" if stopped.reason == "max_errors" else kind, text
+    elif results.rescored is not None and results.stopped is not None:
+        yield "rollouts", kind, results.stopped
     if not finished.run.selected.runs:
         yield "shard", "skipped", f"{finished.run.prepared.shard} has none of the selected rows"
     if gated and finished.results.n_unrecorded:  # else the runs are errors themselves
@@ -50,25 +49,19 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
     if finished.not_updated is not None:
         yield "baseline", "error", f"the baseline is not updated: {finished.not_updated}"
     for verdict in finished.results.verdicts:
-        kind = _kind(verdict, gated)
-        yield f"gate {verdict.title}", kind, _text(verdict, kind)
+        kind, text = _kind(verdict, gated), verdict.text
+        if kind == "skipped":  # else pytest prints the name of the gate before the finding
+            state = "not decided" if verdict.state in UNDECIDED else verdict.state
+            text = f"gate {verdict.title}: {state}{finding_text(verdict)}"
+        elif kind != "failed":
+            text = f"{verdict.state}: {text}"
+        yield f"gate {verdict.title}", kind, text
     if finished.unwritten:
-        journal = shown(finished.run.directory.journal)
-        yield "results", "error", "\n".join([*finished.unwritten, f"the journal {journal} holds what ran"])
+        yield "results", "error", "\n".join([*finished.unwritten, journal_line(finished.run)])
 
 
-def report_no_results(session: pytest.Session, eval_id: str, run: EvalRun, error: Exception) -> None:
-    """Report an eval whose results could not be made."""
-    journal = shown(run.directory.journal)
-    text = f"no results: {error_text(error)}\nthe journal {journal} holds what ran"
-    send(session, eval_id, "results", "error", text, run.prepared.plan.path)
-
-
-def report_not_loaded(session: pytest.Session, eval_id: str, error: NotLoaded) -> None:
-    """Report an eval whose environment does not load, so that nobody knows its tests."""
-    text = "\n".join(problem.text for problem in error.problems)
-    if not session.config.option.collectonly:
-        send(session, eval_id, "environment", "error", f"not measured: {text}")
+def journal_line(run: EvalRun) -> str:
+    return f"the journal {shown(run.directory.journal)} holds what ran"
 
 
 def unrecorded_lines(finished: FinishedEval) -> str:
@@ -90,14 +83,6 @@ def _kind(verdict: Verdict, gated: bool) -> Kind:
     if verdict.state == "holds":
         return "passed"
     return "failed" if verdict.state == "fails" else "error"
-
-
-def _text(verdict: Verdict, kind: Kind) -> str:
-    """Return the finding of a gate. What pytest prints before it names the gate, except for a skipped test."""
-    if kind == "skipped":
-        state = "not decided" if verdict.state in UNDECIDED else verdict.state
-        return f"gate {verdict.title}: {state}{finding_text(verdict)}"
-    return verdict.text if kind == "failed" else f"{verdict.state}: {verdict.text}"
 
 
 def report_unit(

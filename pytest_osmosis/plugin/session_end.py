@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_osmosis.evals import FinishedEval, SelectedRuns, comparison_path, write_comparison
+from pytest_osmosis.evals import FinishedEval, SelectedRuns, comparison_path, error_text, write_comparison
 from pytest_osmosis.plugin import gate_reports
 from pytest_osmosis.plugin.items import eval_id_of, node_id, unit_key
 from pytest_osmosis.plugin.output.reports import HtmlReports, append_to_job_page, write_markdown
@@ -59,9 +59,13 @@ class SessionEnd:
         for eval_id, finished in self._queue.finished.items():
             gate_reports.report(session, eval_id, finished, gated=self._evals.by_id[eval_id].decides(finished.run))
         for eval_id, error in self._queue.failures.items():
-            gate_reports.report_no_results(session, eval_id, self._queue.runs[eval_id], error)
+            run = self._queue.runs[eval_id]
+            text = f"no results: {error_text(error)}\n{gate_reports.journal_line(run)}"
+            gate_reports.send(session, eval_id, "results", "error", text, run.prepared.plan.path)
         for eval_id, not_loaded in self._evals.not_loaded.items():
-            gate_reports.report_not_loaded(session, eval_id, not_loaded)
+            if not session.config.option.collectonly:
+                text = "\n".join(problem.text for problem in not_loaded.problems)
+                gate_reports.send(session, eval_id, "environment", "error", f"not measured: {text}")
         for failed in self._evals.hook_caller.take_errors():
             gate_reports.send(session, failed.eval_id, f"hook {failed.hook}", "error", str(failed))
         if unwritten := self._write_markdown():
