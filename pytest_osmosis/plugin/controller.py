@@ -10,8 +10,8 @@ from __future__ import annotations
 import atexit
 import gc
 import queue
-from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +19,16 @@ from pytest_osmosis.plugin.command.named_evals import NamedEvals, not_started_li
 from pytest_osmosis.plugin.command.options import plans_setup
 from pytest_osmosis.plugin.compat import sigterm_as_interrupt
 from pytest_osmosis.plugin.debugger import DebuggerHooks
-from pytest_osmosis.plugin.items import EvalFiles, EvalItem, Sentinel, UnitKey, eval_id_of, ungrouped, unit_key
+from pytest_osmosis.plugin.items import (
+    EvalFiles,
+    EvalItem,
+    Sentinel,
+    UnitKey,
+    eval_id_of,
+    eval_items,
+    ungrouped,
+    unit_key,
+)
 from pytest_osmosis.plugin.output.header import header, source_lines, test_eval_lines
 from pytest_osmosis.plugin.output.progress_line import ProgressLine
 from pytest_osmosis.plugin.output.terminal import TerminalSummary, say
@@ -116,11 +125,9 @@ class ControllerPlugin:
                 alone = self.evals.n_selected == len(ids)
                 self.progress.begin(alone=alone, undisturbed=alone)
             self.evals.start()
-            self.unreported = UnreportedTests(self.evals, self.progress)
-            self.unreported.expect(ids)
+            self.unreported = UnreportedTests(self.evals, self.progress, ids)
             self.config.pluginmanager.register(self.unreported, "osmosis-unreported")
             self.ticks = Ticks(self.config, self.progress.update)
-            self.ticks.begin()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -231,16 +238,17 @@ class CompletionLoop:
         """Run all items as pytest's own loop does, but in another order."""
         self._evals.start()
         sentinel: Sentinel = Sentinel.from_parent(session, name="osmosis")
-        others = [item for item in session.items if not self._waits(item)]
-        after = [*others[1:], sentinel if len(others) < len(session.items) else None]
+        ours = [item for item in eval_items(session.items) if item.key not in self._evals.kept_back]
+        waiting = set[pytest.Item](ours)
+        others = [item for item in session.items if item not in waiting]
+        after = [*others[1:], sentinel if ours else None]
         for item, nextitem in zip(others, after, strict=False):
             self._run(session, item, nextitem)
-        if len(others) == len(session.items):
-            return True
-        self._progress.begin(alone=not others, undisturbed=True)
+        if ours:
+            self._progress.begin(alone=not others, undisturbed=True)
         in_order = self._evals.inline is not None or session.config.getoption("stepwise", False)
-        for item, last in self._in_order(session) if in_order else self._as_completed(session):
-            self._run(session, item, None if last else sentinel)
+        for number, each in enumerate(self._in_order(ours) if in_order else self._as_completed(ours), start=1):
+            self._run(session, each, None if number == len(ours) else sentinel)
         return True
 
     def _run(self, session: pytest.Session, item: pytest.Item, nextitem: pytest.Item | None) -> None:
@@ -251,30 +259,23 @@ class CompletionLoop:
         if session.shouldstop:
             raise session.Interrupted(session.shouldstop)
 
-    def _waits(self, item: pytest.Item) -> TypeGuard[EvalItem]:
-        """Return True for a test that waits for its unit: one of an eval that nothing keeps from running."""
-        return isinstance(item, EvalItem) and item.key not in self._evals.kept_back
-
-    def _in_order(self, session: pytest.Session) -> Iterator[tuple[EvalItem, bool]]:
-        """Yield our items as they were collected, and True with the last one.
+    def _in_order(self, ours: Iterable[EvalItem]) -> Iterator[EvalItem]:
+        """Yield our items as they were collected.
 
         `--stepwise` assumes that all items before a failure passed; inline, an item performs its own runs.
         """
-        ours = list(filter(self._waits, session.items))
-        done: set[UnitKey] = set()
+        done: set[UnitKey | None] = set()
         for item in ours:
             while self._evals.inline is None and item.key not in done:
-                if (key := self._next_completed()) is not None:
-                    done.add(key)
-            yield item, item is ours[-1]
+                done.add(self._next_completed())
+            yield item
 
-    def _as_completed(self, session: pytest.Session) -> Iterator[tuple[EvalItem, bool]]:
-        """Yield our items as their units are done, and True with the last one."""
-        waiting = {item.key: item for item in filter(self._waits, session.items)}
+    def _as_completed(self, ours: Iterable[EvalItem]) -> Iterator[EvalItem]:
+        """Yield our items as their units are done."""
+        waiting: dict[UnitKey | None, EvalItem] = {item.key: item for item in ours}
         while waiting:
-            key = self._next_completed()
-            if key in waiting:  # units of test evals have no item
-                yield waiting.pop(key), not waiting
+            if (key := self._next_completed()) in waiting:  # units of test evals have no item
+                yield waiting.pop(key)
 
     def _next_completed(self) -> UnitKey | None:
         """Return the next unit that is done, None if no unit is done within a moment."""

@@ -118,22 +118,18 @@ class Ticks:
         self._ended = threading.Event()
         self._handled = threading.Event()
         self._thread = threading.Thread(target=self._run, name="osmosis-ticks", daemon=True)
-
-    def begin(self) -> None:
-        if hasattr(self._controller, "queue"):
-            setattr(self._controller, f"worker_{TICK}", self._on_tick)
-            self._handled.set()
-            self._thread.start()
+        self._handled.set()
+        setattr(self._controller, f"worker_{TICK}", self._on_tick)
+        self._thread.start()
 
     def end(self) -> None:
         """Make no further tick. Idempotent."""
         self._ended.set()
         self._handled.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.wait(TICK_S):
+        while hasattr(self._controller, "queue") and not self._ended.wait(TICK_S):
             self._handled.wait()  # at most one tick waits in the queue, however busy the loop is
             self._handled.clear()
             self._controller.queue.put((TICK, {}))
@@ -151,16 +147,11 @@ class UnreportedTests:
     would have reported it died.
     """
 
-    def __init__(self, evals: EvalSession, progress: ProgressLine) -> None:
+    def __init__(self, evals: EvalSession, progress: ProgressLine, ids: Iterable[str]) -> None:
         self._evals = evals
         self._progress = progress
-        self._keys: dict[str, UnitKey] = {}
+        self._keys = {nodeid: key for nodeid in ids if (key := self._key(nodeid)) is not None}
         self._begun: dict[str, pytest.TestReport] = {}
-
-    def expect(self, ids: Iterable[str]) -> None:
-        """Expect a report for each of our tests among those that were collected."""
-        keys = ((nodeid, self._key(nodeid)) for nodeid in ids)
-        self._keys = {nodeid: key for nodeid, key in keys if key is not None}
 
     def _key(self, nodeid: str) -> UnitKey | None:
         """Return the unit that a test reports, None if the test is not ours or marks keep it from running."""
