@@ -77,22 +77,17 @@ class DebuggerHooks:
             return (yield)
 
     def _prompt_frame(self, item: EvalItem) -> PromptFrame:
-        run = self._evals.runs[item.key.eval_id]
-        record = self._record(item, run)
+        """Return the frame of the run that made the test fail; for a row, of the first such run."""
+        assert item.answer is not None
+        run, kind = self._evals.runs[item.key.eval_id], item.answer.outcome.kind
+        records = map(run.record, item.plan.runs_of(item.key.unit))
+        record = next(record for record in records if kind_of(record, run.pass_rule) == kind)
         scoring = run.scoring_request(record.run)
         if record.boundary is not None:
             return self._failed_rollout(item, record, scoring)
         broken = run.pass_rule.broken(record)
         unmet = (name for name in run.pass_rule.deciding if not run.pass_rule.met(record, name))
         return self._failed_reward(item, run, record, scoring, broken[0] if broken else next(unmet))
-
-    def _record(self, item: EvalItem, run: EvalRun) -> RunRecord:
-        """Return the record of the run that made the test fail; for a row, of the first such run."""
-        runs = item.plan.runs_of(item.key.unit)
-        records = [run.record(each) for each in runs]
-        assert item.answer is not None
-        kind = item.answer.outcome.kind
-        return next(record for record in records if kind_of(record, run.pass_rule) == kind)
 
     def _failed_rollout(self, item: EvalItem, record: RunRecord, scoring: ScoringFields) -> PromptFrame:
         """Return the frame that raised if that was in this process, else a frame with the record."""
@@ -238,11 +233,10 @@ def cut_to_users(error: BaseException) -> BaseException:
     """Return `error` with its traceback cut after the last user frame, if frames of this package follow it."""
     files = list(_files(error))
     last = max((index for index, file in enumerate(files) if is_users_own(file)), default=None)
-    if last is None or not any(is_ours(file) for file in files[last:]):
+    if last is None or not any(map(is_ours, files[last:])):
         return error
-    steps = list(_steps(error))[: last + 1]
     cut: TracebackType | None = None
-    for step in reversed(steps):
+    for step in reversed(list(_steps(error))[: last + 1]):
         cut = TracebackType(cut, step.tb_frame, step.tb_lasti, step.tb_lineno or -1)  # -1: that of the instruction
     return error.with_traceback(cut)
 

@@ -84,13 +84,13 @@ class TestEval(SessionEval):
         return any_rollout(results)
 
     def result(self, eval_run: EvalRun, run: RunId, outcome: Outcome) -> RolloutResult:
-        record = eval_run.record(run)
+        record, dataset = eval_run.record(run), self.prepared.dataset
         if outcome.kind == "skipped":
             return RolloutResult(None, "skipped", outcome.reason)
         if record.boundary is not None:
             return RolloutResult(None, "error", outcome.text, sections=outcome.sections)
         try:
-            row = self.prepared.dataset.row(run.row)
+            row = dataset.row(run.row)
         except DatasetError as error:
             return RolloutResult(None, "error", str(error))
         messages = own_copy(list(self.conversation(eval_run, run)))
@@ -115,12 +115,9 @@ class TestEval(SessionEval):
             metrics=dict(record.metrics.get(ROLLOUT, {})),
             info=own_copy(record.notes.to_json().get("fields", {}).get(ROLLOUT, {})),
         )
-        return RolloutResult(
-            rollout,
-            where=self.prepared.dataset.where(run.row, row.line),
-            sections=outcome.sections,
-            properties=tuple(fact for fact in eval_run.properties([run]) if fact[0] not in VERDICTS),
-        )
+        properties = tuple(fact for fact in eval_run.properties([run]) if fact[0] not in VERDICTS)
+        where = dataset.where(run.row, row.line)
+        return RolloutResult(rollout, where=where, sections=outcome.sections, properties=properties)
 
 
 class TestEvals:

@@ -79,14 +79,13 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
 def _marker(metafunc: pytest.Metafunc, where: str) -> pytest.Mark | None:
     """Return the nearest marker, None if it is on a class or module and this test does not use the fixture."""
     own = [mark for mark in metafunc.definition.own_markers if mark.name == options.EVAL_MARKER_NAME]
+    takes_it = FIXTURE in metafunc.fixturenames
     if len(own) > 1:
         text = "osmosis_eval: used twice on this test; a test takes one rollout, so write a test for each eval"
         raise ConfigError([Problem(where, text)])
-    if FIXTURE not in metafunc.fixturenames:
-        if own:
-            raise ConfigError([Problem(where, f'osmosis_eval: the test takes no "{FIXTURE}": add the argument')])
-        return None
-    return metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME)
+    if own and not takes_it:
+        raise ConfigError([Problem(where, f'osmosis_eval: the test takes no "{FIXTURE}": add the argument')])
+    return metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME) if takes_it else None
 
 
 def requested_by(item: pytest.Item) -> RolloutRequest | None:

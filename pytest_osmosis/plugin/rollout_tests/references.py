@@ -22,8 +22,7 @@ from pytest_osmosis.datasets import SOLUTION, Row
 from pytest_osmosis.engine.inline_host import InlineHost, Loop
 from pytest_osmosis.errors import DatasetError, ScoreError
 from pytest_osmosis.evals import Prepared, Surroundings, Worktrees, begin, host_setup, worktree_of
-from pytest_osmosis.git.commits import Worktree
-from pytest_osmosis.host.protocol import Key, ScoringFields
+from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
 from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.command.environments import environments_of
@@ -99,16 +98,8 @@ class ReferenceSolutions:
             return None
         messages = [*row.messages, {"role": "assistant", "content": solution}]
         scores = Scores(self._scorer_names, functools.partial(self._score, run, row, messages))
-        return Rollout(
-            run.row,
-            run.index,
-            "reference",
-            own_copy(messages),
-            own_copy(row.ground_truth),
-            own_copy(row.record),
-            scores,
-            n_prompt=len(row.messages),
-        )
+        copies = map(own_copy, (messages, row.ground_truth, row.record))
+        return Rollout(run.row, run.index, "reference", *copies, scores, n_prompt=len(row.messages))
 
     def where(self, run: RunId) -> str:
         return self.prepared.dataset.where(run.row, self.prepared.dataset.line(run.row))
@@ -122,28 +113,23 @@ class ReferenceSolutions:
     @functools.cached_property
     def _host(self) -> InlineHost:
         loop = Loop()
-        self._until_closed.callback(loop.close)
         host = InlineHost(loop, nullcontext, (KeyboardInterrupt,))
+        self._until_closed.callback(loop.close)
         self._until_closed.callback(host.close)
         return host
 
     @functools.cached_property
-    def _artifacts(self) -> Path:
-        """The folder in which a Grader may leave files."""
-        return Path(self._until_closed.enter_context(tempfile.TemporaryDirectory(prefix="osmosis-")))
-
-    @functools.cached_property
-    def _worktree(self) -> Worktree | None:
+    def _setup(self) -> Setup:
+        """The setup of a host, with a folder in which a Grader may leave files."""
+        artifacts = Path(self._until_closed.enter_context(tempfile.TemporaryDirectory(prefix="osmosis-")))
         worktrees = Worktrees()
         self._until_closed.callback(worktrees.close)
-        return worktree_of(self.prepared, worktrees)
+        worktree = worktree_of(self.prepared, worktrees)
+        return host_setup(self.prepared, artifacts, self._pythonpath, sdk_shim=self._sdk_shim, worktree=worktree)
 
     def _scorer_names(self) -> Sequence[str]:
         """Return the names of the functions, in the order of the results. Raise `CodeError` if they do not load."""
-        setup = host_setup(
-            self.prepared, self._artifacts, self._pythonpath, sdk_shim=self._sdk_shim, worktree=self._worktree
-        )
-        return self._host.borrow(setup, self._environ).scorers
+        return self._host.borrow(self._setup, self._environ).scorers
 
     def _score(self, run: RunId, row: Row, messages: list[Message], name: str) -> Reward:
         """Return the reward that a function gives to a conversation, or raise what the function raises."""
