@@ -6,7 +6,7 @@ import argparse
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ class RunLogs:
 
     def lines(self, tail: int | None) -> Iterator[str]:
         """Yield the lines that there are, of each log at most the last `tail`."""
-        session, host = self._last(tail)
+        session, host = self._read(lambda log: log.last(tail))
         if self.is_submitted:
             yield from session or [dim("pytest has printed nothing yet")]
         else:
@@ -102,7 +102,7 @@ class RunLogs:
 
     def follow(self, tail: int | None, output: CommandOutput) -> None:
         """Print the lines that there are, then new ones as they come, until the eval run has ended."""
-        session, host = self._last(tail)
+        session, host = self._read(lambda log: log.last(tail))
         if not self.is_submitted:
             name = self.directory.name
             output.live([dim(f"{name} was not submitted: this is only what user code prints outside of runs")])
@@ -111,29 +111,22 @@ class RunLogs:
             (process := submitted_process(self.directory)) is not None and process.is_alive
         ):
             time.sleep(POLL_S)
-            output.live(_merged(self._cleaned(self._session.new()), self._cleaned(self._host.new())))
-        output.live(_merged(self._cleaned(self._session.rest()), self._cleaned(self._host.rest())))
+            output.live(_merged(*self._read(LogTail.new)))
+        output.live(_merged(*self._read(LogTail.rest)))
         end = lifecycle_of(self.directory)
         output.live([dim(f"{self.directory.name}: {end.status}{f': {end.reason}' if end.reason else ''}")])
 
     def to_json(self, tail: int | None) -> dict[str, Any]:
-        session, host = self._last(tail)
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "name": self.directory.name,
-            "status": lifecycle_of(self.directory).status,
-            "submitted": self.is_submitted,
-            "session": session,
-            "host": host,
-        }
+        facts = {"name": self.directory.name, "status": lifecycle_of(self.directory).status}
+        session, host = self._read(lambda log: log.last(tail))
+        lines = {"submitted": self.is_submitted, "session": session, "host": host}
+        return {"schema_version": SCHEMA_VERSION, **facts, **lines}
 
-    def _last(self, tail: int | None) -> tuple[Sequence[str], Sequence[str]]:
-        return self._cleaned(self._session.last(tail)), self._cleaned(self._host.last(tail))
-
-    def _cleaned(self, lines: Iterable[str]) -> Sequence[str]:
-        """Redact lines together, as a secret may have several."""
-        text = "\n".join(lines)
-        return self._sanitizer.text(text).split("\n") if text else []
+    def _read(self, read: Callable[[LogTail], Iterable[str]]) -> Iterator[Sequence[str]]:
+        """Yield lines of the session's log, then of the hosts'. They are redacted together, as a secret has several."""
+        for log in (self._session, self._host):
+            text = "\n".join(read(log))
+            yield self._sanitizer.text(text).split("\n") if text else []
 
 
 def _merged(session: Iterable[str], host: Iterable[str]) -> Iterator[str]:

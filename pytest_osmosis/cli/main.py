@@ -76,7 +76,10 @@ def _run(typed: list[str]) -> int:
         case _:
             arguments = typed
     parser = argument_parser(arguments)
-    if not _begins_with_a_command(typed):
+    known, first = [*COMMANDS, "-h", "--help", "--version"], typed[:1]
+    if first == ["runs"] and len(typed) > 2:
+        known, first = list(RUNS), typed[1:2]
+    if first and first[0] not in known:  # something may be said about a command that there is not
         from pytest_osmosis.cli.unknown_commands import advice
 
         if (instead := advice(typed)) is not None:
@@ -107,16 +110,6 @@ def _with_command(arguments: list[str]) -> list[str]:
         case [first, second, *_] if not first.startswith("-") and not second.startswith("-"):
             return arguments
     return ["list", *arguments]
-
-
-def _begins_with_a_command(arguments: list[str]) -> bool:
-    """Return False if something may be said about a command that there is not."""
-    match arguments:
-        case ["runs", first, _, *_]:
-            return first in RUNS
-        case [first, *_]:
-            return first in (*COMMANDS, "-h", "--help", "--version")
-    return True
 
 
 def argument_parser(typed: Sequence[str] | None = None) -> argparse.ArgumentParser:

@@ -112,23 +112,12 @@ def _question(directory: RunDirectory, in_flight: InFlight, holder: Holder | Non
     return f"Stop {directory.name} now?{end}{also}"
 
 
-def _what_is_left(directory: RunDirectory, process: Holder | None) -> str:
-    """Return what an eval run waits for that has nothing in flight: its command may have other evals."""
-    others = [] if process is None else _others_of(directory, process)
-    if others:
-        return f"it ends with {listed(others, MOST_LISTED)}, of the same command"
-    is_pending = lifecycle_of(directory).status == "pending"
-    return "its code is still being loaded" if is_pending else "results are being written"
-
-
 def _others_of(directory: RunDirectory, process: Holder) -> list[str]:
     """Return the names of the other eval runs that a process runs."""
-    return [run.name for run in runs_above(directory.path)[1] if _is_of(run, process) and run.name != directory.name]
-
-
-def _is_of(run: Path, holder: Holder) -> bool:
-    other = holder_of(RunDirectory(run))
-    return other is not None and (other.pid, other.machine, other.place) == (holder.pid, holder.machine, holder.place)
+    own = (process.pid, process.machine, process.place)
+    holders = {run.name: holder_of(RunDirectory(run)) for run in runs_above(directory.path)[1]}
+    others = {name: each for name, each in holders.items() if name != directory.name}
+    return [name for name, each in others.items() if each and (each.pid, each.machine, each.place) == own]
 
 
 def _wait(
@@ -138,7 +127,14 @@ def _wait(
     said, said_at = "", 0.0
     while not lifecycle_of(directory).has_ended:
         n, now = in_flight.count(), time.monotonic()
-        text = f"{plural(n, 'rollout')} in flight" if n else f"nothing in flight; {_what_is_left(directory, process)}"
+        if n:
+            text = f"{plural(n, 'rollout')} in flight"
+        elif others := [] if process is None else _others_of(directory, process):
+            text = f"nothing in flight; it ends with {listed(others, MOST_LISTED)}, of the same command"
+        else:
+            is_pending = lifecycle_of(directory).status == "pending"
+            left = "its code is still being loaded" if is_pending else "results are being written"
+            text = f"nothing in flight; {left}"
         if says and (text != said or now - said_at > SAYS_AFTER_S):
             output.live([dim(f"stopping: {text} (Ctrl-C ends only this command)")])
             said, said_at = text, now
