@@ -368,7 +368,10 @@ class SharedCap:
     def share(self) -> bool:
         """Move shares as far as they can be moved now. Return True if nobody waits for more."""
         with self._lock:
-            needs = {engine: min(need.most, _left(engine, need)) for engine, need in self._needs.items()}
+            needs: dict[Shared, int] = {}
+            for engine, need in self._needs.items():
+                counts = engine.progress  # of a row, also runs that were made besides may be in flight
+                needs[engine] = min(need.most, max(need.n_left(), counts.submitted - counts.done))
             fair = fair_shares(self._cap, needs)
             short = [engine for engine in fair if self._limits[engine] < fair[engine]]
             if not short:
@@ -401,9 +404,3 @@ def fair_shares(cap: int, needs: Mapping[T, int]) -> dict[T, int]:
         shares[name] = min(need, -(-left // (len(needs) - number)))
         left -= shares[name]
     return shares
-
-
-def _left(engine: Shared, need: Need) -> int:
-    """Return the number of runs that may still be in flight: also those of a row that were made besides."""
-    counts = engine.progress
-    return max(need.n_left(), counts.submitted - counts.done)

@@ -293,7 +293,12 @@ def properties_of(
     counted = [record for record in records if record.status not in ("pending", "skipped")]
     scores = dict(records[0].scores)
     if several:
-        scores = {name: _mean(counted, pass_rule, name) for name in pass_rule.scorers} if counted else {}
+        scores = {}
+        for name in pass_rule.scorers if counted else ():
+            floor = pass_rule.unscored(counted, name)
+            scores[name] = mean(
+                [each.scores.get(name, floor) if each.status == "finished" else floor for each in counted]
+            )
     tokens = [record.tokens for record in records if record.tokens is not None]
     costs = [cost for cost in costs_usd if cost is not None]
     outcomes = [_outcome(record, pass_rule) for record in records]
@@ -317,11 +322,6 @@ def properties_of(
         for source, metrics in records[0].metrics.items():
             properties += [(f"osmosis.metric.{source}.{one_line(name)}", value) for name, value in metrics.items()]
     return properties
-
-
-def _mean(records: Sequence[RunRecord], pass_rule: PassRule, name: str) -> float:
-    floor = pass_rule.unscored(records, name)
-    return mean([record.scores.get(name, floor) if record.status == "finished" else floor for record in records])
 
 
 def _outcome(record: RunRecord, pass_rule: PassRule) -> str:

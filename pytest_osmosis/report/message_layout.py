@@ -65,7 +65,9 @@ def message_lines(messages: Sequence[object], cut: Shortener) -> Iterator[str]:
         if not isinstance(message, Mapping):
             yield f"not a message: {one_line(_json(message))}"
             continue
-        yield bold(f"{_heading(message)}:")
+        role = one_line(str(message.get("role")))
+        asides = [aside for key in ("name", "tool_call_id") if isinstance(aside := message.get(key), str) and aside]
+        yield bold(f"{role} ({one_line(', '.join(asides))}):" if asides else f"{role}:")
         yield from _body(message, results.get(index, {}), cut)
 
 
@@ -89,13 +91,6 @@ def text_lines(text: str, cut: Shortener, indent: str = INDENT) -> list[str]:
     """Return the indented lines of a text, without its middle if it is long."""
     lines = cut(text.rstrip("\n")).split("\n") if text else []
     return [f"{indent}{line}".rstrip() for line in lines]
-
-
-def _heading(message: Mapping[str, Any]) -> str:
-    role = one_line(str(message.get("role")))
-    called = message.get("tool_call_id")
-    asides = [str(aside) for aside in (message.get("name"), called) if isinstance(aside, str) and aside]
-    return f"{role} ({one_line(', '.join(asides))})" if asides else role
 
 
 def _body(message: Mapping[str, Any], results: Mapping[int, str], cut: Shortener) -> Iterator[str]:

@@ -74,7 +74,13 @@ def _stop(results: Results) -> list[str]:
             f"{count(len(missing))} of {plural(len(results.records), 'run')} not needed: {results.stopped}",
             "stopped early: estimates cover only what ran",
         ]
-    lines = [_missing(missing, len(results.records))] if missing else []
+    n_begun, of = sum(record.started for record in missing), plural(len(results.records), "run")
+    lines: list[str] = []
+    if n_begun and n_begun == len(missing):
+        lines = [f"{count(n_begun)} of {of} did not finish"]
+    elif missing:
+        unfinished = f", {count(n_begun)} did not finish" if n_begun else ""
+        lines = [f"{count(len(missing) - n_begun)} of {of} never started{unfinished}"]
     if results.stop_reason == "interrupt":
         lines = [f"interrupted: {line}" for line in lines] or ["interrupted"]
     elif results.stopped is None:
@@ -89,15 +95,6 @@ def _stop(results: Results) -> list[str]:
 def stop_text(reason: StopReason | None, text: str) -> str:
     """Return a line that says why an eval stopped."""
     return text if reason in ("maxfail", "requested") else f"stopped: {text}"
-
-
-def _missing(missing: Sequence[RunRecord], n_runs: int) -> str:
-    """Return the number of runs that never started, and of those that did not finish."""
-    begun = sum(record.started for record in missing)
-    never, of = len(missing) - begun, plural(n_runs, "run")
-    if not never:
-        return f"{count(begun)} of {of} did not finish"
-    return f"{count(never)} of {of} never started" + (f", {count(begun)} did not finish" if begun else "")
 
 
 def _given_up(missing: Sequence[RunRecord], of: str = "") -> list[str]:

@@ -194,7 +194,11 @@ def _prepared_for_tests(preparer: EvalPreparer, path: Path, plans: Sequence[Plan
     """
     file, entry = file_and_entry(path)
     request = preparer.request(file, entry)
-    request = replace(request, overrides=[*request.overrides, *_union(plans)], compared=False)
+    spans = merged((span.first, span.first + span.n_rows - 1) for plan in plans for span in plan.spans)
+    rows = ",".join(f"{first}-{last}" for first, last in spans)
+    n = max(plan.n for plan in plans)
+    union = [Override("data", "rows", rows, ORIGIN), Override("evaluation", "n", n, ORIGIN)]
+    request = replace(request, overrides=[*request.overrides, *union], compared=False)
     prepared = begin(request, preparer.around).finish()
     config, plan = prepared.config, prepared.plan
     name = f"{config.name}{TEST_EVAL}"
@@ -207,11 +211,3 @@ def _prepared_for_tests(preparer: EvalPreparer, path: Path, plans: Sequence[Plan
     )
     selection = plans[0].selection if len({plan.spans for plan in plans}) == 1 else plan.selection
     return replace(prepared, config=config, plan=replace(plan, name=name, selection=selection, granularity="run"))
-
-
-def _union(plans: Sequence[Plan]) -> list[Override]:
-    """Return the settings that select all rows and runs of `plans`."""
-    spans = merged((span.first, span.first + span.n_rows - 1) for plan in plans for span in plan.spans)
-    rows = ",".join(f"{first}-{last}" for first, last in spans)
-    n = max(plan.n for plan in plans)
-    return [Override("data", "rows", rows, ORIGIN), Override("evaluation", "n", n, ORIGIN)]

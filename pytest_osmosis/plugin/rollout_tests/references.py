@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import TypeVar
 
 import pytest
@@ -149,21 +148,16 @@ class ReferenceSolutions:
             reward = _outside_any_loop(lambda: self._host.replay(recorded, name))
         except Exception as error:
             shown = to_raise(error)
-            raise shown.with_traceback(_from_users_frame(shown.__traceback__))  # noqa: B904 (mostly the same error)
+            trace = shown.__traceback__  # shown from the user's first frame on, or whole without one
+            while trace is not None and (is_ours(file := trace.tb_frame.f_code.co_filename) or is_python(file)):
+                trace = trace.tb_next
+            raise shown.with_traceback(trace or shown.__traceback__)  # noqa: B904 (mostly the same error)
         if reward.score is None:
             raise ScoreError(f"{name} removed the reference solution (remove_sample)")
         return reward
 
     def close(self) -> None:
         self._until_closed.close()
-
-
-def _from_users_frame(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from the user's first frame on, or all of it if no frame is the user's."""
-    first = trace
-    while first is not None and (is_ours(file := first.tb_frame.f_code.co_filename) or is_python(file)):
-        first = first.tb_next
-    return first or trace
 
 
 def _outside_any_loop(work: Callable[[], T]) -> T:
