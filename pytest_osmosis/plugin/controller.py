@@ -196,7 +196,7 @@ class ControllerPlugin:
         """Write results and set the exit status, then correct what pytest has written to its cache."""
         self.evals.end.finish(session)
         result = yield
-        self.evals.end.correct_cache()
+        self.evals.end.failed_tests.correct()
         return result
 
     @pytest.hookimpl(tryfirst=True)

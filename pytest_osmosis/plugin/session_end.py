@@ -6,13 +6,14 @@ Exit status 9 says that an eval was not measured, so that neither 0 nor 1 would 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_osmosis.evals import FinishedEval, SelectedRuns, comparison_path, error_text, write_comparison
+from pytest_osmosis.evals import FinishedEval, comparison_path, error_text, write_comparison
 from pytest_osmosis.plugin import gate_reports
 from pytest_osmosis.plugin.items import eval_id_of, node_id, unit_key
 from pytest_osmosis.plugin.output.reports import HtmlReports, append_to_job_page, write_markdown
@@ -40,7 +41,7 @@ class SessionEnd:
     def __init__(self, evals: EvalSession) -> None:
         self._evals = evals
         self._queue = evals.queue
-        self._failed_tests = FailedTests(evals.config)
+        self.failed_tests = FailedTests(evals)
         self.reported: set[str] = set()
         self.unreported: list[str] = []
         self._markdown_is_written = False
@@ -78,7 +79,7 @@ class SessionEnd:
             self._queue.discard()
         self._queue.close()
         if self._evals.options.smoke is not None:
-            self._failed_tests.remember()
+            self.failed_tests.remember()
         self._evals.hook_caller.call_finished(self._queue.runs)
         self._write_results()
         self._write_markdown()
@@ -86,9 +87,11 @@ class SessionEnd:
         if self.status_is_given:
             return
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            self.unreported = [
-                eval_id for eval_id, each in self._evals.selected.items() if self._is_unreported(eval_id, each)
-            ]
+            for eval_id, selected in self._evals.selected.items():
+                each, run = self._evals.by_id[eval_id], self._queue.runs.get(eval_id)
+                decided = run is not None and each.gated(run)
+                if each.reports_units and selected.runs and eval_id not in self.reported and not decided:
+                    self.unreported.append(eval_id)  # a plugin or a conftest.py kept its tests from pytest
         if self._queue.failures and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if (
@@ -103,18 +106,6 @@ class SessionEnd:
     def skipped_whole(self) -> Mapping[str, int]:
         """The number of selected tests of each eval of which marks keep every one from running."""
         return Counter(key.eval_id for key in self._evals.kept_back if key.eval_id not in self._queue.runs)
-
-    def _is_unreported(self, eval_id: str, selected: SelectedRuns) -> bool:
-        """Return True if tests that decide were kept from pytest, for example by a hook in a conftest.py."""
-        each, run = self._evals.by_id[eval_id], self._queue.runs.get(eval_id)
-        decided = run is not None and each.gated(run)
-        return each.reports_units and bool(selected.runs) and eval_id not in self.reported and not decided
-
-    def correct_cache(self) -> None:
-        """Correct what pytest has written to its cache about tests of evals."""
-        by_id = self._evals.by_id
-        finished = {key: each for key, each in self._queue.finished.items() if by_id[key].reports_units}
-        self._failed_tests.correct(finished, {*by_id, *self._evals.not_loaded})
 
     def _write_results(self) -> None:
         for eval_id, finished in self._queue.finished.items():
@@ -175,50 +166,45 @@ class FailedTests:
     large eval would slow down every later pytest run of the project.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
+    def __init__(self, evals: EvalSession) -> None:
+        self._evals = evals
         self._failed_before: frozenset[str] = frozenset()
 
     def remember(self) -> None:
         """Remember which tests failed before. Call this before pytest writes its cache."""
-        cache = getattr(self._config, "cache", None)
-        self._failed_before = frozenset() if cache is None else frozenset(_node_ids(cache, LAST_FAILED))
+        self._failed_before = frozenset(self._node_ids(LAST_FAILED))
 
-    def correct(self, finished: Mapping[str, FinishedEval], eval_ids: Collection[str]) -> None:
+    def correct(self) -> None:
         """Correct both entries after pytest has written them.
 
-        Of the tests of `eval_ids` there remain those that failed in this session, in the evals that `finished` holds,
-        and those that failed before and were not run now.
+        Of the tests of evals there remain those that failed in this session, and those that failed before and were not
+        run now.
         """
-        cache = getattr(self._config, "cache", None)
-        if cache is None:
-            return
-        failed = [nodeid for eval_id, each in finished.items() for nodeid in self._failed(eval_id, each)]
-        before = dict.fromkeys(_node_ids(cache, LAST_FAILED), True)
+        eval_ids = {*self._evals.by_id, *self._evals.not_loaded}
+        before = dict.fromkeys(self._node_ids(LAST_FAILED), True)
         stay = [each for each in before if eval_id_of(each) not in eval_ids or unit_key(each)]
-        kept = dict.fromkeys([*stay, *failed[:MAX_FAILED]], True)
-        if kept != before:
-            cache.set(LAST_FAILED, kept)
-        ids = _node_ids(cache, NODE_IDS)
+        kept = dict.fromkeys([*stay, *islice(self._failed(), MAX_FAILED)], True)
+        ids = self._node_ids(NODE_IDS)
         others = [nodeid for nodeid in ids if eval_id_of(nodeid) not in eval_ids]
-        if len(others) != len(ids):
-            cache.set(NODE_IDS, others)
+        for key, old, new in ((LAST_FAILED, before, kept), (NODE_IDS, ids, others)):
+            if new != old and (cache := getattr(self._evals.config, "cache", None)) is not None:
+                cache.set(key, new)
 
-    def _failed(self, eval_id: str, finished: FinishedEval) -> Iterator[str]:
+    def _failed(self) -> Iterator[str]:
         """Yield the tests that failed. A smoke test adds errors only."""
-        for record in finished.results.records:
-            kind = kind_of(record, finished.results.pass_rule)
-            if kind in ("passed", "skipped"):
-                continue
-            nodeid = node_id(eval_id, finished.run.prepared.collected.unit_of(record.run))
-            if kind == "error" or not finished.run.selected.smoke or nodeid in self._failed_before:
-                yield nodeid
+        for eval_id, finished in self._evals.queue.finished.items():
+            for record in finished.results.records if self._evals.by_id[eval_id].reports_units else ():
+                kind = kind_of(record, finished.results.pass_rule)
+                if kind in ("failed", "error"):
+                    nodeid = node_id(eval_id, finished.run.prepared.collected.unit_of(record.run))
+                    if kind == "error" or not finished.run.selected.smoke or nodeid in self._failed_before:
+                        yield nodeid
 
-
-def _node_ids(cache: pytest.Cache, key: str) -> list[str]:
-    """Return the node ids in an entry of pytest's cache; an entry that something damaged has none."""
-    try:
-        entry = cache.get(key, [])
-    except RecursionError:
-        return []
-    return [nodeid for nodeid in entry if isinstance(nodeid, str)] if isinstance(entry, (dict, list)) else []
+    def _node_ids(self, key: str) -> list[str]:
+        """Return the node ids in an entry of pytest's cache; none without a cache, or if the entry is damaged."""
+        cache: pytest.Cache | None = getattr(self._evals.config, "cache", None)
+        try:
+            entry = [] if cache is None else cache.get(key, [])
+        except RecursionError:
+            return []
+        return [nodeid for nodeid in entry if isinstance(nodeid, str)] if isinstance(entry, (dict, list)) else []

@@ -10,6 +10,7 @@ then paints it. So no text that somebody else wrote can colour anything. Tables 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Literal
 
@@ -44,29 +45,20 @@ class StyledText(str):
         return made
 
 
-def good(text: str) -> StyledText:
-    """Return a text about something that holds or passed."""
-    return StyledText((text, "good"))
+def _styled(style: Style, text: str) -> StyledText:
+    return StyledText((text, style))
 
 
-def bad(text: str) -> StyledText:
-    """Return a text about something that failed."""
-    return StyledText((text, "bad"))
-
-
-def warning(text: str) -> StyledText:
-    """Return a text about something that was not measured, or that may mislead."""
-    return StyledText((text, "warning"))
-
-
-def dim(text: str) -> StyledText:
-    """Return a text about a detail."""
-    return StyledText((text, "dim"))
-
-
-def bold(text: str) -> StyledText:
-    """Return a text that the eye looks for first."""
-    return StyledText((text, "bold"))
+good = partial(_styled, "good")
+"""A text about something that holds or passed."""
+bad = partial(_styled, "bad")
+"""A text about something that failed."""
+warning = partial(_styled, "warning")
+"""A text about something that was not measured, or that may mislead."""
+dim = partial(_styled, "dim")
+"""A text about a detail."""
+bold = partial(_styled, "bold")
+"""A text that the eye looks for first."""
 
 
 def joined(*texts: str) -> StyledText:
