@@ -12,7 +12,8 @@ from typing import Any, Literal
 import pytest
 
 from pytest_osmosis.evals import EvalRun, FinishedEval, error_text
-from pytest_osmosis.plugin.items import Answer, node_id, skip_at
+from pytest_osmosis.plugin.items import Answer, amend, node_id, skip_at
+from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.report.verdict import finding_text, stop_text
 from pytest_osmosis.results.conclude import CUT_SHORT, SYSTEMIC, all_gates_decided
 from pytest_osmosis.text.names import listed, shown
@@ -86,17 +87,12 @@ def _kind(verdict: Verdict, gated: bool) -> Kind:
 
 
 def report_unit(
-    session: pytest.Session, nodeid: str, path: str, answer: Answer, begun: pytest.TestReport | None = None
+    session: pytest.Session, nodeid: str, plan: Plan, answer: Answer, begun: pytest.TestReport | None = None
 ) -> None:
     """Report the test of a unit in place of a worker that died. `begun` is the report that the worker began with."""
-    outcome = answer.outcome
-    text = outcome.reason if outcome.kind == "skipped" else outcome.text
-    first, teardown = _reports(nodeid, path, outcome.kind, text)
-    first.duration = outcome.duration_s
-    first.sections = [(f"Captured {title} call", content) for title, content in outcome.sections]
-    if first.failed and answer.gated:
-        first.outcome = "skipped"
-        first.wasxfail = outcome.reason
+    first, teardown = _reports(nodeid, plan.path, answer.outcome.kind, answer.outcome.text)
+    first.sections = [(f"Captured {title} call", content) for title, content in answer.outcome.sections]
+    amend(first, plan, answer)
     for report in (first, teardown):
         if begun is not None:
             vars(report)["node"] = vars(begun)["node"]  # JUnit merges the reports that one worker makes of a test

@@ -155,21 +155,19 @@ class EvalItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, self.plan.line - 1, self.name
 
-    def amend(self, report: pytest.TestReport) -> None:
-        """Give a report the duration, place and reason of its unit; xfail it if a gate decides."""
-        answer = self.answer
-        if answer is None:
-            return
-        kind, reason = answer.outcome.kind, answer.outcome.reason
-        decides = report.when == ("setup" if kind in ("error", "skipped") else "call")
-        report.duration = answer.outcome.duration_s if decides else 0.0
-        if report.skipped:
-            report.longrepr = skip_at(self.plan.path, reason)
-        crash = getattr(report.longrepr, "reprcrash", None)
-        if crash is not None:  # the short summary shows this, in full on CI
-            crash.path, crash.lineno, crash.message = str(self.path), self.plan.line, reason
-        if decides and report.failed and answer.gated and kind in ("error", "failed"):
-            report.outcome, report.wasxfail = "skipped", reason
+
+def amend(report: pytest.TestReport, plan: Plan, answer: Answer) -> None:
+    """Give a report the duration, place and reason of its unit; xfail it if a gate decides."""
+    kind, reason = answer.outcome.kind, answer.outcome.reason
+    decides = report.when == ("setup" if kind in ("error", "skipped") else "call")
+    report.duration = answer.outcome.duration_s if decides else 0.0
+    if report.skipped:
+        report.longrepr = skip_at(plan.path, reason)
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:  # the short summary shows this, in full on CI
+        crash.path, crash.lineno, crash.message = plan.path, plan.line, reason
+    if decides and report.failed and answer.gated and kind in ("error", "failed"):
+        report.outcome, report.wasxfail = "skipped", reason
 
 
 class Sentinel(pytest.Item):
@@ -324,8 +322,8 @@ class EvalFiles:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Report the test of an eval with the duration, place and reason of its unit."""
         report = yield
-        if isinstance(item, EvalItem):
-            item.amend(report)
+        if isinstance(item, EvalItem) and item.answer is not None:
+            amend(report, item.plan, item.answer)
         return report
 
 

@@ -180,8 +180,8 @@ class UnreportedTests:
                 self._progress.update()
                 time.sleep(IDLE_S)
             self._progress.update()
-            path = self._evals.by_id[key.eval_id].prepared.plan.path
-            gate_reports.report_unit(session, nodeid, path, self._evals.answer(key), self._begun.get(nodeid))
+            plan = self._evals.by_id[key.eval_id].prepared.plan
+            gate_reports.report_unit(session, nodeid, plan, self._evals.answer(key), self._begun.get(nodeid))
         for begun in self._begun.values():
             _forget_in_junit(session.config, begun)
         # Private in xdist. If it changes, the report that workers kept dying is missing; test_stress.py notices.

@@ -131,8 +131,11 @@ def fitted_tables(
             tables[-1] = wider
         else:
             tables.append([*names, *group])
-    texts = [_table(rows, table, left) for table in tables]
-    return [line for text in texts for line in ("", *text)][1:]
+    lines: list[str] = []
+    for table in tables:
+        places = [index for index, column in enumerate(table) if column in left]
+        lines += ["", *aligned([[row[column] for column in table] for row in rows], places)]
+    return lines[1:]
 
 
 def table_width(rows: Sequence[Sequence[str]]) -> int:
@@ -142,11 +145,6 @@ def table_width(rows: Sequence[Sequence[str]]) -> int:
 
 def _width(rows: Sequence[Sequence[str]], columns: Sequence[int]) -> int:
     return sum(max(width(row[column]) for row in rows) + 2 for column in columns) - 2
-
-
-def _table(rows: Sequence[Sequence[str]], columns: Sequence[int], left: Collection[int]) -> list[str]:
-    place = [index for index, column in enumerate(columns) if column in left]
-    return aligned([[row[column] for column in columns] for row in rows], place)
 
 
 def _line(row: Sequence[str], widths: Sequence[int], left: Collection[int]) -> str:
