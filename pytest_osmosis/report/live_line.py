@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -137,19 +137,14 @@ def _done(counts: RunCounts) -> str:
     return f"{count(counts.done)}/{count(counts.submitted)}"
 
 
-def _shares(counts: RunCounts, *, mean: bool) -> list[_Part]:
-    counted = counts.done - counts.baseline - counts.removed
-    if not counted:
-        return []
-    parts = [_Part(f"{_percent(counts.passed, counted)} passed", 1)]
-    shows_mean = mean and math.isfinite(counts.score)
-    return parts + ([_Part(f"mean {score(counts.score / counted)}", 8)] if shows_mean else [])
-
-
-def _percent(part: int, whole: int) -> str:
-    """Return a share; 0% and 100% are exact."""
-    percent = round(100 * part / whole)
-    return f"{percent if part in (0, whole) else min(99, max(1, percent))}%"
+def _shares(counts: RunCounts, *, mean: bool) -> Iterator[_Part]:
+    """Yield the share of runs that passed, of which 0% and 100% are exact, and the mean score."""
+    if counted := counts.done - counts.baseline - counts.removed:
+        percent = round(100 * counts.passed / counted)
+        percent = percent if counts.passed in (0, counted) else min(99, max(1, percent))
+        yield _Part(f"{percent}% passed", 1)
+        if mean and math.isfinite(counts.score):
+            yield _Part(f"mean {score(counts.score / counted)}", 8)
 
 
 def _about(left_s: float) -> str:

@@ -89,14 +89,13 @@ class HtmlReports:
             runs[directory] = each.run.prepared.config.output.html_conversations
         try:
             self.lines += seams.write_report(path, runs, self._sanitizer.redaction, "[output] html_conversations")
+            return
         except OSError as error:
-            self._fail(path, error.strerror or str(error))
+            why = error.strerror or str(error)
         except OsmosisError as error:
-            self._fail(path, str(error))
+            why = str(error)
         except Exception:
-            self._fail(path, f"this is a defect of pytest-osmosis, please report it\n{traceback.format_exc()}")
-
-    def _fail(self, path: Path, why: str) -> None:
+            why = f"this is a defect of pytest-osmosis, please report it\n{traceback.format_exc()}"
         again = "pytest-osmosis html RUN makes it later"
         self.problems.append(warning(f"the HTML report {shown(path)} could not be written: {why}; {again}"))
 

@@ -130,17 +130,17 @@ class TestEvals:
         self.by_id: dict[str, TestEval] = {}
         self._by_path: dict[Path, TestEval] = {}
         self._evals = evals
-        self._plans: dict[tuple[Path, str], Plan] = {}
+        self._plans: dict[MarkerRequest, Plan] = {}
         self._tests: dict[Path, dict[RunId, dict[str, None]]] = {}
         self._lock = threading.Lock()  # protects _plans and _tests
 
     def plan(self, request: MarkerRequest) -> Plan:
         """Return the plan of an eval, with the rows that the request selects. Raise `ProblemsError`."""
         with self._lock:
-            if request.key not in self._plans:
+            if request not in self._plans:
                 listed = request.to_list(self._evals.options.overrides)
-                self._plans[request.key] = begin(listed, self._evals.preparer.around).finish().plan
-            return self._plans[request.key]
+                self._plans[request] = begin(listed, self._evals.preparer.around).finish().plan
+            return self._plans[request]
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
         if self._evals.naming.source == "model":
@@ -163,7 +163,7 @@ class TestEvals:
         outputs, n_evals = OutputPaths(config, self._evals.options), len(self._evals.naming.evals) + len(paths)
         problems: list[Problem] = []
         for path in paths:
-            plans = [plan for key, plan in self._plans.items() if key[0] == path]
+            plans = [plan for request, plan in self._plans.items() if request.path == path]
             try:
                 prepared = preparer.resumed(_prepared_for_tests(preparer, path, plans), n_evals)
                 prepared = outputs.with_output(prepared, n_evals)

@@ -44,7 +44,7 @@ class ReferenceSource:
         self._config = config
         self._overrides = session_options.read(config, os.environ).overrides
         self._around = Surroundings(os.environ, sanitizer=sanitizer_of(config), environments=environments_of(config))
-        self._evals: dict[tuple[Path, str], ReferenceSolutions] = {}
+        self._evals: dict[MarkerRequest, ReferenceSolutions] = {}
 
     def plan(self, request: MarkerRequest) -> Plan:
         return self._solutions(request).prepared.plan
@@ -70,11 +70,11 @@ class ReferenceSource:
             solutions.close()
 
     def _solutions(self, request: MarkerRequest) -> ReferenceSolutions:
-        if request.key not in self._evals:
+        if request not in self._evals:
             prepared = begin(request.to_list(self._overrides), self._around).finish()
             pythonpath, sdk_shim = session_options.pythonpath(self._config), reward_options.stands_in(self._config)
-            self._evals[request.key] = ReferenceSolutions(prepared, os.environ, pythonpath, sdk_shim=sdk_shim)
-        return self._evals[request.key]
+            self._evals[request] = ReferenceSolutions(prepared, os.environ, pythonpath, sdk_shim=sdk_shim)
+        return self._evals[request]
 
 
 class ReferenceSolutions:

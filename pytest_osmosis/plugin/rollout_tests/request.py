@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,17 +31,14 @@ EXAMPLE = 'osmosis_eval("configs/eval/x.toml", limit=5)'
 class MarkerRequest:
     """A marker's request for the eval in `path`. `arguments` are its keyword arguments as JSON, `where` its place.
 
+    Requests for the same are equal, wherever they were made.
+
     The path of one of several evals ends with its name, as in "x.toml::gsm8k".
     """
 
     path: Path
     arguments: str
-    where: str
-
-    @property
-    def key(self) -> tuple[Path, str]:
-        """A key that equal requests share, wherever they were made."""
-        return self.path, self.arguments
+    where: str = field(compare=False)
 
     def overrides(self) -> list[Override]:
         """Return the settings that take precedence over the TOML."""

@@ -60,12 +60,12 @@ def test_arguments_become_overrides_that_name_their_place(root: Path) -> None:
     assert pickle.loads(pickle.dumps(request)) == request
 
 
-def test_equal_requests_share_a_key_wherever_they_are_made(root: Path) -> None:
+def test_requests_for_the_same_are_equal_wherever_they_are_made(root: Path) -> None:
     first = requested(root, "x.toml", n=2, limit=5)
     second = request_of(["x.toml"], {"limit": 5, "n": 2}, "elsewhere", root / "inner/test_y.py", root)
 
-    assert first.key == second.key
-    assert first.key != requested(root, "x.toml", limit=5).key
+    assert first == second
+    assert first != requested(root, "x.toml", limit=5)
 
 
 @pytest.mark.parametrize("path", ["rows.jsonl", "configs"])
