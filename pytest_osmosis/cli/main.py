@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest_osmosis
 from pytest_osmosis import seams
-from pytest_osmosis.cli.arguments import COMMANDS, RUNS, program
+from pytest_osmosis.cli.arguments import COMMANDS, RUNS, advice, program, refusal
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.providers import provider_secrets
@@ -79,15 +79,10 @@ def _run(typed: list[str]) -> int:
     known, first = [*COMMANDS, "-h", "--help", "--version"], typed[:1]
     if first == ["runs"] and len(typed) > 2:
         known, first = list(RUNS), typed[1:2]
-    if first and first[0] not in known:  # something may be said about a command that there is not
-        from pytest_osmosis.cli.unknown_commands import advice
-
-        if (instead := advice(typed)) is not None:
-            parser.error(instead)
+    if first and first[0] not in known and (instead := advice(typed)) is not None:
+        parser.error(instead)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        from pytest_osmosis.cli.unknown_commands import refusal
-
         parser.error(refusal(unknown) or f"unrecognized arguments: {' '.join(unknown)}")
     sanitizer = Sanitizer(provider_secrets(os.environ))
     output = CommandOutput(sanitizer, getattr(options, "color", "auto"), paged=not getattr(options, "no_pager", True))

@@ -1,6 +1,9 @@
 """The end of a session: gates become tests, results are written, the exit status and pytest's cache are set.
 
 Exit status 9 says that an eval was not measured, so that neither 0 nor 1 would be true.
+
+A gate that holds passes, a gate that does not hold fails, and a gate that could not be measured is an error. So JUnit,
+the summary and the exit status agree. Such tests have no item, and neither have units whose worker died.
 """
 
 from __future__ import annotations
@@ -9,16 +12,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from pytest_osmosis.evals import FinishedEval, comparison_path, error_text, write_comparison
-from pytest_osmosis.plugin import gate_reports
-from pytest_osmosis.plugin.items import eval_id_of, node_id, unit_key
+from pytest_osmosis.evals import EvalRun, FinishedEval, comparison_path, error_text, write_comparison
+from pytest_osmosis.plugin.items import Answer, amend, eval_id_of, node_id, skip_at, unit_key
 from pytest_osmosis.plugin.output.reports import HtmlReports, append_to_job_page, write_markdown
-from pytest_osmosis.results.conclude import is_not_measured
-from pytest_osmosis.verdicts.pass_rule import kind_of
+from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.report.verdict import finding_text, stop_text
+from pytest_osmosis.results.conclude import CUT_SHORT, SYSTEMIC, all_gates_decided, is_not_measured
+from pytest_osmosis.text.names import listed, shown
+from pytest_osmosis.text.numbers import count, plural
+from pytest_osmosis.verdicts.gates import UNDECIDED, Verdict
+from pytest_osmosis.verdicts.pass_rule import Kind, kind_of
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
 STRONGER = (2, 3, 4)
 """Exit statuses that "not measured" never replaces: interrupted, internal error, usage error."""
 MAX_FAILED = 2000
+MOST_LISTED = 3
 LAST_FAILED = "cache/lastfailed"
 NODE_IDS = "cache/nodeids"
 
@@ -58,19 +66,24 @@ class SessionEnd:
                 finished.add_verdicts(self._evals.hook_caller.gate_verdicts(eval_id, finished.results))
         self._write_results()
         for eval_id, finished in self._queue.finished.items():
-            gate_reports.report(session, eval_id, finished, gated=self._evals.by_id[eval_id].decides(finished.run))
+            try:
+                findings = list(_findings(finished, gated=self._evals.by_id[eval_id].decides(finished.run)))
+            except Exception as error:  # a defect of ours: other evals have their reports
+                findings = [("gates", "error", f"its gates could not be reported: {error_text(error)}")]
+            for finding in findings:
+                send(session, eval_id, *finding, finished.run.prepared.plan.path)
         for eval_id, error in self._queue.failures.items():
             run = self._queue.runs[eval_id]
-            text = f"no results: {error_text(error)}\n{gate_reports.journal_line(run)}"
-            gate_reports.send(session, eval_id, "results", "error", text, run.prepared.plan.path)
+            text = f"no results: {error_text(error)}\n{journal_line(run)}"
+            send(session, eval_id, "results", "error", text, run.prepared.plan.path)
         for eval_id, not_loaded in self._evals.not_loaded.items():
             if not session.config.option.collectonly:
                 text = "\n".join(problem.text for problem in not_loaded.problems)
-                gate_reports.send(session, eval_id, "environment", "error", f"not measured: {text}")
+                send(session, eval_id, "environment", "error", f"not measured: {text}")
         for failed in self._evals.hook_caller.take_errors():
-            gate_reports.send(session, failed.eval_id, f"hook {failed.hook}", "error", str(failed))
+            send(session, failed.eval_id, f"hook {failed.hook}", "error", str(failed))
         if unwritten := self._write_markdown():
-            gate_reports.send(session, list(self._queue.finished)[-1], "markdown", "error", unwritten)
+            send(session, list(self._queue.finished)[-1], "markdown", "error", unwritten)
         self._write_html()
 
     def finish(self, session: pytest.Session) -> None:
@@ -208,3 +221,102 @@ class FailedTests:
         except RecursionError:
             return []
         return [nodeid for nodeid in entry if isinstance(nodeid, str)] if isinstance(entry, (dict, list)) else []
+
+
+def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
+    stopped, results = finished.run.engine.stopped, finished.results
+    kind: Kind = "skipped" if all_gates_decided(results, gated) else "error"
+    if stopped is not None and stopped.reason in (*SYSTEMIC, *CUT_SHORT):
+        text = stop_text(stopped.reason, results.stopped or stopped.text)
+        if stopped.reason in SYSTEMIC:
+            yield "code" if finished.run.engine.has_refused_code else "probe", "error", text
+        else:
+            title = "stop" if stopped.reason == "requested" else f"limit {stopped.reason}"
+            yield title, "error" if stopped.reason == "max_errors" else kind, text
+    elif results.rescored is not None and results.stopped is not None:
+        yield "rollouts", kind, results.stopped
+    if not finished.run.selected.runs:
+        yield "shard", "skipped", f"{finished.run.prepared.shard} has none of the selected rows"
+    if gated and finished.results.n_unrecorded:  # else the runs are errors themselves
+        yield "replay", "error", unrecorded_lines(finished)
+    if finished.not_updated is not None:
+        yield "baseline", "error", f"the baseline is not updated: {finished.not_updated}"
+    for verdict in finished.results.verdicts:
+        kind, text = _kind(verdict, gated), verdict.text
+        if kind == "skipped":  # else pytest prints the name of the gate before the finding
+            state = "not decided" if verdict.state in UNDECIDED else verdict.state
+            text = f"gate {verdict.title}: {state}{finding_text(verdict)}"
+        elif kind != "failed":
+            text = f"{verdict.state}: {text}"
+        yield f"gate {verdict.title}", kind, text
+    if finished.unwritten:
+        yield "results", "error", "\n".join([*finished.unwritten, journal_line(finished.run)])
+
+
+def journal_line(run: EvalRun) -> str:
+    return f"the journal {shown(run.directory.journal)} holds what ran"
+
+
+def unrecorded_lines(finished: FinishedEval) -> str:
+    """Return which runs of a replay asked something else, and what the first of them asked."""
+    asked, selected = finished.run.outcomes.unrecorded, finished.run.selected.runs
+    if not asked:
+        return f"{plural(finished.results.n_unrecorded, 'rollout')} of the replay asked what was not recorded"
+    first = min(asked)
+    runs = f"{count(len(asked))} of {plural(len(selected), 'run')} asked what was not recorded"
+    return f"{runs} ({listed(map(str, sorted(asked)), MOST_LISTED)})\n{first}: {asked[first]}"
+
+
+def _kind(verdict: Verdict, gated: bool) -> Kind:
+    if not gated or verdict.state in UNDECIDED:
+        return "skipped"
+    if verdict.state == "holds":
+        return "passed"
+    return "failed" if verdict.state == "fails" else "error"
+
+
+def report_unit(
+    session: pytest.Session, nodeid: str, plan: Plan, answer: Answer, begun: pytest.TestReport | None = None
+) -> None:
+    """Report the test of a unit in place of a worker that died. `begun` is the report that the worker began with."""
+    first, teardown = _reports(nodeid, plan.path, answer.outcome.kind, answer.outcome.text)
+    first.sections = [(f"Captured {title} call", content) for title, content in answer.outcome.sections]
+    amend(first, plan, answer)
+    for report in (first, teardown):
+        if begun is not None:
+            vars(report)["node"] = vars(begun)["node"]  # JUnit merges the reports that one worker makes of a test
+        session.config.hook.pytest_runtest_logreport(report=report)
+
+
+def send(session: pytest.Session, eval_id: str, title: str, kind: Kind, text: str, path: str = "") -> None:
+    """Report a test that has no item in the way pytest reports any other."""
+    session.testscollected += 1
+    for report in _reports(node_id(eval_id, title), path or eval_id.rpartition("::")[0], kind, text):
+        session.config.hook.pytest_runtest_logreport(report=report)
+
+
+def _reports(nodeid: str, path: str, kind: Kind, text: str) -> tuple[pytest.TestReport, pytest.TestReport]:
+    """Return the report of the phase that decided, and the one of the teardown."""
+    file, _, name = nodeid.rpartition("::")
+    when: Literal["setup", "call"] = "setup" if kind in ("error", "skipped") else "call"
+    outcome: Literal["passed", "failed", "skipped"] = "failed" if kind == "error" else kind
+    longrepr: Any = None
+    if kind != "passed":
+        longrepr = skip_at(path, text) if kind == "skipped" else _failed_at(path, text)
+    keywords: dict[str, Literal[1]] = {"osmosis": 1}
+    location = (file, None, name)
+    return (
+        pytest.TestReport(nodeid, location, keywords, outcome, longrepr, when),
+        pytest.TestReport(nodeid, location, keywords, "passed", None, "teardown"),
+    )
+
+
+def _failed_at(path: str, text: str) -> object:
+    """Return the `longrepr` of a failed report. pytest 8 shows no reason in its short summary if it is a string."""
+    try:
+        pytest.fail(text, pytrace=False)
+    except pytest.fail.Exception as error:
+        longrepr = pytest.ExceptionInfo.from_exception(error).getrepr(style="value")
+    if (crash := longrepr.reprcrash) is not None:
+        crash.path, crash.lineno, crash.message = path, 1, text.partition("\n")[0]
+    return longrepr

@@ -16,10 +16,10 @@ import pytest
 
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.formats.codec import encode
-from pytest_osmosis.plugin import gate_reports
 from pytest_osmosis.plugin.items import UnitKey, eval_id_of, unit_key
 from pytest_osmosis.plugin.output.progress_line import ProgressLine
 from pytest_osmosis.plugin.session import EvalSession
+from pytest_osmosis.plugin.session_end import report_unit, send
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -181,14 +181,14 @@ class UnreportedTests:
                 time.sleep(IDLE_S)
             self._progress.update()
             plan = self._evals.by_id[key.eval_id].prepared.plan
-            gate_reports.report_unit(session, nodeid, plan, self._evals.answer(key), self._begun.get(nodeid))
+            report_unit(session, nodeid, plan, self._evals.answer(key), self._begun.get(nodeid))
         for begun in self._begun.values():
             _forget_in_junit(session.config, begun)
         # Private in xdist. If it changes, the report that workers kept dying is missing; test_stress.py notices.
         gave_up = getattr(session.config.pluginmanager.get_plugin("dsession"), "_summary_report", None)
         if gave_up and self._begun:
             text = f"a worker died at {(nodeid := next(iter(self._begun)))}; {gave_up}"  # Python tests may not have run
-            gate_reports.send(session, eval_id_of(nodeid), "workers", "error", text)
+            send(session, eval_id_of(nodeid), "workers", "error", text)
 
 
 def _forget_in_junit(config: pytest.Config, begun: pytest.TestReport) -> None:

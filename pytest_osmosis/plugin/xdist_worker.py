@@ -13,8 +13,7 @@ from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.formats.codec import decode
 from pytest_osmosis.plugin.command.named_evals import set_arguments
 from pytest_osmosis.plugin.items import Answer, EvalFiles, UnitKey, by_file, eval_items, may_run
-from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, RolloutWait, all_requests
-from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, RolloutRequest
+from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, MarkerRequest, RolloutRequest, RolloutWait, all_requests
 from pytest_osmosis.plugin.rollout_tests.rollout import RolloutResult
 from pytest_osmosis.record.plan import Plan
 

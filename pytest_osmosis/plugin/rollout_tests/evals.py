@@ -24,8 +24,13 @@ from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.preparation import EvalPreparer
 from pytest_osmosis.plugin.items import UnitKey, eval_id
-from pytest_osmosis.plugin.rollout_tests.marker import all_requests, rerun_command
-from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, RolloutRequest, file_and_entry
+from pytest_osmosis.plugin.rollout_tests.marker import (
+    MarkerRequest,
+    RolloutRequest,
+    all_requests,
+    file_and_entry,
+    rerun_command,
+)
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
 from pytest_osmosis.plugin.session_eval import SessionEval, any_rollout
 from pytest_osmosis.record.manifest import TEST_EVAL

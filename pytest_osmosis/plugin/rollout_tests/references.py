@@ -27,7 +27,7 @@ from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.command.environments import environments_of
 from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
 from pytest_osmosis.plugin.reward_tests import reward_options
-from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, RolloutRequest
+from pytest_osmosis.plugin.rollout_tests.marker import MarkerRequest, RolloutRequest
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult, Scores
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
