@@ -59,19 +59,18 @@ class ControllerPlugin:
         self._n_failures = 0
 
     def register(self) -> None:
-        manager = self.config.pluginmanager
-        manager.register(DebuggerHooks(self.config, self.evals), "osmosis-debugger")
+        register, inline = self.config.pluginmanager.register, self.evals.inline is not None
+        register(DebuggerHooks(self.config, self.evals), "osmosis-debugger")
         if self.naming.source == "model":
             self.config.stash[SOURCE] = self.evals.test_evals
-            if self.evals.inline is None:
-                manager.register(RolloutWait(), "osmosis-rollout-wait")
+            if not inline:
+                register(RolloutWait(), "osmosis-rollout-wait")
         if self.evals.options.dry_run:
             self.config.option.dist = "no"  # nothing runs, so no xdist workers are needed
-            manager.register(DryRun(self.config, self.evals), "osmosis-dry-run")
-        inline = self.evals.inline is not None
-        manager.register(EvalFiles(self.evals.plans, self.evals.answer, inline=inline), "osmosis-files")
-        manager.register(self, "osmosis-controller")
-        manager.register(TerminalSummary(self.config, self.evals), "osmosis-summary")
+            register(DryRun(self.config, self.evals), "osmosis-dry-run")
+        register(EvalFiles(self.evals.plans, self.evals.answer, inline=inline), "osmosis-files")
+        register(self, "osmosis-controller")
+        register(TerminalSummary(self.config, self.evals), "osmosis-summary")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -80,7 +79,7 @@ class ControllerPlugin:
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
         lines = [*header(self.evals), *source_lines(self.naming), *not_started_lines(self.naming)]
-        return [self.evals.sanitizer.shown(line) for line in lines]
+        return list(map(self.evals.sanitizer.shown, lines))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -98,7 +97,7 @@ class ControllerPlugin:
             self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        return [self.evals.sanitizer.shown(line) for line in test_eval_lines(self.evals)]
+        return list(map(self.evals.sanitizer.shown, test_eval_lines(self.evals)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -118,16 +117,17 @@ class ControllerPlugin:
         from pytest_osmosis.plugin.xdist_controller import Ticks, UnreportedTests
 
         self.progress.clear()  # xdist counts its workers where the live line is
-        if not self.config.option.collectonly and self.unreported is None:
-            self.evals.select_ids(ids)
-            say(self.config, test_eval_lines(self.evals))
-            if self.evals.n_selected:
-                alone = self.evals.n_selected == len(ids)
-                self.progress.begin(alone=alone, undisturbed=alone)
-            self.evals.start()
-            self.unreported = UnreportedTests(self.evals, self.progress, ids)
-            self.config.pluginmanager.register(self.unreported, "osmosis-unreported")
-            self.ticks = Ticks(self.config, self.progress.update)
+        if self.config.option.collectonly or self.unreported is not None:
+            return
+        self.evals.select_ids(ids)
+        say(self.config, test_eval_lines(self.evals))
+        if self.evals.n_selected:
+            alone = self.evals.n_selected == len(ids)
+            self.progress.begin(alone=alone, undisturbed=alone)
+        self.evals.start()
+        self.unreported = UnreportedTests(self.evals, self.progress, ids)
+        self.config.pluginmanager.register(self.unreported, "osmosis-unreported")
+        self.ticks = Ticks(self.config, self.progress.update)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -309,5 +309,4 @@ class DryRun:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         loads = any(each.prepared.environment is not None for each in self._evals.named.values())
         code = "only environments were loaded, for their rows" if loads else "no code was loaded"
-        text = f"{code}, no model asked, no test run, nothing written"
-        terminalreporter.write_line(f"osmosis: dry run: {text}")
+        terminalreporter.write_line(f"osmosis: dry run: {code}, no model asked, no test run, nothing written")

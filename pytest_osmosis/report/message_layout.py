@@ -127,13 +127,11 @@ def _parts(content: Iterable[object]) -> Iterator[str]:
         if isinstance(piece, str):
             text += piece
             continue
-        if text.strip("\n"):
-            yield text.strip("\n")
+        yield from filter(None, [text.strip("\n")])
         text = ""
         if not (isinstance(part, Mapping) and part.get("type") == "refusal"):
             yield _named(part)
-    if text.strip("\n"):
-        yield text.strip("\n")
+    yield from filter(None, [text.strip("\n")])
 
 
 def _named(part: object) -> str:

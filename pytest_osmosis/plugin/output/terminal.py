@@ -232,7 +232,7 @@ class TerminalSummary:
         first = [f"after you have raised {' and '.join(limits)}"] if limits else []
         first += dict.fromkeys(_remedy(each.results) for each in unfinished if each.results.stop_reason == "max_errors")
         first = ["after you have freed some space on the disk"] if "journal" in reasons else first
-        yield f"osmosis: what was measured will not run again; to resume{''.join(f', {each}' for each in first)}:"
+        yield f"osmosis: what was measured will not run again; {', '.join(['to resume', *first])}:"
         typed = _without_files(typed_words([str(word) for word in self._config.invocation_params.args]))
         words = [word for word in typed if word not in (options.FRESH.flag, options.RESUME.flag)]
         words += ["--maxfail=0"] if "maxfail" in reasons else []
@@ -263,8 +263,8 @@ def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosit
 def _unselected_lines(n_tests: Mapping[str, int]) -> Iterator[str]:
     """Yield a line on each eval without a selected test, or one on all of them if they are many."""
     if len(n_tests) > MOST_LISTED:
-        names = listed(n_tests, MOST_LISTED)
-        yield f"{len(n_tests)} evals: none of their tests was selected, so nothing of them was measured: {names}"
+        none = "none of their tests was selected, so nothing of them was measured"
+        yield f"{len(n_tests)} evals: {none}: {listed(n_tests, MOST_LISTED)}"
         return
     for name, n in n_tests.items():
         yield f"{name}: none of its {plural(n, 'test')} was selected, so nothing was measured"
@@ -362,8 +362,8 @@ def _remedy(results: Results) -> str:
 
 def _without_files(words: Iterable[str]) -> Iterator[str]:
     """Yield words without `--osmosis-resume-from`, whose files were taken over already."""
-    flag, is_value = options.RESUME_FROM.flag, False
+    flag, before = options.RESUME_FROM.flag, ""
     for word in words:
-        if not is_value and not word.startswith(f"{flag}=") and word != flag:
+        if flag not in (before, word.partition("=")[0]):
             yield word
-        is_value = word == flag
+        before = word
