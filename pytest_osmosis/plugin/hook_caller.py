@@ -16,7 +16,6 @@ from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.plugin.items import node_id
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.user_code import described, error_in_words, is_ours, number_of, user_traceback
 from pytest_osmosis.verdicts.gates import Verdict
@@ -44,41 +43,31 @@ class HookError(NamedTuple):
 class HookCaller:
     """Calls the hooks of one session, and keeps the errors that they raise.
 
-    `want_rollouts` is True if a plugin implements the hook for finished rollouts.
+    `want_rollouts` is True if a plugin implements the hook for finished rollouts. `finished` takes such runs and their
+    conversations, from any thread, until `call_finished`.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self.want_rollouts = bool(_implementations(config, FINISHED))
         self._config = config
-        self._finished: queue.SimpleQueue[tuple[str, RunId, Sequence[Mapping[str, Any]]]] = queue.SimpleQueue()
+        self.finished: queue.SimpleQueue[tuple[str, RunId, Sequence[Mapping[str, Any]]]] = queue.SimpleQueue()
         self._errors: dict[tuple[str, str, str], HookError] = {}
-
-    def enqueue_finished(self, eval_id: str, run: RunId, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Keep a finished run and its conversation until `call_finished`. May be called from any thread."""
-        self._finished.put((eval_id, run, messages))
 
     def call_finished(self, runs: Mapping[str, EvalRun]) -> None:
         """Call the hook for every rollout that has finished since the last call."""
-        while not self._finished.empty():
-            eval_id, run, messages = self._finished.get()
-            record = runs[eval_id].record(run)
-            facts = {"record": record, "outcome": kind_of(record, runs[eval_id].pass_rule)}
-            self._call(eval_id, FINISHED, {"nodeid": node_id(eval_id, run), "messages": messages, **facts})
-
-    def gate_verdicts(self, eval_id: str, results: Results) -> list[Verdict]:
-        """Return the verdicts of other plugins' gates; a gate that raises is not measured."""
-        return self._call(eval_id, GATE, {"eval_id": eval_id, "results": results})
-
-    def call_results(self, eval_id: str, results: Results, path: Path) -> None:
-        self._call(eval_id, RESULTS, {"eval_id": eval_id, "results": results, "path": path})
+        while not self.finished.empty():
+            eval_id, run, messages = self.finished.get()
+            record, nodeid = runs[eval_id].record(run), node_id(eval_id, run)
+            outcome = kind_of(record, runs[eval_id].pass_rule)
+            self.call(FINISHED, eval_id, nodeid=nodeid, record=record, messages=messages, outcome=outcome)
 
     def take_errors(self) -> list[HookError]:
         """Return the errors since the last call, one for each eval, hook and plugin."""
         errors, self._errors = self._errors, {}
         return list(errors.values())
 
-    def _call(self, eval_id: str, hook: str, arguments: Mapping[str, object]) -> list[Verdict]:
-        """Call each plugin separately; return the verdicts of gates, also for a gate that raised."""
+    def call(self, hook: str, eval_id: str, **arguments: object) -> list[Verdict]:
+        """Call each plugin separately; return the verdicts of gates: one that raises is not measured."""
         verdicts: list[Verdict] = []
         is_gate = hook == GATE
         plugins = [implementation.plugin for implementation in _implementations(self._config, hook)]
@@ -86,7 +75,7 @@ class HookCaller:
             others = [other for other in plugins if other is not plugin]
             call = self._config.pluginmanager.subset_hook_caller(hook, others)
             try:
-                returned = call(config=self._config, **own_copy(arguments))
+                returned = call(config=self._config, eval_id=eval_id, **own_copy(arguments))
                 for answer in returned:
                     _refuse_unexecuted(answer, may_yield=is_gate)
                 for answer in returned if is_gate else ():

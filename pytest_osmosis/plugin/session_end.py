@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from pytest_osmosis.evals import EvalRun, FinishedEval, comparison_path, error_text, write_comparison
+from pytest_osmosis.plugin.hook_caller import GATE, RESULTS
 from pytest_osmosis.plugin.items import Answer, amend, eval_id_of, node_id, skip_at, unit_key
 from pytest_osmosis.plugin.output.reports import HtmlReports, append_to_job_page, write_markdown
 from pytest_osmosis.record.plan import Plan
@@ -63,7 +64,7 @@ class SessionEnd:
         self._evals.hook_caller.call_finished(self._queue.runs)
         for eval_id, finished in self._queue.finished.items():
             if not finished.results.partial and self._evals.by_id[eval_id].reports_units:
-                finished.add_verdicts(self._evals.hook_caller.gate_verdicts(eval_id, finished.results))
+                finished.add_verdicts(self._evals.hook_caller.call(GATE, eval_id, results=finished.results))
         self._write_results()
         for eval_id, finished in self._queue.finished.items():
             try:
@@ -125,7 +126,7 @@ class SessionEnd:
             if not finished.is_written:
                 finished.write()
                 for path in finished.written[:1]:
-                    self._evals.hook_caller.call_results(eval_id, finished.results, path)
+                    self._evals.hook_caller.call(RESULTS, eval_id, results=finished.results, path=path)
         if not self.comparisons:
             self._write_comparisons()
 
