@@ -94,7 +94,7 @@ def _begin(config: pytest.Config, begin: Callable[[pytest.Config], None]) -> Non
 
 
 def _serve(config: pytest.Config) -> None:
-    from pytest_osmosis.plugin.xdist_worker import WorkerPlugin
+    from pytest_osmosis.plugin.under_xdist import WorkerPlugin
 
     config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
 

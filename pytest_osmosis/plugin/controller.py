@@ -38,7 +38,7 @@ from pytest_osmosis.plugin.session import EvalSession
 if TYPE_CHECKING:
     from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.plugin.command.session_options import SessionOptions
-    from pytest_osmosis.plugin.xdist_controller import OutcomeServer, Ticks, UnreportedTests
+    from pytest_osmosis.plugin.under_xdist import OutcomeServer, Ticks, UnreportedTests
 
 
 IDLE_S = 0.2
@@ -101,7 +101,7 @@ class ControllerPlugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        from pytest_osmosis.plugin.xdist_controller import OutcomeServer
+        from pytest_osmosis.plugin.under_xdist import OutcomeServer
 
         self.distributed = True
         if self.server is None:
@@ -114,7 +114,7 @@ class ControllerPlugin:
 
         From then on expect reports of the workers, which may die, and update the live line while waiting for them.
         """
-        from pytest_osmosis.plugin.xdist_controller import Ticks, UnreportedTests
+        from pytest_osmosis.plugin.under_xdist import Ticks, UnreportedTests
 
         self.progress.clear()  # xdist counts its workers where the live line is
         if self.config.option.collectonly or self.unreported is not None:

@@ -13,7 +13,7 @@ import pytest
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.items import Answer, UnitKey
 from pytest_osmosis.plugin.session import EvalSession
-from pytest_osmosis.plugin.xdist_controller import OutcomeServer
+from pytest_osmosis.plugin.under_xdist import OutcomeServer
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.verdicts.pass_rule import Outcome
 from tests.plugin.workspaces import wait_until

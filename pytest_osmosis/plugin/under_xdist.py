@@ -1,6 +1,7 @@
-"""The controller's side of pytest-xdist: it owns the engines, and workers request outcomes over a local socket.
+"""Evals under pytest-xdist: the controller owns the engines, and workers request outcomes over a local socket.
 
-Whatever scheduler is used and however often a worker dies, each run is rolled out once.
+A worker collects from the plans in its `workerinput`. It opens no dataset and imports no user code. Whatever scheduler
+is used and however often a worker dies, each run is rolled out once.
 """
 
 from __future__ import annotations
@@ -15,14 +16,33 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_osmosis.errors import ProblemsError
-from pytest_osmosis.formats.codec import encode
-from pytest_osmosis.plugin.items import UnitKey, eval_id_of, unit_key
-from pytest_osmosis.plugin.output.progress_line import ProgressLine
-from pytest_osmosis.plugin.session import EvalSession
-from pytest_osmosis.plugin.session_end import report_unit, send
+from pytest_osmosis.formats.codec import decode, encode
+from pytest_osmosis.plugin.command.named_evals import set_arguments
+from pytest_osmosis.plugin.items import (
+    Answer,
+    EvalFiles,
+    UnitKey,
+    by_file,
+    eval_id_of,
+    eval_items,
+    may_run,
+    unit_key,
+)
+from pytest_osmosis.plugin.rollout_tests.marker import (
+    SOURCE,
+    MarkerRequest,
+    RolloutRequest,
+    RolloutWait,
+    all_requests,
+)
+from pytest_osmosis.plugin.rollout_tests.rollout import RolloutResult
+from pytest_osmosis.record.plan import Plan
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+
+    from pytest_osmosis.plugin.output.progress_line import ProgressLine
+    from pytest_osmosis.plugin.session import EvalSession
 
 RETRY_S = 0.01
 CLOSE_S = 1.0
@@ -102,6 +122,58 @@ class OutcomeServer:
         return None
 
 
+class WorkerPlugin:
+    """The hooks of a worker, and its source of models' rollouts."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._sent = config.workerinput["osmosis"]  # type: ignore[attr-defined]
+        self._connection: Connection[Any, Any] | None = None
+        files = EvalFiles(by_file(decode(self._sent["plans"], list[Plan])), self._fetch)
+        config.pluginmanager.register(files, "osmosis-files")
+        if self._sent["asks_models"]:
+            config.stash[SOURCE] = self
+            config.pluginmanager.register(RolloutWait(), "osmosis-rollout-wait")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Collect what the controller would collect: its arguments include the named evals."""
+        set_arguments(session.config, self._sent["args"])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Say which tests marks keep from running, and what tests request, before the controller learns the rest."""
+        if kept_back := [item.key for item in eval_items(session.items) if not may_run(item)]:
+            self._ask("keep_back", kept_back)
+        if self._sent["asks_models"]:
+            self._ask("select", list(all_requests(session.items)))
+
+    def pytest_unconfigure(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def _fetch(self, key: UnitKey) -> Answer:
+        answer: Answer = self._ask("outcome", key)
+        return answer
+
+    def plan(self, request: MarkerRequest) -> Plan:
+        plan = self._ask("plan", request)
+        if isinstance(plan, Plan):
+            return plan
+        raise ProblemsError(plan)
+
+    def rollout(self, request: RolloutRequest) -> RolloutResult:
+        result: RolloutResult = self._ask("rollout", request)
+        return result
+
+    def _ask(self, question: str, value: object) -> Any:
+        if self._connection is None:
+            from multiprocessing.connection import Client
+
+            self._connection = Client(self._sent["address"], authkey=self._sent["key"].encode())
+        self._connection.send((question, value))
+        return self._connection.recv()
+
+
 class Ticks:
     """Calls `tick` in the loop of xdist's controller, which otherwise wakes up only for messages of its workers.
 
@@ -175,6 +247,8 @@ class UnreportedTests:
 
     def report(self, session: pytest.Session) -> None:
         """Report the remaining tests as their units are done, and say so if xdist gave up on its workers."""
+        from pytest_osmosis.plugin.session_end import report_unit, send
+
         for nodeid, key in list(self._keys.items()):
             while not self._evals.outcomes.is_done(key):
                 self._progress.update()
