@@ -86,12 +86,7 @@ def _filled(template: str, name: str, has_rewards: bool) -> str:
 
 def _rows() -> str:
     numbers = [(17 + 13 * number % 80, 20 + 29 * number % 70) for number in range(N_ROWS)]
-    rows = [
-        {
-            "system_prompt": "End with #### and the number.",
-            "user_prompt": f"What is {a} + {b}?",
-            "ground_truth": str(a + b),
-        }
-        for a, b in numbers
-    ]
+    prompts = [(f"What is {a} + {b}?", str(a + b)) for a, b in numbers]
+    system = {"system_prompt": "End with #### and the number."}
+    rows = [{**system, "user_prompt": prompt, "ground_truth": truth} for prompt, truth in prompts]
     return "".join(json.dumps(row) + "\n" for row in rows)

@@ -6,7 +6,7 @@ import argparse
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from pytest_osmosis.config import SecretsSource
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.files.reading import FileFault, open_file, something_at
-from pytest_osmosis.record.find_run import StoredEvalRun, find_run, stored
+from pytest_osmosis.record.find_run import find_run, stored
 from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.submission import secrets_file_of, submitted_process
@@ -81,11 +81,15 @@ class RunLogs:
         self._session = LogTail(directory.session_log)
         self._host = LogTail(directory.host_log)
         self._sanitizer = sanitizer
-        sanitizer.hide(*_secrets_of(stored(directory)))
+        run = stored(directory)
+        file = secrets_file_of(directory) or os.environ.get(_SECRETS_VARIABLE)
+        secrets = SecretsSource(None if file in (None, "", "-") else Path(file))
+        known = known_secrets(run.config, (), folder=run.workspace, environ=os.environ, secrets=secrets)
+        sanitizer.hide(*known)
 
     def lines(self, tail: int | None) -> Iterator[str]:
         """Yield the present lines, at most the last `tail` of each log."""
-        session, host = self._last(tail)
+        session, host = self._read(lambda log: log.last(tail))
         if self.is_submitted:
             yield from session or [dim("pytest has printed nothing yet")]
         else:
@@ -98,52 +102,36 @@ class RunLogs:
 
     def follow(self, tail: int | None, output: CommandOutput) -> None:
         """Print the lines that there are, then new ones as they come, until the eval run has ended."""
-        session, host = self._last(tail)
+        session, host = self._read(lambda log: log.last(tail))
         if not self.is_submitted:
             name = self.directory.name
             output.live([dim(f"{name} was not submitted: this is only what user code prints outside of runs")])
         output.live(_merged(session, host))
-        while self._may_grow():
+        while not lifecycle_of(self.directory).has_ended or (
+            (process := submitted_process(self.directory)) is not None and process.is_alive
+        ):
             time.sleep(POLL_S)
-            output.live(_merged(self._cleaned(self._session.new()), self._cleaned(self._host.new())))
-        output.live(_merged(self._cleaned(self._session.rest()), self._cleaned(self._host.rest())))
+            output.live(_merged(*self._read(LogTail.new)))
+        output.live(_merged(*self._read(LogTail.rest)))
         end = lifecycle_of(self.directory)
         output.live([dim(f"{self.directory.name}: {end.status}{f': {end.reason}' if end.reason else ''}")])
 
-    def _may_grow(self) -> bool:
-        """Return True until the eval run has ended, and the pytest that was submitted for it too."""
-        process = submitted_process(self.directory)
-        return not lifecycle_of(self.directory).has_ended or (process is not None and process.is_alive)
-
     def to_json(self, tail: int | None) -> dict[str, Any]:
-        session, host = self._last(tail)
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "name": self.directory.name,
-            "status": lifecycle_of(self.directory).status,
-            "submitted": self.is_submitted,
-            "session": session,
-            "host": host,
-        }
+        facts = {"name": self.directory.name, "status": lifecycle_of(self.directory).status}
+        session, host = self._read(lambda log: log.last(tail))
+        lines = {"submitted": self.is_submitted, "session": session, "host": host}
+        return {"schema_version": SCHEMA_VERSION, **facts, **lines}
 
-    def _last(self, tail: int | None) -> tuple[Sequence[str], Sequence[str]]:
-        return self._cleaned(self._session.last(tail)), self._cleaned(self._host.last(tail))
-
-    def _cleaned(self, lines: Iterable[str]) -> Sequence[str]:
-        """Redact lines together, as a secret may have several."""
-        text = "\n".join(lines)
-        return self._sanitizer.text(text).split("\n") if text else []
+    def _read(self, read: Callable[[LogTail], Iterable[str]]) -> Iterator[Sequence[str]]:
+        """Yield lines of the session's log, then of the hosts'. They are redacted together, as a secret has several."""
+        for log in (self._session, self._host):
+            text = "\n".join(read(log))
+            yield self._sanitizer.text(text).split("\n") if text else []
 
 
 def _merged(session: Iterable[str], host: Iterable[str]) -> Iterator[str]:
     yield from session
     yield from (joined(dim(_HOST), line) for line in host)
-
-
-def _secrets_of(run: StoredEvalRun) -> Sequence[Any]:
-    file = secrets_file_of(run.directory) or os.environ.get(_SECRETS_VARIABLE)
-    secrets = SecretsSource(None if file in (None, "", "-") else Path(file))
-    return known_secrets(run.config, (), folder=run.workspace, environ=os.environ, secrets=secrets)
 
 
 class LogTail:

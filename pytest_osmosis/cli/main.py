@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest_osmosis
 from pytest_osmosis import seams
-from pytest_osmosis.cli.arguments import COMMANDS, RUNS, program
+from pytest_osmosis.cli.arguments import COMMANDS, RUNS, advice, program, refusal
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.providers import provider_secrets
@@ -35,7 +35,9 @@ list them, the newest first.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status: 0, 1 if the command failed, 2 for a usage error, 130 after Ctrl-C."""
-    _print_any_text()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # print what its encoding does not have as escapes
     try:
         try:
             return _run(list(sys.argv[1:] if arguments is None else arguments))
@@ -52,13 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _print_nothing_more()
         print(f"cannot print: {error.strerror}", file=sys.stderr)
         return 1
-
-
-def _print_any_text() -> None:
-    """Let the standard streams print what their encoding does not have as escapes."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _print_nothing_more() -> None:
@@ -81,15 +76,13 @@ def _run(typed: list[str]) -> int:
         case _:
             arguments = typed
     parser = argument_parser(arguments)
-    if not _begins_with_a_command(typed):
-        from pytest_osmosis.cli.unknown_commands import advice
-
-        if (instead := advice(typed)) is not None:
-            parser.error(instead)
+    known, first = [*COMMANDS, "-h", "--help", "--version"], typed[:1]
+    if first == ["runs"] and len(typed) > 2:
+        known, first = list(RUNS), typed[1:2]
+    if first and first[0] not in known and (instead := advice(typed)) is not None:
+        parser.error(instead)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        from pytest_osmosis.cli.unknown_commands import refusal
-
         parser.error(refusal(unknown) or f"unrecognized arguments: {' '.join(unknown)}")
     sanitizer = Sanitizer(provider_secrets(os.environ))
     output = CommandOutput(sanitizer, getattr(options, "color", "auto"), paged=not getattr(options, "no_pager", True))
@@ -112,16 +105,6 @@ def _with_command(arguments: list[str]) -> list[str]:
         case [first, second, *_] if not first.startswith("-") and not second.startswith("-"):
             return arguments
     return ["list", *arguments]
-
-
-def _begins_with_a_command(arguments: list[str]) -> bool:
-    """Return False if something may be said about a command that there is not."""
-    match arguments:
-        case ["runs", first, _, *_]:
-            return first in RUNS
-        case [first, *_]:
-            return first in (*COMMANDS, "-h", "--help", "--version")
-    return True
 
 
 def argument_parser(typed: Sequence[str] | None = None) -> argparse.ArgumentParser:

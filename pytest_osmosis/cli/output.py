@@ -101,12 +101,10 @@ def has_colours(color: Color, environ: Mapping[str, str], *, terminal: bool) -> 
     """
     if color != "auto":
         return color == "yes"
-    if environ.get("PY_COLORS") in ("0", "1"):
-        return environ["PY_COLORS"] == "1"
-    if environ.get("NO_COLOR"):
-        return False
-    if environ.get("FORCE_COLOR"):
-        return True
+    if (wanted := environ.get("PY_COLORS")) in ("0", "1"):
+        return wanted == "1"
+    if environ.get("NO_COLOR") or environ.get("FORCE_COLOR"):
+        return not environ.get("NO_COLOR")
     return terminal and environ.get("TERM") != "dumb"
 
 

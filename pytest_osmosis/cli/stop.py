@@ -8,13 +8,12 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 from pytest_osmosis.cli.arguments import add_color_option, add_json_option
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import find_run, runs_above
-from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
+from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import Holder, holder_of
 from pytest_osmosis.record.stop import InFlight
@@ -79,9 +78,13 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
         return INTERRUPTED
     after = lifecycle_of(directory)
     if as_json:
-        output.json(_document(directory, after))
+        facts = {"path": shown(directory.path), "status": after.status, "reason": after.reason}
+        output.json({"schema_version": SCHEMA_VERSION, "name": directory.name, **facts})
+    elif after.status == "finished":
+        output.lines([f"{directory.name} finished: its last run had begun already"])
     else:
-        output.lines([_end_line(directory, after)])
+        reason = f": {after.reason}" if after.reason else ""
+        output.lines([joined(bold(f"{directory.name} is {after.status}"), reason)])
     return 1 if after.status == "failed" else 0
 
 
@@ -109,23 +112,12 @@ def _question(directory: RunDirectory, in_flight: InFlight, holder: Holder | Non
     return f"Stop {directory.name} now?{end}{also}"
 
 
-def _what_is_left(directory: RunDirectory, process: Holder | None) -> str:
-    """Return what an eval run waits for that has nothing in flight: its command may have other evals."""
-    others = [] if process is None else _others_of(directory, process)
-    if others:
-        return f"it ends with {listed(others, MOST_LISTED)}, of the same command"
-    is_pending = lifecycle_of(directory).status == "pending"
-    return "its code is still being loaded" if is_pending else "results are being written"
-
-
 def _others_of(directory: RunDirectory, process: Holder) -> list[str]:
     """Return the names of the other eval runs that a process runs."""
-    return [run.name for run in runs_above(directory.path)[1] if _is_of(run, process) and run.name != directory.name]
-
-
-def _is_of(run: Path, holder: Holder) -> bool:
-    other = holder_of(RunDirectory(run))
-    return other is not None and (other.pid, other.machine, other.place) == (holder.pid, holder.machine, holder.place)
+    own = (process.pid, process.machine, process.place)
+    holders = {run.name: holder_of(RunDirectory(run)) for run in runs_above(directory.path)[1]}
+    others = {name: each for name, each in holders.items() if name != directory.name}
+    return [name for name, each in others.items() if each and (each.pid, each.machine, each.place) == own]
 
 
 def _wait(
@@ -135,7 +127,14 @@ def _wait(
     said, said_at = "", 0.0
     while not lifecycle_of(directory).has_ended:
         n, now = in_flight.count(), time.monotonic()
-        text = f"{plural(n, 'rollout')} in flight" if n else f"nothing in flight; {_what_is_left(directory, process)}"
+        if n:
+            text = f"{plural(n, 'rollout')} in flight"
+        elif others := [] if process is None else _others_of(directory, process):
+            text = f"nothing in flight; it ends with {listed(others, MOST_LISTED)}, of the same command"
+        else:
+            is_pending = lifecycle_of(directory).status == "pending"
+            left = "its code is still being loaded" if is_pending else "results are being written"
+            text = f"nothing in flight; {left}"
         if says and (text != said or now - said_at > SAYS_AFTER_S):
             output.live([dim(f"stopping: {text} (Ctrl-C ends only this command)")])
             said, said_at = text, now
@@ -150,20 +149,3 @@ def _wait_for_results(directory: RunDirectory, process: Holder | None, asked_at:
             if directory.results.stat().st_mtime >= asked_at:
                 return
         time.sleep(POLL_S)
-
-
-def _end_line(directory: RunDirectory, after: Lifecycle) -> str:
-    if after.status == "finished":
-        return f"{directory.name} finished: its last run had begun already"
-    reason = f": {after.reason}" if after.reason else ""
-    return joined(bold(f"{directory.name} is {after.status}"), reason)
-
-
-def _document(directory: RunDirectory, after: Lifecycle) -> dict[str, Any]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "name": directory.name,
-        "path": shown(directory.path),
-        "status": after.status,
-        "reason": after.reason,
-    }

@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from pytest_osmosis.cli.arguments import add_color_option, add_json_option
 from pytest_osmosis.cli.logs import LogTail
@@ -70,7 +69,6 @@ USAGE_ERROR = 4
 """The exit status of pytest for mistakes in the command or in what it names."""
 NOTHING_SELECTED = 5
 """That of pytest if no test is left."""
-_STDIN = f"{SECRETS_OPTION}-"
 _REFUSED = {
     "--osmosis-config": "name the config as the argument; submit takes one eval",
     "--osmosis-run": "pass --name=NAME",
@@ -128,7 +126,9 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
     pid = _start(directory, plan, [*arguments, f"--osmosis-run={plan.run}"], stdin, folder)
     now = lifecycle_of(directory)
     if as_json:
-        output.json(_document(plan, directory, pid, now))
+        named_eval = {"name": plan.run, "path": shown(directory.path), "eval": plan.eval, "status": now.status}
+        facts = {"pid": pid, "resumed": plan.manifest is None, "rollouts": plan.n_rollouts, "cost_usd": plan.cost_usd}
+        output.json({"schema_version": SCHEMA_VERSION, **named_eval, **facts})
     else:
         output.live(_end_lines(plan, directory, now))
     return 1 if now.status == "failed" else 0
@@ -139,22 +139,19 @@ def _secrets_on_stdin(arguments: Sequence[str], folder: Path) -> tuple[Sequence[
 
     It holds the secrets of a pipe, which only this process can read, and only once. Raises `OsmosisError`.
     """
-    words = list(arguments)
-    flag = SECRETS_OPTION.rstrip("=")
-    while flag in words[:-1]:
-        at = words.index(flag)
-        words[at : at + 2] = [f"{SECRETS_OPTION}{words[at + 1]}"]
+    words: list[str] = []
+    for word in arguments:
+        if words and words[-1] == SECRETS_OPTION.rstrip("="):
+            words[-1] = f"{SECRETS_OPTION}{word}"
+        else:
+            words.append(word)
     last = max((index for index, word in enumerate(words) if word.startswith(SECRETS_OPTION)), default=None)
-    if last is None:
+    path = None if last is None else words[last].removeprefix(SECRETS_OPTION)
+    if last is None or path is None or not (path == "-" or is_pipe(folder / path)):
         return words, b""
-    if words[last] == _STDIN:
-        return words, sys.stdin.buffer.read()
-    path = words[last].removeprefix(SECRETS_OPTION)
-    if not is_pipe(folder / path):
-        return words, b""
-    words[last] = _STDIN
+    words[last] = f"{SECRETS_OPTION}-"
     try:
-        return words, read_secrets_file(folder / path).encode()
+        return words, sys.stdin.buffer.read() if path == "-" else read_secrets_file(folder / path).encode()
     except FileFault as fault:
         raise OsmosisError(f"{path}{'' if fault.line is None else f':{fault.line}'}: {fault}") from None
 
@@ -176,12 +173,8 @@ def _check(config: str, arguments: Sequence[str], folder: Path) -> None:
             f"test it with pytest --osmosis-config={shlex.quote(config)}, "
             "then submit it to Osmosis with osmosis train submit"
         )
-    problems = [
-        f"{option}: {advice}"
-        for option, advice in _REFUSED.items()
-        if any(argument.partition("=")[0] == option for argument in arguments)
-    ]
-    if problems:
+    options = {argument.partition("=")[0] for argument in arguments}
+    if problems := [f"{option}: {advice}" for option, advice in _REFUSED.items() if option in options]:
         raise OsmosisError("\n".join(problems))
 
 
@@ -192,37 +185,27 @@ def _dry_run(arguments: Sequence[str], stdin: bytes, folder: Path) -> Submission
         words = [*PYTEST, f"{PLAN_OPTION}={path}", "--osmosis-dry-run", *arguments]
         done = subprocess.run(words, cwd=folder, input=stdin, capture_output=True, check=False)
         if done.returncode or not path.exists():
-            raise OsmosisError(_complaint(done))
+            errors, printed = (text.decode("utf-8", errors="replace").strip() for text in (done.stderr, done.stdout))
+            if done.returncode == NOTHING_SELECTED:
+                raise OsmosisError("not submitted: these arguments select no run of the eval")
+            if done.returncode == USAGE_ERROR and errors:
+                raise OsmosisError("\n".join(line.removeprefix("ERROR: ") for line in errors.splitlines() if line))
+            nothing = f"the dry run ended with exit status {done.returncode} and said nothing"
+            raise OsmosisError("\n".join(filter(None, (printed, errors))) or nothing)
         plan = SubmissionPlan.read(path)
     if plan.refusals:
         raise OsmosisError("\n".join(plan.refusals))
     return plan
 
 
-def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
-    errors = done.stderr.decode("utf-8", errors="replace").strip()
-    printed = done.stdout.decode("utf-8", errors="replace").strip()
-    if done.returncode == NOTHING_SELECTED:
-        return "not submitted: these arguments select no run of the eval"
-    if done.returncode == USAGE_ERROR and errors:
-        return "\n".join(line.removeprefix("ERROR: ") for line in errors.splitlines() if line)
-    return (
-        "\n".join(filter(None, (printed, errors)))
-        or f"the dry run ended with exit status {done.returncode} and said nothing"
-    )
-
-
 def _plan_lines(plan: SubmissionPlan, directory: RunDirectory) -> Iterator[str]:
     yield from plan.lines
-    yield f"  cost of {plural(plan.n_rollouts, 'rollout')}: {_cost(plan)}"
+    cost = f"about {money(plan.cost_usd)}, by the last run" if plan.cost_usd else "none"
+    if plan.cost_usd is None:
+        cost = "unknown, because no earlier run of this plan recorded one"
+    yield f"  cost of {plural(plan.n_rollouts, 'rollout')}: {cost}"
     status = None if plan.manifest is not None else lifecycle_of(directory).status
     yield f"  kept in: {shown(directory.path)}{'' if status is None else f', which {_ENDED.get(status, status)}'}"
-
-
-def _cost(plan: SubmissionPlan) -> str:
-    if plan.cost_usd is None:
-        return "unknown, because no earlier run of this plan recorded one"
-    return f"about {money(plan.cost_usd)}, by the last run" if plan.cost_usd else "none"
 
 
 def _start(directory: RunDirectory, plan: SubmissionPlan, arguments: Sequence[str], stdin: bytes, folder: Path) -> int:
@@ -296,17 +279,3 @@ def _end_lines(plan: SubmissionPlan, directory: RunDirectory, now: Lifecycle) ->
     yield f"  pytest-osmosis show {run}"
     yield f"  pytest-osmosis runs logs {run} --follow"
     yield f"  pytest-osmosis runs stop {run}"
-
-
-def _document(plan: SubmissionPlan, directory: RunDirectory, pid: int, now: Lifecycle) -> dict[str, Any]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "name": plan.run,
-        "path": shown(directory.path),
-        "eval": plan.eval,
-        "status": now.status,
-        "pid": pid,
-        "resumed": plan.manifest is None,
-        "rollouts": plan.n_rollouts,
-        "cost_usd": plan.cost_usd,
-    }

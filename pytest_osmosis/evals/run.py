@@ -39,7 +39,7 @@ from pytest_osmosis.record.plan import shuffled
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.failure_text import Property, outcome_of, properties_of, properties_of_row
+from pytest_osmosis.report.failure_text import Property, outcome_of, properties_of
 from pytest_osmosis.results.conclude import Rules
 from pytest_osmosis.results.results import BaselineFile, ShardFacts, max_errors_text
 from pytest_osmosis.text.names import absolute, shown
@@ -200,9 +200,7 @@ class EvalRun:
         records = [self.record(run) for run in runs]
         costs = [self.prepared.cost_usd(record) for record in records]
         replayed: list[Property] = [("osmosis.replayed", "true")] if self.prepared.replays else []
-        if len(records) == 1:
-            return [*properties_of(records[0], self.pass_rule, costs[0]), *replayed]
-        return [*properties_of_row(records, self.pass_rule, costs), *replayed]
+        return [*properties_of(records, self.pass_rule, costs), *replayed]
 
     @property
     def host_arguments(self) -> tuple[Setup, Mapping[str, str]]:

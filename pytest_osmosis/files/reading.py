@@ -21,20 +21,20 @@ HEAD_BYTES = 4096
 """The number of bytes from which a format is told."""
 
 _PARQUET = b"PAR1\x15"  # the name, and the begin of the first page
+_WORKBOOK = "is an Excel workbook; save it as CSV, with the suffix .csv"
+_UTF16 = "is UTF-16 text; save it as UTF-8"
 _MARKS = (
     (b"\x1f\x8b", "is compressed with gzip; unpack it with gunzip"),
     (b"BZh91AY&SY", "is compressed with bzip2; unpack it with bunzip2"),
     (b"\xfd7zXZ\x00", "is compressed with xz; unpack it with unxz"),
     (b"\x28\xb5\x2f\xfd", "is compressed with zstd; unpack it with unzstd"),
     (_PARQUET, "is a Parquet file; rename it to .parquet"),
-    (b"\xd0\xcf\x11\xe0", "is an Excel workbook; save it as CSV, with the suffix .csv"),
+    (b"\xd0\xcf\x11\xe0", _WORKBOOK),
     (b"SQLite format 3\x00", "is an SQLite database; export the table as CSV or JSON Lines"),
     (b"ARROW1\x00\x00", "is an Arrow file; write it as Parquet, with the suffix .parquet"),
     (b"%PDF-", "is a PDF document; save the text in it"),
-    (b"\xff\xfe\x00\x00", "is UTF-32 text; save it as UTF-8"),
-    (b"\x00\x00\xfe\xff", "is UTF-32 text; save it as UTF-8"),
-    (b"\xff\xfe", "is UTF-16 text; save it as UTF-8"),
-    (b"\xfe\xff", "is UTF-16 text; save it as UTF-8"),
+    *((mark, "is UTF-32 text; save it as UTF-8") for mark in (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")),
+    *((mark, _UTF16) for mark in (b"\xff\xfe", b"\xfe\xff")),
 )
 _ZIP = b"PK\x03\x04"
 NO_FILES = ("/proc", "/sys")
@@ -60,28 +60,16 @@ def foreign_format(head: bytes) -> str | None:
     head = head[:HEAD_BYTES]
     if head.startswith(_ZIP):
         is_workbook = b"[Content_Types].xml" in head or b"xl/" in head
-        return (
-            "is an Excel workbook; save it as CSV, with the suffix .csv"
-            if is_workbook
-            else "is a zip archive; unpack it with unzip"
-        )
-    mark = next((text for mark, text in _MARKS if head.startswith(mark)), None)
-    return mark or _without_mark(head)
+        return _WORKBOOK if is_workbook else "is a zip archive; unpack it with unzip"
+    if (mark := next((text for mark, text in _MARKS if head.startswith(mark)), None)) is not None:
+        return mark
+    even, odd, half = head[0::2].count(0), head[1::2].count(0), len(head) // 2
+    is_utf16 = len(head) >= 4 and max(even, odd) > 0.7 * half and min(even, odd) < 0.1 * half
+    return _UTF16 if is_utf16 else None  # without a mark, every other byte of the ASCII in it is zero
 
 
 def is_parquet(head: bytes) -> bool:
     return head.startswith(_PARQUET)
-
-
-def _without_mark(head: bytes) -> str | None:
-    """Return that a file is UTF-16 without a mark: every other byte of the ASCII in it is zero."""
-    if len(head) < 4 or b"\0" not in head:
-        return None
-    even, odd = head[0::2].count(0), head[1::2].count(0)
-    half = len(head) // 2
-    if max(even, odd) > 0.7 * half and min(even, odd) < 0.1 * half:
-        return "is UTF-16 text; save it as UTF-8"
-    return None
 
 
 class FileFault(Exception):
@@ -99,12 +87,9 @@ class FileFault(Exception):
 def fault_of(path: Path) -> FileFault | None:
     """Return why `path` is no file that could be opened, None if it is a regular file."""
     try:
-        _check(os.stat(path))  # noqa: PTH116 (Path.stat does the same)
-    except FileFault as fault:
-        return fault
+        return _kind_fault(os.stat(path))  # noqa: PTH116 (Path.stat does the same)
     except (OSError, ValueError) as error:
         return _fault(path, error)
-    return None
 
 
 def something_at(path: Path) -> bool:
@@ -121,11 +106,10 @@ def open_file(path: Path) -> BufferedReader:
         file = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115 (Path.open takes no opener)
     except OSError as error:
         raise _fault(path, error) from error
-    try:
-        _check(os.fstat(file.fileno()))
-    except FileFault:
+    fault = _kind_fault(os.fstat(file.fileno()))
+    if fault is not None:
         file.close()
-        raise
+        raise fault
     return file
 
 
@@ -216,13 +200,12 @@ def _open_without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
 
 
-def _check(status: os.stat_result) -> None:
-    """Raise `FileFault` unless a status is that of a regular file on a disk."""
+def _kind_fault(status: os.stat_result) -> FileFault | None:
+    """Return a fault unless a status is that of a regular file on a disk."""
     kind = next((name for is_kind, name in _KINDS if is_kind(status.st_mode)), None)
     if kind is None and status.st_dev in _kernels_devices():
         kind = "a view of the kernel"
-    if kind is not None:
-        raise FileFault(f"is {kind}, not a file")
+    return None if kind is None else FileFault(f"is {kind}, not a file")
 
 
 @functools.cache
@@ -236,14 +219,8 @@ def _fault(path: Path, error: OSError | ValueError) -> FileFault:
     if number == errno.ELOOP:
         return FileFault("is a link to itself")
     if number in (errno.ENOENT, errno.ENOTDIR):
-        target = _target(path)
-        missing = "no such file" if target is None else f"is a link to {target}, which does not exist"
-        return FileFault(missing, missing=target is None)
+        try:
+            return FileFault(f"is a link to {os.readlink(path)}, which does not exist")  # noqa: PTH115
+        except OSError:
+            return FileFault("no such file", missing=True)
     return FileFault(f"cannot be read: {getattr(error, 'strerror', None) or error}")
-
-
-def _target(path: Path) -> str | None:
-    try:
-        return os.readlink(path)  # noqa: PTH115
-    except OSError:
-        return None

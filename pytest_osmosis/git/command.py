@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -64,10 +64,11 @@ def program() -> str:
 
 def environ(settings: Sequence[str] = ()) -> dict[str, str]:
     """Return git's environment, in which `settings` have no value."""
-    empty: Mapping[str, str] = {f"GIT_CONFIG_VALUE_{n}": "" for n in range(len(settings))}
-    names = {f"GIT_CONFIG_KEY_{n}": name for n, name in enumerate(settings)}
     own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    return {**own, **OURS, **({"GIT_CONFIG_COUNT": str(len(settings)), **names, **empty} if settings else {})}
+    environ = {**own, **OURS, **({"GIT_CONFIG_COUNT": str(len(settings))} if settings else {})}
+    for n, name in enumerate(settings):
+        environ |= {f"GIT_CONFIG_KEY_{n}": name, f"GIT_CONFIG_VALUE_{n}": ""}
+    return environ
 
 
 def filters_of(listed: str) -> list[str]:

@@ -13,6 +13,7 @@ import re
 import secrets
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path, PurePosixPath
@@ -196,67 +197,51 @@ class Worktrees:
     """The worktrees of a session: one for each commit, made when it is first needed. For any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # protects _made
-        self._made: dict[tuple[Path, str], tuple[Worktree, _Folder]] = {}
+        self._lock = threading.Lock()  # protects _made and _until_closed
+        self._made: dict[tuple[Path, str], Worktree] = {}
+        self._until_closed = ExitStack()
 
     def of(self, commit: Commit, workspace: Path) -> Worktree:
         """Return the worktree of a commit. Raises `GitFault` if it cannot be made."""
         key = commit.repository, commit.sha
         with self._lock:
             if key not in self._made:
-                self._made[key] = _made(commit, workspace / WORKTREES)
-            return self._made[key][0]
+                self._made[key] = self._new(commit, workspace / WORKTREES)
+            return self._made[key]
 
     def close(self) -> None:
         """Remove all worktrees. Idempotent."""
         with self._lock:
-            for _, folder in self._made.values():
-                folder.remove()
             self._made.clear()
+            self._until_closed.close()
 
-
-class _Folder:
-    """The folder of a worktree, with what git keeps about it, and a lock that says that it is in use."""
-
-    def __init__(self, path: Path, admin: Path) -> None:
-        self.path = path
-        lock = path.with_name(f"{path.name}{LOCK}")
-        self._paths = (str(path), str(admin), str(lock))
-        self._lock = lock.open("xb", buffering=0)
-        self._lock.write(f"{admin}\n".encode())
-        _locked(self._lock)
-        for each in self._paths:
-            GUARD.remove_at_end(each)
-
-    def remove(self) -> None:
-        for each in self._paths:
-            remove(each)
-            GUARD.keep(each)
-        self._lock.close()
-
-
-def _made(commit: Commit, home: Path) -> tuple[Worktree, _Folder]:
-    git_folder = ask(commit.repository, "rev-parse", "--path-format=absolute", "--git-common-dir").text
-    name = f"{commit.sha[:12]}-{secrets.token_hex(4)}"
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        (home / ".gitignore").write_text("*\n", encoding="utf-8")
-        _remove_stale(home)
-        folder = _Folder(home / name, Path(git_folder, "worktrees", name))
-    except OSError as error:
-        raise GitFault(f"{home}: no worktree can be made there: {error.strerror}") from error
-    try:
-        filters = filters_of(ask(commit.repository, *FILTERS).text)
-        answer = ask(
-            commit.repository, *WHOLE, "worktree", "add", "--detach", "--quiet", str(folder.path), commit.sha,
-            settings=filters,
-        )  # fmt: skip
-        if answer.status:
-            raise GitFault(f"`git worktree add` failed: {answer.error}")
-    except BaseException:
-        folder.remove()
-        raise
-    return Worktree(commit, folder.path), folder
+    def _new(self, commit: Commit, home: Path) -> Worktree:
+        """Make a worktree, with a lock that says that it is in use."""
+        git_folder = ask(commit.repository, "rev-parse", "--path-format=absolute", "--git-common-dir").text
+        name = f"{commit.sha[:12]}-{secrets.token_hex(4)}"
+        top, admin, lock = home / name, Path(git_folder, "worktrees", name), home / f"{name}{LOCK}"
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            (home / ".gitignore").write_text("*\n", encoding="utf-8")
+            _remove_stale(home)
+            file = lock.open("xb", buffering=0)
+            file.write(f"{admin}\n".encode())
+        except OSError as error:
+            raise GitFault(f"{home}: no worktree can be made there: {error.strerror}") from error
+        _locked(file)
+        with ExitStack() as undo:
+            undo.enter_context(file)
+            for each in (lock, admin, top):  # removed in the order from the last
+                GUARD.remove_at_end(str(each))
+                undo.callback(GUARD.keep, str(each))
+                undo.callback(remove, str(each))
+            filters = filters_of(ask(commit.repository, *FILTERS).text)
+            add = (*WHOLE, "worktree", "add", "--detach", "--quiet", str(top), commit.sha)
+            answer = ask(commit.repository, *add, settings=filters)
+            if answer.status:
+                raise GitFault(f"`git worktree add` failed: {answer.error}")
+            self._until_closed.push(undo.pop_all())
+        return Worktree(commit, top)
 
 
 def _remove_stale(home: Path) -> None:
@@ -266,15 +251,10 @@ def _remove_stale(home: Path) -> None:
             continue
         with contextlib.suppress(OSError), lock.open("rb", buffering=0) as file:
             if _locked(file):
-                for path in (lock.with_suffix(""), *_admin_folders(file, lock.with_suffix("").name), lock):
+                worktree, admin = lock.with_suffix(""), Path(file.read(4096).decode(errors="surrogateescape").strip())
+                is_git = admin.is_absolute() and admin.name == worktree.name and admin.parent.name == "worktrees"
+                for path in (worktree, *([admin] if is_git else []), lock):
                     remove(str(path))
-
-
-def _admin_folders(lock: FileIO, name: str) -> Iterator[Path]:
-    """Yield the folder in which git keeps what it knows about a worktree, if the lock file names it."""
-    path = Path(lock.read(4096).decode(errors="surrogateescape").strip())
-    if path.is_absolute() and path.name == name and path.parent.name == "worktrees":
-        yield path
 
 
 def _locked(file: FileIO) -> bool:

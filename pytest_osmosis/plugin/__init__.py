@@ -94,7 +94,7 @@ def _begin(config: pytest.Config, begin: Callable[[pytest.Config], None]) -> Non
 
 
 def _serve(config: pytest.Config) -> None:
-    from pytest_osmosis.plugin.xdist_worker import WorkerPlugin
+    from pytest_osmosis.plugin.under_xdist import WorkerPlugin
 
     config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
 
@@ -146,9 +146,8 @@ def _register_controller(config: pytest.Config, named: NamedEvals, prestarted: P
 def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> list[pytest.Item | pytest.Collector] | None:
-    if not any(module in sys.modules for module in DECORATORS) or not callable(obj):
-        return None
-    if not isinstance(collector, pytest.Module):
+    has_decorator = any(module in sys.modules for module in DECORATORS)
+    if not has_decorator or not callable(obj) or not isinstance(collector, pytest.Module):
         return None
     from pytest_osmosis import seams
 

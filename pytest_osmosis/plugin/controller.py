@@ -10,8 +10,8 @@ from __future__ import annotations
 import atexit
 import gc
 import queue
-from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,19 +19,26 @@ from pytest_osmosis.plugin.command.named_evals import NamedEvals, not_started_li
 from pytest_osmosis.plugin.command.options import plans_setup
 from pytest_osmosis.plugin.compat import sigterm_as_interrupt
 from pytest_osmosis.plugin.debugger import DebuggerHooks
-from pytest_osmosis.plugin.items import EvalFiles, EvalItem, Sentinel, UnitKey, eval_id_of, ungrouped, unit_key
+from pytest_osmosis.plugin.items import (
+    EvalFiles,
+    EvalItem,
+    Sentinel,
+    UnitKey,
+    eval_id_of,
+    eval_items,
+    ungrouped,
+    unit_key,
+)
 from pytest_osmosis.plugin.output.header import header, source_lines, test_eval_lines
 from pytest_osmosis.plugin.output.progress_line import ProgressLine
 from pytest_osmosis.plugin.output.terminal import TerminalSummary, say
-from pytest_osmosis.plugin.rollout_tests.marker import RolloutWait
-from pytest_osmosis.plugin.rollout_tests.model_source import ModelSource
-from pytest_osmosis.plugin.rollout_tests.source import SOURCE
+from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, RolloutWait
 from pytest_osmosis.plugin.session import EvalSession
 
 if TYPE_CHECKING:
     from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.plugin.command.session_options import SessionOptions
-    from pytest_osmosis.plugin.xdist_controller import OutcomeServer, Ticks, UnreportedTests
+    from pytest_osmosis.plugin.under_xdist import OutcomeServer, Ticks, UnreportedTests
 
 
 IDLE_S = 0.2
@@ -52,19 +59,18 @@ class ControllerPlugin:
         self._n_failures = 0
 
     def register(self) -> None:
-        manager = self.config.pluginmanager
-        manager.register(DebuggerHooks(self.config, self.evals), "osmosis-debugger")
+        register, inline = self.config.pluginmanager.register, self.evals.inline is not None
+        register(DebuggerHooks(self.config, self.evals), "osmosis-debugger")
         if self.naming.source == "model":
-            self.config.stash[SOURCE] = ModelSource(self.evals)
-            if self.evals.inline is None:
-                manager.register(RolloutWait(), "osmosis-rollout-wait")
+            self.config.stash[SOURCE] = self.evals.test_evals
+            if not inline:
+                register(RolloutWait(), "osmosis-rollout-wait")
         if self.evals.options.dry_run:
             self.config.option.dist = "no"  # nothing runs, so no xdist workers are needed
-            manager.register(DryRun(self.config, self.evals), "osmosis-dry-run")
-        inline = self.evals.inline is not None
-        manager.register(EvalFiles(self.evals.plans, self.evals.answer, inline=inline), "osmosis-files")
-        manager.register(self, "osmosis-controller")
-        manager.register(TerminalSummary(self.config, self.evals), "osmosis-summary")
+            register(DryRun(self.config, self.evals), "osmosis-dry-run")
+        register(EvalFiles(self.evals.plans, self.evals.answer, inline=inline), "osmosis-files")
+        register(self, "osmosis-controller")
+        register(TerminalSummary(self.config, self.evals), "osmosis-summary")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -73,7 +79,7 @@ class ControllerPlugin:
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
         lines = [*header(self.evals), *source_lines(self.naming), *not_started_lines(self.naming)]
-        return [self.evals.sanitizer.shown(line) for line in lines]
+        return list(map(self.evals.sanitizer.shown, lines))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -91,15 +97,15 @@ class ControllerPlugin:
             self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        return [self.evals.sanitizer.shown(line) for line in test_eval_lines(self.evals)]
+        return list(map(self.evals.sanitizer.shown, test_eval_lines(self.evals)))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        from pytest_osmosis.plugin.xdist_controller import OutcomeServer
+        from pytest_osmosis.plugin.under_xdist import OutcomeServer
 
         self.distributed = True
         if self.server is None:
-            self.server = OutcomeServer(self.evals, self.naming)
+            self.server = OutcomeServer(self.evals)
         node.workerinput["osmosis"] = self.server.workerinput()
 
     @pytest.hookimpl(optionalhook=True)
@@ -108,21 +114,20 @@ class ControllerPlugin:
 
         From then on expect reports of the workers, which may die, and update the live line while waiting for them.
         """
-        from pytest_osmosis.plugin.xdist_controller import Ticks, UnreportedTests
+        from pytest_osmosis.plugin.under_xdist import Ticks, UnreportedTests
 
         self.progress.clear()  # xdist counts its workers where the live line is
-        if not self.config.option.collectonly and self.unreported is None:
-            self.evals.select_ids(ids)
-            say(self.config, test_eval_lines(self.evals))
-            if self.evals.n_selected:
-                alone = self.evals.n_selected == len(ids)
-                self.progress.begin(alone=alone, undisturbed=alone)
-            self.evals.start()
-            self.unreported = UnreportedTests(self.evals, self.progress)
-            self.unreported.expect(ids)
-            self.config.pluginmanager.register(self.unreported, "osmosis-unreported")
-            self.ticks = Ticks(self.config, self.progress.update)
-            self.ticks.begin()
+        if self.config.option.collectonly or self.unreported is not None:
+            return
+        self.evals.select_ids(ids)
+        say(self.config, test_eval_lines(self.evals))
+        if self.evals.n_selected:
+            alone = self.evals.n_selected == len(ids)
+            self.progress.begin(alone=alone, undisturbed=alone)
+        self.evals.start()
+        self.unreported = UnreportedTests(self.evals, self.progress, ids)
+        self.config.pluginmanager.register(self.unreported, "osmosis-unreported")
+        self.ticks = Ticks(self.config, self.progress.update)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -191,7 +196,7 @@ class ControllerPlugin:
         """Write results and set the exit status, then correct what pytest has written to its cache."""
         self.evals.end.finish(session)
         result = yield
-        self.evals.end.correct_cache()
+        self.evals.end.failed_tests.correct()
         return result
 
     @pytest.hookimpl(tryfirst=True)
@@ -233,16 +238,17 @@ class CompletionLoop:
         """Run all items as pytest's own loop does, but in another order."""
         self._evals.start()
         sentinel: Sentinel = Sentinel.from_parent(session, name="osmosis")
-        others = [item for item in session.items if not self._waits(item)]
-        after = [*others[1:], sentinel if len(others) < len(session.items) else None]
+        ours = [item for item in eval_items(session.items) if item.key not in self._evals.kept_back]
+        waiting = set[pytest.Item](ours)
+        others = [item for item in session.items if item not in waiting]
+        after = [*others[1:], sentinel if ours else None]
         for item, nextitem in zip(others, after, strict=False):
             self._run(session, item, nextitem)
-        if len(others) == len(session.items):
-            return True
-        self._progress.begin(alone=not others, undisturbed=True)
+        if ours:
+            self._progress.begin(alone=not others, undisturbed=True)
         in_order = self._evals.inline is not None or session.config.getoption("stepwise", False)
-        for item, last in self._in_order(session) if in_order else self._as_completed(session):
-            self._run(session, item, None if last else sentinel)
+        for number, each in enumerate(self._in_order(ours) if in_order else self._as_completed(ours), start=1):
+            self._run(session, each, None if number == len(ours) else sentinel)
         return True
 
     def _run(self, session: pytest.Session, item: pytest.Item, nextitem: pytest.Item | None) -> None:
@@ -253,30 +259,23 @@ class CompletionLoop:
         if session.shouldstop:
             raise session.Interrupted(session.shouldstop)
 
-    def _waits(self, item: pytest.Item) -> TypeGuard[EvalItem]:
-        """Return True for a test that waits for its unit: one of an eval that nothing keeps from running."""
-        return isinstance(item, EvalItem) and item.key not in self._evals.kept_back
-
-    def _in_order(self, session: pytest.Session) -> Iterator[tuple[EvalItem, bool]]:
-        """Yield our items as they were collected, and True with the last one.
+    def _in_order(self, ours: Iterable[EvalItem]) -> Iterator[EvalItem]:
+        """Yield our items as they were collected.
 
         `--stepwise` assumes that all items before a failure passed; inline, an item performs its own runs.
         """
-        ours = list(filter(self._waits, session.items))
-        done: set[UnitKey] = set()
+        done: set[UnitKey | None] = set()
         for item in ours:
             while self._evals.inline is None and item.key not in done:
-                if (key := self._next_completed()) is not None:
-                    done.add(key)
-            yield item, item is ours[-1]
+                done.add(self._next_completed())
+            yield item
 
-    def _as_completed(self, session: pytest.Session) -> Iterator[tuple[EvalItem, bool]]:
-        """Yield our items as their units are done, and True with the last one."""
-        waiting = {item.key: item for item in filter(self._waits, session.items)}
+    def _as_completed(self, ours: Iterable[EvalItem]) -> Iterator[EvalItem]:
+        """Yield our items as their units are done."""
+        waiting: dict[UnitKey | None, EvalItem] = {item.key: item for item in ours}
         while waiting:
-            key = self._next_completed()
-            if key in waiting:  # units of test evals have no item
-                yield waiting.pop(key), not waiting
+            if (key := self._next_completed()) in waiting:  # units of test evals have no item
+                yield waiting.pop(key)
 
     def _next_completed(self) -> UnitKey | None:
         """Return the next unit that is done, None if no unit is done within a moment."""
@@ -310,5 +309,4 @@ class DryRun:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         loads = any(each.prepared.environment is not None for each in self._evals.named.values())
         code = "only environments were loaded, for their rows" if loads else "no code was loaded"
-        text = f"{code}, no model asked, no test run, nothing written"
-        terminalreporter.write_line(f"osmosis: dry run: {text}")
+        terminalreporter.write_line(f"osmosis: dry run: {code}, no model asked, no test run, nothing written")

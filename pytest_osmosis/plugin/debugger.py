@@ -77,8 +77,11 @@ class DebuggerHooks:
             return (yield)
 
     def _prompt_frame(self, item: EvalItem) -> PromptFrame:
-        run = self._evals.runs[item.key.eval_id]
-        record = self._record(item, run)
+        """Return the frame of the run that made the test fail; for a row, of the first such run."""
+        assert item.answer is not None
+        run, kind = self._evals.runs[item.key.eval_id], item.answer.outcome.kind
+        records = map(run.record, item.plan.runs_of(item.key.unit))
+        record = next(record for record in records if kind_of(record, run.pass_rule) == kind)
         scoring = run.scoring_request(record.run)
         if record.boundary is not None:
             return self._failed_rollout(item, record, scoring)
@@ -86,25 +89,16 @@ class DebuggerHooks:
         unmet = (name for name in run.pass_rule.deciding if not run.pass_rule.met(record, name))
         return self._failed_reward(item, run, record, scoring, broken[0] if broken else next(unmet))
 
-    def _record(self, item: EvalItem, run: EvalRun) -> RunRecord:
-        """Return the record of the run that made the test fail; for a row, of the first such run."""
-        runs = item.plan.runs_of(item.key.unit)
-        records = [run.record(each) for each in runs]
-        assert item.answer is not None
-        kind = item.answer.outcome.kind
-        return next(record for record in records if kind_of(record, run.pass_rule) == kind)
-
     def _failed_rollout(self, item: EvalItem, record: RunRecord, scoring: ScoringFields) -> PromptFrame:
         """Return the frame that raised if that was in this process, else a frame with the record."""
+        why = "--pdb does not repeat a rollout; `--osmosis-inline --pdb` rolls out in pytest's process"
         if self._evals.inline is not None:
-            if record.run != item.plan.runs_of(item.key.unit)[-1]:
-                self._say(f"other runs of the row followed {record.run}; --osmosis-granularity=run stops at each run")
-                return record_frame(record, scoring)
             host = self._evals.inline.host(item.key.eval_id)
-            if host.error is not None:
+            if record.run != item.plan.runs_of(item.key.unit)[-1]:
+                why = f"other runs of the row followed {record.run}; --osmosis-granularity=run stops at each run"
+            elif host.error is not None:
                 return PromptFrame(cut_to_users(host.error), host.inside())
-        self._say("--pdb does not repeat a rollout; `--osmosis-inline --pdb` rolls out in pytest's process")
-        return record_frame(record, scoring)
+        return self._recorded(record, scoring, why)
 
     def _failed_reward(
         self, item: EvalItem, run: EvalRun, record: RunRecord, scoring: ScoringFields, name: str
@@ -112,17 +106,15 @@ class DebuggerHooks:
         """Call the function again and return the frame in which it raised or returned."""
         recorded = record.scorer_errors.get(name)
         if recorded is not None and recorded.message.startswith((ENDED_TWICE, UNINTERRUPTIBLE)):
-            self._say(f"{name} is not called again in pytest's process: it {recorded.message}")
-            return record_frame(record, scoring)
+            why = f"{name} is not called again in pytest's process: it {recorded.message}"
+            return self._recorded(record, scoring, why)
         if name == RUBRIC_SCORE:
-            self._say("the judge is not asked again: there is no code to stop in")
-            return record_frame(record, scoring)
+            return self._recorded(record, scoring, "the judge is not asked again: there is no code to stop in")
         host = self._evals.replaying.host(item.key.eval_id)
         try:
             code = host.borrow(*run.host_arguments)
         except CodeError as error:
-            self._say(f"{name} cannot be called again in pytest's process: {error}")
-            return record_frame(record, scoring)
+            return self._recorded(record, scoring, f"{name} cannot be called again in pytest's process: {error}")
         self._say(f"calling {name} again in pytest's process, with the recorded conversation of {record.run}")
         returned = ReturnTracer(code.function(name))
         try:
@@ -135,25 +127,26 @@ class DebuggerHooks:
         threshold = run.pass_rule.threshold(name)
         text = "removed the sample" if score is None else score_line(score, threshold)
         before = recorded.message if recorded is not None else score_line(record.scores[name], threshold)
-        self._say(f"{name}: {text}" + (f" (recorded: {before})" if text != before else ""))
+        said = f"{name}: {text}" + (f" (recorded: {before})" if text != before else "")
         result = returned.located(pytest.fail.Exception(text, pytrace=False))
         if result.__traceback__ is None:
-            return record_frame(record, scoring, score)
+            return self._recorded(record, scoring, said, score)
+        self._say(said)
         return PromptFrame(result, host.inside())
+
+    def _recorded(self, record: RunRecord, scoring: ScoringFields, why: str, score: float | None = None) -> PromptFrame:
+        """Say why no user frame is shown, and return one whose locals hold the recorded run."""
+        self._say(why)
+        try:
+            _raise_with_locals(record, scoring["messages"], scoring["ground_truth"], scoring["record"], score)
+        except pytest.fail.Exception as error:
+            return PromptFrame(error, nullcontext())
 
     def _say(self, text: str) -> None:
         terminal = own_terminal(self._config)
         if terminal is not None:
             terminal.ensure_newline()
             write_line(terminal, f"osmosis: {text}")
-
-
-def record_frame(record: RunRecord, scoring: ScoringFields, score: float | None = None) -> PromptFrame:
-    """Return a frame whose locals hold the recorded run, for cases in which no user frame can be shown."""
-    try:
-        _raise_with_locals(record, scoring["messages"], scoring["ground_truth"], scoring["record"], score)
-    except pytest.fail.Exception as error:
-        return PromptFrame(error, nullcontext())
 
 
 def _raise_with_locals(
@@ -238,11 +231,10 @@ def cut_to_users(error: BaseException) -> BaseException:
     """Return `error` with its traceback cut after the last user frame, if frames of this package follow it."""
     files = list(_files(error))
     last = max((index for index, file in enumerate(files) if is_users_own(file)), default=None)
-    if last is None or not any(is_ours(file) for file in files[last:]):
+    if last is None or not any(map(is_ours, files[last:])):
         return error
-    steps = list(_steps(error))[: last + 1]
     cut: TracebackType | None = None
-    for step in reversed(steps):
+    for step in reversed(list(_steps(error))[: last + 1]):
         cut = TracebackType(cut, step.tb_frame, step.tb_lasti, step.tb_lineno or -1)  # -1: that of the instruction
     return error.with_traceback(cut)
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
 import pytest
 
@@ -33,23 +33,32 @@ MOST_AT_ONCE = 4
 """The entries of one config that run together, each with hosts of its own. Those of the next one load meanwhile."""
 
 
+@dataclass(eq=False)
+class QueuedEval:
+    """An eval of a session: `n_left` of its runs are not done. If it loads `later`, its hosts wait for its turn."""
+
+    id: str
+    run: EvalRun
+    group: Group
+    later: bool
+    n_left: int
+    stage: Literal["waiting", "running", "done"] = "waiting"
+
+
 class Group:
-    """Evals that run together: the entries of one config, or a single eval. `waiting` have not begun, in order."""
+    """Evals that run together: the entries of one config, or a single eval."""
 
     def __init__(self) -> None:
-        self.runs: dict[str, EvalRun] = {}
-        self.waiting: deque[str] = deque()
-        self.running: set[str] = set()
+        self.evals: list[QueuedEval] = []
         self.cap: SharedCap | None = None
+
+    def at(self, stage: Literal["waiting", "running"]) -> list[QueuedEval]:
+        return [each for each in self.evals if each.stage == stage]
 
     @property
     def most_in_flight(self) -> int:
         """The cap on the rollouts of all: the largest that one of them may have in flight."""
-        return max(run.prepared.config.in_flight for run in self.runs.values())
-
-    @property
-    def at_once(self) -> int:
-        return min(MOST_AT_ONCE, self.most_in_flight)
+        return max(each.run.prepared.config.in_flight for each in self.evals)
 
 
 class EvalQueue:
@@ -65,11 +74,8 @@ class EvalQueue:
         self.finished: dict[str, FinishedEval] = {}
         self.failures: dict[str, Exception] = {}
         self._inline = inline
+        self._evals: dict[str, QueuedEval] = {}
         self._groups: dict[str, Group] = {}
-        self._group_of: dict[str, Group] = {}
-        self._n_left: dict[str, int] = {}
-        self._begun: set[str] = set()
-        self._later: set[str] = set()
         self._lock = threading.RLock()
         self._has_hosts_on_cluster = False
         self._stopped = False
@@ -78,134 +84,119 @@ class EvalQueue:
     @property
     def together(self) -> list[list[FinishedEval]]:
         """The finished evals of each config with several."""
-        groups = [group for group in self._groups.values() if len(group.runs) > 1]
-        found = [[self.finished[eval_id] for eval_id in group.runs if eval_id in self.finished] for group in groups]
+        groups = [group.evals for group in self._groups.values() if len(group.evals) > 1]
+        found = [[self.finished[each.id] for each in evals if each.id in self.finished] for evals in groups]
         return [each for each in found if each]
 
-    def hosts_wait(self, group: str, *, on_cluster: bool) -> bool:
-        """Return True if the hosts of the next eval of a group start later, once it is its turn.
+    def loads_later(self, group: str, *, on_cluster: bool) -> bool:
+        """Return True if the code of the next eval of a group loads later, once it is its turn.
 
-        Those of an eval `on_cluster` do, unless it is the first one: its hosts may take all places that there are.
+        That of an eval `on_cluster` does, unless it is the first one: its hosts may take all places that there are.
         """
-        return self._inline is None and self._loads_later(group, on_cluster)
-
-    def _loads_later(self, group: str, on_cluster: bool) -> bool:
         if on_cluster and self._has_hosts_on_cluster:
             return True
-        return group in self._groups and len(self._groups[group].runs) >= MOST_AT_ONCE
+        return group in self._groups and len(self._groups[group].evals) >= MOST_AT_ONCE
 
     def add(self, eval_id: str, run: EvalRun, group: str, *, on_cluster: bool) -> None:
         """Add an eval. Those with the same `group` run together."""
+        later = self.loads_later(group, on_cluster=on_cluster)
+        together = self._groups.setdefault(group, Group())
         self.runs[eval_id] = run
-        if self._loads_later(group, on_cluster):
-            self._later.add(eval_id)
+        self._evals[eval_id] = QueuedEval(eval_id, run, together, later, len(run.selected.runs))
+        together.evals.append(self._evals[eval_id])
         self._has_hosts_on_cluster = self._has_hosts_on_cluster or on_cluster
-        self._n_left[eval_id] = len(run.selected.runs)
-        self._group_of[eval_id] = self._groups.setdefault(group, Group())
-        self._group_of[eval_id].runs[eval_id] = run
-        self._group_of[eval_id].waiting.append(eval_id)
 
     def start(self) -> None:
         """Wait until the code of all hosts that started is loaded, then start the first evals.
 
         Raise `pytest.UsageError` if code does not load, unless it is only that of some environments.
         """
-        started = {eval_id: run for eval_id, run in self.runs.items() if eval_id not in self._later}
-        errors: dict[str, list[str]] = {}
-        for eval_id, run in started.items():
-            if self._inline is not None:
-                self._inline.host(eval_id).load()
-            if error := load_error(run):
-                errors.setdefault(error, []).append(eval_id)
-        failed = {eval_id for eval_ids in errors.values() for eval_id in eval_ids}
-        if failed and not self._are_left_out(failed):
-            names = {eval_id: self.runs[eval_id].prepared.config.name for eval_id in failed}
-            texts = [f"{', '.join(names[each] for each in eval_ids)}: {error}" for error, eval_ids in errors.items()]
-            self.discard()
-            raise pytest.UsageError(*texts)
-        self._later |= failed  # they are not measured, as those that do not load when it is their turn
+        failed: dict[str, list[QueuedEval]] = {}
+        for each in self._evals.values():
+            if self._inline is not None and not each.later:
+                self._inline.host(each.id).load()
+            if not each.later and (error := load_error(each.run)):
+                failed.setdefault(error, []).append(each)
+        without = [each for evals in failed.values() for each in evals]
+        if without:
+            left_out = all(each.run.prepared.environment is not None for each in without)
+            if not left_out or len(without) == len(self._evals) or self._inline is not None:
+                names = [", ".join(each.run.prepared.config.name for each in evals) for evals in failed.values()]
+                self.discard()
+                raise pytest.UsageError(*(f"{found}: {error}" for found, error in zip(names, failed, strict=True)))
+        for each in without:
+            each.later = True  # it is not measured, as one that does not load when it is its turn
         if self._inline is None:
             with self._lock:
                 self._begin_next()
             return
-        for eval_id, run in self.runs.items():
-            if not self._n_left[eval_id]:  # no test will perform anything
-                run.go()
-
-    def _are_left_out(self, failed: Collection[str]) -> bool:
-        """Return True if the others run without the evals that failed to load, because these are environments."""
-        of_environments = all(self.runs[eval_id].prepared.environment is not None for eval_id in failed)
-        return of_environments and len(failed) < len(self.runs) and self._inline is None
+        for each in self._evals.values():
+            if not each.n_left:  # no test will perform anything
+                each.run.go()
 
     def run_done(self, eval_id: str) -> None:
         """Count a run of `eval_id` as done; after its last one another eval starts. Called in the engine's thread."""
+        each = self._evals[eval_id]
         with self._lock:
-            self._n_left[eval_id] -= 1
-            is_last = self._n_left[eval_id] == 0
+            each.n_left -= 1
+            is_last = not each.n_left
         if is_last:
-            self.runs[eval_id].stop_clock()
+            each.run.stop_clock()
         if self._inline is not None:
             self._inline.host(eval_id).wake()
             return
-        cap = self._group_of[eval_id].cap
-        if cap is not None:
-            cap.changed()
+        if each.group.cap is not None:
+            each.group.cap.changed()
         if is_last:
             with self._lock:
-                self._end(eval_id)
+                self._end(each)
                 self._begin_next()
 
     def _begin_next(self) -> None:
         """Begin the evals whose turn it is: of the first group that is not done, as many as may run at once."""
         while not self._stopped:
-            group = next((group for group in self._groups.values() if group.waiting or group.running), None)
-            if group is None or not group.waiting:
+            group = next((group for group in self._groups.values() if group.at("waiting") or group.at("running")), None)
+            if group is None or not (waiting := group.at("waiting")):
                 return
-            if len(group.running) >= group.at_once:
+            if len(group.at("running")) >= min(MOST_AT_ONCE, group.most_in_flight):
                 if not self._has_hosts_on_cluster:  # they would take the places of those whose turn it is
-                    self.runs[group.waiting[0]].start_hosts()  # which load their code before it is their turn
+                    waiting[0].run.start_hosts()  # which load their code before it is their turn
                 return
-            self._begin(group, group.waiting.popleft())
+            waiting[0].stage = "running"
+            if waiting[0].later:
+                threading.Thread(target=self._load, args=waiting[:1], name="osmosis-load", daemon=True).start()
+            else:
+                self._go(waiting[0])
 
-    def _begin(self, group: Group, eval_id: str) -> None:
-        group.running.add(eval_id)
-        if eval_id in self._later:
-            threading.Thread(target=self._load, args=(group, eval_id), name="osmosis-load", daemon=True).start()
-        else:
-            self._go(group, eval_id)
-
-    def _go(self, group: Group, eval_id: str) -> None:
-        run = self.runs[eval_id]
-        if not self._n_left[eval_id]:  # a shard without rows
+    def _go(self, each: QueuedEval) -> None:
+        group, run = each.group, each.run
+        if not each.n_left:  # a shard without rows
             run.go()
-            self._end(eval_id)
+            self._end(each)
             return
-        if len(group.runs) > 1:
+        if len(group.evals) > 1:
             group.cap = group.cap or SharedCap(group.most_in_flight, self._lock)
-            most = run.prepared.config.in_flight
-            group.cap.add(run.engine, Need(most, lambda: self._n_left[eval_id]))
+            group.cap.add(run.engine, Need(run.prepared.config.in_flight, lambda: each.n_left))
         run.go()
 
-    def _load(self, group: Group, eval_id: str) -> None:
+    def _load(self, each: QueuedEval) -> None:
         """Start the hosts of an eval and let it begin. If its code does not load, all its runs are errors."""
-        run = self.runs[eval_id]
         with self._lock:
             if self._stopped:
                 return
-            run.start_hosts()
-        has_loaded = self._has_loaded(eval_id)
+            each.run.start_hosts()
+        has_loaded = self._has_loaded(each.run)
         with self._lock:
             if self._stopped:
                 return
             if has_loaded:
-                self._go(group, eval_id)
-            elif not self._n_left[eval_id]:
-                self._end(eval_id)
+                self._go(each)
+            elif not each.n_left:
+                self._end(each)
             self._begin_next()
 
-    def _has_loaded(self, eval_id: str) -> bool:
+    def _has_loaded(self, run: EvalRun) -> bool:
         """Wait until the code of an eval is loaded whose turn came later. Give its runs up if it does not load."""
-        run = self.runs[eval_id]
         if error := load_error(run):
             run.notices.alert(error.replace("\n", "\n    "))
             run.engine.submit(run.selected.runs)
@@ -216,27 +207,27 @@ class EvalQueue:
                 run.notices.add(note)
         return True
 
-    def _end(self, eval_id: str) -> None:
-        run, group = self.runs[eval_id], self._group_of[eval_id]
-        run.stop_clock()
-        run.engine.release()
-        group.running.discard(eval_id)
-        if group.cap is not None:
-            group.cap.remove(run.engine)
+    def _end(self, each: QueuedEval) -> None:
+        each.run.stop_clock()
+        each.run.engine.release()
+        each.stage = "done"
+        if each.group.cap is not None:
+            each.group.cap.remove(each.run.engine)
 
     def perform(self, eval_id: str, runs: Sequence[RunId], done: Callable[[], bool]) -> None:
         """Roll out and score `runs` of an inline eval in this thread until `done`. Other evals have hosts for that."""
         if self._inline is None:
             return
-        if eval_id in self._begun:
-            self.runs[eval_id].engine.submit(runs)
+        each, host = self._evals[eval_id], self._inline.host(eval_id)
+        if each.stage == "running":
+            each.run.engine.submit(runs)
         else:
-            self._begun.add(eval_id)
-            if eval_id in self._later:
-                self._inline.host(eval_id).load()
-            if eval_id not in self._later or self._has_loaded(eval_id):
-                self.runs[eval_id].go(runs)
-        self._inline.host(eval_id).serve(done)
+            each.stage = "running"
+            if each.later:
+                host.load()
+            if not each.later or self._has_loaded(each.run):
+                each.run.go(runs)
+        host.serve(done)
 
     def pause(self) -> None:
         """Begin no rollout until `resume`. Inline evals need no pause: the open prompt blocks them."""
@@ -255,9 +246,9 @@ class EvalQueue:
         """Stop every eval that is not done, and start no further one."""
         with self._lock:
             self._stopped = True
-        for eval_id, run in self.runs.items():
-            if self._n_left[eval_id]:
-                run.engine.stop(reason, text)
+        for each in self._evals.values():
+            if each.n_left:
+                each.run.engine.stop(reason, text)
 
     def end_early(self) -> None:
         """Begin no further run, and give those in flight a moment to finish. Another Ctrl-C ends them at once."""
@@ -279,7 +270,7 @@ class EvalQueue:
             if group.cap is not None:
                 group.cap.close()
         if not self.finished and not self.failures:
-            together = [list(group.runs.values()) for group in self._groups.values() if len(group.runs) > 1]
+            together = [[each.run for each in group.evals] for group in self._groups.values() if len(group.evals) > 1]
             eval_ids = {run: eval_id for eval_id, run in self.runs.items()}
             failures: dict[EvalRun, Exception] = {}
             finished = finish(list(self.runs.values()), grace_s, together, failures)
@@ -290,9 +281,8 @@ class EvalQueue:
         """Remove every trace of evals that have not begun a run."""
         for run in self.runs.values():
             run.discard()
-        self.runs.clear()
-        self._groups.clear()
-        self.finished.clear()
+        for evals in (self.runs, self._evals, self._groups, self.finished):
+            evals.clear()
 
 
 def load_error(run: EvalRun) -> str:
@@ -378,7 +368,10 @@ class SharedCap:
     def share(self) -> bool:
         """Move shares as far as they can be moved now. Return True if nobody waits for more."""
         with self._lock:
-            needs = {engine: min(need.most, _left(engine, need)) for engine, need in self._needs.items()}
+            needs: dict[Shared, int] = {}
+            for engine, need in self._needs.items():
+                counts = engine.progress  # of a row, also runs that were made besides may be in flight
+                needs[engine] = min(need.most, max(need.n_left(), counts.submitted - counts.done))
             fair = fair_shares(self._cap, needs)
             short = [engine for engine in fair if self._limits[engine] < fair[engine]]
             if not short:
@@ -411,9 +404,3 @@ def fair_shares(cap: int, needs: Mapping[T, int]) -> dict[T, int]:
         shares[name] = min(need, -(-left // (len(needs) - number)))
         left -= shares[name]
     return shares
-
-
-def _left(engine: Shared, need: Need) -> int:
-    """Return the number of runs that may still be in flight: also those of a row that were made besides."""
-    counts = engine.progress
-    return max(need.n_left(), counts.submitted - counts.done)

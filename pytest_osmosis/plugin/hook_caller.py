@@ -7,7 +7,7 @@ import queue
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pluggy
 import pytest
@@ -16,7 +16,6 @@ from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.plugin.items import node_id
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.user_code import described, error_in_words, is_ours, number_of, user_traceback
 from pytest_osmosis.verdicts.gates import Verdict
@@ -34,7 +33,7 @@ class HookError(NamedTuple):
     plugin: str
     line: str
     details: str
-    times: int = 1
+    times: int
 
     def __str__(self) -> str:
         often = f" ({self.times:,} times in all)" if self.times > 1 else ""
@@ -44,51 +43,31 @@ class HookError(NamedTuple):
 class HookCaller:
     """Calls the hooks of one session, and keeps the errors that they raise.
 
-    `want_rollouts` is True if a plugin implements the hook for finished rollouts.
+    `want_rollouts` is True if a plugin implements the hook for finished rollouts. `finished` takes such runs and their
+    conversations, from any thread, until `call_finished`.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self.want_rollouts = bool(_implementations(config, FINISHED))
         self._config = config
-        self._finished: queue.SimpleQueue[tuple[str, RunId, Sequence[Mapping[str, Any]]]] = queue.SimpleQueue()
-        self._errors: list[HookError] = []
-
-    def enqueue_finished(self, eval_id: str, run: RunId, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Keep a finished run and its conversation until `call_finished`. May be called from any thread."""
-        self._finished.put((eval_id, run, messages))
+        self.finished: queue.SimpleQueue[tuple[str, RunId, Sequence[Mapping[str, Any]]]] = queue.SimpleQueue()
+        self._errors: dict[tuple[str, str, str], HookError] = {}
 
     def call_finished(self, runs: Mapping[str, EvalRun]) -> None:
         """Call the hook for every rollout that has finished since the last call."""
-        while not self._finished.empty():
-            eval_id, run, messages = self._finished.get()
-            record = runs[eval_id].record(run)
-            arguments = {
-                "nodeid": node_id(eval_id, run),
-                "record": record,
-                "messages": messages,
-                "outcome": kind_of(record, runs[eval_id].pass_rule),
-            }
-            self._call(eval_id, FINISHED, arguments)
-
-    def gate_verdicts(self, eval_id: str, results: Results) -> list[Verdict]:
-        """Return the verdicts of other plugins' gates; a gate that raises is not measured."""
-        arguments = {"eval_id": eval_id, "results": results}
-        return self._call(eval_id, GATE, arguments)
-
-    def call_results(self, eval_id: str, results: Results, path: Path) -> None:
-        self._call(eval_id, RESULTS, {"eval_id": eval_id, "results": results, "path": path})
+        while not self.finished.empty():
+            eval_id, run, messages = self.finished.get()
+            record, nodeid = runs[eval_id].record(run), node_id(eval_id, run)
+            outcome = kind_of(record, runs[eval_id].pass_rule)
+            self.call(FINISHED, eval_id, nodeid=nodeid, record=record, messages=messages, outcome=outcome)
 
     def take_errors(self) -> list[HookError]:
         """Return the errors since the last call, one for each eval, hook and plugin."""
-        errors, self._errors = self._errors, []
-        firsts: dict[tuple[str, str, str], HookError] = {}
-        for error in errors:
-            first = firsts.setdefault(error[:3], error._replace(times=0))
-            firsts[error[:3]] = first._replace(times=first.times + 1)
-        return list(firsts.values())
+        errors, self._errors = self._errors, {}
+        return list(errors.values())
 
-    def _call(self, eval_id: str, hook: str, arguments: Mapping[str, object]) -> list[Verdict]:
-        """Call each plugin separately; return the verdicts of gates, also for a gate that raised."""
+    def call(self, hook: str, eval_id: str, **arguments: object) -> list[Verdict]:
+        """Call each plugin separately; return the verdicts of gates: one that raises is not measured."""
         verdicts: list[Verdict] = []
         is_gate = hook == GATE
         plugins = [implementation.plugin for implementation in _implementations(self._config, hook)]
@@ -96,35 +75,29 @@ class HookCaller:
             others = [other for other in plugins if other is not plugin]
             call = self._config.pluginmanager.subset_hook_caller(hook, others)
             try:
-                returned = call(config=self._config, **own_copy(arguments))
+                returned = call(config=self._config, eval_id=eval_id, **own_copy(arguments))
                 for answer in returned:
                     _refuse_unexecuted(answer, may_yield=is_gate)
-                verdicts += [each for answer in returned for each in _verdicts(answer)] if is_gate else []
+                for answer in returned if is_gate else ():
+                    several = isinstance(answer, Iterable) and not isinstance(answer, str)
+                    verdicts += list(map(_checked, answer if several else [answer]))
             except BaseException as error:  # also of `pytest.skip`, `pytest.exit` and `sys.exit`
                 if issubclass(type(error), KeyboardInterrupt):
                     raise
                 line = error_in_words(error).strip().splitlines()[-1]
-                failed = HookError(eval_id, hook, self._name(plugin), line, _users_traceback(error))
-                self._errors.append(failed)
+                name = self._config.pluginmanager.get_name(plugin) or repr(plugin)
+                name = shown(Path(name)) if name.endswith(".py") else name
+                key = (eval_id, hook, name)
+                first = self._errors.get(key) or HookError(*key, line, _users_traceback(error), times=0)
+                self._errors[key] = first._replace(times=first.times + 1)
                 if is_gate:
-                    verdicts.append(Verdict(f"{GATE} of {failed.plugin}", "not measured", f"raised {failed.line}"))
+                    verdicts.append(Verdict(f"{GATE} of {name}", "not measured", f"raised {line}"))
         return verdicts
-
-    def _name(self, plugin: object) -> str:
-        name = self._config.pluginmanager.get_name(plugin) or repr(plugin)
-        return shown(Path(name)) if name.endswith(".py") else name
 
 
 def _implementations(config: pytest.Config, hook: str) -> Sequence[Any]:
     implementations: Sequence[Any] = getattr(config.hook, hook).get_hookimpls()
     return implementations
-
-
-def _verdicts(answer: object) -> list[Verdict]:
-    """Return the verdicts in a gate's answer. Raises TypeError for anything else."""
-    several = isinstance(answer, Iterable) and not isinstance(answer, str)
-    verdicts: list[Any] = list(cast(Iterable[object], answer)) if several else [answer]
-    return list(map(_checked, verdicts))
 
 
 def _checked(verdict: object) -> Verdict:

@@ -155,22 +155,19 @@ class EvalItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, self.plan.line - 1, self.name
 
-    def amend(self, report: pytest.TestReport) -> None:
-        """Give a report the duration, place and reason of its unit; xfail it if a gate decides."""
-        answer = self.answer
-        if answer is None:
-            return
-        phase = "setup" if answer.outcome.kind in ("error", "skipped") else "call"
-        report.duration = answer.outcome.duration_s if report.when == phase else 0.0
-        if report.skipped:
-            report.longrepr = skip_at(self.plan.path, answer.outcome.reason)
-        crash = getattr(report.longrepr, "reprcrash", None)
-        if crash is not None:  # the short summary shows this, in full on CI
-            path, line, _ = self.reportinfo()
-            crash.path, crash.lineno, crash.message = str(path), line + 1, answer.outcome.reason
-        if report.when == phase and report.failed and answer.gated and answer.outcome.kind in ("error", "failed"):
-            report.outcome = "skipped"
-            report.wasxfail = answer.outcome.reason
+
+def amend(report: pytest.TestReport, plan: Plan, answer: Answer) -> None:
+    """Give a report the duration, place and reason of its unit; xfail it if a gate decides."""
+    kind, reason = answer.outcome.kind, answer.outcome.reason
+    decides = report.when == ("setup" if kind in ("error", "skipped") else "call")
+    report.duration = answer.outcome.duration_s if decides else 0.0
+    if report.skipped:
+        report.longrepr = skip_at(plan.path, reason)
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None:  # the short summary shows this, in full on CI
+        crash.path, crash.lineno, crash.message = plan.path, plan.line, reason
+    if decides and report.failed and answer.gated and kind in ("error", "failed"):
+        report.outcome, report.wasxfail = "skipped", reason
 
 
 class Sentinel(pytest.Item):
@@ -216,22 +213,14 @@ class ItemHooks:
     takes 0.2 ms of CPU for each test, a quarter of what pytest and this plugin need for one.
     """
 
-    def __init__(self, manager: pytest.PytestPluginManager, without: Sequence[object]) -> None:
+    def __init__(self, manager: pytest.PytestPluginManager) -> None:
         self._manager = manager
-        self._without = without
+        self._without = [plugin for name in UNNEEDED if (plugin := manager.get_plugin(name)) is not None]
 
     def __getattr__(self, name: str) -> Any:
         caller = self._manager.subset_hook_caller(name, remove_plugins=self._without)
         setattr(self, name, caller)
         return caller
-
-
-def item_hooks(file: pytest.File) -> Any:
-    """Return the hooks for the items of a file: all of them if a conftest.py elsewhere does not apply to the file."""
-    hooks, manager = file.ihook, file.config.pluginmanager
-    if hooks is not file.config.hook:
-        return hooks
-    return ItemHooks(manager, [plugin for name in UNNEEDED if (plugin := manager.get_plugin(name)) is not None])
 
 
 def may_run(item: pytest.Item) -> bool:
@@ -259,7 +248,9 @@ class EvalFile(pytest.File):
             return list(self._items())
 
     def _items(self) -> Iterator[pytest.Item]:
-        hooks = self.ihook if self.inline else item_hooks(self)
+        hooks: Any = self.ihook
+        if not self.inline and hooks is self.config.hook:  # else a conftest.py elsewhere does not apply to the file
+            hooks = ItemHooks(self.config.pluginmanager)
         for plan in self.plans:
             eval_id = f"{self.nodeid}::{plan.name}"
             for unit in plan.units():
@@ -331,8 +322,8 @@ class EvalFiles:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Report the test of an eval with the duration, place and reason of its unit."""
         report = yield
-        if isinstance(item, EvalItem):
-            item.amend(report)
+        if isinstance(item, EvalItem) and item.answer is not None:
+            amend(report, item.plan, item.answer)
         return report
 
 

@@ -10,8 +10,10 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,33 +85,34 @@ class EvalSession:
         self.n_selected = 0
         self._has_selected = False
         self.kept_back: set[UnitKey] = set()
-        self.inline = InlineHosts(config) if options.inline else None
+        self._worktrees, self._git = Worktrees(), GitQueries()
+        self._until_closed = ExitStack()
+        self._until_closed.callback(self._worktrees.close)
+        self._until_closed.callback(self._git.close)
+        self.inline = self._inline_hosts() if options.inline else None
         self.hook_caller = HookCaller(config)
         self.queue = EvalQueue(self.inline)
         self.runs = self.queue.runs
         self.outcomes = Outcomes()
         self.end = SessionEnd(self)
-        self._naming = naming
+        self.naming = naming
         self._prestarted = prestarted
         self._environments = environments_of(config, prestarted)
-        self._preparer = preparation.EvalPreparer(config, naming, options)
-        self.test_evals = TestEvals(config, naming, options, self._preparer)
-        self._replay_hosts: InlineHosts | None = None
-        self._git = GitQueries()
-        self._worktrees = Worktrees()
+        self.preparer = preparation.EvalPreparer(config, naming, options)
+        self.test_evals = TestEvals(self)
         self._clusters: seams.RayClusters | None = None
 
     def prepare(self) -> None:
         """Check every named eval, and let pytest collect it. Raise `pytest.UsageError` with all problems."""
-        evals = self._preparer.prepare_all()
+        evals = self.preparer.prepare_all()
         self.not_listed = evals.not_listed
         self.not_loaded.update(evals.not_loaded)
         self.named = {key: NamedEval(key, each, self.config, self.options) for key, each in evals.prepared.items()}
         self.by_id.update(self.named)
         self.plans.update(by_file(each.collected for each in evals.prepared.values()))
-        explicit = tuple(path for path in self._naming.explicit if path is None or path in self.plans)
-        arguments = session_arguments(self.config, self._naming._replace(explicit=explicit), evals.files)
-        set_arguments(self.config, arguments, as_typed=bool(self._naming.explicit))
+        explicit = tuple(path for path in self.naming.explicit if path is None or path in self.plans)
+        arguments = session_arguments(self.config, self.naming._replace(explicit=explicit), evals.files)
+        set_arguments(self.config, arguments, as_typed=bool(self.naming.explicit))
 
     def prepare_test_evals(self) -> None:
         self.test_evals.prepare([named.prepared for named in self.named.values()])
@@ -126,8 +129,7 @@ class EvalSession:
     def _select(self, collected: Iterable[UnitKey]) -> None:
         self._has_selected, collected = True, list(collected)
         self.prepare_test_evals()
-        self.by_id.clear()
-        self.by_id.update({**self.test_evals.by_id, **self.named})
+        self.by_id = {**self.test_evals.by_id, **self.named}
         units: dict[str, dict[Unit, None]] = {}
         for key in collected:
             if key not in self.kept_back:
@@ -135,14 +137,14 @@ class EvalSession:
         self.n_selected = sum(map(len, units.values()))
         for test_eval in self.test_evals.by_id.values():
             self.selected[test_eval.id] = SelectedRuns.of(test_eval.prepared, test_eval.runs, partial=test_eval.partial)
+        with_tests = {key.eval_id for key in collected}
         for eval_id, named in self.named.items():
-            if eval_id in units or self._is_empty_shard(named, collected):
-                self.selected[eval_id] = SelectedRuns.of(named.prepared, named.runs_of(units.get(eval_id, ())))
-
-    def _is_empty_shard(self, named: NamedEval, collected: Collection[UnitKey]) -> bool:
-        """Return True for an eval of which no test fell to this shard: its results are empty, and can be merged."""
-        runs = named.prepared.shard is not None and named.prepared.config.path not in self._naming.listed
-        return runs and all(key.eval_id != named.id for key in collected)
+            prepared = named.prepared
+            in_shard = prepared.shard is not None and prepared.config.path not in self.naming.listed
+            # without a test that fell to this shard, the results are empty, and can be merged
+            if eval_id in units or (in_shard and eval_id not in with_tests):
+                runs = [run for unit in units.get(eval_id, ()) for run in prepared.collected.runs_of(unit)]
+                self.selected[eval_id] = SelectedRuns.of(prepared, runs)
 
     def unselected(self) -> Iterator[tuple[str, int]]:
         """Yield the name of each eval that this session was to run and of which no test was selected, and its tests."""
@@ -157,7 +159,7 @@ class EvalSession:
         def on_done(run: RunId, outcome: Outcome) -> None:
             eval_run = self.runs[each.id]
             if self.hook_caller.want_rollouts and eval_run.record(run).status != "pending":
-                self.hook_caller.enqueue_finished(each.id, run, each.conversation(eval_run, run))
+                self.hook_caller.finished.put((each.id, run, each.conversation(eval_run, run)))
             if run not in eval_run.selected.companions:
                 self.outcomes.add(each.id, eval_run, run, outcome)
             self.queue.run_done(each.id)
@@ -170,21 +172,15 @@ class EvalSession:
         Raise `pytest.UsageError` if a cluster cannot be used, code does not load, or a run directory cannot be written
         or is in use.
         """
-        notes = self._load_preflights()
-        self._confirm_cost()
         try:
-            of_clusters = self._open_clusters()
-        except (ClusterError, CodeError, ConfigError) as error:
-            self._leave_clusters()
-            raise pytest.UsageError(str(error)) from None
-        say(self.config, [f"osmosis: {note}" for note in of_clusters])
-        for eval_id, selected in self.selected.items():
-            try:
+            notes = self._load_preflights()
+            self._confirm_cost()
+            say(self.config, [f"osmosis: {note}" for note in self._open_clusters()])
+            for eval_id, selected in self.selected.items():
                 self._add_to_queue(self.by_id[eval_id], selected)
-            except (CassetteError, CodeError, JournalError) as error:
-                self.queue.discard()
-                self._leave_clusters()
-                raise pytest.UsageError(str(error)) from None
+        except (CassetteError, ClusterError, CodeError, ConfigError, JournalError) as error:
+            self.queue.discard()
+            raise pytest.UsageError(str(error)) from None
         self.queue.start()
         notes += [note for run in self.runs.values() for note in run.engine.notes]
         say(self.config, [f"osmosis: {note}" for note in dict.fromkeys(notes)])
@@ -198,12 +194,7 @@ class EvalSession:
         for each in [self.by_id[eval_id] for eval_id in self.selected if self.by_id[eval_id].prepared.lacks_model]:
             selected, nothing = self.selected.pop(each.id), SelectedRuns.of(each.prepared, [])
             settings = self._local_settings(each, HostConnection)
-            try:
-                run = EvalRun.start(
-                    each.prepared, nothing, settings, rerun=each.rerun, on_done=lambda run, outcome: None
-                )
-            except (CodeError, JournalError) as error:
-                raise pytest.UsageError(str(error)) from None
+            run = EvalRun.start(each.prepared, nothing, settings, rerun=each.rerun, on_done=lambda run, outcome: None)
             error_text = load_error(run)
             notes += run.engine.notes
             run.discard()
@@ -226,14 +217,11 @@ class EvalSession:
         if len(on_cluster) == len(evals) and self._prestarted is not None:
             self._prestarted.close()
         self._clusters = seams.ray_clusters(os.environ, self._worktrees)
+        self._until_closed.callback(self._clusters.close)
         notes = self._clusters.open(on_cluster)
         if self.config.getoption("usepdb", False):
             notes.append("--pdb calls what failed again in this process, not on the cluster")
         return notes
-
-    def _leave_clusters(self) -> None:
-        if self._clusters is not None:
-            self._clusters.close()
 
     def _add_to_queue(self, each: SessionEval, selected: SelectedRuns) -> None:
         """Start the engine of an eval, and let it wait for its turn, which the entries of one config have together."""
@@ -251,7 +239,7 @@ class EvalSession:
             settings,
             rerun=each.rerun,
             on_done=self._on_done(each),
-            hosts_wait=self.queue.hosts_wait(group, on_cluster=on_cluster),
+            hosts_wait=self.inline is None and self.queue.loads_later(group, on_cluster=on_cluster),
         )
         if clusters is not None:
             clusters.join(prepared, run.engine)
@@ -287,14 +275,13 @@ class EvalSession:
     def _confirm_cost(self) -> None:
         """Start evals that may cost more than `--osmosis-confirm-above` only if somebody at the terminal agrees."""
         usd = self.options.confirm_above
-        if usd is None or self._naming.stored is not None:
+        if usd is None or self.naming.stored is not None:
             return
         selected = [(self.by_id[eval_id].prepared, each.runs) for eval_id, each in self.selected.items()]
         cost = reason_to_ask(
             {each.config.name: estimated_cost(each, each.source.n_to_roll_out(runs)) for each, runs in selected}, usd
         )
-        confirmed = cost is None or _ask(self.config, cost)
-        if confirmed:
+        if cost is None or (confirmed := _ask(self.config, cost)):
             return
         if confirmed is None:
             fix = "there is no terminal to ask on; leave the option out, or raise the amount if the cost is known"
@@ -319,20 +306,18 @@ class EvalSession:
             run = self.runs[key.eval_id]
             report.user_properties.extend(run.properties(run.prepared.collected.runs_of(key.unit)))
 
-    @property
+    @cached_property
     def replaying(self) -> InlineHosts:
         """The hosts in this process, in which `--pdb` calls user code again."""
-        if self._replay_hosts is None:
-            self._replay_hosts = self.inline or InlineHosts(self.config)
-        return self._replay_hosts
+        return self.inline or self._inline_hosts()
+
+    def _inline_hosts(self) -> InlineHosts:
+        hosts = InlineHosts(self.config)
+        self._until_closed.callback(hosts.close)
+        return hosts
 
     def close(self) -> None:
-        self._leave_clusters()
-        self._git.close()
-        for hosts in {self.inline, self._replay_hosts}:
-            if hosts is not None:
-                hosts.close()
-        self._worktrees.close()
+        self._until_closed.close()
 
 
 class Outcomes:

@@ -1,23 +1,32 @@
 """The end of a session: gates become tests, results are written, the exit status and pytest's cache are set.
 
 Exit status 9 says that an eval was not measured, so that neither 0 nor 1 would be true.
+
+A gate that holds passes, a gate that does not hold fails, and a gate that could not be measured is an error. So JUnit,
+the summary and the exit status agree. Such tests have no item, and neither have units whose worker died.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from pytest_osmosis.evals import FinishedEval, SelectedRuns, comparison_path, write_comparison
-from pytest_osmosis.plugin import gate_reports
-from pytest_osmosis.plugin.items import eval_id_of, node_id, unit_key
+from pytest_osmosis.evals import EvalRun, FinishedEval, comparison_path, error_text, write_comparison
+from pytest_osmosis.plugin.hook_caller import GATE, RESULTS
+from pytest_osmosis.plugin.items import Answer, amend, eval_id_of, node_id, skip_at, unit_key
 from pytest_osmosis.plugin.output.reports import HtmlReports, append_to_job_page, write_markdown
-from pytest_osmosis.results.conclude import is_not_measured
-from pytest_osmosis.verdicts.pass_rule import kind_of
+from pytest_osmosis.record.plan import Plan
+from pytest_osmosis.report.verdict import finding_text, stop_text
+from pytest_osmosis.results.conclude import CUT_SHORT, SYSTEMIC, all_gates_decided, is_not_measured
+from pytest_osmosis.text.names import listed, shown
+from pytest_osmosis.text.numbers import count, plural
+from pytest_osmosis.verdicts.gates import UNDECIDED, Verdict
+from pytest_osmosis.verdicts.pass_rule import Kind, kind_of
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
 STRONGER = (2, 3, 4)
 """Exit statuses that "not measured" never replaces: interrupted, internal error, usage error."""
 MAX_FAILED = 2000
+MOST_LISTED = 3
 LAST_FAILED = "cache/lastfailed"
 NODE_IDS = "cache/nodeids"
 
@@ -40,7 +50,7 @@ class SessionEnd:
     def __init__(self, evals: EvalSession) -> None:
         self._evals = evals
         self._queue = evals.queue
-        self._failed_tests = FailedTests(evals.config)
+        self.failed_tests = FailedTests(evals)
         self.reported: set[str] = set()
         self.unreported: list[str] = []
         self._markdown_is_written = False
@@ -54,18 +64,27 @@ class SessionEnd:
         self._evals.hook_caller.call_finished(self._queue.runs)
         for eval_id, finished in self._queue.finished.items():
             if not finished.results.partial and self._evals.by_id[eval_id].reports_units:
-                finished.add_verdicts(self._evals.hook_caller.gate_verdicts(eval_id, finished.results))
+                finished.add_verdicts(self._evals.hook_caller.call(GATE, eval_id, results=finished.results))
         self._write_results()
         for eval_id, finished in self._queue.finished.items():
-            gate_reports.report(session, eval_id, finished, gated=self._evals.by_id[eval_id].decides(finished.run))
+            try:
+                findings = list(_findings(finished, gated=self._evals.by_id[eval_id].decides(finished.run)))
+            except Exception as error:  # a defect of ours: other evals have their reports
+                findings = [("gates", "error", f"its gates could not be reported: {error_text(error)}")]
+            for finding in findings:
+                send(session, eval_id, *finding, finished.run.prepared.plan.path)
         for eval_id, error in self._queue.failures.items():
-            gate_reports.report_no_results(session, eval_id, self._queue.runs[eval_id], error)
+            run = self._queue.runs[eval_id]
+            text = f"no results: {error_text(error)}\n{journal_line(run)}"
+            send(session, eval_id, "results", "error", text, run.prepared.plan.path)
         for eval_id, not_loaded in self._evals.not_loaded.items():
-            gate_reports.report_not_loaded(session, eval_id, not_loaded)
+            if not session.config.option.collectonly:
+                text = "\n".join(problem.text for problem in not_loaded.problems)
+                send(session, eval_id, "environment", "error", f"not measured: {text}")
         for failed in self._evals.hook_caller.take_errors():
-            gate_reports.send(session, failed.eval_id, f"hook {failed.hook}", "error", str(failed))
+            send(session, failed.eval_id, f"hook {failed.hook}", "error", str(failed))
         if unwritten := self._write_markdown():
-            gate_reports.send(session, list(self._queue.finished)[-1], "markdown", "error", unwritten)
+            send(session, list(self._queue.finished)[-1], "markdown", "error", unwritten)
         self._write_html()
 
     def finish(self, session: pytest.Session) -> None:
@@ -74,7 +93,7 @@ class SessionEnd:
             self._queue.discard()
         self._queue.close()
         if self._evals.options.smoke is not None:
-            self._failed_tests.remember()
+            self.failed_tests.remember()
         self._evals.hook_caller.call_finished(self._queue.runs)
         self._write_results()
         self._write_markdown()
@@ -82,9 +101,11 @@ class SessionEnd:
         if self.status_is_given:
             return
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            self.unreported = [
-                eval_id for eval_id, each in self._evals.selected.items() if self._is_unreported(eval_id, each)
-            ]
+            for eval_id, selected in self._evals.selected.items():
+                each, run = self._evals.by_id[eval_id], self._queue.runs.get(eval_id)
+                decided = run is not None and each.gated(run)
+                if each.reports_units and selected.runs and eval_id not in self.reported and not decided:
+                    self.unreported.append(eval_id)  # a plugin or a conftest.py kept its tests from pytest
         if self._queue.failures and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if (
@@ -100,24 +121,12 @@ class SessionEnd:
         """The number of selected tests of each eval of which marks keep every one from running."""
         return Counter(key.eval_id for key in self._evals.kept_back if key.eval_id not in self._queue.runs)
 
-    def _is_unreported(self, eval_id: str, selected: SelectedRuns) -> bool:
-        """Return True if tests that decide were kept from pytest, for example by a hook in a conftest.py."""
-        each, run = self._evals.by_id[eval_id], self._queue.runs.get(eval_id)
-        decided = run is not None and each.gated(run)
-        return each.reports_units and bool(selected.runs) and eval_id not in self.reported and not decided
-
-    def correct_cache(self) -> None:
-        """Correct what pytest has written to its cache about tests of evals."""
-        by_id = self._evals.by_id
-        finished = {key: each for key, each in self._queue.finished.items() if by_id[key].reports_units}
-        self._failed_tests.correct(finished, {*by_id, *self._evals.not_loaded})
-
     def _write_results(self) -> None:
         for eval_id, finished in self._queue.finished.items():
             if not finished.is_written:
                 finished.write()
                 for path in finished.written[:1]:
-                    self._evals.hook_caller.call_results(eval_id, finished.results, path)
+                    self._evals.hook_caller.call(RESULTS, eval_id, results=finished.results, path=path)
         if not self.comparisons:
             self._write_comparisons()
 
@@ -171,50 +180,144 @@ class FailedTests:
     large eval would slow down every later pytest run of the project.
     """
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
+    def __init__(self, evals: EvalSession) -> None:
+        self._evals = evals
         self._failed_before: frozenset[str] = frozenset()
 
     def remember(self) -> None:
         """Remember which tests failed before. Call this before pytest writes its cache."""
-        cache = getattr(self._config, "cache", None)
-        self._failed_before = frozenset() if cache is None else frozenset(_node_ids(cache, LAST_FAILED))
+        self._failed_before = frozenset(self._node_ids(LAST_FAILED))
 
-    def correct(self, finished: Mapping[str, FinishedEval], eval_ids: Collection[str]) -> None:
+    def correct(self) -> None:
         """Correct both entries after pytest has written them.
 
-        Of the tests of `eval_ids` there remain those that failed in this session, in the evals that `finished` holds,
-        and those that failed before and were not run now.
+        Of the tests of evals there remain those that failed in this session, and those that failed before and were not
+        run now.
         """
-        cache = getattr(self._config, "cache", None)
-        if cache is None:
-            return
-        failed = [nodeid for eval_id, each in finished.items() for nodeid in self._failed(eval_id, each)]
-        before = dict.fromkeys(_node_ids(cache, LAST_FAILED), True)
+        eval_ids = {*self._evals.by_id, *self._evals.not_loaded}
+        before = dict.fromkeys(self._node_ids(LAST_FAILED), True)
         stay = [each for each in before if eval_id_of(each) not in eval_ids or unit_key(each)]
-        kept = dict.fromkeys([*stay, *failed[:MAX_FAILED]], True)
-        if kept != before:
-            cache.set(LAST_FAILED, kept)
-        ids = _node_ids(cache, NODE_IDS)
+        kept = dict.fromkeys([*stay, *islice(self._failed(), MAX_FAILED)], True)
+        ids = self._node_ids(NODE_IDS)
         others = [nodeid for nodeid in ids if eval_id_of(nodeid) not in eval_ids]
-        if len(others) != len(ids):
-            cache.set(NODE_IDS, others)
+        for key, old, new in ((LAST_FAILED, before, kept), (NODE_IDS, ids, others)):
+            if new != old and (cache := getattr(self._evals.config, "cache", None)) is not None:
+                cache.set(key, new)
 
-    def _failed(self, eval_id: str, finished: FinishedEval) -> Iterator[str]:
+    def _failed(self) -> Iterator[str]:
         """Yield the tests that failed. A smoke test adds errors only."""
-        for record in finished.results.records:
-            kind = kind_of(record, finished.results.pass_rule)
-            if kind in ("passed", "skipped"):
-                continue
-            nodeid = node_id(eval_id, finished.run.prepared.collected.unit_of(record.run))
-            if kind == "error" or not finished.run.selected.smoke or nodeid in self._failed_before:
-                yield nodeid
+        for eval_id, finished in self._evals.queue.finished.items():
+            for record in finished.results.records if self._evals.by_id[eval_id].reports_units else ():
+                kind = kind_of(record, finished.results.pass_rule)
+                if kind in ("failed", "error"):
+                    nodeid = node_id(eval_id, finished.run.prepared.collected.unit_of(record.run))
+                    if kind == "error" or not finished.run.selected.smoke or nodeid in self._failed_before:
+                        yield nodeid
+
+    def _node_ids(self, key: str) -> list[str]:
+        """Return the node ids in an entry of pytest's cache; none without a cache, or if the entry is damaged."""
+        cache: pytest.Cache | None = getattr(self._evals.config, "cache", None)
+        try:
+            entry = [] if cache is None else cache.get(key, [])
+        except RecursionError:
+            return []
+        return [nodeid for nodeid in entry if isinstance(nodeid, str)] if isinstance(entry, (dict, list)) else []
 
 
-def _node_ids(cache: pytest.Cache, key: str) -> list[str]:
-    """Return the node ids in an entry of pytest's cache; an entry that something damaged has none."""
+def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kind, str]]:
+    stopped, results = finished.run.engine.stopped, finished.results
+    kind: Kind = "skipped" if all_gates_decided(results, gated) else "error"
+    if stopped is not None and stopped.reason in (*SYSTEMIC, *CUT_SHORT):
+        text = stop_text(stopped.reason, results.stopped or stopped.text)
+        if stopped.reason in SYSTEMIC:
+            yield "code" if finished.run.engine.has_refused_code else "probe", "error", text
+        else:
+            title = "stop" if stopped.reason == "requested" else f"limit {stopped.reason}"
+            yield title, "error" if stopped.reason == "max_errors" else kind, text
+    elif results.rescored is not None and results.stopped is not None:
+        yield "rollouts", kind, results.stopped
+    if not finished.run.selected.runs:
+        yield "shard", "skipped", f"{finished.run.prepared.shard} has none of the selected rows"
+    if gated and finished.results.n_unrecorded:  # else the runs are errors themselves
+        yield "replay", "error", unrecorded_lines(finished)
+    if finished.not_updated is not None:
+        yield "baseline", "error", f"the baseline is not updated: {finished.not_updated}"
+    for verdict in finished.results.verdicts:
+        kind, text = _kind(verdict, gated), verdict.text
+        if kind == "skipped":  # else pytest prints the name of the gate before the finding
+            state = "not decided" if verdict.state in UNDECIDED else verdict.state
+            text = f"gate {verdict.title}: {state}{finding_text(verdict)}"
+        elif kind != "failed":
+            text = f"{verdict.state}: {text}"
+        yield f"gate {verdict.title}", kind, text
+    if finished.unwritten:
+        yield "results", "error", "\n".join([*finished.unwritten, journal_line(finished.run)])
+
+
+def journal_line(run: EvalRun) -> str:
+    return f"the journal {shown(run.directory.journal)} holds what ran"
+
+
+def unrecorded_lines(finished: FinishedEval) -> str:
+    """Return which runs of a replay asked something else, and what the first of them asked."""
+    asked, selected = finished.run.outcomes.unrecorded, finished.run.selected.runs
+    if not asked:
+        return f"{plural(finished.results.n_unrecorded, 'rollout')} of the replay asked what was not recorded"
+    first = min(asked)
+    runs = f"{count(len(asked))} of {plural(len(selected), 'run')} asked what was not recorded"
+    return f"{runs} ({listed(map(str, sorted(asked)), MOST_LISTED)})\n{first}: {asked[first]}"
+
+
+def _kind(verdict: Verdict, gated: bool) -> Kind:
+    if not gated or verdict.state in UNDECIDED:
+        return "skipped"
+    if verdict.state == "holds":
+        return "passed"
+    return "failed" if verdict.state == "fails" else "error"
+
+
+def report_unit(
+    session: pytest.Session, nodeid: str, plan: Plan, answer: Answer, begun: pytest.TestReport | None = None
+) -> None:
+    """Report the test of a unit in place of a worker that died. `begun` is the report that the worker began with."""
+    first, teardown = _reports(nodeid, plan.path, answer.outcome.kind, answer.outcome.text)
+    first.sections = [(f"Captured {title} call", content) for title, content in answer.outcome.sections]
+    amend(first, plan, answer)
+    for report in (first, teardown):
+        if begun is not None:
+            vars(report)["node"] = vars(begun)["node"]  # JUnit merges the reports that one worker makes of a test
+        session.config.hook.pytest_runtest_logreport(report=report)
+
+
+def send(session: pytest.Session, eval_id: str, title: str, kind: Kind, text: str, path: str = "") -> None:
+    """Report a test that has no item in the way pytest reports any other."""
+    session.testscollected += 1
+    for report in _reports(node_id(eval_id, title), path or eval_id.rpartition("::")[0], kind, text):
+        session.config.hook.pytest_runtest_logreport(report=report)
+
+
+def _reports(nodeid: str, path: str, kind: Kind, text: str) -> tuple[pytest.TestReport, pytest.TestReport]:
+    """Return the report of the phase that decided, and the one of the teardown."""
+    file, _, name = nodeid.rpartition("::")
+    when: Literal["setup", "call"] = "setup" if kind in ("error", "skipped") else "call"
+    outcome: Literal["passed", "failed", "skipped"] = "failed" if kind == "error" else kind
+    longrepr: Any = None
+    if kind != "passed":
+        longrepr = skip_at(path, text) if kind == "skipped" else _failed_at(path, text)
+    keywords: dict[str, Literal[1]] = {"osmosis": 1}
+    location = (file, None, name)
+    return (
+        pytest.TestReport(nodeid, location, keywords, outcome, longrepr, when),
+        pytest.TestReport(nodeid, location, keywords, "passed", None, "teardown"),
+    )
+
+
+def _failed_at(path: str, text: str) -> object:
+    """Return the `longrepr` of a failed report. pytest 8 shows no reason in its short summary if it is a string."""
     try:
-        entry = cache.get(key, [])
-    except RecursionError:
-        return []
-    return [nodeid for nodeid in entry if isinstance(nodeid, str)] if isinstance(entry, (dict, list)) else []
+        pytest.fail(text, pytrace=False)
+    except pytest.fail.Exception as error:
+        longrepr = pytest.ExceptionInfo.from_exception(error).getrepr(style="value")
+    if (crash := longrepr.reprcrash) is not None:
+        crash.path, crash.lineno, crash.message = path, 1, text.partition("\n")[0]
+    return longrepr

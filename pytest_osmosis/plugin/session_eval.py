@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from pytest_osmosis.evals import EvalRun, Prepared, RescoreSource, gates_decide
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.items import node_id
-from pytest_osmosis.record.run_id import RunId, Unit
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE
 from pytest_osmosis.results.conclude import any_answer
 from pytest_osmosis.results.results import Results
@@ -75,9 +75,6 @@ class NamedEval(SessionEval):
         self._config = config
         self.may_stop_early = options.stop_when_decided is not None
         self.updates_baseline = options.update_baseline
-
-    def runs_of(self, units: Iterable[Unit]) -> list[RunId]:
-        return [run for unit in units for run in self.prepared.collected.runs_of(unit)]
 
     def rerun(self, run: RunId) -> str:
         plan, source = self.prepared.plan, self.prepared.source

@@ -26,7 +26,6 @@ from pytest_osmosis.plugin.session_eval import NamedEval
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.submission import LOCK_OPTION, PLAN_OPTION, SubmissionPlan
-from pytest_osmosis.text.redaction import Sanitizer
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -102,12 +101,7 @@ class Submitted:
     def pytest_unconfigure(self) -> None:
         """Take out of the log what was printed past pytest's terminal."""
         for run in self._evals.runs.values():
-            _redact(run.directory.session_log, self._evals.sanitizer)
-
-
-def _redact(log: Path, sanitizer: Sanitizer) -> None:
-    """Redact a log to which this process appends."""
-    with contextlib.suppress(OSError):
-        text = log.read_text(encoding="utf-8", errors="replace")
-        if (redacted := sanitizer.text(text)) != text:
-            log.write_text(redacted, encoding="utf-8")
+            with contextlib.suppress(OSError):
+                text = run.directory.session_log.read_text(encoding="utf-8", errors="replace")
+                if (redacted := self._evals.sanitizer.text(text)) != text:
+                    run.directory.session_log.write_text(redacted, encoding="utf-8")

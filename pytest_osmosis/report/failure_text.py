@@ -174,7 +174,8 @@ def outcome_of(
         scores = [f"  {line}" for _, line in score_lines(record, pass_rule.scorers, pass_rule)] if several else []
         answers = answer.lines(_shortened, after_line=kind == "failed") if record.boundary is None else []
         notes = note_lines(record.notes, pass_rule.scorers, _shortened, said=said)
-        parts = [reason, *scores, *_details(details), *notes, *answers, *conversation_lines(messages)]
+        raised = [escaped(shortened(details.rstrip(), DETAILS_CHARS))] if details else []
+        parts = [reason, *scores, *raised, *notes, *answers, *conversation_lines(messages)]
         text = "\n".join([*parts, f"dataset row: {where}", f"run it again: {rerun(record.run)}"])
     return Outcome(
         kind,
@@ -202,10 +203,6 @@ def score_lines(record: RunRecord, scorers: Sequence[str], pass_rule: PassRule) 
             yield name, score_line(record.scores[name], pass_rule.threshold(name), name) + aside
         elif name in record.scorer_errors:
             yield name, f"{name}: {one_line(record.scorer_errors[name].message)}{aside}"
-
-
-def _details(details: str) -> list[str]:
-    return [escaped(shortened(details.rstrip(), DETAILS_CHARS))] if details else []
 
 
 def conversation_lines(messages: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -246,10 +243,14 @@ def outcome_of_row(outcomes: Mapping[RunId, Outcome], never_ran: Collection[RunI
     runs = {run: outcomes[run] for run in sorted(outcomes)}
     if len(runs) == 1:
         return next(iter(runs.values()))
-    kind = _kind({outcome.kind for outcome in runs.values()}, some_never_ran=bool(never_ran))
+    kinds = {outcome.kind for outcome in runs.values()}
+    counts: tuple[Kind, ...] = ("failed", "error", *(("skipped",) if never_ran else ()), "passed", "skipped")
+    kind = next(each for each in counts if each in kinds)
     reason, text = "", ""
-    if kind == "skipped":
-        reason = _skipped(runs, never_ran)
+    if kind == "skipped" and 0 < len(never_ran) < len(runs):
+        reason = f"{len(never_ran)} of {plural(len(runs), 'run')} never ran: {runs[min(never_ran)].reason}"
+    elif kind == "skipped":
+        reason = next(iter(runs.values())).reason
     elif kind != "passed":
         failures = [
             f"run{run.index}: {outcome.reason}" for run, outcome in runs.items() if outcome.kind in ("failed", "error")
@@ -265,20 +266,6 @@ def outcome_of_row(outcomes: Mapping[RunId, Outcome], never_ran: Collection[RunI
     return Outcome(kind, reason, text, tuple(sections), sum(outcome.duration_s for outcome in runs.values()))
 
 
-def _kind(kinds: Collection[Kind], *, some_never_ran: bool) -> Kind:
-    if "failed" in kinds:
-        return "failed"
-    if "error" in kinds:
-        return "error"
-    return "skipped" if some_never_ran or "passed" not in kinds else "passed"
-
-
-def _skipped(runs: Mapping[RunId, Outcome], never_ran: Collection[RunId]) -> str:
-    if not never_ran or len(never_ran) == len(runs):
-        return next(iter(runs.values())).reason
-    return f"{len(never_ran)} of {plural(len(runs), 'run')} never ran: {runs[min(never_ran)].reason}"
-
-
 def _first(lines: Sequence[str], n: int) -> list[str]:
     more = [f"and {len(lines) - n} more"] if len(lines) > n else []
     return [*lines[:n], *more]
@@ -287,81 +274,54 @@ def _first(lines: Sequence[str], n: int) -> list[str]:
 Property = tuple[str, str | float]
 
 
-def properties_of(record: RunRecord, pass_rule: PassRule, cost_usd: float | None) -> list[Property]:
-    """Return names and values, without those that are not known.
-
-    `osmosis.outcome` is the outcome of the run, even if gates decide about its test: passed, failed, skipped, pending,
-    or the boundary that kept it from being scored. `osmosis.score` is the score of the function that decides, if only
-    one does; with several functions, `osmosis.score.<function>` is the score of each. `osmosis.model_tag` is "baseline"
-    for runs of the baseline's model. `osmosis.reason.<function>` is the reason that a function gave for its score,
-    `osmosis.metric.<source>.<name>` a metric of a function or of the agent, whose source is "rollout".
-    """
-    properties: list[Property] = [
-        *_tag(record),
-        ("osmosis.outcome", _outcome(record, pass_rule)),
-        ("osmosis.pass", "true" if pass_rule.passed(record) else "false"),
-    ]
-    if len(pass_rule.deciding) == 1 and pass_rule.deciding[0] in record.scores:
-        properties.append(("osmosis.score", record.scores[pass_rule.deciding[0]]))
-    if len(pass_rule.scorers) > 1:
-        properties += [(f"osmosis.score.{name}", score) for name, score in record.scores.items()]
-    if record.rolled:
-        properties.append(("osmosis.duration_ms", record.duration_ms))
-    if record.tokens is not None:
-        properties.append(("osmosis.tokens", record.tokens))
-    if cost_usd is not None:
-        properties.append(("osmosis.cost_usd", cost_usd))
-    properties += [(f"osmosis.reason.{name}", escaped(reason)) for name, reason in record.reasons.items()]
-    for source, metrics in record.metrics.items():
-        properties += [(f"osmosis.metric.{source}.{one_line(name)}", value) for name, value in metrics.items()]
-    return properties
-
-
-def properties_of_row(
+def properties_of(
     records: Sequence[RunRecord], pass_rule: PassRule, costs_usd: Sequence[float | None]
 ) -> list[Property]:
-    """Return names and values for a row whose runs are reported together.
+    """Return names and values for a run, or for the runs of a row that are reported together; not what is unknown.
 
-    `osmosis.outcome` is the outcome of the row's test: pending if runs never ran, the first boundary if runs were not
-    scored and none failed. Scores are means: a run without a score counts as the lower of 0.0 and the lowest score of
-    its row, and runs that never ran or were taken out do not count. Duration, tokens and cost are sums of known values.
+    `osmosis.outcome` is the outcome of the test, even if gates decide about it: passed, failed, skipped, pending (of a
+    row if any run never ran), or the first boundary that kept a run from being scored, if none failed. `osmosis.score`
+    is the score of the function that decides, if only one does; with several functions, `osmosis.score.<function>` is
+    the score of each. `osmosis.model_tag` is "baseline" for runs of the baseline's model. `osmosis.reason.<function>`
+    is the reason that a function gave for its score, `osmosis.metric.<source>.<name>` a metric of a function or of the
+    agent, whose source is "rollout"; a row has neither.
+
+    Scores of a row are means: a run without a score counts as the lower of 0.0 and the lowest score of its row, and
+    runs that never ran or were taken out do not count. Duration, tokens and cost are sums of known values.
     """
-    outcome = _outcome_of_row(records, pass_rule)
-    properties: list[Property] = [
-        *_tag(records[0]),
-        ("osmosis.outcome", outcome),
-        ("osmosis.pass", "true" if outcome == "passed" else "false"),
-        ("osmosis.runs", len(records)),
-        ("osmosis.runs_passed", sum(pass_rule.passed(record) for record in records)),
-    ]
+    several = len(records) > 1
     counted = [record for record in records if record.status not in ("pending", "skipped")]
-    if counted and len(pass_rule.deciding) == 1:
-        properties.append(("osmosis.score", _mean(counted, pass_rule, pass_rule.deciding[0])))
-    if counted and len(pass_rule.scorers) > 1:
-        properties += [(f"osmosis.score.{name}", _mean(counted, pass_rule, name)) for name in pass_rule.scorers]
-    if any(record.rolled for record in records):
-        properties.append(("osmosis.duration_ms", sum(record.duration_ms for record in records)))
+    scores = dict(records[0].scores)
+    if several:
+        scores = {}
+        for name in pass_rule.scorers if counted else ():
+            floor = pass_rule.unscored(counted, name)
+            scores[name] = mean(
+                [each.scores.get(name, floor) if each.status == "finished" else floor for each in counted]
+            )
     tokens = [record.tokens for record in records if record.tokens is not None]
     costs = [cost for cost in costs_usd if cost is not None]
-    properties += [("osmosis.tokens", sum(tokens))] if tokens else []
-    properties += [("osmosis.cost_usd", math.fsum(costs))] if costs else []
-    return properties
-
-
-def _outcome_of_row(records: Sequence[RunRecord], pass_rule: PassRule) -> str:
     outcomes = [_outcome(record, pass_rule) for record in records]
     broken = [outcome for outcome in outcomes if outcome not in ("passed", "failed", "skipped", "pending")]
-    candidates = ("failed", *broken, "pending", "passed", "skipped")
-    return next(outcome for outcome in candidates if outcome in outcomes)
-
-
-def _tag(record: RunRecord) -> list[Property]:
-    return [("osmosis.model_tag", "baseline")] if record.run.is_baseline else []
-
-
-def _mean(records: Sequence[RunRecord], pass_rule: PassRule, name: str) -> float:
-    floor = pass_rule.unscored(records, name)
-    return mean([record.scores.get(name, floor) if record.status == "finished" else floor for record in records])
+    outcome = next(each for each in ("failed", *broken, "pending", "passed", "skipped") if each in outcomes)
+    properties: list[Property] = [("osmosis.model_tag", "baseline")] if records[0].run.is_baseline else []
+    properties += [("osmosis.outcome", outcome), ("osmosis.pass", "true" if outcome == "passed" else "false")]
+    if several:
+        n_passed = sum(pass_rule.passed(record) for record in records)
+        properties += [("osmosis.runs", len(records)), ("osmosis.runs_passed", n_passed)]
+    if len(pass_rule.deciding) == 1 and pass_rule.deciding[0] in scores:
+        properties.append(("osmosis.score", scores[pass_rule.deciding[0]]))
+    if len(pass_rule.scorers) > 1:
+        properties += [(f"osmosis.score.{name}", score) for name, score in scores.items()]
+    if any(record.rolled for record in records):
+        properties.append(("osmosis.duration_ms", sum(record.duration_ms for record in records)))
+    properties += [("osmosis.tokens", sum(tokens))] if tokens else []
+    properties += [("osmosis.cost_usd", math.fsum(costs))] if costs else []
+    if not several:
+        properties += [(f"osmosis.reason.{name}", escaped(reason)) for name, reason in records[0].reasons.items()]
+        for source, metrics in records[0].metrics.items():
+            properties += [(f"osmosis.metric.{source}.{one_line(name)}", value) for name, value in metrics.items()]
+    return properties
 
 
 def _outcome(record: RunRecord, pass_rule: PassRule) -> str:

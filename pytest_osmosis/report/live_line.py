@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_osmosis.record.run_record import RunCounts
+from pytest_osmosis.record.run_record import RunCounts, sum_of
 from pytest_osmosis.report.style import separated, warning
 from pytest_osmosis.text.numbers import count, plural, score, seconds
 from pytest_osmosis.text.safe import escaped, fitted, width
@@ -77,16 +78,8 @@ class SessionCounts(NamedTuple):
 
 def session_counts(evals: Sequence[tuple[RunCounts, int]]) -> SessionCounts:
     """Return the counts of a session from those of each eval, and the number of runs that it had or will have."""
-    return SessionCounts(
-        evals=len(evals),
-        done=sum(counts.done >= n_runs for counts, n_runs in evals),
-        runs=RunCounts(
-            submitted=sum(n_runs for _, n_runs in evals),
-            done=sum(counts.done for counts, _ in evals),
-            tokens=sum(counts.tokens for counts, _ in evals),
-            stored=sum(counts.stored for counts, _ in evals),
-        ),
-    )
+    runs = replace(sum_of(counts for counts, _ in evals), submitted=sum(n_runs for _, n_runs in evals))
+    return SessionCounts(len(evals), sum(counts.done >= n_runs for counts, n_runs in evals), runs)
 
 
 def live_line(
@@ -106,7 +99,10 @@ def live_line(
     whole = counts if session is None else session.runs
     per_s, left_s = pace.tokens_per_s, pace.left_s(whole)
     short_name, done = fitted(escaped(" ".join(name.split())), NAME_COLUMNS), _done(counts)
-    bar = [_Part(_bar(whole), 5)] if columns is not None else []
+    filled = BAR * whole.done // whole.submitted if whole.submitted else 0
+    bar = [_Part(f"[{'#' * filled}{'-' * (BAR - filled)}]", 5)] if columns is not None else []
+    # before a run is handed to a host, hosts load code and the model is probed
+    has_begun = counts.done or counts.in_flight or counts.retrying or counts.held
     head, tail = [_Part(short_name, 4), *bar, _Part(done, 0)], []
     if session is not None:
         evals = f"{count(session.done)}/{plural(session.evals, 'eval')}"
@@ -114,7 +110,7 @@ def live_line(
     tail += [
         *_shares(counts, mean=mean),
         *([_Part(warning(f"{count(counts.unmeasured)} not measured"), 2)] if counts.unmeasured else []),
-        _Part(f"{count(counts.in_flight)} in flight" if _has_begun(counts) else "starting", 7),
+        _Part(f"{count(counts.in_flight)} in flight" if has_begun else "starting", 7),
         *([_Part(f"{count(counts.stored)} from before", 6)] if counts.stored else []),
         *([_Part(f"{count(counts.retrying)} waiting to retry", 6)] if counts.retrying else []),
         *([_Part(f"{count(counts.held)} held by {counts.held_by}", 6)] if counts.held and counts.held_by else []),
@@ -141,29 +137,14 @@ def _done(counts: RunCounts) -> str:
     return f"{count(counts.done)}/{count(counts.submitted)}"
 
 
-def _has_begun(counts: RunCounts) -> bool:
-    """Return True once a run was handed to a host; before that, hosts load code and the model is probed."""
-    return bool(counts.done or counts.in_flight or counts.retrying or counts.held)
-
-
-def _shares(counts: RunCounts, *, mean: bool) -> list[_Part]:
-    counted = counts.done - counts.baseline - counts.removed
-    if not counted:
-        return []
-    parts = [_Part(f"{_percent(counts.passed, counted)} passed", 1)]
-    shows_mean = mean and math.isfinite(counts.score)
-    return parts + ([_Part(f"mean {score(counts.score / counted)}", 8)] if shows_mean else [])
-
-
-def _percent(part: int, whole: int) -> str:
-    """Return a share; 0% and 100% are exact."""
-    percent = round(100 * part / whole)
-    return f"{percent if part in (0, whole) else min(99, max(1, percent))}%"
-
-
-def _bar(counts: RunCounts) -> str:
-    filled = BAR * counts.done // counts.submitted if counts.submitted else 0
-    return f"[{'#' * filled}{'-' * (BAR - filled)}]"
+def _shares(counts: RunCounts, *, mean: bool) -> Iterator[_Part]:
+    """Yield the share of runs that passed, of which 0% and 100% are exact, and the mean score."""
+    if counted := counts.done - counts.baseline - counts.removed:
+        percent = round(100 * counts.passed / counted)
+        percent = percent if counts.passed in (0, counted) else min(99, max(1, percent))
+        yield _Part(f"{percent}% passed", 1)
+        if mean and math.isfinite(counts.score):
+            yield _Part(f"mean {score(counts.score / counted)}", 8)
 
 
 def _about(left_s: float) -> str:

@@ -47,13 +47,12 @@ def page(evals: Sequence[Results]) -> str:
 
 def sections(evals: Sequence[Results]) -> str:
     """Return a section on each eval, after the table of all if there are several."""
-    overview = [_overview(evals)] if len(evals) > 1 else []
-    return "\n".join([*overview, *map(markdown, evals)])
-
-
-def _overview(evals: Sequence[Results]) -> str:
-    texts = [_text(text) for text in (*footnotes(evals), total_line(evals))]
-    return "\n\n".join([f"### {plural(len(evals), 'eval')}", _table(overview_rows(evals)), *texts]) + "\n"
+    parts = [*map(markdown, evals)]
+    if len(evals) > 1:
+        texts = map(_text, (*footnotes(evals), total_line(evals)))
+        head = [f"### {plural(len(evals), 'eval')}", _table(overview_rows(evals)), *texts]
+        parts.insert(0, "\n\n".join(head) + "\n")
+    return "\n".join(parts)
 
 
 def is_page(path: Path) -> bool:
@@ -102,10 +101,13 @@ def _not_passed(results: Results) -> list[str]:
     records = [record for record in results.records if kind_of(record, results.pass_rule) in ("failed", "error")]
     if not records:
         return []
-    reasons = [[str(record.run), shortened(results.reason_of(record), REASON_CHARS)] for record in records]
     more = len(records) - MOST_LISTED
-    rows = [["run", "reason"], *reasons[:MOST_LISTED], *([["...", f"{more:,} more"]] if more > 0 else [])]
-    title = f"{plural(len(records), 'run')} did not pass"
+    rows = [[str(each.run), shortened(results.reason_of(each), REASON_CHARS)] for each in records[:MOST_LISTED]]
+    rows += [["...", f"{more:,} more"]] if more > 0 else []
+    return _folded(f"{plural(len(records), 'run')} did not pass", [["run", "reason"], *rows])
+
+
+def _folded(title: str, rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"<details><summary>{title}</summary>", _table(rows), "</details>"]
 
 
@@ -119,7 +121,7 @@ def _changed(compared: RowComparison) -> list[str]:
     rows += [["...", f"{more:,} more in results.json", ""]] if more > 0 else []
     n_worse = sum(row.is_worse for row in changed)
     title = f"{AGAINST[compared.kind]}: {better_and_worse(len(changed) - n_worse, n_worse)}"
-    return [f"<details><summary>{title}</summary>", _table([["row", "passed then", "passed now"], *rows]), "</details>"]
+    return _folded(title, [["row", "passed then", "passed now"], *rows])
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

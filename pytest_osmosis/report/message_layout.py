@@ -65,7 +65,9 @@ def message_lines(messages: Sequence[object], cut: Shortener) -> Iterator[str]:
         if not isinstance(message, Mapping):
             yield f"not a message: {one_line(_json(message))}"
             continue
-        yield bold(f"{_heading(message)}:")
+        role = one_line(str(message.get("role")))
+        asides = [aside for key in ("name", "tool_call_id") if isinstance(aside := message.get(key), str) and aside]
+        yield bold(f"{role} ({one_line(', '.join(asides))}):" if asides else f"{role}:")
         yield from _body(message, results.get(index, {}), cut)
 
 
@@ -91,19 +93,12 @@ def text_lines(text: str, cut: Shortener, indent: str = INDENT) -> list[str]:
     return [f"{indent}{line}".rstrip() for line in lines]
 
 
-def _heading(message: Mapping[str, Any]) -> str:
-    role = one_line(str(message.get("role")))
-    called = message.get("tool_call_id")
-    asides = [str(aside) for aside in (message.get("name"), called) if isinstance(aside, str) and aside]
-    return f"{role} ({one_line(', '.join(asides))})" if asides else role
-
-
 def _body(message: Mapping[str, Any], results: Mapping[int, str], cut: Shortener) -> Iterator[str]:
     reasoning = "\n".join(_texts_of(message.get("reasoning_content") or message.get("reasoning")))
     if reasoning:
         yield dim(f"{INDENT}reasoning:")
         yield from (dim(line) for line in text_lines(reasoning, cut, 2 * INDENT))
-    yield from _content_lines(message.get("content"), cut)
+    yield from (line for part in _texts_of(message.get("content")) for line in text_lines(part, cut))
     refusal = refusal_of(message)
     if refusal is not None:
         yield from map(warning, text_lines(f"refused: {refusal}", cut))
@@ -112,7 +107,8 @@ def _body(message: Mapping[str, Any], results: Mapping[int, str], cut: Shortener
         yield from text_lines(f"[audio] {transcript if isinstance(transcript, str) else ''}".rstrip(), cut)
     for number, call in enumerate(_calls(message)):
         unanswered = f" ({one_line(call.id)})" if number not in results and isinstance(call.id, str) else ""
-        yield from _marked("-> ", _call_text(call, cut) + unanswered)
+        arguments = cut(_laid_out(_arguments(call), width(call.name) + 2))
+        yield from _marked("-> ", f"{one_line(call.name)}({arguments}){unanswered}")
         if number in results:
             yield from _marked("<- ", cut(_laid_out(results[number])) or "(no text)")
     others = [key for key, value in message.items() if key not in _KNOWN_KEYS and value not in (None, "", [], {})]
@@ -123,13 +119,6 @@ def _body(message: Mapping[str, Any], results: Mapping[int, str], cut: Shortener
 # -- content -----------------------------------------------------------------------------------------------
 
 
-def _content_lines(content: object, cut: Shortener) -> Iterator[str]:
-    if isinstance(content, list):
-        yield from (line for part in _parts(content) for line in text_lines(part, cut))
-    elif content is not None:
-        yield from text_lines(content if isinstance(content, str) else _json(content), cut)
-
-
 def _parts(content: Iterable[object]) -> Iterator[str]:
     """Yield the texts of a list of parts, neighbours as one, and the names of the others in brackets."""
     text = ""
@@ -138,13 +127,11 @@ def _parts(content: Iterable[object]) -> Iterator[str]:
         if isinstance(piece, str):
             text += piece
             continue
-        if text.strip("\n"):
-            yield text.strip("\n")
+        yield from filter(None, [text.strip("\n")])
         text = ""
         if not (isinstance(part, Mapping) and part.get("type") == "refusal"):
             yield _named(part)
-    if text.strip("\n"):
-        yield text.strip("\n")
+    yield from filter(None, [text.strip("\n")])
 
 
 def _named(part: object) -> str:
@@ -195,23 +182,18 @@ def _texts_of(content: object) -> list[str]:
 
 
 def _calls(message: Mapping[str, Any]) -> list[_Call]:
+    made: list[_Call] = []
     calls = message.get("tool_calls")
-    made = [_call(call) for call in calls] if isinstance(calls, list) else []
+    for call in calls if isinstance(calls, list) else []:
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if isinstance(function, Mapping):
+            made.append(_Call(call.get("id"), str(function.get("name")), function.get("arguments")))
+        else:
+            made.append(_Call(None, "not a call: ", call))
     old = message.get("function_call")
-    return (
-        [*made, _Call(None, str(old.get("name")), old.get("arguments"))] if old and isinstance(old, Mapping) else made
-    )
-
-
-def _call(call: object) -> _Call:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
-        return _Call(None, "not a call: ", call)
-    return _Call(call.get("id"), str(function.get("name")), function.get("arguments"))
-
-
-def _call_text(call: _Call, cut: Shortener) -> str:
-    return f"{one_line(call.name)}({cut(_laid_out(_arguments(call), width(call.name) + 2))})"
+    if old and isinstance(old, Mapping):
+        made.append(_Call(None, str(old.get("name")), old.get("arguments")))
+    return made
 
 
 def _arguments(call: _Call) -> str:

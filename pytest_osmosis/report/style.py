@@ -10,6 +10,7 @@ then paints it. So no text that somebody else wrote can colour anything. Tables 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Literal
 
@@ -44,29 +45,20 @@ class StyledText(str):
         return made
 
 
-def good(text: str) -> StyledText:
-    """Return a text about something that holds or passed."""
-    return StyledText((text, "good"))
+def _styled(style: Style, text: str) -> StyledText:
+    return StyledText((text, style))
 
 
-def bad(text: str) -> StyledText:
-    """Return a text about something that failed."""
-    return StyledText((text, "bad"))
-
-
-def warning(text: str) -> StyledText:
-    """Return a text about something that was not measured, or that may mislead."""
-    return StyledText((text, "warning"))
-
-
-def dim(text: str) -> StyledText:
-    """Return a text about a detail."""
-    return StyledText((text, "dim"))
-
-
-def bold(text: str) -> StyledText:
-    """Return a text that the eye looks for first."""
-    return StyledText((text, "bold"))
+good = partial(_styled, "good")
+"""A text about something that holds or passed."""
+bad = partial(_styled, "bad")
+"""A text about something that failed."""
+warning = partial(_styled, "warning")
+"""A text about something that was not measured, or that may mislead."""
+dim = partial(_styled, "dim")
+"""A text about a detail."""
+bold = partial(_styled, "bold")
+"""A text that the eye looks for first."""
 
 
 def joined(*texts: str) -> StyledText:
@@ -139,8 +131,11 @@ def fitted_tables(
             tables[-1] = wider
         else:
             tables.append([*names, *group])
-    texts = [_table(rows, table, left) for table in tables]
-    return [line for text in texts for line in ("", *text)][1:]
+    lines: list[str] = []
+    for table in tables:
+        places = [index for index, column in enumerate(table) if column in left]
+        lines += ["", *aligned([[row[column] for column in table] for row in rows], places)]
+    return lines[1:]
 
 
 def table_width(rows: Sequence[Sequence[str]]) -> int:
@@ -150,11 +145,6 @@ def table_width(rows: Sequence[Sequence[str]]) -> int:
 
 def _width(rows: Sequence[Sequence[str]], columns: Sequence[int]) -> int:
     return sum(max(width(row[column]) for row in rows) + 2 for column in columns) - 2
-
-
-def _table(rows: Sequence[Sequence[str]], columns: Sequence[int], left: Collection[int]) -> list[str]:
-    place = [index for index, column in enumerate(columns) if column in left]
-    return aligned([[row[column] for column in columns] for row in rows], place)
 
 
 def _line(row: Sequence[str], widths: Sequence[int], left: Collection[int]) -> str:

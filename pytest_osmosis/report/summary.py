@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from pytest_osmosis.record.run_record import ReplicaRequests, RunRecord
@@ -18,8 +18,8 @@ from pytest_osmosis.report.statistics import (
 from pytest_osmosis.report.style import dim, warning
 from pytest_osmosis.results.causes import Cause, causes_aside, causes_of
 from pytest_osmosis.results.read import PublishedHead
-from pytest_osmosis.results.results import Rescored, Results, Throttling, tokens_of
-from pytest_osmosis.results.totals import JudgeSums
+from pytest_osmosis.results.results import Results, Throttling, tokens_of
+from pytest_osmosis.results.totals import CassetteUse, JudgeSums
 from pytest_osmosis.stats import Paired
 from pytest_osmosis.text.chat_messages import FILTERED, REFUSED
 from pytest_osmosis.text.numbers import clock_time, count, difference, moment, money, p_value, plural, score, seconds
@@ -49,47 +49,26 @@ def cause_lines(causes: Sequence[Cause], n_runs: int, *, of: str = "") -> list[s
 
     `n_runs` is the number of runs that ended. `of` says whose they are, like " of the baseline".
     """
-    lines = [line for cause in causes[:MOST_LISTED] for line in _lines(cause, n_runs, of)]
-    return lines + _others(causes[MOST_LISTED:], of)
+    lines: list[str] = []
+    for cause in causes[:MOST_LISTED]:
+        n = len(cause.runs)
+        runs = plural(n, "run") + of
+        if not cause.is_measured:
+            lines.append(warning(f"{runs} not measured: {cause.text} (first: {cause.first})"))
+            continue
+        lines.append(f"{runs} counted as failed: {cause.text} (boundary {cause.boundary}), first: {cause.first}")
+        # a refusal is the model's own answer, however many rows get it
+        rejected = cause.boundary == "model" and not cause.text.startswith((REFUSED, FILTERED))
+        if rejected and n > MOST_SHARE * n_runs and (n > 1 or n == n_runs):
+            met = f"{count(n)} of {plural(n_runs, 'run')} met this error"
+            lines.append(warning(f"  {met}: it looks like a configuration problem, not like a bad model"))
+    return [*lines, *_others(causes, of)]
 
 
-def aside_lines(causes: Sequence[Cause]) -> list[str]:
-    """Return a line on each of the most frequent causes for which functions that do not decide gave no score."""
-    lines = [
-        f"{plural(len(cause.runs), 'run')} counted as 0 by a function that does not decide: {cause.text} "
-        f"(first: {cause.first})"
-        for cause in causes[:MOST_LISTED]
-    ]
-    return lines + _others(causes[MOST_LISTED:], "")
-
-
-def _others(causes: Sequence[Cause], of: str) -> list[str]:
-    if not causes:
-        return []
-    n_runs = sum(len(cause.runs) for cause in causes)
-    return [f"and {plural(len(causes), 'more cause')} ({plural(n_runs, 'run')}{of})"]
-
-
-def _lines(cause: Cause, n_runs: int, of: str) -> list[str]:
-    n = len(cause.runs)
-    runs = plural(n, "run") + of
-    if not cause.is_measured:
-        return [warning(f"{runs} not measured: {cause.text} (first: {cause.first})")]
-    lines = [f"{runs} counted as failed: {cause.text} (boundary {cause.boundary}), first: {cause.first}"]
-    if _may_be_a_setting(cause, n_runs):
-        met = f"{count(n)} of {plural(n_runs, 'run')} met this error"
-        lines.append(warning(f"  {met}: it looks like a configuration problem, not like a bad model"))
-    return lines
-
-
-def _may_be_a_setting(cause: Cause, n_runs: int) -> bool:
-    """Return True if the server rejected so many requests in the same way that single rows are hardly the reason.
-
-    A refusal is the model's own answer, however many rows get it.
-    """
-    n = len(cause.runs)
-    often = n > MOST_SHARE * n_runs and (n > 1 or n == n_runs)
-    return often and cause.boundary == "model" and not cause.text.startswith((REFUSED, FILTERED))
+def _others(causes: Sequence[Cause], of: str = "") -> Iterator[str]:
+    if others := causes[MOST_LISTED:]:
+        n_runs = sum(len(cause.runs) for cause in others)
+        yield f"and {plural(len(others), 'more cause')} ({plural(n_runs, 'run')}{of})"
 
 
 def summary_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
@@ -113,22 +92,27 @@ def remark_lines(results: Results) -> list[str]:
     ]
 
 
-def account_lines(results: Results) -> list[str]:
-    """Return the causes of unscored runs, the cost, and the comparisons with other eval runs."""
-    return [
-        *_not_scored(results),
-        *_bounded(results),
-        *_truncated(results),
-        *_equal_answers(results),
-        _took(results),
-        *_cassette(results),
-        *_judges(results),
-        *_votes(results),
-        *_throttled(results.throttling),
-        *map(_replica, results.replicas),
-        *(_reused(results, results.rescored) if results.rescored is not None else []),
-        *(line for compared in results.comparisons for line in comparison_lines(compared, results)),
-    ]
+def account_lines(results: Results) -> Iterator[str]:
+    """Yield the causes of unscored runs, the cost, and the comparisons with other eval runs."""
+    yield from _not_scored(results)
+    yield from _bounded(results)
+    yield from _truncated(results)
+    yield from _equal_answers(results)
+    took = ", ".join([*_spent(results), seconds(results.duration_ms / 1000)])
+    yield dim(took if results.rescored is None else f"the rollouts took {took}")
+    if results.cassette is not None:
+        yield from _cassette(results, results.cassette)
+    if results.judges is not None:  # the line on the rollouts leaves them out
+        yield from (dim(f"judge {name}: {_sums(sums)}") for name, sums in results.judges.by_name.items())
+    yield from _votes(results)
+    yield from _throttled(results.throttling)
+    yield from map(_replica, results.replicas)
+    if results.rescored is not None and results.rescored.kept:
+        several = len(results.pass_rule.scorers) > 1
+        kept = (plural(n, "stored score") + f" of {name}" * several for name, n in results.rescored.kept.items())
+        yield f"reused {', '.join(kept)} (code and rows unchanged); --osmosis-rescore recomputes them"
+    for compared in results.comparisons:
+        yield from comparison_lines(compared, results)
 
 
 def notice_lines(notices: Iterable[str]) -> list[str]:
@@ -140,74 +124,48 @@ def notice_lines(notices: Iterable[str]) -> list[str]:
     return [text if times == 1 else f"{text} ({count(times)} times)" for text, times in Counter(notices).items()]
 
 
-def _took(results: Results) -> str:
-    """Return tokens, cost and time; for stored rollouts, those of the time when they were made."""
-    took = ", ".join([*_spent(results), seconds(results.duration_ms / 1000)])
-    return dim(took if results.rescored is None else f"the rollouts took {took}")
-
-
-def _cassette(results: Results) -> list[str]:
-    """Return what was recorded, and what recorded answers saved."""
-    use = results.cassette
-    if use is None:
-        return []
-    lines: list[str] = []
+def _cassette(results: Results, use: CassetteUse) -> Iterator[str]:
+    """Yield what was recorded, and what recorded answers saved."""
     if use.mode == "replay":
-        lines.append(dim("tokens and cost are those of the recording, nothing was paid now"))
+        yield dim("tokens and cost are those of the recording, nothing was paid now")
     elif use.replayed:
         tokens, cost = plural(use.replayed_tokens, "token"), use.replayed_cost_usd
         saved = f"{tokens} not spent, cost unknown" if cost is None else f"{tokens}, {money(cost)} not spent"
-        lines.append(f"{count(use.replayed)} of {plural(use.requests, 'request')} came from the {use.store}: {saved}")
+        yield f"{count(use.replayed)} of {plural(use.requests, 'request')} came from the {use.store}: {saved}"
     if use.mode in ("record", "new") and use.replayed < use.requests:
-        lines.append(dim(f"{plural(use.requests - use.replayed, 'answer')} recorded in {use.path}"))
+        yield dim(f"{plural(use.requests - use.replayed, 'answer')} recorded in {use.path}")
     if use.unrecorded:
         missing, n = sum(use.unrecorded.values()), sum(record.status != "pending" for record in results.all_records)
         reasons = ", ".join(f"{count(number)} {reason}" for reason, number in use.unrecorded.items())
         are = "is" if missing == 1 else "are"
         what = "asked what was not recorded" if use.mode == "replay" else f"{are} not in the cassette: {reasons}"
-        lines.append(warning(f"{count(missing)} of {plural(n, 'rollout')} {what}"))
-    return lines
-
-
-def _judges(results: Results) -> list[str]:
-    """Return what each judge took, which the line on the rollouts leaves out."""
-    totals = results.judges
-    if totals is None:
-        return []
-    return [dim(f"judge {name}: {_sums(sums)}") for name, sums in totals.by_name.items()]
+        yield warning(f"{count(missing)} of {plural(n, 'rollout')} {what}")
 
 
 def _sums(sums: JudgeSums) -> str:
-    parts = [f"{count(sums.usage[name])} {word}" for name, word in PARTS.items() if sums.usage.get(name)]
-    parts += [f"unknown for {plural(sums.uncounted, 'call')}"] if sums.uncounted else []
-    tokens = plural(sums.total_tokens, "token") + (f" ({', '.join(parts)})" if parts else "")
+    tokens = _with_parts(sums.total_tokens, sums.usage, sums.uncounted, "call")
     retries = ["1 retry" if sums.retries == 1 else f"{count(sums.retries)} retries"] if sums.retries else []
     return ", ".join([plural(sums.calls, "call"), tokens, _known_cost(sums.cost_usd, sums.cost_unknown), *retries])
 
 
-def _votes(results: Results) -> list[str]:
-    """Return a line on each judge that voted several times: how steady it is."""
-    return [
-        f"votes of {name} in {plural(found.runs, 'run')}: {score(found.equal)} of pairs equal "
-        f"(95% interval {interval_text(found.interval)}), Krippendorff's alpha "
-        + ("not defined: all votes are equal" if found.alpha is None else score(found.alpha))
-        for name, found in results.vote_agreements.items()
-    ]
+def _votes(results: Results) -> Iterator[str]:
+    """Yield a line on each judge that voted several times: how steady it is."""
+    for name, found in results.vote_agreements.items():
+        alpha = "not defined: all votes are equal" if found.alpha is None else score(found.alpha)
+        equal = f"{score(found.equal)} of pairs equal (95% interval {interval_text(found.interval)})"
+        yield f"votes of {name} in {plural(found.runs, 'run')}: {equal}, Krippendorff's alpha {alpha}"
 
 
-def _throttled(throttling: Throttling) -> list[str]:
-    lines = [
-        f"{_limit(name)} delayed requests by {seconds(held_s)} in all"
-        for name, held_s in throttling.held_s.items()
-        if held_s >= HELD_S
-    ]
+def _throttled(throttling: Throttling) -> Iterator[str]:
+    for name, held_s in throttling.held_s.items():
+        if held_s >= HELD_S:
+            table, dot, key = name.partition(".")  # as a config names it: limits of judges begin with "judge."
+            limit = f"[{table}] {key}" if dot else f"[execution] {name}"
+            yield f"{limit} delayed requests by {seconds(held_s)} in all"
     if throttling.pauses:
-        lines.append(
-            f"the server refused requests (429, 503): {plural(throttling.pauses, 'pause')}, "
-            f"{seconds(throttling.paused_s)} in all; at times {throttling.least_in_flight} of {throttling.limit} "
-            "rollouts in flight"
-        )
-    return lines
+        paused = f"{plural(throttling.pauses, 'pause')}, {seconds(throttling.paused_s)} in all"
+        least = f"at times {throttling.least_in_flight} of {throttling.limit} rollouts in flight"
+        yield f"the server refused requests (429, 503): {paused}; {least}"
 
 
 def _replica(replica: ReplicaRequests) -> str:
@@ -220,22 +178,6 @@ def _replica(replica: ReplicaRequests) -> str:
     times = f"{count(len(replica.left_out))} times, first" if len(replica.left_out) > 1 else "at"
     back = f"; it answered again at {clock_time(replica.back[-1])}" if replica.back else ""
     return warning(f"{line}, left out {times} {clock_time(at)}: {error}{back}")
-
-
-def _limit(name: str) -> str:
-    """Return a limit as a config names it: those of judges begin with "judge."."""
-    table, dot, key = name.partition(".")
-    return f"[{table}] {key}" if dot else f"[execution] {name}"
-
-
-def _reused(results: Results, rescored: Rescored) -> list[str]:
-    if not rescored.kept:
-        return []
-    several = len(results.pass_rule.scorers) > 1
-    kept = ", ".join(
-        plural(n, "stored score") + (f" of {name}" if several else "") for name, n in rescored.kept.items()
-    )
-    return [f"reused {kept} (code and rows unchanged); --osmosis-rescore recomputes them"]
 
 
 def stored_line(run: str, rolled_out_at: str, n_stored: int, n_gone: int, *, judged: bool = False) -> str:
@@ -258,10 +200,13 @@ def tokens_text(records: Iterable[RunRecord], usage: Mapping[str, int] = Mapping
     unknown = sum(record.tokens is None for record in rolled)
     if unknown == len(rolled):
         return "tokens unknown"
+    return _with_parts(tokens_of(rolled), usage, unknown, "run")
+
+
+def _with_parts(n: int, usage: Mapping[str, int], n_unknown: int, of: str) -> str:
     parts = [f"{count(usage[name])} {word}" for name, word in PARTS.items() if usage.get(name)]
-    gap = [f"unknown for {plural(unknown, 'run')}"] if unknown else []
-    aside = f" ({', '.join(parts + gap)})" if parts or gap else ""
-    return plural(tokens_of(rolled), "token") + aside
+    parts += [f"unknown for {plural(n_unknown, of)}"] if n_unknown else []
+    return plural(n, "token") + (f" ({', '.join(parts)})" if parts else "")
 
 
 def _known_cost(cost_usd: float | None, n_unknown: int) -> str:
@@ -270,64 +215,59 @@ def _known_cost(cost_usd: float | None, n_unknown: int) -> str:
     return money(cost_usd) + (f" (unknown for {plural(n_unknown, 'run')})" if n_unknown else "")
 
 
-def _not_scored(results: Results) -> list[str]:
-    lines = cause_lines(results.causes, _n_ended(results.records))
+def _not_scored(results: Results) -> Iterator[str]:
+    yield from cause_lines(results.causes, _n_ended(results.records))
     if results.baseline is not None:
         records = results.baseline.records
-        lines += cause_lines(causes_of(records, results.pass_rule), _n_ended(records), of=" of the baseline")
-    lines += aside_lines(causes_aside(results.records, results.pass_rule))
+        yield from cause_lines(causes_of(records, results.pass_rule), _n_ended(records), of=" of the baseline")
+    aside = causes_aside(results.records, results.pass_rule)
+    for cause in aside[:MOST_LISTED]:
+        zero = f"{plural(len(cause.runs), 'run')} counted as 0 by a function that does not decide"
+        yield f"{zero}: {cause.text} (first: {cause.first})"
+    yield from _others(aside)
     if skipped := results.count("skipped"):
-        lines.append(f"{plural(skipped, 'run')} taken out by the grader")
+        yield f"{plural(skipped, 'run')} taken out by the grader"
     if again := sum(record.repeated for record in results.records):
-        lines.append(
-            f"{plural(again, 'run')} rolled out a second time, because the first process ended; what the first time "
-            "used is not counted"
-        )
-    return lines
+        why = "because the first process ended; what the first time used is not counted"
+        yield f"{plural(again, 'run')} rolled out a second time, {why}"
 
 
 def _n_ended(records: Sequence[RunRecord]) -> int:
     return sum(record.status != "pending" for record in records)
 
 
-def _bounded(results: Results) -> list[str]:
-    """Return a line on each bound that scored rollouts met, because a low bound can look like a weak model."""
+def _bounded(results: Results) -> Iterator[str]:
+    """Yield a line on each bound that scored rollouts met, because a low bound can look like a weak model."""
     met: dict[str, list[RunRecord]] = {}
     for record in results.records:
         if record.bound is not None and record.status == "finished":
             met.setdefault(record.bound, []).append(record)
-    return [
-        f"{plural(len(records), 'run')} met {bound} and {'was' if len(records) == 1 else 'were'} scored as far as "
-        f"{'it' if len(records) == 1 else 'they'} got, {count(sum(map(results.pass_rule.passed, records)))} passed "
-        f"(first: {min(record.run for record in records)})"
-        for bound, records in met.items()
-    ]
+    for bound, records in met.items():
+        were, they = ("was", "it") if len(records) == 1 else ("were", "they")
+        n_passed, first = sum(map(results.pass_rule.passed, records)), min(record.run for record in records)
+        runs = f"{plural(len(records), 'run')} met {bound} and {were} scored as far as {they} got"
+        yield f"{runs}, {count(n_passed)} passed (first: {first})"
 
 
-def _truncated(results: Results) -> list[str]:
-    """Return a line on answers that were cut off: a low token limit can look like a weak model."""
-    cut = results.truncated
-    if not cut:
-        return []
-    lost = sum(not results.pass_rule.passed(record) for record in cut)
-    bound = results.description.extra.get("sampling", {}).get("max_tokens")
-    fix = "set [sampling] max_tokens" if bound is None else f"raise [sampling] max_tokens (now {bound})"
-    return [f"{plural(len(cut), 'answer')} cut off (finish_reason length), {count(lost)} of them did not pass: {fix}"]
+def _truncated(results: Results) -> Iterator[str]:
+    """Yield a line on answers that were cut off: a low token limit can look like a weak model."""
+    if cut := results.truncated:
+        lost = sum(not results.pass_rule.passed(record) for record in cut)
+        bound = results.description.extra.get("sampling", {}).get("max_tokens")
+        fix = "set [sampling] max_tokens" if bound is None else f"raise [sampling] max_tokens (now {bound})"
+        answers = f"{plural(len(cut), 'answer')} cut off (finish_reason length)"
+        yield f"{answers}, {count(lost)} of them did not pass: {fix}"
 
 
-def _equal_answers(results: Results) -> list[str]:
-    """Return a line if the runs of most rows give equal answers, so that n runs say no more than one."""
-    answered, n = results.answered_rows, results.description.n
-    if results.description.extra.get("recorded"):  # its runs only repeat the scoring
-        return []
-    if answered.lost < FEWEST or answered.equal < MOST * answered.rows or answered.lost_equal < MOST * answered.lost:
-        return []
-    sampling = results.description.extra.get("sampling", {})
-    cause = "check that the server samples and honours the seed"
-    if sampling.get("temperature") == 0:
-        cause = "the temperature is 0"
-    rows = f"{count(answered.equal)} of {plural(answered.rows, 'row')}"
-    return [f"{rows} gave {n} equal answers, so pass@k says no more than pass@1: {cause}"]
+def _equal_answers(results: Results) -> Iterator[str]:
+    """Yield a line if the runs of most rows give equal answers, so that n runs say no more than one."""
+    answered, extra = results.answered_rows, results.description.extra
+    often = answered.equal >= MOST * answered.rows and answered.lost_equal >= MOST * answered.lost
+    if answered.lost >= FEWEST and often and not extra.get("recorded"):  # whose runs only repeat the scoring
+        cold = extra.get("sampling", {}).get("temperature") == 0
+        cause = "the temperature is 0" if cold else "check that the server samples and honours the seed"
+        rows = f"{count(answered.equal)} of {plural(answered.rows, 'row')}"
+        yield f"{rows} gave {results.description.n} equal answers, so pass@k says no more than pass@1: {cause}"
 
 
 def last_run_line(last: PublishedHead) -> str:
@@ -386,11 +326,7 @@ def _difference(compared: RowComparison, paired: Paired) -> str:
 
 def _left_out(compared: RowComparison) -> str:
     rows = compared.matched
-    counts = {
-        "changed": rows.changed,
-        "added": rows.added,
-        "removed": rows.removed,
-        "not measured": compared.n_unmeasured,
-    }
+    counts = {"changed": rows.changed, "added": rows.added, "removed": rows.removed}
+    counts["not measured"] = compared.n_unmeasured
     parts = [f"{count(n)} {reason}" for reason, n in counts.items() if n]
     return f"; rows left out: {', '.join(parts)}" if parts else ""

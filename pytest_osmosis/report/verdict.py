@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pytest_osmosis.record.run_id import RunId
@@ -32,7 +32,7 @@ def short_verdict_lines(results: Results) -> list[str]:
         *_stop(results),
         *replay_lines(results),
         _pass_rate(results),
-        *(_gate(verdict)[0] for verdict in results.verdicts),
+        *map(_gate, results.verdicts),
     ]
 
 
@@ -56,7 +56,11 @@ def rate_lines(results: Results) -> list[str]:
     return [
         *_stop(results),
         *replay_lines(results),
-        *_smoke(results),
+        *(
+            [f"smoke: {count(len(results.records))} of {plural(results.smoke_of, 'run')}, scores did not decide"]
+            if results.smoke_of is not None
+            else []
+        ),
         _pass_rate(results),
         *(_baseline_model(results, results.baseline) if results.baseline is not None else []),
     ]
@@ -70,14 +74,22 @@ def _stop(results: Results) -> list[str]:
             f"{count(len(missing))} of {plural(len(results.records), 'run')} not needed: {results.stopped}",
             "stopped early: estimates cover only what ran",
         ]
-    lines = [_missing(missing, len(results.records))] if missing else []
+    n_begun, of = sum(record.started for record in missing), plural(len(results.records), "run")
+    lines: list[str] = []
+    if n_begun and n_begun == len(missing):
+        lines = [f"{count(n_begun)} of {of} did not finish"]
+    elif missing:
+        unfinished = f", {count(n_begun)} did not finish" if n_begun else ""
+        lines = [f"{count(len(missing) - n_begun)} of {of} never started{unfinished}"]
     if results.stop_reason == "interrupt":
-        return [warning(f"interrupted: {line}") for line in lines] or [warning("interrupted")]
-    if results.stopped is not None:
-        if results.rescored is not None and results.stop_reason is None:
-            return [warning(line) for line in (f"not measured: {results.stopped}", *_given_up(missing))]
-        return [warning(line) for line in (stop_text(results.stop_reason, results.stopped), *lines)]
-    return [warning(line) for line in _given_up(missing)]
+        lines = [f"interrupted: {line}" for line in lines] or ["interrupted"]
+    elif results.stopped is None:
+        lines = _given_up(missing)
+    elif results.rescored is not None and results.stop_reason is None:
+        lines = [f"not measured: {results.stopped}", *_given_up(missing)]
+    else:
+        lines = [stop_text(results.stop_reason, results.stopped), *lines]
+    return list(map(warning, lines))
 
 
 def stop_text(reason: StopReason | None, text: str) -> str:
@@ -85,31 +97,15 @@ def stop_text(reason: StopReason | None, text: str) -> str:
     return text if reason in ("maxfail", "requested") else f"stopped: {text}"
 
 
-def _missing(missing: Sequence[RunRecord], n_runs: int) -> str:
-    """Return the number of runs that never started, and of those that did not finish."""
-    begun = sum(record.started for record in missing)
-    never, of = len(missing) - begun, plural(n_runs, "run")
-    if not never:
-        return f"{count(begun)} of {of} did not finish"
-    return f"{count(never)} of {of} never started" + (f", {count(begun)} did not finish" if begun else "")
-
-
 def _given_up(missing: Sequence[RunRecord], of: str = "") -> list[str]:
     reasons = Counter(record.skip_reason for record in missing)
     return [f"{plural(n, 'run')}{of} never ran{f': {reason}' if reason else ''}" for reason, n in reasons.most_common()]
 
 
-def _smoke(results: Results) -> list[str]:
-    if results.smoke_of is None:
-        return []
-    return [f"smoke: {count(len(results.records))} of {plural(results.smoke_of, 'run')}, scores did not decide"]
-
-
 def replay_lines(results: Results) -> list[str]:
     """Return the line that tells a replay from a measurement."""
-    if results.cassette is None or not results.is_replay:
-        return []
-    return [warning(f"replayed from {results.cassette.path}: no model was asked")]
+    use = results.cassette if results.is_replay else None
+    return [] if use is None else [warning(f"replayed from {use.path}: no model was asked")]
 
 
 def _pass_rate(results: Results) -> str:
@@ -154,28 +150,24 @@ def _gates(results: Results, verdicts: Sequence[Verdict], *, power: bool = True)
     """Return the verdicts, each with the worst rows if it fails, and with its power."""
     lines: list[str] = []
     for verdict in verdicts:
-        state, *rest = _gate(verdict)
         rows = [line for line in _worst_rows(results, verdict) if line not in lines]
-        lines += [state, *rows, *(rest if power else [])]
+        lines += [_gate(verdict), *rows, *(_power(verdict) if power else [])]
     return lines
 
 
-def _gate(verdict: Verdict) -> list[str]:
-    lines: list[str] = [joined(f"gate {verdict.title}: ", state_text(verdict), finding_text(verdict))]
-    decided = verdict.state in ("holds", "fails")
-    if decided and verdict.rule is not None and verdict.power is not None and verdict.power.chance < POWER:
-        chance, n_rows = verdict.power
-        least = verdict.rule.minimum - DROP
-        truth = f"{verdict.rule.name.replace('pass_rate', 'pass rate')} fell to {least:.12g}"
-        if verdict.rule.is_regression:
-            truth = f"loss were {-least:.12g}"
-        lines.append(
-            dim(
-                f"  low power: if the true {truth}, this gate would notice {chance:.0%} of the time; "
-                f"{plural(n_rows, 'row')} would make it {POWER:.0%}"
-            )
-        )
-    return lines
+def _gate(verdict: Verdict) -> str:
+    return joined(f"gate {verdict.title}: ", state_text(verdict), finding_text(verdict))
+
+
+def _power(verdict: Verdict) -> Iterator[str]:
+    """Yield a line if a gate would hardly notice what it is for."""
+    rule, power = verdict.rule, verdict.power
+    if verdict.state in ("holds", "fails") and rule is not None and power is not None and power.chance < POWER:
+        least = rule.minimum - DROP
+        truth = f"{rule.name.replace('pass_rate', 'pass rate')} fell to {least:.12g}"
+        truth = f"loss were {-least:.12g}" if rule.is_regression else truth
+        now = f"if the true {truth}, this gate would notice {power.chance:.0%} of the time"
+        yield dim(f"  low power: {now}; {plural(power.n_rows, 'row')} would make it {POWER:.0%}")
 
 
 STATES: Mapping[State, Style] = {

@@ -37,7 +37,7 @@ def uses_tools(message: Mapping[str, Any]) -> bool:
     >>> uses_tools({"tool_calls": [{}]}), uses_tools({"content": [{"toolUse": {"name": "add"}}]}), uses_tools({})
     (True, True, False)
     """
-    blocks = any(_use(block) is not None or block.get("type") == "tool_use" for block in _blocks(message))
+    blocks = any(_member(each, "toolUse") is not None or each.get("type") == "tool_use" for each in _blocks(message))
     return bool(message.get("tool_calls") or message.get("function_call")) or blocks
 
 
@@ -48,7 +48,7 @@ def _shown(message: object) -> Iterator[object]:
         yield _calling([(message.get("call_id"), message.get("name"), message.get("arguments"))])
     elif message.get("type") == "function_call_output":
         yield {"role": "tool", "tool_call_id": message.get("call_id"), "content": message.get("output")}
-    elif any(_use(block) is not None or _result(block) is not None for block in _blocks(message)):
+    elif any(_member(block, name) is not None for block in _blocks(message) for name in ("toolUse", "toolResult")):
         yield from _unblocked(message)
     else:
         yield message
@@ -58,7 +58,7 @@ def _unblocked(message: Mapping[str, Any]) -> Iterator[object]:
     """Yield the messages of a message with blocks: results of tools, then the rest with its calls."""
     rest, calls = [], []
     for block in message["content"]:
-        use, result = _use(block), _result(block)
+        use, result = _member(block, "toolUse"), _member(block, "toolResult")
         if result is not None:
             yield {"role": "tool", "tool_call_id": result.get("toolUseId"), "content": result.get("content")}
         elif use is not None:
@@ -79,14 +79,6 @@ def _calling(calls: Sequence[tuple[object, object, object]]) -> dict[str, Any]:
 def _blocks(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     content = message.get("content")
     return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
-
-
-def _use(block: object) -> Mapping[str, Any] | None:
-    return _member(block, "toolUse")
-
-
-def _result(block: object) -> Mapping[str, Any] | None:
-    return _member(block, "toolResult")
 
 
 def _member(block: object, name: str) -> Mapping[str, Any] | None:
@@ -162,7 +154,8 @@ def prompt_length(prompt: Sequence[Mapping[str, Any]], conversation: Sequence[Ma
     2
     """
     pairs = zip(prompt, conversation, strict=False)
-    n_equal = next((index for index, pair in enumerate(pairs) if not _are_same(*pair)), None)
+    same = (one == other or _identity(one) == _identity(other) for one, other in pairs)
+    n_equal = next((index for index, is_same in enumerate(same) if not is_same), None)
     if n_equal is None:
         return min(len(prompt), len(conversation))
     return max(n_equal, _end_of_prompt([*map(_identity, prompt)], [*map(_identity, conversation)]))
@@ -178,10 +171,6 @@ def _end_of_prompt(prompt: Sequence[str], conversation: Sequence[str]) -> int:
         return 0
     found, times = ends[prompt[last]], prompt[: last + 1].count(prompt[last])
     return found[min(times, len(found)) - 1]
-
-
-def _are_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one == other or _identity(one) == _identity(other)
 
 
 def _identity(message: Mapping[str, Any]) -> str:

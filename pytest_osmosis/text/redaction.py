@@ -11,7 +11,7 @@ import base64
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -87,16 +87,7 @@ class Redaction:
 
     def value(self, value: Any, *, unchanged: Set[str] = frozenset()) -> Any:
         """Return a JSON value without secrets in its texts and keys. Under keys in `unchanged`, everything stays."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, Mapping):
-            return {
-                self.text(key): item if key in unchanged else self.value(item, unchanged=unchanged)
-                for key, item in value.items()
-            }
-        if isinstance(value, list | tuple):
-            return [self.value(item, unchanged=unchanged) for item in value]
-        return value
+        return _changed(value, self.text, unchanged)
 
     def event(self, event: Mapping[str, Any]) -> str:
         """Return `event` as ASCII JSON without secret values. Fields that identify the event are never changed."""
@@ -119,7 +110,8 @@ def _forms(value: str) -> set[str]:
     content = value.encode("utf-8", "surrogatepass")
     forms = {value, " ".join(value.split()), html.escape(value)}
     forms |= {*_as_json(value), *_in_url(content), *_in_base64(content)}
-    forms |= {quoted(form) for form in forms for quoted in (_in_json, _in_python)}
+    python = {repr(f"\"'{form}")[4:-1] for form in forms}  # between single quotes, for both kinds are in it
+    forms |= {*map(_in_json, forms), *python}
     return {form for form in forms if not is_too_short(form)}
 
 
@@ -132,10 +124,6 @@ def _as_json(value: str) -> Iterator[str]:
 
 def _in_json(text: str) -> str:
     return json.dumps(text)[1:-1]
-
-
-def _in_python(text: str) -> str:
-    return repr(f"\"'{text}")[4:-1]  # between single quotes, for both kinds are in it
 
 
 def _in_url(content: bytes) -> Iterator[str]:
@@ -159,24 +147,31 @@ def key_in(value: Any) -> str | None:
     >>> key_in({"note": ["use sk-proj-8NvQ2xTz41LmPq7RkYw0"]}), key_in("the tasks sk-learn and sk-image solve")
     ('sk-proj-8NvQ2xTz41LmPq7RkYw0', None)
     """
-    if isinstance(value, str):
-        match = _KEY.search(value)
-        return match and match[0]
-    if isinstance(value, dict):
-        return next((found for pair in value.items() if (found := key_in(list(pair))) is not None), None)
-    if isinstance(value, list):
-        return next((found for item in value if (found := key_in(item)) is not None), None)
-    return None
+    found: list[str] = []
+
+    def noted(text: str) -> str:
+        found.extend(_KEY.findall(text))
+        return text
+
+    _changed(value, noted)
+    return next(iter(found), None)
 
 
 def without_keys(value: Any) -> Any:
     """Return a value of JSON with `REPLACEMENT` for each text that looks like a key."""
+    return _changed(value, lambda text: _KEY.sub(REPLACEMENT, text))
+
+
+def _changed(value: Any, change: Callable[[str], str], unchanged: Set[str] = frozenset()) -> Any:
+    """Return a value of JSON whose texts and keys are changed. Under keys in `unchanged`, everything stays."""
     if isinstance(value, str):
-        return _KEY.sub(REPLACEMENT, value)
-    if isinstance(value, dict):
-        return {_KEY.sub(REPLACEMENT, key): without_keys(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [without_keys(item) for item in value]
+        return change(value)
+    if isinstance(value, Mapping):
+        return {
+            change(key): item if key in unchanged else _changed(item, change, unchanged) for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_changed(item, change, unchanged) for item in value]
     return value
 
 
@@ -189,13 +184,9 @@ _COMMANDS = re.compile("#(?=#)|s(?=ection_)")
 """The first characters of what a runner of CI obeys, as far as JSON can hold it; see `safe`."""
 
 
-def _as_escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
-
-
 def ascii_json(value: Any, indent: int | None = None) -> str:
     """Return JSON as ASCII text that no terminal and no runner of CI obeys. Secrets stay."""
-    return _COMMANDS.sub(_as_escape, json.dumps(value, indent=indent))
+    return _COMMANDS.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, indent=indent))
 
 
 class Sanitizer:

@@ -136,7 +136,10 @@ def fields_of(value: object, title: str) -> dict[str, Any]:
         except (ValueError, TypeError, RecursionError) as error:
             words = error_in_words(error)
             raise UserValueFault(f"{title}: {described(name)} cannot be written as JSON: {words}") from None
-        fields[shortened(key, MOST_NAME_CHARS)] = _bounded(plain, text)
+        if len(text) > MOST_FIELD_CHARS or text.count("[") + text.count("{") > DEEPEST_FIELD:  # at least its nesting
+            plain = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+            plain = shortened(plain, MOST_FIELD_CHARS)
+        fields[shortened(key, MOST_NAME_CHARS)] = plain
     return fields
 
 
@@ -157,17 +160,6 @@ def _items(value: object, title: str, kind: str, most: int | None = None) -> lis
     if not isinstance(value, Mapping):
         raise UserValueFault(f"{title}: must be {kind}, got {type_name(value)}: {described(value)}")
     return [(name, value[name]) for name in islice(iter(value), most and most + 1)]
-
-
-def _bounded(plain: Any, text: str) -> Any:
-    if len(text) <= MOST_FIELD_CHARS and _depth(text) <= DEEPEST_FIELD:
-        return plain
-    return shortened(plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False), MOST_FIELD_CHARS)
-
-
-def _depth(text: str) -> int:
-    """Return an upper bound of the nesting of a JSON text."""
-    return text.count("[") + text.count("{")
 
 
 MAX_CHARS = 64_000
@@ -258,22 +250,15 @@ def _formatted(error: BaseException) -> str:
         part = parts.pop()
         n_parts += 1
         part.stack = _without_ours(part.stack) or (part.stack if part is shown else None)
-        _shorten_texts(part)
+        # Private: without `_str`, an error with a text of a gigabyte needs several; test_user_frames.py notices.
+        if isinstance(text := getattr(part, "_str", None), str):
+            part._str = shortened(text, MAX_ERROR_CHARS)
+        if isinstance(notes := getattr(part, "__notes__", None), list):
+            part.__notes__ = [shortened(note, MAX_ERROR_CHARS) for note in notes[:MAX_NOTES] if isinstance(note, str)]
         if n_parts > MAX_LINKS:
             part.__cause__ = part.__context__ = None
         parts += [linked for linked in (part.__cause__, part.__context__, *(part.exceptions or ())) if linked]
     return "".join(shown.format())
-
-
-def _shorten_texts(part: Any) -> None:
-    """Shorten the texts of an exception that is to be formatted.
-
-    `_str` is private: without it, an error with a text of a gigabyte needs several; test_user_frames.py notices.
-    """
-    if isinstance(text := getattr(part, "_str", None), str):
-        part._str = shortened(text, MAX_ERROR_CHARS)
-    if isinstance(notes := getattr(part, "__notes__", None), list):
-        part.__notes__ = [shortened(note, MAX_ERROR_CHARS) for note in notes[:MAX_NOTES] if isinstance(note, str)]
 
 
 def passed_user_code(error: BaseException) -> bool:

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from pytest_osmosis.record.manifest import PassRuleFields
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RewardError, RunRecord
@@ -125,13 +125,6 @@ class Outcome:
     text: str = ""
     sections: tuple[tuple[str, str], ...] = ()
     duration_s: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Outcome:
-        return cls(**{**data, "sections": tuple((title, text) for title, text in data["sections"])})
 
 
 def judged_by_no_score(outcome: Outcome) -> Outcome:

@@ -106,7 +106,7 @@ def pytest_unconfigure():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("workers", "later"),
-    [("-n0", set()), ("-n1", {"xdist_controller"})],
+    [("-n0", set()), ("-n1", {"under_xdist"})],
 )
 def test_pytest_rewrites_assertions_in_few_of_our_modules(project: Path, workers: str, later: set[str]) -> None:
     python("-mpytest_osmosis", "init", "x", cwd=project, env=environment())

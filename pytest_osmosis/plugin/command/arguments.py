@@ -115,7 +115,7 @@ def _entry_of(rest: str, names: list[str]) -> str | None:
 
 
 _WITHOUT_ITEM = ("gate ", "limit ", "probe", "shard", "baseline", "results", "hook ")
-"""Beginnings of the titles under which `gate_reports` reports what belongs to the whole eval."""
+"""Beginnings of the titles under which `session_end` reports what belongs to the whole eval."""
 
 
 def missing_tests(config: pytest.Config, path: Path | None, prepared: Prepared) -> Iterator[Problem]:

@@ -51,7 +51,9 @@ ALL_ROWS = "--osmosis-limit=all for all"
 def header(evals: EvalSession) -> list[str]:
     prepared = [each.prepared for each in evals.named.values()]
     if len(prepared) > 1 and evals.config.get_verbosity() <= 0:
-        lines = _compact_lines(prepared, evals)
+        rollouts = plural(sum(each.collected.n_rollouts for each in prepared), "rollout")
+        lines = [f"osmosis: {plural(len(prepared), 'eval')}, {rollouts} (-v shows each eval whole)"]
+        lines += _compact_lines([(each, _size(each)) for each in prepared], evals, gated=True)
     else:
         lines = [line for each in prepared for line in _eval_lines(each, evals)]
     lines += [f"osmosis: not measured: {str(error).splitlines()[0]}" for error in evals.not_loaded.values()]
@@ -70,40 +72,34 @@ def _plugin_notes(config: pytest.Config) -> list[str]:
     return [f"osmosis: {line}" for line in lines]
 
 
-def _compact_lines(prepared: Sequence[Prepared], evals: EvalSession) -> list[str]:
-    """Return a line on all evals and one on each."""
-    rollouts = plural(sum(each.collected.n_rollouts for each in prepared), "rollout")
-    sizes = [
-        f"smoke: {_rows_and_runs(each.collected)}"
-        if each.smoke is not None
-        else " of ".join([_rows_and_runs(each.collected), *([str(each.shard)] if each.shard is not None else [])])
-        for each in prepared
-    ]
-    return [
-        f"osmosis: {plural(len(prepared), 'eval')}, {rollouts} (-v shows each eval whole)",
-        *_compact_list(prepared, sizes, evals),
-    ]
+def _size(prepared: Prepared) -> str:
+    size = _rows_and_runs(prepared.collected)
+    if prepared.smoke is not None:
+        return f"smoke: {size}"
+    return size if prepared.shard is None else f"{size} of {prepared.shard}"
 
 
-def _compact_list(prepared: Sequence[Prepared], sizes: Sequence[str], evals: EvalSession) -> Iterator[str]:
-    """Yield a line on each eval, and what concerns the secrets of all."""
-    names = distinct_names([(each.config.name, shown(each.config.path)) for each in prepared])
-    named = [each.prepared for each in evals.named.values()]
-    for name, each, size in zip(names, prepared, sizes, strict=True):
+def _compact_lines(prepared: Sequence[tuple[Prepared, str]], evals: EvalSession, *, gated: bool) -> Iterator[str]:
+    """Yield a line on each eval, with its size in words, and what concerns the secrets of all.
+
+    `gated` evals have tests of their own; in place of others tests over their rollouts decide.
+    """
+    names = distinct_names([(each.config.name, shown(each.config.path)) for each, _ in prepared])
+    for name, (each, size) in zip(names, prepared, strict=True):
         if each.config.training is not None:
             asked = "no model to ask" if each.lacks_model else f"{each.models.target.describe}, {size}"
             parts = ["preflight of a training config", asked]
         else:
             parts = [*_brief_parts(each, size, inline=evals.inline is not None)]
-            if each.config.gates and any(each is other for other in named):  # else tests decide in their place
+            if each.config.gates and gated:
                 parts.append(f"gate {' and '.join(map(title_of, each.config.gates))}")
         if notes := _notes(each):
             parts.append(plural(len(notes), "note"))
         yield f"  {name}: {', '.join(parts)}"
-    sampled = [name for name, each in zip(names, prepared, strict=True) if _leaves_out_rows(each)]
+    sampled = [name for name, (each, _) in zip(names, prepared, strict=True) if _leaves_out_rows(each)]
     if sampled:
         yield f"  note: {listed(sampled, MOST_NAMES)}: 10% of the rows by default; {ALL_ROWS}"
-    for note in dict.fromkeys(note for each in prepared for note in _secret_notes(each)):
+    for note in dict.fromkeys(note for each, _ in prepared for note in _secret_notes(each)):
         yield f"  note: {note}"
 
 
@@ -115,20 +111,18 @@ def _brief_parts(prepared: Prepared, size: str, *, inline: bool) -> Iterator[str
         yield cassette_line(prepared.models.cassette).partition(":")[0]
     yield size
     if isinstance(prepared.source, ResumeSource):
-        yield f"resumes {prepared.source.run.directory.name}: {_left(prepared)}"
+        yield f"resumes {prepared.source.run.directory.name}: {_taken_and_left(prepared)[1]}"
     if not inline:
         yield f"{count(prepared.config.in_flight)} in flight"
     if prepared.commit is not None:
         yield f"code of {prepared.commit.title}"
 
 
-def _left(prepared: Prepared) -> str:
-    return f"{count(prepared.source.n_to_roll_out([*prepared.collected.every_run()]))} left"
-
-
-def _taken(prepared: Prepared) -> str:
+def _taken_and_left(prepared: Prepared) -> tuple[str, str]:
+    """Return how many rollouts there are already, and how many are left."""
     runs = [*prepared.collected.every_run()]
-    return f"{count(len(runs) - prepared.source.n_to_roll_out(runs))} of {plural(len(runs), 'rollout')}"
+    n_left = prepared.source.n_to_roll_out(runs)
+    return f"{count(len(runs) - n_left)} of {plural(len(runs), 'rollout')}", f"{count(n_left)} left"
 
 
 def source_lines(named: NamedEvals) -> list[str]:
@@ -142,21 +136,18 @@ def source_lines(named: NamedEvals) -> list[str]:
 def test_eval_lines(evals: EvalSession) -> list[str]:
     """Return the lines of evals that tests need, which is known after collection."""
     needed = list(evals.test_evals.by_id.values())
-    sizes = [
-        f"{plural(len(each.runs), 'rollout')} of {plural(len({run.row for run in each.runs}), 'row')}"
-        for each in needed
-    ]
-    used = [f"used by {plural(each.n_tests, 'test')}" for each in needed]
-    if len(needed) > 1 and evals.config.get_verbosity() <= 0:
-        rollouts = plural(sum(len(each.runs) for each in needed), "rollout")
-        sizes = [f"{size}, {by}" for size, by in zip(sizes, used, strict=True)]
-        return [
-            f"osmosis: tests need {rollouts} of {plural(len(needed), 'eval')}; gates are not evaluated",
-            *_compact_list([each.prepared for each in needed], sizes, evals),
-        ]
+    several = len(needed) > 1 and evals.config.get_verbosity() <= 0
     lines: list[str] = []
-    for each, size, by in zip(needed, sizes, used, strict=True):
-        lines += [*_eval_lines(each.prepared, evals, size), f"  {by}; gates are not evaluated"]
+    sizes: list[tuple[Prepared, str]] = []
+    for each in needed:
+        size = f"{plural(len(each.runs), 'rollout')} of {plural(len({run.row for run in each.runs}), 'row')}"
+        used = f"used by {plural(each.n_tests, 'test')}"
+        sizes.append((each.prepared, f"{size}, {used}"))
+        lines += [] if several else [*_eval_lines(each.prepared, evals, size), f"  {used}; gates are not evaluated"]
+    if several:
+        rollouts = plural(sum(len(each.runs) for each in needed), "rollout")
+        lines = [f"osmosis: tests need {rollouts} of {plural(len(needed), 'eval')}; gates are not evaluated"]
+        lines += _compact_lines(sizes, evals, gated=False)
     return lines
 
 
@@ -191,7 +182,12 @@ def _own_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iter
     yield from _rows_lines(prepared)
     yield from _commit_lines(prepared)
     if isinstance(source, RescoreSource):
-        yield from _rescore_lines(plan, source, judged=prepared.models.judge is not None)
+        yield f"  {_rows_and_runs(plan)} = {plural(plan.n_rollouts, 'run')}"
+        yield from number_of_tests(plan)
+        n_missing = sum(run in source.without_rollout for run in plan.runs())
+        name, n_stored = source.run.directory.name, plan.n_rollouts - n_missing
+        judged = prepared.models.judge is not None
+        yield f"  {stored_line(name, source.rolled_out_at, n_stored, n_missing, judged=judged)}"
     else:
         yield from _rollout_lines(prepared, evals, size)
         yield from _source_lines(prepared, source)
@@ -199,15 +195,18 @@ def _own_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iter
         votes = f", {plural(config.judge.votes, 'vote')} a run" if config.judge.votes > 1 else ""
         yield f"  judge: {prepared.models.judge.target.describe}{votes}, scores as rubric"
     if config.baseline.results is not None:
-        yield f"  {_baseline(prepared)}"
+        yield f"  baseline: {_baseline(prepared)}"
     if config.gates:
         yield f"  gate: {', '.join(map(title_of, config.gates))}"
         if evals.options.stop_when_decided is not None:
-            yield f"  {_early_stop(prepared, runxfail=evals.config.getoption('runxfail', False))}"
+            runxfail = evals.config.getoption("runxfail", False)
+            why = "no gate decides under --runxfail" if runxfail else prepared.needs_every_run
+            early = "stops as soon as the gates are decided (not with -k, --lf or node ids)"
+            yield f"  {early if why is None else f'does not stop early: {why}'}"
     if config.text is None and prepared.environment is None:
         scorers = [*config.scoring.eval_fns, *([config.scoring.grader] if config.scoring.grader else [])]
         folder = config.agent.mcp
-        agent = f"{config.agent.agent}" if folder is None else f"the tools of {shown(config.workspace / folder)}"
+        agent = config.agent.agent if folder is None else f"the tools of {shown(config.workspace / folder)}"
         yield f"  agent: {agent}, scored by {', '.join(scorers)}"
 
 
@@ -219,11 +218,8 @@ def _rows_lines(prepared: Prepared) -> Iterator[str]:
     if facts is None:
         yield f"  dataset: {prepared.dataset.display}, {selection}"
         return
-    versions = [
-        *([facts.version] if facts.version else []),
-        *([f"verifiers {facts.framework}"] if facts.framework else []),
-    ]
-    of_versions = f" ({', '.join(versions)})" if versions else ""
+    versions = ", ".join(filter(None, (facts.version, facts.framework and f"verifiers {facts.framework}")))
+    of_versions = f" ({versions})" if versions else ""
     yield f"  environment: {facts.env_id.partition('@')[0]}{of_versions}, rows: {selection}"
     functions = f" ({listed(facts.functions, MOST_FUNCTIONS)})" if facts.functions else ""
     together = ", all runs of a row together" if facts.grouped else ""
@@ -323,20 +319,19 @@ SPENT = ("max_tokens", "max_cost_usd", "max_duration_s")
 
 def _source_lines(prepared: Prepared, source: NewRollouts) -> Iterator[str]:
     """Yield the name of a run that has one, and how much of it is stored."""
-    if isinstance(source, ImportedRollouts):
-        yield f"  from {source.facts['folder']}: {_taken(prepared)}, {_left(prepared)}"
-    if not isinstance(source, ResumeSource):
-        if source.name is not None:
-            archives = (
-                ", in place of the run that has this name, which is kept under another" if source.archives else ""
-            )
-            yield f"  run: {source.name}{archives}"
+    if isinstance(source, ResumeSource):
+        taken, left = _taken_and_left(prepared)
+        begun = moment(source.run.manifest.started_at)
+        yield f"  resumes {source.run.directory.name}, begun {begun}: {taken} stored, {left}"
+        yield f"  spent before: {spent_before(prepared, source)}"
+        if n_lost := source.resumption.progress.ledger.most_lost:
+            yield f"  note: {lost_text(n_lost)}"
         return
-    stored = f"{_taken(prepared)} stored, {_left(prepared)}"
-    yield f"  resumes {source.run.directory.name}, begun {moment(source.run.manifest.started_at)}: {stored}"
-    yield f"  spent before: {spent_before(prepared, source)}"
-    if n_lost := source.resumption.progress.ledger.most_lost:
-        yield f"  note: {lost_text(n_lost)}"
+    if isinstance(source, ImportedRollouts):
+        yield f"  from {source.facts['folder']}: {', '.join(_taken_and_left(prepared))}"
+    if source.name is not None:
+        place = ", in place of the run that has this name, which is kept under another"
+        yield f"  run: {source.name}{place if source.archives else ''}"
 
 
 def _rows_and_runs(plan: Plan) -> str:
@@ -344,22 +339,14 @@ def _rows_and_runs(plan: Plan) -> str:
     return f"{plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')}{models}"
 
 
-def _rescore_lines(plan: Plan, source: RescoreSource, *, judged: bool) -> Iterator[str]:
-    yield f"  {_rows_and_runs(plan)} = {plural(plan.n_rollouts, 'run')}"
-    yield from number_of_tests(plan)
-    n_missing = sum(run in source.without_rollout for run in plan.runs())
-    name, n_stored = source.run.directory.name, plan.n_rollouts - n_missing
-    yield f"  {stored_line(name, source.rolled_out_at, n_stored, n_missing, judged=judged)}"
-
-
 def _baseline(prepared: Prepared) -> str:
     stored = prepared.models.baseline_results
-    if stored is None:
-        path = baseline_path(prepared.config)
-        assert path is not None, "only an eval with a baseline path can lack a stored baseline"
-        return f"baseline: {shown(path)}, which this run will write"
-    rate = f"pass rate {score(stored.pass_rate)}, {plural(stored.selected, 'run')}"
-    return f"baseline: {shown(stored.path)} ({moment(stored.started_at)}, {rate})"
+    if stored is not None:
+        rate = f"pass rate {score(stored.pass_rate)}, {plural(stored.selected, 'run')}"
+        return f"{shown(stored.path)} ({moment(stored.started_at)}, {rate})"
+    path = baseline_path(prepared.config)
+    assert path is not None, "only an eval with a baseline path can lack a stored baseline"
+    return f"{shown(path)}, which this run will write"
 
 
 def number_of_tests(plan: Plan) -> Iterator[str]:
@@ -370,12 +357,3 @@ def number_of_tests(plan: Plan) -> Iterator[str]:
     elif plan.n_rollouts > MANY_TESTS and plan.n > 1:
         instead = f'--osmosis-granularity=row ([execution] granularity = "row") makes {count(n_rows)}'
         yield f"  note: {plural(plan.n_rollouts, 'test')} take pytest much time and memory; {instead}, one for each row"
-
-
-def _early_stop(prepared: Prepared, *, runxfail: bool) -> str:
-    """Return when the eval may stop early, or why it never does."""
-    if runxfail:
-        return "does not stop early: no gate decides under --runxfail"
-    if prepared.needs_every_run is not None:
-        return f"does not stop early: {prepared.needs_every_run}"
-    return "stops as soon as the gates are decided (not with -k, --lf or node ids)"

@@ -14,7 +14,7 @@ import pytest
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.plugin.items import unit_key
 from pytest_osmosis.plugin.output.terminal import coloured, own_terminal, write_line
-from pytest_osmosis.record.run_record import RunCounts, sum_of
+from pytest_osmosis.record.run_record import sum_of
 from pytest_osmosis.report.live_line import Pace, live_line, session_counts
 from pytest_osmosis.report.style import warning
 from pytest_osmosis.text.safe import width
@@ -91,10 +91,12 @@ class ProgressLine:
         if terminal is None or not (verbosity == 0 or (verbosity == -1 and self._in_place)):
             return
         self._alert(terminal)
-        running = self._running()
+        begun = [run for run in self._evals.runs.values() if run.engine.progress.submitted]
+        running = [run for run in begun if run.ended_at is None] or begun[-1:]  # the ones that run, or ran last
         if not running:
             self._shown_at = now
-        if not running or now - self._shown_at < self._interval_s(now):
+        spread_s = min(MOST_LINE_S, max(LINE_S, (now - self._began_at) / LINES_A_RUN))
+        if not running or now - self._shown_at < (REWRITE_S if self._in_place else spread_s):
             return
         self._shown_at = now
         if self._in_place:
@@ -108,7 +110,10 @@ class ProgressLine:
 
     def _line(self, running: Sequence[EvalRun], now: float, columns: int | None) -> str:
         runs = self._evals.runs.values()
-        session = session_counts([_counts(each) for each in runs])
+        counts = [(each.engine.progress, each) for each in runs]
+        session = session_counts(
+            [(found, found.done if each.ended_at is not None else len(each.selected.runs)) for found, each in counts]
+        )  # one that has ended gets no more runs, also if it was stopped
         if self._pace is None:
             self._pace = Pace(max(each.prepared.config.in_flight for each in runs))
         self._pace.saw(now, session.runs)
@@ -155,19 +160,3 @@ class ProgressLine:
     def end(self) -> None:
         self.clear()
         self._over = True
-
-    def _running(self) -> Sequence[EvalRun]:
-        """Return the evals that run now, or the one that ran last."""
-        begun = [run for run in self._evals.runs.values() if run.engine.progress.submitted]
-        return [run for run in begun if run.ended_at is None] or begun[-1:]
-
-    def _interval_s(self, now: float) -> float:
-        if self._in_place:
-            return REWRITE_S
-        return min(MOST_LINE_S, max(LINE_S, (now - self._began_at) / LINES_A_RUN))
-
-
-def _counts(run: EvalRun) -> tuple[RunCounts, int]:
-    """Return the counts of an eval, and the number of runs that it had or will have; a stopped one gets no more."""
-    counts = run.engine.progress
-    return counts, counts.done if run.ended_at is not None else len(run.selected.runs)

@@ -82,26 +82,22 @@ class HtmlReports:
 
     def _try(self, path: Path, members: Sequence[FinishedEval]) -> None:
         """Write a report. An error of any kind, also a defect of ours, only costs the report."""
-        runs = {_directory(each): each.run.prepared.config.output.html_conversations for each in members}
+        runs: dict[RunDirectory, int | None] = {}
+        for each in members:  # with the results of this session, which may be those of a part
+            directory = RunDirectory(each.run.directory.path)
+            directory.results = each.run.prepared.source.results_path(each.run)
+            runs[directory] = each.run.prepared.config.output.html_conversations
         try:
             self.lines += seams.write_report(path, runs, self._sanitizer.redaction, "[output] html_conversations")
+            return
         except OSError as error:
-            self._fail(path, error.strerror or str(error))
+            why = error.strerror or str(error)
         except OsmosisError as error:
-            self._fail(path, str(error))
+            why = str(error)
         except Exception:
-            self._fail(path, f"this is a defect of pytest-osmosis, please report it\n{traceback.format_exc()}")
-
-    def _fail(self, path: Path, why: str) -> None:
+            why = f"this is a defect of pytest-osmosis, please report it\n{traceback.format_exc()}"
         again = "pytest-osmosis html RUN makes it later"
         self.problems.append(warning(f"the HTML report {shown(path)} could not be written: {why}; {again}"))
-
-
-def _directory(finished: FinishedEval) -> RunDirectory:
-    """Return the run directory with the results of this session, which may be those of a part."""
-    directory = RunDirectory(finished.run.directory.path)
-    directory.results = finished.run.prepared.source.results_path(finished.run)
-    return directory
 
 
 def write_markdown(results: Sequence[Results], path: Path | None, sanitizer: Sanitizer) -> str | None:

@@ -52,14 +52,15 @@ class SanitizerHooks:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if not OURS.isdisjoint(report.keywords):
-            _clean_report(report, self._sanitizer.shown)
+            shown = self._sanitizer.shown
+            _clean_report(report, shown)
             if UNIT not in report.keywords:  # the properties of a unit are words of ours and numbers
+                properties = report.user_properties
                 report.user_properties = [
-                    (name, self._sanitizer.shown(value) if isinstance(value, str) else value)
-                    for name, value in report.user_properties
+                    (name, shown(value) if isinstance(value, str) else value) for name, value in properties
                 ]
             if hasattr(report, "wasxfail"):
-                report.wasxfail = self._sanitizer.shown(report.wasxfail)
+                report.wasxfail = shown(report.wasxfail)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -87,7 +88,7 @@ class SanitizerHooks:
 
 def _clean_report(report: pytest.TestReport | pytest.CollectReport, shown: Callable[[str], str]) -> None:
     report.longrepr = _cleaned(report.longrepr, shown)
-    report.sections = [(shown(title), shown(content)) for title, content in report.sections]
+    report.sections = _cleaned(report.sections, shown)
 
 
 def _cleaned(part: Any, shown: Callable[[str], str]) -> Any:

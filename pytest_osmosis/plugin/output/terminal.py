@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from _pytest.terminal import TerminalReporter  # in pytest's namespace since 8.4 alone
@@ -114,8 +115,14 @@ class TerminalSummary:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None, object, object]:
         """Bound what pytest prints of failed runs, and print the summary after its short summary."""
-        with self._bounded(terminalreporter):
+        evals = self._evals.named.items()
+        brief = {eval_id for eval_id, each in evals if each.prepared.config.output.abbreviated_summary}
+        most = self._evals.options.show_failures
+        if most is None and not brief:
             result = yield
+        else:
+            with self._bounded(terminalreporter, sys.maxsize if most is None else most, brief):
+                result = yield
         self._print(terminalreporter)
         return result
 
@@ -129,20 +136,62 @@ class TerminalSummary:
             self._print(terminal)
         return result
 
-    def _bounded(self, terminal: pytest.TerminalReporter) -> AbstractContextManager[None]:
-        most = self._evals.options.show_failures
-        brief = {
-            eval_id for eval_id, named in self._evals.named.items() if named.prepared.config.output.abbreviated_summary
-        }
-        if most is None and not brief:
-            return nullcontext()
-        return bounded(
-            terminal,
-            sys.maxsize if most is None else most,
-            is_run=self._is_run,
-            show=self._show_command,
-            is_brief=lambda report: self._is_run(report) and eval_id_of(report.nodeid) in brief,
-        )
+    @contextmanager
+    def _bounded(self, terminal: pytest.TerminalReporter, most: int, brief: Collection[str]) -> Iterator[None]:
+        """Let pytest print at most `most` blocks, and as many lines, of reports that are those of runs.
+
+        Reports of evals in `brief` have lines, and no blocks. After them comes a line with the number of the others,
+        and the command that shows them. Other tests, and those of whole evals like gates, are always shown.
+
+        pytest has no hook between its sections, so the methods of its reporter that print them are replaced while it
+        prints the summary. For as long as one of them prints, it finds only the reports to show; every other plugin
+        finds all of them. If a later pytest calls other methods, it shows everything.
+        """
+        kept = self._shown_reports(terminal.stats, most)
+        shown = {id(report) for reports in kept.values() for report in reports}
+
+        def printed(print_all: Callable[[], None], reports: Reports) -> None:
+            with pytest.MonkeyPatch.context() as patch:
+                for name in reports.keys() & terminal.stats.keys():
+                    patch.setitem(terminal.stats, name, list(reports[name]))
+                print_all()
+
+        def rest(categories: Iterable[str]) -> None:
+            hidden = [each for name in categories for each in terminal.stats.get(name, ()) if id(each) not in shown]
+            if hidden:
+                more = f"and {count(len(hidden))} more" if most else f"{plural(len(hidden), 'failure')} not listed"
+                write_line(terminal, f"{more}: {self._show_command(hidden)}")
+
+        def blocks(print_all: Callable[[], None], category: str) -> None:
+            whole = [each for each in kept[category] if not (self._is_run(each) and eval_id_of(each.nodeid) in brief)]
+            printed(print_all, {category: whole})
+            listed_below = not (most and whole) and LINES[category] in terminal.reportchars
+            option = terminal.config.option
+            xfails = getattr(option, "xfail_tb", "x" in terminal.reportchars)  # pytest before 8.2 had no `--xfail-tb`
+            if option.tbstyle != "no" and (category != "xfailed" or xfails) and not listed_below:
+                rest([category])
+
+        def lines(print_all: Callable[[], None]) -> None:
+            printed(print_all, kept)
+            rest(category for category, char in LINES.items() if char in terminal.reportchars)
+
+        with pytest.MonkeyPatch.context() as patch:
+            for name, category in BLOCKS.items():
+                if (print_all := getattr(terminal, name, None)) is not None:
+                    patch.setattr(terminal, name, partial(blocks, print_all, category))
+            patch.setattr(terminal, "short_test_summary", partial(lines, terminal.short_test_summary))
+            yield
+
+    def _shown_reports(self, stats: Reports, most: int) -> Reports:
+        """Return the reports to show by category: `most` of runs, shared by errors and failures, and all others.
+
+        Failures get at least half, as they differ more than errors do.
+        """
+        runs = {name: [report for report in stats.get(name, ()) if self._is_run(report)] for name in LINES}
+        n_errors = min(len(runs["error"]), max(most - len(runs["failed"]), most // 2))
+        bounds = {"error": n_errors, "failed": most - n_errors, "xfailed": most}
+        hidden = {id(report) for name, reports in runs.items() for report in reports[bounds[name] :]}
+        return {name: [report for report in stats.get(name, ()) if id(report) not in hidden] for name in LINES}
 
     def _is_run(self, report: pytest.TestReport) -> bool:
         key = unit_key(report.nodeid)
@@ -151,11 +200,10 @@ class TerminalSummary:
     def _show_command(self, reports: Sequence[pytest.TestReport]) -> str:
         """Return the command that shows the eval run of some reports; RUN stands for the names of several."""
         finished = self._evals.queue.finished
-        ids = {eval_id_of(report.nodeid) for report in reports} & finished.keys()
-        names = [finished[eval_id].run.directory.name for eval_id in ids]
         if len(finished) == 1:
             return "pytest-osmosis show"
-        return f"pytest-osmosis show {names[0] if len(names) == 1 else 'RUN'}"
+        ids = {eval_id_of(report.nodeid) for report in reports} & finished.keys()
+        return f"pytest-osmosis show {finished[ids.pop()].run.directory.name if len(ids) == 1 else 'RUN'}"
 
     def _print(self, terminal: pytest.TerminalReporter) -> None:
         if self._printed:
@@ -178,40 +226,33 @@ class TerminalSummary:
         terminal.flush()
 
     def _going_on_lines(self, unfinished: Sequence[FinishedEval]) -> Iterator[str]:
+        """Yield the command of this session, with what makes it resume the run. A later `--maxfail` overrides `-x`."""
         reasons = {each.results.stop_reason for each in unfinished}
         limits = [text for reason, text in LIMITS.items() if reason in reasons]
         first = [f"after you have raised {' and '.join(limits)}"] if limits else []
         first += dict.fromkeys(_remedy(each.results) for each in unfinished if each.results.stop_reason == "max_errors")
         first = ["after you have freed some space on the disk"] if "journal" in reasons else first
-        yield f"osmosis: what was measured will not run again; to resume{''.join(f', {each}' for each in first)}:"
-        yield self._going_on_command(maxfail="maxfail" in reasons)
-
-    def _going_on_command(self, *, maxfail: bool) -> str:
-        """Return the command of this session, with what makes it resume the run. A later `--maxfail` overrides `-x`."""
-        left_out = (options.FRESH.flag, options.RESUME.flag)
-        typed = typed_words([str(word) for word in self._config.invocation_params.args])
-        words = [word for word in _without_files(typed) if word not in left_out]
+        yield f"osmosis: what was measured will not run again; {', '.join(['to resume', *first])}:"
+        typed = _without_files(typed_words([str(word) for word in self._config.invocation_params.args]))
+        words = [word for word in typed if word not in (options.FRESH.flag, options.RESUME.flag)]
+        words += ["--maxfail=0"] if "maxfail" in reasons else []
         request = self._evals.options.resume
-        named = request is not None and request.name is not None
-        more = [*(["--maxfail=0"] if maxfail else []), *([] if named else [options.RESUME.flag])]
-        return shlex.join(["pytest", *words, *more])
+        words += [options.RESUME.flag] if request is None or request.name is None else []
+        yield shlex.join(["pytest", *words])
 
 
 def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosity: int) -> None:
     columns = terminal._tw.fullwidth if getattr(terminal, "isatty", False) else None
     finished = [each for each in evals.queue.finished.values() if each.is_written]
-    for eval_id, n_tests in evals.end.skipped_whole.items():
-        kept = f"marks keep its {plural(n_tests, 'selected test')} from running"
-        write_line(terminal, f"osmosis: {evals.by_id[eval_id].prepared.config.name}: not measured: {kept}")
-    for eval_id in evals.end.unreported:
-        name = evals.by_id[eval_id].prepared.config.name
-        write_line(
-            terminal, f"osmosis: {name}: not measured: none of its tests ran; a plugin or a conftest.py kept them"
-        )
-    for line in _unselected_lines(dict(evals.unselected())):
-        write_line(terminal, f"osmosis: {line}")
-    for error in evals.hook_caller.take_errors():  # after Ctrl-C no test reports them
-        write_line(terminal, str(error))
+    unmeasured = {
+        eval_id: f"marks keep its {plural(n_tests, 'selected test')} from running"
+        for eval_id, n_tests in evals.end.skipped_whole.items()
+    }
+    unmeasured |= dict.fromkeys(evals.end.unreported, "none of its tests ran; a plugin or a conftest.py kept them")
+    for eval_id, why in unmeasured.items():
+        write_line(terminal, f"osmosis: {evals.by_id[eval_id].prepared.config.name}: not measured: {why}")
+    _write_lines(terminal, (f"osmosis: {line}" for line in _unselected_lines(dict(evals.unselected()))))
+    _write_lines(terminal, map(str, evals.hook_caller.take_errors()))  # after Ctrl-C no test reports them
     if verbosity < 0:
         _write_lines(terminal, _quiet_lines(finished, verbosity, columns))
     else:
@@ -222,8 +263,8 @@ def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosit
 def _unselected_lines(n_tests: Mapping[str, int]) -> Iterator[str]:
     """Yield a line on each eval without a selected test, or one on all of them if they are many."""
     if len(n_tests) > MOST_LISTED:
-        names = listed(n_tests, MOST_LISTED)
-        yield f"{len(n_tests)} evals: none of their tests was selected, so nothing of them was measured: {names}"
+        none = "none of their tests was selected, so nothing of them was measured"
+        yield f"{len(n_tests)} evals: {none}: {listed(n_tests, MOST_LISTED)}"
         return
     for name, n in n_tests.items():
         yield f"{name}: none of its {plural(n, 'test')} was selected, so nothing was measured"
@@ -313,112 +354,16 @@ def _names(finished: Sequence[FinishedEval]) -> list[str]:
     return distinct_names([(each.results.description.name, shown(each.run.prepared.config.path)) for each in finished])
 
 
-@contextmanager
-def bounded(
-    terminal: pytest.TerminalReporter,
-    most: int,
-    *,
-    is_run: Callable[[pytest.TestReport], bool],
-    show: Callable[[Sequence[pytest.TestReport]], str],
-    is_brief: Callable[[pytest.TestReport], bool],
-) -> Iterator[None]:
-    """Let pytest print at most `most` blocks, and as many lines, of reports that are those of runs.
-
-    Reports that are brief have lines, and no blocks. After them comes a line with the number of the others, and the
-    command that shows them, by `show`. Other tests, and those of whole evals like gates, are always shown.
-
-    pytest has no hook between its sections, so the methods of its reporter that print them are replaced while it prints
-    the summary. For as long as one of them prints, it finds only the reports to show; every other plugin finds all of
-    them. If a later pytest calls other methods, it shows everything.
-    """
-    kept = shown_reports(terminal.stats, most, is_run)
-
-    def rest(categories: Iterable[str]) -> None:
-        shown = {id(report) for reports in kept.values() for report in reports}
-        hidden = [each for name in categories for each in terminal.stats.get(name, ()) if id(each) not in shown]
-        if hidden:
-            more = f"and {count(len(hidden))} more" if most else f"{plural(len(hidden), 'failure')} not listed"
-            write_line(terminal, f"{more}: {show(hidden)}")
-
-    def blocks(method: str, category: str) -> Callable[[], None]:
-        print_all = getattr(terminal, method)
-
-        def print_some() -> None:
-            whole = [report for report in kept[category] if not is_brief(report)]
-            with _only(terminal.stats, {category: whole}):
-                print_all()
-            listed_below = not (most and whole) and LINES[category] in terminal.reportchars
-            if _prints_blocks(terminal, category) and not listed_below:
-                rest([category])
-
-        return print_some
-
-    def lines() -> None:
-        with _only(terminal.stats, kept):
-            print_all_lines()
-        rest(category for category, char in LINES.items() if char in terminal.reportchars)
-
-    print_all_lines = terminal.short_test_summary
-    methods = {name: blocks(name, category) for name, category in BLOCKS.items() if hasattr(terminal, name)}
-    with _replaced(terminal, {**methods, "short_test_summary": lines}):
-        yield
-
-
-def shown_reports(
-    stats: Reports, most: int, is_run: Callable[[pytest.TestReport], bool]
-) -> dict[str, list[pytest.TestReport]]:
-    """Return the reports to show by category: at most `most` of runs, shared by errors and failures, and all others.
-
-    Failures get at least half, as they differ more than errors do.
-    """
-    runs = {name: [report for report in stats.get(name, ()) if is_run(report)] for name in LINES}
-    n_errors = min(len(runs["error"]), max(most - len(runs["failed"]), most // 2))
-    bounds = {"error": n_errors, "failed": most - n_errors, "xfailed": most}
-    shown = {id(report) for name, reports in runs.items() for report in reports[: bounds[name]]}
-    return {
-        name: [report for report in stats.get(name, ()) if id(report) in shown or not is_run(report)] for name in LINES
-    }
-
-
-def _prints_blocks(terminal: pytest.TerminalReporter, category: str) -> bool:
-    """Return True if pytest prints blocks of a category; before 8.2 it had no `--xfail-tb`."""
-    option = terminal.config.option
-    xfails = getattr(option, "xfail_tb", "x" in terminal.reportchars)
-    return option.tbstyle != "no" and (category != "xfailed" or xfails)
-
-
-@contextmanager
-def _only(stats: dict[str, list[Any]], kept: Reports) -> Iterator[None]:
-    """Let `stats` hold only some reports of a few categories."""
-    whole = {name: stats[name] for name in kept if name in stats}
-    stats.update({name: list(kept[name]) for name in whole})
-    try:
-        yield
-    finally:
-        stats.update(whole)
-
-
-@contextmanager
-def _replaced(terminal: pytest.TerminalReporter, methods: Mapping[str, Callable[[], None]]) -> Iterator[None]:
-    for name, method in methods.items():
-        setattr(terminal, name, method)
-    try:
-        yield
-    finally:
-        for name in methods:
-            delattr(terminal, name)
-
-
 def _remedy(results: Results) -> str:
     """Return what has to happen before an eval is resumed that could not measure too many runs."""
     broken = next(cause.boundary for cause in results.causes if not cause.is_measured)
     return RECORDED if results.is_replay and broken == "provider" else REMEDIES[broken]
 
 
-def _without_files(words: Sequence[str]) -> Iterator[str]:
+def _without_files(words: Iterable[str]) -> Iterator[str]:
     """Yield words without `--osmosis-resume-from`, whose files were taken over already."""
-    flag, is_value = options.RESUME_FROM.flag, False
+    flag, before = options.RESUME_FROM.flag, ""
     for word in words:
-        if not is_value and not word.startswith(f"{flag}=") and word != flag:
+        if flag not in (before, word.partition("=")[0]):
             yield word
-        is_value = word == flag
+        before = word

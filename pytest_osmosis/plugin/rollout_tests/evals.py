@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,13 +20,17 @@ from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRun, Prepared, begin
 from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.models.base import own_copy
-from pytest_osmosis.plugin.command import options, session_options
-from pytest_osmosis.plugin.command.named_evals import NamedEvals
+from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.preparation import EvalPreparer
-from pytest_osmosis.plugin.items import eval_id
-from pytest_osmosis.plugin.rollout_tests.marker import all_requests, rerun_command
-from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, file_and_entry
+from pytest_osmosis.plugin.items import UnitKey, eval_id
+from pytest_osmosis.plugin.rollout_tests.marker import (
+    MarkerRequest,
+    RolloutRequest,
+    all_requests,
+    file_and_entry,
+    rerun_command,
+)
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
 from pytest_osmosis.plugin.session_eval import SessionEval, any_rollout
 from pytest_osmosis.record.manifest import TEST_EVAL
@@ -34,6 +39,9 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.chat_messages import prompt_length
 from pytest_osmosis.verdicts.pass_rule import Outcome
+
+if TYPE_CHECKING:
+    from pytest_osmosis.plugin.session import EvalSession
 
 ORIGIN = options.EVAL_MARKER_NAME
 VERDICTS = ("osmosis.outcome", "osmosis.pass")
@@ -81,13 +89,13 @@ class TestEval(SessionEval):
         return any_rollout(results)
 
     def result(self, eval_run: EvalRun, run: RunId, outcome: Outcome) -> RolloutResult:
-        record = eval_run.record(run)
+        record, dataset = eval_run.record(run), self.prepared.dataset
         if outcome.kind == "skipped":
             return RolloutResult(None, "skipped", outcome.reason)
         if record.boundary is not None:
             return RolloutResult(None, "error", outcome.text, sections=outcome.sections)
         try:
-            row = self.prepared.dataset.row(run.row)
+            row = dataset.row(run.row)
         except DatasetError as error:
             return RolloutResult(None, "error", str(error))
         messages = own_copy(list(self.conversation(eval_run, run)))
@@ -103,7 +111,7 @@ class TestEval(SessionEval):
                 record.scores,
                 record.scorer_errors,
                 record.reasons,
-                own_copy(record.metrics),
+                {name: dict(found) for name, found in record.metrics.items()},
             ),
             usage=None if record.usage is None else dict(record.usage),
             duration_s=record.duration_ms / 1000,
@@ -112,54 +120,42 @@ class TestEval(SessionEval):
             metrics=dict(record.metrics.get(ROLLOUT, {})),
             info=own_copy(record.notes.to_json().get("fields", {}).get(ROLLOUT, {})),
         )
-        return RolloutResult(
-            rollout,
-            where=self.prepared.dataset.where(run.row, row.line),
-            sections=outcome.sections,
-            properties=tuple(fact for fact in eval_run.properties([run]) if fact[0] not in VERDICTS),
-        )
+        properties = tuple(fact for fact in eval_run.properties([run]) if fact[0] not in VERDICTS)
+        where = dataset.where(run.row, row.line)
+        return RolloutResult(rollout, where=where, sections=outcome.sections, properties=properties)
 
 
 class TestEvals:
     """The test evals of a session, by id once they are prepared: `configs/eval/x.toml::x-tests`.
 
-    Workers of xdist make their requests from threads of their own.
+    It is the source of their rollouts, also for the tests of workers of xdist, which ask from threads of their own.
     """
 
-    def __init__(
-        self,
-        config: pytest.Config,
-        naming: NamedEvals,
-        options: session_options.SessionOptions,
-        preparer: EvalPreparer,
-    ) -> None:
+    def __init__(self, evals: EvalSession) -> None:
         self.by_id: dict[str, TestEval] = {}
         self._by_path: dict[Path, TestEval] = {}
-        self._config = config
-        self._naming = naming
-        self._options = options
-        self._preparer = preparer
-        self._plans: dict[tuple[Path, str], Plan] = {}
+        self._evals = evals
+        self._plans: dict[MarkerRequest, Plan] = {}
         self._tests: dict[Path, dict[RunId, dict[str, None]]] = {}
         self._lock = threading.Lock()  # protects _plans and _tests
 
     def plan(self, request: MarkerRequest) -> Plan:
         """Return the plan of an eval, with the rows that the request selects. Raise `ProblemsError`."""
         with self._lock:
-            if request.key not in self._plans:
-                listed = request.to_list(self._options.overrides)
-                self._plans[request.key] = begin(listed, self._preparer.around).finish().plan
-            return self._plans[request.key]
+            if request not in self._plans:
+                listed = request.to_list(self._evals.options.overrides)
+                self._plans[request] = begin(listed, self._evals.preparer.around).finish().plan
+            return self._plans[request]
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
-        if self._naming.source == "model":
-            self.select((nodeid, request.eval.path, request.run) for nodeid, request in all_requests(items))
+        if self._evals.naming.source == "model":
+            self.select(all_requests(items))
 
-    def select(self, requests: Iterable[tuple[str, Path, RunId]]) -> None:
-        """Take the requests of selected tests: the node id, the config and the run of each."""
+    def select(self, requests: Iterable[tuple[str, RolloutRequest]]) -> None:
+        """Take the requests of selected tests, each with its node id."""
         with self._lock:
-            for nodeid, path, run in requests:
-                self._tests.setdefault(path, {}).setdefault(run, {})[nodeid] = None
+            for nodeid, request in requests:
+                self._tests.setdefault(request.eval.path, {}).setdefault(request.run, {})[nodeid] = None
 
     def prepare(self, named: Iterable[Prepared]) -> None:
         """Check every eval with a requested run. Raise `pytest.UsageError` with all problems. Idempotent.
@@ -168,27 +164,32 @@ class TestEvals:
         """
         if self.by_id or not self._tests:
             return
-        paths = list(self._tests)
-        outputs, n_evals = OutputPaths(self._config, self._options), len(self._naming.evals) + len(paths)
+        config, preparer, paths = self._evals.config, self._evals.preparer, list(self._tests)
+        outputs, n_evals = OutputPaths(config, self._evals.options), len(self._evals.naming.evals) + len(paths)
         problems: list[Problem] = []
         for path in paths:
-            plans = [plan for key, plan in self._plans.items() if key[0] == path]
+            plans = [plan for request, plan in self._plans.items() if request.path == path]
             try:
-                prepared = self._preparer.resumed(_prepared_for_tests(self._preparer, path, plans), n_evals)
+                prepared = preparer.resumed(_prepared_for_tests(preparer, path, plans), n_evals)
                 prepared = outputs.with_output(prepared, n_evals)
-                id = eval_id(self._config, prepared.plan)
+                id = eval_id(config, prepared.plan)
             except ProblemsError as error:
                 problems += [problem for problem in error.problems if problem not in problems]
                 continue
-            self.by_id[id] = self._by_path[path] = TestEval(id, prepared, self._config, self._tests[path], plans)
+            self.by_id[id] = self._by_path[path] = TestEval(id, prepared, config, self._tests[path], plans)
         problems += outputs.problems([*named, *(each.prepared for each in self.by_id.values())])
         if problems:
             raise pytest.UsageError(*map(str, problems))
 
-    def requested(self, path: Path, run: RunId) -> TestEval | None:
-        """Return the eval of a request's path, None if no selected test requested `run` from it."""
-        requested = self._by_path.get(path)
-        return requested if requested is not None and run in requested.tests else None
+    def rollout(self, request: RolloutRequest) -> RolloutResult:
+        """Wait for the run; inline, perform it. With `--setup-only` there is none."""
+        if self._evals.options.dry_run:
+            return RolloutResult(None, "skipped", "--setup-only: no model is asked")
+        each, run = self._by_path.get(request.eval.path), request.run
+        if each is None or run not in each.tests or each.id not in self._evals.runs:
+            return RolloutResult(None, "error", f"{run} was not rolled out: no test had requested it at collection")
+        outcome = self._evals.answer(UnitKey(each.id, run)).outcome
+        return each.result(self._evals.runs[each.id], run, outcome)
 
 
 def _prepared_for_tests(preparer: EvalPreparer, path: Path, plans: Sequence[Plan]) -> Prepared:
@@ -198,7 +199,11 @@ def _prepared_for_tests(preparer: EvalPreparer, path: Path, plans: Sequence[Plan
     """
     file, entry = file_and_entry(path)
     request = preparer.request(file, entry)
-    request = replace(request, overrides=[*request.overrides, *_union(plans)], compared=False)
+    spans = merged((span.first, span.first + span.n_rows - 1) for plan in plans for span in plan.spans)
+    rows = ",".join(f"{first}-{last}" for first, last in spans)
+    n = max(plan.n for plan in plans)
+    union = [Override("data", "rows", rows, ORIGIN), Override("evaluation", "n", n, ORIGIN)]
+    request = replace(request, overrides=[*request.overrides, *union], compared=False)
     prepared = begin(request, preparer.around).finish()
     config, plan = prepared.config, prepared.plan
     name = f"{config.name}{TEST_EVAL}"
@@ -211,11 +216,3 @@ def _prepared_for_tests(preparer: EvalPreparer, path: Path, plans: Sequence[Plan
     )
     selection = plans[0].selection if len({plan.spans for plan in plans}) == 1 else plan.selection
     return replace(prepared, config=config, plan=replace(plan, name=name, selection=selection, granularity="run"))
-
-
-def _union(plans: Sequence[Plan]) -> list[Override]:
-    """Return the settings that select all rows and runs of `plans`."""
-    spans = merged((span.first, span.first + span.n_rows - 1) for plan in plans for span in plan.spans)
-    rows = ",".join(f"{first}-{last}" for first, last in spans)
-    n = max(plan.n for plan in plans)
-    return [Override("data", "rows", rows, ORIGIN), Override("evaluation", "n", n, ORIGIN)]

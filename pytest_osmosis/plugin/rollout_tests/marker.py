@@ -1,31 +1,156 @@
 """The marker `osmosis_eval` and the fixture `rollout`: a marked test becomes one test for each row and run.
 
-Node ids do not depend on the source of the rollouts (see `source`).
+The marker may select rows and runs as the command line does: `limit`, `offset`, `rows`, `n`. It takes precedence over
+the TOML; the environment and the command line take precedence over the marker.
+
+Rollouts come from a source: reference solutions in any pytest run, or models with `--osmosis-source=model`. Node ids do
+not depend on it.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 import os
 import shlex
-from collections.abc import Generator, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import pytest
 
+from pytest_osmosis.config import Override
+from pytest_osmosis.config.eval_kinds import SELECTING
+from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
+from pytest_osmosis.evals import EvalRequest
+from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.items import may_run, ungrouped
-from pytest_osmosis.plugin.rollout_tests.request import EXAMPLE, RolloutRequest, request_of
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult
-from pytest_osmosis.plugin.rollout_tests.source import source_of
+from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.report.failure_text import conversation_lines
-from pytest_osmosis.text.names import shown
+from pytest_osmosis.text.names import absolute, shown, suggestion
+
+ARGUMENTS = {**SELECTING, "n": OPTIONS["n"]}
+"""The marker's keyword arguments, and the key of the config that each sets."""
+EXAMPLE = 'osmosis_eval("configs/eval/x.toml", limit=5)'
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerRequest:
+    """A marker's request for the eval in `path`. `arguments` are its keyword arguments as JSON, `where` its place.
+
+    Requests for the same are equal, wherever they were made.
+
+    The path of one of several evals ends with its name, as in "x.toml::gsm8k".
+    """
+
+    path: Path
+    arguments: str
+    where: str = field(compare=False)
+
+    def overrides(self) -> list[Override]:
+        """Return the settings that take precedence over the TOML."""
+        arguments: Mapping[str, Any] = json.loads(self.arguments)
+        return [
+            Override(*ARGUMENTS[name], value, f"{self.where}: osmosis_eval({name}={value!r})", level="test")
+            for name, value in arguments.items()
+        ]
+
+    def to_list(self, session: Iterable[Override]) -> EvalRequest:
+        """Return what asks for its rows alone. `session` are the overrides of the command and its surroundings."""
+        path, entry = file_and_entry(self.path)
+        return EvalRequest(path, entry, [*self.overrides(), *session], listing=True, compared=False)
+
+
+class RolloutRequest(NamedTuple):
+    eval: MarkerRequest
+    run: RunId
+
+
+def file_and_entry(path: Path) -> tuple[Path, str | None]:
+    """Return the file in the path of a request, and the name of the eval if the file has several.
+
+    >>> file_and_entry(Path("configs/x.toml::gsm8k"))
+    (PosixPath('configs/x.toml'), 'gsm8k')
+    """
+    file, colons, entry = str(path).rpartition(".toml::")
+    return (Path(f"{file}.toml"), entry) if colons else (path, None)
+
+
+def request_of(
+    args: Sequence[object], kwargs: Mapping[str, object], where: str, file: Path, root: Path
+) -> MarkerRequest:
+    """Return the request of a marker with these arguments. `file` is the test file, `root` pytest's rootdir.
+
+    A relative path is looked for in the folder of the test file, then in each folder above it, up to `root`.
+    Raises `ConfigError` with every problem.
+    """
+    problems = []
+    path = None
+    if len(args) == 1 and isinstance(args[0], str | os.PathLike):
+        named, entry = file_and_entry(Path(args[0]))
+        path = _locate(named, file, root)
+        if path is None:
+            looked = f"looked in {shown(file.parent)} and the folders above it up to {shown(root)}"
+            problems.append(f'no file "{os.fspath(args[0])}"; {looked}')
+        elif path.suffix != ".toml":
+            problems.append(f'"{os.fspath(args[0])}" is not a TOML file; name the config of an eval, as in {EXAMPLE}')
+        elif entry is not None:
+            path = path.with_name(f"{path.name}::{entry}")
+    else:
+        problems.append(f"must name the config of one eval first, as in {EXAMPLE}")
+    arguments = {}
+    for name, value in kwargs.items():
+        if name not in ARGUMENTS:
+            hint = suggestion(name, ARGUMENTS, "{}=")
+            problems.append(f"{name}=: unknown argument{hint} (valid: {', '.join(ARGUMENTS)})")
+        elif not isinstance(value, int | float | str):
+            problems.append(f"{name}=: must be a number or a string, got {value!r:.80}")
+        else:
+            arguments[name] = value
+    if problems or path is None:
+        raise ConfigError(Problem(where, f"osmosis_eval: {problem}") for problem in problems)
+    return MarkerRequest(path, json.dumps(arguments, sort_keys=True), where)
+
+
+def _locate(path: Path, file: Path, root: Path) -> Path | None:
+    """Return the nearest file of that name, None if there is none."""
+    file, root = absolute(file), absolute(root)
+    above = [folder for folder in file.parents if folder == root or root in folder.parents]
+    places = [absolute(folder / path) for folder in above or [file.parent, root]]
+    return next((place for place in places if something_at(place)), None)
+
 
 FIXTURE = "rollout"
 RESULT = pytest.StashKey[RolloutResult]()
+
+
+class RolloutSource(Protocol):
+    def plan(self, request: MarkerRequest) -> Plan:
+        """Return the rows and runs to make tests of. Raise `ProblemsError` or `pytest.UsageError`."""
+        ...
+
+    def rollout(self, request: RolloutRequest) -> RolloutResult:
+        """Return what a test gets; wait for it if necessary."""
+        ...
+
+
+SOURCE = pytest.StashKey[RolloutSource]()
+
+
+def source_of(config: pytest.Config) -> RolloutSource:
+    """Return the session's source: reference solutions, unless the controller or a worker has set another one."""
+    if SOURCE not in config.stash:
+        from pytest_osmosis.plugin.rollout_tests.references import ReferenceSource
+
+        source = ReferenceSource(config)
+        config.add_cleanup(source.close)
+        config.stash[SOURCE] = source
+    return config.stash[SOURCE]
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
@@ -42,7 +167,9 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         request = request_of(marker.args, marker.kwargs, where, metafunc.definition.path, metafunc.config.rootpath)
         plan = source_of(metafunc.config).plan(request)
     except (ProblemsError, pytest.UsageError) as error:
-        raise pytest.Collector.CollectError(_error_text(error, where)) from None
+        lines = str(error) if isinstance(error, ProblemsError) else "\n".join(map(str, error.args))
+        requested = "" if where in lines else f"\n(requested by {where})"
+        raise pytest.Collector.CollectError(lines + requested) from None
     runs = [RunId(row, run) for row, _ in plan.rows() for run in range(plan.n)]
     requests = [RolloutRequest(request, run) for run in runs]
     metafunc.parametrize(FIXTURE, requests, ids=list(map(str, runs)), indirect=True)
@@ -51,20 +178,13 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
 def _marker(metafunc: pytest.Metafunc, where: str) -> pytest.Mark | None:
     """Return the nearest marker, None if it is on a class or module and this test does not use the fixture."""
     own = [mark for mark in metafunc.definition.own_markers if mark.name == options.EVAL_MARKER_NAME]
+    takes_it = FIXTURE in metafunc.fixturenames
     if len(own) > 1:
         text = "osmosis_eval: used twice on this test; a test takes one rollout, so write a test for each eval"
         raise ConfigError([Problem(where, text)])
-    if FIXTURE not in metafunc.fixturenames:
-        if own:
-            raise ConfigError([Problem(where, f'osmosis_eval: the test takes no "{FIXTURE}": add the argument')])
-        return None
-    return metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME)
-
-
-def _error_text(error: Exception, where: str) -> str:
-    """Return a line for each problem, and the test that made the request."""
-    lines = str(error) if isinstance(error, ProblemsError) else "\n".join(map(str, error.args))
-    return lines if where in lines else f"{lines}\n(requested by {where})"
+    if own and not takes_it:
+        raise ConfigError([Problem(where, f'osmosis_eval: the test takes no "{FIXTURE}": add the argument')])
+    return metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME) if takes_it else None
 
 
 def requested_by(item: pytest.Item) -> RolloutRequest | None:

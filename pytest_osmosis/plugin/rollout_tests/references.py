@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import TypeVar
 
 import pytest
@@ -22,14 +21,13 @@ from pytest_osmosis.datasets import SOLUTION, Row
 from pytest_osmosis.engine.inline_host import InlineHost, Loop
 from pytest_osmosis.errors import DatasetError, ScoreError
 from pytest_osmosis.evals import Prepared, Surroundings, Worktrees, begin, host_setup, worktree_of
-from pytest_osmosis.git.commits import Worktree
-from pytest_osmosis.host.protocol import Key, ScoringFields
+from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
 from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.command.environments import environments_of
 from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
 from pytest_osmosis.plugin.reward_tests import reward_options
-from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, RolloutRequest
+from pytest_osmosis.plugin.rollout_tests.marker import MarkerRequest, RolloutRequest
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult, Scores
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
@@ -46,7 +44,7 @@ class ReferenceSource:
         self._config = config
         self._overrides = session_options.read(config, os.environ).overrides
         self._around = Surroundings(os.environ, sanitizer=sanitizer_of(config), environments=environments_of(config))
-        self._evals: dict[tuple[Path, str], ReferenceSolutions] = {}
+        self._evals: dict[MarkerRequest, ReferenceSolutions] = {}
 
     def plan(self, request: MarkerRequest) -> Plan:
         return self._solutions(request).prepared.plan
@@ -72,11 +70,11 @@ class ReferenceSource:
             solutions.close()
 
     def _solutions(self, request: MarkerRequest) -> ReferenceSolutions:
-        if request.key not in self._evals:
+        if request not in self._evals:
             prepared = begin(request.to_list(self._overrides), self._around).finish()
             pythonpath, sdk_shim = session_options.pythonpath(self._config), reward_options.stands_in(self._config)
-            self._evals[request.key] = ReferenceSolutions(prepared, os.environ, pythonpath, sdk_shim=sdk_shim)
-        return self._evals[request.key]
+            self._evals[request] = ReferenceSolutions(prepared, os.environ, pythonpath, sdk_shim=sdk_shim)
+        return self._evals[request]
 
 
 class ReferenceSolutions:
@@ -99,16 +97,8 @@ class ReferenceSolutions:
             return None
         messages = [*row.messages, {"role": "assistant", "content": solution}]
         scores = Scores(self._scorer_names, functools.partial(self._score, run, row, messages))
-        return Rollout(
-            run.row,
-            run.index,
-            "reference",
-            own_copy(messages),
-            own_copy(row.ground_truth),
-            own_copy(row.record),
-            scores,
-            n_prompt=len(row.messages),
-        )
+        copies = map(own_copy, (messages, row.ground_truth, row.record))
+        return Rollout(run.row, run.index, "reference", *copies, scores, n_prompt=len(row.messages))
 
     def where(self, run: RunId) -> str:
         return self.prepared.dataset.where(run.row, self.prepared.dataset.line(run.row))
@@ -122,28 +112,23 @@ class ReferenceSolutions:
     @functools.cached_property
     def _host(self) -> InlineHost:
         loop = Loop()
-        self._until_closed.callback(loop.close)
         host = InlineHost(loop, nullcontext, (KeyboardInterrupt,))
+        self._until_closed.callback(loop.close)
         self._until_closed.callback(host.close)
         return host
 
     @functools.cached_property
-    def _artifacts(self) -> Path:
-        """The folder in which a Grader may leave files."""
-        return Path(self._until_closed.enter_context(tempfile.TemporaryDirectory(prefix="osmosis-")))
-
-    @functools.cached_property
-    def _worktree(self) -> Worktree | None:
+    def _setup(self) -> Setup:
+        """The setup of a host, with a folder in which a Grader may leave files."""
+        artifacts = Path(self._until_closed.enter_context(tempfile.TemporaryDirectory(prefix="osmosis-")))
         worktrees = Worktrees()
         self._until_closed.callback(worktrees.close)
-        return worktree_of(self.prepared, worktrees)
+        worktree = worktree_of(self.prepared, worktrees)
+        return host_setup(self.prepared, artifacts, self._pythonpath, sdk_shim=self._sdk_shim, worktree=worktree)
 
     def _scorer_names(self) -> Sequence[str]:
         """Return the names of the functions, in the order of the results. Raise `CodeError` if they do not load."""
-        setup = host_setup(
-            self.prepared, self._artifacts, self._pythonpath, sdk_shim=self._sdk_shim, worktree=self._worktree
-        )
-        return self._host.borrow(setup, self._environ).scorers
+        return self._host.borrow(self._setup, self._environ).scorers
 
     def _score(self, run: RunId, row: Row, messages: list[Message], name: str) -> Reward:
         """Return the reward that a function gives to a conversation, or raise what the function raises."""
@@ -163,21 +148,16 @@ class ReferenceSolutions:
             reward = _outside_any_loop(lambda: self._host.replay(recorded, name))
         except Exception as error:
             shown = to_raise(error)
-            raise shown.with_traceback(_from_users_frame(shown.__traceback__))  # noqa: B904 (mostly the same error)
+            trace = shown.__traceback__  # shown from the user's first frame on, or whole without one
+            while trace is not None and (is_ours(file := trace.tb_frame.f_code.co_filename) or is_python(file)):
+                trace = trace.tb_next
+            raise shown.with_traceback(trace or shown.__traceback__)  # noqa: B904 (mostly the same error)
         if reward.score is None:
             raise ScoreError(f"{name} removed the reference solution (remove_sample)")
         return reward
 
     def close(self) -> None:
         self._until_closed.close()
-
-
-def _from_users_frame(trace: TracebackType | None) -> TracebackType | None:
-    """Return a traceback from the user's first frame on, or all of it if no frame is the user's."""
-    first = trace
-    while first is not None and (is_ours(file := first.tb_frame.f_code.co_filename) or is_python(file)):
-        first = first.tb_next
-    return first or trace
 
 
 def _outside_any_loop(work: Callable[[], T]) -> T:

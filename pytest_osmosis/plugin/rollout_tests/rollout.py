@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from pytest_osmosis.errors import ScoreError
@@ -60,7 +61,10 @@ class Scores(Mapping[str, float]):
 
 
 class RecordedScores(Scores):
-    """The scores that an engine recorded: `scores`, `errors`, `reasons` and `metrics` by name, `names` in order."""
+    """The scores that an engine recorded: `scores`, `errors`, `reasons` and `metrics` by name, `names` in order.
+
+    They are pickled on their way to a worker of xdist.
+    """
 
     def __init__(
         self,
@@ -70,29 +74,18 @@ class RecordedScores(Scores):
         reasons: Mapping[str, str] = NOTHING,
         metrics: Mapping[str, Mapping[str, float]] = NOTHING,
     ) -> None:
-        super().__init__(lambda: names, self._reward_of)
-        self._recorded = scores
-        self._errors = errors
-        self._reasons = reasons
-        self._metrics = metrics
+        super().__init__(partial(list, names), self._reward_of)
+        self._recorded = {
+            name: Reward(score, reasons.get(name, ""), metrics.get(name, {})) for name, score in scores.items()
+        }
+        self._errors = dict(errors)
 
     def _reward_of(self, name: str) -> Reward:
         __tracebackhide__ = True
         if name in self._recorded:
-            return Reward(self._recorded[name], self._reasons.get(name, ""), self._metrics.get(name, {}))
+            return self._recorded[name]
         error = self._errors.get(name, RewardError("it never ran"))
         raise ScoreError(f"{name} gave no score: {error.message}\n{error.details}".rstrip())
-
-    def to_json(self) -> dict[str, Any]:
-        errors = {name: [error.message, error.details, error.boundary] for name, error in self._errors.items()}
-        metrics = {name: dict(found) for name, found in self._metrics.items()}
-        parts = {"scores": dict(self._recorded), "reasons": dict(self._reasons), "metrics": metrics}
-        return {"names": list(self), "errors": errors, **parts}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> RecordedScores:
-        errors = {name: RewardError(*error) for name, error in data["errors"].items()}
-        return cls(data["names"], data["scores"], errors, data["reasons"], data["metrics"])
 
 
 class RewardParts(Mapping[str, T]):
@@ -147,15 +140,6 @@ class Rollout:
     info: Mapping[str, Any] = field(default_factory=dict)
     """The further facts that the agent reported (`AgentWorkflowOutput.info`); none for a reference."""
 
-    def to_json(self) -> dict[str, Any]:
-        assert isinstance(self.scores, RecordedScores), "workers get rollouts of models alone"
-        plain = {name: getattr(self, name) for name in self.__slots__ if name != "scores"}
-        return {**plain, "scores": self.scores.to_json()}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Rollout:
-        return cls(**{**data, "scores": RecordedScores.from_json(data["scores"])})
-
     @property
     def reasons(self) -> Mapping[str, str]:
         """The reasons that functions gave for their scores, by name as in `scores`; "" if a function gave none."""
@@ -188,12 +172,3 @@ class RolloutResult(NamedTuple):
     where: str = ""
     sections: tuple[tuple[str, str], ...] = ()
     properties: tuple[tuple[str, Any], ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {**self._asdict(), "rollout": self.rollout.to_json() if self.rollout is not None else None}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> RolloutResult:
-        pairs = {name: tuple((title, value) for title, value in data[name]) for name in ("sections", "properties")}
-        rollout = Rollout.from_json(data["rollout"]) if data["rollout"] is not None else None
-        return cls(**{**data, **pairs, "rollout": rollout})

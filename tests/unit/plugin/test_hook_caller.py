@@ -9,7 +9,7 @@ import pytest
 
 from pytest_osmosis import Verdict
 from pytest_osmosis.plugin import hooks as specs
-from pytest_osmosis.plugin.hook_caller import HookCaller
+from pytest_osmosis.plugin.hook_caller import GATE, RESULTS, HookCaller
 from pytest_osmosis.verdicts.gates import State
 
 SOUND = Verdict("sound", "holds", "as it should", 1.0)
@@ -39,8 +39,7 @@ def caller(plugin: object) -> HookCaller:
 
 
 def answers_to(plugin: object) -> list[Verdict]:
-    found: Any = caller(plugin).gate_verdicts("x.toml::x", None)  # type: ignore[arg-type]
-    return list(found)
+    return caller(plugin).call(GATE, "x.toml::x", results=None)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +64,8 @@ def test_a_hook_that_raises_costs_no_other(error: type[BaseException], words: tu
             raise error(*words)
 
     raising = caller(Raising())
-    broken, sound = raising.gate_verdicts("x.toml::x", None)  # type: ignore[arg-type]
-    raising.call_results("x.toml::x", None, None)  # type: ignore[arg-type]
+    broken, sound = raising.call(GATE, "x.toml::x", results=None)
+    raising.call(RESULTS, "x.toml::x", results=None, path=None)
 
     assert (sound, broken.state) == (SOUND, "not measured")
     assert error.__name__ in broken.text

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.failure_text import properties_of, properties_of_row
+from pytest_osmosis.report.failure_text import properties_of
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import A, B, failed, finished, pending, removed
 
 
 def test_a_scored_run_has_its_outcome_score_duration_tokens_and_cost() -> None:
-    found = properties_of(finished({A: 0.25}), PassRule((A,)), 0.5)
+    found = properties_of([finished({A: 0.25})], PassRule((A,)), [0.5])
 
     assert found == [
         ("osmosis.outcome", "failed"),
@@ -25,15 +25,15 @@ def test_a_scored_run_has_its_outcome_score_duration_tokens_and_cost() -> None:
 
 def test_each_of_several_functions_has_its_score_and_the_deciding_one_that_of_the_run() -> None:
     record = finished({A: 1.0, B: 0.5})
-    found = dict(properties_of(record, PassRule((A, B), decide=A), None))
+    found = dict(properties_of([record], PassRule((A, B), decide=A), [None]))
 
     assert (found["osmosis.score"], found[f"osmosis.score.{A}"], found[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.5)
-    assert "osmosis.score" not in dict(properties_of(record, PassRule((A, B)), None))
+    assert "osmosis.score" not in dict(properties_of([record], PassRule((A, B)), [None]))
 
 
 def test_a_run_without_a_score_has_its_boundary_or_status() -> None:
     broke, never, out = (
-        dict(properties_of(each, PassRule((A,)), None)) for each in (failed("provider"), pending(), removed())
+        dict(properties_of([each], PassRule((A,)), [None])) for each in (failed("provider"), pending(), removed())
     )
 
     assert broke == {"osmosis.outcome": "provider", "osmosis.pass": "false", "osmosis.duration_ms": 450.5}
@@ -44,7 +44,7 @@ def test_a_run_without_a_score_has_its_boundary_or_status() -> None:
 def test_a_row_has_means_and_sums_of_its_runs() -> None:
     records = [finished({A: 1.0}), finished({A: 0.25}, run=1), failed("agent", run=2), removed(run=3)]
 
-    found = properties_of_row(records, PassRule((A,)), [0.5, 0.25, None, None])
+    found = properties_of(records, PassRule((A,)), [0.5, 0.25, None, None])
 
     assert found == [
         ("osmosis.outcome", "failed"),
@@ -69,7 +69,7 @@ def test_a_row_has_means_and_sums_of_its_runs() -> None:
     ],
 )
 def test_a_row_has_the_status_of_its_test(records: list[RunRecord], outcome: str) -> None:
-    found = dict(properties_of_row(records, PassRule((A,)), [None] * len(records)))
+    found = dict(properties_of(records, PassRule((A,)), [None] * len(records)))
 
     assert (found["osmosis.outcome"], found["osmosis.pass"]) == (outcome, str(outcome == "passed").lower())
 
@@ -77,6 +77,6 @@ def test_a_row_has_the_status_of_its_test(records: list[RunRecord], outcome: str
 def test_each_of_several_functions_has_its_mean() -> None:
     records = [finished({A: 1.0, B: 0.5}), finished({A: 1.0, B: 1.0}, run=1)]
 
-    found = dict(properties_of_row(records, PassRule((A, B), decide=A), [None, None]))
+    found = dict(properties_of(records, PassRule((A, B), decide=A), [None, None]))
 
     assert (found["osmosis.score"], found[f"osmosis.score.{A}"], found[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.75)

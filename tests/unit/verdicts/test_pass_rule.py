@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule, kind_of, reason_of, score_line
+from pytest_osmosis.verdicts.pass_rule import Kind, PassRule, kind_of, reason_of, score_line
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, rolled
 
 
@@ -153,9 +153,3 @@ def test_a_deciding_function_without_a_score_is_named() -> None:
 )
 def test_a_score_line_never_contradicts_itself(score: float, threshold: float, line: str) -> None:
     assert score_line(score, threshold) == line
-
-
-def test_an_outcome_crosses_processes_as_json() -> None:
-    outcome = Outcome("failed", "score 0 < 1", "text \ud800", (("stdout", "said\n"), ("log", "logged")), 1.25)
-
-    assert Outcome.from_json(json.loads(json.dumps(outcome.to_json()))) == outcome

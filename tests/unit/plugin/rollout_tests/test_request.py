@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.plugin.rollout_tests.request import MarkerRequest, request_of
+from pytest_osmosis.plugin.rollout_tests.marker import MarkerRequest, request_of
 
 WHERE = "tests/test_x.py:3: test_x"
 
@@ -56,15 +57,15 @@ def test_arguments_become_overrides_that_name_their_place(root: Path) -> None:
         Override("data", "offset", 1, f"{WHERE}: osmosis_eval(offset=1)", level="test"),
         Override("data", "rows", "1-2", f"{WHERE}: osmosis_eval(rows='1-2')", level="test"),
     ]
-    assert MarkerRequest.from_json(request.to_json()) == request
+    assert pickle.loads(pickle.dumps(request)) == request
 
 
-def test_equal_requests_share_a_key_wherever_they_are_made(root: Path) -> None:
+def test_requests_for_the_same_are_equal_wherever_they_are_made(root: Path) -> None:
     first = requested(root, "x.toml", n=2, limit=5)
     second = request_of(["x.toml"], {"limit": 5, "n": 2}, "elsewhere", root / "inner/test_y.py", root)
 
-    assert first.key == second.key
-    assert first.key != requested(root, "x.toml", limit=5).key
+    assert first == second
+    assert first != requested(root, "x.toml", limit=5)
 
 
 @pytest.mark.parametrize("path", ["rows.jsonl", "configs"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 
 import pytest
 
@@ -20,8 +20,8 @@ def rollout() -> Rollout:
     return Rollout(3, 1, "model", MESSAGES, "4", {"ground_truth": "4"}, scores, {"output_tokens": 2}, 0.5, "stop")
 
 
-def test_a_rollout_survives_the_way_to_a_worker_as_ascii_json() -> None:
-    copy = Rollout.from_json(json.loads(json.dumps(rollout().to_json()).encode("ascii")))
+def test_a_rollout_survives_the_way_to_a_worker() -> None:
+    copy = pickle.loads(pickle.dumps(rollout()))
 
     assert (copy.row_index, copy.run_index, copy.source, copy.messages) == (3, 1, "model", MESSAGES)
     assert (copy.ground_truth, copy.row, copy.usage) == ("4", {"ground_truth": "4"}, {"output_tokens": 2})

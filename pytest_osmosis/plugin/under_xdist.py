@@ -1,30 +1,48 @@
-"""The controller's side of pytest-xdist: it owns the engines, and workers request outcomes over a local socket.
+"""Evals under pytest-xdist: the controller owns the engines, and workers request outcomes over a local socket.
 
-Whatever scheduler is used and however often a worker dies, each run is rolled out once.
+A worker collects from the plans in its `workerinput`. It opens no dataset and imports no user code. Whatever scheduler
+is used and however often a worker dies, each run is rolled out once.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_osmosis.formats.codec import encode
-from pytest_osmosis.plugin import gate_reports
-from pytest_osmosis.plugin.command.named_evals import NamedEvals
-from pytest_osmosis.plugin.items import UnitKey, eval_id_of, unit_key
-from pytest_osmosis.plugin.output.progress_line import ProgressLine
-from pytest_osmosis.plugin.rollout_tests import model_source
-from pytest_osmosis.plugin.session import EvalSession
+from pytest_osmosis.errors import ProblemsError
+from pytest_osmosis.formats.codec import decode, encode
+from pytest_osmosis.plugin.command.named_evals import set_arguments
+from pytest_osmosis.plugin.items import (
+    Answer,
+    EvalFiles,
+    UnitKey,
+    by_file,
+    eval_id_of,
+    eval_items,
+    may_run,
+    unit_key,
+)
+from pytest_osmosis.plugin.rollout_tests.marker import (
+    SOURCE,
+    MarkerRequest,
+    RolloutRequest,
+    RolloutWait,
+    all_requests,
+)
+from pytest_osmosis.plugin.rollout_tests.rollout import RolloutResult
+from pytest_osmosis.record.plan import Plan
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+
+    from pytest_osmosis.plugin.output.progress_line import ProgressLine
+    from pytest_osmosis.plugin.session import EvalSession
 
 RETRY_S = 0.01
 CLOSE_S = 1.0
@@ -35,12 +53,14 @@ IDLE_S = 0.1
 
 
 class OutcomeServer:
-    """Answers workers. Each has a thread of its own: a question comes in as JSON, the answer goes out as JSON."""
+    """Answers workers, each in a thread of its own: the name of a question and its value come in, the answer goes out.
 
-    def __init__(self, evals: EvalSession, naming: NamedEvals) -> None:
+    Both are pickled, as only our own workers have the key.
+    """
+
+    def __init__(self, evals: EvalSession) -> None:
         from multiprocessing.connection import Listener
 
-        self._asks_models = naming.source == "model"
         self._evals = evals
         self._key = secrets.token_hex(16)
         try:
@@ -55,7 +75,7 @@ class OutcomeServer:
         plans = encode([plan for plans in self._evals.plans.values() for plan in plans])
         args = list(self._evals.config.args)
         socket = {"address": self._listener.address, "key": self._key}
-        return {**socket, "plans": plans, "args": args, "asks_models": self._asks_models}
+        return {**socket, "plans": plans, "args": args, "asks_models": self._evals.naming.source == "model"}
 
     def close(self) -> None:
         """Accept no further worker, and wait a moment for the connected ones to hang up."""
@@ -79,24 +99,79 @@ class OutcomeServer:
             self._threads.append(thread)
             thread.start()
 
-    def _serve(self, connection: Connection[bytes, bytes]) -> None:
+    def _serve(self, connection: Connection[Any, Any]) -> None:
         with contextlib.suppress(EOFError, OSError), connection:
             while True:
-                reply = self._reply(json.loads(connection.recv_bytes()))
-                connection.send_bytes(json.dumps(reply).encode("ascii"))
+                connection.send(self._answer(*connection.recv()))
 
-    def _reply(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        match question["ask"]:
+    def _answer(self, question: str, value: Any) -> object:
+        match question:
             case "outcome":
-                key = unit_key(question["test"])
-                assert key is not None, "a worker requested an outcome of something other than a run or a row"
-                answer = self._evals.answer(key)
-                return {"outcome": answer.outcome.to_json(), "gated": answer.gated}
+                return self._evals.answer(value)
             case "keep_back":
-                self._evals.kept_back.update(key for key in map(unit_key, question["tests"]) if key is not None)
-                return {}
-            case _:
-                return model_source.reply(self._evals, question)
+                self._evals.kept_back.update(value)
+            case "select":
+                self._evals.test_evals.select(value)
+            case "rollout":
+                return self._evals.test_evals.rollout(value)
+            case "plan":
+                try:
+                    return self._evals.test_evals.plan(value)
+                except ProblemsError as error:
+                    return error.problems
+        return None
+
+
+class WorkerPlugin:
+    """The hooks of a worker, and its source of models' rollouts."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._sent = config.workerinput["osmosis"]  # type: ignore[attr-defined]
+        self._connection: Connection[Any, Any] | None = None
+        files = EvalFiles(by_file(decode(self._sent["plans"], list[Plan])), self._fetch)
+        config.pluginmanager.register(files, "osmosis-files")
+        if self._sent["asks_models"]:
+            config.stash[SOURCE] = self
+            config.pluginmanager.register(RolloutWait(), "osmosis-rollout-wait")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Collect what the controller would collect: its arguments include the named evals."""
+        set_arguments(session.config, self._sent["args"])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Say which tests marks keep from running, and what tests request, before the controller learns the rest."""
+        if kept_back := [item.key for item in eval_items(session.items) if not may_run(item)]:
+            self._ask("keep_back", kept_back)
+        if self._sent["asks_models"]:
+            self._ask("select", list(all_requests(session.items)))
+
+    def pytest_unconfigure(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def _fetch(self, key: UnitKey) -> Answer:
+        answer: Answer = self._ask("outcome", key)
+        return answer
+
+    def plan(self, request: MarkerRequest) -> Plan:
+        plan = self._ask("plan", request)
+        if isinstance(plan, Plan):
+            return plan
+        raise ProblemsError(plan)
+
+    def rollout(self, request: RolloutRequest) -> RolloutResult:
+        result: RolloutResult = self._ask("rollout", request)
+        return result
+
+    def _ask(self, question: str, value: object) -> Any:
+        if self._connection is None:
+            from multiprocessing.connection import Client
+
+            self._connection = Client(self._sent["address"], authkey=self._sent["key"].encode())
+        self._connection.send((question, value))
+        return self._connection.recv()
 
 
 class Ticks:
@@ -115,22 +190,18 @@ class Ticks:
         self._ended = threading.Event()
         self._handled = threading.Event()
         self._thread = threading.Thread(target=self._run, name="osmosis-ticks", daemon=True)
-
-    def begin(self) -> None:
-        if hasattr(self._controller, "queue"):
-            setattr(self._controller, f"worker_{TICK}", self._on_tick)
-            self._handled.set()
-            self._thread.start()
+        self._handled.set()
+        setattr(self._controller, f"worker_{TICK}", self._on_tick)
+        self._thread.start()
 
     def end(self) -> None:
         """Make no further tick. Idempotent."""
         self._ended.set()
         self._handled.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._thread.join()
 
     def _run(self) -> None:
-        while not self._ended.wait(TICK_S):
+        while hasattr(self._controller, "queue") and not self._ended.wait(TICK_S):
             self._handled.wait()  # at most one tick waits in the queue, however busy the loop is
             self._handled.clear()
             self._controller.queue.put((TICK, {}))
@@ -148,16 +219,11 @@ class UnreportedTests:
     would have reported it died.
     """
 
-    def __init__(self, evals: EvalSession, progress: ProgressLine) -> None:
+    def __init__(self, evals: EvalSession, progress: ProgressLine, ids: Iterable[str]) -> None:
         self._evals = evals
         self._progress = progress
-        self._keys: dict[str, UnitKey] = {}
+        self._keys = {nodeid: key for nodeid in ids if (key := self._key(nodeid)) is not None}
         self._begun: dict[str, pytest.TestReport] = {}
-
-    def expect(self, ids: Iterable[str]) -> None:
-        """Expect a report for each of our tests among those that were collected."""
-        keys = ((nodeid, self._key(nodeid)) for nodeid in ids)
-        self._keys = {nodeid: key for nodeid, key in keys if key is not None}
 
     def _key(self, nodeid: str) -> UnitKey | None:
         """Return the unit that a test reports, None if the test is not ours or marks keep it from running."""
@@ -181,20 +247,22 @@ class UnreportedTests:
 
     def report(self, session: pytest.Session) -> None:
         """Report the remaining tests as their units are done, and say so if xdist gave up on its workers."""
+        from pytest_osmosis.plugin.session_end import report_unit, send
+
         for nodeid, key in list(self._keys.items()):
             while not self._evals.outcomes.is_done(key):
                 self._progress.update()
                 time.sleep(IDLE_S)
             self._progress.update()
-            path = self._evals.by_id[key.eval_id].prepared.plan.path
-            gate_reports.report_unit(session, nodeid, path, self._evals.answer(key), self._begun.get(nodeid))
+            plan = self._evals.by_id[key.eval_id].prepared.plan
+            report_unit(session, nodeid, plan, self._evals.answer(key), self._begun.get(nodeid))
         for begun in self._begun.values():
             _forget_in_junit(session.config, begun)
         # Private in xdist. If it changes, the report that workers kept dying is missing; test_stress.py notices.
         gave_up = getattr(session.config.pluginmanager.get_plugin("dsession"), "_summary_report", None)
         if gave_up and self._begun:
             text = f"a worker died at {(nodeid := next(iter(self._begun)))}; {gave_up}"  # Python tests may not have run
-            gate_reports.send(session, eval_id_of(nodeid), "workers", "error", text)
+            send(session, eval_id_of(nodeid), "workers", "error", text)
 
 
 def _forget_in_junit(config: pytest.Config, begun: pytest.TestReport) -> None:
