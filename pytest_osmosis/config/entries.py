@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config.document import Document, Place, TableKey, read_document
-from pytest_osmosis.config.eval_tables import EVAL_TABLES, EVALUATION, EXPERIMENT, SCORING
 from pytest_osmosis.config.kinds import ANYTHING, Field, Unfit, key_text, toml, type_text, unknown_table
 from pytest_osmosis.config.named_keys import HEADER_LINES, OPTIONS, PRIME_KEYS, dotted_keys, sampling_keys
+from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.text.names import closest, did_you_mean, listed, suggestion
 from pytest_osmosis.text.numbers import plural
@@ -82,7 +82,11 @@ NAME = "name"
 SAMPLING_ARGS = "sampling_args"
 _OF_TABLES: Mapping[str, TableKey] = {
     **{option: key for option, key in OPTIONS.items() if option not in EVAL_TABLES or option == "agent"},
-    **{field.name: (table.name, field.name) for table in (EXPERIMENT, EVALUATION, SCORING) for field in table.fields},
+    **{
+        each.name: (table, each.name)
+        for table in ("experiment", "evaluation", "scoring")
+        for each in EVAL_TABLES[table].fields
+    },
     "rows": ("data", "rows"),
 }
 KEYS = tuple(dict.fromkeys((*PRIME_KEYS, SAMPLING_ARGS, *_OF_TABLES)))

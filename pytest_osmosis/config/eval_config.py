@@ -9,13 +9,12 @@ training config has their keys. An option of the command applies or is a problem
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pytest_osmosis.config import eval_tables
 from pytest_osmosis.config.document import (
     ConfigLevel,
     Document,
@@ -29,11 +28,9 @@ from pytest_osmosis.config.document import (
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.entries import KEYS, Entry, SeveralEvals, in_order, read_entries
 from pytest_osmosis.config.environment_module import name_of
-from pytest_osmosis.config.eval_kinds import ABOVE_0, AT_LEAST_0, SECONDS, SELECTING, TOP_P, selecting_keys, selection
-from pytest_osmosis.config.eval_tables import EVAL_TABLES, SECRET_NAME
+from pytest_osmosis.config.eval_kinds import ABOVE_0, AT_LEAST_0, SECONDS, TOP_P, with_absolute_files
 from pytest_osmosis.config.kinds import Field, Table, Tables, integer
 from pytest_osmosis.config.named_keys import OPTIONS
-from pytest_osmosis.config.ray_keys import with_absolute_files
 from pytest_osmosis.config.rules import (
     PATHS_INSIDE,
     check,
@@ -45,6 +42,8 @@ from pytest_osmosis.config.rules import (
     is_recorded,
 )
 from pytest_osmosis.config.tables import (
+    EVAL_TABLES,
+    SECRET_NAME,
     AgentTable,
     Baseline,
     CassetteTable,
@@ -89,7 +88,7 @@ EXPERIMENT = Table(
     "The base model, the rows and the code of a training run.",
     tuple(
         replace(field, required=True, help=_REQUIRED[field.name]) if field.name in _REQUIRED else field
-        for field in eval_tables.EXPERIMENT.fields
+        for field in EVAL_TABLES["experiment"].fields
     ),
 )
 
@@ -103,7 +102,7 @@ TRAINING = Table(
         Field("rollout_batch_size", integer(1), "Prompts in one batch of rollouts."),
         Field("max_prompt_length", integer(1), "Most tokens of a prompt."),
         Field("max_response_length", integer(1), "Most tokens of a response."),
-        *_only(eval_tables.EVALUATION, "agent_workflow_timeout_s").fields,
+        *_only(EVAL_TABLES["evaluation"], "agent_workflow_timeout_s").fields,
         Field(
             "grader_timeout_s",
             SECONDS,
@@ -132,31 +131,31 @@ CHECKPOINTS = Table(
 )
 
 ADVANCED = replace(
-    eval_tables.ADVANCED, help="Settings of a backend, which the platform checks. This plugin ignores them."
+    EVAL_TABLES["advanced"], help="Settings of a backend, which the platform checks. This plugin ignores them."
 )
 
-SECRETS = replace(eval_tables.SECRETS, required=False, optional=True)
+SECRETS = replace(EVAL_TABLES["secrets"], required=False, optional=True)
 
-PLATFORM_TABLES = (EXPERIMENT, TRAINING, SAMPLING, CHECKPOINTS, ADVANCED, eval_tables.ENV, SECRETS)
+PLATFORM_TABLES = (EXPERIMENT, TRAINING, SAMPLING, CHECKPOINTS, ADVANCED, EVAL_TABLES["env"], SECRETS)
 """The tables that the platform accepts in a training config. All others belong in pyproject.toml."""
 
 TRAINING_TABLES: Tables = {
     table.name: table
     for table in (
         *PLATFORM_TABLES,
-        eval_tables.MODEL,
-        replace(_only(eval_tables.AGENT, "max_turns"), help="What the agent of a preflight is told."),
-        _only(eval_tables.DATA, "path", "columns"),
-        replace(_without(eval_tables.EXECUTION, "granularity"), help="How a preflight is executed."),
-        replace(eval_tables.LIMITS, help="Bounds that stop a preflight or make it not measured."),
-        _only(eval_tables.OUTPUT, "dir", "results"),
-        eval_tables.PRICES,
+        EVAL_TABLES["model"],
+        replace(_only(EVAL_TABLES["agent"], "max_turns"), help="What the agent of a preflight is told."),
+        _only(EVAL_TABLES["data"], "path", "columns"),
+        replace(_without(EVAL_TABLES["execution"], "granularity"), help="How a preflight is executed."),
+        replace(EVAL_TABLES["limits"], help="Bounds that stop a preflight or make it not measured."),
+        _only(EVAL_TABLES["output"], "dir", "results"),
+        EVAL_TABLES["prices"],
     )
 }
 
 ONLY_TRAINING = frozenset({TRAINING.name, CHECKPOINTS.name})
 """Tables that no eval has."""
-ONLY_EVALS = eval_tables.EVAL_TABLES.keys() - TRAINING_TABLES.keys() | {"eval", "ablation"}
+ONLY_EVALS = EVAL_TABLES.keys() - TRAINING_TABLES.keys() | {"eval", "ablation"}
 """Tables that no training config has."""
 
 
@@ -415,6 +414,29 @@ def _baseline(draft: Draft) -> Baseline:
     first = next((level for level in draft.levels if model in level or results in level), {})
     values = _values(draft, "baseline")
     return Baseline(results=values["results"]) if results in first else Baseline(**{**values, "results": None})
+
+
+SELECTING = {"rows": ("data", "rows"), "offset": ("data", "offset"), "limit": ("evaluation", "limit")}
+
+
+def _selected_by(level: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
+    """Return the keys of a level that select rows: `rows`, or else `offset` and `limit`."""
+    keys = {name: level[place] for name, place in SELECTING.items() if place in level}
+    return {"rows": keys["rows"]} if "rows" in keys else keys
+
+
+def selecting_keys(levels: Iterable[Mapping[tuple[str, str], Any]]) -> frozenset[tuple[str, str]]:
+    """Return the keys of the highest level that selects rows."""
+    keys = next(filter(None, map(_selected_by, levels)), {})
+    return frozenset(SELECTING[name] for name in keys)
+
+
+def selection(levels: Iterable[Mapping[tuple[str, str], Any]], default: RowSelection) -> RowSelection:
+    """Return the selection of the highest level that selects rows. An offset alone selects all rows after it."""
+    keys = next(filter(None, map(_selected_by, levels)), None)
+    if keys is None:
+        return default
+    return RowSelection(**({"limit": "all"} | keys if "offset" in keys else keys))
 
 
 BATCH_SIZE = 32

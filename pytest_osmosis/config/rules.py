@@ -14,10 +14,9 @@ from typing import Literal
 from pytest_osmosis.config.document import Origin, TableKey, inside, is_file, is_folder
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.environment_module import DEFAULTS, EnvironmentModule, Unfound, find_module
-from pytest_osmosis.config.eval_tables import MOST_HOSTS
+from pytest_osmosis.config.eval_kinds import GateRule, requirements_files
 from pytest_osmosis.config.kinds import quoted_list, toml
-from pytest_osmosis.config.ray_keys import requirements_files
-from pytest_osmosis.config.tables import CASSETTE_SUFFIX, DATASET_SUFFIXES, EXAMPLE_MODEL, TEXT_SUFFIXES, GateRule
+from pytest_osmosis.config.tables import CASSETTE_SUFFIX, DATASET_SUFFIXES, EXAMPLE_MODEL, MOST_HOSTS, TEXT_SUFFIXES
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.text.names import absolute, listed, shown, suggestion

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pytest_osmosis.config.eval_kinds import Ranges, merged
-from pytest_osmosis.config.tables import DATASET_SUFFIXES, EMPTY, RowSelection
+from pytest_osmosis.config.eval_kinds import EMPTY, Ranges, merged
+from pytest_osmosis.config.tables import DATASET_SUFFIXES, RowSelection
 from pytest_osmosis.datasets.columns import (
     NO_HUMAN_SCORE,
     BadRow,

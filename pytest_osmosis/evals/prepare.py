@@ -22,8 +22,8 @@ from pytest_osmosis.config import (
     typed_eval_config,
 )
 from pytest_osmosis.config.endpoints import Registry, load_registry
+from pytest_osmosis.config.eval_kinds import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.kinds import toml
-from pytest_osmosis.config.named_keys import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.rules import PRIME_MODEL
 from pytest_osmosis.config.tables import EXAMPLE_MODEL, Baseline, ModelTable
 from pytest_osmosis.datasets import Checked, Dataset, check_rows, locate, open_dataset, select

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config import Override
-from pytest_osmosis.config.eval_kinds import SELECTING
+from pytest_osmosis.config.eval_config import SELECTING
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.evals import EvalRequest

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.config import Override
-from pytest_osmosis.config.named_keys import EVERY_RUN_AT_ONCE
+from pytest_osmosis.config.eval_kinds import EVERY_RUN_AT_ONCE
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import (
     EvalRun,
