@@ -17,7 +17,6 @@ import pytest
 from _pytest.terminal import TerminalReporter  # in pytest's namespace since 8.4 alone
 
 from pytest_osmosis.evals import FinishedEval, error_text
-from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.items import eval_id_of, unit_key
 from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
 from pytest_osmosis.record.stop import StopReason
@@ -188,12 +187,12 @@ class TerminalSummary:
 
     def _going_on_command(self, *, maxfail: bool) -> str:
         """Return the command of this session, with what makes it resume the run. A later `--maxfail` overrides `-x`."""
-        left_out = (options.FRESH.flag, options.RESUME.flag)
+        left_out = ("--osmosis-fresh", "--osmosis-resume")
         typed = typed_words([str(word) for word in self._config.invocation_params.args])
         words = [word for word in _without_files(typed) if word not in left_out]
         request = self._evals.options.resume
         named = request is not None and request.name is not None
-        more = [*(["--maxfail=0"] if maxfail else []), *([] if named else [options.RESUME.flag])]
+        more = [*(["--maxfail=0"] if maxfail else []), *([] if named else ["--osmosis-resume"])]
         return shlex.join(["pytest", *words, *more])
 
 
@@ -417,7 +416,7 @@ def _remedy(results: Results) -> str:
 
 def _without_files(words: Sequence[str]) -> Iterator[str]:
     """Yield words without `--osmosis-resume-from`, whose files were taken over already."""
-    flag, is_value = options.RESUME_FROM.flag, False
+    flag, is_value = "--osmosis-resume-from", False
     for word in words:
         if not is_value and not word.startswith(f"{flag}=") and word != flag:
             yield word
