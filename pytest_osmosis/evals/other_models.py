@@ -163,7 +163,7 @@ def read_baseline(path: Path, where: str) -> PublishedResults:
     """Read the results that an eval is compared with. Raises `ConfigError` if they cannot be a baseline."""
 
     def refusal(text: str) -> ConfigError:
-        return ConfigError([Problem(where, f"[baseline] results: {text}")])
+        return ConfigError.at(where, f"[baseline] results: {text}")
 
     if not something_at(path):
         fix = "--osmosis-update-baseline writes it from this eval's results"

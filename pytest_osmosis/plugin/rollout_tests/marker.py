@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
+from pytest_osmosis.errors import ConfigError, ProblemsError
 from pytest_osmosis.plugin.command import options, session_options
 from pytest_osmosis.plugin.items import may_run, ungrouped
 from pytest_osmosis.plugin.rollout_tests.request import EXAMPLE, RolloutRequest, request_of
@@ -53,10 +53,10 @@ def _marker(metafunc: pytest.Metafunc, where: str) -> pytest.Mark | None:
     own = [mark for mark in metafunc.definition.own_markers if mark.name == options.EVAL_MARKER_NAME]
     if len(own) > 1:
         text = "osmosis_eval: used twice on this test; a test takes one rollout, so write a test for each eval"
-        raise ConfigError([Problem(where, text)])
+        raise ConfigError.at(where, text)
     if FIXTURE not in metafunc.fixturenames:
         if own:
-            raise ConfigError([Problem(where, f'osmosis_eval: the test takes no "{FIXTURE}": add the argument')])
+            raise ConfigError.at(where, f'osmosis_eval: the test takes no "{FIXTURE}": add the argument')
         return None
     return metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME)
 

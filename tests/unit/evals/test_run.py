@@ -261,7 +261,7 @@ def test_an_output_path_that_cannot_be_written_is_reported_before_anything_runs(
     workspace.configure(("[secrets]", '[output]\nresults = "rewards.py/results.json"\n[secrets]'))
 
     [output] = outputs_of(workspace.prepare(), updating=False)
-    [problem] = output_problems([output], [], [], overwrite=False)
+    [problem] = output_problems([output], [], overwrite=False)
 
     assert str(problem).endswith(f"cannot be written: {workspace.root}/rewards.py is not a folder")
     workspace.configure()
