@@ -133,7 +133,7 @@ def load_registry(workspace: Path, endpoints_path: str | None, where: str) -> Re
 
 
 def _misplaced(where: str, text: str) -> ConfigError:
-    return ConfigError([Problem(where, f"[model] endpoints_path: {text}")])
+    return ConfigError.at(where, f"[model] endpoints_path: {text}")
 
 
 def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem]]:
@@ -159,16 +159,13 @@ def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem
 
 
 def _endpoint(document: Document, position: int, entry: Mapping[str, Any]) -> RegisteredEndpoint:
-    values: dict[str, Any] = {ALIASES.get(key, key): _read(key, value) for key, value in entry.items()}
+    names = {ALIASES.get(key, key): value for key, value in entry.items()}
+    values: dict[str, Any] = {name: read_value(TABLES, ENDPOINT, name, value).value for name, value in names.items()}
     return RegisteredEndpoint(**values, where=_where(document, position))
 
 
 def _where(document: Document, position: int, *keys: str) -> str:
     return f"{document.label}:{document.lines.of('endpoint', position, *keys)}"
-
-
-def _read(key: str, value: object) -> Any:
-    return read_value(TABLES, ENDPOINT, ALIASES.get(key, key), value).value
 
 
 def _faults(document: Document, position: int, entry: Mapping[str, Any]) -> Iterator[Problem]:

@@ -72,12 +72,6 @@ def _safe(text: str, most: int = MOST_CHARACTERS) -> str:
     return re.sub(r"[^A-Za-z0-9._+]+", "-", text)[:most].lstrip("-").rstrip("-.") or "-"
 
 
-def with_number(name: str, number: int) -> str:
-    """Return a name that is taken with a number: "gsm8k-2"."""
-    end = f"-{number}"
-    return f"{name[: MOST_CHARACTERS - len(end)]}{end}"
-
-
 NAME = "name"
 SAMPLING_ARGS = "sampling_args"
 _OF_TABLES: Mapping[str, TableKey] = {
@@ -511,8 +505,9 @@ class _Expansion:
                 base = Path(base).stem or base
             shown.pop(subject[1], None)
         name = base if names and not shown else entry_name(base, shown)
-        numbers = (with_number(name, number) for number in itertools.count(2))
-        free = next(each for each in itertools.chain((name,), numbers) if each.casefold() not in self._names)
+        ends = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))  # of a name that is taken
+        names_with_ends = (f"{name[: MOST_CHARACTERS - len(end)]}{end}" for end in ends)
+        free = next(each for each in names_with_ends if each.casefold() not in self._names)
         self._names.add(free.casefold())
         return free
 

@@ -44,23 +44,10 @@ from pytest_osmosis.config.rules import (
 from pytest_osmosis.config.tables import (
     EVAL_TABLES,
     SECRET_NAME,
-    AgentTable,
-    Baseline,
-    CassetteTable,
-    Data,
-    EnvironmentTable,
     EvalConfig,
     Evaluation,
-    Execution,
-    Experiment,
-    JudgeTable,
-    LimitsTable,
-    ModelTable,
-    Output,
     RayOptions,
     RowSelection,
-    Sampling,
-    Scoring,
     Training,
 )
 from pytest_osmosis.errors import ConfigError, Problem
@@ -70,10 +57,6 @@ from pytest_osmosis.text.recorded import RECORDED
 
 def _only(table: Table, *names: str) -> Table:
     return replace(table, fields=tuple(field for field in table.fields if field.name in names))
-
-
-def _without(table: Table, *names: str) -> Table:
-    return replace(table, fields=tuple(field for field in table.fields if field.name not in names))
 
 
 _REQUIRED = {
@@ -146,7 +129,11 @@ TRAINING_TABLES: Tables = {
         EVAL_TABLES["model"],
         replace(_only(EVAL_TABLES["agent"], "max_turns"), help="What the agent of a preflight is told."),
         _only(EVAL_TABLES["data"], "path", "columns"),
-        replace(_without(EVAL_TABLES["execution"], "granularity"), help="How a preflight is executed."),
+        replace(
+            EVAL_TABLES["execution"],
+            help="How a preflight is executed.",
+            fields=tuple(each for each in EVAL_TABLES["execution"].fields if each.name != "granularity"),
+        ),
         replace(EVAL_TABLES["limits"], help="Bounds that stop a preflight or make it not measured."),
         _only(EVAL_TABLES["output"], "dir", "results"),
         EVAL_TABLES["prices"],
@@ -283,19 +270,19 @@ def _reject_other_configs(document: Document) -> None:
     loose = next((key for key, value in document.content.items() if key in KEYS and not isinstance(value, dict)), None)
     if loose is not None and not any(isinstance(value, dict) for value in document.content.values()):
         text = 'names no eval; add [[eval]] with env_id = "...", or with rollout, entrypoint and dataset'
-        raise ConfigError([Problem(document.where(loose), f"{loose}: {text}")])
+        raise ConfigError.at(document.where(loose), f"{loose}: {text}")
     experiment = document.content.get("experiment")
     if isinstance(experiment, dict) and "benchmark" in experiment:
         where = document.where("experiment", "benchmark")
-        raise ConfigError([Problem(where, f"[experiment] benchmark: {_OF_BENCHMARK}")])
+        raise ConfigError.at(where, f"[experiment] benchmark: {_OF_BENCHMARK}")
     if isinstance(document.content.get("agents"), list):
-        raise ConfigError([Problem(document.where("agents"), f"[agents]: {_OF_BENCHMARK}")])
+        raise ConfigError.at(document.where("agents"), f"[agents]: {_OF_BENCHMARK}")
     of_training = [name for name in document.content if name in ONLY_TRAINING]
     of_evals = [name for name in document.content if name in ONLY_EVALS]
     if in_configs(document.path, "training"):
-        raise ConfigError([Problem(document.where(), _OF_TRAINING)])
+        raise ConfigError.at(document.where(), _OF_TRAINING)
     if of_training and not of_evals and not in_configs(document.path, "eval"):
-        raise ConfigError([Problem(document.where(of_training[0]), f"[{of_training[0]}]: {_OF_TRAINING}")])
+        raise ConfigError.at(document.where(of_training[0]), f"[{of_training[0]}]: {_OF_TRAINING}")
     if of_training:
         beside = f", and [{of_evals[0]}] on line {document.line(of_evals[0])} to an eval" if of_evals else ""
         fix = "take it out, or make a config of its own in configs/training/"
@@ -314,42 +301,59 @@ def _accepted(draft: Draft, path: Path, workspace: Path, entry: str | None = Non
     return config
 
 
-def config_of(draft: Draft, path: Path, workspace: Path, sampling: Sampling | None = None) -> EvalConfig:
+def config_of(draft: Draft, path: Path, workspace: Path, sampling: Mapping[str, Any] | None = None) -> EvalConfig:
     """Return the config that a draft holds. `sampling` stands for `[sampling]`, where that has other keys."""
-    default = RowSelection(rows="all") if draft.document is None else RowSelection()
-    unused = frozenset(SELECTING.values()) - selecting_keys(draft.levels)
+    selecting = _selecting(draft.levels)
+    unused = frozenset(place for name, place in SELECTING.items() if name not in selecting)
     overridden, preset = draft.remarks(ignored=unused | _OF_CASSETTE)
+    if selecting:
+        selection = RowSelection(**({"limit": "all"} | selecting if "offset" in selecting else selecting))
+    else:
+        selection = RowSelection(rows="all") if draft.document is None else RowSelection()
+    tables = _tables(draft, workspace) | ({} if sampling is None else {"sampling": sampling})
     return EvalConfig(
         path=path,
         name=path.stem,
         workspace=workspace,
-        experiment=Experiment(**{"model_path": _model_name(draft), **draft.table("experiment")}),
-        evaluation=Evaluation(**_values(draft, "evaluation")),
-        selection=selection(draft.levels, default),
+        selection=selection,
         env=MappingProxyType(draft.table("env")),
         secrets=draft.get("secrets", "required") or _valid_secrets(draft.raw("secrets", "required")),
-        model=_model(draft),
-        sampling=sampling or Sampling(**draft.table("sampling")),
-        scoring=Scoring(**draft.table("scoring")),
-        judge=JudgeTable(**draft.table("judge")),
-        agent=_agent(draft),
-        environment=EnvironmentTable(**_values(draft, "environment")),
         own_threshold=is_environment(draft) and not draft.is_set("evaluation", "pass_threshold"),
         names_model=not draft.is_default("experiment", "model_path"),
-        data=Data(**_values(draft, "data")),
-        execution=_execution(draft, workspace),
         gates=gates_of(draft),
-        limits=LimitsTable(**draft.table("limits") | {"rollout": MappingProxyType(draft.merged("limits", "rollout"))}),
-        baseline=_baseline(draft),
         prices=MappingProxyType(draft.table("prices")),
-        output=Output(**_values(draft, "output")),
-        cassette=CassetteTable(**_values(draft, "cassette")),
         dataset_line=draft.line_of(("data", "path"), ("experiment", "dataset"), ("environment", "env_id")),
         overridden=overridden,
         preset=preset,
         notes=(ADVANCED_NOTE,) if draft.document is not None and "advanced" in draft.document.content else (),
         text=draft.document.text if draft.document is not None else None,
+        **{name: table.keys(**tables[name]) for name, table in EVAL_TABLES.items() if table.keys is not None},
     )
+
+
+def _tables(draft: Draft, workspace: Path) -> dict[str, Any]:
+    """Return the values of each table, with what follows from values of several levels, or of several keys."""
+    tables = {name: _values(draft, name) for name in EVAL_TABLES}
+    named = RECORDED if is_recorded(draft) else draft.get("model", "endpoint_id") or ""
+    tables["experiment"].setdefault("model_path", named)
+    for key in tables["model"].keys() & {"headers", "headers_from_state"}:  # of equal names the highest level's counts
+        tables["model"][key] = merged_headers(*reversed([level.get(("model", key), {}) for level in draft.levels]))
+    agent = tables["agent"]
+    agent["bounds_turns"] = "max_turns" in agent
+    if is_environment(draft):
+        tables["agent"] = {key: value for key, value in agent.items() if key not in ("agent", "mcp")}
+    elif not has_entrypoint(draft) and "mcp" not in agent:
+        agent.setdefault("agent", "chat")
+    tables["limits"]["rollout"] = MappingProxyType(draft.merged("limits", "rollout"))
+    ray = draft.merged("execution", "ray")
+    if "runtime_env" in ray:
+        ray["runtime_env"] = with_absolute_files(ray["runtime_env"], workspace)
+    tables["execution"]["ray"] = RayOptions(**ray)
+    model, results = ("baseline", "model_path"), ("baseline", "results")
+    first = next((level for level in draft.levels if model in level or results in level), {})
+    of_results = results in first
+    tables["baseline"] = {key: each for key, each in tables["baseline"].items() if (key == "results") == of_results}
+    return tables
 
 
 _PATHS: Collection[TableKey] = (
@@ -370,73 +374,21 @@ def _values(draft: Draft, table: str) -> dict[str, Any]:
     }
 
 
-def _model_name(draft: Draft) -> str:
-    """Return the name of a model that model_path does not name."""
-    return RECORDED if is_recorded(draft) else draft.get("model", "endpoint_id") or ""
-
-
-def _model(draft: Draft) -> ModelTable:
-    """Return the server of the model. Headers of all levels are sent; of equal names the highest level's."""
-    values = _values(draft, "model")
-    for key in ("headers", "headers_from_state"):
-        if key in values:
-            levels = [level.get(("model", key), {}) for level in draft.levels]
-            values[key] = merged_headers(*reversed(levels))
-    return ModelTable(**values)
-
-
-def _agent(draft: Draft) -> AgentTable:
-    """Return the agent: the built-in chat, if the config names no other code."""
-    values = _values(draft, "agent")
-    if is_environment(draft):
-        values = {key: value for key, value in values.items() if key not in ("agent", "mcp")}
-    elif not has_entrypoint(draft) and "mcp" not in values:
-        values = {"agent": "chat"} | values
-    return AgentTable(**values, bounds_turns="max_turns" in values)
-
-
 def _valid_secrets(given: object) -> tuple[str, ...]:
     """Return the names in a list of secrets that is not valid as a whole."""
     names = given if isinstance(given, list) else []
     return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and re.fullmatch(SECRET_NAME, name)))
 
 
-def _execution(draft: Draft, workspace: Path) -> Execution:
-    options = draft.merged("execution", "ray")
-    if "runtime_env" in options:
-        options["runtime_env"] = with_absolute_files(options["runtime_env"], workspace)
-    return Execution(**draft.table("execution") | {"ray": RayOptions(**options)})
-
-
-def _baseline(draft: Draft) -> Baseline:
-    """Return the baseline of the highest level that sets one: a model, or results."""
-    model, results = ("baseline", "model_path"), ("baseline", "results")
-    first = next((level for level in draft.levels if model in level or results in level), {})
-    values = _values(draft, "baseline")
-    return Baseline(results=values["results"]) if results in first else Baseline(**{**values, "results": None})
-
-
 SELECTING = {"rows": ("data", "rows"), "offset": ("data", "offset"), "limit": ("evaluation", "limit")}
 
 
-def _selected_by(level: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
-    """Return the keys of a level that select rows: `rows`, or else `offset` and `limit`."""
-    keys = {name: level[place] for name, place in SELECTING.items() if place in level}
-    return {"rows": keys["rows"]} if "rows" in keys else keys
-
-
-def selecting_keys(levels: Iterable[Mapping[tuple[str, str], Any]]) -> frozenset[tuple[str, str]]:
-    """Return the keys of the highest level that selects rows."""
-    keys = next(filter(None, map(_selected_by, levels)), {})
-    return frozenset(SELECTING[name] for name in keys)
-
-
-def selection(levels: Iterable[Mapping[tuple[str, str], Any]], default: RowSelection) -> RowSelection:
-    """Return the selection of the highest level that selects rows. An offset alone selects all rows after it."""
-    keys = next(filter(None, map(_selected_by, levels)), None)
-    if keys is None:
-        return default
-    return RowSelection(**({"limit": "all"} | keys if "offset" in keys else keys))
+def _selecting(levels: Iterable[Mapping[TableKey, Any]]) -> dict[str, Any]:
+    """Return the values of the highest level that selects rows: `rows`, or else `offset` and `limit`."""
+    for level in levels:
+        if keys := {name: level[place] for name, place in SELECTING.items() if place in level}:
+            return {"rows": keys["rows"]} if "rows" in keys else keys
+    return {}
 
 
 BATCH_SIZE = 32
@@ -508,11 +460,11 @@ def _build(draft: Draft, document: Document, workspace: Path) -> EvalConfig:
     training, sampling = draft.table("training"), draft.table("sampling")
     timeouts = {key: training[key] for key in ("agent_workflow_timeout_s", "grader_timeout_s") if key in training}
     models = (level.get(("experiment", "model_path"), "") for level in reversed(list(draft.levels)))
-    of_rollouts = Sampling(
-        temperature=sampling.get("rollout_temperature"),
-        top_p=sampling.get("rollout_top_p"),
-        max_tokens=training.get("max_response_length"),
-    )
+    of_rollouts = {
+        "temperature": sampling.get("rollout_temperature"),
+        "top_p": sampling.get("rollout_top_p"),
+        "max_tokens": training.get("max_response_length"),
+    }
     return replace(
         config_of(draft, document.path, workspace, of_rollouts),
         evaluation=Evaluation(batch_size=training.get("rollout_batch_size", BATCH_SIZE), **timeouts),

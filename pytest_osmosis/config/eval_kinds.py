@@ -24,6 +24,7 @@ from pytest_osmosis.config.kinds import (
     choice,
     faults_of,
     integer,
+    kind,
     name,
     name_shown,
     number,
@@ -103,13 +104,7 @@ def headers_from_state() -> ValueKind:
     return table_of("a table of header names to keys of the state", _header_name(), TEXT)
 
 
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise refuse("must be true or false")
-    return value
-
-
-FLAG = ValueKind("true or false", _flag, typed_toml, {"type": "boolean"})
+FLAG = kind("true or false", lambda value: isinstance(value, bool), typed=typed_toml, schema={"type": "boolean"})
 
 
 def json_table(*reserved: str) -> ValueKind:
@@ -141,16 +136,16 @@ def _typed_json(text: str) -> object:
 
 def stop() -> ValueKind:
     """One stop text or several, kept as a tuple."""
-    expects = "a string or an array of strings, none of them empty"
-
-    def read(value: Any) -> tuple[str, ...]:
-        items = [value] if isinstance(value, str) else value
-        if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
-            raise refuse(f"must be {expects}")
-        return tuple(items)
-
     text = {"type": "string", "minLength": 1}
-    return ValueKind(expects, read, typed_array, {"anyOf": [text, {"type": "array", "items": text}]})
+    return kind(
+        "a string or an array of strings, none of them empty",
+        lambda value: (
+            isinstance(value, list | str) and value != "" and all(isinstance(each, str) and each for each in value)
+        ),
+        lambda value: (value,) if isinstance(value, str) else tuple(value),
+        typed_array,
+        {"anyOf": [text, {"type": "array", "items": text}]},
+    )
 
 
 EXTRA_BODY = json_table(*RESERVED_BODY_KEYS)
@@ -515,28 +510,25 @@ def runtime_env() -> ValueKind:
 
 
 def _packages() -> ValueKind:
-    expects = "an array of packages, the path of a requirements file, or a table with packages"
     names = array_of(TEXT, "packages", unique=False)
-
-    def read(value: Any) -> Any:
-        fits = isinstance(value, Mapping) and not faults_of(json_table(), value) and "packages" in value
-        if not fits and faults_of(names, value) and faults_of(TEXT, value):
-            raise refuse(f"must be {expects}")
-        return value
-
-    schema = {"anyOf": [{"type": "string"}, names.schema, {"type": "object", "required": ["packages"]}]}
-    return ValueKind(expects, read, typed_toml, schema)
+    return kind(
+        "an array of packages, the path of a requirements file, or a table with packages",
+        lambda value: (
+            (not faults_of(json_table(), value) and "packages" in value)
+            or not (faults_of(names, value) and faults_of(TEXT, value))
+        ),
+        typed=typed_toml,
+        schema={"anyOf": [{"type": "string"}, names.schema, {"type": "object", "required": ["packages"]}]},
+    )
 
 
 def _conda() -> ValueKind:
-    expects = "the name of an environment, the path of its YAML file, or a table with what such a file holds"
-
-    def read(value: Any) -> Any:
-        if faults_of(json_table(), value) and faults_of(TEXT, value):
-            raise refuse(f"must be {expects}")
-        return value
-
-    return ValueKind(expects, read, typed_toml, {"type": ["string", "object"]})
+    return kind(
+        "the name of an environment, the path of its YAML file, or a table with what such a file holds",
+        lambda value: not (faults_of(json_table(), value) and faults_of(TEXT, value)),
+        typed=typed_toml,
+        schema={"type": ["string", "object"]},
+    )
 
 
 def requirements_files(runtime_env: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -157,6 +157,23 @@ def _typed_number(text: str) -> object:
         return text
 
 
+def kind(
+    expects: str,
+    fits: Callable[[Any], bool],
+    keep: Callable[[Any], Any] = lambda value: value,
+    typed: Callable[[str], object] = str,
+    schema: Mapping[str, Any] = MappingProxyType({}),
+) -> ValueKind:
+    """A kind of the values that `fits` returns True for, kept as `keep` returns them."""
+
+    def read(value: Any) -> Any:
+        if not fits(value):
+            raise refuse(f"must be {expects}")
+        return keep(value)
+
+    return ValueKind(expects, read, typed, schema)
+
+
 ANYTHING = ValueKind("any value", lambda value: value, typed_toml)
 
 
@@ -400,7 +417,10 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table of a config. The required keys of an `optional` one may be left out with the whole table."""
+    """One table of a config. The required keys of an `optional` one may be left out with the whole table.
+
+    An `EvalConfig` holds its values as an object of the class `keys`, if it has one.
+    """
 
     name: str
     help: str
@@ -409,11 +429,12 @@ class Table:
     required: bool = False
     families: tuple[Family, ...] = ()
     optional: bool = False
+    keys: type | None = None
 
     @classmethod
     def of(cls, keys: type, name: str, help: str) -> Table:
         """Return the table whose keys are those of a class."""
-        return cls(name, help, tuple(keys_of(keys).values()))
+        return cls(name, help, tuple(keys_of(keys).values()), keys=keys)
 
     @property
     def must_be_there(self) -> bool:

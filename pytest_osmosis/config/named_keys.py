@@ -274,8 +274,5 @@ def refusals(words: Collection[str], names: Collection[str] = OF_EVALS) -> list[
     remarks = [remark(word, names) for word in flags]
     if not any(remarks):
         return []
-    return [f"{_spelt(word)}: unrecognized argument{text or ''}" for word, text in zip(flags, remarks, strict=True)]
-
-
-def _spelt(word: str) -> str:
-    return one_line(word.partition("=")[0] if word.startswith("--") else word[:2])
+    spelt = (one_line(word.partition("=")[0] if word.startswith("--") else word[:2]) for word in flags)
+    return [f"{word}: unrecognized argument{text or ''}" for word, text in zip(spelt, remarks, strict=True)]

@@ -138,11 +138,11 @@ PATHS_INSIDE = (
 def check(draft: Draft, workspace: Path) -> None:
     """Add the problems of all rules to the draft."""
     check_environment(draft)
-    draft.choose("experiment", "commit_sha", "branch")
-    draft.choose("agent", "agent", "mcp")
+    draft.choose(("experiment", "commit_sha"), ("experiment", "branch"))
+    draft.choose(("agent", "agent"), ("agent", "mcp"))
     if not _client_speaks_api(draft):
-        draft.choose("model", "client", "api_client_type")
-    draft.choose_of(("experiment", "model_path"), ("model", "endpoint_id"))
+        draft.choose(("model", "client"), ("model", "api_client_type"))
+    draft.choose(("experiment", "model_path"), ("model", "endpoint_id"))
     _model(draft)
     _headers_from_state(draft)
     _code(draft, workspace)
@@ -163,7 +163,7 @@ def check(draft: Draft, workspace: Path) -> None:
 
 def check_training(draft: Draft, workspace: Path) -> None:
     """Add the problems of the rules of a training config to the draft."""
-    draft.choose("experiment", "commit_sha", "branch")
+    draft.choose(("experiment", "commit_sha"), ("experiment", "branch"))
     _rollout_folder(draft, workspace)
     if draft.is_set("data", "path"):
         _dataset(draft, workspace)

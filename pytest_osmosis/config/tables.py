@@ -730,6 +730,7 @@ EVAL_TABLES: Tables = {
             "evaluation",
             "How many rows and runs are evaluated, how many at once, and which score passes.",
             (_ROWS["limit"], *keys_of(Evaluation).values()),
+            keys=Evaluation,
         ),
         Table(
             "advanced",
@@ -781,6 +782,7 @@ EVAL_TABLES: Tables = {
             "data",
             "The dataset, its columns, and the rows that are evaluated.",
             (_DATA["path"], _ROWS["offset"], _ROWS["rows"], _DATA["seed"], _DATA["columns"]),
+            keys=Data,
         ),
         Table.of(Execution, "execution", "How the eval is executed."),
         Table(
