@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 
 class OsmosisError(Exception):
@@ -50,6 +50,11 @@ class ProblemsError(OsmosisError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    @classmethod
+    def at(cls, where: str, text: str) -> Self:
+        """Return the error with one problem."""
+        return cls([Problem(where, text)])
 
 
 class ConfigError(ProblemsError):

@@ -1,7 +1,7 @@
 """Configs: a TOML, pyproject.toml and the command line become a frozen `EvalConfig`, or a list of all problems.
 
 `load_eval_config` and `typed_eval_config` make one, and `load_entries` all of a file with `[[eval]]` or `[[ablation]]`.
-`tables` defines its classes, `eval_tables` declares every key, and `named_keys` lists the keys that have an option.
+`tables` declares every key, in a class for each table, and `named_keys` lists those that have an option.
 `load_training_config` makes one of a training config.
 """
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.config.kinds import key_text, toml, within_levels
-from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.files.reading import FileFault, read_text, something_at
 from pytest_osmosis.text.names import absolute, closest, did_you_mean, shown
 
@@ -49,9 +49,7 @@ class Lines:
     """The line on which each table and key of a TOML text first appears."""
 
     def __init__(self, text: str) -> None:
-        scanner = _Scanner(text)
-        self._lines: dict[Place, int] = scanner.elements
-        self._lines.update(scanner.lines().items())
+        self._lines = _Scanner(text).scanned()
 
     def of(self, *keys: str | int) -> int:
         """Return the line of a key, or else of the innermost table around it with a known line, or else 1.
@@ -63,11 +61,8 @@ class Lines:
         >>> Lines("[[eval]]\\n[[eval]]\\nn = [1,\\n2]").of("eval", 1, "n", 1)
         4
         """
-        for size in range(len(keys), 0, -1):
-            line = self._lines.get(keys[:size])
-            if line is not None:
-                return line
-        return 1
+        places = (keys[:size] for size in range(len(keys), 0, -1))
+        return next((self._lines[place] for place in places if place in self._lines), 1)
 
 
 class Repeated(NamedTuple):
@@ -84,7 +79,7 @@ class Repeated(NamedTuple):
         table, below = (self.keys, ()) if self.is_table else (self.keys[:1], self.keys[1:])
         if not self.is_table and not below:
             return key_text(self.keys[0])
-        return " ".join(filter(None, (f"[{'.'.join(map(key_text, table))}]", ".".join(map(key_text, below)))))
+        return " ".join(filter(None, (f"[{_dotted(table)}]", _dotted(below))))
 
 
 def first_repeated(text: str) -> Repeated | None:
@@ -94,7 +89,7 @@ def first_repeated(text: str) -> Repeated | None:
     '[data] seed'
     """
     scanner = _Scanner(text)
-    scanner.lines()
+    scanner.scanned()
     return scanner.repeated
 
 
@@ -103,41 +98,38 @@ class _Unknown(Exception):
 
 
 class _Scanner:
-    """One pass over a text. `written` holds the keys and headers of the text, `implied` the tables above them.
-
-    `elements` maps paths that contain array indices to lines.
-    """
+    """One pass over a text. `written` holds the places of keys, tables and elements, `implied` those above."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
         self.line = 1
-        self.written: dict[Keys, int] = {}
-        self.implied: dict[Keys, int] = {}
-        self.given: dict[Keys, int] = {}  # without those of earlier elements of an array of tables
+        self.written: dict[Place, int] = {}
+        self.implied: dict[Place, int] = {}
         self.repeated: Repeated | None = None
-        self.elements: dict[Place, int] = {}
         self._sizes: dict[Keys, int] = {}  # of the arrays of tables so far
 
-    def lines(self) -> dict[Keys, int]:
+    def scanned(self) -> dict[Place, int]:
+        """Return the lines by place, and by place without the positions in arrays."""
         with suppress(_Unknown, RecursionError):
             self.document()
-        return self.implied | self.written
+        lines = self.implied | self.written
+        for place, line in (*self.written.items(), *self.implied.items()):
+            lines.setdefault(_keys_in(place), line)
+        return lines
 
     def document(self) -> None:
-        table: Keys = ()
-        place: Place = ()
+        table: Place = ()
         self.match(_BLANK)
         while self.at < len(self.text):
             if self.peek() == "[":
                 table = self.header()
-                place = self.place_of(table)
             else:
-                self.pair(table, place)
+                self.pair(table)
             self.match(_REST_OF_LINE)
             self.match(_BLANK)
 
-    def header(self) -> Keys:
+    def header(self) -> Place:
         brackets = 0
         while self.peek() == "[":
             self.at += 1
@@ -145,13 +137,12 @@ class _Scanner:
         line = self.line
         keys = self.key()
         if brackets > 1:
-            self.given = {given: at for given, at in self.given.items() if given[: len(keys)] != keys}
             size = self._sizes.get(keys, 0)
             self._sizes = {array: n for array, n in self._sizes.items() if array[: len(keys)] != keys}
             self._sizes[keys] = size + 1
-        self.record((), keys, line, is_table=True)
-        self.record_element(self.place_of(keys), line)
-        return keys
+        place = self.place_of(keys)
+        self.record(place, line, is_table=True)
+        return place
 
     def place_of(self, keys: Keys) -> Place:
         """Return the place of a table: each array of tables on the way is at its last element."""
@@ -161,20 +152,17 @@ class _Scanner:
             place += (keys[size - 1],) if n is None else (keys[size - 1], n - 1)
         return place
 
-    def pair(self, table: Keys | None, place: Place) -> None:
+    def pair(self, table: Place) -> None:
         line = self.line
-        keys = self.key()
-        if table is not None:
-            self.record(table, keys, line)
-        for size in range(1, len(keys) + 1):
-            self.record_element((*place, *keys[:size]), line)
+        place = (*table, *self.key())
+        self.record(place, line)
         self.match(_EQUALS)
         self.match(_SPACE)
-        self.value(None if table is None else table + keys, (*place, *keys))
+        self.value(place)
 
-    def value(self, keys: Keys | None, place: Place) -> None:
+    def value(self, place: Place) -> None:
         if self.peek() == "{":
-            self.items("}", lambda: self.pair(keys, place))
+            self.items("}", lambda: self.pair(place))
         elif self.peek() == "[":
             self.items("]", partial(self.element, place, itertools.count()))
         elif self.peek() in "\"'":
@@ -184,8 +172,8 @@ class _Scanner:
 
     def element(self, place: Place, positions: Iterator[int]) -> None:
         at = (*place, next(positions))
-        self.record_element(at, self.line)
-        self.value(None, at)
+        self.record(at, self.line)
+        self.value(at)
 
     def items(self, end: str, item: Callable[[], None]) -> None:
         self.at += 1
@@ -213,17 +201,12 @@ class _Scanner:
         self.match(_SPACE)
         return _unquoted(raw) if raw[0] in "\"'" else raw
 
-    def record(self, table: Keys, keys: Keys, line: int, *, is_table: bool = False) -> None:
-        for size in range(1, len(keys)):
-            self.implied.setdefault(table + keys[:size], line)
-        self.written.setdefault(table + keys, line)
-        if self.repeated is None and table + keys in self.given:
-            self.repeated = Repeated(table + keys, is_table, self.given[table + keys], line)
-        self.given[table + keys] = line
-
-    def record_element(self, place: Place, line: int) -> None:
-        if any(isinstance(key, int) for key in place):
-            self.elements.setdefault(place, line)
+    def record(self, place: Place, line: int, *, is_table: bool = False) -> None:
+        for size in range(1, len(place)):
+            self.implied.setdefault(place[:size], line)
+        if self.repeated is None and place in self.written:
+            self.repeated = Repeated(_keys_in(place), is_table, self.written[place], line)
+        self.written.setdefault(place, line)
 
     def peek(self) -> str:
         if self.at >= len(self.text):
@@ -237,6 +220,10 @@ class _Scanner:
         self.at = match.end()
         self.line += match[0].count("\n")
         return match[0]
+
+
+def _keys_in(place: Place) -> Keys:
+    return tuple(key for key in place if isinstance(key, str))
 
 
 def _unquoted(raw: str) -> str:
@@ -380,7 +367,7 @@ def _needs_newer_tomli(text: str, line: int, column: int) -> bool:
 
 def _problem(path: Path, text: str, line: int | None = None) -> ConfigError:
     where = shown(path) if line is None else f"{shown(path)}:{line}"
-    return ConfigError([Problem(where, text)])
+    return ConfigError.at(where, text)
 
 
 TableKey = tuple[str, str]
@@ -489,7 +476,7 @@ def _reject_misspelt(evals: Document, name: str, workspace: Path) -> None:
     if similar is not None:
         table, own = (".".join(map(key_text, (*evals.prefix, each))) for each in (similar, name))
         text = f"[{table}]: no eval has this name, did you mean [{own}]? (if not, remove the table)"
-        raise ConfigError([Problem(evals.where(similar), text)])
+        raise ConfigError.at(evals.where(similar), text)
 
 
 def _below(document: Document, *keys: str) -> Document | None:
@@ -500,6 +487,6 @@ def _below(document: Document, *keys: str) -> Document | None:
         content = document.content[key]
         if not isinstance(content, dict):
             name = ".".join(map(key_text, (*document.prefix, key)))
-            raise ConfigError([Problem(document.where(key), f"[{name}]: must be a table, got {toml(content)}")])
+            raise ConfigError.at(document.where(key), f"[{name}]: must be a table, got {toml(content)}")
         document = replace(document, content=content, prefix=(*document.prefix, key))
     return document

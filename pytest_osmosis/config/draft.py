@@ -25,7 +25,6 @@ from pytest_osmosis.config.document import (
 from pytest_osmosis.config.kinds import (
     NOT_SUPPORTED,
     Fault,
-    Field,
     Table,
     Tables,
     Unfit,
@@ -55,21 +54,17 @@ def read_value(tables: Tables, table: Table, key: str, value: object, kind: Valu
     """Read the value of a key by `kind`, or by the kind that its table declares."""
     field = table.field(key)
     if field is not None:
-        return _read_field(field, value, kind or field.kind)
+        try:
+            read = (kind or field.kind).read(value)
+        except Unfit as error:
+            return Reading(None, error.faults)
+        return Reading(read) if field.supported else Reading(None, [Fault(NOT_SUPPORTED, got="")])
     if table.entries is not None:
         faults = entry_faults(table.entries.key, table.entries.value, key, value)
         if faults:
             return Reading(None, [replace(fault, below=fault.below[1:]) for fault in faults])
         return Reading(table.entries.value.read(value))
     return Reading(None, [Fault(unknown_key(tables, table, key), got="")])
-
-
-def _read_field(field: Field, value: object, kind: ValueKind) -> Reading:
-    try:
-        read = kind.read(value)
-    except Unfit as error:
-        return Reading(None, error.faults)
-    return Reading(read) if field.supported else Reading(None, [Fault(NOT_SUPPORTED, got="")])
 
 
 def override_kind(table: Table, key: str) -> ValueKind | None:
@@ -137,9 +132,7 @@ class Draft:
             for override in overrides:
                 if override.level == level:
                     self._read_override(override)
-        self.values: dict[TableKey, Any] = {}
-        for values in self._levels.values():
-            self.values |= values
+        self.values: dict[TableKey, Any] = dict(item for values in self._levels.values() for item in values.items())
         self._check_required()
 
     def set_default(self, table: str, key: str, value: object, origin: Origin | None = None) -> None:
@@ -219,28 +212,25 @@ class Draft:
         """Add problems of another file that the config leads to."""
         self._problems += [((len(LEVELS), 0), problem) for problem in problems]
 
-    def choose(self, table: str, *keys: str) -> None:
+    def choose(self, *places: TableKey) -> None:
         """Keep, of keys that exclude each other, the one of the highest level. Two in one level are a problem."""
-        self.choose_of(*((table, key) for key in keys))
-
-    def choose_of(self, *places: TableKey) -> None:
-        """Keep one of several keys as `choose` does; they may belong to different tables."""
-        given = [place for place in places if place in self._origins and not self._is_of_no_table(place)]
+        # a key of what should be a table and is none is reported already
+        given = [
+            place
+            for place in places
+            if place in self._origins and (place in self._raw or self._origins[place].keys != place[:1])
+        ]
         if not given:
             return
         highest = max((self._origins[place].level for place in given), key=LEVELS.index)
-        chosen, *others = [place for place in given if self._level_of(*place) == highest]
+        chosen = next(place for place in given if self._level_of(*place) == highest)
         for place in given:
-            if place in others:
+            if self._level_of(*place) != highest:
+                del self._origins[place]
+                self.values.pop(place, None)
+            elif place != chosen:
                 named = chosen[1] if place[0] == chosen[0] else place_text(*chosen)
                 self.fail(*place, f"cannot be used with {named}; keep one of them")
-            elif place != chosen:
-                self._origins.pop(place, None)
-                self.values.pop(place, None)
-
-    def _is_of_no_table(self, place: TableKey) -> bool:
-        """Return True for a key of what should be a table and is none, which is reported."""
-        return place in self._origins and place not in self._raw and self._origins[place].keys == (place[0],)
 
     def _level_of(self, table: str, key: str) -> ConfigLevel | None:
         origin = self._origins.get((table, key))
@@ -280,7 +270,8 @@ class Draft:
                 self._read_key(table, key, value, Origin(origin.level, origin.source, (name, key)))
 
     def _unknown_name(self, origin: Origin, name: str, content: object) -> str:
-        if isinstance(content, dict) or _is_array_of_tables(content):
+        are_tables = isinstance(content, list) and content and all(isinstance(item, dict) for item in content)
+        if isinstance(content, dict) or are_tables:
             return f"[{key_text(name)}]: {unknown_table(self._tables, name)}"
         valid_here = unknown_option(name) if origin.is_option else unknown_top_key(self._tables, name)
         return f"{key_text(name)}: {valid_here}"
@@ -374,7 +365,3 @@ class _TypedValue(NamedTuple):
 
     part: object
     whole: object
-
-
-def _is_array_of_tables(content: object) -> bool:
-    return isinstance(content, list) and bool(content) and all(isinstance(item, dict) for item in content)

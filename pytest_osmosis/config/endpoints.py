@@ -14,11 +14,9 @@ from urllib.parse import urlsplit
 
 from pytest_osmosis.config.document import Document, is_folder, read_document
 from pytest_osmosis.config.draft import read_value, shown_value
-from pytest_osmosis.config.eval_kinds import headers, url, variable_name
-from pytest_osmosis.config.eval_tables import API_CLIENT_TYPES
+from pytest_osmosis.config.eval_kinds import EMPTY, headers, url, variable_name
 from pytest_osmosis.config.kinds import (
     TEXT,
-    Field,
     Table,
     ValueKind,
     choice,
@@ -28,7 +26,8 @@ from pytest_osmosis.config.kinds import (
     toml,
     type_text,
 )
-from pytest_osmosis.config.tables import EMPTY, ApiClientType
+from pytest_osmosis.config.kinds import key as declared
+from pytest_osmosis.config.tables import API_CLIENT_TYPES, ApiClientType
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.text.names import did_you_mean, shown, suggestion
@@ -42,7 +41,6 @@ ALIASES: Mapping[str, str] = {
     "extra_headers": "headers",
 }
 """Further names of keys."""
-REQUIRED = ("endpoint_id", "model", "url")
 
 
 def _address() -> ValueKind:
@@ -59,42 +57,35 @@ def _address() -> ValueKind:
     return replace(kind, read=read)
 
 
-ENDPOINT = Table(
-    "endpoint",
-    "One server of a model. Several entries with one endpoint_id are replicas.",
-    (
-        Field("endpoint_id", TEXT, "The id by which configs name the model.", required=True),
-        Field("model", TEXT, "Name of the model, as it is sent. Replicas have the same.", required=True),
-        Field("url", _address(), "URL of the server's API. Also: api_base_url.", required=True),
-        Field(
-            "key",
-            variable_name(got=type_text),  # what is none may be a key
-            "Environment variable that contains the API key. Also: api_key_var. Without it no key is sent.",
-            private=True,
-        ),
-        Field(
-            "api_client_type",
-            choice(*API_CLIENT_TYPES),
-            "API of the server. Also: type. Default: that of the provider at this URL, or openai_chat_completions.",
-        ),
-        Field("headers", headers(), "HTTP headers sent with every request. Also: extra_headers.", private=True),
-    ),
-    optional=True,
-)
-TABLES = {"endpoint": ENDPOINT}
-
-
 @dataclass(frozen=True, slots=True)
 class RegisteredEndpoint:
     """One server of an endpoint. `key` names the variable of its key, `where` is the place of the entry."""
 
-    endpoint_id: str
-    model: str
-    url: str
-    key: str | None = None
-    api_client_type: ApiClientType | None = None
-    headers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    endpoint_id: str = declared(TEXT, "The id by which configs name the model.", required=True)
+    model: str = declared(TEXT, "Name of the model, as it is sent. Replicas have the same.", required=True)
+    url: str = declared(_address(), "URL of the server's API. Also: api_base_url.", required=True)
+    key: str | None = declared(
+        variable_name(got=type_text),  # what is none may be a key
+        "Environment variable that contains the API key. Also: api_key_var. Without it no key is sent.",
+        private=True,
+    )
+    api_client_type: ApiClientType | None = declared(
+        choice(*API_CLIENT_TYPES),
+        "API of the server. Also: type. Default: that of the provider at this URL, or openai_chat_completions.",
+    )
+    headers: Mapping[str, str] = declared(
+        headers(), "HTTP headers sent with every request. Also: extra_headers.", unset=EMPTY, private=True
+    )
     where: str = field(default="", compare=False)
+
+
+ENDPOINT = replace(
+    Table.of(
+        RegisteredEndpoint, "endpoint", "One server of a model. Several entries with one endpoint_id are replicas."
+    ),
+    optional=True,
+)
+TABLES = {"endpoint": ENDPOINT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +133,7 @@ def load_registry(workspace: Path, endpoints_path: str | None, where: str) -> Re
 
 
 def _misplaced(where: str, text: str) -> ConfigError:
-    return ConfigError([Problem(where, f"[model] endpoints_path: {text}")])
+    return ConfigError.at(where, f"[model] endpoints_path: {text}")
 
 
 def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem]]:
@@ -168,16 +159,13 @@ def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem
 
 
 def _endpoint(document: Document, position: int, entry: Mapping[str, Any]) -> RegisteredEndpoint:
-    values: dict[str, Any] = {ALIASES.get(key, key): _read(key, value) for key, value in entry.items()}
+    names = {ALIASES.get(key, key): value for key, value in entry.items()}
+    values: dict[str, Any] = {name: read_value(TABLES, ENDPOINT, name, value).value for name, value in names.items()}
     return RegisteredEndpoint(**values, where=_where(document, position))
 
 
 def _where(document: Document, position: int, *keys: str) -> str:
     return f"{document.label}:{document.lines.of('endpoint', position, *keys)}"
-
-
-def _read(key: str, value: object) -> Any:
-    return read_value(TABLES, ENDPOINT, ALIASES.get(key, key), value).value
 
 
 def _faults(document: Document, position: int, entry: Mapping[str, Any]) -> Iterator[Problem]:
@@ -201,7 +189,7 @@ def _faults(document: Document, position: int, entry: Mapping[str, Any]) -> Iter
             both = "only one of them may be set" if name == "headers" else "they differ"
             yield problem(key, f"is another name of {name}, which is set too, and {both}; keep one of them")
     present = {ALIASES.get(key, key) for key in entry}
-    missing = [name for name in REQUIRED if name not in present]
+    missing = [each.name for each in ENDPOINT.fields if each.required and each.name not in present]
     if missing:
         yield problem(None, f"lacks {', '.join(missing)}")
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config.document import Document, Place, TableKey, read_document
-from pytest_osmosis.config.eval_tables import EVAL_TABLES, EVALUATION, EXPERIMENT, SCORING
 from pytest_osmosis.config.kinds import ANYTHING, Field, Unfit, key_text, toml, type_text, unknown_table
 from pytest_osmosis.config.named_keys import HEADER_LINES, OPTIONS, PRIME_KEYS, dotted_keys, sampling_keys
+from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.text.names import closest, did_you_mean, listed, suggestion
 from pytest_osmosis.text.numbers import plural
@@ -72,17 +72,15 @@ def _safe(text: str, most: int = MOST_CHARACTERS) -> str:
     return re.sub(r"[^A-Za-z0-9._+]+", "-", text)[:most].lstrip("-").rstrip("-.") or "-"
 
 
-def with_number(name: str, number: int) -> str:
-    """Return a name that is taken with a number: "gsm8k-2"."""
-    end = f"-{number}"
-    return f"{name[: MOST_CHARACTERS - len(end)]}{end}"
-
-
 NAME = "name"
 SAMPLING_ARGS = "sampling_args"
 _OF_TABLES: Mapping[str, TableKey] = {
     **{option: key for option, key in OPTIONS.items() if option not in EVAL_TABLES or option == "agent"},
-    **{field.name: (table.name, field.name) for table in (EXPERIMENT, EVALUATION, SCORING) for field in table.fields},
+    **{
+        each.name: (table, each.name)
+        for table in ("experiment", "evaluation", "scoring")
+        for each in EVAL_TABLES[table].fields
+    },
     "rows": ("data", "rows"),
 }
 KEYS = tuple(dict.fromkeys((*PRIME_KEYS, SAMPLING_ARGS, *_OF_TABLES)))
@@ -507,8 +505,9 @@ class _Expansion:
                 base = Path(base).stem or base
             shown.pop(subject[1], None)
         name = base if names and not shown else entry_name(base, shown)
-        numbers = (with_number(name, number) for number in itertools.count(2))
-        free = next(each for each in itertools.chain((name,), numbers) if each.casefold() not in self._names)
+        ends = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))  # of a name that is taken
+        names_with_ends = (f"{name[: MOST_CHARACTERS - len(end)]}{end}" for end in ends)
+        free = next(each for each in names_with_ends if each.casefold() not in self._names)
         self._names.add(free.casefold())
         return free
 

@@ -9,13 +9,12 @@ training config has their keys. An option of the command applies or is a problem
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pytest_osmosis.config import eval_tables
 from pytest_osmosis.config.document import (
     ConfigLevel,
     Document,
@@ -29,11 +28,9 @@ from pytest_osmosis.config.document import (
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.entries import KEYS, Entry, SeveralEvals, in_order, read_entries
 from pytest_osmosis.config.environment_module import name_of
-from pytest_osmosis.config.eval_kinds import ABOVE_0, AT_LEAST_0, SECONDS, SELECTING, TOP_P, selecting_keys, selection
-from pytest_osmosis.config.eval_tables import EVAL_TABLES, SECRET_NAME
+from pytest_osmosis.config.eval_kinds import ABOVE_0, AT_LEAST_0, SECONDS, TOP_P, with_absolute_files
 from pytest_osmosis.config.kinds import Field, Table, Tables, integer
 from pytest_osmosis.config.named_keys import OPTIONS
-from pytest_osmosis.config.ray_keys import with_absolute_files
 from pytest_osmosis.config.rules import (
     PATHS_INSIDE,
     check,
@@ -45,23 +42,12 @@ from pytest_osmosis.config.rules import (
     is_recorded,
 )
 from pytest_osmosis.config.tables import (
-    AgentTable,
-    Baseline,
-    CassetteTable,
-    Data,
-    EnvironmentTable,
+    EVAL_TABLES,
+    SECRET_NAME,
     EvalConfig,
     Evaluation,
-    Execution,
-    Experiment,
-    JudgeTable,
-    LimitsTable,
-    ModelTable,
-    Output,
     RayOptions,
     RowSelection,
-    Sampling,
-    Scoring,
     Training,
 )
 from pytest_osmosis.errors import ConfigError, Problem
@@ -71,10 +57,6 @@ from pytest_osmosis.text.recorded import RECORDED
 
 def _only(table: Table, *names: str) -> Table:
     return replace(table, fields=tuple(field for field in table.fields if field.name in names))
-
-
-def _without(table: Table, *names: str) -> Table:
-    return replace(table, fields=tuple(field for field in table.fields if field.name not in names))
 
 
 _REQUIRED = {
@@ -89,7 +71,7 @@ EXPERIMENT = Table(
     "The base model, the rows and the code of a training run.",
     tuple(
         replace(field, required=True, help=_REQUIRED[field.name]) if field.name in _REQUIRED else field
-        for field in eval_tables.EXPERIMENT.fields
+        for field in EVAL_TABLES["experiment"].fields
     ),
 )
 
@@ -103,7 +85,7 @@ TRAINING = Table(
         Field("rollout_batch_size", integer(1), "Prompts in one batch of rollouts."),
         Field("max_prompt_length", integer(1), "Most tokens of a prompt."),
         Field("max_response_length", integer(1), "Most tokens of a response."),
-        *_only(eval_tables.EVALUATION, "agent_workflow_timeout_s").fields,
+        *_only(EVAL_TABLES["evaluation"], "agent_workflow_timeout_s").fields,
         Field(
             "grader_timeout_s",
             SECONDS,
@@ -132,31 +114,35 @@ CHECKPOINTS = Table(
 )
 
 ADVANCED = replace(
-    eval_tables.ADVANCED, help="Settings of a backend, which the platform checks. This plugin ignores them."
+    EVAL_TABLES["advanced"], help="Settings of a backend, which the platform checks. This plugin ignores them."
 )
 
-SECRETS = replace(eval_tables.SECRETS, required=False, optional=True)
+SECRETS = replace(EVAL_TABLES["secrets"], required=False, optional=True)
 
-PLATFORM_TABLES = (EXPERIMENT, TRAINING, SAMPLING, CHECKPOINTS, ADVANCED, eval_tables.ENV, SECRETS)
+PLATFORM_TABLES = (EXPERIMENT, TRAINING, SAMPLING, CHECKPOINTS, ADVANCED, EVAL_TABLES["env"], SECRETS)
 """The tables that the platform accepts in a training config. All others belong in pyproject.toml."""
 
 TRAINING_TABLES: Tables = {
     table.name: table
     for table in (
         *PLATFORM_TABLES,
-        eval_tables.MODEL,
-        replace(_only(eval_tables.AGENT, "max_turns"), help="What the agent of a preflight is told."),
-        _only(eval_tables.DATA, "path", "columns"),
-        replace(_without(eval_tables.EXECUTION, "granularity"), help="How a preflight is executed."),
-        replace(eval_tables.LIMITS, help="Bounds that stop a preflight or make it not measured."),
-        _only(eval_tables.OUTPUT, "dir", "results"),
-        eval_tables.PRICES,
+        EVAL_TABLES["model"],
+        replace(_only(EVAL_TABLES["agent"], "max_turns"), help="What the agent of a preflight is told."),
+        _only(EVAL_TABLES["data"], "path", "columns"),
+        replace(
+            EVAL_TABLES["execution"],
+            help="How a preflight is executed.",
+            fields=tuple(each for each in EVAL_TABLES["execution"].fields if each.name != "granularity"),
+        ),
+        replace(EVAL_TABLES["limits"], help="Bounds that stop a preflight or make it not measured."),
+        _only(EVAL_TABLES["output"], "dir", "results"),
+        EVAL_TABLES["prices"],
     )
 }
 
 ONLY_TRAINING = frozenset({TRAINING.name, CHECKPOINTS.name})
 """Tables that no eval has."""
-ONLY_EVALS = eval_tables.EVAL_TABLES.keys() - TRAINING_TABLES.keys() | {"eval", "ablation"}
+ONLY_EVALS = EVAL_TABLES.keys() - TRAINING_TABLES.keys() | {"eval", "ablation"}
 """Tables that no training config has."""
 
 
@@ -284,19 +270,19 @@ def _reject_other_configs(document: Document) -> None:
     loose = next((key for key, value in document.content.items() if key in KEYS and not isinstance(value, dict)), None)
     if loose is not None and not any(isinstance(value, dict) for value in document.content.values()):
         text = 'names no eval; add [[eval]] with env_id = "...", or with rollout, entrypoint and dataset'
-        raise ConfigError([Problem(document.where(loose), f"{loose}: {text}")])
+        raise ConfigError.at(document.where(loose), f"{loose}: {text}")
     experiment = document.content.get("experiment")
     if isinstance(experiment, dict) and "benchmark" in experiment:
         where = document.where("experiment", "benchmark")
-        raise ConfigError([Problem(where, f"[experiment] benchmark: {_OF_BENCHMARK}")])
+        raise ConfigError.at(where, f"[experiment] benchmark: {_OF_BENCHMARK}")
     if isinstance(document.content.get("agents"), list):
-        raise ConfigError([Problem(document.where("agents"), f"[agents]: {_OF_BENCHMARK}")])
+        raise ConfigError.at(document.where("agents"), f"[agents]: {_OF_BENCHMARK}")
     of_training = [name for name in document.content if name in ONLY_TRAINING]
     of_evals = [name for name in document.content if name in ONLY_EVALS]
     if in_configs(document.path, "training"):
-        raise ConfigError([Problem(document.where(), _OF_TRAINING)])
+        raise ConfigError.at(document.where(), _OF_TRAINING)
     if of_training and not of_evals and not in_configs(document.path, "eval"):
-        raise ConfigError([Problem(document.where(of_training[0]), f"[{of_training[0]}]: {_OF_TRAINING}")])
+        raise ConfigError.at(document.where(of_training[0]), f"[{of_training[0]}]: {_OF_TRAINING}")
     if of_training:
         beside = f", and [{of_evals[0]}] on line {document.line(of_evals[0])} to an eval" if of_evals else ""
         fix = "take it out, or make a config of its own in configs/training/"
@@ -315,42 +301,59 @@ def _accepted(draft: Draft, path: Path, workspace: Path, entry: str | None = Non
     return config
 
 
-def config_of(draft: Draft, path: Path, workspace: Path, sampling: Sampling | None = None) -> EvalConfig:
+def config_of(draft: Draft, path: Path, workspace: Path, sampling: Mapping[str, Any] | None = None) -> EvalConfig:
     """Return the config that a draft holds. `sampling` stands for `[sampling]`, where that has other keys."""
-    default = RowSelection(rows="all") if draft.document is None else RowSelection()
-    unused = frozenset(SELECTING.values()) - selecting_keys(draft.levels)
+    selecting = _selecting(draft.levels)
+    unused = frozenset(place for name, place in SELECTING.items() if name not in selecting)
     overridden, preset = draft.remarks(ignored=unused | _OF_CASSETTE)
+    if selecting:
+        selection = RowSelection(**({"limit": "all"} | selecting if "offset" in selecting else selecting))
+    else:
+        selection = RowSelection(rows="all") if draft.document is None else RowSelection()
+    tables = _tables(draft, workspace) | ({} if sampling is None else {"sampling": sampling})
     return EvalConfig(
         path=path,
         name=path.stem,
         workspace=workspace,
-        experiment=Experiment(**{"model_path": _model_name(draft), **draft.table("experiment")}),
-        evaluation=Evaluation(**_values(draft, "evaluation")),
-        selection=selection(draft.levels, default),
+        selection=selection,
         env=MappingProxyType(draft.table("env")),
         secrets=draft.get("secrets", "required") or _valid_secrets(draft.raw("secrets", "required")),
-        model=_model(draft),
-        sampling=sampling or Sampling(**draft.table("sampling")),
-        scoring=Scoring(**draft.table("scoring")),
-        judge=JudgeTable(**draft.table("judge")),
-        agent=_agent(draft),
-        environment=EnvironmentTable(**_values(draft, "environment")),
         own_threshold=is_environment(draft) and not draft.is_set("evaluation", "pass_threshold"),
         names_model=not draft.is_default("experiment", "model_path"),
-        data=Data(**_values(draft, "data")),
-        execution=_execution(draft, workspace),
         gates=gates_of(draft),
-        limits=LimitsTable(**draft.table("limits") | {"rollout": MappingProxyType(draft.merged("limits", "rollout"))}),
-        baseline=_baseline(draft),
         prices=MappingProxyType(draft.table("prices")),
-        output=Output(**_values(draft, "output")),
-        cassette=CassetteTable(**_values(draft, "cassette")),
         dataset_line=draft.line_of(("data", "path"), ("experiment", "dataset"), ("environment", "env_id")),
         overridden=overridden,
         preset=preset,
         notes=(ADVANCED_NOTE,) if draft.document is not None and "advanced" in draft.document.content else (),
         text=draft.document.text if draft.document is not None else None,
+        **{name: table.keys(**tables[name]) for name, table in EVAL_TABLES.items() if table.keys is not None},
     )
+
+
+def _tables(draft: Draft, workspace: Path) -> dict[str, Any]:
+    """Return the values of each table, with what follows from values of several levels, or of several keys."""
+    tables = {name: _values(draft, name) for name in EVAL_TABLES}
+    named = RECORDED if is_recorded(draft) else draft.get("model", "endpoint_id") or ""
+    tables["experiment"].setdefault("model_path", named)
+    for key in tables["model"].keys() & {"headers", "headers_from_state"}:  # of equal names the highest level's counts
+        tables["model"][key] = merged_headers(*reversed([level.get(("model", key), {}) for level in draft.levels]))
+    agent = tables["agent"]
+    agent["bounds_turns"] = "max_turns" in agent
+    if is_environment(draft):
+        tables["agent"] = {key: value for key, value in agent.items() if key not in ("agent", "mcp")}
+    elif not has_entrypoint(draft) and "mcp" not in agent:
+        agent.setdefault("agent", "chat")
+    tables["limits"]["rollout"] = MappingProxyType(draft.merged("limits", "rollout"))
+    ray = draft.merged("execution", "ray")
+    if "runtime_env" in ray:
+        ray["runtime_env"] = with_absolute_files(ray["runtime_env"], workspace)
+    tables["execution"]["ray"] = RayOptions(**ray)
+    model, results = ("baseline", "model_path"), ("baseline", "results")
+    first = next((level for level in draft.levels if model in level or results in level), {})
+    of_results = results in first
+    tables["baseline"] = {key: each for key, each in tables["baseline"].items() if (key == "results") == of_results}
+    return tables
 
 
 _PATHS: Collection[TableKey] = (
@@ -371,50 +374,21 @@ def _values(draft: Draft, table: str) -> dict[str, Any]:
     }
 
 
-def _model_name(draft: Draft) -> str:
-    """Return the name of a model that model_path does not name."""
-    return RECORDED if is_recorded(draft) else draft.get("model", "endpoint_id") or ""
-
-
-def _model(draft: Draft) -> ModelTable:
-    """Return the server of the model. Headers of all levels are sent; of equal names the highest level's."""
-    values = _values(draft, "model")
-    for key in ("headers", "headers_from_state"):
-        if key in values:
-            levels = [level.get(("model", key), {}) for level in draft.levels]
-            values[key] = merged_headers(*reversed(levels))
-    return ModelTable(**values)
-
-
-def _agent(draft: Draft) -> AgentTable:
-    """Return the agent: the built-in chat, if the config names no other code."""
-    values = _values(draft, "agent")
-    if is_environment(draft):
-        values = {key: value for key, value in values.items() if key not in ("agent", "mcp")}
-    elif not has_entrypoint(draft) and "mcp" not in values:
-        values = {"agent": "chat"} | values
-    return AgentTable(**values, bounds_turns="max_turns" in values)
-
-
 def _valid_secrets(given: object) -> tuple[str, ...]:
     """Return the names in a list of secrets that is not valid as a whole."""
     names = given if isinstance(given, list) else []
     return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and re.fullmatch(SECRET_NAME, name)))
 
 
-def _execution(draft: Draft, workspace: Path) -> Execution:
-    options = draft.merged("execution", "ray")
-    if "runtime_env" in options:
-        options["runtime_env"] = with_absolute_files(options["runtime_env"], workspace)
-    return Execution(**draft.table("execution") | {"ray": RayOptions(**options)})
+SELECTING = {"rows": ("data", "rows"), "offset": ("data", "offset"), "limit": ("evaluation", "limit")}
 
 
-def _baseline(draft: Draft) -> Baseline:
-    """Return the baseline of the highest level that sets one: a model, or results."""
-    model, results = ("baseline", "model_path"), ("baseline", "results")
-    first = next((level for level in draft.levels if model in level or results in level), {})
-    values = _values(draft, "baseline")
-    return Baseline(results=values["results"]) if results in first else Baseline(**{**values, "results": None})
+def _selecting(levels: Iterable[Mapping[TableKey, Any]]) -> dict[str, Any]:
+    """Return the values of the highest level that selects rows: `rows`, or else `offset` and `limit`."""
+    for level in levels:
+        if keys := {name: level[place] for name, place in SELECTING.items() if place in level}:
+            return {"rows": keys["rows"]} if "rows" in keys else keys
+    return {}
 
 
 BATCH_SIZE = 32
@@ -486,11 +460,11 @@ def _build(draft: Draft, document: Document, workspace: Path) -> EvalConfig:
     training, sampling = draft.table("training"), draft.table("sampling")
     timeouts = {key: training[key] for key in ("agent_workflow_timeout_s", "grader_timeout_s") if key in training}
     models = (level.get(("experiment", "model_path"), "") for level in reversed(list(draft.levels)))
-    of_rollouts = Sampling(
-        temperature=sampling.get("rollout_temperature"),
-        top_p=sampling.get("rollout_top_p"),
-        max_tokens=training.get("max_response_length"),
-    )
+    of_rollouts = {
+        "temperature": sampling.get("rollout_temperature"),
+        "top_p": sampling.get("rollout_top_p"),
+        "max_tokens": training.get("max_response_length"),
+    }
     return replace(
         config_of(draft, document.path, workspace, of_rollouts),
         evaluation=Evaluation(batch_size=training.get("rollout_batch_size", BATCH_SIZE), **timeouts),

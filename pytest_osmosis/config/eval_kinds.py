@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from pytest_osmosis.config.kinds import (
@@ -19,9 +20,11 @@ from pytest_osmosis.config.kinds import (
     Fault,
     Unfit,
     ValueKind,
+    array_of,
     choice,
     faults_of,
     integer,
+    kind,
     name,
     name_shown,
     number,
@@ -35,10 +38,9 @@ from pytest_osmosis.config.kinds import (
     typed_json,
     typed_toml,
 )
-from pytest_osmosis.config.named_keys import Setting
-from pytest_osmosis.config.tables import GateRule, Metric, RowSelection, Rule, TokenPrices
-from pytest_osmosis.errors import Problem
 
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+A_CPU: Mapping[str, Any] = MappingProxyType({"num_cpus": 1})
 RESERVED_ENV_PREFIX = "_OSMOSIS_"
 RESERVED_BODY_KEYS = ("messages", "model", "tools", "stream", "n")
 
@@ -102,13 +104,7 @@ def headers_from_state() -> ValueKind:
     return table_of("a table of header names to keys of the state", _header_name(), TEXT)
 
 
-def any_flag() -> ValueKind:
-    def read(value: Any) -> bool:
-        if not isinstance(value, bool):
-            raise refuse("must be true or false")
-        return value
-
-    return ValueKind("true or false", read, typed_toml, {"type": "boolean"})
+FLAG = kind("true or false", lambda value: isinstance(value, bool), typed=typed_toml, schema={"type": "boolean"})
 
 
 def json_table(*reserved: str) -> ValueKind:
@@ -140,16 +136,16 @@ def _typed_json(text: str) -> object:
 
 def stop() -> ValueKind:
     """One stop text or several, kept as a tuple."""
-    expects = "a string or an array of strings, none of them empty"
-
-    def read(value: Any) -> tuple[str, ...]:
-        items = [value] if isinstance(value, str) else value
-        if not isinstance(items, list) or not all(isinstance(item, str) and item for item in items):
-            raise refuse(f"must be {expects}")
-        return tuple(items)
-
     text = {"type": "string", "minLength": 1}
-    return ValueKind(expects, read, typed_array, {"anyOf": [text, {"type": "array", "items": text}]})
+    return kind(
+        "a string or an array of strings, none of them empty",
+        lambda value: (
+            isinstance(value, list | str) and value != "" and all(isinstance(each, str) and each for each in value)
+        ),
+        lambda value: (value,) if isinstance(value, str) else tuple(value),
+        typed_array,
+        {"anyOf": [text, {"type": "array", "items": text}]},
+    )
 
 
 EXTRA_BODY = json_table(*RESERVED_BODY_KEYS)
@@ -189,6 +185,16 @@ MOST_PRICE = 1_000_000.0
 """US dollars per million tokens: a dollar for each. What more would cost, no sum has to hold."""
 
 
+@dataclass(frozen=True, slots=True)
+class TokenPrices:
+    """The price of a model in US dollars per million tokens. A price of None equals `input`."""
+
+    input: float
+    output: float
+    cached_input: float | None = None
+    cache_write: float | None = None
+
+
 def token_prices() -> ValueKind:
     """The prices of a model, kept as `TokenPrices`."""
     price = number(f" from 0 to {MOST_PRICE:,.0f}", minimum=0, maximum=MOST_PRICE)
@@ -220,7 +226,36 @@ def env_name() -> ValueKind:
     return ValueKind(expects, read, schema={"type": "string"})
 
 
-RULES = ("point", "lower", "upper")
+Metric = Literal["pass_rate", "mean", "pass_at", "pass_hat", "max_regression"]
+Rule = Literal["point", "lower", "upper"]
+
+
+@dataclass(frozen=True, slots=True)
+class GateRule:
+    """One condition of `[gate]` on the whole eval: `metric >= minimum`.
+
+    `rule` selects the compared value: the measured one, or the lower or upper end of its interval. `k` is that of
+    pass@k and pass^k. `function` is the function whose scores are compared, or None for the outcomes of the runs. For
+    "max_regression", the difference to the baseline is compared, and `minimum` is minus the acceptable loss.
+    """
+
+    metric: Metric
+    minimum: float
+    rule: Rule = "point"
+    k: int | None = None
+    function: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The metric as a config contains it: "pass_rate", "pass_at_3"."""
+        return self.metric if self.k is None else f"{self.metric}_{self.k}"
+
+    @property
+    def is_regression(self) -> bool:
+        """True if the gate compares with the baseline."""
+        return self.metric == "max_regression"
+
+
 METRICS = "pass_rate, mean, pass_at_3, pass_hat_3"
 LOSS: Metric = "max_regression"
 FUNCTION = re.compile(r"reward|rubric|.*:.*", re.DOTALL)  # keys of [gate] that name functions
@@ -234,7 +269,7 @@ def condition(metric: str) -> ValueKind:
     """A condition on a metric ("pass_rate", "mean", "pass_at_3", ...), or an array of them, kept as `GateRule`s."""
     bound, text = (number(), "a finite number") if metric == "mean" else (_RATIO, "between 0 and 1")
     expects = f'">= X" or {{min = X, rule = "lower"}} with X {text}, like ">= 0.7"'
-    table = record_of(expects, {"min": bound, "rule": choice(*RULES)}, required=("min",))
+    table = record_of(expects, {"min": bound, "rule": choice(*get_args(Rule))}, required=("min",))
 
     def read_one(value: Any) -> GateRule:
         if isinstance(value, str):
@@ -285,37 +320,6 @@ def conditions_of_function() -> ValueKind:
 
 def is_metric(key: str) -> bool:
     return key in ("pass_rate", "mean") or any(k.fullmatch(key) for k in (PASS_AT, PASS_HAT))
-
-
-def gate_setting(text: str, origin: str) -> Setting | Problem:
-    """Parse a typed gate, or return the problem with it. `origin` is the place that a problem names.
-
-    >>> gate_setting("rewards:f mean >= 0.5", "--osmosis-gate")
-    Setting(table='gate', key='rewards:f', below=('mean',), value='>= 0.5')
-    """
-    match = re.fullmatch(r"\s*(?:(reward|rubric|\S*:\S*)\s+)?(\w+)\s*([^\s\w].*)", text, re.DOTALL)
-    if match is None or not (is_metric(match[2]) or (match[2] == LOSS and not match[1])):
-        expects = 'must be a condition like "pass_rate >= 0.7" or "rewards:exact_match mean >= 0.5"'
-        return Problem(origin, f"{expects} (metrics: {METRICS}, {LOSS}), got {toml(text)}")
-    function, metric, bound = match.groups()
-    return Setting("gate", function or metric, (metric,) if function else (), bound.strip())
-
-
-def gate_settings(texts: Iterable[str], origin: str) -> Iterator[Setting | Problem]:
-    """Parse the gates of one level. Several conditions on one metric are one setting; all of them are decided."""
-    together: dict[tuple[str, ...], list[Setting]] = {}
-    for text in dict.fromkeys(texts):
-        parsed = gate_setting(text, origin)
-        if isinstance(parsed, Problem):
-            yield parsed
-        else:
-            together.setdefault((parsed.key, *parsed.below), []).append(parsed)
-    for settings in together.values():
-        first, values = settings[0], [str(setting.value) for setting in settings]
-        if first.key == LOSS and len(values) > 1:
-            yield Problem(origin, f"{LOSS} is given {len(values)} times ({', '.join(values)}); keep one")
-        else:
-            yield first if len(values) == 1 else first._replace(value=list(map(typed_condition, values)))
 
 
 def typed_condition(text: str) -> object:
@@ -423,24 +427,171 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
     return tuple(result)
 
 
-SELECTING = {"rows": ("data", "rows"), "offset": ("data", "offset"), "limit": ("evaluation", "limit")}
+# -- kinds of `[execution.ray]`: what Ray would refuse only when it is connected ----------------------------
+
+_ADDRESS = re.compile(r"[^\s/]+:[0-9]{1,5}")
+_OTHER_PLACES = {
+    "env_vars": "put them in [env]: Ray would write them to its logs",
+    "working_dir": 'workspace = "upload" does that',
+    "py_modules": 'workspace = "upload" does that',
+    "excludes": "put them in [execution.ray] exclude",
+}
+"""The keys of Ray's runtime_env that have another place here."""
+_BUILT_IN = ("CPU", "GPU", "memory", "object_store_memory")
 
 
-def _selected_by(level: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
-    """Return the keys of a level that select rows: `rows`, or else `offset` and `limit`."""
-    keys = {name: level[place] for name, place in SELECTING.items() if place in level}
-    return {"rows": keys["rows"]} if "rows" in keys else keys
+def address() -> ValueKind:
+    """The address of a cluster that runs, or "auto", kept as None."""
+    expects = '"auto" or the address of the head, like "10.0.0.1:6379"'
+
+    def read(value: Any) -> str | None:
+        if isinstance(value, str) and value.startswith("ray://"):
+            raise refuse(
+                f"must be {expects}: Ray Client (ray://) is not supported; run pytest on a node of the cluster"
+            )
+        if value == "auto":
+            return None
+        if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
+            raise refuse(f"must be {expects}")
+        return value
+
+    return ValueKind(expects, read, schema={"type": "string"})
 
 
-def selecting_keys(levels: Iterable[Mapping[tuple[str, str], Any]]) -> frozenset[tuple[str, str]]:
-    """Return the keys of the highest level that selects rows."""
-    keys = next(filter(None, map(_selected_by, levels)), {})
-    return frozenset(SELECTING[name] for name in keys)
+def resources() -> ValueKind:
+    """The resources of a host, as options of `ray.remote`, kept as a dict. One that names no `num_cpus` takes a CPU."""
+    name = string(
+        f"the name of a custom resource, not {', '.join(_BUILT_IN)}",
+        lambda value: bool(value.strip()) and value not in _BUILT_IN,
+    )
+    label = string("the name of a label", lambda value: bool(value.strip()))
+    amount = _as_written(AT_LEAST_0)
+    kinds = {
+        "num_cpus": amount,
+        "num_gpus": amount,
+        "memory": integer(0),
+        "resources": table_of("a table of custom resources and their amounts", name, amount),
+        "label_selector": table_of("a table of labels and their values", label, TEXT),
+        "accelerator_type": TEXT,
+    }
+    table = record_of(f"a table with any of {', '.join(kinds)}, as in ray.remote", kinds, ())
+    return replace(table, read=lambda value: {**A_CPU, **table.read(value)})
 
 
-def selection(levels: Iterable[Mapping[tuple[str, str], Any]], default: RowSelection) -> RowSelection:
-    """Return the selection of the highest level that selects rows. An offset alone selects all rows after it."""
-    keys = next(filter(None, map(_selected_by, levels)), None)
-    if keys is None:
-        return default
-    return RowSelection(**({"limit": "all"} | keys if "offset" in keys else keys))
+def _as_written(kind: ValueKind) -> ValueKind:
+    """Return a kind of number that keeps 1 as 1, as texts about resources show it."""
+
+    def read(value: Any) -> Any:
+        kind.read(value)
+        return value
+
+    return replace(kind, read=read)
+
+
+def runtime_env() -> ValueKind:
+    """The part of Ray's runtime_env that installs packages, kept as a dict."""
+    kinds = {"pip": _packages(), "uv": _packages(), "conda": _conda(), "image_uri": TEXT}
+    expects = f"a table with one of {', '.join(kinds)}"
+    table = record_of(expects, kinds, ())
+
+    def read(value: Any) -> dict[str, Any]:
+        elsewhere = [key for key in _OTHER_PLACES if key in value] if isinstance(value, dict) else []
+        faults = [Fault(_OTHER_PLACES[key], (key,), "") for key in elsewhere]
+        known = {key: item for key, item in value.items() if key not in elsewhere} if elsewhere else value
+        faults += faults_of(table, known)
+        if not faults:
+            first, *others = known or [""]
+            faults = [Fault(f"cannot be used with {first}; keep one of them", (key,), "") for key in others]
+        if faults:
+            raise Unfit(faults)
+        return dict(known)
+
+    return ValueKind(expects, read, typed_toml, table.schema)
+
+
+def _packages() -> ValueKind:
+    names = array_of(TEXT, "packages", unique=False)
+    return kind(
+        "an array of packages, the path of a requirements file, or a table with packages",
+        lambda value: (
+            (not faults_of(json_table(), value) and "packages" in value)
+            or not (faults_of(names, value) and faults_of(TEXT, value))
+        ),
+        typed=typed_toml,
+        schema={"anyOf": [{"type": "string"}, names.schema, {"type": "object", "required": ["packages"]}]},
+    )
+
+
+def _conda() -> ValueKind:
+    return kind(
+        "the name of an environment, the path of its YAML file, or a table with what such a file holds",
+        lambda value: not (faults_of(json_table(), value) and faults_of(TEXT, value)),
+        typed=typed_toml,
+        schema={"type": ["string", "object"]},
+    )
+
+
+def requirements_files(runtime_env: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the files that a runtime_env names, each with its key. They are relative to the workspace."""
+    for key in ("pip", "uv"):
+        packages = runtime_env.get(key)
+        file = packages.get("packages") if isinstance(packages, Mapping) else packages
+        if isinstance(file, str):
+            yield key, file
+    conda = runtime_env.get("conda")
+    if isinstance(conda, str) and conda.endswith((".yml", ".yaml")):
+        yield "conda", conda
+
+
+def with_absolute_files(runtime_env: Mapping[str, Any], workspace: Path) -> dict[str, Any]:
+    """Return a runtime_env with the paths of its files made absolute, as the bridge has another current folder."""
+    found = dict(runtime_env)
+    for key, file in requirements_files(runtime_env):
+        path = str(workspace / file)
+        found[key] = {**found[key], "packages": path} if isinstance(found[key], Mapping) else path
+    return found
+
+
+# -- values of settings of `prime eval`, made those of our keys ---------------------------------------------
+
+EVERY_RUN_AT_ONCE = 1_000_000
+"""The `batch_size` that stands for no limit: an eval has no more in flight than it has runs."""
+
+
+def all_if_minus_1(value: Any) -> int | Literal["all"]:
+    """Return the rows that `num_examples` selects: all of them if it is -1."""
+    return "all" if _whole(value) == -1 else value
+
+
+def unlimited_if_minus_1(value: Any) -> int:
+    return EVERY_RUN_AT_ONCE if _whole(value) == -1 else value
+
+
+def _whole(value: Any) -> Any:
+    """Return an integer that was typed as one."""
+    try:
+        return int(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def header_table(value: Any) -> Mapping[str, str]:
+    """Return the headers of lines like "Name: Value". Of equal names, the last one counts."""
+    lines = [value] if isinstance(value, str) else value
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise refuse('must be an array of lines like "Name: Value"')
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, text = line.partition(":")
+        if not colon or not name.strip():
+            raise refuse('must be lines like "Name: Value"')
+        headers[name.strip()] = text.strip()
+    return headers
+
+
+def column_names(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def negated(value: Any) -> Any:
+    return not value if isinstance(value, bool) else value

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -155,6 +155,23 @@ def _typed_number(text: str) -> object:
         return float(text)
     except ValueError:
         return text
+
+
+def kind(
+    expects: str,
+    fits: Callable[[Any], bool],
+    keep: Callable[[Any], Any] = lambda value: value,
+    typed: Callable[[str], object] = str,
+    schema: Mapping[str, Any] = MappingProxyType({}),
+) -> ValueKind:
+    """A kind of the values that `fits` returns True for, kept as `keep` returns them."""
+
+    def read(value: Any) -> Any:
+        if not fits(value):
+            raise refuse(f"must be {expects}")
+        return keep(value)
+
+    return ValueKind(expects, read, typed, schema)
 
 
 ANYTHING = ValueKind("any value", lambda value: value, typed_toml)
@@ -333,7 +350,9 @@ class Field:
     A key that is not `supported` has its value checked and is then rejected. `override` is the kind of values on the
     command line, if they may differ from those in the file. A `private` value is never shown. `fields` are the keys of
     a table inside of its table, like `[execution.ray]`. Where one eval of several sets the key, it `replaces` those
-    keys of all, written as "table.key", which it excludes.
+    keys of all, written as "table.key", which it excludes. `option` is the name of our option for the key. `prime` are
+    the settings of `prime eval` that set it, each with the function that makes the key's value of theirs, if they
+    differ; it raises `Unfit`.
     """
 
     name: str
@@ -346,6 +365,8 @@ class Field:
     private: bool = False
     fields: tuple[Field, ...] = ()
     replaces: tuple[str, ...] = ()
+    option: str | None = None
+    prime: str | Mapping[str, Callable[[Any], Any] | None] | None = None
 
     @property
     def default_written(self) -> object:
@@ -353,6 +374,21 @@ class Field:
         if isinstance(self.default, float) and faults_of(self.kind, self.default):
             return f"{self.default:.0%}"
         return self.default
+
+
+def key(kind: ValueKind, help: str, default: object = None, *, unset: object = None, **facts: Any) -> Any:
+    """Declare an attribute of a table's class as a key; `facts` are further members of its `Field`.
+
+    Where nobody sets the key, the attribute is `default`, or `unset`, which documents do not name.
+    """
+    value = default if unset is None else unset
+    return field(default_factory=lambda: value, metadata={"key": Field("", kind, help, default, **facts)})
+
+
+def keys_of(cls: type) -> dict[str, Field]:
+    """Return the keys that the attributes of a class declare, by name."""
+    declared = {each.name: each.metadata.get("key") for each in fields(cls)}
+    return {name: replace(each, name=name) for name, each in declared.items() if each is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +417,10 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table of a config. The required keys of an `optional` one may be left out with the whole table."""
+    """One table of a config. The required keys of an `optional` one may be left out with the whole table.
+
+    An `EvalConfig` holds its values as an object of the class `keys`, if it has one.
+    """
 
     name: str
     help: str
@@ -390,6 +429,12 @@ class Table:
     required: bool = False
     families: tuple[Family, ...] = ()
     optional: bool = False
+    keys: type | None = None
+
+    @classmethod
+    def of(cls, keys: type, name: str, help: str) -> Table:
+        """Return the table whose keys are those of a class."""
+        return cls(name, help, tuple(keys_of(keys).values()), keys=keys)
 
     @property
     def must_be_there(self) -> bool:

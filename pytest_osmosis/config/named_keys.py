@@ -9,38 +9,20 @@ compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
+from pytest_osmosis.config.eval_kinds import LOSS, METRICS, is_metric, typed_condition
 from pytest_osmosis.config.kinds import key_text, refuse, toml, within_levels
+from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.text.names import did_you_mean, suggestion
 from pytest_osmosis.text.safe import one_line
 
+_KEYS = tuple((table.name, field) for table in EVAL_TABLES.values() for field in table.fields)
 OPTIONS: Mapping[str, tuple[str, str]] = {
-    "agent": ("agent", "agent"),
-    "mcp": ("agent", "mcp"),
-    "env": ("environment", "env_id"),
-    "dataset": ("data", "path"),
-    "eval_fn": ("scoring", "eval_fns"),
-    "model": ("experiment", "model_path"),
-    "base_url": ("model", "base_url"),
-    "api_key_env": ("model", "api_key_env"),
-    "n": ("evaluation", "n"),
-    "pass_threshold": ("evaluation", "pass_threshold"),
-    "batch_size": ("evaluation", "batch_size"),
-    "limit": ("evaluation", "limit"),
-    "offset": ("data", "offset"),
-    "max_turns": ("agent", "max_turns"),
-    "temperature": ("sampling", "temperature"),
-    "max_tokens": ("sampling", "max_tokens"),
-    "granularity": ("execution", "granularity"),
-    "engine": ("execution", "engine"),
-    "hosts": ("execution", "hosts"),
-    "record": ("cassette", "record"),
-    "baseline_model": ("baseline", "model_path"),
-    "baseline_base_url": ("baseline", "base_url"),
-    "baseline_api_key_env": ("baseline", "api_key_env"),
+    field.option: (table, field.name) for table, field in _KEYS if field.option is not None
 }
 
 
@@ -99,79 +81,39 @@ def dotted_keys(path: str) -> tuple[str, ...]:
     return tuple(keys)
 
 
-EVERY_RUN_AT_ONCE = 1_000_000
-"""The `batch_size` that stands for no limit: an eval has no more in flight than it has runs."""
+def gate_setting(text: str, origin: str) -> Setting | Problem:
+    """Parse a typed gate, or return the problem with it. `origin` is the place that a problem names.
+
+    >>> gate_setting("rewards:f mean >= 0.5", "--osmosis-gate")
+    Setting(table='gate', key='rewards:f', below=('mean',), value='>= 0.5')
+    """
+    match = re.fullmatch(r"\s*(?:(reward|rubric|\S*:\S*)\s+)?(\w+)\s*([^\s\w].*)", text, re.DOTALL)
+    if match is None or not (is_metric(match[2]) or (match[2] == LOSS and not match[1])):
+        expects = 'must be a condition like "pass_rate >= 0.7" or "rewards:exact_match mean >= 0.5"'
+        return Problem(origin, f"{expects} (metrics: {METRICS}, {LOSS}), got {toml(text)}")
+    function, metric, bound = match.groups()
+    return Setting("gate", function or metric, (metric,) if function else (), bound.strip())
+
+
+def gate_settings(texts: Iterable[str], origin: str) -> Iterator[Setting | Problem]:
+    """Parse the gates of one level. Several conditions on one metric are one setting; all of them are decided."""
+    together: dict[tuple[str, ...], list[Setting]] = {}
+    for text in dict.fromkeys(texts):
+        parsed = gate_setting(text, origin)
+        if isinstance(parsed, Problem):
+            yield parsed
+        else:
+            together.setdefault((parsed.key, *parsed.below), []).append(parsed)
+    for settings in together.values():
+        first, values = settings[0], [str(setting.value) for setting in settings]
+        if first.key == LOSS and len(values) > 1:
+            yield Problem(origin, f"{LOSS} is given {len(values)} times ({', '.join(values)}); keep one")
+        else:
+            yield first if len(values) == 1 else first._replace(value=list(map(typed_condition, values)))
+
+
 SAMPLING_KEYS = ("temperature", "top_p", "max_tokens", "seed", "stop")
 """The keys of `sampling_args` that `[sampling]` has too; all others go to `extra_body`."""
-
-
-HEADER_LINES = ("header", "header_from_state")
-"""Lines that are added to a table of headers, whoever sets the two."""
-_RENAMED = {"env_id": "env", "max_retries": "rollout-retries"}
-"""Settings whose option has another name: `[model] max_retries` is about single requests."""
-
-
-class PrimeKey(NamedTuple):
-    """A setting of `prime eval`: the key that it sets, and `converted`, which makes the key's value of the setting's.
-
-    `converted` raises `Unfit` for a value that the setting cannot have; other values are checked as the key's.
-    """
-
-    name: str
-    table: str
-    key: str
-    converted: Callable[[Any], Any] = lambda value: value
-
-    @property
-    def option(self) -> str:
-        """The name of our option, without its prefix: "num-examples"."""
-        return _RENAMED.get(self.name, self.name.replace("_", "-"))
-
-    def settings(self, value: Any) -> dict[tuple[str, ...], Any]:
-        """Return the values that a value of the setting gives to keys, and to keys inside of them. Raises `Unfit`."""
-        path, converted = (self.table, self.key), self.converted(value)
-        if self.name in HEADER_LINES:
-            return {(*path, name): text for name, text in converted.items()}
-        return {path: converted}
-
-
-def _all_if_minus_1(value: Any) -> int | Literal["all"]:
-    """Return the rows that `num_examples` selects: all of them if it is -1."""
-    return "all" if _whole(value) == -1 else value
-
-
-def _unlimited_if_minus_1(value: Any) -> int:
-    return EVERY_RUN_AT_ONCE if _whole(value) == -1 else value
-
-
-def _whole(value: Any) -> Any:
-    """Return an integer that was typed as one."""
-    try:
-        return int(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
-
-
-def _header_table(value: Any) -> Mapping[str, str]:
-    """Return the headers of lines like "Name: Value". Of equal names, the last one counts."""
-    lines = [value] if isinstance(value, str) else value
-    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise refuse('must be an array of lines like "Name: Value"')
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, text = line.partition(":")
-        if not colon or not name.strip():
-            raise refuse('must be lines like "Name: Value"')
-        headers[name.strip()] = text.strip()
-    return headers
-
-
-def _columns(value: Any) -> Any:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
-def _negated(value: Any) -> Any:
-    return not value if isinstance(value, bool) else value
 
 
 def sampling_keys(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,45 +132,43 @@ def sampling_keys(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**known, **({"extra_body": body} if body else {})}
 
 
-def _same(table: str, *names: str) -> Iterator[PrimeKey]:
-    """Yield the settings that set the keys of their names."""
-    return (PrimeKey(name, table, name) for name in names)
+HEADER_LINES = ("header", "header_from_state")
+"""Lines that are added to a table of headers, whoever sets the two."""
+_RENAMED = {"env_id": "env", "max_retries": "rollout-retries"}
+"""Settings whose option has another name: `[model] max_retries` is about single requests."""
 
 
-PRIME_KEYS: Mapping[str, PrimeKey] = {
-    each.name: each
-    for each in (
-        *_same("environment", "env_id", "env_args", "extra_env_kwargs", "env_dir_path", "independent_scoring"),
-        PrimeKey("max_retries", "environment", "rollout_retries"),
-        PrimeKey("state_columns", "environment", "state_columns", _columns),
-        PrimeKey("model", "experiment", "model_path"),
-        *_same("model", "endpoint_id", "endpoints_path", "api_client_type"),
-        PrimeKey("api_key_var", "model", "api_key_env"),
-        PrimeKey("api_base_url", "model", "base_url"),
-        PrimeKey("headers", "model", "headers"),
-        PrimeKey("header", "model", "headers", _header_table),
-        PrimeKey("headers_from_state", "model", "headers_from_state"),
-        PrimeKey("header_from_state", "model", "headers_from_state", _header_table),
-        *_same("sampling", "max_tokens", "temperature"),
-        PrimeKey("num_examples", "evaluation", "limit", _all_if_minus_1),
-        PrimeKey("rollouts_per_example", "evaluation", "n"),
-        PrimeKey("timeout", "evaluation", "agent_workflow_timeout_s"),
-        PrimeKey("max_concurrent", "evaluation", "batch_size", _unlimited_if_minus_1),
-        PrimeKey("max_concurrent_generation", "execution", "max_concurrent_generation", _unlimited_if_minus_1),
-        PrimeKey("max_concurrent_scoring", "execution", "max_concurrent_scoring", _unlimited_if_minus_1),
-        PrimeKey("no_interleave_scoring", "execution", "interleave_scoring", _negated),
-        PrimeKey("num_workers", "execution", "hosts"),
-        *_same(
-            "output",
-            "output_dir",
-            "save_results",
-            "save_to_hf_hub",
-            "hf_hub_dataset_name",
-            "heartbeat_url",
-            "abbreviated_summary",
-        ),
-    )
-}
+class PrimeKey(NamedTuple):
+    """A setting of `prime eval`: the key that it sets, and `converted`, which makes the key's value of the setting's.
+
+    `converted` raises `Unfit` for a value that the setting cannot have; other values are checked as the key's.
+    """
+
+    name: str
+    table: str
+    key: str
+    converted: Callable[[Any], Any] | None = None
+
+    @property
+    def option(self) -> str:
+        """The name of our option, without its prefix: "num-examples"."""
+        return _RENAMED.get(self.name, self.name.replace("_", "-"))
+
+    def settings(self, value: Any) -> dict[tuple[str, ...], Any]:
+        """Return the values that a value of the setting gives to keys, and to keys inside of them. Raises `Unfit`."""
+        path, converted = (self.table, self.key), value if self.converted is None else self.converted(value)
+        if self.name in HEADER_LINES:
+            return {(*path, name): text for name, text in converted.items()}
+        return {path: converted}
+
+
+def _prime_keys() -> Iterator[PrimeKey]:
+    for table, field in _KEYS:
+        names = {field.prime: None} if isinstance(field.prime, str) else field.prime or {}
+        yield from (PrimeKey(name, table, field.name, converted) for name, converted in names.items())
+
+
+PRIME_KEYS: Mapping[str, PrimeKey] = {each.name: each for each in _prime_keys()}
 """The settings that set one key each. `sampling_args` sets several (`sampling_keys`), and `resume` none."""
 
 
@@ -334,8 +274,5 @@ def refusals(words: Collection[str], names: Collection[str] = OF_EVALS) -> list[
     remarks = [remark(word, names) for word in flags]
     if not any(remarks):
         return []
-    return [f"{_spelt(word)}: unrecognized argument{text or ''}" for word, text in zip(flags, remarks, strict=True)]
-
-
-def _spelt(word: str) -> str:
-    return one_line(word.partition("=")[0] if word.startswith("--") else word[:2])
+    spelt = (one_line(word.partition("=")[0] if word.startswith("--") else word[:2]) for word in flags)
+    return [f"{word}: unrecognized argument{text or ''}" for word, text in zip(spelt, remarks, strict=True)]

@@ -15,10 +15,9 @@ from pytest_osmosis import seams
 from pytest_osmosis.config.document import Origin, TableKey, inside, is_file, is_folder
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.environment_module import DEFAULTS, EnvironmentModule, Unfound
-from pytest_osmosis.config.eval_tables import MOST_HOSTS
+from pytest_osmosis.config.eval_kinds import GateRule, requirements_files
 from pytest_osmosis.config.kinds import quoted_list, toml
-from pytest_osmosis.config.ray_keys import requirements_files
-from pytest_osmosis.config.tables import CASSETTE_SUFFIX, DATASET_SUFFIXES, EXAMPLE_MODEL, TEXT_SUFFIXES, GateRule
+from pytest_osmosis.config.tables import CASSETTE_SUFFIX, DATASET_SUFFIXES, EXAMPLE_MODEL, MOST_HOSTS, TEXT_SUFFIXES
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.text.names import absolute, listed, shown, suggestion
@@ -140,11 +139,11 @@ PATHS_INSIDE = (
 def check(draft: Draft, workspace: Path) -> None:
     """Add the problems of all rules to the draft."""
     check_environment(draft)
-    draft.choose("experiment", "commit_sha", "branch")
-    draft.choose("agent", "agent", "mcp")
+    draft.choose(("experiment", "commit_sha"), ("experiment", "branch"))
+    draft.choose(("agent", "agent"), ("agent", "mcp"))
     if not _client_speaks_api(draft):
-        draft.choose("model", "client", "api_client_type")
-    draft.choose_of(("experiment", "model_path"), ("model", "endpoint_id"))
+        draft.choose(("model", "client"), ("model", "api_client_type"))
+    draft.choose(("experiment", "model_path"), ("model", "endpoint_id"))
     _model(draft)
     _headers_from_state(draft)
     _code(draft, workspace)
@@ -165,7 +164,7 @@ def check(draft: Draft, workspace: Path) -> None:
 
 def check_training(draft: Draft, workspace: Path) -> None:
     """Add the problems of the rules of a training config to the draft."""
-    draft.choose("experiment", "commit_sha", "branch")
+    draft.choose(("experiment", "commit_sha"), ("experiment", "branch"))
     _rollout_folder(draft, workspace)
     if draft.is_set("data", "path"):
         _dataset(draft, workspace)

@@ -10,8 +10,8 @@ from typing import Any
 
 from pytest_osmosis.config.entries import BLOCKS, KEYS, NAME, SWEEP
 from pytest_osmosis.config.eval_config import TRAINING_TABLES
-from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.kinds import Field, Table, Tables
+from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.text.recorded import RECORDED
 
 Schema = dict[str, Any]

@@ -76,7 +76,7 @@ class SecretsSource:
             file_values, problems = parse_dotenv(self.text(), label)
         except FileFault as fault:
             where = label if fault.line is None else f"{label}:{fault.line}"
-            raise ConfigError([Problem(where, f"{fault}; {_VALID_SOURCE}")]) from None
+            raise ConfigError.at(where, f"{fault}; {_VALID_SOURCE}") from None
         values = {name: file_values.get(name) or environ.get(name, "") for name in names}
         missing = [name for name, value in values.items() if not value and (needed is None or name in needed)]
         problems += [_missing(name, label) for name in missing]

@@ -71,7 +71,10 @@ class Columns:
         for name in names:
             ours = by_folded.get(fold(name)) or self._unmapped(name, folded)
             if ours in self.mapped and fold(name) not in by_folded:
-                faults.append(self._shadowed(name, ours))
+                text = (
+                    f'[data] columns takes {ours} from "{self.mapped[ours]}"; rename this column or remove the mapping'
+                )
+                faults.append(f'column "{name}": {text}')
             elif ours in taken:
                 faults.append(same_column(taken[ours], name))
             taken.setdefault(ours, name)
@@ -85,12 +88,6 @@ class Columns:
         if alias is not None and alias not in folded and alias not in self.mapped:
             return alias
         return own if own in ROW_COLUMNS else name
-
-    def _shadowed(self, name: str, ours: str) -> str:
-        return (
-            f'column "{name}": [data] columns takes {ours} from "{self.mapped[ours]}"; '
-            f"rename this column or remove the mapping"
-        )
 
 
 @functools.lru_cache(maxsize=64)  # most rows of a dataset have the same columns

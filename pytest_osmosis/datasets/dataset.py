@@ -19,8 +19,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pytest_osmosis.config.eval_kinds import Ranges, merged
-from pytest_osmosis.config.tables import DATASET_SUFFIXES, EMPTY, RowSelection
+from pytest_osmosis.config.eval_kinds import EMPTY, Ranges, merged
+from pytest_osmosis.config.tables import DATASET_SUFFIXES, RowSelection
 from pytest_osmosis.datasets.columns import (
     NO_HUMAN_SCORE,
     BadRow,
@@ -62,7 +62,7 @@ def locate(workspace: Path, name: str | None, path: str | None) -> Path:
         file = _named(workspace, name)
         where = _short(workspace, file)
     else:
-        raise _error("dataset", 'missing; set [experiment] dataset = "<name>" or [data] path = "<file>"')
+        raise DatasetError.at("dataset", 'missing; set [experiment] dataset = "<name>" or [data] path = "<file>"')
     if path is None or not Path(path).is_absolute():
         _check_inside(workspace, file, where)
     _check_file(workspace, file, where)
@@ -76,18 +76,18 @@ def check_suffix(path: Path, where: str) -> None:
     if suffix not in DATASET_SUFFIXES:
         got = f'got "{suffix}"' if suffix else "got none"
         valid = f"{', '.join(DATASET_SUFFIXES[:-1])} or {DATASET_SUFFIXES[-1]}"
-        raise _error(where, f"the suffix must be {valid}, {got}")
+        raise DatasetError.at(where, f"the suffix must be {valid}, {got}")
 
 
 def _named(workspace: Path, name: str) -> Path:
     candidates = _candidates(workspace, name)
     if not candidates:
         looked = f"looked for {' and '.join(f'{folder}/{name}.*' for folder in FOLDERS)} in {workspace}"
-        raise _error(f'dataset "{name}"', f"not found; {looked}; {_available(workspace)}")
+        raise DatasetError.at(f'dataset "{name}"', f"not found; {looked}; {_available(workspace)}")
     if len(candidates) > 1:
         paths = " and ".join(_short(workspace, candidate) for candidate in candidates)
         fix = f'set [data] path = "{_short(workspace, candidates[0])}" or remove the others'
-        raise _error(f'dataset "{name}"', f"matches {len(candidates)} files, {paths}; {fix}")
+        raise DatasetError.at(f'dataset "{name}"', f"matches {len(candidates)} files, {paths}; {fix}")
     return candidates[0]
 
 
@@ -108,14 +108,14 @@ def _check_inside(workspace: Path, path: Path, where: str) -> None:
         return
     if outside:
         fix = f"copy it in, or use --osmosis-dataset={shlex.quote(shown(path))}"
-        raise _error(where, f"lies outside the workspace {workspace} (symlinks resolved); {fix}")
+        raise DatasetError.at(where, f"lies outside the workspace {workspace} (symlinks resolved); {fix}")
 
 
 def _check_file(workspace: Path, path: Path, where: str) -> None:
     fault = fault_of(path)
     if fault is not None:
         folder = "" if Path(where).is_absolute() or not fault.missing else f" in {workspace}"
-        raise _error(where, f"{fault}{folder}; {_available(workspace)}" if fault.missing else str(fault))
+        raise DatasetError.at(where, f"{fault}{folder}; {_available(workspace)}" if fault.missing else str(fault))
 
 
 def _available(workspace: Path) -> str:
@@ -130,10 +130,6 @@ def _available(workspace: Path) -> str:
 
 def _short(workspace: Path, path: Path) -> str:
     return path.relative_to(workspace).as_posix() if path.is_relative_to(workspace) else str(path)
-
-
-def _error(where: str, text: str) -> DatasetError:
-    return DatasetError([Problem(where, text)])
 
 
 _MOST_PROBLEMS = 20
@@ -197,7 +193,7 @@ class Dataset:
         file = _open(self.path, self.display)
         if _stamp(file) != self.stamp:
             file.close()
-            raise DatasetError([Problem(self.display, "has changed since it was first read; start the eval again")])
+            raise DatasetError.at(self.display, "has changed since it was first read; start the eval again")
         return file
 
     def read(self, file: BufferedReader, row_index: int) -> Row:
@@ -212,7 +208,7 @@ class Dataset:
             row = replace(row, human=human) if human.has_column else row
             return row if self.system_prompt is None else row.with_system_prompt(self.system_prompt)
         except Damaged as error:
-            raise DamagedError([Problem(self.display, str(error))]) from error
+            raise DamagedError.at(self.display, str(error)) from error
         except BadRow as error:
             where = f"{self.display}:{error.line or line}"
             raise DatasetError(Problem(where, f"row {row_index}: {fault}") for fault in error.faults) from error
@@ -244,12 +240,12 @@ def open_dataset(
             _check_format(file, path.suffix.lower())
             source = _scanned(file, path.suffix.lower(), mapping, recorded)
         except Unscannable as error:
-            raise DatasetError([Problem(_where(display, error.line), error.text)]) from error
+            raise DatasetError.at(_where(display, error.line), error.text) from error
         except BadRow as error:
             where, what = _where(display, error.line), "schema" if error.line is None else "header"
             raise DatasetError(Problem(where, f"{what}: {fault}") for fault in error.faults) from error
     if not len(source):
-        raise DatasetError([Problem(display, "has no rows; it needs at least one")])
+        raise DatasetError.at(display, "has no rows; it needs at least one")
     return Dataset(path, display, mapping, source, stamp, recorded, human)
 
 
@@ -308,7 +304,7 @@ def check_rows(
                 row = dataset.read(file, row_index)
                 fault = NOTHING_ASKED if must_ask and not row.has_prompt else fault_of(row)
                 if fault is not None:
-                    raise DatasetError([Problem(dataset.where(row_index, row.line), f"row {row_index}: {fault}")])
+                    raise DatasetError.at(dataset.where(row_index, row.line), f"row {row_index}: {fault}")
             except DamagedError as error:
                 n_problems += len(error.problems)
                 listed.extend(error.problems)
@@ -382,7 +378,7 @@ def _open(path: Path, display: str) -> BufferedReader:
     try:
         return open_file(path)
     except FileFault as fault:
-        raise DatasetError([Problem(display, str(fault))]) from fault
+        raise DatasetError.at(display, str(fault)) from fault
 
 
 def _stamp(file: BufferedReader) -> Stamp:
@@ -439,7 +435,7 @@ def _named_rows(total: int, selection: RowSelection) -> Selected:
 def _slice(total: int, selection: RowSelection) -> Selected:
     offset = selection.offset or 0
     if offset >= total:
-        raise DatasetError([Problem("[data] offset", _beyond(f"{offset}", total))])
+        raise DatasetError.at("[data] offset", _beyond(f"{offset}", total))
     limit = total if selection.limit in (None, "all") else int(selection.limit)
     last = min(offset + limit, total) - 1
     if (offset, last) == (0, total - 1):

@@ -327,9 +327,13 @@ def _nested(type_: Any) -> Convert:
     from pyarrow import types
 
     if types.is_map(type_) and _is_text(type_.key_type):
-        return _map(_converter(type_.item_type))
+        convert = _converter(type_.item_type)
+        return lambda pairs: {key: None if value is None else convert(value) for key, value in pairs}
     if types.is_struct(type_):
-        return _struct({field.name: _converter(field.type) for field in type_})
+        converts = {field.name: _converter(field.type) for field in type_}
+        return lambda values: {
+            name: None if values[name] is None else convert(values[name]) for name, convert in converts.items()
+        }
     if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
         convert = _converter(type_.value_type)
         return lambda items: [None if item is None else convert(item) for item in items]
@@ -347,16 +351,6 @@ def _finite(value: float) -> float:
         shown = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         raise _NotFinite(f"{shown} is not JSON")
     return value
-
-
-def _struct(converts: Mapping[str, Convert]) -> Convert:
-    return lambda values: {
-        name: None if values[name] is None else convert(values[name]) for name, convert in converts.items()
-    }
-
-
-def _map(convert: Convert) -> Convert:
-    return lambda pairs: {key: None if value is None else convert(value) for key, value in pairs}
 
 
 def _chat(convert: Convert) -> Convert:

@@ -181,7 +181,7 @@ def check_replay(cassette: EvalCassette, runs: Sequence[RunId], most: int) -> No
     text = missing_text(cassette, runs)
     if text is not None and (not held or len(runs) - held > most):
         fix = "record them (--osmosis-record=new), or select others (-k, --osmosis-limit)"
-        raise CassetteError([Problem("--osmosis-replay", f"{text}; {fix}")])
+        raise CassetteError.at("--osmosis-replay", f"{text}; {fix}")
 
 
 def unrecorded_text(cassette: EvalCassette | None, record: RunRecord, details: str) -> str | None:
@@ -261,5 +261,5 @@ def _digest(path: Path) -> str:
             while part := file.read(READ_BYTES):
                 digest.update(part)
     except (FileFault, OSError) as error:
-        raise CassetteError([Problem(shown(path), str(error))]) from None
+        raise CassetteError.at(shown(path), str(error)) from None
     return digest.hexdigest()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.kinds import toml
-from pytest_osmosis.errors import CodeError, ConfigError, Problem
+from pytest_osmosis.errors import CodeError, ConfigError
 from pytest_osmosis.git.command import GitFault
 from pytest_osmosis.git.commits import Commit, Worktree, Worktrees, commit_of
 from pytest_osmosis.text.names import listed, shown
@@ -84,4 +84,4 @@ def _names(commit: Commit, folder: str, suffix: str = "") -> str:
 
 
 def _problem(config: EvalConfig, text: str) -> ConfigError:
-    return ConfigError([Problem(shown(config.path), text)])
+    return ConfigError.at(shown(config.path), text)

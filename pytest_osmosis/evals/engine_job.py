@@ -19,7 +19,7 @@ from pytest_osmosis.evals.prepared import Models, Prepared, SelectedRuns, pass_r
 from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling
 from pytest_osmosis.git.command import GitQueries
 from pytest_osmosis.git.commits import Worktree, Worktrees
-from pytest_osmosis.host.protocol import JUDGE, CassetteFields, CommitFields, HostCode, Role, RolloutBounds, Setup
+from pytest_osmosis.host.protocol import JUDGE, CassetteFields, HostCode, Role, RolloutBounds, Setup
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
@@ -147,7 +147,13 @@ def host_code(
         endpoint=config.agent.endpoint,
         secrets=tuple(config.secrets),
         sdk_shim=sdk_shim,
-        commit=None if worktree is None else _commit_fields(worktree),
+        commit=None
+        if worktree is None
+        else {
+            "name": worktree.commit.name,
+            "repository": str(worktree.commit.repository),
+            "worktree": str(worktree.top),
+        },
     )
 
 
@@ -167,11 +173,6 @@ def _kept_bounds(prepared: Prepared) -> Mapping[str, Any]:
     if all(price is not None for price in prepared.prices.values()):
         return bounds
     return {name: bound for name, bound in bounds.items() if name != "cost_usd"}
-
-
-def _commit_fields(worktree: Worktree) -> CommitFields:
-    commit = worktree.commit
-    return {"name": commit.name, "repository": str(commit.repository), "worktree": str(worktree.top)}
 
 
 def may_end_early(prepared: Prepared, selected: SelectedRuns, settings: RunSettings) -> bool:

@@ -57,7 +57,7 @@ def known_secrets(
     texts, contents = [*texts, *registries], [*contents, *map(_content, registries)]
     return (
         provider_secrets(environ),
-        _values(names, environ),
+        {name: environ[name] for name in names if environ.get(name)},
         in_file,
         *(provider_secrets(env) for content in contents for env in _texts_under("env", content)),
         *(headers for content in contents for headers in _headers(content)),
@@ -65,10 +65,6 @@ def known_secrets(
         *_passwords([*texts, *(str(override.value) for override in overrides)]),
         *({KEY_NAME: name} for name in names if not _VARIABLE.fullmatch(name)),  # a key in place of its variable
     )
-
-
-def _values(names: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: environ[name] for name in names if environ.get(name)}
 
 
 def _text(path: Path) -> str:

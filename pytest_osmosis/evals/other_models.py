@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.config.endpoints import Registry
-from pytest_osmosis.config.tables import EvalConfig, JudgeTable, ModelTable, TokenPrices
+from pytest_osmosis.config.eval_kinds import TokenPrices
+from pytest_osmosis.config.tables import EvalConfig, JudgeTable, ModelTable
 from pytest_osmosis.errors import ConfigError, Problem, ResultsError
 from pytest_osmosis.evals.request_settings import text_or_file
 from pytest_osmosis.files.reading import something_at
@@ -162,7 +163,7 @@ def read_baseline(path: Path, where: str) -> PublishedResults:
     """Read the results that an eval is compared with. Raises `ConfigError` if they cannot be a baseline."""
 
     def refusal(text: str) -> ConfigError:
-        return ConfigError([Problem(where, f"[baseline] results: {text}")])
+        return ConfigError.at(where, f"[baseline] results: {text}")
 
     if not something_at(path):
         fix = "--osmosis-update-baseline writes it from this eval's results"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -56,10 +56,14 @@ class OutputFile(NamedTuple):
 
 
 class InputFile(NamedTuple):
-    """A file that the session reads; `name` says for what, as in "the dataset of x.toml"."""
+    """A file that the session reads; `name` says for what, as in "the dataset of x.toml".
+
+    One that is a `baseline` is only replaced as such.
+    """
 
     path: Path
     name: str
+    baseline: bool = False
 
 
 def outputs_of(prepared: Prepared, *, updating: bool) -> Iterator[OutputFile]:
@@ -79,10 +83,12 @@ def outputs_of(prepared: Prepared, *, updating: bool) -> Iterator[OutputFile]:
 
 
 def problems_of_saving(prepared: Prepared) -> Iterator[Problem]:
-    """Yield why the files of `prime eval` cannot be written."""
+    """Yield why the files of `prime eval` cannot be written or pushed, before anything is paid for."""
     folder = prime_folder(prepared)
     if folder is not None and (reason := why_not_writable(folder / "evals" / "results.jsonl")) is not None:
         yield Problem(f"output_dir {shown(folder)}", f"cannot be written: {reason}")
+    if is_pushed(prepared) and find_spec(LIBRARY) is None:
+        yield Problem(PUSH_FLAG, f'needs {LIBRARY}: pip install "pytest-osmosis[hub]"')
 
 
 def inputs_of(prepared: Prepared) -> Iterator[InputFile]:
@@ -95,47 +101,38 @@ def inputs_of(prepared: Prepared) -> Iterator[InputFile]:
     cassette = prepared.models.cassette
     if cassette is not None and not cassette.is_written:
         yield InputFile(cassette.path, f"the {'cache' if cassette.mode == 'cache' else 'cassette'} of {name}")
+    if (baseline := baseline_path(config)) is not None:
+        yield InputFile(baseline, f"the baseline of {name}", baseline=True)
 
 
-def baseline_inputs(prepared: Prepared) -> Iterator[InputFile]:
-    """Yield the baseline of an eval, which ordinary results never replace."""
-    path = baseline_path(prepared.config)
-    if path is not None:
-        yield InputFile(path, f"the baseline of {_name(prepared)}")
-
-
-def output_problems(
-    outputs: Sequence[OutputFile], inputs: Iterable[InputFile], baselines: Iterable[InputFile], *, overwrite: bool
-) -> list[Problem]:
+def output_problems(outputs: Sequence[OutputFile], inputs: Iterable[InputFile], *, overwrite: bool) -> list[Problem]:
     """Return why files cannot be written. `overwrite` replaces files that we did not write, but no input."""
-    read = {_identity(path): name for path, name in inputs}
-    kept = {_identity(path): name for path, name in baselines}
+    read = {(_identity(each.path), each.baseline): each.name for each in inputs}
     problems = list(_clashes(outputs))
     for output in outputs:
-        own = {} if output.kind == "baseline" else kept
-        found = (_problem(output, path, read, own, overwrite=overwrite) for path in output.paths)
+        found = (_problem(output, path, read, overwrite=overwrite) for path in output.paths)
         problems += list(filter(None, found))[:1]
     return problems
 
 
 def _problem(
-    output: OutputFile, path: Path, read: dict[str, str], baselines: dict[str, str], *, overwrite: bool
+    output: OutputFile, path: Path, read: Mapping[tuple[str, bool], str], *, overwrite: bool
 ) -> Problem | None:
     if output.is_ours is None:
         return None
     identity = _identity(path)
-    if identity in baselines:
-        return output.problem(path, f"is {baselines[identity]}, which only --osmosis-update-baseline writes")
+    if output.kind != "baseline" and (baseline := read.get((identity, True))) is not None:
+        return output.problem(path, f"is {baseline}, which only --osmosis-update-baseline writes")
     source = "code" if path.suffix == CODE else "a file of cases" if path.name.endswith(CASES) else None
-    if identity in read or (source is not None and something_at(path)):
-        name = read.get(identity, source)
+    name = read.get((identity, False), source if source is not None and something_at(path) else None)
+    if name is not None:
         return output.problem(path, f"is {name}, which is never overwritten; name another file")
-    if (run := _run_around(path)) is not None:
+    if (run := next(filter(is_run, absolute(path).parents), None)) is not None:
         return output.problem(path, f"is inside the run directory {shown(run)}; choose a path outside it")
     reason = why_not_writable(path)
     if reason is not None:
         return output.problem(path, f"cannot be written: {reason}")
-    if overwrite or not path.exists() or _is_empty(path) or output.is_ours(path):
+    if overwrite or not path.exists() or not path.stat().st_size or output.is_ours(path):
         return None
     return output.problem(
         path, f"exists, and pytest-osmosis did not write it; name another file, or replace it with {OVERWRITE}"
@@ -148,28 +145,16 @@ def _clashes(outputs: Sequence[OutputFile]) -> Iterator[Problem]:
     for output in outputs:
         for path in output.paths:
             first, earlier = taken.setdefault(_identity(path), (output, path))
-            if first is not output and not _is_one_cassette(first, output):
+            # the named eval of a config and that of its tests write its cassette one after the other
+            is_one = first.kind == output.kind == "cassette" and first.of == output.of
+            if first is not output and not is_one:
                 same = "" if _real(earlier) == _real(path) else f" ({_CASE})"
                 text = f"would be written for {first.of} and for {output.of}{same}; give each a path of its own"
                 yield output.problem(path, text)
                 break
 
 
-def _is_one_cassette(first: OutputFile, second: OutputFile) -> bool:
-    """Return True for the cassette of one config: its named eval and that of its tests write it one after the other."""
-    return first.kind == second.kind == "cassette" and first.of == second.of
-
-
 _CASE = "on macOS and Windows these names are one file"
-
-
-def _is_empty(path: Path) -> bool:
-    """Return True for a file that only holds a place, as that of `mktemp` does."""
-    return not path.stat().st_size
-
-
-def _run_around(path: Path) -> Path | None:
-    return next((folder for folder in absolute(path).parents if is_run(folder)), None)
 
 
 def _real(path: Path) -> str:
@@ -243,10 +228,3 @@ def prime_folder(prepared: Prepared) -> Path | None:
     config = prepared.config
     requested = config.output.save_results or is_pushed(prepared)
     return config.workspace / config.output.output_dir if requested else None
-
-
-def problems_of_push(prepared: Prepared) -> list[Problem]:
-    """Return why nothing can be pushed, before anything is paid for."""
-    if not is_pushed(prepared) or find_spec(LIBRARY) is not None:
-        return []
-    return [Problem(PUSH_FLAG, f'needs {LIBRARY}: pip install "pytest-osmosis[hub]"')]

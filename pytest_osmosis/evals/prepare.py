@@ -7,11 +7,10 @@ first is finished, none is loaded for a command with a mistake, and all load at 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pytest_osmosis import seams
 from pytest_osmosis.config import (
@@ -22,10 +21,10 @@ from pytest_osmosis.config import (
     typed_eval_config,
 )
 from pytest_osmosis.config.endpoints import Registry, load_registry
+from pytest_osmosis.config.eval_kinds import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.kinds import toml
-from pytest_osmosis.config.named_keys import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.rules import PRIME_MODEL
-from pytest_osmosis.config.tables import EXAMPLE_MODEL, Baseline, ModelTable
+from pytest_osmosis.config.tables import EXAMPLE_MODEL, Baseline, Evaluation, Execution, ModelTable
 from pytest_osmosis.datasets import Checked, Dataset, check_rows, locate, open_dataset, select
 from pytest_osmosis.errors import CodeError, ConfigError, Problem
 from pytest_osmosis.evals.cassettes import eval_cassette, other_api
@@ -60,6 +59,8 @@ from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.names import shown
 
+T = TypeVar("T", Evaluation, Execution)
+
 
 class NotLoaded(ConfigError):
     """The environment of an eval does not load."""
@@ -69,14 +70,6 @@ DATASET_KEYS = ("experiment.dataset", "data.path", "data.columns", "agent.agent"
 MODEL_KEYS = ("experiment.model_path", "model")
 CODE_KEYS = ("experiment.commit_sha", "experiment.branch", "experiment.rollout", "experiment.entrypoint")
 """The keys on which the dataset, the target of the model, and the code depend."""
-
-
-class Read(NamedTuple):
-    """A config, all values that no file may contain, and the commit whose code runs."""
-
-    config: EvalConfig
-    hidden: tuple[Mapping[str, str], ...]
-    commit: Commit | None
 
 
 class Opened(NamedTuple):
@@ -89,173 +82,180 @@ class Opened(NamedTuple):
     environment: EnvironmentFacts | None = None
 
 
+class Preparation:
+    """The steps from a request to a `Prepared`: read, open and check, of which rescoring replaces some, price and plan.
+
+    Each step adds its problems to `checks`.
+    """
+
+    rolls_out = True
+
+    def __init__(self, request: EvalRequest, around: Surroundings) -> None:
+        self.request = request
+        self.around = around
+        self.checks = Checks()
+
+    def read(self) -> EvalConfig:
+        """Return the config. Raises `ProblemsError`."""
+        path, overrides = self.request.path, self.request.overrides
+        if path is None:
+            return typed_eval_config(self.around.folder.absolute(), overrides)
+        if self.request.training:
+            return load_training_config(path, overrides)
+        return load_eval_config(path, overrides, self.request.entry)
+
+    def checked(self) -> EvalConfig:
+        """Return the config, with defaults in place of what is faulty, once its secrets are hidden."""
+        self.hidden = hide_secrets(self.request, self.around)
+        config = self.checks.config(self.read)
+        self.commit: Commit | None = self.checks.made(lambda: configured_commit(config), *CODE_KEYS)
+        return config if self.request.compared else replace(config, baseline=Baseline())
+
+    def begin(self) -> Begun:
+        config = self.checked()
+        rows = None if config.environment.env_id is not None else self._opened(config)
+        models = self.models(config)
+        self.checks.raise_problems()
+        return Begun(self, models, rows or self._announced(config, models))
+
+    def _opened(self, config: EvalConfig) -> Opened | None:
+        dataset = self.checks.made(lambda: configured_dataset(config, self.around.shared), *DATASET_KEYS)
+        opened: Opened | None = self.checks.made(
+            lambda: None if dataset is None else _opened(config, dataset, self.request.named_rows, self.around.shared),
+            *("data", "evaluation.limit", "evaluation.n"),
+        )
+        return opened
+
+    def models(self, config: EvalConfig) -> Models:
+        """Check the models that an eval asks, which are those of judges unless it rolls out, and all secrets."""
+        request, around, checks, rolls_out = self.request, self.around, self.checks, self.rolls_out
+        environ, listing, replays, path = around.environ, request.listing, request.answers == "cassette", config.path
+        at, baseline_at = (origin_of(config, request.overrides, table) for table in ("experiment", "baseline"))
+        target: Any = None
+        other: Any = None
+        judge: Any = None
+        # in a tuple, because None is a registry with problems
+        known = checks.made(lambda: (_registry(config, rolls_out=rolls_out),), "model.endpoints_path")
+        if known is not None and rolls_out:
+            target = checks.made(lambda: _target(config, environ, at, *known), *MODEL_KEYS, "agent.agent")
+            other = checks.made(lambda: baseline_model(config, environ, baseline_at, *known), "baseline", "model")
+        if known is not None:
+            judge = checks.made(lambda: eval_judge(config, environ, shown(path), *known), "judge", "scoring.rubric")
+        cassette = None
+        if rolls_out or request.answers is not None:  # scoring again records nothing
+            cassette = checks.made(lambda: eval_cassette(config, request.answers, reads=not listing), "cassette")
+        if target is not None:
+            checks.add([*lacking_keys(config, target, at), other_api(cassette, target, config)])
+        secrets: Mapping[str, str] = {}
+        targets = [(each, where) for each, where in ((target, at), (other and other.target, baseline_at)) if each]
+        if not listing:
+            asked = [*(each for each, _ in targets), *([judge.target] if judge else [])]
+            keys = [server.api_key_env for each in asked for server in each.servers if server.api_key_env is not None]
+            names = dict.fromkeys([*config.secrets, *keys])  # most of them only serve to ask a model
+            needed = () if replays else names if rolls_out else keys
+            secrets = checks.made(lambda: around.secrets.resolve(names, environ, needed=needed)) or {}
+            checks.add([missing_ray(config, request.overrides)])
+        if not listing and not replays:
+            visible = {**environ, **config.env, **secrets}
+            checks.add(missing_extra(each, where=where) for each, where in targets)
+            checks.add(missing_login(each, visible, where=where) for each, where in targets)
+            if judge is not None:
+                checks.add(problems_of_judge(judge, visible, shown(path)))
+            if target is not None:
+                checks.made(
+                    lambda: check_prices(config, target, other, judge), *("limits", "prices", "baseline", "judge")
+                )
+        missing = [] if listing else [name for name in config.secrets if name not in secrets]
+        baseline_results = checks.made(lambda: stored_baseline(config, request.updating), "baseline")
+        return Models(target, other, judge, cassette, secrets, missing, baseline_results)
+
+    def _announced(self, config: EvalConfig, models: Models) -> Announced:
+        """Announce the environment of an eval to those that load them."""
+        module, loading, environ = config.environment_module, self.around.environments, self.around.environ
+        secrets = models.secrets
+        assert module is not None, "its problem would have been raised"
+        assert loading is not None, "without the add-on no module is found"
+        if self.request.listing:  # it may need them to say what its rows are
+            secrets = self.around.secrets_of(self.request).resolve(config.secrets, environ, needed=())
+        code = host_code(config, models, loading.pythonpath, sdk_shim=loading.sdk_shim)
+        rolls_out = not self.request.listing and config.execution.engine != "ray"
+        key = loading.announce(code, module, {**environ, **config.env, **secrets}, rolls_out=rolls_out)
+        return Announced(config, loading, key)
+
+    def planned(
+        self, models: Models, opened: Opened, at: datetime, notes: Iterable[str], source: NewRollouts | RescoreSource
+    ) -> Prepared:
+        """Return the eval, with the prices that its models had `at` a time, unless it is only listed.
+
+        The plan of a shard or a smoke test, and so its digest, is that of the whole.
+        """
+        request, plan, smoke, part = self.request, opened.plan, None, None
+        if request.shard is not None:
+            part = plan.of_shard(request.shard)
+        elif request.smoke is not None:
+            named = [row for row in request.named_rows if row in opened.rows.digests]
+            smoke = plan.first(request.smoke).with_named(named, opened.dataset.line)
+        config = _limited(opened.config, request, part or smoke or plan)
+        typed = tuple(each for each in request.overrides if each.level == "command") if self.rolls_out else ()
+        prepared = Prepared(
+            **opened._replace(config=config)._asdict(),
+            models=models,
+            prices=prices_of(config, models, None if request.listing else at),
+            judge_price=judge_prices(models.judge, config.prices, at),
+            smoke=smoke,
+            shard=request.shard,
+            part=part,
+            hidden=self.hidden,
+            commit=self.commit,
+            notes=(*notes, *opened.rows.notes),
+            typed=typed,
+            source=source,
+        )
+        return replace(prepared, plan_digest=plan_digest(identity(prepared)))
+
+
 def begin(request: EvalRequest, around: Surroundings) -> Begun:
     """Check an eval, and announce its environment. Raises `ProblemsError` with all problems."""
-    checks = Checks()
-    read = _read(request, around, checks)
-    rows = None if read.config.environment.env_id is not None else _open(request, around, read.config, checks)
-    models = check_models(request, around, read.config, checks)
-    checks.raise_problems()
-    return Begun(request, around, read, models, rows or _announced(request, around, read.config, models))
+    return Preparation(request, around).begin()
+
+
+class Announced(NamedTuple):
+    """An environment that alone knows the rows of an eval, and the key by which it was announced."""
+
+    config: EvalConfig
+    environments: seams.Environments
+    key: str
+
+    def opened(self, request: EvalRequest, shared: SharedChecks) -> Opened:
+        """Load it, together with all that were announced. Raises `NotLoaded`, or `ProblemsError` for its rows."""
+        environment = loaded_environment(self.config, self.key, self.environments)
+        rows = shared.once(environment.rows, functools.partial(rows_of, environment))
+        own = with_threshold(self.config, environment)
+        return _opened(own, rows, request.named_rows, shared)._replace(environment=environment)
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """An eval without problems. `rows` are the key of its environment if only that knows them."""
+    """An eval without problems, whose rows an environment may have."""
 
-    request: EvalRequest
-    around: Surroundings
-    read: Read
+    preparation: Preparation
     models: Models
-    rows: Opened | str
+    rows: Opened | Announced
 
     def finish(self) -> Prepared:
-        """Plan the eval. If an environment has its rows, it is loaded, together with all that were announced.
-
-        Raises `NotLoaded` if it does not load, and `ProblemsError` with the problems of its rows.
-        """
-        request, around, config, rows = self.request, self.around, self.read.config, self.rows
-        return _plan(self, _open_environment(request, around, config, rows) if isinstance(rows, str) else rows)
-
-
-def _read(request: EvalRequest, around: Surroundings, checks: Checks) -> Read:
-    hidden = hide_secrets(request, around)
-    config = checks.config(lambda: _config(request, around.folder))
-    config = config if request.compared else replace(config, baseline=Baseline())
-    return Read(config, hidden, checks.made(lambda: configured_commit(config), *CODE_KEYS))
-
-
-def _open(request: EvalRequest, around: Surroundings, config: EvalConfig, checks: Checks) -> Opened | None:
-    dataset = checks.made(lambda: configured_dataset(config, around.shared), *DATASET_KEYS)
-    opened: Opened | None = checks.made(
-        lambda: None if dataset is None else _opened(config, dataset, request.named_rows, around.shared),
-        *("data", "evaluation.limit", "evaluation.n"),
-    )
-    return opened
-
-
-def _open_environment(request: EvalRequest, around: Surroundings, config: EvalConfig, key: str) -> Opened:
-    assert around.environments is not None, "it was announced to them"
-    environment = loaded_environment(config, key, around.environments)
-    own = with_threshold(config, environment)
-    rows = around.shared.once(environment.rows, functools.partial(rows_of, environment))
-    return _opened(own, rows, request.named_rows, around.shared)._replace(environment=environment)
-
-
-def check_models(
-    request: EvalRequest, around: Surroundings, config: EvalConfig, checks: Checks, *, rolls_out: bool = True
-) -> Models:
-    """Check the models that an eval asks, which are those of judges unless it `rolls_out`, and the secrets of all."""
-    environ, listing, replays = around.environ, request.listing, request.answers == "cassette"
-    at, baseline_at = (origin_of(config, request.overrides, table) for table in ("experiment", "baseline"))
-    target: Any = None
-    other: Any = None
-    judge: Any = None
-    # in a tuple, because None is a registry with problems
-    known = checks.made(lambda: (_registry(config, rolls_out=rolls_out),), "model.endpoints_path")
-    if known is not None and rolls_out:
-        target = checks.made(lambda: _target(config, environ, at, *known), *MODEL_KEYS, "agent.agent")
-        other = checks.made(lambda: baseline_model(config, environ, baseline_at, *known), "baseline", "model")
-    if known is not None:
-        judge = checks.made(lambda: eval_judge(config, environ, shown(config.path), *known), "judge", "scoring.rubric")
-    cassette = None
-    if rolls_out or request.answers is not None:  # scoring again records nothing
-        cassette = checks.made(lambda: eval_cassette(config, request.answers, reads=not listing), "cassette")
-    if target is not None:
-        checks.add([*lacking_keys(config, target, at), other_api(cassette, target, config)])
-    secrets: Mapping[str, str] = {}
-    if not listing:
-        both = (target, at), (other and other.target, baseline_at)
-        targets = [(each, where) for each, where in both if each is not None]
-        keys = _key_names([each for each, _ in targets], judge)
-        names = dict.fromkeys([*config.secrets, *keys])  # most of them only serve to ask a model
-        needed = () if replays else names if rolls_out else keys
-        secrets = checks.made(lambda: around.secrets.resolve(names, environ, needed=needed)) or {}
-        checks.add([missing_ray(config, request.overrides)])
-    if not listing and not replays:
-        checks.add(missing_extra(each, where=where) for each, where in targets)
-        visible = {**environ, **config.env, **secrets}
-        checks.add(missing_login(each, visible, where=where) for each, where in targets)
-        if judge is not None:
-            checks.add(problems_of_judge(judge, visible, shown(config.path)))
-        if target is not None:
-            checks.made(
-                lambda: check_prices(config, target, other, judge, datetime.now(UTC)),
-                *("limits", "prices", "baseline", "judge"),
-            )
-    missing = [] if listing else [name for name in config.secrets if name not in secrets]
-    baseline_results = checks.made(lambda: stored_baseline(config, request.updating), "baseline")
-    return Models(target, other, judge, cassette, secrets, missing, baseline_results)
-
-
-def _announced(request: EvalRequest, around: Surroundings, config: EvalConfig, models: Models) -> str:
-    """Announce the environment of an eval to those that load them, and return its key."""
-    module, loading, secrets = config.environment_module, around.environments, models.secrets
-    assert module is not None, "its problem would have been raised"
-    assert loading is not None, "without the add-on no module is found"
-    if request.listing:  # it may need them to say what its rows are
-        secrets = around.secrets_of(request).resolve(config.secrets, around.environ, needed=())
-    code = host_code(config, models, loading.pythonpath, sdk_shim=loading.sdk_shim)
-    rolls_out = not request.listing and config.execution.engine != "ray"
-    return loading.announce(code, module, {**around.environ, **config.env, **secrets}, rolls_out=rolls_out)
-
-
-def _plan(begun: Begun, opened: Opened) -> Prepared:
-    config, models, environment = opened.config, begun.models, opened.environment
-    notes = (
-        *secret_notes(models.missing, "the agent or a reward function"),
-        *prime_notes(config, models.target),
-        *(environment.notes if environment is not None else ()),
-        *opened.rows.notes,
-    )
-    typed = tuple(override for override in begun.request.overrides if override.level == "command")
-    prepared = planned(begun.request, begun.read, models, opened, datetime.now(UTC), notes, typed=typed)
-    last, unreadable = previous_run(runs_folder(config), prepared.plan_digest)
-    ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
-    return replace(prepared, last=last, notes=(*notes, *ignored))
-
-
-def planned(
-    request: EvalRequest,
-    read: Read,
-    models: Models,
-    opened: Opened,
-    at: datetime,
-    notes: tuple[str, ...],
-    *,
-    typed: tuple[Override, ...] = (),
-    source: NewRollouts | RescoreSource = NEW_ROLLOUTS,
-) -> Prepared:
-    """Return the eval of what was checked, with the prices that its models had `at` a time, unless it is only listed.
-
-    The plan of a shard or a smoke test, and so its digest, is that of the whole.
-    """
-    plan, smoke, part = opened.plan, None, None
-    if request.shard is not None:
-        part = plan.of_shard(request.shard)
-    elif request.smoke is not None:
-        named = [row for row in request.named_rows if row in opened.rows.digests]
-        smoke = plan.first(request.smoke).with_named(named, opened.dataset.line)
-    config = _limited(opened.config, request, part or smoke or plan)
-    prepared = Prepared(
-        config=config,
-        dataset=opened.dataset,
-        rows=opened.rows,
-        plan=plan,
-        smoke=smoke,
-        shard=request.shard,
-        part=part,
-        environment=opened.environment,
-        models=models,
-        prices=prices_of(config, models, None if request.listing else at),
-        judge_price=judge_prices(models.judge, config.prices, at),
-        hidden=read.hidden,
-        commit=read.commit,
-        notes=notes,
-        typed=typed,
-        source=source,
-    )
-    return replace(prepared, plan_digest=plan_digest(identity(prepared)))
+        """Plan the eval. Raises `NotLoaded` if its environment does not load, and `ProblemsError` for its rows."""
+        request, models, opened = self.preparation.request, self.models, self.rows
+        if isinstance(opened, Announced):
+            opened = opened.opened(request, self.preparation.around.shared)
+        notes = (
+            *secret_notes(models.missing, "the agent or a reward function"),
+            *prime_notes(opened.config, models.target),
+            *(opened.environment.notes if opened.environment is not None else ()),
+        )
+        prepared = self.preparation.planned(models, opened, datetime.now(UTC), notes, NEW_ROLLOUTS)
+        last, unreadable = previous_run(runs_folder(opened.config), prepared.plan_digest)
+        ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
+        return replace(prepared, last=last, notes=(*prepared.notes, *ignored))
 
 
 def prices_of(config: EvalConfig, models: Models, at: datetime | None) -> Mapping[ModelTag, Price | None]:
@@ -268,35 +268,23 @@ def prices_of(config: EvalConfig, models: Models, at: datetime | None) -> Mappin
 
 def _limited(config: EvalConfig, request: EvalRequest, plan: Plan) -> EvalConfig:
     """Return the config with the number of planned rollouts where all may run at once, within the session's limit."""
-    evaluation, execution, limit = config.evaluation, config.execution, request.most_in_flight
-    n, every = evaluation.batch_size, {EVERY_RUN_AT_ONCE: max(plan.n_rollouts, 1)}
-    generation, scoring = execution.max_concurrent_generation, execution.max_concurrent_scoring
-    config = replace(
-        config,
-        evaluation=replace(evaluation, batch_size=every.get(n, n)),
-        execution=replace(
-            execution,
-            max_concurrent_generation=generation and every.get(generation, generation),
-            max_concurrent_scoring=scoring and every.get(scoring, scoring),
-        ),
-    )
+    limit, every = request.most_in_flight, {EVERY_RUN_AT_ONCE: max(plan.n_rollouts, 1)}
+
+    def planned(table: T, *names: str) -> T:
+        values = {name: getattr(table, name) for name in names}
+        return replace(table, **{name: every.get(n, n) for name, n in values.items()})
+
+    evaluation = planned(config.evaluation, "batch_size")
+    execution = planned(config.execution, "max_concurrent_generation", "max_concurrent_scoring")
+    config = replace(config, evaluation=evaluation, execution=execution)
     if limit is None or config.in_flight <= limit.n:
         return config
     return replace(
         config,
-        evaluation=replace(evaluation, batch_size=limit.n),
+        evaluation=replace(config.evaluation, batch_size=limit.n),
         execution=replace(config.execution, max_concurrent_generation=None),
         overridden=(*config.overridden, f"batch_size = {limit.n} ({limit.origin})"),
     )
-
-
-def _config(request: EvalRequest, folder: Path) -> EvalConfig:
-    path, overrides = request.path, request.overrides
-    if path is None:
-        return typed_eval_config(folder.absolute(), overrides)
-    if request.training:
-        return load_training_config(path, overrides)
-    return load_eval_config(path, overrides, request.entry)
 
 
 def hide_secrets(request: EvalRequest, around: Surroundings) -> tuple[Mapping[str, str], ...]:
@@ -330,10 +318,10 @@ def loaded_environment(config: EvalConfig, key: str, environments: seams.Environ
         facts = environments.loaded(key)
     except CodeError as error:
         text = "\n".join(filter(None, [str(error), error.details.rstrip()]))
-        raise NotLoaded([Problem(where, text)]) from None
+        raise NotLoaded.at(where, text) from None
     if facts.grouped and config.environment.independent_scoring:
         text = f"environment {facts.env_id} has a reward function that needs all runs of a row"
-        raise ConfigError([Problem(where, f"{text}; leave out independent_scoring")])
+        raise ConfigError.at(where, f"{text}; leave out independent_scoring")
     return facts
 
 
@@ -394,12 +382,6 @@ def stored_baseline(config: EvalConfig, updating: bool) -> PublishedResults | No
         if updating:  # they will be replaced
             return None
         raise
-
-
-def _key_names(targets: Sequence[ModelTarget], judge: EvalJudge | None) -> list[str]:
-    """Return the names of the variables with the keys of models."""
-    asked = [*targets, *([judge.target] if judge is not None else [])]
-    return [server.api_key_env for each in asked for server in each.servers if server.api_key_env is not None]
 
 
 def secret_notes(missing: Sequence[str], readers: str) -> list[str]:
@@ -466,17 +448,19 @@ def _check_size(config: EvalConfig, n_rows: int) -> None:
         models = "" if n_models == 1 else f" x {n_models} models"
         size = f"{n_rows:,} rows x {config.evaluation.n:,} runs{models} = {n_rollouts:,} rollouts"
         fix = f"an eval has at most {MOST_RUNS:,}; lower n (--osmosis-n) or select fewer rows (--osmosis-limit)"
-        raise ConfigError([Problem(shown(config.path), f"{size}; {fix}")])
+        raise ConfigError.at(shown(config.path), f"{size}; {fix}")
 
 
-def check_prices(
-    config: EvalConfig, target: ModelTarget, other: BaselineModel | None, judge: EvalJudge | None, at: datetime
-) -> None:
+def check_prices(config: EvalConfig, target: ModelTarget, other: BaselineModel | None, judge: EvalJudge | None) -> None:
     """Raise `ConfigError` if dollars are limited and the price of a model is unknown."""
     limited = {"max_cost_usd": "max_tokens"} if config.limits.max_cost_usd is not None else {}
     limited |= {"rollout.cost_usd": "rollout.tokens"} if "cost_usd" in config.limits.rollout else {}
-    models = [(config.experiment.model_path, target), *([(other.name, other.target)] if other else [])]
+    models, at = (
+        [(config.experiment.model_path, target), *([(other.name, other.target)] if other else [])],
+        datetime.now(UTC),
+    )
     judges = [(judge.name, judge.target)] if judge is not None else []
+    at = datetime.now(UTC)
     texts = [
         f"[limits] {bound}: the price of {toml(name)} is not known, so its cost cannot be limited; "
         f"add [prices] {toml(name)} = {{input = ..., output = ...}}, or limit {instead}"

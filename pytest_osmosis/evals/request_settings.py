@@ -129,9 +129,9 @@ def text_or_file(workspace: Path, text: str, where: str, key: str) -> str:
     try:
         found = read_text(path, most_bytes=MOST_BYTES).strip()
     except FileFault as fault:
-        raise ConfigError([Problem(where, f"{key}: {shown(path)} {fault}")]) from None
+        raise ConfigError.at(where, f"{key}: {shown(path)} {fault}") from None
     if not found:
-        raise ConfigError([Problem(where, f"{key}: {shown(path)} is empty; write the {key.split()[-1]} into it")])
+        raise ConfigError.at(where, f"{key}: {shown(path)} is empty; write the {key.split()[-1]} into it")
     return found
 
 

@@ -15,22 +15,16 @@ from typing import Any
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, typed_eval_config
 from pytest_osmosis.config.environment_module import name_of
-from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows
-from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsError
-from pytest_osmosis.evals.checks import Checks
-from pytest_osmosis.evals.commits import configured_commit
+from pytest_osmosis.datasets import Content, Dataset, check_rows
+from pytest_osmosis.errors import JournalError, ProblemsError, ResultsError
 from pytest_osmosis.evals.environments import facts_of, rows_of
 from pytest_osmosis.evals.other_models import BaselineModel
 from pytest_osmosis.evals.prepare import (
-    CODE_KEYS,
     DATASET_KEYS,
     Opened,
-    Read,
-    check_models,
+    Preparation,
     configured_dataset,
     dataset_path,
-    hide_secrets,
-    planned,
     secret_notes,
     with_threshold,
 )
@@ -94,45 +88,62 @@ def prepare_rescore(
     are those of the judge; rescoring records none. Missing secrets are left out, because most of them only serve to ask
     a model. Raises `ProblemsError`.
     """
-    around = replace(around, folder=run.workspace)
-    hidden = hide_secrets(replace(request, path=request.path or run.config), around)
-    checks = Checks()
-    planned_then = run.manifest.plan
-    rollouts = checks.made(lambda: _stored_rollouts(run))
-    config = checks.config(lambda: _config(run, request))
-    commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
-    environment = checks.made(lambda: _environment(run, config), "environment")
-    dataset = checks.made(lambda: _dataset(config, environment), *DATASET_KEYS)
-    if environment is not None:
-        config = with_threshold(config, environment)
-    rows = checks.made(lambda: None if dataset is None else _planned_rows(planned_then, dataset))
-    results_then = checks.made(lambda: _results(run))
-    target = checks.made(lambda: _target(run, run.manifest.target))
-    baseline = checks.made(lambda: _baseline_model(run))
-    models = check_models(request, around, config, checks, rolls_out=False)._replace(target=target, baseline=baseline)
-    without_rollout = checks.made(
-        lambda: None if rollouts is None or rows is None else _without_rollout(run, rollouts, rows.contents, dataset)
-    )
-    checks.raise_problems()
-    source = RescoreSource(
-        run=run,
-        rollouts=rollouts,
-        description_then=description_of(run),
-        results_then=results_then,
-        lifecycle=lifecycle_of(run.directory),
-        without_rollout=without_rollout,
-        rescore_all=rescore_all,
-    )
-    notes = (
-        *_part_notes(run, results_then),
-        *change_notes(rollouts.contents, rows.contents, recorded=config.agent.is_recorded),
-        *secret_notes(models.missing, "a reward function"),
-        *rows.notes,
-    )
-    opened = Opened(config, dataset, rows, _plan(planned_then, config, dataset), environment)
-    at = datetime.fromisoformat(source.rolled_out_at)
-    request = replace(request, shard=run.manifest.shard)
-    return planned(request, Read(config, hidden, commit), models, opened, at, notes, source=source)
+    return _Rescoring(run, request, around).prepared(rescore_all=rescore_all)
+
+
+class _Rescoring(Preparation):
+    rolls_out = False
+
+    def __init__(self, run: StoredEvalRun, request: EvalRequest, around: Surroundings) -> None:
+        request_of_run = replace(request, path=request.path or run.config, shard=run.manifest.shard)
+        super().__init__(request_of_run, replace(around, folder=run.workspace))
+        self._run = run
+        self._asked = request
+
+    def read(self) -> EvalConfig:
+        return _config(self._run, self._asked)
+
+    def prepared(self, *, rescore_all: bool) -> Prepared:
+        run, made, planned = self._run, self.checks.made, self._run.manifest.plan
+        rollouts = made(lambda: _stored_rollouts(run))
+        config = self.checked()
+        environment = made(lambda: _environment(run, config), "environment")
+        dataset = made(lambda: rows_of(environment) if environment else configured_dataset(config), *DATASET_KEYS)
+        if environment is not None:
+            config = with_threshold(config, environment)
+        rows = made(
+            lambda: (
+                None
+                if dataset is None
+                else check_rows(dataset, [row for row, _ in planned.rows() if row < len(dataset)])
+            )
+        )
+        results_then = made(lambda: _results(run))
+        target = made(lambda: _target(run, run.manifest.target))
+        baseline = made(lambda: _baseline_model(run))
+        models = self.models(config)._replace(target=target, baseline=baseline)
+        without_rollout = made(
+            lambda: (
+                None if rollouts is None or rows is None else _without_rollout(run, rollouts, rows.contents, dataset)
+            )
+        )
+        self.checks.raise_problems()
+        source = RescoreSource(
+            run=run,
+            rollouts=rollouts,
+            description_then=description_of(run),
+            results_then=results_then,
+            lifecycle=lifecycle_of(run.directory),
+            without_rollout=without_rollout,
+            rescore_all=rescore_all,
+        )
+        notes = (
+            *_part_notes(run, results_then),
+            *change_notes(rollouts.contents, rows.contents, recorded=config.agent.is_recorded),
+            *secret_notes(models.missing, "a reward function"),
+        )
+        opened = Opened(config, dataset, rows, _plan(planned, config, dataset), environment)
+        return self.planned(models, opened, datetime.fromisoformat(source.rolled_out_at), notes, source)
 
 
 def _environment(run: StoredEvalRun, config: EvalConfig) -> EnvironmentFacts | None:
@@ -142,33 +153,22 @@ def _environment(run: StoredEvalRun, config: EvalConfig) -> EnvironmentFacts | N
     if then != now:
         text = f"was made by environment {then}" if then else "was made without an environment"
         here = f"environment {now} is" if now else "no environment is"
-        raise ProblemsError(
-            [Problem(f"run {run.directory.name}", f"{text}, and {here} named now; name that of the run")]
-        )
+        raise ProblemsError.at(f"run {run.directory.name}", f"{text}, and {here} named now; name that of the run")
     if module is None or not told:
         return None
     return facts_of(told, module, run.directory.rows)
-
-
-def _dataset(config: EvalConfig, environment: EnvironmentFacts | None) -> Dataset:
-    return configured_dataset(config) if environment is None else rows_of(environment)
-
-
-def _planned_rows(planned: Plan, dataset: Dataset) -> Checked:
-    """Return the planned rows that the dataset still has. Raises `DatasetError` with the problems of all."""
-    return check_rows(dataset, [row for row, _ in planned.rows() if row < len(dataset)])
 
 
 def _stored_rollouts(run: StoredEvalRun) -> StoredRollouts:
     where, journal = f"run {run.directory.name}", run.directory.journal
     try:
         if (holder := holder_of(run.directory)) is not None:
-            raise ProblemsError([Problem(where, held_text(run.directory, holder))])
+            raise ProblemsError.at(where, held_text(run.directory, holder))
         rollouts = StoredRollouts(journal)
     except JournalError as error:
-        raise ProblemsError([Problem(where, str(error))]) from None
+        raise ProblemsError.at(where, str(error)) from None
     if not rollouts.n_rolled:
-        raise ProblemsError([Problem(where, "holds no rollout, so there is nothing to score")])
+        raise ProblemsError.at(where, "holds no rollout, so there is nothing to score")
     return rollouts
 
 
@@ -177,7 +177,7 @@ def _results(run: StoredEvalRun) -> PublishedResults | None:
         return None if run.results is None else read_results(run.results)
     except ResultsError as error:
         fix = "move the file away to score the rollouts without a comparison"
-        raise ProblemsError([Problem(f"run {run.directory.name}", f"{error}; {fix}")]) from None
+        raise ProblemsError.at(f"run {run.directory.name}", f"{error}; {fix}") from None
 
 
 def _target(run: StoredEvalRun, stored: Mapping[str, Any]) -> ModelTarget:
@@ -188,7 +188,7 @@ def _target(run: StoredEvalRun, stored: Mapping[str, Any]) -> ModelTarget:
         if target.provider not in ("server", RECORDED, *KNOWN):
             raise ShapeFault(f"cannot be {quoted(target.provider)}", ".provider")
     except ShapeFault as fault:
-        raise ProblemsError([Problem(shown(run.directory.manifest), str(fault.within("target")))]) from None
+        raise ProblemsError.at(shown(run.directory.manifest), str(fault.within("target"))) from None
     return target
 
 
@@ -206,7 +206,7 @@ def _without_rollout(
     if len(reasons) == len(runs):
         listed_reasons = ", ".join(sorted(set(reasons.values())))
         text = f"none of its rollouts can be scored ({listed_reasons}); were they made from {dataset.display}?"
-        raise ProblemsError([Problem(f"run {run.directory.name}", text)])
+        raise ProblemsError.at(f"run {run.directory.name}", text)
     return reasons
 
 
@@ -234,7 +234,7 @@ def _config(run: StoredEvalRun, request: EvalRequest) -> EvalConfig:
     else:
         fix = "name one with --osmosis-config=PATH"
         text = f"the config of run {run.directory.name} no longer exists; {fix}"
-        raise ProblemsError([Problem(shown(path), f"{text} (config_text in {shown(run.directory.manifest)} holds it)")])
+        raise ProblemsError.at(shown(path), f"{text} (config_text in {shown(run.directory.manifest)} holds it)")
     return replace(config, overridden=tuple(text for text in config.overridden if not text.endswith(f"({_PINNED})")))
 
 

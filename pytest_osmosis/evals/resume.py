@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_osmosis.config import EvalConfig
-from pytest_osmosis.errors import JournalError, OsmosisError, Problem, ProblemsError, ResultsError
+from pytest_osmosis.errors import JournalError, OsmosisError, ProblemsError, ResultsError
 from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.evals.rollout_source import NewRollouts, ResumeSource, spent
 from pytest_osmosis.evals.run_directory import changed_in_manifest, changed_inputs, is_reserved, refusal, runs_folder
@@ -117,7 +117,7 @@ def _newest(prepared: Prepared, request: ResumeRequest, n_evals: int) -> Prepare
     text = _why_none(prepared, request, others, finished)
     if n_evals > 1:
         return replace(prepared, source=NewRollouts(refused=text))
-    raise ProblemsError([Problem(shown(prepared.config.path), text)])
+    raise ProblemsError.at(shown(prepared.config.path), text)
 
 
 def _why_unfit(prepared: Prepared, run: StoredEvalRun) -> str | None:
@@ -248,22 +248,22 @@ def _source(request: ResumeRequest, run: StoredEvalRun) -> ResumeSource:
         raise _problem(run.directory.name, str(error)) from None
     if progress is None:
         raise _problem(run.directory.name, f"has no journal ({shown(run.directory.journal)}); begin a new run")
-    if progress.is_empty and run.results is not None and _hold_runs(run.results):
+    if progress.is_empty and _hold_runs(run.results):
         text = f"its journal ({shown(run.directory.journal)}) is empty, though results were written, so it was damaged"
         raise _problem(run.directory.name, f"{text}; restore it, or begin a new run")
     return ResumeSource(run=run, resumption=Resumption(progress, request.retries_failed))
 
 
-def _hold_runs(results: Path) -> bool:
+def _hold_runs(results: Path | None) -> bool:
     """Return True for results with runs that ended. An eval whose turn never came has none, and an empty journal."""
     try:
-        return read_head(results).total_runs > 0
+        return results is not None and read_head(results).total_runs > 0
     except ResultsError:
         return True
 
 
 def _problem(name: str, text: str) -> ProblemsError:
-    return ProblemsError([Problem(f"run {name}", text)])
+    return ProblemsError.at(f"run {name}", text)
 
 
 def spent_before(prepared: Prepared, source: ResumeSource) -> str:

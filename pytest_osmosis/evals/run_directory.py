@@ -343,7 +343,7 @@ def rollout_inputs(prepared: Prepared, salt: str) -> dict[str, dict[str, Any]]:
             "agent": config.agent.agent,
             "endpoint": config.agent.endpoint,
             "max_turns": config.agent.max_turns,
-            "mcp": _inside(config.agent.mcp, prepared),
+            "mcp": None if config.agent.mcp is None else _inside(config.workspace, config.agent.mcp),
             "prompt": prepared.dataset.system_prompt,
         },
         "environment": _changed_environment(prepared),
@@ -353,7 +353,9 @@ def rollout_inputs(prepared: Prepared, salt: str) -> dict[str, dict[str, Any]]:
         "env": {name: _digest(name, value, prepared, salt) for name, value in config.env.items()},
         "baseline": {
             "model_path": None if other is None else other.name,
-            **({"base_url": None} if other is None else _of_baseline(other.target)),
+            **({"base_url": None} if other is None else _server(other.target)),
+            # behind an id there may be another model later
+            **({"model": other.target.model} if other is not None and other.target.endpoint else {}),
         },
     }
     redacted: dict[str, dict[str, Any]] = json.loads(json.dumps(prepared.redaction.value(inputs), default=str))
@@ -381,20 +383,13 @@ def _address(target: ModelTarget) -> dict[str, Any]:
     return {"provider": target.provider, "model": target.model, **api, **_server(target)}
 
 
-def _of_baseline(target: ModelTarget) -> dict[str, Any]:
-    """Return what tells a baseline's model from others of that name: behind an id there may be another model later."""
-    return {**_server(target), **({"model": target.model} if target.endpoint else {})}
-
-
 def _server(target: ModelTarget) -> dict[str, Any]:
     return {"base_url": None, "endpoint": target.endpoint} if target.endpoint else {"base_url": target.base_url}
 
 
-def _inside(mcp: str | None, prepared: Prepared) -> str | None:
+def _inside(workspace: Path, mcp: str) -> str:
     """Return the folder of tools relative to the workspace, which may have been moved."""
-    if mcp is None:
-        return None
-    folder, workspace = prepared.config.workspace / mcp, prepared.config.workspace
+    folder = workspace / mcp
     return folder.relative_to(workspace).as_posix() if folder.is_relative_to(workspace) else str(folder)
 
 
@@ -437,17 +432,15 @@ def _changed_settings(then: Mapping[str, Mapping[str, Any]], now: Mapping[str, M
     for name, settings in now.items():
         before = then.get(name, {})
         for key in dict.fromkeys([*before, *settings]):
-            if before.get(key) != settings.get(key):
-                yield _changed_setting(name, key, before, settings)
-
-
-def _changed_setting(name: str, key: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    title = f"[{name}] {toml(key) if name in BY_NAME and not key.isidentifier() else key}"
-    if name not in HIDDEN:
-        return changed_value(title, then.get(key), now.get(key))
-    if key in then and key in now:
-        return f"{title}: a value -> another value"
-    return f"{title}: set -> not set" if key in then else f"{title}: not set -> set"
+            if before.get(key) == settings.get(key):
+                continue
+            title = f"[{name}] {toml(key) if name in BY_NAME and not key.isidentifier() else key}"
+            if name not in HIDDEN:
+                yield changed_value(title, before.get(key), settings.get(key))
+            elif key in before and key in settings:
+                yield f"{title}: a value -> another value"
+            else:
+                yield f"{title}: {'set -> not set' if key in before else 'not set -> set'}"
 
 
 def changed_value(name: str, then: object, now: object) -> str:
@@ -482,15 +475,13 @@ def rows_text(rows: Sequence[int], most: int = MOST_ROWS_LISTED) -> str:
 
 def check_same_code(directory: RunDirectory, then: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Raise `CodeError` if the code of rollouts is not the stored run's. Both are digests of its files."""
-    changed = [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]
+    changed = [
+        f"{name}: {'was not used' if name not in then else 'changed' if name in now else 'is not used any more'}"
+        for name in sorted({*then, *now})
+        if then.get(name) != now.get(name)
+    ]
     if changed:
-        raise CodeError(f"run {directory.name}: {refusal([_changed_file(name, then, now) for name in changed])}")
-
-
-def _changed_file(name: str, then: Mapping[str, str], now: Mapping[str, str]) -> str:
-    if name in then and name in now:
-        return f"{name}: changed"
-    return f"{name}: is not used any more" if name in then else f"{name}: was not used"
+        raise CodeError(f"run {directory.name}: {refusal(changed)}")
 
 
 # -- messages --------------------------------------------------------------------------------------------

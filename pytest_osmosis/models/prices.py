@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from pytest_osmosis.config.tables import TokenPrices
+from pytest_osmosis.config.eval_kinds import TokenPrices
 from pytest_osmosis.models.providers import SERVICES
 from pytest_osmosis.models.targets import ModelTarget
 

@@ -16,7 +16,6 @@ import pytest
 
 from pytest_osmosis.evals.rollout_source import ResumeSource
 from pytest_osmosis.evals.run_directory import manifest_of, new_run_name, runs_folder
-from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import plans_setup
 from pytest_osmosis.plugin.controller import ControllerPlugin
 from pytest_osmosis.plugin.items import eval_items, may_run
@@ -64,7 +63,7 @@ class PlanWriter:
         items = [item for item in eval_items(session.items) if may_run(item)]
         runs = [run for item in items for run in prepared.collected.runs_of(item.key.unit)]
         n_rollouts, source = prepared.source.n_to_roll_out(runs), prepared.source
-        name = session.config.getoption(options.RUN.dest) or new_run_name(prepared, now)
+        name = session.config.getoption("osmosis_run") or new_run_name(prepared, now)
         directory = RunDirectory(runs_folder(prepared.config) / name)
         sanitizer = self._controller.evals.sanitizer
         return SubmissionPlan(

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypedDict
 
-from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.formats.codec import Amount, Count, Positive, ShapeFault, decode

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis import stats
+from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.config.rules import RUBRIC_SCORE
-from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.files.reading import open_file
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.lifecycle import Lifecycle

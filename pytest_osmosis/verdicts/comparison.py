@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis import stats
-from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.stats import ALPHA, Interval, Paired, PairedTest
 from pytest_osmosis.text.numbers import difference, p_value, plural, score

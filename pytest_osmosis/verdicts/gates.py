@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from pytest_osmosis import stats
-from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.text.numbers import distinguishable, plural, score
 
 State = Literal["holds", "fails", "not measured", "partial", "not decided"]

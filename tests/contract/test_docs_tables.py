@@ -15,8 +15,8 @@ import pytest
 from docs.pages import prime_eval
 from docs.pages.command_line import registered
 from pytest_osmosis.cli.main import argument_parser
-from pytest_osmosis.config.eval_tables import EVAL_TABLES
 from pytest_osmosis.config.named_keys import remark
+from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.models.failures import CLIENT_ERRORS, Failures
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, Boundary, RunRecord
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of

@@ -23,7 +23,7 @@ def test_every_named_key_has_an_option() -> None:
 
 
 def test_help_shows_every_option_in_one_group() -> None:
-    shown = [name for names in options.GROUPS.values() for name in names]
+    shown = [option.name for group in options.GROUPS.values() for option in group]
     assert sorted(shown) == sorted(option.name for option in options.ALL)
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.addons.verifiers.prime_files import REWARD, eval_run_of
 from pytest_osmosis.addons.verifiers.prime_read import PrimeLine, PrimeRun, read_prime_run
-from pytest_osmosis.errors import OsmosisError, Problem, ProblemsError
+from pytest_osmosis.errors import OsmosisError, ProblemsError
 from pytest_osmosis.evals.request_settings import request_sampling
 from pytest_osmosis.evals.resume import ResumeRequest, resumed, why_no_name
 from pytest_osmosis.evals.rollout_source import ImportedRollouts
@@ -48,22 +48,22 @@ def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared
     if own is not None and why_no_name(own) is None and is_run(runs_folder(prepared.config) / own):
         if name is not None and name != own:
             text = f"holds the files of run {own}, which is resumed under its own name; leave out --osmosis-run"
-            raise ProblemsError([Problem(where, text)])
+            raise ProblemsError.at(where, text)
         return resumed(prepared, ResumeRequest(own, only_resumes=True))
     try:
         found = read_prime_run(folder)
     except OsmosisError as error:
-        raise ProblemsError([Problem(where, str(error))]) from None
+        raise ProblemsError.at(where, str(error)) from None
     imported = _Import(prepared, found)
     if imported.differences:
         lines = "\n".join(f"  {line}" for line in imported.differences)
         fix = "undo that, or begin a new run without this option"
         text = f"cannot be resumed, because its rollouts were made with other inputs:\n{lines}\n{fix}"
-        raise ProblemsError([Problem(where, text)])
+        raise ProblemsError.at(where, text)
     try:
         source = imported.source(name)
     except OsmosisError as error:
-        raise ProblemsError([Problem(where, str(error))]) from None
+        raise ProblemsError.at(where, str(error)) from None
     return replace(prepared, source=source, notes=(*prepared.notes, *imported.notes))
 
 

@@ -273,11 +273,11 @@ def _refuse_eval_options(typed: Any, source: SourceName | None) -> None:
     allowed: Collection[options.Option] = ()
     reason = f"no eval is named; {_HOW}"
     if source == "reference":
-        of_prime = [option for option in options.OF_PRIME if option not in options.NOT_OF_TESTS]
+        of_prime = [option for option in options.OF_PRIME if option in options.OF_TESTS]
         allowed = [*(option for option in options.OF_CONFIG if option is not options.RECORD), options.SET, *of_prime]
         reason = f"{options.SOURCE.flag}=reference requests no model, so no eval can run"
     elif source == "model":
-        allowed = [option for option in options.OF_AN_EVAL if option not in options.NOT_OF_TESTS]
+        allowed = options.OF_TESTS
         reason = f"does not apply with {options.SOURCE.flag}=model, where tests decide and gates are not evaluated"
     refused = [option.flag for option in options.OF_AN_EVAL if getattr(typed, option.dest) and option not in allowed]
     if refused:

@@ -26,12 +26,15 @@ EVAL_MARKER = (
 class Option(NamedTuple):
     """An option `--osmosis-<name>`; a flag if it has no `metavar`. (A dataclass would cost every pytest run 1.5 ms.)
 
-    `bare` is the value of an option that may be written without one.
+    `bare` is the value of an option that may be written without one. `marks` are words: "names" an eval; sets a "key"
+    of the config; is about the verdict or the results of a "whole" eval; holds "once", not for the command that
+    repeats a single run; is an "ini" key too.
     """
 
     name: str
     metavar: str | None
     help: str
+    marks: str = ""
     repeatable: bool = False
     bare: str | None = None
 
@@ -48,353 +51,398 @@ class Option(NamedTuple):
         return f"PYTEST_OSMOSIS_{self.name.replace('-', '_').upper()}"
 
 
-NAMING = (
-    Option("config", "PATH", "Run the eval in this TOML, or all evals directly in this folder; repeatable.", True),
-    Option(
-        "agent",
-        "MODULE:ATTR|chat|recorded",
-        "Run this agent on --osmosis-dataset, without a TOML; chat is the built-in single-turn agent, and recorded "
-        "only scores the conversations of the rows. With a TOML: replaces its agent.",
-    ),
-    Option(
-        "env",
-        "ID",
-        "Run this verifiers environment, without a TOML: gsm8k, owner/name or owner/name@version. "
-        "With a TOML: replaces its environment ([environment] env_id).",
-    ),
-    Option(
-        "from",
-        "RUN",
-        "Rescore the stored rollouts of this run with the current reward functions, thresholds and gates, without "
-        "requests to a model. RUN is a run's name or its beginning, its folder, its results file, or latest.",
-    ),
-    Option(
-        "mcp",
-        "DIR",
-        "Offer the tools of the FastMCP server in DIR/main.py on --osmosis-dataset, without a TOML. "
-        "With a TOML: replaces its agent.",
-    ),
-)
-"""Options that name an eval."""
-
-SOURCE = Option(
-    "source",
-    "reference|model",
-    "Rollouts for tests marked osmosis_eval: reference takes the dataset's column solution_str, model asks the eval's "
-    "model, which costs money (default: reference).",
-)
-
-RECORD = Option(
-    "record",
-    "all|new|off",
-    "Record what the models answer in the eval's cassette, which --osmosis-replay reads: all answers (the default "
-    "without a value), or new ones only, giving recorded ones again ([cassette] record).",
-    bare="all",
-)
-
-OF_CONFIG = (
-    Option("dataset", "PATH", "Dataset: a .jsonl, .json, .csv or .parquet file ([data] path)."),
-    Option(
-        "eval-fn",
-        "MODULE:FUNCTION",
-        "Score with this function; repeatable; replaces all of the TOML's ([scoring] eval_fns).",
-        True,
-    ),
-    Option("model", "MODEL", "Model, with its provider: openai/NAME ([experiment] model_path)."),
-    Option("base-url", "URL", "OpenAI-compatible server ([model] base_url; default: the model's provider)."),
-    Option("api-key-env", "NAME", "Name of the variable that holds the API key ([model] api_key_env)."),
-    Option("n", "N", "Runs of every row ([evaluation] n; default: 1)."),
-    Option("pass-threshold", "X", "Lowest score that passes ([evaluation] pass_threshold; default: 1.0)."),
-    Option("batch-size", "N", "Rollouts that run at once ([evaluation] batch_size; default: 1)."),
-    Option(
-        "limit",
-        "N|all",
-        "Only the first N rows, or all ([evaluation] limit; default: the TOML's rows, else a random tenth; "
-        "without a TOML: all).",
-    ),
-    Option("offset", "N", "Skip the first N rows ([data] offset; default: 0)."),
-    Option(
-        "max-turns", "N", "Maximum turns of a rollout ([agent] max_turns). The default of 10 is only told to agents."
-    ),
-    Option("temperature", "X", "Sampling temperature ([sampling] temperature; default: the model's)."),
-    Option("max-tokens", "N", "Maximum tokens of an answer ([sampling] max_tokens; default: the model's)."),
-    Option(
-        "engine",
-        "local|ray",
-        "Run the processes that roll out here, or on a Ray cluster ([execution] engine; default: local).",
-    ),
-    Option(
-        "hosts",
-        "N|auto",
-        "Processes that roll out ([execution] hosts; default: auto: xdist's -n or 1, or what a cluster has room for).",
-    ),
-    Option("granularity", "run|row", "One test per run, or per row ([execution] granularity; default: run)."),
-    RECORD,
-    Option("baseline-model", "MODEL", "Also run this model on the same rows and compare ([baseline] model_path)."),
-    Option("baseline-base-url", "URL", "OpenAI-compatible server of the baseline model ([baseline] base_url)."),
-    Option("baseline-api-key-env", "NAME", "Name of the variable that holds its API key ([baseline] api_key_env)."),
-)
-"""Options that override a key of the config (`config.named_keys`)."""
-
-OF_PRIME = (
-    Option("env-args", "JSON", "Arguments of the environment's load_environment() ([environment] env_args)."),
-    Option("extra-env-kwargs", "JSON", "Attributes to set on the loaded environment ([environment] extra_env_kwargs)."),
-    Option(
-        "env-dir-path",
-        "DIR",
-        "Folder of environments that are not installed ([environment] env_dir_path; default: environments).",
-    ),
-    Option(
-        "independent-scoring",
-        None,
-        "Score each run by itself, never all runs of a row together ([environment] independent_scoring).",
-    ),
-    Option(
-        "rollout-retries",
-        "N",
-        "Repeat a rollout up to N times after an error of infrastructure, or an answer that cannot be read "
-        "([environment] rollout_retries; default: 0).",
-    ),
-    Option("state-columns", "A,B", "Keys of the state to keep with each run ([environment] state_columns)."),
-    Option("num-examples", "N", "Only the first N rows; -1: all. The same as --osmosis-limit."),
-    Option("rollouts-per-example", "N", "Runs of every row. The same as --osmosis-n."),
-    Option("timeout", "SECONDS", "Time limit of a rollout ([evaluation] agent_workflow_timeout_s; default: 450)."),
-    Option("max-concurrent", "N", "Rollouts that run at once; -1: all. The same as --osmosis-batch-size."),
-    Option(
-        "max-concurrent-generation",
-        "N",
-        "Rollouts that ask the model at once ([execution] max_concurrent_generation; default: the batch size).",
-    ),
-    Option(
-        "max-concurrent-scoring",
-        "N",
-        "Runs that are scored at once ([execution] max_concurrent_scoring; default: the batch size).",
-    ),
-    Option(
-        "no-interleave-scoring", None, "Score no run before the last is rolled out ([execution] interleave_scoring)."
-    ),
-    Option("num-workers", "N|auto", "Processes that roll out. The same as --osmosis-hosts."),
-    Option("sampling-args", "JSON", "Sampling parameters, with any others of the model's API ([sampling])."),
-    Option(
-        "endpoints-path", "PATH", "Registry of endpoints ([model] endpoints_path; default: configs/endpoints.toml)."
-    ),
-    Option("api-client-type", "TYPE", "API of the server, like anthropic_messages ([model] api_client_type)."),
-    Option("api-base-url", "URL", "Server of the model. The same as --osmosis-base-url."),
-    Option("api-key-var", "NAME", "Variable that holds the API key. The same as --osmosis-api-key-env."),
-    Option("header", "NAME: VALUE", "Send this HTTP header with every request; repeatable ([model] headers).", True),
-    Option(
-        "header-from-state",
-        "NAME: KEY",
-        "Send a header whose value is that key of the rollout's state; repeatable ([model] headers_from_state).",
-        True,
-    ),
-    Option(
-        "save-results", None, "Also write results.jsonl and metadata.json as prime eval does ([output] save_results)."
-    ),
-    Option("output-dir", "DIR", "Folder of these files ([output] output_dir; default: outputs)."),
-    Option("save-to-hf-hub", None, "Push these files to the Hugging Face Hub ([output] save_to_hf_hub)."),
-    Option("hf-hub-dataset-name", "NAME", "Name of the dataset on the Hub ([output] hf_hub_dataset_name)."),
-    Option("heartbeat-url", "URL", "Request this URL whenever a row is done ([output] heartbeat_url)."),
-    Option("abbreviated-summary", None, "Show no conversations in the summary ([output] abbreviated_summary)."),
-)
-"""Options by the names of `prime eval`, each for a key of the config (`config.named_keys`)."""
-
-SET = Option(
-    "set",
-    "TABLE.KEY=VALUE",
-    "Set any key of the config; the value is TOML or a bare word; repeatable. The key's own option wins over this one.",
-    True,
-)
-
-GATE = Option(
-    "gate",
-    "CONDITION",
-    'Let this condition set the exit status, like "pass_rate >= 0.7" or "rewards:f mean >= 0.5"; repeatable ([gate]).',
-    True,
-)
-
-ENV = NAMING[2]
-AGENTS = (NAMING[1], NAMING[4], ENV)
-"""Options that name an agent or an environment, and so an eval without a TOML."""
-FROM = NAMING[3]
-RESCORE = Option(
-    "rescore", None, "With --osmosis-from: recompute all scores, also those of functions whose code has not changed."
-)
-RESUME = Option(
-    "resume",
-    None,
-    "Resume the newest run of each eval that fits and has something left: what is stored is not run again, pending "
-    "runs and those that failed at boundary provider or host are.",
-)
-RUN = Option(
-    "run",
-    "NAME",
-    "Call the run NAME; given again, resume it. With several evals, their runs are called NAME-EVAL.",
-)
-RETRY_FAILED = Option(
-    "retry-failed",
-    None,
-    "On a resume: also repeat runs that failed at boundary agent, timeout, model or reward.",
-)
-FRESH = Option("fresh", None, "With --osmosis-run=NAME: rename the run that has the name, and begin anew.")
-RESUME_FROM = Option(
-    "resume-from",
-    "DIR",
-    "Resume the run whose results.jsonl and metadata.json are in DIR; those that verifiers wrote begin a new run.",
-)
-SMOKE = Option(
-    "smoke", None, "Smoke test: run the first rows of each eval once. Errors fail it; scores and gates do not."
-)
-
-SHARD = Option(
-    "shard",
-    "K/N",
-    "Run only the K-th of N shards: every N-th row, with all its runs. pytest-osmosis merge makes the results of the "
-    "whole from those of all shards, and decides its gates.",
-)
-
-UPDATE_BASELINE = Option(
-    "update-baseline",
-    None,
-    "Make these results the baseline: if every run was made, write them to the file in [baseline] results. "
-    "max_regression is not decided then.",
-)
-
-REPLAY = Option(
-    "replay",
-    None,
-    "Give the answers again that the eval's cassette holds: no model is asked, and no key is needed ([cassette] path).",
-)
-CACHE = Option(
-    "cache",
-    None,
-    "Ask for no answer twice: an equal request of the same row, run and turn is answered from .osmosis/cache.",
-)
-
-OVERWRITE = Option(
-    "overwrite",
-    None,
-    "Let --osmosis-output, --osmosis-markdown, --osmosis-html and [output] replace a file that pytest-osmosis did not "
-    "write; never one that the command reads.",
-)
-
-OF_SESSION = (
-    # which runs, and how many at once
-    RESUME,
-    RUN,
-    RETRY_FAILED,
-    FRESH,
-    RESUME_FROM,
-    SMOKE,
-    Option("smoke-rows", "N", "Rows of a smoke test (default: 5)."),
-    SHARD,
-    Option("max-in-flight", "N", "Run at most N rollouts at once, whatever batch_size says (default: no limit)."),
-    Option(
-        "stop-when-decided",
-        None,
-        "Stop as soon as no missing run can change a gate's verdict; runs are made in random order.",
-    ),
-    Option(
-        "confirm-above",
-        "USD",
-        "Ask first if the last run cost more than USD, or its cost is unknown; without a terminal, refuse "
-        "(default: never ask).",
-    ),
-    RESCORE,
-    # where answers come from
-    REPLAY,
-    CACHE,
-    # where results go
-    Option("output", "PATH", "Also write results.json here; a folder, or a path with {name}, if several evals run."),
-    Option("markdown", "PATH", "Write a summary in Markdown here; GitHub Actions shows it on the job's page anyway."),
-    Option(
-        "html",
-        "PATH",
-        "Write one HTML report on all evals here; [output] html_conversations says which conversations it holds.",
-    ),
-    OVERWRITE,
-    UPDATE_BASELINE,
-    # what the terminal shows
-    Option(
-        "show-failures",
-        "N|all",
-        "Print at most N failed runs with their blocks, or all; pytest-osmosis show has the others "
-        "(default: 10; all with -vv).",
-    ),
-    # how the session runs
-    Option("secrets-file", "PATH|-", "Read values of [secrets] required from this dotenv file or pipe (- is stdin)."),
-    Option("no-probe", None, "Skip the test request to the model before the first rollout."),
-    Option(
-        "inline",
-        None,
-        "Run user code in pytest's own process, one rollout at a time, for debuggers (implied by --trace).",
-    ),
-    Option(
-        "dry-run",
-        None,
-        "Check everything and show what would run: load no code but environments, ask no model, write nothing.",
-    ),
-)
-"""Options of the whole session."""
-
-ALL = (*NAMING, SOURCE, *OF_CONFIG, SET, GATE, *OF_PRIME, *OF_SESSION)
-OF_KEYS = (*AGENTS, *OF_CONFIG, *OF_PRIME)
-"""Options that set a key of the config, or some."""
-OF_AN_EVAL = (*OF_CONFIG, SET, GATE, *OF_PRIME, *OF_SESSION)
-"""Options that apply to evals but name none."""
-
-OF_RESULTS = (
-    "save-results", "output-dir", "save-to-hf-hub", "hf-hub-dataset-name", "heartbeat-url", "abbreviated-summary",
-)  # fmt: skip
-"""Names of options for files and remarks at the end of a whole eval."""
-_OF_WHOLE_EVALS = (
-    "smoke", "smoke-rows", "shard", "stop-when-decided", "update-baseline", "resume-from",
-    *OF_RESULTS,
-)  # fmt: skip
-_BASELINE = [option for option in OF_CONFIG if option.name.startswith("baseline-")]
-NOT_OF_TESTS = (GATE, *_BASELINE, *(option for option in OF_AN_EVAL if option.name in _OF_WHOLE_EVALS))
-"""Options about the verdict or the results of a whole eval; they do not apply to tests over rollouts."""
-
-GROUPS = {
+GROUPS: Mapping[str, tuple[Option, ...]] = {
     "osmosis: which eval (write options with '='; variables work too: --osmosis-n is PYTEST_OSMOSIS_N)": (
-        "config", "agent", "mcp", "env", "from", "source", "set",
+        Option(
+            "config",
+            "PATH",
+            "Run the eval in this TOML, or all evals directly in this folder; repeatable.",
+            "names",
+            repeatable=True,
+        ),
+        Option(
+            "agent",
+            "MODULE:ATTR|chat|recorded",
+            "Run this agent on --osmosis-dataset, without a TOML; chat is the built-in single-turn agent, and "
+            "recorded only scores the conversations of the rows. With a TOML: replaces its agent.",
+            "names",
+        ),
+        Option(
+            "mcp",
+            "DIR",
+            "Offer the tools of the FastMCP server in DIR/main.py on --osmosis-dataset, without a TOML. With a TOML: "
+            "replaces its agent.",
+            "names",
+        ),
+        Option(
+            "env",
+            "ID",
+            "Run this verifiers environment, without a TOML: gsm8k, owner/name or owner/name@version. With a TOML: "
+            "replaces its environment ([environment] env_id).",
+            "names",
+        ),
+        Option(
+            "from",
+            "RUN",
+            "Rescore the stored rollouts of this run with the current reward functions, thresholds and gates, without "
+            "requests to a model. RUN is a run's name or its beginning, its folder, its results file, or latest.",
+            "names",
+        ),
+        Option(
+            "source",
+            "reference|model",
+            "Rollouts for tests marked osmosis_eval: reference takes the dataset's column solution_str, model asks "
+            "the eval's model, which costs money (default: reference).",
+        ),
+        Option(
+            "set",
+            "TABLE.KEY=VALUE",
+            "Set any key of the config; the value is TOML or a bare word; repeatable. The key's own option wins over "
+            "this one.",
+            repeatable=True,
+        ),
     ),
     "osmosis: which rows, and how often": (
-        "dataset", "limit", "offset", "n", "granularity", "smoke", "smoke-rows", "shard",
+        Option("dataset", "PATH", "Dataset: a .jsonl, .json, .csv or .parquet file ([data] path).", "key"),
+        Option(
+            "limit",
+            "N|all",
+            "Only the first N rows, or all ([evaluation] limit; default: the TOML's rows, else a random tenth; "
+            "without a TOML: all).",
+            "key",
+        ),
+        Option("offset", "N", "Skip the first N rows ([data] offset; default: 0).", "key"),
+        Option("n", "N", "Runs of every row ([evaluation] n; default: 1).", "key"),
+        Option(
+            "granularity", "run|row", "One test per run, or per row ([execution] granularity; default: run).", "key"
+        ),
+        Option(
+            "smoke",
+            None,
+            "Smoke test: run the first rows of each eval once. Errors fail it; scores and gates do not.",
+            "whole",
+        ),
+        Option("smoke-rows", "N", "Rows of a smoke test (default: 5).", "whole"),
+        Option(
+            "shard",
+            "K/N",
+            "Run only the K-th of N shards: every N-th row, with all its runs. pytest-osmosis merge makes the results "
+            "of the whole from those of all shards, and decides its gates.",
+            "whole once",
+        ),
     ),
     "osmosis: the model": (
-        "model", "base-url", "api-key-env", "secrets-file", "temperature", "max-tokens", "max-turns", "no-probe",
+        Option("model", "MODEL", "Model, with its provider: openai/NAME ([experiment] model_path).", "key"),
+        Option("base-url", "URL", "OpenAI-compatible server ([model] base_url; default: the model's provider).", "key"),
+        Option("api-key-env", "NAME", "Name of the variable that holds the API key ([model] api_key_env).", "key"),
+        Option(
+            "secrets-file",
+            "PATH|-",
+            "Read values of [secrets] required from this dotenv file or pipe (- is stdin).",
+            "ini",
+        ),
+        Option("temperature", "X", "Sampling temperature ([sampling] temperature; default: the model's).", "key"),
+        Option("max-tokens", "N", "Maximum tokens of an answer ([sampling] max_tokens; default: the model's).", "key"),
+        Option(
+            "max-turns",
+            "N",
+            "Maximum turns of a rollout ([agent] max_turns). The default of 10 is only told to agents.",
+            "key",
+        ),
+        Option("no-probe", None, "Skip the test request to the model before the first rollout."),
     ),
     "osmosis: deciding what passes": (
-        "eval-fn", "pass-threshold", "gate", "baseline-model", "baseline-base-url", "baseline-api-key-env",
-        "update-baseline", "rescore",
+        Option(
+            "eval-fn",
+            "MODULE:FUNCTION",
+            "Score with this function; repeatable; replaces all of the TOML's ([scoring] eval_fns).",
+            "key",
+            repeatable=True,
+        ),
+        Option("pass-threshold", "X", "Lowest score that passes ([evaluation] pass_threshold; default: 1.0).", "key"),
+        Option(
+            "gate",
+            "CONDITION",
+            'Let this condition set the exit status, like "pass_rate >= 0.7" or "rewards:f mean >= 0.5"; repeatable '
+            "([gate]).",
+            "whole",
+            repeatable=True,
+        ),
+        Option(
+            "baseline-model",
+            "MODEL",
+            "Also run this model on the same rows and compare ([baseline] model_path).",
+            "key whole",
+        ),
+        Option(
+            "baseline-base-url",
+            "URL",
+            "OpenAI-compatible server of the baseline model ([baseline] base_url).",
+            "key whole",
+        ),
+        Option(
+            "baseline-api-key-env",
+            "NAME",
+            "Name of the variable that holds its API key ([baseline] api_key_env).",
+            "key whole",
+        ),
+        Option(
+            "update-baseline",
+            None,
+            "Make these results the baseline: if every run was made, write them to the file in [baseline] results. "
+            "max_regression is not decided then.",
+            "whole once",
+        ),
+        Option(
+            "rescore",
+            None,
+            "With --osmosis-from: recompute all scores, also those of functions whose code has not changed.",
+        ),
     ),
     "osmosis: spending time and money": (
-        "batch-size", "max-in-flight", "engine", "hosts", "confirm-above", "stop-when-decided", "record", "replay",
-        "cache",
+        Option("batch-size", "N", "Rollouts that run at once ([evaluation] batch_size; default: 1).", "key"),
+        Option(
+            "max-in-flight", "N", "Run at most N rollouts at once, whatever batch_size says (default: no limit).", "ini"
+        ),
+        Option(
+            "engine",
+            "local|ray",
+            "Run the processes that roll out here, or on a Ray cluster ([execution] engine; default: local).",
+            "key",
+        ),
+        Option(
+            "hosts",
+            "N|auto",
+            "Processes that roll out ([execution] hosts; default: auto: xdist's -n or 1, or what a cluster has room "
+            "for).",
+            "key",
+        ),
+        Option(
+            "confirm-above",
+            "USD",
+            "Ask first if the last run cost more than USD, or its cost is unknown; without a terminal, refuse "
+            "(default: never ask).",
+            "ini",
+        ),
+        Option(
+            "stop-when-decided",
+            None,
+            "Stop as soon as no missing run can change a gate's verdict; runs are made in random order.",
+            "whole once",
+        ),
+        Option(
+            "record",
+            "all|new|off",
+            "Record what the models answer in the eval's cassette, which --osmosis-replay reads: all answers (the "
+            "default without a value), or new ones only, giving recorded ones again ([cassette] record).",
+            "key once",
+            bare="all",
+        ),
+        Option(
+            "replay",
+            None,
+            "Give the answers again that the eval's cassette holds: no model is asked, and no key is needed "
+            "([cassette] path).",
+        ),
+        Option(
+            "cache",
+            None,
+            "Ask for no answer twice: an equal request of the same row, run and turn is answered from .osmosis/cache.",
+        ),
     ),
-    "osmosis: resuming a run": ("resume", "run", "retry-failed", "fresh", "resume-from"),
-    "osmosis: results": ("output", "markdown", "html", "overwrite", "show-failures"),
-    "osmosis: debugging": ("dry-run", "inline"),
-    "osmosis: verifiers environments, and settings by their names in prime eval": tuple(
-        option.name for option in OF_PRIME
+    "osmosis: resuming a run": (
+        Option(
+            "resume",
+            None,
+            "Resume the newest run of each eval that fits and has something left: what is stored is not run again, "
+            "pending runs and those that failed at boundary provider or host are.",
+            "once",
+        ),
+        Option(
+            "run",
+            "NAME",
+            "Call the run NAME; given again, resume it. With several evals, their runs are called NAME-EVAL.",
+            "once",
+        ),
+        Option(
+            "retry-failed",
+            None,
+            "On a resume: also repeat runs that failed at boundary agent, timeout, model or reward.",
+            "once",
+        ),
+        Option("fresh", None, "With --osmosis-run=NAME: rename the run that has the name, and begin anew.", "once"),
+        Option(
+            "resume-from",
+            "DIR",
+            "Resume the run whose results.jsonl and metadata.json are in DIR; those that verifiers wrote begin a new "
+            "run.",
+            "whole once",
+        ),
     ),
-}  # fmt: skip
-"""The groups of `pytest --help`, and the names of their options, in this order."""
+    "osmosis: results": (
+        Option(
+            "output",
+            "PATH",
+            "Also write results.json here; a folder, or a path with {name}, if several evals run.",
+            "once",
+        ),
+        Option(
+            "markdown",
+            "PATH",
+            "Write a summary in Markdown here; GitHub Actions shows it on the job's page anyway.",
+            "once",
+        ),
+        Option(
+            "html",
+            "PATH",
+            "Write one HTML report on all evals here; [output] html_conversations says which conversations it holds.",
+            "once",
+        ),
+        Option(
+            "overwrite",
+            None,
+            "Let --osmosis-output, --osmosis-markdown, --osmosis-html and [output] replace a file that pytest-osmosis "
+            "did not write; never one that the command reads.",
+            "once",
+        ),
+        Option(
+            "show-failures",
+            "N|all",
+            "Print at most N failed runs with their blocks, or all; pytest-osmosis show has the others (default: 10; "
+            "all with -vv).",
+            "once ini",
+        ),
+    ),
+    "osmosis: debugging": (
+        Option(
+            "dry-run",
+            None,
+            "Check everything and show what would run: load no code but environments, ask no model, write nothing.",
+        ),
+        Option(
+            "inline",
+            None,
+            "Run user code in pytest's own process, one rollout at a time, for debuggers (implied by --trace).",
+            "once",
+        ),
+    ),
+    "osmosis: verifiers environments, and settings by their names in prime eval": (
+        Option("env-args", "JSON", "Arguments of the environment's load_environment() ([environment] env_args)."),
+        Option(
+            "extra-env-kwargs", "JSON", "Attributes to set on the loaded environment ([environment] extra_env_kwargs)."
+        ),
+        Option(
+            "env-dir-path",
+            "DIR",
+            "Folder of environments that are not installed ([environment] env_dir_path; default: environments).",
+        ),
+        Option(
+            "independent-scoring",
+            None,
+            "Score each run by itself, never all runs of a row together ([environment] independent_scoring).",
+        ),
+        Option(
+            "rollout-retries",
+            "N",
+            "Repeat a rollout up to N times after an error of infrastructure, or an answer that cannot be read "
+            "([environment] rollout_retries; default: 0).",
+        ),
+        Option("state-columns", "A,B", "Keys of the state to keep with each run ([environment] state_columns)."),
+        Option("num-examples", "N", "Only the first N rows; -1: all. The same as --osmosis-limit."),
+        Option("rollouts-per-example", "N", "Runs of every row. The same as --osmosis-n."),
+        Option("timeout", "SECONDS", "Time limit of a rollout ([evaluation] agent_workflow_timeout_s; default: 450)."),
+        Option("max-concurrent", "N", "Rollouts that run at once; -1: all. The same as --osmosis-batch-size."),
+        Option(
+            "max-concurrent-generation",
+            "N",
+            "Rollouts that ask the model at once ([execution] max_concurrent_generation; default: the batch size).",
+        ),
+        Option(
+            "max-concurrent-scoring",
+            "N",
+            "Runs that are scored at once ([execution] max_concurrent_scoring; default: the batch size).",
+        ),
+        Option(
+            "no-interleave-scoring",
+            None,
+            "Score no run before the last is rolled out ([execution] interleave_scoring).",
+        ),
+        Option("num-workers", "N|auto", "Processes that roll out. The same as --osmosis-hosts."),
+        Option("sampling-args", "JSON", "Sampling parameters, with any others of the model's API ([sampling])."),
+        Option(
+            "endpoints-path", "PATH", "Registry of endpoints ([model] endpoints_path; default: configs/endpoints.toml)."
+        ),
+        Option("api-client-type", "TYPE", "API of the server, like anthropic_messages ([model] api_client_type)."),
+        Option("api-base-url", "URL", "Server of the model. The same as --osmosis-base-url."),
+        Option("api-key-var", "NAME", "Variable that holds the API key. The same as --osmosis-api-key-env."),
+        Option(
+            "header",
+            "NAME: VALUE",
+            "Send this HTTP header with every request; repeatable ([model] headers).",
+            repeatable=True,
+        ),
+        Option(
+            "header-from-state",
+            "NAME: KEY",
+            "Send a header whose value is that key of the rollout's state; repeatable ([model] headers_from_state).",
+            repeatable=True,
+        ),
+        Option(
+            "save-results",
+            None,
+            "Also write results.jsonl and metadata.json as prime eval does ([output] save_results).",
+            "whole once",
+        ),
+        Option("output-dir", "DIR", "Folder of these files ([output] output_dir; default: outputs).", "whole once"),
+        Option(
+            "save-to-hf-hub", None, "Push these files to the Hugging Face Hub ([output] save_to_hf_hub).", "whole once"
+        ),
+        Option(
+            "hf-hub-dataset-name",
+            "NAME",
+            "Name of the dataset on the Hub ([output] hf_hub_dataset_name).",
+            "whole once",
+        ),
+        Option(
+            "heartbeat-url", "URL", "Request this URL whenever a row is done ([output] heartbeat_url).", "whole once"
+        ),
+        Option(
+            "abbreviated-summary",
+            None,
+            "Show no conversations in the summary ([output] abbreviated_summary).",
+            "whole once",
+        ),
+    ),
+}
+"""The options by the groups of `pytest --help`, in this order. The last ones are those by the names of `prime eval`."""
+
+ALL = tuple(option for options in GROUPS.values() for option in options)
+BY_NAME = {option.name: option for option in ALL}
+SOURCE, SET, GATE, ENV, FROM, RECORD = (BY_NAME[name] for name in ("source", "set", "gate", "env", "from", "record"))
+AGENTS = (BY_NAME["agent"], BY_NAME["mcp"], ENV)
+"""Options that name an agent or an environment, and so an eval without a TOML."""
+NAMING = tuple(option for option in ALL if "names" in option.marks)
+OF_CONFIG = tuple(option for option in ALL if "key" in option.marks)
+OF_PRIME = tuple(GROUPS.values())[-1]
+OF_KEYS = (*AGENTS, *OF_CONFIG, *OF_PRIME)
+"""Options that set a key of the config (`config.tables`), or some."""
+_OTHERS = {*NAMING, SOURCE, *OF_CONFIG, SET, GATE, *OF_PRIME}
+OF_SESSION = tuple(option for option in ALL if option not in _OTHERS)
+OF_AN_EVAL = (*OF_CONFIG, SET, GATE, *OF_PRIME, *OF_SESSION)
+"""Options that apply to evals but name none."""
+OF_TESTS = tuple(option for option in OF_AN_EVAL if "whole" not in option.marks)
+"""Those that apply to tests over rollouts too."""
 
 COLLECT = "osmosis_collect"
 INI_SET = "osmosis_set"
 NOT_MEASURED_EXIT = "osmosis_not_measured_exit"
-INI_OF_SESSION = ("max-in-flight", "secrets-file", "confirm-above", "show-failures")
-"""Options of the session that are also ini keys, like `osmosis_max_in_flight`."""
 
 
 def add(parser: pytest.Parser) -> None:
-    by_name = {option.name: option for option in ALL}
-    for number, (title, names) in enumerate(GROUPS.items()):
+    for number, (title, options) in enumerate(GROUPS.items()):
         group = parser.getgroup(f"osmosis-{number}" if number else "osmosis", title)
-        for name in names:
-            _add_option(group, by_name[name])
+        for option in options:
+            _add_option(group, option)
     reward_options.add(parser)
     parser.addini(
         COLLECT,
@@ -405,8 +453,8 @@ def add(parser: pytest.Parser) -> None:
     parser.addini(
         INI_SET, "Defaults for every eval's config, one TABLE.KEY=VALUE per line; all else wins.", type="linelist"
     )
-    for option in OF_SESSION:
-        if option.name in INI_OF_SESSION:
+    for option in ALL:
+        if "ini" in option.marks:
             parser.addini(option.dest, f"Same as {option.flag}. {option.help}", default=None)
     parser.addini(NOT_MEASURED_EXIT, "Exit status if an eval could not be measured (default: 9).", default="9")
 
@@ -455,8 +503,8 @@ def refuse_blanks(config: pytest.Config) -> None:
     An empty environment variable counts as not set.
     """
     blank = [option.flag for option in ALL if _is_blank(config.getoption(option.dest))]
-    in_session = [option for option in OF_SESSION if option.name in INI_OF_SESSION]
-    blank += [f"ini {option.dest}" for option in in_session if _is_blank(config.getini(option.dest))]
+    of_ini = [option for option in ALL if "ini" in option.marks]
+    blank += [f"ini {option.dest}" for option in of_ini if _is_blank(config.getini(option.dest))]
     if blank:
         raise pytest.UsageError(*(f"{origin}: {BLANK}" for origin in blank))
 
@@ -491,7 +539,7 @@ def seems_to_ask(config: pytest.Config) -> bool:
 
 def names_a_cluster(config: pytest.Config, environ: Mapping[str, str]) -> bool:
     """True if the command says that hosts run on a cluster; configs may say it too."""
-    engine = next(option for option in OF_CONFIG if option.name == "engine")
+    engine = BY_NAME["engine"]
     return "ray" in (config.getoption(engine.dest), environ.get(engine.variable))
 
 

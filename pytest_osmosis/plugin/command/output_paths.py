@@ -16,11 +16,9 @@ from pytest_osmosis.evals import Prepared, comparison_path
 from pytest_osmosis.evals.output_files import (
     InputFile,
     OutputFile,
-    baseline_inputs,
     inputs_of,
     output_problems,
     outputs_of,
-    problems_of_push,
     problems_of_saving,
 )
 from pytest_osmosis.plugin.command.session_options import SessionOptions
@@ -58,7 +56,7 @@ class OutputPaths:
             path = path / f"{prepared.config.name}.json"
         elif n_evals > 1 and "{name}" not in output:
             fix = "pass a folder, or a path with {name}"
-            raise ProblemsError([Problem(f"--osmosis-output={output}", f"{n_evals} evals run; {fix}")])
+            raise ProblemsError.at(f"--osmosis-output={output}", f"{n_evals} evals run; {fix}")
         config = replace(prepared.config, output=replace(prepared.config.output, results=str(path)))
         return replace(prepared, config=config)
 
@@ -67,17 +65,14 @@ class OutputPaths:
         updating = self._options.update_baseline
         outputs = [output for prepared in evals for output in outputs_of(prepared, updating=updating)]
         inputs = [each for prepared in evals for each in inputs_of(prepared)]
-        baselines = [each for prepared in evals for each in baseline_inputs(prepared)]
         return [
             *self._of_one_report(),
             *output_problems(
                 [*outputs, *_comparisons(evals), *_html_reports(evals), *self._of_session()],
                 [*inputs, *self._read_by_session()],
-                baselines,
                 overwrite=self._options.overwrite,
             ),
-            *(problem for prepared in evals for problem in problems_of_saving(prepared)),
-            *dict.fromkeys(problem for prepared in evals for problem in problems_of_push(prepared)),
+            *dict.fromkeys(problem for prepared in evals for problem in problems_of_saving(prepared)),
         ]
 
     def _of_one_report(self) -> Iterator[Problem]:

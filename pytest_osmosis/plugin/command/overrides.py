@@ -13,9 +13,16 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from pytest_osmosis.config import Override
-from pytest_osmosis.config.eval_kinds import gate_settings
 from pytest_osmosis.config.kinds import Unfit, refuse, toml, typed_json, typed_toml
-from pytest_osmosis.config.named_keys import OPTIONS, PRIME_KEYS, PrimeKey, Setting, sampling_keys, setting
+from pytest_osmosis.config.named_keys import (
+    OPTIONS,
+    PRIME_KEYS,
+    PrimeKey,
+    Setting,
+    gate_settings,
+    sampling_keys,
+    setting,
+)
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import Option

@@ -34,10 +34,6 @@ from pytest_osmosis.plugin.command.environments import environments_of
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.command.options import (
     FROM,
-    RESUME_FROM,
-    SHARD,
-    SMOKE,
-    UPDATE_BASELINE,
     is_eval_toml,
     plans_setup,
 )
@@ -191,7 +187,7 @@ class EvalPreparer:
         if folder is not None:
             if n_evals > 1:
                 text = f"holds files of one eval, and the command names {n_evals}; name that one"
-                raise ProblemsError([Problem(f"{RESUME_FROM.flag}={shown(folder)}", text)])
+                raise ProblemsError.at(f"--osmosis-resume-from={shown(folder)}", text)
             return seams.resumed_from(prepared, folder, None if request is None else request.name)
         return prepared if request is None else resumed(prepared, request, n_evals=n_evals)
 
@@ -201,7 +197,8 @@ class EvalPreparer:
             path,
             entry,
             self._overrides(path),
-            listing=listed or self._only_lists,
+            # a dry run needs keys, as the run itself does
+            listing=listed or bool(self._config.option.collectonly or plans_setup(self._config)),
             updating=self._options.update_baseline,
             answers=self._options.answer_store,
             most_in_flight=self._options.max_in_flight,
@@ -210,16 +207,11 @@ class EvalPreparer:
     def _check_options_of_training(self, name: NamedEntry) -> None:
         """Raise `ProblemsError` for options that a preflight does not take."""
         if self._options.shard is not None and name.path not in self._named.listed:
-            text = f"a preflight of a training config has no shards ({SHARD.flag}); run it in a job of its own"
-            raise ProblemsError([Problem(shown(name.path or Path()), text)])
+            text = "a preflight of a training config has no shards (--osmosis-shard); run it in a job of its own"
+            raise ProblemsError.at(shown(name.path or Path()), text)
         answers = self._options.answers
         if answers is not None and answers.origin.startswith("--"):
-            raise ProblemsError([Problem(answers.origin, NOT_OF_TRAINING)])
-
-    @property
-    def _only_lists(self) -> bool:
-        """True if the command needs no keys. A dry run needs them, as the run itself does."""
-        return bool(self._config.option.collectonly or plans_setup(self._config))
+            raise ProblemsError.at(answers.origin, NOT_OF_TRAINING)
 
     def _rescore_problems(self) -> list[Problem]:
         """Return typed options that would change rollouts, which are not repeated when stored ones are rescored."""
@@ -232,12 +224,12 @@ class EvalPreparer:
                 if then is None
                 else (str(then), f"name a run of {shard}, or leave out")
             )
-            text = f"contradicts {FROM.flag}: {name} is {it}, and all its rollouts are scored; {fix} {SHARD.flag}"
-            return [Problem(f"{SHARD.flag}={shard.index}/{shard.of}", text)]
+            text = f"contradicts {FROM.flag}: {name} is {it}, and all its rollouts are scored; {fix} --osmosis-shard"
+            return [Problem(f"--osmosis-shard={shard.index}/{shard.of}", text)]
         text = f"contradicts {FROM.flag}, which does not change rollouts; leave out one of them"
         typed = [override for override in self._options.overrides if override.level == "command"]
         origins = [override.origin for override in typed if concerns_rollouts(override)]
-        origins += [SMOKE.flag] if self._options.smoke is not None else []
+        origins += ["--osmosis-smoke"] if self._options.smoke is not None else []
         return [Problem(origin, text) for origin in origins]
 
     def _overrides(self, path: Path | None) -> Sequence[Override]:
@@ -261,7 +253,7 @@ class EvalPreparer:
         if not self._options.update_baseline or any(baseline_path(prepared.config) for prepared in evals):
             return []
         text = 'no eval names a file for its baseline; add [baseline] results = "baselines/x.json"'
-        return [Problem(UPDATE_BASELINE.flag, text)]
+        return [Problem("--osmosis-update-baseline", text)]
 
 
 def _raise(error: ProblemsError) -> Prepared:

@@ -26,12 +26,6 @@ from pytest_osmosis.results.publish import why_not_writable
 
 SMOKE_ROWS = 5
 SHOW_FAILURES = 10
-_NOT_REPEATED = (
-    "resume", "run", "retry-failed", "fresh", "shard", "output", "markdown", "html", "overwrite", "inline",
-    "stop-when-decided", "update-baseline", "show-failures",
-    "record", "resume-from", *options.OF_RESULTS,
-)  # fmt: skip
-"""Options that are left out of the command that repeats a single run."""
 
 
 class AnswersOption(NamedTuple):
@@ -140,7 +134,7 @@ def typed(config: pytest.Config) -> list[str]:
     words = []
     for option in (*options.OF_KEYS, options.SET, *options.OF_SESSION):
         value = config.getoption(option.dest)
-        if option.name in _NOT_REPEATED or not value:
+        if "once" in option.marks or not value:
             continue
         if option.metavar is None:
             words.append(option.flag)
@@ -176,7 +170,7 @@ def _value(config: pytest.Config, environ: Mapping[str, str], option: Option) ->
         return OptionValue(str(value), option.flag)
     if option.variable in VARIABLES and environ.get(option.variable):
         return OptionValue(environ[option.variable], option.variable)
-    if option.name in options.INI_OF_SESSION and config.getini(option.dest):
+    if "ini" in option.marks and config.getini(option.dest):
         return OptionValue(config.getini(option.dest), f"ini {option.dest}")
     return OptionValue(None, option.flag)
 
@@ -221,13 +215,13 @@ def _exit_status(value: str) -> int:
 _LEAVE = "leave out one of them"
 _NEEDS = (
     ("rescore", ("from",), f"{options.FROM.flag}: it scores stored rollouts"),
-    ("smoke-rows", ("smoke",), f"{options.SMOKE.flag}: it sets the rows of a smoke test"),
+    ("smoke-rows", ("smoke",), "--osmosis-smoke: it sets the rows of a smoke test"),
     (
         "retry-failed",
         ("resume", "run"),
-        f"{options.RESUME.flag} or {options.RUN.flag}=NAME: it repeats runs that are stored",
+        "--osmosis-resume or --osmosis-run=NAME: it repeats runs that are stored",
     ),
-    ("fresh", ("run",), f"{options.RUN.flag}=NAME, the run to begin anew"),
+    ("fresh", ("run",), "--osmosis-run=NAME, the run to begin anew"),
 )
 """Options, those of which each needs one, and what a problem says of it."""
 _EXCLUDES = (
@@ -274,7 +268,7 @@ _SMOKE_EXCLUDES = {
 
 def _smoke_problems(origin: str, overrides: Iterable[Override]) -> Iterator[Problem]:
     """Yield the overrides that contradict a smoke test. One in the command wins over variables."""
-    levels = ("command",) if origin == options.SMOKE.flag else ("command", "environment")
+    levels = ("command",) if origin == "--osmosis-smoke" else ("command", "environment")
     for override in overrides:
         fix = _SMOKE_EXCLUDES.get((override.table, override.key))
         if fix is not None and override.level in levels:

@@ -18,7 +18,6 @@ import pytest
 from _pytest.terminal import TerminalReporter  # in pytest's namespace since 8.4 alone
 
 from pytest_osmosis.evals import FinishedEval, error_text
-from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.items import eval_id_of, unit_key
 from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
 from pytest_osmosis.record.stop import StopReason
@@ -234,10 +233,10 @@ class TerminalSummary:
         first = ["after you have freed some space on the disk"] if "journal" in reasons else first
         yield f"osmosis: what was measured will not run again; {', '.join(['to resume', *first])}:"
         typed = _without_files(typed_words([str(word) for word in self._config.invocation_params.args]))
-        words = [word for word in typed if word not in (options.FRESH.flag, options.RESUME.flag)]
+        words = [word for word in typed if word not in ("--osmosis-fresh", "--osmosis-resume")]
         words += ["--maxfail=0"] if "maxfail" in reasons else []
         request = self._evals.options.resume
-        words += [options.RESUME.flag] if request is None or request.name is None else []
+        words += ["--osmosis-resume"] if request is None or request.name is None else []
         yield shlex.join(["pytest", *words])
 
 
@@ -362,7 +361,7 @@ def _remedy(results: Results) -> str:
 
 def _without_files(words: Iterable[str]) -> Iterator[str]:
     """Yield words without `--osmosis-resume-from`, whose files were taken over already."""
-    flag, before = options.RESUME_FROM.flag, ""
+    flag, before = "--osmosis-resume-from", ""
     for word in words:
         if flag not in (before, word.partition("=")[0]):
             yield word

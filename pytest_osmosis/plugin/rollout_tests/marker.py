@@ -181,9 +181,9 @@ def _marker(metafunc: pytest.Metafunc, where: str) -> pytest.Mark | None:
     takes_it = FIXTURE in metafunc.fixturenames
     if len(own) > 1:
         text = "osmosis_eval: used twice on this test; a test takes one rollout, so write a test for each eval"
-        raise ConfigError([Problem(where, text)])
+        raise ConfigError.at(where, text)
     if own and not takes_it:
-        raise ConfigError([Problem(where, f'osmosis_eval: the test takes no "{FIXTURE}": add the argument')])
+        raise ConfigError.at(where, f'osmosis_eval: the test takes no "{FIXTURE}": add the argument')
     return metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME) if takes_it else None
 
 

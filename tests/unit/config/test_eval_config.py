@@ -13,14 +13,14 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, load_eval_config
 from pytest_osmosis.config.document import Override
-from pytest_osmosis.config.eval_tables import EVAL_TABLES
+from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.config.tables import (
+    EVAL_TABLES,
     AgentTable,
     CassetteTable,
     Data,
     Evaluation,
     Experiment,
-    GateRule,
     LimitsTable,
     ModelTable,
     Output,
@@ -63,7 +63,7 @@ def test_a_config_of_the_osmosis_platform_is_read_unchanged(load: Load, workspac
         path=workspace / "configs/eval/x.toml",
         name="x",
         workspace=workspace,
-        experiment=Experiment("openai/gpt-5-mini", "my-platform-dataset", "multiply", "main.py"),
+        experiment=Experiment("multiply", "main.py", "openai/gpt-5-mini", "my-platform-dataset"),
         evaluation=Evaluation(3, 8, 0.5, 60.0, 1.5),
         selection=RowSelection(limit=200),
         env={"LOG_LEVEL": "INFO", "_X1": ""},
@@ -77,7 +77,7 @@ def test_missing_keys_have_their_defaults(load_table: Load, workspace: Path) -> 
         path=workspace / "configs/eval/x.toml",
         name="x",
         workspace=workspace,
-        experiment=Experiment("demo/arithmetic", "multiply"),
+        experiment=Experiment(model_path="demo/arithmetic", dataset="multiply"),
         scoring=Scoring(eval_fns=("rewards:exact", "rewards:close")),
         agent=AgentTable("chat"),
     )
@@ -112,16 +112,16 @@ VALUES: list[tuple[str, str, object]] = [
     (
         "scoring",
         'eval_fns = ["a.b:c.d"]\nthresholds = {"a.b:c.d" = 1}\ndecide = "a.b:c.d"',
-        Scoring(("a.b:c.d",), None, {"a.b:c.d": 1.0}, "a.b:c.d"),
+        Scoring(("a.b:c.d",), thresholds={"a.b:c.d": 1.0}, decide="a.b:c.d"),
     ),
     (
         "scoring",
         'grader = "a:G"\neval_fns = []\nthresholds = {reward = 0.5}\ndecide = "reward"',
-        Scoring((), "a:G", {"reward": 0.5}, "reward"),
+        Scoring((), "a:G", thresholds={"reward": 0.5}, decide="reward"),
     ),
     ("scoring", 'eval_fns = ["a:b"]\ndecide = "any"', Scoring(("a:b",), decide="any")),
     ("agent", 'agent = "server:agent_loop"', AgentTable("server:agent_loop")),
-    ("agent", "max_turns = 1", AgentTable("chat", 1, bounds_turns=True)),
+    ("agent", "max_turns = 1", AgentTable("chat", max_turns=1, bounds_turns=True)),
     ("data", 'path = "data/multiply.jsonl"', Data("data/multiply.jsonl")),
     ("data", "seed = 7", Data(seed=7)),
     (

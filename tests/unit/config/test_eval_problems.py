@@ -15,7 +15,7 @@ from string import Template
 import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config
-from pytest_osmosis.config.eval_tables import EVAL_TABLES
+from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import ConfigError
 
 Problems = Callable[..., list[str]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.config import Override, load_eval_config
-from pytest_osmosis.config.eval_tables import EVAL_TABLES
+from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import ConfigError
 
 NUMBERS = ("1" + "0" * 30, "9" * 400, "-" + "9" * 400, "1e300", "9" * 5000, "9223372036854775808")

@@ -99,10 +99,10 @@ def test_a_table_for_another_eval_is_not_taken_for_a_misspelling(
         ("[tool.pytest-osmosis]\nn = 0", "pyproject.toml:2: n: must be an integer of at least 1, got 0"),
         (
             "[tool.pytest-osmosis]\nbatchsize = 2",
-            'pyproject.toml:2: batchsize: unknown key, did you mean "batch_size"? (valid: agent, mcp, env, dataset, '
-            "eval_fn, model, base_url, api_key_env, n, pass_threshold, batch_size, limit, offset, max_turns, "
-            "temperature, max_tokens, granularity, engine, hosts, record, baseline_model, baseline_base_url, "
-            "baseline_api_key_env)",
+            'pyproject.toml:2: batchsize: unknown key, did you mean "batch_size"? (valid: model, limit, n, '
+            "batch_size, pass_threshold, base_url, api_key_env, temperature, max_tokens, eval_fn, agent, mcp, "
+            "max_turns, env, dataset, offset, engine, hosts, granularity, baseline_model, baseline_base_url, "
+            "baseline_api_key_env, record)",
         ),
         (
             "[tool.pytest-osmosis.model]\n\nbase_ulr = 'x'",

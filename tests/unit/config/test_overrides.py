@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.config import EvalConfig, Override
-from pytest_osmosis.config.eval_kinds import gate_setting, gate_settings
-from pytest_osmosis.config.eval_tables import EVAL_TABLES
+from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.config.kinds import Unfit, toml, typed_json
-from pytest_osmosis.config.named_keys import Setting, setting
-from pytest_osmosis.config.tables import GateRule, RowSelection
+from pytest_osmosis.config.named_keys import Setting, gate_setting, gate_settings, setting
+from pytest_osmosis.config.tables import EVAL_TABLES, RowSelection
 from pytest_osmosis.errors import ConfigError, Problem
 
 Load = Callable[..., EvalConfig]

@@ -99,7 +99,7 @@ def test_the_values_in_comments_of_the_eval_example_are_the_defaults(load: Calla
     required, every = load(EVAL), load(whole(EVAL))
 
     assert load(re.sub(r"^\[evaluation\]\n", "", EVAL, flags=re.MULTILINE)) == required
-    assert required.experiment == Experiment("openai/gpt-5-mini", "my-platform-dataset", "multiply", "main.py")
+    assert required.experiment == Experiment("multiply", "main.py", "openai/gpt-5-mini", "my-platform-dataset")
     assert (required.selection, required.env) == (RowSelection(), {})
     assert required.secrets == every.secrets == ("OPENAI_API_KEY",)
     assert every.evaluation == required.evaluation

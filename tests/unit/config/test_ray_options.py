@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, load_training_config
-from pytest_osmosis.config.eval_tables import MOST_HOSTS_OF_CLUSTER
-from pytest_osmosis.config.tables import Execution, RayOptions
+from pytest_osmosis.config.tables import MOST_HOSTS_OF_CLUSTER, Execution, RayOptions
 
 Load = Callable[..., EvalConfig]
 Problems = Callable[..., list[str]]

@@ -35,7 +35,7 @@ BOUNDARIES: Sequence[Boundary] = ("model", "agent", "provider", "host", "timeout
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EvalConfig:
     monkeypatch.chdir(tmp_path)
-    return EvalConfig(tmp_path / "configs/eval/x.toml", "x-tests", tmp_path, Experiment("m"))
+    return EvalConfig(tmp_path / "configs/eval/x.toml", "x-tests", tmp_path, Experiment(model_path="m"))
 
 
 PASSED = [finished({A: 1.0}, row) for row in range(10)]

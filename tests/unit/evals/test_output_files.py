@@ -29,8 +29,8 @@ def problems(
     *outputs: OutputFile, inputs: tuple[str, ...] = (), baselines: tuple[str, ...] = (), overwrite: bool = False
 ) -> list[str]:
     named = [InputFile(Path(path), f"the input {path}") for path in inputs]
-    kept = [InputFile(Path(path), f"the baseline {path}") for path in baselines]
-    return [str(problem) for problem in output_problems(outputs, named, kept, overwrite=overwrite)]
+    kept = [InputFile(Path(path), f"the baseline {path}", baseline=True) for path in baselines]
+    return [str(problem) for problem in output_problems(outputs, [*named, *kept], overwrite=overwrite)]
 
 
 @pytest.mark.parametrize(

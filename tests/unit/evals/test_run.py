@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.config import Override
-from pytest_osmosis.config.named_keys import EVERY_RUN_AT_ONCE
+from pytest_osmosis.config.eval_kinds import EVERY_RUN_AT_ONCE
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import (
     EvalRun,
@@ -261,7 +261,7 @@ def test_an_output_path_that_cannot_be_written_is_reported_before_anything_runs(
     workspace.configure(("[secrets]", '[output]\nresults = "rewards.py/results.json"\n[secrets]'))
 
     [output] = outputs_of(workspace.prepare(), updating=False)
-    [problem] = output_problems([output], [], [], overwrite=False)
+    [problem] = output_problems([output], [], overwrite=False)
 
     assert str(problem).endswith(f"cannot be written: {workspace.root}/rewards.py is not a folder")
     workspace.configure()

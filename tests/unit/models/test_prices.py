@@ -10,7 +10,8 @@ from typing import Any
 import genai_prices
 import pytest
 
-from pytest_osmosis.config.tables import ModelTable, TokenPrices
+from pytest_osmosis.config.eval_kinds import TokenPrices
+from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.models.prices import FREE, Price, price_of
 from pytest_osmosis.models.targets import resolve
 

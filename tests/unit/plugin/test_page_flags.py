@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.config import EvalConfig, load_entries, typed_eval_config
-from pytest_osmosis.config.named_keys import EVERY_RUN_AT_ONCE
+from pytest_osmosis.config.eval_kinds import EVERY_RUN_AT_ONCE
 from pytest_osmosis.plugin.command.overrides import read_overrides
 from tests.environments import page_environments
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.config.tables import TokenPrices
+from pytest_osmosis.config.eval_kinds import TokenPrices
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.report.overview import overview_lines, overview_rows, total_line
 from pytest_osmosis.results.entry_table import EntryPlace, entry_table

@@ -11,7 +11,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from pytest_osmosis.config.tables import GateRule, TokenPrices
+from pytest_osmosis.config.eval_kinds import GateRule, TokenPrices
 from pytest_osmosis.formats.words import CassetteMode
 from pytest_osmosis.models.prices import FREE, Price
 from pytest_osmosis.report.overview import overview_rows

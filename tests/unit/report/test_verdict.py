@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.report.statistics import statistics_lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.config.tables import TokenPrices
+from pytest_osmosis.config.eval_kinds import TokenPrices
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_record import JudgeUse
 from pytest_osmosis.results.totals import judge_totals

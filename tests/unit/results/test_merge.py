@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_osmosis.config.tables import GateRule, TokenPrices
+from pytest_osmosis.config.eval_kinds import GateRule, TokenPrices
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.plan import Shard

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.config.tables import GateRule, TokenPrices
+from pytest_osmosis.config.eval_kinds import GateRule, TokenPrices
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.lifecycle import Lifecycle, Status
 from pytest_osmosis.record.run_id import RunId

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.stats import holm
 from pytest_osmosis.verdicts.comparison import Matched, Pair, RowComparison, compare, decide
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_osmosis import stats
-from pytest_osmosis.config.tables import GateRule
+from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.verdicts.gates import (
     Runs,
     Short,
