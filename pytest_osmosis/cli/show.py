@@ -18,8 +18,8 @@ from pytest_osmosis.record.run_history import RunHistory, read_histories
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
 from pytest_osmosis.report.message_layout import MOST_CHARS, Shortener
 from pytest_osmosis.report.run_page import Listing, RunContext, page_json, page_lines, row_lines, run_lines, runs_json
-from pytest_osmosis.results.read import read_results
-from pytest_osmosis.results.stored_results import cost_of, pass_rule_of, read_stored
+from pytest_osmosis.results.read import read_head
+from pytest_osmosis.results.stored_results import pass_rule_of, prices_of, read_stored
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import listed, shown
 
@@ -191,9 +191,10 @@ def _ranges(rows: Sequence[int]) -> str:
 
 def _context(directory: RunDirectory, unit: Unit, histories: Sequence[RunHistory]) -> RunContext:
     run = stored(directory)
-    published = None if run.results is None else read_results(run.results)
-    rule = pass_rule_of(run, published, histories[0].scorers)
-    costs = {each.record.run: cost_of(run, published, each.record) for each in histories}
+    head = None if run.results is None else read_head(run.results)
+    rule, prices = pass_rule_of(run, head, histories[0].scorers), prices_of(run, head)
+    known = ((each.record, price) for each in histories if (price := prices[each.record.run.model]) is not None)
+    costs = {record.run: price.cost_usd(record.usage) for record, price in known}
     line = next((line for row, line in run.manifest.plan.rows() if row == unit.row), None)
     return RunContext(
         directory.name,

@@ -36,7 +36,7 @@ from pytest_osmosis.results.conclude import (
     since_previous,
     stop_of,
 )
-from pytest_osmosis.results.entry_table import EntryPlace, entry_table
+from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.prime_files import folder_of, write_prime_files
 from pytest_osmosis.results.publish import facts_at_end, published_config, published_text, redacted, text_of
 from pytest_osmosis.results.read import shard_at
@@ -98,7 +98,7 @@ def _compare_entries(entries: Sequence[FinishedEval]) -> None:
     named = {each.results.description.name: each.results for each in entries}
     table = entry_table(config, named, round(took_ms, 3))
     for each in entries:
-        each.results = replace(each.results, among=EntryPlace(each.results.description.name, table))
+        each.results = replace(each.results, among=table.of(each.results.description.name))
 
 
 def write_comparison(entries: Sequence[FinishedEval], path: Path) -> str | None:
@@ -106,7 +106,7 @@ def write_comparison(entries: Sequence[FinishedEval], path: Path) -> str | None:
     among = entries[0].results.among
     if among is None:
         return None
-    table = among.table.to_json()
+    table = among.to_json()
     for each in entries:
         table = redacted(table, each.run.prepared.redaction)
     try:
@@ -268,7 +268,7 @@ class FinishedEval:
 
     def _write_baseline(self, path: Path) -> None:
         before = self.run.prepared.models.baseline_results
-        was = "" if before is None else f"; it was {score(before.pass_rate)}"
+        was = "" if before is None else f"; it was {score(before.summary.pass_rate)}"
         change = f"pass rate {score(self.results.overall.pass_rate)}{was}"
         try:
             self.run.notices.add(f"baseline updated: {shown(publish.write(path, self._text()))} ({change})")

@@ -343,7 +343,8 @@ def planned_shard(prepared: Prepared, selected: SelectedRuns, rules: Rules) -> S
         return None
     limits, whole = prepared.config.limits, selected.awaits_merge
     return ShardFacts(
-        shard=shard,
+        index=shard.index,
+        of=shard.of,
         rows=part.n_rows,
         planned_rows=prepared.plan.n_rows,
         planned_runs=prepared.plan.n_runs,
@@ -387,7 +388,7 @@ def facts_at_begin(
         "n_planned": prepared.plan.n_runs,
         "human": prepared.human,
         "previous": None if prepared.last is None else str(absolute(prepared.last.path)),
-        "shard": None if shard is None else shard.to_json(),
+        "shard": shard,
         "max_errors": max_errors_text(limits.max_errors, is_share=limits.max_errors_is_share),
         "took_ms": prepared.source.rollouts_took_ms(0.0),
         "is_part": prepared.source.leaves_out(selected),

@@ -35,8 +35,6 @@ MOST_LISTED = 20
 LEAST_COLUMNS = 40
 """The room for a run's outcome on a narrow terminal."""
 SCHEMA_VERSION = 1
-_LARGE = ("rows", "pending")
-"""Members of results.json that `runs` replaces."""
 
 
 def code_version(commit: str | None, dirty: bool | None) -> str:
@@ -86,16 +84,15 @@ def _state(stored: StoredResults) -> StyledText:
 def circumstances(stored: StoredResults) -> Iterator[str]:
     """Yield lines on config, model, rollout, rows and time of an eval run, and on the process that writes it."""
     manifest, life = stored.run.manifest, stored.lifecycle
-    extra: Mapping[str, Any] = manifest.subject.extra
-    config = stored.document["config"]
+    extra, told = manifest.subject.extra, stored.results.description.extra
     model = manifest.subject.model + (f", baseline {manifest.baseline.model}" if manifest.baseline is not None else "")
     n = f", n = {manifest.subject.n}" if manifest.subject.n > 1 else ""
     rollout = "" if manifest.rollout is None else f", rollout {one_line(manifest.rollout)}"
     rows = f"{extra['dataset']} (rows: {extra['selection']}){n}"
-    yield f"{config['path']}, model {model}{rollout}, {rows}"
-    if overridden := config["overridden"]:
+    yield f"{told['path']}, model {model}{rollout}, {rows}"
+    if overridden := told["overridden"]:
         yield f"overridden: {listed(overridden, 8)}"
-    provenance = stored.document["provenance"]
+    provenance = stored.results.provenance
     commit = provenance.get("git_commit")
     version = "" if commit is None else f", {code_version(commit, provenance.get('git_dirty'))}"
     ended = "" if life.ended_at is None else f", ended {moment(life.ended_at)}"
@@ -398,7 +395,9 @@ def page_json(stored: StoredResults, *, only_failed: bool = False) -> dict[str, 
 def runs_json(stored: StoredResults, histories: Iterable[RunHistory]) -> dict[str, Any]:
     """Return the eval run with these runs, and all that the journal holds of them."""
     rule = stored.results.pass_rule
-    return _page(stored, [{**_run_of(history, rule, stored.costs_usd), **_whole(history)} for history in histories])
+    return _page(
+        stored, [{**_run_of(history, rule, stored.results.costs_usd), **_whole(history)} for history in histories]
+    )
 
 
 def _page(stored: StoredResults, runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -420,7 +419,7 @@ def _page(stored: StoredResults, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "ended_at": stored.lifecycle.ended_at,
         "planned_runs": manifest.selected.n_rollouts,
         "in_flight": len(stored.begun),
-        "results": {key: value for key, value in stored.document.items() if key not in _LARGE},
+        "results": stored.document,
         "runs": runs,
     }
 
@@ -438,7 +437,7 @@ def _run(stored: StoredResults, record: RunRecord, rule: PassRule) -> dict[str, 
         rollout.get("n_prompt", 0),
         ground_truth=score.get("ground_truth"),
     )
-    return _run_of(history, rule, stored.costs_usd)
+    return _run_of(history, rule, stored.results.costs_usd)
 
 
 def _run_of(history: RunHistory, rule: PassRule, costs: Mapping[RunId, float]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop, StopReason
 from pytest_osmosis.results.causes import causes_of, too_many
 from pytest_osmosis.results.publish import redacted
-from pytest_osmosis.results.read import PublishedHead, PublishedResults, read_earlier_results
+from pytest_osmosis.results.read import PublishedHead, PublishedResults, read_results
 from pytest_osmosis.results.results import Results, gate_value, range_for, runs_for
 from pytest_osmosis.stats import holm
 from pytest_osmosis.text.names import shown
@@ -110,7 +110,7 @@ def compared_with_baseline(measured: Results, rules: Rules) -> RowComparison | N
             "baseline",
             shown(stored.path),
             comparison.matched(measured.row_runs(), stored.row_runs()),
-            started_at=stored.started_at,
+            started_at=stored.provenance["started_at"],
             allowed=allowed,
             differs=rules.differs,
         )
@@ -170,8 +170,8 @@ def since_previous(measured: Results, last: PublishedHead | None) -> RowComparis
     """
     if last is None or not measured.whole:
         return None
-    rows = comparison.matched(measured.row_runs(), read_earlier_results(last.path).row_runs())
-    compared = comparison.compare("previous run", last.path.parent.name, rows, started_at=last.started_at)
+    rows = comparison.matched(measured.row_runs(), read_results(last.path).row_runs())
+    compared = comparison.compare("previous run", last.path.parent.name, rows, started_at=last.provenance["started_at"])
     return compared if compared.n_rows else None
 
 
@@ -200,9 +200,9 @@ def why_unfit(stored: PublishedResults) -> str | None:
         return "holds only a part of its eval"
     if stored.status != "finished":
         return f"its eval {'failed' if stored.status == 'failed' else 'was stopped'} ({stored.stop_reason})"
-    if stored.pending:
-        return f"{plural(stored.pending, 'run')} of its eval never ran"
-    return None if stored.measured else "no run of its eval was measured"
+    if stored.summary.pending:
+        return f"{plural(stored.summary.pending, 'run')} of its eval never ran"
+    return None if stored.summary.measured else "no run of its eval was measured"
 
 
 def differing_settings(stored: PublishedResults, config: Mapping[str, Any], redaction: Redaction) -> tuple[str, ...]:

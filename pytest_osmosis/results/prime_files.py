@@ -37,7 +37,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId, plan_order
 from pytest_osmosis.record.run_record import Event, RunRecord
 from pytest_osmosis.results.publish import replacing
-from pytest_osmosis.results.read import read_settings
+from pytest_osmosis.results.read import read_head
 from pytest_osmosis.results.stored_results import Replayed, Replaying, pass_rule_of, replayed
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.pass_rule import PassRule, reward_error
@@ -100,7 +100,7 @@ def write_prime_files(run: StoredEvalRun, folder: Path, redaction: Redaction) ->
     found = replayed(run.directory.journal)
     if not found.ledger.scorers:
         raise OsmosisError(f"{run.directory.name}: holds no run: none had begun when it ended")
-    settings = None if run.results is None else read_settings(run.results)
+    settings = None if run.results is None else read_head(run.results)
     rule = pass_rule_of(run, settings, found.ledger.scorers)
     totals = _Totals(run.manifest.subject.n, _threshold(rule))
     private.make_folders(folder)

@@ -36,11 +36,18 @@ from pytest_osmosis.results.conclude import (
 )
 from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.publish import published, published_config
-from pytest_osmosis.results.read import PublishedHead, PublishedResults, changed_rows_of, read_head, read_results
-from pytest_osmosis.results.read_back import cassette_of, price_of_judge, rescored_of, verdict_of
+from pytest_osmosis.results.read import (
+    Gate,
+    PublishedChange,
+    PublishedHead,
+    PublishedRescoring,
+    PublishedResults,
+    read_head,
+    read_results,
+)
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results, ShardFacts, Throttling
 from pytest_osmosis.results.stored_results import Replayed, read_stored, replayed
-from pytest_osmosis.results.totals import CassetteUse, HumanScores, PriceOf, price_of, shown_name
+from pytest_osmosis.results.totals import CassetteUse, HumanScores, PriceOf, price_of, price_of_judge, shown_name
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.gates import verdict_without_value
@@ -124,9 +131,9 @@ def rebuild(run: StoredEvalRun) -> RebuiltResults:
     """Make the results of an eval run again. Raises `OsmosisError`."""
     found = replayed(run.directory.journal)
     if not found.facts:
-        return RebuiltResults(
-            read_stored(run, found).document, ["its code was never loaded, so none of its runs began"]
-        )
+        none = read_stored(run, found)
+        document = published(none.results) | none.lifecycle.to_json()
+        return RebuiltResults(document, ["its code was never loaded, so none of its runs began"])
     where = shown(run.directory.journal)
     try:
         decode(found.facts, FactsFields)
@@ -172,10 +179,10 @@ class _Rebuilding:
             self._notes.append("its session did not say when it finished, so times are those of the journal")
         made = replace(
             made,
-            verdicts=[*made.verdicts, *map(verdict_of, self._end.get("verdicts", ()))],
+            verdicts=[*made.verdicts, *(decode(each, Gate).verdict for each in self._end.get("verdicts", ()))],
             previous=self._since_previous(measured),
             rescored=self._rescored(len({record.run.row for record in measured.all_records})),
-            among=EntryPlace.from_json(self._end.get("comparison")),
+            among=None if (table := self._end.get("comparison")) is None else decode(table, EntryPlace),
         )
         document = published(made)
         if not self._lifecycle.has_ended:
@@ -229,7 +236,7 @@ class _Rebuilding:
             shard=None
             if shard is None
             else replace(
-                ShardFacts.from_json(shard),
+                decode(shard, ShardFacts),
                 baseline_stopped=found.ended.get("baseline_stopped"),
                 code=end["shard_code"] if end else found.loaded.get("digests", {}),
             ),
@@ -310,8 +317,8 @@ class _Rebuilding:
         lifecycle = Lifecycle(before["status"], before["reason"], stopped_by=before["stopped_by"])
         if data is None:
             return Rescored(self._run.manifest.started_at, 0.0, {}, None, lifecycle)
-        changed = changed_rows_of(self._end["changed_rows"]).get("rescored", ())
-        return replace(rescored_of(data, n_rows, changed), before=lifecycle)
+        changed = [decode(each, PublishedChange).row for each in self._end["changed_rows"]]
+        return decode(data, PublishedRescoring).rescored(n_rows, changed, lifecycle)
 
     def _provenance(self) -> Mapping[str, Any]:
         if self._end:
@@ -333,7 +340,7 @@ class _Rebuilding:
 
     def _cassette(self) -> CassetteUse | None:
         if self._end:
-            return cassette_of(self._end["cassette"])
+            return None if self._end["cassette"] is None else decode(self._end["cassette"], CassetteUse)
         then = self._run.manifest.cassette
         if then is None:
             return None
@@ -356,7 +363,7 @@ def _head_of(path: Path, digest: str) -> PublishedHead | None:
         head = read_head(path)
     except ResultsError:
         return None
-    return head if head.plan_digest == digest and head.is_whole else None
+    return head if head.provenance["plan_digest"] == digest and head.is_whole else None
 
 
 def differences(stored: object, made: object, at: str = "") -> Iterator[str]:

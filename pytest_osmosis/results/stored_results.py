@@ -20,11 +20,10 @@ from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
 from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, Settling
 from pytest_osmosis.results import results
-from pytest_osmosis.results.publish import MANY, published, published_head
-from pytest_osmosis.results.read import PublishedResults, PublishedSettings, read_results, read_settings
-from pytest_osmosis.results.read_back import price_of_judge, results_of
+from pytest_osmosis.results.publish import published_head
+from pytest_osmosis.results.read import PublishedHead, read_head, read_results, results_of
 from pytest_osmosis.results.results import EvalDescription, Results
-from pytest_osmosis.results.totals import CassetteUse, price_of
+from pytest_osmosis.results.totals import CassetteUse, price_of, price_of_judge
 from pytest_osmosis.text.chat_messages import answer_of, text_of
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction, ascii_json
@@ -41,16 +40,13 @@ POSITION = "position"
 class StoredResults:
     """All that a run directory says about its eval run.
 
-    `results` holds all selected runs, or those that ended if it `is_from_journal`. `costs_usd` holds the known costs.
-    `begun` are the runs that had begun and not ended. `document` is the published object, `replayed` the journal.
+    `results` holds all selected runs, or those that ended if it `is_from_journal`. `begun` are the runs that had begun
+    and not ended. `replayed` is the journal.
     """
 
     run: StoredEvalRun
     lifecycle: Lifecycle
-    records: Sequence[RunRecord]
     results: Results
-    document: Mapping[str, Any]
-    costs_usd: Mapping[RunId, float]
     replayed: Replayed
     begun: Sequence[RunId] = ()
     is_from_journal: bool = False
@@ -58,6 +54,15 @@ class StoredResults:
     @property
     def status(self) -> Status:
         return self.lifecycle.status
+
+    @property
+    def records(self) -> Sequence[RunRecord]:
+        return self.results.all_records
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The published object, without rows and what else may be very long."""
+        return {**published_head(self.results), **(self.lifecycle.to_json() if self.is_from_journal else {})}
 
     def rollout(self, record: RunRecord) -> Event:
         """Return the event of a run's rollout, empty if the journal has none. Raises `JournalError`."""
@@ -72,36 +77,23 @@ class StoredResults:
         return {} if at is None else event_at(self.run.directory.journal, at)
 
 
-def read_stored(run: StoredEvalRun, found: Replayed | None = None, *, with_rows: bool = True) -> StoredResults:
-    """Read an eval run, whose journal was `found` to hold this. Raises `OsmosisError` if its files cannot be read.
-
-    The `document` is without its rows, and what else may be very long, unless `with_rows`.
-    """
+def read_stored(run: StoredEvalRun, found: Replayed | None = None) -> StoredResults:
+    """Read an eval run, whose journal was `found` to hold this. Raises `OsmosisError` if its files cannot be read."""
     lifecycle = lifecycle_of(run.directory)
     path = run.results if lifecycle.results_are_current else None
     published_results = None if path is None else read_results(path)
     found = replayed(run.directory.journal) if found is None else found
     if published_results is None:
-        return _from_journal(run, lifecycle, found, with_rows=with_rows)
+        return _from_journal(run, lifecycle, found)
+    made = results_of(published_results, found.ledger.records)
     made = replace(
-        results_of(published_results, found.ledger.records),
-        provenance={**published_results.document["provenance"], "run_dir": shown(run.directory.path)},
+        made,
+        provenance={**made.provenance, "run_dir": shown(run.directory.path)},
         n_planned=run.manifest.plan.n_runs,
     )
     if lifecycle.status != "finished" and made.rescored is not None:
         made = replace(made, stopped=None, stop_reason=None, rescored=replace(made.rescored, before=lifecycle))
-    runs = (each for row in published_results.rows for each in row.runs)
-    costs = {each.id: each.cost_usd for each in runs if each.cost_usd is not None}
-    document = published_results.document
-    return StoredResults(
-        run,
-        lifecycle,
-        made.all_records,
-        made,
-        document if with_rows else {key: each for key, each in document.items() if key not in MANY},
-        costs,
-        found,
-    )
+    return StoredResults(run, lifecycle, made, found)
 
 
 class Replayed(NamedTuple):
@@ -192,34 +184,28 @@ def _key(event: Event) -> tuple[str, RunId, int]:
 # -- without results ---------------------------------------------------------------------------------------
 
 
-def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed, *, with_rows: bool) -> StoredResults:
-    ledger = found.ledger
-    ended = [ledger.records[id] for id in sorted(ledger.records) if ledger.records[id].status != "pending"]
-    begun = [
-        id for id in sorted(ledger.records) if (record := ledger.records[id]).started and record.status == "pending"
-    ]
+def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed) -> StoredResults:
+    records = [found.ledger.records[id] for id in sorted(found.ledger.records)]
+    ended = [record for record in records if record.status != "pending"]
+    begun = [record.run for record in records if record.started and record.status == "pending"]
     why = "the eval run has not ended yet"
     if lifecycle.has_ended:
         why = "the eval run did not end" if lifecycle.was_killed else "its results were not written"
-    made = _results_so_far(run, ended, found, why)
-    reason = {} if lifecycle.reason is None else {"stop_reason": lifecycle.reason}
-    end = {"status": lifecycle.status, **reason, "stopped_by": lifecycle.stopped_by}
-    publish = published if with_rows else published_head
-    return StoredResults(run, lifecycle, ended, made, {**publish(made), **end}, made.costs_usd, found, begun, True)
+    return StoredResults(run, lifecycle, _results_so_far(run, ended, found, why), found, begun, True)
 
 
 def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Replayed, why: str) -> Results:
     """Return the results of the runs that ended. Its gates are not decided, for the reason `why`."""
     manifest = run.manifest
-    pass_rule = pass_rule_of(run, None, found.ledger.scorers)
+    pass_rule, prices = pass_rule_of(run, None, found.ledger.scorers), prices_of(run, None)
     return replace(
         results.of_records(
             description_of(run),
             pass_rule,
             ended,
-            _price(run, ModelTag.PRIMARY),
+            prices[ModelTag.PRIMARY],
             None if manifest.baseline is None else manifest.baseline.model,
-            _price(run, ModelTag.BASELINE),
+            prices[ModelTag.BASELINE],
         ),
         partial=True,
         duration_ms=sum(found.session_ms),
@@ -249,25 +235,16 @@ def description_of(run: StoredEvalRun) -> EvalDescription:
     return EvalDescription(run.manifest.eval, subject.model, subject.n, subject.extra)
 
 
-def pass_rule_of(
-    run: StoredEvalRun, published_results: PublishedResults | PublishedSettings | None, scorers: Sequence[str]
-) -> PassRule:
+def pass_rule_of(run: StoredEvalRun, published_results: PublishedHead | None, scorers: Sequence[str]) -> PassRule:
     """Return the rule by which runs pass that `scorers` scored."""
     if published_results is not None:
         return replace(published_results.pass_rule, scorers=tuple(scorers))
     return PassRule.of(scorers, run.manifest.pass_rule)
 
 
-def cost_of(run: StoredEvalRun, published_results: PublishedResults | None, record: RunRecord) -> float | None:
-    """Return the cost of one run, None if it is not known."""
-    if published_results is not None:
-        return published_results.cost_of(record.run)
-    price = _price(run, record.run.model)
-    return None if price is None else price.cost_usd(record.usage)
-
-
-def _price(run: StoredEvalRun, model: ModelTag) -> Price | None:
-    return price_of(run.manifest.prices.get(model))
+def prices_of(run: StoredEvalRun, head: PublishedHead | None) -> Mapping[ModelTag, Price | None]:
+    """Return the prices of tokens by model, None where they are not known."""
+    return {tag: price_of(run.manifest.prices.get(tag)) for tag in ModelTag} if head is None else head.prices
 
 
 # -- the runs as JSON Lines, for pandas and others: docs/reference/run-table.md has their members ----------
@@ -349,17 +326,16 @@ _NO_NOTES: Mapping[str, Any] = {"metrics": {}, "reasons": {}, "fields": {}}
 
 def read_run_lines(run: StoredEvalRun) -> RunLines:
     """Read an eval run. Raises `OsmosisError` if its results or its journal cannot be read."""
-    settings = None if run.results is None else read_settings(run.results)
+    head = None if run.results is None else read_head(run.results)
     found = replayed(run.directory.journal)
     ledger = found.ledger
     records = {run: record for run, record in ledger.records.items() if record.started}
     if not records:
         raise OsmosisError(f"{run.directory.name}: holds no run: none had begun when it ended")
-    manifest_prices = {tag: price_of(run.manifest.prices.get(tag)) for tag in ModelTag}
     return RunLines(
         run,
-        pass_rule_of(run, settings, ledger.scorers),
-        manifest_prices if settings is None else settings.prices,
+        pass_rule_of(run, head, ledger.scorers),
+        prices_of(run, head),
         records,
         found.positions,
         found.row_digests,

@@ -358,8 +358,8 @@ def _baseline(prepared: Prepared) -> str:
         path = baseline_path(prepared.config)
         assert path is not None, "only an eval with a baseline path can lack a stored baseline"
         return f"baseline: {shown(path)}, which this run will write"
-    rate = f"pass rate {score(stored.pass_rate)}, {plural(stored.selected, 'run')}"
-    return f"baseline: {shown(stored.path)} ({moment(stored.started_at)}, {rate})"
+    rate = f"pass rate {score(stored.summary.pass_rate)}, {plural(stored.summary.selected, 'run')}"
+    return f"baseline: {shown(stored.path)} ({moment(stored.provenance['started_at'])}, {rate})"
 
 
 def number_of_tests(plan: Plan) -> Iterator[str]:
