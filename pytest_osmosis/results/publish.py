@@ -70,30 +70,6 @@ def published_head(results: Results) -> dict[str, Any]:
     return head
 
 
-def facts_at_end(results: Results) -> dict[str, Any]:
-    """Return what no journal can tell about an eval run that has ended: times, answers of git, verdicts of plugins,
-    p corrected for the other evals of its session, the comparison with verdicts before, and that with other entries.
-    """
-    compared, judges, rescored = results.comparison, results.judges, results.rescored
-    before = None if rescored is None else rescored.comparison
-    return {
-        "provenance": dict(results.provenance),
-        "cassette": results.cassette,
-        "duration_ms": results.duration_ms,
-        "throttling": _throttling(results.throttling),
-        "judge_prices": {
-            name: price and price.to_json() for name, price in (judges.prices if judges is not None else {}).items()
-        },
-        "evals_compared": 1 if compared is None else compared.n_evals,
-        "p_adjusted": None if compared is None else compared.p,
-        "shard_code": {} if results.shard is None else dict(results.shard.code),
-        "verdicts": [_gate(verdict) for verdict in results.verdicts if verdict.rule is None],
-        "rescored": rescored and _rescored(rescored),
-        "changed_rows": [] if before is None else [_changed_row("rescored", row) for row in before.changed_rows],
-        "comparison": results.among,
-    }
-
-
 OWN_VALUES = frozenset(
     {
         "status",
@@ -198,10 +174,10 @@ def _head(results: Results) -> dict[str, Any]:
         },
         "last_run": results.previous and _previous(results.previous),
         "baseline": results.comparison and _baseline(results.comparison),
-        "rescored": results.rescored and _rescored(results.rescored),
+        "rescored": results.rescored and published_rescoring(results.rescored),
         **({"comparison": results.among} if results.among is not None else {}),
         "calibration": results.calibration and _calibration(results.calibration),
-        "gates": [_gate(verdict) for verdict in results.verdicts],
+        "gates": [published_gate(verdict) for verdict in results.verdicts],
     }
 
 
@@ -212,7 +188,7 @@ def _members(results: Results) -> dict[str, Any]:
         "rows": map(encode, _rows(results)),
         "pending": (encode(_pending(results, record)) for record in results.all_records if record.status == "pending"),
         "changed_rows": (
-            encode(_changed_row(AGAINST[compared.kind], row))
+            encode(published_change(AGAINST[compared.kind], row))
             for compared in results.comparisons
             for row in compared.changed_rows
         ),
@@ -227,7 +203,7 @@ AGAINST: Mapping[Kind, Against] = {
 """The key of each kind of comparison."""
 
 
-def _changed_row(against: Against, row: ChangedRow) -> PublishedChange:
+def published_change(against: Against, row: ChangedRow) -> PublishedChange:
     return PublishedChange(
         against=against,
         change="worse" if row.is_worse else "better",
@@ -353,7 +329,7 @@ def _changes(compared: RowComparison) -> dict[str, Any]:
     }
 
 
-def _rescored(rescored: Rescored) -> PublishedRescoring:
+def published_rescoring(rescored: Rescored) -> PublishedRescoring:
     compared = rescored.comparison
     paired = compared.paired if compared is not None else None
     return PublishedRescoring(
@@ -448,7 +424,7 @@ def _ended(records: Iterable[RunRecord]) -> list[RunRecord]:
     return [record for record in records if record.status != "pending"]
 
 
-def _gate(verdict: Verdict) -> Gate:
+def published_gate(verdict: Verdict) -> Gate:
     rule, (power, power_rows) = verdict.rule, verdict.power or (None, None)
     return Gate(
         gate=verdict.title,

@@ -35,7 +35,7 @@ from pytest_osmosis.record.run_record import Boundary, RunRecord
 from pytest_osmosis.report.run_page import circumstances, remarks
 from pytest_osmosis.report.summary import account_lines
 from pytest_osmosis.report.verdict import verdict_lines
-from pytest_osmosis.results.rebuild import FactsFields
+from pytest_osmosis.results.conclude import EvalFacts
 from pytest_osmosis.results.results import Results, decided_scores
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.stats import RunScore, Summary, gaffke
@@ -230,9 +230,9 @@ def _planned(stored: StoredResults) -> Iterable[RunId]:
     """Return the runs that the last whole session selected, else those that are planned."""
     facts = stored.replayed.facts
     try:
-        decode(facts, FactsFields)
-        if sum(n_rows for _, _, _, n_rows in facts["selected"]) <= MOST_RUNS:
-            return set(selected_runs(facts["selected"]))
+        selected = decode(facts, EvalFacts).selected
+        if sum(n_rows for _, _, _, n_rows in selected) <= MOST_RUNS:
+            return set(selected_runs(selected))
     except (ShapeFault, ValueError, TypeError):  # a damaged journal, or no code was loaded
         pass
     return stored.run.manifest.selected.runs()
