@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import Lifecycle
-from pytest_osmosis.record.run_history import RunHistory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.failure_text import ScoredAnswer, answer_line, lost_text, note_lines, score_lines
@@ -20,7 +19,7 @@ from pytest_osmosis.report.style import STATUSES, StyledText, bad, bold, dim, go
 from pytest_osmosis.report.summary import summary_lines
 from pytest_osmosis.report.verdict import verdict_lines
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.results.stored_results import StoredResults
+from pytest_osmosis.results.stored_results import RunHistory, StoredResults
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, moment, money, plural, seconds
 from pytest_osmosis.text.safe import fitted, one_line
@@ -212,7 +211,9 @@ def _listed(stored: StoredResults, records: Sequence[RunRecord], columns: int | 
         style, outcome = _outcome(rule, record)
         answer = ""
         if record.status == "finished":
-            answer = answer_line(record, rule, ScoredAnswer.of(*_answered(stored, record)))
+            history = stored.history(record)
+            answered = ScoredAnswer.of(history.messages, history.n_prompt, history.ground_truth)
+            answer = answer_line(record, rule, answered)
         begin = joined("  ", style(f"{record.run}"), " " * (width - len(str(record.run)) + 2))
         line = f"{outcome}: {answer}" if answer else outcome
         if columns is None or len(begin) + width_of(line) <= columns:
@@ -236,11 +237,6 @@ def _outcome(rule: PassRule, record: RunRecord) -> tuple[Callable[[str], StyledT
         return bad, reason
     scores = [f"{record.scores[name]:g}" for name in rule.deciding if name in record.scores]
     return good, f"passed, {'score' if len(scores) == 1 else 'scores'} {', '.join(scores)}"
-
-
-def _answered(stored: StoredResults, record: RunRecord) -> tuple[Sequence[object], int, object]:
-    rollout, score = stored.rollout(record), stored.score(record)
-    return rollout.get("messages", ()), rollout.get("n_prompt", 0), score.get("ground_truth")
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +385,8 @@ def page_json(stored: StoredResults, *, only_failed: bool = False) -> dict[str, 
     """Return the eval run with all its runs, or only those that did not pass."""
     rule = stored.results.pass_rule
     records = [record for record in stored.records if not only_failed or _lost(record, rule)]
-    return _page(stored, [_run(stored, record, rule) for record in records])
+    costs = stored.results.costs_usd
+    return _page(stored, [_run_of(stored.history(record), rule, costs) for record in records])
 
 
 def runs_json(stored: StoredResults, histories: Iterable[RunHistory]) -> dict[str, Any]:
@@ -426,18 +423,6 @@ def _page(stored: StoredResults, runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _lost(record: RunRecord, rule: PassRule) -> bool:
     return kind_of(record, rule) in ("failed", "error")
-
-
-def _run(stored: StoredResults, record: RunRecord, rule: PassRule) -> dict[str, Any]:
-    rollout, score = stored.rollout(record), stored.score(record)
-    history = RunHistory(
-        record,
-        rule.scorers,
-        rollout.get("messages", ()),
-        rollout.get("n_prompt", 0),
-        ground_truth=score.get("ground_truth"),
-    )
-    return _run_of(history, rule, stored.results.costs_usd)
 
 
 def _run_of(history: RunHistory, rule: PassRule, costs: Mapping[RunId, float]) -> dict[str, Any]:

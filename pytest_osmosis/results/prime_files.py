@@ -213,13 +213,11 @@ def _lines(
         has_rows = something_at(run.directory.rows)
         rows = _EnvironmentRows(iter(stack.enter_context(open_file(run.directory.rows)) if has_rows else ()))
 
-        def event(kind: str, record: RunRecord) -> Event:
-            at = found.positions.get((kind, record.run, record.attempt))
-            return {} if at is None else reader.at(at)
-
         for record in sorted(ended, key=lambda record: plan_order(record.run)):
             row = rows.facts(record.run.row)
-            line = _line(record, rule, event("rollout", record), event("score", record), {**own, **row})
+            line = _line(
+                record, rule, *(found.event(kind, record, reader) for kind in ("rollout", "score")), {**own, **row}
+            )
             line = redaction.value(line, unchanged=_OWN)
             totals.add(line)
             yield json.dumps(line, allow_nan=False) + "\n"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pytest_osmosis.errors import JournalError, OsmosisError
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
-from pytest_osmosis.record.journal import EventReader, SessionTimes, event_at, replay_with_positions
+from pytest_osmosis.record.journal import EventReader, SessionTimes, replay_with_positions
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
 from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, Settling
@@ -64,17 +64,10 @@ class StoredResults:
         """The published object, without rows and what else may be very long."""
         return {**published_head(self.results), **(self.lifecycle.to_json() if self.is_from_journal else {})}
 
-    def rollout(self, record: RunRecord) -> Event:
-        """Return the event of a run's rollout, empty if the journal has none. Raises `JournalError`."""
-        return self._event("rollout", record)
-
-    def score(self, record: RunRecord) -> Event:
-        """Return the event of a run's last score, empty if the journal has none. Raises `JournalError`."""
-        return self._event("score", record)
-
-    def _event(self, kind: str, record: RunRecord) -> Event:
-        at = self.replayed.positions.get((kind, record.run, record.attempt))
-        return {} if at is None else event_at(self.run.directory.journal, at)
+    def history(self, record: RunRecord) -> RunHistory:
+        """Return what the journal says about a run. Raises `JournalError`."""
+        with EventReader(self.run.directory.journal) as reader:
+            return self.replayed.history(record, reader)
 
 
 def read_stored(run: StoredEvalRun, found: Replayed | None = None) -> StoredResults:
@@ -96,9 +89,28 @@ def read_stored(run: StoredEvalRun, found: Replayed | None = None) -> StoredResu
     return StoredResults(run, lifecycle, made, found)
 
 
+@dataclass(frozen=True, slots=True)
+class RunHistory:
+    """One run: its record, its conversation, whose first `n_prompt` messages are the prompt's, and its output.
+
+    `scorers` are the functions of the last scoring. `details` is the traceback of a rollout that broke. `outputs` holds
+    what each step printed, by kind. `ground_truth` is the row's, as the functions got it, None if the run was not
+    scored.
+    """
+
+    record: RunRecord
+    scorers: Sequence[str]
+    messages: Sequence[object]
+    n_prompt: int
+    details: str
+    outputs: Sequence[Mapping[str, str]]
+    ground_truth: object
+
+
 class Replayed(NamedTuple):
     """A journal, folded: its ledger, and the position of each run's rollout and last score, by attempt.
 
+    `scores` holds the position of the last event about each function's score, by run and attempt.
     `loaded` is the last event about the code that scores, `ended` that of the last session if it ended. `digests` are
     the published ones of rows, as the events say them. `facts` are those that results need besides, as the last session
     wrote them that performed all runs of the one before; `digests_since` are the digests that events said since then.
@@ -107,6 +119,7 @@ class Replayed(NamedTuple):
 
     ledger: Ledger
     positions: Positions
+    scores: Mapping[tuple[RunId, int], Mapping[str, int]]
     loaded: Event
     digests: Mapping[str, str]
     ended: Event
@@ -118,6 +131,30 @@ class Replayed(NamedTuple):
     def row_digests(self) -> Mapping[int, str]:
         """The published digests of rows, by index."""
         return {int(row): digest for row, digest in self.digests.items()}
+
+    def event(self, kind: str, record: RunRecord, reader: EventReader) -> Event:
+        """Return the "rollout" of a run, or its last "score"; empty if the journal has none. Raises `JournalError`."""
+        at = self.positions.get((kind, record.run, record.attempt))
+        return {} if at is None else reader.at(at)
+
+    def score_places(self, record: RunRecord) -> list[int]:
+        """Return the positions of the events about the scores that count."""
+        known, places = {*record.scores, *record.scorer_errors}, self.scores.get((record.run, record.attempt), {})
+        return sorted({at for name, at in places.items() if name in known or record.removed})
+
+    def history(self, record: RunRecord, reader: EventReader) -> RunHistory:
+        """Return what a journal says about a run. Raises `JournalError`."""
+        rollout = self.event("rollout", record, reader)
+        scores = [reader.at(place) for place in self.score_places(record)]
+        return RunHistory(
+            record,
+            self.ledger.scorers,
+            rollout.get("messages", ()),
+            rollout.get("n_prompt", 0),
+            rollout.get("details", ""),
+            [event.get("output") or {} for event in (rollout, *scores) if event],
+            self.event("score", record, reader).get("ground_truth"),
+        )
 
 
 def replayed(journal: Path) -> Replayed:
@@ -136,6 +173,7 @@ class Replaying:
         self._settling = Settling()
         self._times = SessionTimes()
         self.positions: dict[tuple[str, RunId, int], int] = {}
+        self.scores: dict[tuple[RunId, int], dict[str, int]] = {}
         self._digests: dict[str, str] = {}
         self._digests_since: dict[str, str] = {}
         self._loaded = self._ended = self._facts = NOTHING
@@ -144,8 +182,8 @@ class Replaying:
     def found(self) -> Replayed:
         """The fold so far, whose ledger and positions go on changing."""
         return Replayed(
-            self.ledger, self.positions, self._loaded, self._digests, self._ended, self._facts, self._digests_since,
-            self._times.each_ms,
+            self.ledger, self.positions, self.scores, self._loaded, self._digests, self._ended, self._facts,
+            self._digests_since, self._times.each_ms,
         )  # fmt: skip
 
     def apply(self, event: dict[str, Any], position: int) -> Sequence[Event]:
@@ -161,7 +199,9 @@ class Replaying:
         self._times.apply(event)
         match event["ev"]:
             case "score":
-                self.positions[_key(event)] = event[POSITION]
+                at = self.positions[_key(event)] = event[POSITION]
+                names = {*event["scores"], *event["errors"], event.get("name", "")} - {""}
+                self.scores.setdefault(_key(event)[1:], {}).update(dict.fromkeys(names, at))
             case "rollout":
                 self.positions.setdefault(_key(event), event[POSITION])
             case "began":
@@ -258,8 +298,7 @@ class RunLines:
     _rule: PassRule
     _prices: Mapping[ModelTag, Price | None]
     _records: Mapping[RunId, RunRecord]
-    _positions: Positions
-    _digests: Mapping[int, str]
+    _found: Replayed
 
     def __len__(self) -> int:
         return len(self._records)
@@ -269,12 +308,8 @@ class RunLines:
         with EventReader(self.run.directory.journal) as reader:
             for run in sorted(self._records, key=plan_order):
                 record = self._records[run]
-                rollout, score = (self._event(reader, kind, record) for kind in ("rollout", "score"))
+                rollout, score = (self._found.event(kind, record, reader) for kind in ("rollout", "score"))
                 yield f"{ascii_json(redaction.value(self._line(record, rollout, score), unchanged=_OWN))}\n"
-
-    def _event(self, reader: EventReader, kind: str, record: RunRecord) -> Event:
-        at = self._positions.get((kind, record.run, record.attempt))
-        return {} if at is None else reader.at(at)
 
     def _line(self, record: RunRecord, rollout: Event, score: Event) -> dict[str, Any]:
         rule, run, manifest = self._rule, record.run, self.run.manifest
@@ -291,7 +326,7 @@ class RunLines:
             "run": str(run),
             "row_index": run.row,
             "run_index": run.index,
-            "row_digest": self._digests.get(run.row),
+            "row_digest": self._found.digests.get(str(run.row)),
             "status": record.status,
             "outcome": record.status if record.status == "pending" else kind_of(record, rule),
             "passed": rule.passed(record) if rule.measured(record) else None,
@@ -337,8 +372,7 @@ def read_run_lines(run: StoredEvalRun) -> RunLines:
         pass_rule_of(run, head, ledger.scorers),
         prices_of(run, head),
         records,
-        found.positions,
-        found.row_digests,
+        found,
     )
 
 
