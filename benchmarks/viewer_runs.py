@@ -25,6 +25,7 @@ from pytest_osmosis.evals.prepare import prices_of
 from pytest_osmosis.evals.prepared import Prepared, SelectedRuns
 from pytest_osmosis.evals.run import facts_at_begin
 from pytest_osmosis.evals.run_directory import complete_manifest, new_run_directory, provenance_of, utc_text
+from pytest_osmosis.formats import codec
 from pytest_osmosis.git.command import GitState
 from pytest_osmosis.record.find_run import stored
 from pytest_osmosis.record.journal import Journal, encode
@@ -157,7 +158,13 @@ class RunInProgress:
         selected = SelectedRuns.of(prepared, list(prepared.plan.runs()))
         facts = facts_at_begin(prepared, selected, provenance, session, updates_baseline=False)
         yield {"ev": "began", "at": session, "pid": 4711, "machine": "ci-runner-7", "resumed": False}
-        yield {"ev": "loaded", "scorers": list(CODES), "digests": CODES, "rollout_code": {}, "result_facts": facts}
+        yield {
+            "ev": "loaded",
+            "scorers": list(CODES),
+            "digests": CODES,
+            "rollout_code": {},
+            "result_facts": codec.encode(facts),
+        }
         yield {
             "ev": "rows",
             "rows": {str(row): list(content) for row, content in prepared.rows.contents.items()},

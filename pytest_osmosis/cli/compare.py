@@ -68,7 +68,7 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
 def _table(options: argparse.Namespace, folder: Path, output: CommandOutput, names: Sequence[str]) -> int:
     found = compared_with_first(folder, names)
     if options.json and found[0].among is not None:
-        output.json(found[0].among.table.to_json())
+        output.json(found[0].among.to_json())
     else:
         output.page(overview_lines(found, terminal_columns()))
     return 0

@@ -15,7 +15,7 @@ from pytest_osmosis.record.find_run import StoredEvalRun, find_run, stored
 from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.results import publish
 from pytest_osmosis.results.publish import redacted, text_of, why_not_writable
-from pytest_osmosis.results.read import read_results
+from pytest_osmosis.results.read import read_document
 from pytest_osmosis.results.rebuild import differences, rebuild
 from pytest_osmosis.results.stored_results import read_run_lines
 from pytest_osmosis.text.arguments import filled
@@ -125,7 +125,7 @@ def _differences(run: StoredEvalRun, document: Mapping[str, Any]) -> list[str]:
     if run.results is None or not lifecycle_of(run.directory).results_are_current:
         return []
     try:
-        places = list(islice(differences(read_results(run.results).document, document), _MOST_PLACES + 1))
+        places = list(islice(differences(read_document(run.results), document), _MOST_PLACES + 1))
     except ResultsError as error:
         return [f"its stored results are left aside: {error}"]
     if not places:

@@ -13,13 +13,13 @@ from pytest_osmosis.cli.arguments import add_page_options
 from pytest_osmosis.cli.output import CommandOutput, terminal_columns
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, stored
+from pytest_osmosis.record.journal import EventReader
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_history import RunHistory, read_histories
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
 from pytest_osmosis.report.message_layout import MOST_CHARS, Shortener
 from pytest_osmosis.report.run_page import Listing, RunContext, page_json, page_lines, row_lines, run_lines, runs_json
-from pytest_osmosis.results.read import read_results
-from pytest_osmosis.results.stored_results import cost_of, pass_rule_of, read_stored
+from pytest_osmosis.results.read import read_head
+from pytest_osmosis.results.stored_results import RunHistory, pass_rule_of, prices_of, read_stored, replayed
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import listed, shown
 
@@ -158,11 +158,16 @@ def _eval_of(text: str) -> str | None:
 
 def _histories(directory: RunDirectory, unit: Unit) -> Sequence[RunHistory]:
     """Return the history of a run, or those of all runs of a row, by both models unless the baseline's was named."""
-    read = read_histories(directory.journal, lambda run: run == unit or _is_of_row(run, unit))
-    if read.wanted:
-        return list(read.wanted.values())
-    rows = sorted({run.row for run in read.known})
-    there = [str(run) for run in sorted(read.known) if run.row == unit.row]
+    found = replayed(directory.journal)
+    known = sorted(found.ledger.records)
+    with EventReader(directory.journal) as reader:
+        wanted = [
+            found.history(found.ledger.records[run], reader) for run in known if run == unit or _is_of_row(run, unit)
+        ]
+    if wanted:
+        return wanted
+    rows = sorted({run.row for run in known})
+    there = [str(run) for run in known if run.row == unit.row]
     if there:
         raise OsmosisError(f"{unit}: not in {shown(directory.path)}; of row {unit.row} it has {listed(there, 10)}")
     has = f"it has {_ranges(rows)}" if rows else "no run of it has begun"
@@ -191,9 +196,10 @@ def _ranges(rows: Sequence[int]) -> str:
 
 def _context(directory: RunDirectory, unit: Unit, histories: Sequence[RunHistory]) -> RunContext:
     run = stored(directory)
-    published = None if run.results is None else read_results(run.results)
-    rule = pass_rule_of(run, published, histories[0].scorers)
-    costs = {each.record.run: cost_of(run, published, each.record) for each in histories}
+    head = None if run.results is None else read_head(run.results)
+    rule, prices = pass_rule_of(run, head, histories[0].scorers), prices_of(run, head)
+    known = ((each.record, price) for each in histories if (price := prices[each.record.run.model]) is not None)
+    costs = {record.run: price.cost_usd(record.usage) for record, price in known}
     line = next((line for row, line in run.manifest.plan.rows() if row == unit.row), None)
     return RunContext(
         directory.name,

@@ -20,26 +20,23 @@ from pytest_osmosis.evals.output_files import (
     results_path,
     shard_path,
 )
-from pytest_osmosis.evals.run import EvalRun, decided_by_gates, planned_rules, planned_shard
+from pytest_osmosis.evals.run import EvalRun, decided_by_gates, planned_rules
 from pytest_osmosis.evals.run_directory import add_facts_at_end, utc_text
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import stored
-from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import publish, results
 from pytest_osmosis.results.conclude import (
-    Rules,
     compared_with_baseline,
     corrected,
-    differing_settings,
+    facts_at_end,
     judged,
     since_previous,
-    stop_of,
 )
-from pytest_osmosis.results.entry_table import EntryPlace, entry_table
-from pytest_osmosis.results.publish import facts_at_end, published_config, published_text, redacted, text_of
+from pytest_osmosis.results.entry_table import entry_table
+from pytest_osmosis.results.publish import published_text, redacted, text_of
 from pytest_osmosis.results.read import shard_at
-from pytest_osmosis.results.results import Results, ShardFacts, Throttling
+from pytest_osmosis.results.results import Results, Throttling
 from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, plural, score
@@ -97,7 +94,7 @@ def _compare_entries(entries: Sequence[FinishedEval]) -> None:
     named = {each.results.description.name: each.results for each in entries}
     table = entry_table(config, named, round(took_ms, 3))
     for each in entries:
-        each.results = replace(each.results, among=EntryPlace(each.results.description.name, table))
+        each.results = replace(each.results, among=table.of(each.results.description.name))
 
 
 def write_comparison(entries: Sequence[FinishedEval], path: Path) -> str | None:
@@ -105,7 +102,7 @@ def write_comparison(entries: Sequence[FinishedEval], path: Path) -> str | None:
     among = entries[0].results.among
     if among is None:
         return None
-    table = among.table.to_json()
+    table = among.to_json()
     for each in entries:
         table = redacted(table, each.run.prepared.redaction)
     try:
@@ -227,7 +224,7 @@ class FinishedEval:
         """Let the manifest hold what the journal cannot tell, so that the results can be made again."""
         run = self.run
         try:
-            add_facts_at_end(run.directory, run.session, facts_at_end(self.results), run.prepared.redaction)
+            add_facts_at_end(run.directory, facts_at_end(self.results, run.facts.session), run.prepared.redaction)
         except OSError as error:
             self.unwritten.append(f"{shown(run.directory.manifest)} could not be written: {error.strerror}")
 
@@ -265,7 +262,7 @@ class FinishedEval:
 
     def _write_baseline(self, path: Path) -> None:
         before = self.run.prepared.models.baseline_results
-        was = "" if before is None else f"; it was {score(before.pass_rate)}"
+        was = "" if before is None else f"; it was {score(before.summary.pass_rate)}"
         change = f"pass rate {score(self.results.overall.pass_rate)}{was}"
         try:
             self.run.notices.add(f"baseline updated: {shown(publish.write(path, self._text()))} ({change})")
@@ -280,117 +277,79 @@ class Conclusion:
     """
 
     def __init__(self, run: EvalRun) -> None:
-        self._prepared = run.prepared
-        self._selected = run.selected
-        self._engine = run.engine
         self._run = run
         self._measured = self._measure()
-        self._rules = rules_of(run, self._measured)
+        stored, stopped = run.prepared.models.baseline_results, run.engine.baseline_stopped
+        self._rules = run.facts.rules(self._measured, stored, stopped, run.prepared.redaction)
         self.comparison = compared_with_baseline(self._measured, self._rules)
 
     def results(self, compared: RowComparison | None) -> Results:
         """Return the results, with the verdicts of gates and `compared` as the comparison."""
-        measured = self._measured
-        return replace(
-            judged(measured, self._rules, compared),
-            previous=self._since_previous(),
-            rescored=self._prepared.source.rescored(measured, self._run),
-        )
+        measured, source, previous = self._measured, self._run.prepared.source, None
+        try:
+            previous = since_previous(measured, self._run.prepared.last)
+        except ResultsError as error:
+            self._run.notices.add(f"an earlier run is ignored: {error}")
+        made = judged(measured, self._rules, compared)
+        return replace(made, previous=previous, rescored=source.rescored(measured, self._run))
 
     def _measure(self) -> Results:
         """Return the results as far as they follow from the records alone."""
-        prepared, selected, engine = self._prepared, self._selected, self._engine
-        other = prepared.models.baseline
-        made = results.of_records(
-            prepared.description,
+        run, prepared, engine, throttle = self._run, self._run.prepared, self._run.engine, self._run.engine.throttle
+        lost = {"lost_in_flight": engine.ledger.most_lost} if prepared.source.asks_models else {}
+        made = run.facts.measured(
+            results.records_of(run.selected.runs, engine.ledger.records),
             engine.pass_rule,
-            results.records_of(selected.runs, engine.ledger.records),
-            prepared.prices[ModelTag.PRIMARY],
-            other.name if other is not None and selected.of_baseline else None,
-            prepared.prices.get(ModelTag.BASELINE),
-        )
-        throttle, asks_models, limit = engine.throttle, prepared.source.asks_models, engine.job.bounds.max_errors_text
-        stop = stop_of(engine.stopped, made.records, engine.pass_rule, limit, asks_models=asks_models)
-        lost = {"lost_in_flight": engine.ledger.most_lost} if asks_models else {}
-        return replace(
-            made,
-            partial=selected.partial,
-            stopped=self._lacking_text(made.records) if stop is None else stop.text,
-            stop_reason=None if stop is None or stop.reason == "closed" else stop.reason,
-            duration_ms=round(prepared.source.rollouts_took_ms(self._run.duration_ms), 3),  # as it is published
+            engine.stopped,
+            baseline_stopped=engine.baseline_stopped,
+            code={**prepared.source.rollout_code(engine.code), **engine.code.rewards},
+            duration_ms=round(prepared.source.rollouts_took_ms(run.duration_ms), 3),  # as it is published
             provenance={
-                **self._run.provenance,
+                **run.provenance,
                 **lost,
                 **({"shutdown_dates": dict(engine.shutdown_dates)} if engine.shutdown_dates else {}),
-                "finished_at": utc_text(self._run.ended_at or datetime.now(UTC)),
+                "finished_at": utc_text(run.ended_at or datetime.now(UTC)),
             },
             judge_price=prepared.judge_price,
             row_digests=prepared.rows.digests,
-            human=prepared.human,
-            smoke_of=prepared.plan.n_runs if selected.smoke else None,
-            n_planned=prepared.plan.n_runs,
-            reasons=self._run.outcomes.reasons,
-            shard=self._shard(),
+            reasons=run.outcomes.reasons,
             cassette=self._cassette_use(),
             throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, engine.held_s),
         )
+        return made if made.stopped is not None else replace(made, stopped=self._lacking_text(made.records))
 
     def _cassette_use(self) -> CassetteUse | None:
         """Return the part of the cassette, or of the cache. Scoring rollouts of a replay again measures nothing new."""
-        prepared, made = self._prepared, self._run.cassette
+        run, prepared, made = self._run, self._run.prepared, self._run.cassette
         then = prepared.source.cassette_then
         if prepared.models.cassette is None or made is None:
             return then
         cassette, unrecorded = prepared.models.cassette, made.unrecorded
-        if asked := self._run.outcomes.unrecorded:
+        if asked := run.outcomes.unrecorded:
             unrecorded = {"provider": len(asked)}
         elif then is not None:
             unrecorded = then.unrecorded
         use = CassetteUse(cassette.mode, shown(cassette.path), made.digest, unrecorded=unrecorded)
-        records = map(self._run.record, self._selected.runs)
-        prices = prepared.prices
+        records, prices = map(run.record, run.selected.runs), prepared.prices
         return use.counting(
-            records, self._engine.n_exchanges, lambda record: prices[record.run.model], prepared.judge_price
+            records, run.engine.n_exchanges, lambda record: prices[record.run.model], prepared.judge_price
         )
-
-    def _shard(self) -> ShardFacts | None:
-        run, engine = self._run, self._engine
-        code = {**run.prepared.source.rollout_code(engine.code), **engine.code.rewards}
-        planned = planned_shard(run.prepared, run.selected, rules_of(run))
-        return planned and replace(planned, baseline_stopped=engine.baseline_stopped, code=code)
 
     def _lacking_text(self, records: Sequence[RunRecord]) -> str | None:
         """Return that stored rollouts are missing, None if each run of the stored part of the plan has one."""
-        if self._prepared.source.asks_models:
+        source, unstored = self._run.prepared.source, self._run.selected.unstored
+        if source.asks_models:
             return None
-        lacking = [each for each in records if each.status == "pending" and each.run not in self._selected.unstored]
+        lacking = [each for each in records if each.status == "pending" and each.run not in unstored]
         if not lacking:
             return None
-        before = self._prepared.source.status_before
+        before = source.status_before
         why = f"; that eval run {before['status']}: {before['reason']}" if before and before["reason"] else ""
         have = "has" if len(lacking) == 1 else "have"
         return f"{count(len(lacking))} of {plural(len(records), 'run')} {have} no rollout to score{why}"
 
-    def _since_previous(self) -> RowComparison | None:
-        try:
-            return since_previous(self._measured, self._prepared.last)
-        except ResultsError as error:
-            self._run.notices.add(f"an earlier run is ignored: {error}")
-            return None
-
-
-def rules_of(run: EvalRun, measured: Results | None = None) -> Rules:
-    """Return the rules of an eval run. Those that compare settings with the baseline's need what was `measured`."""
-    prepared, stored = run.prepared, run.prepared.models.baseline_results
-    return replace(
-        planned_rules(prepared, run.selected, updates_baseline=run.updates_baseline),
-        differs=()
-        if stored is None or measured is None
-        else differing_settings(stored, published_config(measured.description, measured.pass_rule), prepared.redaction),
-        baseline_stopped=run.engine.baseline_stopped,
-    )
-
 
 def gates_decide(run: EvalRun) -> bool:
     """Return True if gates decide in place of single runs: now, or for a shard once all shards are merged."""
-    return decided_by_gates(run.selected, rules_of(run))
+    rules = planned_rules(run.prepared, run.selected, updates_baseline=run.updates_baseline)
+    return decided_by_gates(run.selected, rules)

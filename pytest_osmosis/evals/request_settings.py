@@ -108,8 +108,8 @@ def rate_limit_texts(config: EvalConfig, n_rollouts: int, last: PublishedHead | 
         texts.append(f"{plural(requests, 'request')} a minute: at least {least} at one request a rollout")
     if tokens is not None:
         estimate = ""
-        if last is not None and last.total_tokens:
-            least = seconds(least_s(last.total_tokens * n_rollouts / last.total_runs, tokens))
+        if last is not None and last.summary.total_tokens:
+            least = seconds(least_s(last.summary.total_tokens * n_rollouts / last.summary.total_runs, tokens))
             estimate = f": about {least} by the last run's tokens"
         texts.append(f"{plural(tokens, 'token')} a minute{estimate}")
     return texts

@@ -278,6 +278,6 @@ def _part_notes(run: StoredEvalRun, results: PublishedResults | None) -> list[st
     """Say that the run was a part of its plan, and which is the last whole run of that plan."""
     if results is None or not results.is_selection:
         return []
-    whole = previous_run(run.directory.path.parent, results.plan_digest).head
+    whole = previous_run(run.directory.path.parent, results.provenance["plan_digest"]).head
     other = "" if whole is None else f"; --osmosis-from={whole.path.parent.name} scores the last whole run"
     return [f"that run was a part of the plan (-k, --lf or node ids), so it decides no gate{other}"]

@@ -257,7 +257,7 @@ def _source(request: ResumeRequest, run: StoredEvalRun) -> ResumeSource:
 def _hold_runs(results: Path | None) -> bool:
     """Return True for results with runs that ended. An eval whose turn never came has none, and an empty journal."""
     try:
-        return results is not None and read_head(results).total_runs > 0
+        return results is not None and read_head(results).summary.total_runs > 0
     except ResultsError:
         return True
 

@@ -40,7 +40,6 @@ from pytest_osmosis.record.stored_rollouts import Resumption, StoredRollouts
 from pytest_osmosis.report.failure_text import lost_text
 from pytest_osmosis.results import publish
 from pytest_osmosis.results.read import PublishedResults
-from pytest_osmosis.results.read_back import cassette_of
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results
 from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.text.names import shown
@@ -388,8 +387,7 @@ class RescoreSource(_Rollouts):
     @property
     def cassette_then(self) -> CassetteUse | None:
         """The cassette from which the stored rollouts were replayed, None if they were measured."""
-        then = None if self.results_then is None else self.results_then.document["provenance"].get("cassette")
-        use = cassette_of(then)
+        use = None if self.results_then is None else self.results_then.cassette
         return use if use is not None and use.mode == "replay" else None
 
     @property

@@ -37,10 +37,10 @@ from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.plan import shuffled
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.failure_text import Property, outcome_of, properties_of
-from pytest_osmosis.results.conclude import Rules
+from pytest_osmosis.results.conclude import EvalFacts, Rules
 from pytest_osmosis.results.results import BaselineFile, ShardFacts, max_errors_text
 from pytest_osmosis.text.names import absolute, shown
 from pytest_osmosis.text.numbers import plural
@@ -51,7 +51,7 @@ from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, judged_by_no_sc
 class EvalRun:
     """One execution of a prepared eval: `start` makes it, `evals.finish` closes it and makes its results.
 
-    `cassette` is what became of the eval's cassette, once it is closed. `session` is when this session began.
+    `cassette` is what became of the eval's cassette, once it is closed. `facts` are those of this session.
     """
 
     prepared: Prepared
@@ -61,7 +61,7 @@ class EvalRun:
     engine: Engine
     outcomes: RunOutcomes
     provenance: Mapping[str, Any]
-    session: str
+    facts: EvalFacts
     git: GitQuery | None = None
     heartbeat: Heartbeat | None = None
     saved: seams.GrowingPrimeFiles | None = None
@@ -122,10 +122,11 @@ class EvalRun:
         queries = settings.git if prepared.commit is None else None
         git = None if queries is None else queries.of(prepared.config.workspace)
         outcomes = RunOutcomes(prepared, rerun, settings.keep_conversations)
-        session = utc_text(began_at)
         updates = settings.update_baseline and prepared.config.baseline.results is not None
-        facts = facts_at_begin(prepared, selected, provenance, session, updates_baseline=updates)
-        job = engine_job(prepared, selected, settings, directory, outcomes.describe, outcomes.shows, worktree, facts)
+        facts = facts_at_begin(prepared, selected, provenance, utc_text(began_at), updates_baseline=updates)
+        job = engine_job(
+            prepared, selected, settings, directory, outcomes.describe, outcomes.shows, worktree, encode(facts)
+        )
         url = prepared.config.output.heartbeat_url
         heartbeat = None if url is None or not prepared.source.asks_models else Heartbeat(url, runs)
         saved = None
@@ -148,9 +149,7 @@ class EvalRun:
             engine.notices.alert(said)
         if not hosts_wait:
             engine.start()
-        return cls(
-            prepared, selected, settings, directory, engine, outcomes, provenance, session, git, heartbeat, saved
-        )
+        return cls(prepared, selected, settings, directory, engine, outcomes, provenance, facts, git, heartbeat, saved)
 
     @property
     def has_hosts(self) -> bool:
@@ -341,7 +340,8 @@ def planned_shard(prepared: Prepared, selected: SelectedRuns, rules: Rules) -> S
         return None
     limits, whole = prepared.config.limits, selected.awaits_merge
     return ShardFacts(
-        shard=shard,
+        index=shard.index,
+        of=shard.of,
         rows=part.n_rows,
         planned_rows=prepared.plan.n_rows,
         planned_runs=prepared.plan.n_runs,
@@ -361,52 +361,48 @@ def decided_by_gates(selected: SelectedRuns, rules: Rules) -> bool:
 
 def facts_at_begin(
     prepared: Prepared, selected: SelectedRuns, provenance: Mapping[str, Any], session: str, *, updates_baseline: bool
-) -> dict[str, Any]:
-    """Return the facts of the session that began at `session`, for its `loaded` event. `result_facts` reads them."""
+) -> EvalFacts:
+    """Return the facts of the session that began at `session`."""
     config, rules = prepared.config, planned_rules(prepared, selected, updates_baseline=updates_baseline)
-    stored, shard, limits = rules.baseline_results, planned_shard(prepared, selected, rules), config.limits
-    facts = {
-        "session": session,
-        "description": prepared.description,
-        "pass_rule": pass_rule(config).to_json(),
-        "gates": rules.gates,
-        "provenance": provenance,
-        "prices": {tag: None if price is None else price.to_json() for tag, price in prepared.all_prices.items()},
-        "baseline": None
-        if prepared.models.baseline is None or not selected.of_baseline
-        else prepared.models.baseline.name,
-        "baseline_results": None if stored is None else BaselineFile.of(stored.path, str(absolute(stored.path))),
-        "selected": list(_spans(selected.runs)),
-        "partial": selected.partial,
-        "part": rules.part,
-        "baseline_part": rules.baseline_part,
-        "new_baseline": rules.new_baseline,
-        "smoke": selected.smoke,
-        "n_planned": prepared.plan.n_runs,
-        "human": prepared.human,
-        "previous": None if prepared.last is None else str(absolute(prepared.last.path)),
-        "shard": None if shard is None else shard.to_json(),
-        "max_errors": max_errors_text(limits.max_errors, is_share=limits.max_errors_is_share),
-        "took_ms": prepared.source.rollouts_took_ms(0.0),
-        "is_part": prepared.source.leaves_out(selected),
-        "status_before": prepared.source.status_before,
-    }
-    made: dict[str, Any] = encode(facts)
-    return made
+    stored, other, limits = rules.baseline_results, prepared.models.baseline, config.limits
+    return EvalFacts(
+        session=session,
+        description=prepared.description,
+        pass_rule=pass_rule(config).to_json(),
+        gates=rules.gates,
+        provenance=provenance,
+        prices={tag: None if price is None else price.to_json() for tag, price in prepared.all_prices.items()},
+        baseline=None if other is None or not selected.of_baseline else other.name,
+        baseline_results=None if stored is None else BaselineFile.of(stored.path, str(absolute(stored.path))),
+        selected=list(_spans(selected.runs)),
+        partial=selected.partial,
+        part=rules.part,
+        baseline_part=rules.baseline_part,
+        new_baseline=rules.new_baseline,
+        smoke=selected.smoke,
+        n_planned=prepared.plan.n_runs,
+        human=prepared.human,
+        previous=None if prepared.last is None else str(absolute(prepared.last.path)),
+        shard=planned_shard(prepared, selected, rules),
+        max_errors=max_errors_text(limits.max_errors, is_share=limits.max_errors_is_share),
+        took_ms=prepared.source.rollouts_took_ms(0.0),
+        is_part=prepared.source.leaves_out(selected),
+        status_before=prepared.source.status_before,
+    )
 
 
-def _spans(runs: Sequence[RunId]) -> Iterator[list[Any]]:
-    """Yield runs as [model, index, first row, number of rows]."""
+def _spans(runs: Sequence[RunId]) -> Iterator[tuple[ModelTag, int, int, int]]:
+    """Yield runs as (model, index, first row, number of rows)."""
     ordered = sorted(runs, key=lambda run: (run.model, run.index, run.row))
     for (model, index), group in groupby(ordered, key=lambda run: (run.model, run.index)):
         first, number = -1, 0
         for run in group:
             if run.row != first + number:
                 if number:
-                    yield [str(model), index, first, number]
+                    yield model, index, first, number
                 first, number = run.row, 0
             number += 1
-        yield [str(model), index, first, number]
+        yield model, index, first, number
 
 
 # -- heartbeats --------------------------------------------------------------------------------------------

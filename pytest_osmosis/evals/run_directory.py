@@ -49,6 +49,7 @@ from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.stored_rollouts import StoredProgress
+from pytest_osmosis.results.conclude import FactsAtEnd
 from pytest_osmosis.results.publish import redacted
 from pytest_osmosis.text.names import absolute, listed, shown
 from pytest_osmosis.text.redaction import Redaction
@@ -118,12 +119,9 @@ def complete_manifest(directory: RunDirectory, code: LoadedCode, state: GitState
         _write(directory, manifest)
 
 
-def add_facts_at_end(directory: RunDirectory, session: str, facts: Mapping[str, Any], redaction: Redaction) -> None:
-    """Add facts to the manifest that the journal cannot tell about the session that began at `session`.
-
-    Raises `OSError`.
-    """
-    _write(directory, {**_read(directory), "result_facts": {"session": session, **redacted(dict(facts), redaction)}})
+def add_facts_at_end(directory: RunDirectory, facts: FactsAtEnd, redaction: Redaction) -> None:
+    """Add facts to the manifest that the journal cannot tell. Raises `OSError`."""
+    _write(directory, {**_read(directory), "result_facts": redacted(encode(facts), redaction)})
 
 
 def _read(directory: RunDirectory) -> dict[str, Any]:

@@ -11,10 +11,9 @@ import json
 import re
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, TypeVar
 
-from msgspec import Meta, Struct, ValidationError, convert, structs
+from msgspec import Meta, ValidationError, convert, to_builtins
 
 from pytest_osmosis.text.safe import one_line
 
@@ -80,15 +79,11 @@ def decode(value: object, kind: type[T]) -> T:
 
 def encode(value: object) -> Any:
     """Return a struct, or what holds structs and dataclasses, as a value of JSON. What JSON lacks becomes text."""
-    return json.loads(json.dumps(value, default=_members))
+    return to_builtins(value, str_keys=True, enc_hook=_foreign)
 
 
-def _members(value: object) -> Any:
-    if isinstance(value, Struct):
-        return structs.asdict(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    return {each.name: getattr(value, each.name) for each in fields(value)} if is_dataclass(value) else str(value)
+def _foreign(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def check_version(data: Mapping[str, Any], known: int) -> None:

@@ -373,9 +373,13 @@ def estimated_cost(prepared: Prepared, n_selected: int) -> float | None:
         for price in prepared.all_prices.values()
     ):
         return 0.0
-    if last is None or last.cost_usd is None or last.judges_cost_usd is None:
+    if last is None:
         return None
-    return (last.cost_usd + last.judges_cost_usd) * n_selected / last.total_runs
+    found, judges = last.summary, last.summary.judges
+    judged = 0.0 if judges is None else judges["cost_usd"]
+    if found.cost_usd is None or judged is None:
+        return None
+    return (found.cost_usd + judged) * n_selected / found.total_runs
 
 
 def reason_to_ask(estimates: Mapping[str, float | None], usd: float) -> str | None:

@@ -50,6 +50,11 @@ class Lifecycle:
     ended_at: str | None = None
     stopped_by: StopReason | None = None
 
+    def to_json(self) -> dict[str, str | None]:
+        """Return the members of results that say the same."""
+        reason = {} if self.reason is None else {"stop_reason": self.reason}
+        return {"status": self.status, **reason, "stopped_by": self.stopped_by}
+
     @property
     def has_ended(self) -> bool:
         return self.status not in ("pending", "running")

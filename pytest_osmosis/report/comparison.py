@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from pytest_osmosis import stats
@@ -98,9 +99,10 @@ def end_texts(compared: ComparedRuns) -> list[str]:
     """Return how the sides ended that did not finish."""
     texts = []
     for side in (compared.a, compared.b):
-        if (reason := side.document.get("stop_reason")) is not None and not side.caveats:
-            ended = "failed" if side.document.get("status") == "failed" else "was stopped"
-            texts.append(f"{side.letter} {ended}: {one_line(reason)}")
+        end = side.end
+        if end.reason is not None and not side.caveats:
+            ended = "failed" if end.status == "failed" else "was stopped"
+            texts.append(f"{side.letter} {ended}: {one_line(end.reason)}")
         if not side.has_ended:
             texts.append(f"{side.letter} did not end: only rows that it has measured so far are compared")
     return texts
@@ -127,7 +129,7 @@ def _sides(compared: ComparedRuns) -> Iterator[str]:
     sides = (compared.a, compared.b)
     rows = [["", *(side.letter for side in sides)]]
     rows += [[what, *(cell(side) for side in sides)] for what, cell in _FACTS.items()]
-    if any(side.summary.get("judges") for side in sides):
+    if any(side.results.judges for side in sides):
         rows.append(["judges", *map(_judges, sides)])
     head, *lines = aligned(rows, left=(0, 1, 2))
     yield bold(head)
@@ -142,21 +144,21 @@ def _passed(side: Side) -> str:
 
 
 def _cost(side: Side) -> str:
-    cost, unknown = side.summary["cost_usd"], side.summary["cost_unknown"]
+    cost, unknown = side.results.cost_usd, side.results.n_cost_unknown
     if cost is None:
         return "unknown" if side.results.overall.n_runs else "-"
     return money(cost) + (f" (unknown for {plural(unknown, 'run')})" if unknown else "")
 
 
 def _judges(side: Side) -> str:
-    judges = side.summary.get("judges")
-    if not judges:
+    judges = side.results.judges
+    if judges is None:
         return "-"
-    return "cost unknown" if judges["cost_usd"] is None else money(judges["cost_usd"])
+    return "cost unknown" if judges.all.cost_usd is None else money(judges.all.cost_usd)
 
 
 def _started(side: Side) -> str:
-    started = side.provenance.get("started_at")
+    started = side.results.provenance.get("started_at")
     return "-" if started is None else moment(started)
 
 
@@ -164,12 +166,12 @@ _FACTS: Mapping[str, Callable[[Side], str]] = {
     "run": lambda side: side.name,
     "status": lambda side: side.state,
     "started": _started,
-    "model": lambda side: str(side.config["model"]),
-    "rows": lambda side: f"{count(len(side.records))}, n = {side.config['n_runs']}",
+    "model": lambda side: side.results.description.model,
+    "rows": lambda side: f"{count(len(side.records))}, n = {side.results.description.n}",
     "passed": _passed,
-    "tokens": lambda side: count(side.summary["total_tokens"]),
+    "tokens": lambda side: count(side.results.total_tokens),
     "cost": _cost,
-    "time": lambda side: seconds(side.summary["total_duration_ms"] / 1000),
+    "time": lambda side: seconds(side.results.duration_ms / 1000),
 }
 
 
@@ -265,7 +267,7 @@ def comparison_numbers(compared: ComparedRuns) -> dict[str, Any]:
         "better": 0 if paired is None else paired.better,
         "worse": 0 if paired is None else paired.worse,
         "difference": None if paired is None else paired.difference,
-        "difference_interval": None if paired is None else paired.interval._asdict(),
+        "difference_interval": None if paired is None else asdict(paired.interval),
         "p_value": None if paired is None else paired.p,
         "test": None if paired is None else paired.test,
         "least_p": compared.least_p,
@@ -275,27 +277,26 @@ def comparison_numbers(compared: ComparedRuns) -> dict[str, Any]:
 
 
 def _side(side: Side, rate: ComparedRate) -> dict[str, Any]:
-    summary, overall = side.summary, side.results.overall
-    judges = summary.get("judges")
+    results, overall = side.results, side.results.overall
     return {
         "run": None if side.is_file else side.name,
         "path": shown(side.path),
-        "state": side.document["status"],
-        "started_at": side.provenance.get("started_at"),
-        "eval": side.config["name"],
-        "model": side.config["model"],
-        "n_runs": side.config["n_runs"],
+        "state": side.end.status,
+        "started_at": results.provenance.get("started_at"),
+        "eval": results.description.name,
+        "model": results.description.model,
+        "n_runs": results.description.n,
         "rows": len(side.records),
         "counted": overall.n_runs,
         "measured": overall.n_measured,
-        "passed": side.results.passed,
+        "passed": results.passed,
         "pass_rate": rate.value,
-        "pass_rate_interval": rate.interval._asdict(),
-        "tokens": summary["total_tokens"],
-        "cost_usd": summary["cost_usd"],
-        "cost_unknown": summary["cost_unknown"],
-        "judges_cost_usd": None if judges is None else judges["cost_usd"],
-        "duration_ms": summary["total_duration_ms"],
+        "pass_rate_interval": asdict(rate.interval),
+        "tokens": results.total_tokens,
+        "cost_usd": results.cost_usd,
+        "cost_unknown": results.n_cost_unknown,
+        "judges_cost_usd": None if results.judges is None else results.judges.all.cost_usd,
+        "duration_ms": round(results.duration_ms, 3),
     }
 
 
@@ -317,14 +318,14 @@ def _row_of(side: Side, index: int, passes: Passes) -> dict[str, Any]:
 
 
 def _run(side: Side, record: RunRecord) -> dict[str, Any]:
-    answer = None
+    answer, rule = None, side.results.pass_rule
     if side.stored is not None and record.rolled:
-        rollout = side.stored.rollout(record)
-        answer = ScoredAnswer.of(rollout.get("messages", ()), rollout.get("n_prompt", 0), None).text
+        history = side.stored.history(record)
+        answer = ScoredAnswer.of(history.messages, history.n_prompt, None).text
     return {
         "run": str(record.run),
-        "outcome": kind_of(record, side.rule) if record.status != "pending" else "pending",
-        "reason": one_line(reason_of(record, side.rule)),
+        "outcome": kind_of(record, rule) if record.status != "pending" else "pending",
+        "reason": one_line(reason_of(record, rule)),
         "scores": dict(record.scores),
         "answer": answer,
     }

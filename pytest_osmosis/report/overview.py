@@ -74,7 +74,7 @@ def footnotes(evals: Sequence[Results]) -> list[str]:
     notes: list[str] = []
     if any(_n_unmeasured(overall) and overall.n_measured for overall in overalls):
         notes.append(warning(f"{MARK} counts runs that were not measured as not passed"))
-    tables = {results.among.table.config: results.among.table for results in evals if results.among is not None}
+    tables = {results.among.config: results.among for results in evals if results.among is not None}
     for table in tables.values():
         notes += entry_notes(table, f"{table.config}: " if len(tables) > 1 else "")
     return notes
@@ -84,9 +84,9 @@ def entry_notes(table: EntryTable, begin: str = "") -> Iterator[str]:
     """Yield how the entries of a config were compared, and why some of them were not."""
     paired = [found for found in table.differences if found.paired]
     unpaired = [found for found in table.differences if not found.paired]
-    if table.n_compared:
+    if table.compared:
         rows = f", over the {_numbers(found.rows for found in paired)} that both measured" if paired else ""
-        holm = f"; p by Holm's method for {plural(table.n_compared, 'comparison')}" if table.n_compared > 1 else ""
+        holm = f"; p by Holm's method for {plural(table.compared, 'comparison')}" if table.compared > 1 else ""
         yield dim(f"{begin}compared with {table.first}{rows}{holm}")
     if unpaired:
         rows, first = _numbers(found.rows for found in unpaired), plural(unpaired[0].first_rows, "row")
@@ -129,7 +129,7 @@ def _entry_cells(results: Results) -> tuple[str, tuple[str, str]]:
     place = results.among
     found = place.figures.difference
     if found is None:
-        return runs, ("first" if place.name == place.table.first else "-", "-")
+        return runs, ("first" if place.entry == place.first else "-", "-")
     style = {"better": good, "worse": bad}.get(found.meaning, str)
     mark = "" if found.paired else warning(OTHER_ROWS)
     interval = f" ({interval_text(found.interval, difference)})"
@@ -172,7 +172,7 @@ def total_line(evals: Sequence[Results], model: str | None = None) -> str:
 def _duration_ms(evals: Sequence[Results]) -> float:
     """Return the time of all, in which evals that ran together count once."""
     alone = [results.duration_ms for results in evals if results.among is None]
-    tables = {results.among.table.config: results.among.table for results in evals if results.among is not None}
+    tables = {results.among.config: results.among for results in evals if results.among is not None}
     together = [
         sum(entry.duration_ms for entry in table.entries) if table.duration_ms is None else table.duration_ms
         for table in tables.values()

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import Lifecycle
-from pytest_osmosis.record.run_history import RunHistory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.failure_text import ScoredAnswer, answer_line, lost_text, note_lines, score_lines
@@ -20,7 +19,7 @@ from pytest_osmosis.report.style import STATUSES, StyledText, bad, bold, dim, go
 from pytest_osmosis.report.summary import summary_lines
 from pytest_osmosis.report.verdict import verdict_lines
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.results.stored_results import StoredResults
+from pytest_osmosis.results.stored_results import RunHistory, StoredResults
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, moment, money, plural, seconds
 from pytest_osmosis.text.safe import fitted, one_line
@@ -35,8 +34,6 @@ MOST_LISTED = 20
 LEAST_COLUMNS = 40
 """The room for a run's outcome on a narrow terminal."""
 SCHEMA_VERSION = 1
-_LARGE = ("rows", "pending")
-"""Members of results.json that `runs` replaces."""
 
 
 def code_version(commit: str | None, dirty: bool | None) -> str:
@@ -86,16 +83,15 @@ def _state(stored: StoredResults) -> StyledText:
 def circumstances(stored: StoredResults) -> Iterator[str]:
     """Yield lines on config, model, rollout, rows and time of an eval run, and on the process that writes it."""
     manifest, life = stored.run.manifest, stored.lifecycle
-    extra: Mapping[str, Any] = manifest.subject.extra
-    config = stored.document["config"]
+    extra, told = manifest.subject.extra, stored.results.description.extra
     model = manifest.subject.model + (f", baseline {manifest.baseline.model}" if manifest.baseline is not None else "")
     n = f", n = {manifest.subject.n}" if manifest.subject.n > 1 else ""
     rollout = "" if manifest.rollout is None else f", rollout {one_line(manifest.rollout)}"
     rows = f"{extra['dataset']} (rows: {extra['selection']}){n}"
-    yield f"{config['path']}, model {model}{rollout}, {rows}"
-    if overridden := config["overridden"]:
+    yield f"{told['path']}, model {model}{rollout}, {rows}"
+    if overridden := told["overridden"]:
         yield f"overridden: {listed(overridden, 8)}"
-    provenance = stored.document["provenance"]
+    provenance = stored.results.provenance
     commit = provenance.get("git_commit")
     version = "" if commit is None else f", {code_version(commit, provenance.get('git_dirty'))}"
     ended = "" if life.ended_at is None else f", ended {moment(life.ended_at)}"
@@ -215,7 +211,9 @@ def _listed(stored: StoredResults, records: Sequence[RunRecord], columns: int | 
         style, outcome = _outcome(rule, record)
         answer = ""
         if record.status == "finished":
-            answer = answer_line(record, rule, ScoredAnswer.of(*_answered(stored, record)))
+            history = stored.history(record)
+            answered = ScoredAnswer.of(history.messages, history.n_prompt, history.ground_truth)
+            answer = answer_line(record, rule, answered)
         begin = joined("  ", style(f"{record.run}"), " " * (width - len(str(record.run)) + 2))
         line = f"{outcome}: {answer}" if answer else outcome
         if columns is None or len(begin) + width_of(line) <= columns:
@@ -239,11 +237,6 @@ def _outcome(rule: PassRule, record: RunRecord) -> tuple[Callable[[str], StyledT
         return bad, reason
     scores = [f"{record.scores[name]:g}" for name in rule.deciding if name in record.scores]
     return good, f"passed, {'score' if len(scores) == 1 else 'scores'} {', '.join(scores)}"
-
-
-def _answered(stored: StoredResults, record: RunRecord) -> tuple[Sequence[object], int, object]:
-    rollout, score = stored.rollout(record), stored.score(record)
-    return rollout.get("messages", ()), rollout.get("n_prompt", 0), score.get("ground_truth")
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,13 +385,16 @@ def page_json(stored: StoredResults, *, only_failed: bool = False) -> dict[str, 
     """Return the eval run with all its runs, or only those that did not pass."""
     rule = stored.results.pass_rule
     records = [record for record in stored.records if not only_failed or _lost(record, rule)]
-    return _page(stored, [_run(stored, record, rule) for record in records])
+    costs = stored.results.costs_usd
+    return _page(stored, [_run_of(stored.history(record), rule, costs) for record in records])
 
 
 def runs_json(stored: StoredResults, histories: Iterable[RunHistory]) -> dict[str, Any]:
     """Return the eval run with these runs, and all that the journal holds of them."""
     rule = stored.results.pass_rule
-    return _page(stored, [{**_run_of(history, rule, stored.costs_usd), **_whole(history)} for history in histories])
+    return _page(
+        stored, [{**_run_of(history, rule, stored.results.costs_usd), **_whole(history)} for history in histories]
+    )
 
 
 def _page(stored: StoredResults, runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -420,25 +416,13 @@ def _page(stored: StoredResults, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "ended_at": stored.lifecycle.ended_at,
         "planned_runs": manifest.selected.n_rollouts,
         "in_flight": len(stored.begun),
-        "results": {key: value for key, value in stored.document.items() if key not in _LARGE},
+        "results": stored.document,
         "runs": runs,
     }
 
 
 def _lost(record: RunRecord, rule: PassRule) -> bool:
     return kind_of(record, rule) in ("failed", "error")
-
-
-def _run(stored: StoredResults, record: RunRecord, rule: PassRule) -> dict[str, Any]:
-    rollout, score = stored.rollout(record), stored.score(record)
-    history = RunHistory(
-        record,
-        rule.scorers,
-        rollout.get("messages", ()),
-        rollout.get("n_prompt", 0),
-        ground_truth=score.get("ground_truth"),
-    )
-    return _run_of(history, rule, stored.costs_usd)
 
 
 def _run_of(history: RunHistory, rule: PassRule, costs: Mapping[RunId, float]) -> dict[str, Any]:

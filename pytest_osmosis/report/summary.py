@@ -272,11 +272,11 @@ def _equal_answers(results: Results) -> Iterator[str]:
 
 def last_run_line(last: PublishedHead) -> str:
     """Return what the last run of the plan took, for the header."""
-    cost = _known_cost(last.cost_usd, last.n_cost_unknown)
-    tokens = plural(last.total_tokens, "token")
-    judges = f", judges {money(last.judges_cost_usd)}" if last.judges_cost_usd else ""
-    took = f"{plural(last.total_runs, 'rollout')}, {tokens}, {cost}{judges}, {seconds(last.duration_s)}"
-    return f"last run ({moment(last.started_at)}): {took}"
+    found, spent = last.summary, last.summary.judges
+    judges = f", judges {money(spent['cost_usd'])}" if spent is not None and spent["cost_usd"] else ""
+    rollouts, tokens = plural(found.total_runs, "rollout"), plural(found.total_tokens, "token")
+    cost, took = _known_cost(found.cost_usd, found.cost_unknown), seconds(found.total_duration_ms / 1000)
+    return f"last run ({moment(last.provenance['started_at'])}): {rollouts}, {tokens}, {cost}{judges}, {took}"
 
 
 def comparison_lines(compared: RowComparison, results: Results) -> list[str]:

@@ -19,13 +19,15 @@ from pytest_osmosis import stats
 from pytest_osmosis.config import read_entries
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import something_at
+from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.record.find_run import find_run, is_run, stored
+from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.manifest import Manifest
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_record import NOTHING, Event, RunRecord
-from pytest_osmosis.results.entry_table import EntryPlace, entry_table
-from pytest_osmosis.results.read import PublishedResults, read_results
-from pytest_osmosis.results.read_back import results_of
+from pytest_osmosis.results.entry_table import entry_table
+from pytest_osmosis.results.publish import published_settings
+from pytest_osmosis.results.read import read_results, results_of
 from pytest_osmosis.results.results import Results, by_row
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.stats import Interval
@@ -33,7 +35,6 @@ from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.verdicts import comparison
 from pytest_osmosis.verdicts.comparison import ChangedRow, RowComparison, RowRuns, shares
-from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
 class NothingInCommon(OsmosisError):
@@ -46,7 +47,7 @@ class NothingInCommon(OsmosisError):
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two eval runs. `letter` is "A" or "B", `document` its published object.
+    """One of the two eval runs. `letter` is "A" or "B".
 
     `stored` is its run directory, None for a results file whose run is gone: then answers are not known.
     """
@@ -55,7 +56,6 @@ class Side:
     name: str
     path: Path
     state: str
-    document: Mapping[str, Any]
     results: Results
     is_file: bool
     stored: StoredResults | None
@@ -66,22 +66,8 @@ class Side:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        settings: Mapping[str, Any] = self.document["config"]
+        settings: Mapping[str, Any] = encode(published_settings(self.results))
         return settings
-
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        sums: Mapping[str, Any] = self.document["summary"]
-        return sums
-
-    @property
-    def provenance(self) -> Mapping[str, Any]:
-        facts: Mapping[str, Any] = self.document["provenance"]
-        return facts
-
-    @property
-    def rule(self) -> PassRule:
-        return self.results.pass_rule
 
     @cached_property
     def records(self) -> Mapping[int, Sequence[RunRecord]]:
@@ -91,15 +77,20 @@ class Side:
     @property
     def caveats(self) -> list[str]:
         """The reasons for which its rows are no fair sample of its eval."""
-        if self.document.get("stopped_by") == "decided":
+        if self.end.stopped_by == "decided":
             return ["was stopped once its gates were decided, and the runs until then favour that verdict"]
-        if self.document["partial"] and self.has_ended and "shard" not in self.document:
+        if self.results.partial and self.has_ended and self.results.shard is None:
             return ["is a part of its plan; rows that were chosen by their outcome, as --lf does, are no fair sample"]
         return []
 
     @property
     def has_ended(self) -> bool:
         return self.is_file or self.stored is None or not self.stored.is_from_journal
+
+    @property
+    def end(self) -> Lifecycle:
+        """The status of the eval run, with the reason."""
+        return self.results.end if self.has_ended or self.stored is None else self.stored.lifecycle
 
 
 class ComparedRate(NamedTuple):
@@ -149,7 +140,7 @@ def read_side(letter: str, folder: Path, name: str) -> Side:
 def side_of(letter: str, found: StoredResults) -> Side:
     """Return a stored eval run as a side."""
     directory = found.run.directory
-    return Side(letter, directory.name, directory.path, _state(found), found.document, found.results, False, found)
+    return Side(letter, directory.name, directory.path, _state(found), found.results, False, found)
 
 
 def _is_of_its_run(path: Path) -> bool:
@@ -167,10 +158,10 @@ def _state(found: StoredResults) -> str:
 def _side_of_file(letter: str, folder: Path, path: Path) -> Side:
     read = read_results(path)
     state = f"{read.status}, a results file"
-    return Side(letter, shown(path), path, state, read.document, results_of(read), True, _run_of(folder, path, read))
+    return Side(letter, shown(path), path, state, results_of(read), True, _run_of(folder, path))
 
 
-def _run_of(folder: Path, path: Path, read: PublishedResults) -> StoredResults | None:
+def _run_of(folder: Path, path: Path) -> StoredResults | None:
     """Return the eval run that wrote a results file, None if it is gone or cannot be read."""
     try:
         return read_stored(stored(find_run(folder, str(path))))
@@ -187,7 +178,7 @@ def compare_runs(a: Side, b: Side) -> ComparedRuns:
         raise NothingInCommon(
             f"nothing can be compared: no row of A has the content of a row of B ({_rows_text(a)}; {_rows_text(b)})"
         )
-    compared = comparison.compare("baseline", a.name, matched, started_at=a.provenance.get("started_at"))
+    compared = comparison.compare("baseline", a.name, matched, started_at=a.results.provenance.get("started_at"))
     if compared.paired is None:
         raise OsmosisError(
             f"nothing can be compared: of {plural(len(matched.pairs), 'common row')}, none was measured in both "
@@ -352,7 +343,7 @@ def _loaded(side: Side) -> Event:
 
 
 def _commit(side: Side) -> str | None:
-    state: Mapping[str, Any] = side.provenance
+    state = side.results.provenance
     if side.manifest is not None and state.get("git_commit") is None:  # it did not end
         state = side.manifest.git or state
     commit = state.get("git_commit")
@@ -363,7 +354,7 @@ def _commit(side: Side) -> str | None:
 
 def _provenance(a: Side, b: Side) -> Iterator[RunDifference]:
     for key, (area, what) in _PROVENANCE.items():
-        then, now = a.provenance.get(key), b.provenance.get(key)
+        then, now = a.results.provenance.get(key), b.results.provenance.get(key)
         if then is not None and now is not None:
             short = _SHORT if key == "dataset_sha256" else None
             yield from _differing(what, area, then[:short], now[:short])
@@ -408,7 +399,7 @@ def compared_with_first(folder: Path, names: Sequence[str]) -> list[Results]:
         made[name] = replace(results, description=replace(results.description, name=name))
     configs = list(dict.fromkeys(str(results.description.extra.get("path", "")) for results in made.values()))
     table = entry_table(configs[0] if len(configs) == 1 else "", made)
-    return [replace(results, among=EntryPlace(name, table)) for name, results in made.items()]
+    return [replace(results, among=table.of(name)) for name, results in made.items()]
 
 
 def _read(folder: Path, name: str) -> tuple[str, Results]:

@@ -1,7 +1,8 @@
-"""From measured results and the rules of an eval to all of its results: the comparisons, and the verdicts of gates.
+"""From the facts and the records of an eval run to its results: the comparisons, and the verdicts of gates.
 
 Whoever has the records can conclude: an eval run that has ended, the merge of shards, and the rebuilding from a
-journal. The first step compares with the baseline; between the steps, the comparisons of several evals are corrected.
+journal. The first step measures and compares with the baseline; between the steps, the comparisons of several evals are
+corrected.
 """
 
 from __future__ import annotations
@@ -9,16 +10,45 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 from pytest_osmosis.config.eval_kinds import GateRule
-from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.formats.codec import Amount, Count, Moment, Positive
+from pytest_osmosis.record.lifecycle import Status
+from pytest_osmosis.record.manifest import PassRuleFields, PriceFields
+from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop, StopReason
 from pytest_osmosis.results.causes import causes_of, too_many
-from pytest_osmosis.results.publish import redacted
-from pytest_osmosis.results.read import PublishedHead, PublishedResults, read_earlier_results
-from pytest_osmosis.results.results import Results, gate_value, range_for, runs_for
+from pytest_osmosis.results.entry_table import EntryPlace
+from pytest_osmosis.results.publish import (
+    published_change,
+    published_config,
+    published_gate,
+    published_rescoring,
+    redacted,
+)
+from pytest_osmosis.results.read import (
+    Gate,
+    PublishedChange,
+    PublishedHead,
+    PublishedRescoring,
+    PublishedResults,
+    Share,
+    read_results,
+)
+from pytest_osmosis.results.results import (
+    BaselineFile,
+    EvalDescription,
+    Results,
+    ShardFacts,
+    Throttling,
+    gate_value,
+    of_records,
+    range_for,
+    runs_for,
+)
+from pytest_osmosis.results.totals import CassetteUse, HumanScores, price_of
 from pytest_osmosis.stats import holm
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
@@ -36,6 +66,119 @@ from pytest_osmosis.verdicts.gates import (
     verdict_without_value,
 )
 from pytest_osmosis.verdicts.pass_rule import PassRule
+
+
+class StatusFields(TypedDict):
+    """The status of an eval run before its rollouts were scored again."""
+
+    status: Status
+    reason: str | None
+    stopped_by: StopReason | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalFacts:
+    """The facts that results need besides the events of runs. They are in the `loaded` event of each session.
+
+    `session` is the time when it began. `selected` holds its runs: a model, an index, the first row and the number of
+    rows. `part`, `baseline_part` and `new_baseline` are those of `Rules`. `previous` is the path of the results of the
+    last whole run of the plan. Earlier sessions `took_ms`. `is_part` is true for a session that leaves out runs of
+    earlier ones. `status_before` is there if stored rollouts are scored again.
+    """
+
+    session: Moment
+    description: EvalDescription
+    pass_rule: PassRuleFields
+    gates: Sequence[GateRule]
+    provenance: Mapping[str, Any]
+    prices: Mapping[str, PriceFields | None]
+    baseline: str | None
+    baseline_results: BaselineFile | None
+    selected: Sequence[tuple[ModelTag, Count, Count, Count]]
+    partial: bool
+    part: str | None
+    baseline_part: str | None
+    new_baseline: bool
+    smoke: bool
+    n_planned: Count
+    human: HumanScores | None
+    previous: str | None
+    shard: ShardFacts | None
+    max_errors: str
+    took_ms: Amount
+    is_part: bool = False
+    status_before: StatusFields | None
+
+    def measured(
+        self,
+        records: Iterable[RunRecord],
+        pass_rule: PassRule,
+        stop: Stop | None,
+        *,
+        baseline_stopped: str | None,
+        code: Mapping[str, str],
+        **at_end: Any,
+    ) -> Results:
+        """Return the results as far as they follow from the records alone, with what is known `at_end`."""
+        made = of_records(
+            self.description,
+            pass_rule,
+            records,
+            price_of(self.prices.get(ModelTag.PRIMARY)),
+            self.baseline,
+            price_of(self.prices.get(ModelTag.BASELINE)),
+        )
+        asks_models = self.status_before is None
+        stop = stop_of(stop, made.records, pass_rule, self.max_errors, asks_models=asks_models)
+        shard = self.shard
+        return replace(
+            made,
+            partial=self.partial,
+            stopped=None if stop is None else stop.text,
+            stop_reason=None if stop is None or stop.reason == "closed" else stop.reason,
+            human=self.human,
+            smoke_of=self.n_planned if self.smoke else None,
+            n_planned=self.n_planned,
+            shard=None if shard is None else replace(shard, baseline_stopped=baseline_stopped, code=code),
+            **at_end,
+        )
+
+    def rules(
+        self, measured: Results, stored: PublishedResults | None, baseline_stopped: str | None, redaction: Redaction
+    ) -> Rules:
+        """Return the rules by which results are judged, with the results of the baseline that are `stored`."""
+        config = published_config(measured.description, measured.pass_rule)
+        return Rules(
+            gates=self.gates,
+            part=self.part,
+            baseline_part=self.baseline_part,
+            new_baseline=self.new_baseline,
+            baseline_results=stored,
+            differs=() if stored is None else differing_settings(stored, config, redaction),
+            baseline_stopped=baseline_stopped,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsAtEnd:
+    """The facts that no journal can tell about a session that has ended: times, answers of git, verdicts of plugins,
+    p corrected for the other evals of its session, the comparison with verdicts before, and that with other entries.
+    The manifest keeps them.
+    """
+
+    session: Moment
+    provenance: Mapping[str, Any]
+    cassette: CassetteUse | None
+    duration_ms: Amount
+    throttling: Throttling
+    judge_prices: Mapping[str, PriceFields | None]
+    evals_compared: Positive
+    p_adjusted: Share | None
+    shard_code: Mapping[str, str]
+    verdicts: Sequence[Gate]
+    rescored: PublishedRescoring | None
+    changed_rows: Sequence[PublishedChange]
+    comparison: EntryPlace | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +253,7 @@ def compared_with_baseline(measured: Results, rules: Rules) -> RowComparison | N
             "baseline",
             shown(stored.path),
             comparison.matched(measured.row_runs(), stored.row_runs()),
-            started_at=stored.started_at,
+            started_at=stored.provenance["started_at"],
             allowed=allowed,
             differs=rules.differs,
         )
@@ -170,9 +313,30 @@ def since_previous(measured: Results, last: PublishedHead | None) -> RowComparis
     """
     if last is None or not measured.whole:
         return None
-    rows = comparison.matched(measured.row_runs(), read_earlier_results(last.path).row_runs())
-    compared = comparison.compare("previous run", last.path.parent.name, rows, started_at=last.started_at)
+    rows = comparison.matched(measured.row_runs(), read_results(last.path).row_runs())
+    compared = comparison.compare("previous run", last.path.parent.name, rows, started_at=last.provenance["started_at"])
     return compared if compared.n_rows else None
+
+
+def facts_at_end(results: Results, session: str) -> FactsAtEnd:
+    compared, judges, rescored = results.comparison, results.judges, results.rescored
+    before = None if rescored is None else rescored.comparison
+    prices = {} if judges is None else judges.prices
+    return FactsAtEnd(
+        session=session,
+        provenance=results.provenance,
+        cassette=results.cassette,
+        duration_ms=results.duration_ms,
+        throttling=results.throttling,
+        judge_prices={name: None if price is None else price.to_json() for name, price in prices.items()},
+        evals_compared=1 if compared is None else compared.n_evals,
+        p_adjusted=None if compared is None else compared.p,
+        shard_code={} if results.shard is None else results.shard.code,
+        verdicts=[published_gate(verdict) for verdict in results.verdicts if verdict.rule is None],
+        rescored=None if rescored is None else published_rescoring(rescored),
+        changed_rows=[] if before is None else [published_change("rescored", row) for row in before.changed_rows],
+        comparison=results.among,
+    )
 
 
 # -- stored results as a baseline; only those of a whole plan can be one -----------------------------------
@@ -200,9 +364,9 @@ def why_unfit(stored: PublishedResults) -> str | None:
         return "holds only a part of its eval"
     if stored.status != "finished":
         return f"its eval {'failed' if stored.status == 'failed' else 'was stopped'} ({stored.stop_reason})"
-    if stored.pending:
-        return f"{plural(stored.pending, 'run')} of its eval never ran"
-    return None if stored.measured else "no run of its eval was measured"
+    if stored.summary.pending:
+        return f"{plural(stored.summary.pending, 'run')} of its eval never ran"
+    return None if stored.summary.measured else "no run of its eval was measured"
 
 
 def differing_settings(stored: PublishedResults, config: Mapping[str, Any], redaction: Redaction) -> tuple[str, ...]:

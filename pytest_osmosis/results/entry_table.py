@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_osmosis.files.reading import FileFault, read_text
+from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.stats import Interval
 from pytest_osmosis.verdicts.comparison import EntryDifference, compared_with_first, least_p
 
 if TYPE_CHECKING:
     from pytest_osmosis.results.results import Results
 
-SCHEMA_VERSION = 1
 MOST_BYTES = 10_000_000
 """Larger files are not such tables."""
 
@@ -50,66 +50,50 @@ class EntryFigures:
     difference: EntryDifference | None = None
     reason: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        difference, interval = self.difference, self.pass_rate_interval
-        return {
-            **asdict(self),
-            "pass_rate_interval": None if interval is None else interval._asdict(),
-            "difference": None if difference is None else difference.to_json(),
-        }
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> EntryFigures:
-        known = {each.name: data[each.name] for each in fields(cls)}  # a later version may have more
-        for name, kind in (("pass_rate_interval", Interval), ("difference", EntryDifference)):
-            known[name] = None if known[name] is None else kind.from_json(known[name])
-        return cls(**known)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EntryTable:
-    """The entries of `config`, in order: all others are compared with the first.
+    """The entries of `config`, in order: all others are compared with the `first`.
 
-    `duration_ms` is the time from the begin of the first to the end of the last, None if they did not run together.
+    `duration_ms` is the time from the begin of the first to the end of the last, None if they did not run together. p
+    is corrected for the number of entries `compared`. `least_p` is the smallest corrected p that so few rows can give,
+    None if there are enough for a significant one.
     """
 
+    schema_version: Literal[1] = 1
     config: str
+    first: str
+    duration_ms: float | None
+    compared: int
+    least_p: float | None
     entries: Sequence[EntryFigures]
-    duration_ms: float | None = None
-
-    @property
-    def first(self) -> str:
-        """The name of the first entry."""
-        return self.entries[0].name
 
     @property
     def differences(self) -> list[EntryDifference]:
         return [entry.difference for entry in self.entries if entry.difference is not None]
 
-    @property
-    def n_compared(self) -> int:
-        """The number of comparisons for which p is corrected."""
-        return len(self.differences)
-
-    @property
-    def least_p(self) -> float | None:
-        """The smallest corrected p that so few rows can give, None if there are enough for a significant one."""
-        return least_p(self.differences)
-
     def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "config": self.config,
-            "first": self.first,
-            "duration_ms": self.duration_ms,
-            "compared": self.n_compared,
-            "least_p": self.least_p,
-            "entries": [entry.to_json() for entry in self.entries],
-        }
+        """Return the table as it is published."""
+        return {key: value for key, value in encode(self).items() if key != "entry"}
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> EntryTable:
-        return cls(data["config"], [EntryFigures.from_json(entry) for entry in data["entries"]], data["duration_ms"])
+    def of(self, entry: str) -> EntryPlace:
+        """Return the place of an entry in this table."""
+        return EntryPlace(**{each.name: getattr(self, each.name) for each in fields(EntryTable)}, entry=entry)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryPlace(EntryTable):
+    """The place of an eval run among the entries of its config: the table, with the name of its entry."""
+
+    entry: str
+
+    def __post_init__(self) -> None:
+        if self.entry not in [each.name for each in self.entries]:
+            raise ValueError(f"has no entry {self.entry}")
+
+    @property
+    def figures(self) -> EntryFigures:
+        return next(entry for entry in self.entries if entry.name == self.entry)
 
 
 _OWN_KEYS = {"schema_version", "config", "first", "entries"}
@@ -124,28 +108,6 @@ def is_comparison(path: Path) -> bool:
     return isinstance(data, dict) and data.keys() >= _OWN_KEYS
 
 
-@dataclass(frozen=True, slots=True)
-class EntryPlace:
-    """The place of an eval run among the entries of its config."""
-
-    name: str
-    table: EntryTable
-
-    @property
-    def figures(self) -> EntryFigures:
-        return next(entry for entry in self.table.entries if entry.name == self.name)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"entry": self.name, **self.table.to_json()}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | None) -> EntryPlace | None:
-        """Return the place that was published, None if there was none, or one that its table does not have."""
-        if data is None or data["entry"] not in [entry["name"] for entry in data["entries"]]:
-            return None
-        return cls(data["entry"], EntryTable.from_json(data))
-
-
 def entry_table(config: str, entries: Mapping[str, Results], duration_ms: float | None = None) -> EntryTable:
     """Compare the entries of a config, by their names in order, with the first of them."""
     figures = [_figures(name, results) for name, results in entries.items()]
@@ -158,7 +120,15 @@ def entry_table(config: str, entries: Mapping[str, Results], duration_ms: float 
         replace(each, difference=difference, reason=None if difference else reason or no_first or "not measured")
         for each, difference, reason in zip(figures[1:], found, reasons[1:], strict=True)
     ]
-    return EntryTable(config, [head, *compared], duration_ms)
+    differences = [each.difference for each in compared if each.difference is not None]
+    return EntryTable(
+        config=config,
+        first=head.name,
+        duration_ms=duration_ms,
+        compared=len(differences),
+        least_p=least_p(differences),
+        entries=[head, *compared],
+    )
 
 
 def _why_not_compared(results: Results) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,7 +21,8 @@ from pytest_osmosis.record.journal import checked
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.manifest import Manifest, read_manifest
 from pytest_osmosis.record.run_directory import ALL_RESULTS, RunDirectory
-from pytest_osmosis.results.read import PublishedHead, read_head, read_head_of_plan
+from pytest_osmosis.results.read import PublishedHead, SummaryFields, read_head, read_head_of_plan
+from pytest_osmosis.stats import Interval
 from pytest_osmosis.text.names import shown
 
 _ROLLOUT = b'{"ev":"rollout"'
@@ -68,7 +69,7 @@ class RunEntry:
     git_dirty: bool | None = None
     problem: str | None = None
     replayed: bool = False
-    pass_rate_interval: Mapping[str, Any] | None = None
+    pass_rate_interval: Interval | None = None
 
 
 def run_entry(folder: Path, n_rollouts: Callable[[Path], int | None] | None = None) -> RunEntry:
@@ -105,10 +106,34 @@ def entry_of(
     )
     if head is None:
         return entry
-    known = {each.name: getattr(head, each.name) for each in fields(entry) if hasattr(head, each.name)}
-    known |= {"path": entry.path, "status": entry.status, "tokens": head.total_tokens}
-    known |= {} if head.measured else {"pass_rate": None, "passed": None, "pass_rate_interval": None}
-    return replace(entry, **known, ended=head.selected - head.pending)
+    gates = [gate.state for gate in head.gates]
+    return with_figures(entry, head.summary, head.provenance, gates, partial=head.partial)
+
+
+def with_figures(
+    entry: RunEntry, found: SummaryFields, provenance: Mapping[str, Any], gates: Sequence[str], *, partial: bool
+) -> RunEntry:
+    """Return the entry of an eval run with the figures of its results."""
+    rate = found.pass_rate if found.measured else None
+    return replace(
+        entry,
+        started_at=provenance["started_at"],
+        partial=partial,
+        pass_rate=rate,
+        passed=None if rate is None else round(rate * found.counted),
+        counted=found.counted,
+        measured=found.measured,
+        ended=found.selected - found.pending,
+        selected=found.selected,
+        gates=gates,
+        tokens=found.total_tokens,
+        cost_usd=found.cost_usd,
+        n_cost_unknown=found.cost_unknown,
+        duration_s=found.total_duration_ms / 1000,
+        git_commit=provenance.get("git_commit"),
+        git_dirty=provenance.get("git_dirty"),
+        pass_rate_interval=None if rate is None else found.pass_rate_interval,
+    )
 
 
 class RolloutCounter:

@@ -30,11 +30,10 @@ from pytest_osmosis.results.conclude import (
     since_previous,
     why_unfit,
 )
-from pytest_osmosis.results.entry_table import EntryPlace, entry_table, is_comparison
+from pytest_osmosis.results.entry_table import entry_table, is_comparison
 from pytest_osmosis.results.heads import previous_run
 from pytest_osmosis.results.publish import published_config
-from pytest_osmosis.results.read import PublishedResults, read_results
-from pytest_osmosis.results.read_back import results_of
+from pytest_osmosis.results.read import PublishedResults, read_results, results_of
 from pytest_osmosis.results.results import (
     BaselineFile,
     Results,
@@ -113,7 +112,7 @@ def merge(paths: Sequence[Path], *, baseline: Path | None = None, runs: Path | N
     evals: dict[tuple[str, str], list[PublishedResults]] = {}
     for path in _without_comparisons(paths):
         read = read_results(path)
-        evals.setdefault((read.eval, str(read.config["path"])), []).append(read)
+        evals.setdefault((read.config["name"], read.config["path"]), []).append(read)
     problems = [problem for files in evals.values() for problem in problems_of(files)]
     if problems:
         raise ProblemsError(problems)
@@ -140,7 +139,7 @@ def _entries_compared(evals: Sequence[MergedEval]) -> list[MergedEval]:
 
 
 def _entries_of_config(group: Mapping[str, MergedEval]) -> Iterator[MergedEval]:
-    tables = [each.results.among.table for each in group.values() if each.results.among is not None]
+    tables = [each.results.among for each in group.values() if each.results.among is not None]
     if not tables or all(each.is_copy for each in group.values()):
         yield from group.values()
         return
@@ -150,8 +149,19 @@ def _entries_of_config(group: Mapping[str, MergedEval]) -> Iterator[MergedEval]:
     results = {name: group[name].results for name in names}
     table = entry_table(longest.config, results, longest.duration_ms) if len(names) > 1 else None
     for name in names:
-        among = None if table is None else EntryPlace(name, table)
+        among = None if table is None else table.of(name)
         yield replace(group[name], results=replace(results[name], among=among))
+
+
+class _ShardResults(NamedTuple):
+    """The results of a shard, and the facts about it."""
+
+    read: PublishedResults
+    facts: ShardFacts
+
+
+def _shards(files: Sequence[PublishedResults]) -> list[_ShardResults]:
+    return [_ShardResults(each, each.shard) for each in files if each.shard is not None]
 
 
 class _MeasuredEval(NamedTuple):
@@ -171,10 +181,9 @@ class _MeasuredEval(NamedTuple):
             whole = results_of(files[0])
             decides = not whole.partial and any(verdict.state not in UNDECIDED for verdict in whole.verdicts)
             return cls(whole, None, sources, decides, (), ())
-        files = sorted(files, key=lambda each: facts_of(each).shard.index)
-        facts = list(map(facts_of, files))
-        there = {each.shard.index for each in facts}
-        missing = [number for number in range(1, facts[0].shard.of + 1) if number not in there]
+        files, facts = zip(*sorted(_shards(files), key=lambda each: each.facts.index), strict=True)
+        there = {each.index for each in facts}
+        missing = [number for number in range(1, facts[0].of + 1) if number not in there]
         measured = _measured(files, facts, missing)
         rules = _rules(measured, files, facts, missing, baseline)
         decides = not measured.partial and all(each.decides for each in facts)
@@ -221,7 +230,7 @@ def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], mi
         human=_human(parts),
         among=max(
             (each for part in parts if (each := part.among)),
-            key=lambda each: each.table.duration_ms or 0.0,
+            key=lambda each: each.duration_ms or 0.0,
             default=None,
         ),
         throttling=_throttling([part.throttling for part in parts], sum(len(part.all_records) for part in parts)),
@@ -273,7 +282,7 @@ def _first_price(prices: Sequence[PriceOf]) -> PriceOf:
 
 
 def _provenance(files: Sequence[PublishedResults], facts: Sequence[ShardFacts]) -> Mapping[str, Any]:
-    each = [read.document["provenance"] for read in files]
+    each = [read.provenance for read in files]
     commits = {provenance.get("git_commit") for provenance in each}
     dirty = [provenance.get("git_dirty") for provenance in each]
     lost = [provenance["lost_in_flight"] for provenance in each if "lost_in_flight" in provenance]
@@ -291,12 +300,12 @@ def _provenance(files: Sequence[PublishedResults], facts: Sequence[ShardFacts]) 
         ),
         "shards": [
             {
-                "index": fact.shard.index,
-                "of": fact.shard.of,
-                "run_dir": read.document["provenance"]["run_dir"],
-                "started_at": read.document["provenance"]["started_at"],
-                "finished_at": read.document["provenance"]["finished_at"],
-                "duration_ms": read.document["summary"]["total_duration_ms"],
+                "index": fact.index,
+                "of": fact.of,
+                "run_dir": read.provenance["run_dir"],
+                "started_at": read.provenance["started_at"],
+                "finished_at": read.provenance["finished_at"],
+                "duration_ms": read.summary.total_duration_ms,
             }
             for read, fact in zip(files, facts, strict=True)
         ],
@@ -350,7 +359,7 @@ def _rules(
 
 def _part_text(measured: Results, facts: Sequence[ShardFacts], missing: Sequence[int]) -> str:
     if missing:
-        return missing_text(missing, facts[0].shard.of)
+        return missing_text(missing, facts[0].of)
     return f"only {len(measured.records):,} of {measured.n_planned:,} runs selected"
 
 
@@ -374,12 +383,12 @@ def _stored_baseline(first: PublishedResults, facts: ShardFacts, path: Path | No
     try:
         stored = read_results(place)
     except ResultsError as error:
-        raise ProblemsError([Problem(f"the baseline of {first.eval}", f"{error}; {fix}")]) from None
+        raise ProblemsError([Problem(f"the baseline of {first.config['name']}", f"{error}; {fix}")]) from None
     unfit = why_unfit(stored)
     if path is None and unfit is None and BaselineFile.of(place, "").sha256 != facts.baseline.sha256:
         unfit = "is not the file that the shards had"
     if unfit is not None:
-        raise ProblemsError([Problem(f"the baseline of {first.eval}", f"{shown(place)}: {unfit}; {fix}")])
+        raise ProblemsError([Problem(f"the baseline of {first.config['name']}", f"{shown(place)}: {unfit}; {fix}")])
     return stored
 
 
@@ -388,7 +397,7 @@ def _version_notes(files: Sequence[PublishedResults]) -> Iterator[str]:
     for key, name in _VERSIONS.items():
         found: dict[str, int] = {}
         for read in files:
-            value = str(read.document["provenance"].get(key) or "unknown")[:12]
+            value = str(read.provenance.get(key) or "unknown")[:12]
             found[value] = found.get(value, 0) + 1
         if len(found) > 1:
             each = (f"{value} in {plural(n, 'shard')}" for value, n in found.items())
@@ -403,33 +412,34 @@ _PER_MACHINE = ("batch_size", "overridden", "baseline_model")
 
 def problems_of(files: Sequence[PublishedResults]) -> Iterator[Problem]:
     """Yield why the results of one eval cannot be merged."""
-    first, name = files[0], files[0].eval
+    first, name = files[0], files[0].config["name"]
     if len(files) == 1 and first.shard is None:
         return
     for whole in (each for each in files if each.shard is None):
         fix = "merge only the results of shards (--osmosis-shard), or this file alone"
         yield Problem(shown(whole.path), f"holds no shard, but other files of the eval {name} are there; {fix}")
-    shards = [each for each in files if each.shard is not None]
+    shards = _shards(files)
     found: dict[Shard, Path] = {}
-    repeated = [each for each in shards if found.setdefault(facts_of(each).shard, each.path) is not each.path]
-    for each in repeated:
-        shard = facts_of(each).shard
-        yield Problem(
-            shown(each.path), f"holds {shard} of {name} again, as {shown(found[shard])} does; name one of them"
-        )
+    repeated = [
+        (each.path, facts.shard) for each, facts in shards if found.setdefault(facts.shard, each.path) is not each.path
+    ]
+    for path, shard in repeated:
+        yield Problem(shown(path), f"holds {shard} of {name} again, as {shown(found[shard])} does; name one of them")
     differing = [(each, difference) for each in shards[1:] for difference in _differences(shards[0], each)]
     for each, (what, here, there) in differing:
-        yield Problem(shown(each.path), f"{what}: {here}, but {there} in {shown(shards[0].path)}; {_ONE_PLAN}")
+        yield Problem(
+            shown(each.read.path), f"{what}: {here}, but {there} in {shown(shards[0].read.path)}; {_ONE_PLAN}"
+        )
     if not (repeated or differing):
         yield from _missing_rows(shards)
         yield from _shared_rows(shards)
 
 
-def _missing_rows(shards: Sequence[PublishedResults]) -> Iterator[Problem]:
+def _missing_rows(shards: Sequence[_ShardResults]) -> Iterator[Problem]:
     """Yield the files that lack rows of their shard, so that a whole made of them would be a part."""
-    for each in shards:
-        facts, n_rows = facts_of(each), len(_rows_of(each))
-        if facts.shard.index > facts.shard.of:
+    for each, facts in shards:
+        n_rows = len(_rows_of(each))
+        if facts.index > facts.of:
             yield Problem(shown(each.path), f"there is no {facts.shard}")
         elif facts.whole and n_rows < facts.rows:
             text = f"holds {plural(n_rows, 'row')}, but {facts.shard} has {count(facts.rows)}"
@@ -437,12 +447,12 @@ def _missing_rows(shards: Sequence[PublishedResults]) -> Iterator[Problem]:
 
 
 def _rows_of(each: PublishedResults) -> set[int]:
-    return {row.index for row in each.rows} | {run["row_index"] for run in each.document["pending"]}
+    return {row.row_index for row in each.all_rows}
 
 
-def _shared_rows(shards: Sequence[PublishedResults]) -> Iterator[Problem]:
+def _shared_rows(shards: Sequence[_ShardResults]) -> Iterator[Problem]:
     rows: dict[int, Path] = {}
-    for each in shards:
+    for each, _ in shards:
         own = _rows_of(each)
         if shared := sorted(own & rows.keys()):
             other = shown(rows[shared[0]])
@@ -461,20 +471,20 @@ class _Difference(NamedTuple):
     there: str
 
 
-def _differences(first: PublishedResults, other: PublishedResults) -> Iterator[_Difference]:
-    one, two = facts_of(first), facts_of(other)
-    if two.shard.of != one.shard.of:
-        yield _Difference("number of shards", str(two.shard.of), str(one.shard.of))
+def _differences(one_part: _ShardResults, other_part: _ShardResults) -> Iterator[_Difference]:
+    (first, one), (other, two) = one_part, other_part
+    if two.of != one.of:
+        yield _Difference("number of shards", str(two.of), str(one.of))
         return
     settings = [key for key in (*first.config, *other.config) if key not in _PER_MACHINE]
     named = [key for key in dict.fromkeys(settings) if first.config.get(key) != other.config.get(key)]
     for key in named:
         yield _Difference(f"config.{key}", _written(other.config.get(key)), _written(first.config.get(key)))
-    if not named and other.plan_digest != first.plan_digest:
-        yield _Difference("plan_digest", other.plan_digest, first.plan_digest)
-    datasets = [read.document["provenance"].get("dataset_sha256") for read in (first, other)]
-    if None not in datasets and datasets[0] != datasets[1]:  # the rows may stand in another order
-        yield _Difference("SHA-256 of the dataset", datasets[1][:12], datasets[0][:12])
+    if not named and other.provenance["plan_digest"] != first.provenance["plan_digest"]:
+        yield _Difference("plan_digest", other.provenance["plan_digest"], first.provenance["plan_digest"])
+    there, here = (read.provenance.get("dataset_sha256") or "" for read in (first, other))
+    if here and there and here != there:  # the rows may stand in another order
+        yield _Difference("SHA-256 of the dataset", here[:12], there[:12])
     for key, value in _counted(one).items():
         if _counted(two)[key] != value:
             yield _Difference(f"shard.{key}", str(_counted(two)[key]), str(value))
@@ -482,7 +492,7 @@ def _differences(first: PublishedResults, other: PublishedResults) -> Iterator[_
         if one.code[name] != two.code[name]:
             yield _Difference(f"digest of the code of {name}", two.code[name], one.code[name])
     if _gates(other) != _gates(first):
-        yield _Difference("gates", _written(_titles(other)), _written(_titles(first)))
+        yield _Difference("gates", *(_written([gate.gate for gate in read.gates]) for read in (other, first)))
     if two.baseline != one.baseline:
         yield _Difference("baseline", _written_baseline(two), _written_baseline(one))
 
@@ -501,14 +511,5 @@ def _written_baseline(facts: ShardFacts) -> str:
     return "none" if facts.baseline is None else f"{facts.baseline.path} ({facts.baseline.sha256[:12]})"
 
 
-def facts_of(read: PublishedResults) -> ShardFacts:
-    return ShardFacts.from_json(read.document["shard"])
-
-
 def _gates(read: PublishedResults) -> list[Any]:
-    keys = ("gate", "metric", "function", "minimum", "rule")
-    return [[gate[key] for key in keys] for gate in read.document["gates"]]
-
-
-def _titles(read: PublishedResults) -> list[str]:
-    return [gate["gate"] for gate in read.document["gates"]]
+    return [(gate.gate, gate.metric, gate.function, gate.minimum, gate.rule) for gate in read.gates]

@@ -16,10 +16,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from pytest_osmosis import stats
 from pytest_osmosis.files import private
+from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
+from pytest_osmosis.results.read import (
+    SCHEMA_VERSION,
+    Against,
+    AgainstBaseline,
+    Gate,
+    LastRun,
+    PendingRun,
+    PublishedChange,
+    PublishedRescoring,
+    PublishedRow,
+    PublishedRun,
+    UnscoredRollout,
+)
 from pytest_osmosis.results.results import (
     EvalDescription,
     ModelResults,
@@ -38,11 +54,9 @@ from pytest_osmosis.results.totals import (
     replicas_json,
 )
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.verdicts.comparison import ChangedRow, RowComparison
+from pytest_osmosis.verdicts.comparison import ChangedRow, Kind, RowComparison
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule
-
-SCHEMA_VERSION = 1
 
 
 def published(results: Results) -> dict[str, Any]:
@@ -52,35 +66,8 @@ def published(results: Results) -> dict[str, Any]:
 
 def published_head(results: Results) -> dict[str, Any]:
     """Return the published object without rows, pending runs and changed rows, of which it may have very many."""
-    return {key: value for key, value in _members(results).items() if key not in MANY}
-
-
-MANY = frozenset({"rows", "pending", "changed_rows"})
-"""Members with an item for each row or run."""
-
-
-def facts_at_end(results: Results) -> dict[str, Any]:
-    """Return what no journal can tell about an eval run that has ended: times, answers of git, verdicts of plugins,
-    p corrected for the other evals of its session, the comparison with verdicts before, and that with other entries.
-    """
-    compared, judges, rescored = results.comparison, results.judges, results.rescored
-    before = None if rescored is None else rescored.comparison
-    return {
-        "provenance": dict(results.provenance),
-        "cassette": results.cassette and results.cassette.to_json(),
-        "duration_ms": results.duration_ms,
-        "throttling": _throttling(results.throttling),
-        "judge_prices": {
-            name: price and price.to_json() for name, price in (judges.prices if judges is not None else {}).items()
-        },
-        "evals_compared": 1 if compared is None else compared.n_evals,
-        "p_adjusted": None if compared is None else compared.p,
-        "shard_code": {} if results.shard is None else dict(results.shard.code),
-        "verdicts": [_gate(verdict) for verdict in results.verdicts if verdict.rule is None],
-        "rescored": rescored and _rescored(rescored),
-        "changed_rows": [] if before is None else [_changed_row("rescored", row) for row in before.changed_rows],
-        "comparison": results.among and results.among.to_json(),
-    }
+    head: dict[str, Any] = encode(_head(results))
+    return head
 
 
 OWN_VALUES = frozenset(
@@ -161,63 +148,77 @@ def published_config(description: EvalDescription, pass_rule: PassRule) -> dict[
     }
 
 
-def _members(results: Results) -> dict[str, Any]:
-    """Return the members of the published object; `rows` is an iterator."""
-    baseline, end = results.baseline, results.end
+def published_settings(results: Results) -> dict[str, Any]:
+    """Return the same of results, with the price of the model and the name of the other one."""
+    return {
+        **published_config(results.description, results.pass_rule),
+        "price": results.price and results.price.to_json(),
+        **({"baseline_model": results.baseline.model} if results.baseline is not None else {}),
+    }
+
+
+def _head(results: Results) -> dict[str, Any]:
+    baseline = results.baseline
     return {
         "schema_version": SCHEMA_VERSION,
-        "status": end.status,
-        **({"stop_reason": end.reason} if end.reason else {}),
-        "stopped_by": end.stopped_by,
+        **results.end.to_json(),
         "smoke_of": results.smoke_of,
-        **({"shard": results.shard.to_json()} if results.shard is not None else {}),
+        **({"shard": results.shard} if results.shard is not None else {}),
         "partial": results.partial,
-        "config": {
-            **published_config(results.description, results.pass_rule),
-            "price": results.price and results.price.to_json(),
-            **({"baseline_model": baseline.model} if baseline is not None else {}),
-        },
+        "config": published_settings(results),
         "summary": _summary(results),
         **({"model_summaries": _model_summaries(results, baseline)} if baseline is not None else {}),
         "provenance": {
             **results.provenance,
-            **({"cassette": results.cassette.to_json()} if results.cassette is not None else {}),
+            **({"cassette": results.cassette} if results.cassette is not None else {}),
         },
         "last_run": results.previous and _previous(results.previous),
         "baseline": results.comparison and _baseline(results.comparison),
-        "rescored": results.rescored and _rescored(results.rescored),
-        **({"comparison": results.among.to_json()} if results.among is not None else {}),
+        "rescored": results.rescored and published_rescoring(results.rescored),
+        **({"comparison": results.among} if results.among is not None else {}),
         "calibration": results.calibration and _calibration(results.calibration),
-        "gates": [_gate(verdict) for verdict in results.verdicts],
-        "rows": _rows(results),
-        "pending": [_pending(results, record) for record in results.all_records if record.status == "pending"],
-        "changed_rows": [
-            _changed_row(AGAINST[compared.kind], row)
-            for compared in results.comparisons
-            for row in compared.changed_rows
-        ],
+        "gates": [published_gate(verdict) for verdict in results.verdicts],
     }
 
 
-AGAINST = {"previous run": "last_run", "baseline": "baseline", "verdicts before": "rescored"}
+def _members(results: Results) -> dict[str, Any]:
+    """Return the members of the published object; those with an item for each row or run are iterators."""
+    return {
+        **published_head(results),
+        "rows": map(encode, _rows(results)),
+        "pending": (encode(_pending(results, record)) for record in results.all_records if record.status == "pending"),
+        "changed_rows": (
+            encode(published_change(AGAINST[compared.kind], row))
+            for compared in results.comparisons
+            for row in compared.changed_rows
+        ),
+    }
+
+
+AGAINST: Mapping[Kind, Against] = {
+    "previous run": "last_run",
+    "baseline": "baseline",
+    "verdicts before": "rescored",
+}
 """The key of each kind of comparison."""
 
 
-def _changed_row(against: str, row: ChangedRow) -> dict[str, Any]:
-    return {
-        "against": against,
-        "change": "worse" if row.is_worse else "better",
-        "row_index": row.row_index,
-        "passed": row.new.passed,
-        "measured": row.new.measured,
-        "earlier_row_index": row.old_index,
-        "earlier_passed": row.old.passed,
-        "earlier_measured": row.old.measured,
-    }
+def published_change(against: Against, row: ChangedRow) -> PublishedChange:
+    return PublishedChange(
+        against=against,
+        change="worse" if row.is_worse else "better",
+        row_index=row.row_index,
+        passed=row.new.passed,
+        measured=row.new.measured,
+        earlier_row_index=row.old_index,
+        earlier_passed=row.old.passed,
+        earlier_measured=row.old.measured,
+    )
 
 
 def _summary(results: Results) -> dict[str, Any]:
     ended = _ended(results.all_records)
+    votes = {name: found._asdict() for name, found in results.vote_agreements.items()}
     reason = results.end.reason
     early = bool(reason) and len(ended) < len(results.all_records)
     return {
@@ -229,7 +230,7 @@ def _summary(results: Results) -> dict[str, Any]:
         "total_tokens": results.total_tokens,
         "total_duration_ms": round(results.duration_ms, 3),
         "pass_rate": results.overall.pass_rate,
-        "pass_rate_interval": _interval(results.overall.pass_rate_interval),
+        "pass_rate_interval": results.overall.pass_rate_interval,
         "selected": len(results.records),
         **{status: results.count(status) for status in ("finished", "failed", "skipped", "pending")},
         "measured": results.measured,
@@ -246,12 +247,8 @@ def _summary(results: Results) -> dict[str, Any]:
         **({"replicas": replicas_json(replicas)} if (replicas := results.replicas) else {}),
         "metrics": _metrics(results.metrics),
         **({"judges": results.judges.to_json()} if results.judges is not None else {}),
-        **({"votes": _votes(results.vote_agreements)} if results.vote_agreements else {}),
+        **({"votes": votes} if votes else {}),
     }
-
-
-def _votes(agreements: Mapping[str, stats.VoteAgreement]) -> dict[str, Any]:
-    return {name: {**found._asdict(), "interval": _interval(found.interval)} for name, found in agreements.items()}
 
 
 def _metrics(metrics: MetricSummaries) -> dict[str, Any]:
@@ -283,7 +280,7 @@ def _model_summary(results: Results, tag: ModelTag, model: ModelResults) -> dict
         "total_duration_ms": round(math.fsum(record.duration_ms for record in model.records), 3),
         "eval_fns": {name: _statistics(summary) for name, summary in model.by_function.items()},
         "pass_rate": model.overall.pass_rate,
-        "pass_rate_interval": _interval(model.overall.pass_rate_interval),
+        "pass_rate_interval": model.overall.pass_rate_interval,
         "measured": sum(map(results.pass_rule.measured, ended)),
         "cost_usd": results.cost_of(model.records),
         "price": model.price and model.price.to_json(),
@@ -291,33 +288,33 @@ def _model_summary(results: Results, tag: ModelTag, model: ModelResults) -> dict
     }
 
 
-def _previous(compared: RowComparison) -> dict[str, Any]:
-    return {
-        "run": compared.name,
-        "started_at": compared.started_at,
-        "unmatched": compared.n_not_compared,
+def _previous(compared: RowComparison) -> LastRun:
+    return LastRun(
+        run=compared.name,
+        started_at=compared.started_at or "",
+        unmatched=compared.n_not_compared,
         **_changes(compared),
-    }
+    )
 
 
-def _baseline(compared: RowComparison) -> dict[str, Any]:
+def _baseline(compared: RowComparison) -> AgainstBaseline:
     rows, paired = compared.matched, compared.paired
-    return {
-        "baseline": compared.name,
-        "started_at": compared.started_at,
-        "unmeasured": compared.n_unmeasured,
-        "added": rows.added,
-        "removed": rows.removed,
-        "changed": rows.changed,
-        "pass_rate": compared.new_rate,
-        "baseline_pass_rate": compared.old_rate,
+    return AgainstBaseline(
+        baseline=compared.name,
+        started_at=compared.started_at,
+        unmeasured=compared.n_unmeasured,
+        added=rows.added,
+        removed=rows.removed,
+        changed=rows.changed,
+        pass_rate=compared.new_rate,
+        baseline_pass_rate=compared.old_rate,
+        difference_interval=None if paired is None else paired.interval,
+        p_adjusted=None if paired is None else compared.p,
+        evals_compared=compared.n_evals,
+        regression=compared.meaning == "regression",
+        differs=compared.differs,
         **_changes(compared),
-        "difference_interval": None if paired is None else _interval(paired.interval),
-        "p_adjusted": None if paired is None else compared.p,
-        "evals_compared": compared.n_evals,
-        "regression": compared.meaning == "regression",
-        "differs": list(compared.differs),
-    }
+    )
 
 
 def _changes(compared: RowComparison) -> dict[str, Any]:
@@ -332,128 +329,116 @@ def _changes(compared: RowComparison) -> dict[str, Any]:
     }
 
 
-def _rescored(rescored: Rescored) -> dict[str, Any]:
+def published_rescoring(rescored: Rescored) -> PublishedRescoring:
     compared = rescored.comparison
     paired = compared.paired if compared is not None else None
-    return {
-        "rolled_out_at": rescored.rolled_out_at,
-        "duration_ms": round(rescored.duration_ms, 3),
-        "kept": dict(rescored.kept),
-        "previous": None if compared is None else compared.name,
-        "rows": 0 if paired is None else paired.n_rows,
-        "better": 0 if paired is None else paired.better,
-        "worse": 0 if paired is None else paired.worse,
-    }
+    return PublishedRescoring(
+        rolled_out_at=rescored.rolled_out_at,
+        duration_ms=round(rescored.duration_ms, 3),
+        kept=rescored.kept,
+        previous=None if compared is None else compared.name,
+        rows=0 if paired is None else paired.n_rows,
+        better=0 if paired is None else paired.better,
+        worse=0 if paired is None else paired.worse,
+    )
 
 
-def _rows(results: Results) -> Iterator[dict[str, Any]]:
+def _rows(results: Results) -> Iterator[PublishedRow]:
     for row, records in by_row(_ended(results.all_records)).items():
         ordered = sorted(records, key=lambda record: (record.run.is_baseline, record.run.index))
-        runs = [_run(results, record) for record in ordered]
-        human = {} if results.human is None else {"human_score": results.human.by_row.get(row)}
-        yield {"row_index": row, "row_digest": results.row_digests[row], **human, "runs": runs}
+        yield PublishedRow(
+            row_index=row,
+            row_digest=results.row_digests[row],
+            human_score=UNSET if results.human is None else results.human.by_row.get(row),
+            runs=[_run(results, record) for record in ordered],
+        )
 
 
-def _run(results: Results, record: RunRecord) -> dict[str, Any]:
-    boundary = results.pass_rule.boundary(record)
-    error = record.error
+def _run(results: Results, record: RunRecord) -> PublishedRun:
+    boundary, error = results.pass_rule.boundary(record), record.error
+    status: Any = record.status  # not "pending"
     if error is None and record.scorer_errors:
         error = "; ".join(f"{name}: {failed.message}" for name, failed in record.scorer_errors.items())
+    return PublishedRun(
+        run_index=record.run.index,
+        model_tag=_tag(results, record.run),
+        success=record.status != "failed",
+        scores=record.scores if record.status == "finished" else {},
+        tokens=record.tokens,
+        status=status,
+        passed=results.pass_rule.passed(record),
+        boundary=boundary,
+        error=error or None,
+        infra=boundary in INFRASTRUCTURE,
+        scoring_ms=round(record.scoring_ms, 3),
+        cost_usd=results.costs_usd.get(record.run),
+        bound=record.bound or None,
+        imported_from=None if record.imported is None else record.imported.folder,
+        answer=record.answer,
+        errors={
+            name: {"message": failed.message, "boundary": failed.boundary}
+            for name, failed in record.scorer_errors.items()
+        },
+        **record.notes.to_json(),
+        **_rollout(results, record),
+    )
+
+
+def _rollout(results: Results, record: RunRecord) -> dict[str, Any]:
+    """Return what runs that ended and runs without scores have in common: their rollouts, and requests to judges."""
+    uses = record.judge_uses
     return {
-        "run_index": record.run.index,
-        **_tag(results, record.run),
-        "success": record.status != "failed",
-        "scores": dict(record.scores) if record.status == "finished" else {},
         "duration_ms": record.duration_ms,
-        "tokens": record.tokens,
-        "status": record.status,
-        "passed": results.pass_rule.passed(record),
-        **({"boundary": boundary} if boundary else {}),
-        **({"error": error} if error else {}),
-        **({"infra": True} if boundary in INFRASTRUCTURE else {}),
-        "scoring_ms": round(record.scoring_ms, 3),
-        "usage": dict(record.usage) if record.usage is not None else None,
-        "cost_usd": results.costs_usd.get(record.run),
+        "usage": record.usage,
         "retries": record.retries,
         "finish_reason": record.finish_reason,
-        **({"bound": record.bound} if record.bound else {}),
         "attempt": record.attempt,
-        **({"repeated": True} if record.repeated else {}),
-        **({"replicas": replicas_json(record.replicas)} if record.replicas else {}),
-        **({"imported_from": record.imported.folder} if record.imported is not None else {}),
-        **({"answer": record.answer} if record.answer is not None else {}),
-        **({"errors": _errors(record)} if record.scorer_errors else {}),
-        **record.notes.to_json(),
-        **_judges_of(results, record),
+        "repeated": record.repeated,
+        "replicas": replicas_json(record.replicas),
+        "judges": tuple(map(judge_fields, uses)),
+        "judges_cost_usd": cost_of_judges(uses, results.judge_price) if uses else UNSET,
     }
 
 
-def _errors(record: RunRecord) -> dict[str, Any]:
-    """Return why functions gave no score, by their names."""
-    return {
-        name: {"message": failed.message, "boundary": failed.boundary} for name, failed in record.scorer_errors.items()
-    }
-
-
-def _judges_of(results: Results, record: RunRecord) -> dict[str, Any]:
-    """Return the requests to judges that scored a run, and their cost, if there were any."""
-    if not record.judge_uses:
-        return {}
-    return {
-        "judges": list(map(judge_fields, record.judge_uses)),
-        "judges_cost_usd": cost_of_judges(record.judge_uses, results.judge_price),
-    }
-
-
-def _pending(results: Results, record: RunRecord) -> dict[str, Any]:
+def _pending(results: Results, record: RunRecord) -> PendingRun:
     """Return a run that never ended. What its rollout used is in the summary, so it is told if there was one."""
     run, human = record.run, results.human
-    rollout = {
-        "duration_ms": record.duration_ms,
-        "usage": dict(record.usage) if record.usage is not None else None,
-        "retries": record.retries,
-        "finish_reason": record.finish_reason,
-        "attempt": record.attempt,
-        **({"repeated": True} if record.repeated else {}),
-        **({"replicas": replicas_json(record.replicas)} if record.replicas else {}),
-        **_judges_of(results, record),
-    }
-    return {
-        "row_index": run.row,
-        **({"row_digest": results.row_digests[run.row]} if run.row in results.row_digests else {}),
-        **({} if human is None else {"human_score": human.by_row.get(run.row)}),
-        "run_index": run.index,
-        **_tag(results, run),
-        "reason": record.skip_reason,
-        "started": record.started,
-        **({"rollout": rollout} if record.rolled else {}),
-    }
+    return PendingRun(
+        row_index=run.row,
+        row_digest=results.row_digests.get(run.row),
+        human_score=UNSET if human is None else human.by_row.get(run.row),
+        run_index=run.index,
+        model_tag=_tag(results, run),
+        reason=record.skip_reason,
+        started=record.started,
+        rollout=UnscoredRollout(**_rollout(results, record)) if record.rolled else None,
+    )
 
 
-def _tag(results: Results, run: RunId) -> dict[str, str]:
+def _tag(results: Results, run: RunId) -> ModelTag | None:
     """Return the run's model tag if two models ran."""
-    return {"model_tag": str(run.model)} if results.baseline is not None else {}
+    return run.model if results.baseline is not None else None
 
 
 def _ended(records: Iterable[RunRecord]) -> list[RunRecord]:
     return [record for record in records if record.status != "pending"]
 
 
-def _gate(verdict: Verdict) -> dict[str, Any]:
+def published_gate(verdict: Verdict) -> Gate:
     rule, (power, power_rows) = verdict.rule, verdict.power or (None, None)
-    return {
-        "gate": verdict.title,
-        "state": verdict.state,
-        "value": verdict.value,
-        "finding": verdict.text,
-        "metric": rule and rule.name,
-        "function": rule and rule.function,
-        "minimum": rule and rule.minimum,
-        "rule": rule and rule.rule,
-        "compared": verdict.compared,
-        "power": power,
-        "power_rows": power_rows,
-    }
+    return Gate(
+        gate=verdict.title,
+        state=verdict.state,
+        value=verdict.value,
+        finding=verdict.text,
+        metric=None if rule is None else rule.name,
+        function=None if rule is None else rule.function,
+        minimum=None if rule is None else rule.minimum,
+        rule=None if rule is None else rule.rule,
+        compared=verdict.compared,
+        power=power,
+        power_rows=power_rows,
+    )
 
 
 def _calibration(calibration: Calibration) -> dict[str, Any]:
@@ -474,7 +459,7 @@ def _agreement(function: FunctionCalibration) -> dict[str, Any]:
         "runs": found.n_runs,
         "unscored": function.n_unscored,
         **{
-            name: {"value": figure.value, "interval": _interval(figure.interval), "undefined": figure.undefined or None}
+            name: {"value": figure.value, "interval": figure.interval, "undefined": figure.undefined or None}
             for name, figure in figures.items()
             if isinstance(figure, stats.Figure)
         },
@@ -485,8 +470,8 @@ def _statistics(summary: stats.Summary) -> dict[str, Any]:
     return {
         **{name: getattr(summary, name) for name in ("mean", "std", "min", "max", "median", "pass_rate")},
         "standard_error": summary.se,
-        "mean_interval": _interval(summary.mean_interval),
-        "pass_rate_interval": _interval(summary.pass_rate_interval),
+        "mean_interval": summary.mean_interval,
+        "pass_rate_interval": summary.pass_rate_interval,
         **{f"p{p}": summary.percentiles.get(p) for p in stats.PERCENTILES},
         "variance_within_rows": summary.within,
         "variance_between_rows": summary.between,
@@ -495,10 +480,6 @@ def _statistics(summary: stats.Summary) -> dict[str, Any]:
         **{f"pass_at_{k}": value for k, value in summary.pass_at.items()},
         **{f"pass_hat_{k}": value for k, value in summary.pass_hat.items() if k > 1},
     }
-
-
-def _interval(interval: stats.Interval | None) -> dict[str, Any] | None:
-    return None if interval is None else interval._asdict()
 
 
 # -- files of results --------------------------------------------------------------------------------------

@@ -1,50 +1,62 @@
-"""Results read back from a results.json, as typed objects.
+"""results.json: the parts of it that are read, declared once, and read back as typed objects.
 
-`read_results` is for a file that the user named: it validates all of it against results.schema.json, and its errors
-name the place in the file. The other functions are for files of earlier runs that the plugin searched for. They check
-only the members that they return, because loading jsonschema takes longer than reading hundreds of heads.
-Unknown keys are allowed everywhere: a later version may have added them. A file whose verdicts contradict its scores,
-whose counts contradict its runs, or that holds a run twice, was changed by hand or merged, and is refused by both:
-comparisons would be wrong.
+`results.publish` writes these parts, and others that nobody reads again. A file is checked by their types; errors name
+the place in it. Unknown keys are allowed everywhere: a later version may have added them. A file whose verdicts
+contradict its scores, whose counts contradict its runs, or that holds a run twice, was changed by hand or merged, and
+is refused: comparisons would be wrong.
+
+A comparison read back knows the numbers of its rows, not their runs, which results do not keep: its pairs are empty. It
+has no more of them than the eval run has rows.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.resources import files
+from dataclasses import replace
 from io import TextIOWrapper
-from itertools import chain
 from pathlib import Path
-from types import NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, TypeVar
 
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
+
+from pytest_osmosis.config.tables import GateRule, Rule
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.files.strict_json import parsed
-from pytest_osmosis.formats.codec import LARGEST, ShapeFault, check_version, decode, quoted
-from pytest_osmosis.formats.events import NoteFields
+from pytest_osmosis.formats.codec import (
+    HEXADECIMAL,
+    Amount,
+    Count,
+    Moment,
+    Ms,
+    Positive,
+    ShapeFault,
+    check_version,
+    decode,
+)
+from pytest_osmosis.formats.events import JudgeFields, ReplicaFields
+from pytest_osmosis.formats.words import Boundary, Ending, ModelTag, StopReason
 from pytest_osmosis.models.prices import Price
+from pytest_osmosis.record.lifecycle import Lifecycle
+from pytest_osmosis.record.manifest import ExtraFields, PriceFields
 from pytest_osmosis.record.plan import Shard
-from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
-from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.results.publish import SCHEMA_VERSION
-from pytest_osmosis.results.totals import price_of
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_notes import NO_NOTES
+from pytest_osmosis.record.run_record import Imported, RewardError, RunRecord, judge_use, replicas_of
+from pytest_osmosis.results.entry_table import EntryPlace
+from pytest_osmosis.results.results import EvalDescription, Rescored, Results, ShardFacts, Throttling, of_records
+from pytest_osmosis.results.totals import CassetteUse, HumanScores, PriceOf, price_of, shown_name
+from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.safe import one_line
-from pytest_osmosis.verdicts.comparison import ChangedRow, Passes, RowRuns
+from pytest_osmosis.verdicts.comparison import ChangedRow, Matched, Pair, Passes, RowComparison, RowRuns
+from pytest_osmosis.verdicts.gates import Power, State, Verdict
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reason_of
 
-if TYPE_CHECKING:
-    from jsonschema import ValidationError
-    from jsonschema.protocols import Validator
-
+SCHEMA_VERSION: Final = 1
 MOST_BYTES = 1 << 30
 MOST_HEAD_CHARS = 1 << 22
 DEEPEST = 100
@@ -52,128 +64,521 @@ DEEPEST = 100
 ROWS = '  "rows": '
 """The beginning of the line where the rows begin; everything before it is small."""
 
+Share = Annotated[float, Meta(ge=0, le=1)]
+Against = Literal["last_run", "baseline", "rescored"]
+"""The comparison in which a row changed."""
+Digest = Annotated[str, Meta(pattern=HEXADECIMAL)]
 
-@dataclass(frozen=True, slots=True)
-class PublishedRun:
-    """One published run. `passed` is None if the run was not measured; `skipped` if its grader took it out.
 
-    `notes` holds what user code reported besides scores.
+# -- runs and rows -----------------------------------------------------------------------------------------
+
+
+class ScoringFault(TypedDict):
+    """The reason why a function gave no score."""
+
+    message: str
+    boundary: Boundary
+
+
+class PublishedRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run that ended. `passed` is False if it was not measured.
+
+    `model_tag` is there if two models ran, `errors` for functions that gave no score, and `judges` if any were asked.
     """
 
-    id: RunId
-    skipped: bool
-    passed: bool | None
-    cost_usd: float | None
-    notes: RunNotes = NO_NOTES
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedRow:
-    """One published row with its runs; `digest` is the digest of its content."""
-
-    index: int
-    digest: str
-    runs: Sequence[PublishedRun]
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedHead:
-    """The published numbers of one eval run, without its rows. Times are UTC, ISO 8601.
-
-    `cost_usd` is that of rollouts, `judges_cost_usd` that of LLM judges, 0 without any; None if it is unknown.
-
-    `git_commit` and `git_dirty` are None if they are unknown. `counted` are the runs of the eval's own model that the
-    pass rate counts. `gates` are the states of its gates. `run_dir` is the run directory as it was written. `shard` is
-    None for results that are not those of a shard. `replayed` is True if all answers came from a cassette.
-    `pass_rate_interval` and `comparison`, the table over the entries of its config, are as published; None without one.
-    """
-
-    path: Path
-    status: str
-    stop_reason: str | None
-    partial: bool
-    started_at: str
-    plan_digest: str
-    total_rows: int
-    total_runs: int
-    selected: int
-    pending: int
-    measured: int
-    pass_rate: float | None
-    total_tokens: int
-    duration_s: float
-    cost_usd: float | None
-    judges_cost_usd: float | None
-    n_cost_unknown: int
-    git_commit: str | None
-    git_dirty: bool | None
-    eval: str
-    counted: int
-    gates: Sequence[str]
-    run_dir: str
-    shard: Shard | None
-    replayed: bool
-    pass_rate_interval: Mapping[str, Any] | None
-    comparison: Mapping[str, Any] | None
+    run_index: Count
+    model_tag: ModelTag | None = None
+    success: bool
+    scores: Mapping[str, float]
+    duration_ms: Ms
+    tokens: Count | None
+    status: Literal["finished", "failed", "skipped"]
+    passed: bool
+    boundary: Boundary | None = None
+    error: str | None = None
+    infra: bool = False
+    scoring_ms: Ms
+    usage: Mapping[str, Count] | None
+    cost_usd: Amount | None
+    retries: Count
+    finish_reason: str | None
+    bound: str | None = None
+    attempt: Positive
+    repeated: bool = False
+    replicas: Mapping[str, ReplicaFields] = {}
+    imported_from: str | None = None
+    answer: Digest | None = None
+    errors: Mapping[str, ScoringFault] = {}
+    metrics: Mapping[str, Mapping[str, float]] = {}
+    reasons: Mapping[str, str] = {}
+    fields: Mapping[str, Mapping[str, Any]] = {}
+    judges: Sequence[JudgeFields] = ()
+    judges_cost_usd: Amount | UnsetType | None = UNSET
 
     @property
-    def passed(self) -> int | None:
-        """The number of runs that passed, of the `counted` ones, None if there are none."""
-        return None if self.pass_rate is None else round(self.pass_rate * self.counted)
+    def is_own(self) -> bool:
+        """True for a run of the eval's own model."""
+        return self.model_tag is not ModelTag.BASELINE
+
+    @property
+    def verdict(self) -> bool | None:
+        """True or False if the run passed or not, None if it was not measured."""
+        return None if self.status == "skipped" or self.boundary in UNMEASURED else self.passed
+
+    def id(self, row: int) -> RunId:
+        return RunId(row, self.run_index, self.model_tag or ModelTag.PRIMARY)
+
+    def record(self, row: int) -> RunRecord:
+        """Return the record of the run, for a journal that lacks its events."""
+        failed = self.status == "failed"
+        return RunRecord(
+            self.id(row),
+            attempt=self.attempt,
+            repeated=self.repeated,
+            started=True,
+            rolled=True,
+            scored=self.status == "finished",
+            removed=self.status == "skipped",
+            scores=self.scores,
+            scorer_errors={
+                name: RewardError(each["message"], boundary=each["boundary"]) for name, each in self.errors.items()
+            },
+            boundary=self.boundary or "agent" if failed else None,
+            error=self.error or "" if failed else None,
+            duration_ms=self.duration_ms,
+            scoring_ms=self.scoring_ms,
+            usage=self.usage,
+            retries=self.retries,
+            bound=self.bound,
+            finish_reason=self.finish_reason,
+            answer=self.answer,
+            notes=NO_NOTES.add({"metrics": self.metrics, "reasons": self.reasons, "fields": self.fields}),
+            judge_uses=tuple(map(judge_use, self.judges)),
+            replicas=replicas_of(self.replicas),
+            imported=None if self.imported_from is None else Imported(self.imported_from),
+        )
+
+    def agrees(self, record: RunRecord) -> bool:
+        """Return True if the journal's record of the run says the same."""
+        scores = dict(record.scores) if record.status == "finished" else {}
+        return (record.status, scores) == (self.status, self.scores)
+
+    def contradiction(self, rule: PassRule) -> str | None:
+        """Return what contradicts the scores and thresholds, None if nothing does."""
+        record = self.record(0)
+        missing = ", ".join(rule.broken(record))
+        fits = self.boundary in UNMEASURED if missing else self.boundary is None  # "provider" if no judge could answer
+        if self.status == "finished" and not fits:
+            why = f"there is no score of {missing}" if missing else "there is a score"
+            return f"its boundary is {json.dumps(self.boundary)}, but {why}"
+        if self.passed != rule.passed(record):
+            reason = reason_of(record, rule) or "its scores reach the thresholds"
+            why = reason if self.status == "finished" else f"its status is {self.status}"
+            return f"passed is {json.dumps(self.passed)}, but {why}"
+        return None
+
+
+class PublishedRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One row with its runs that ended; `human_score` is there if the eval has any."""
+
+    row_index: Count
+    row_digest: Digest
+    human_score: float | UnsetType | None = UNSET
+    runs: Sequence[PublishedRun]
+
+    @property
+    def own(self) -> list[PublishedRun]:
+        return [run for run in self.runs if run.is_own]
+
+
+class UnscoredRollout(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The rollout of a run that was not scored, as in `PublishedRun`."""
+
+    duration_ms: Ms
+    usage: Mapping[str, Count] | None
+    retries: Count
+    finish_reason: str | None
+    attempt: Count
+    repeated: bool = False
+    replicas: Mapping[str, ReplicaFields] = {}
+    judges: Sequence[JudgeFields] = ()
+    judges_cost_usd: Amount | UnsetType | None = UNSET
+
+
+class PendingRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One run that never ended, and the reason."""
+
+    row_index: Count
+    row_digest: Digest | None = None
+    human_score: float | UnsetType | None = UNSET
+    run_index: Count
+    model_tag: ModelTag | None = None
+    reason: str | None
+    started: bool
+    rollout: UnscoredRollout | None = None
+
+    @property
+    def id(self) -> RunId:
+        return RunId(self.row_index, self.run_index, self.model_tag or ModelTag.PRIMARY)
+
+    def record(self) -> RunRecord:
+        """Return the record of the run, for a journal that lacks its events."""
+        record, rollout = RunRecord(self.id, started=self.started, skip_reason=self.reason), self.rollout
+        if rollout is None:
+            return record
+        return record._replace(
+            attempt=rollout.attempt,
+            repeated=rollout.repeated,
+            rolled=True,
+            duration_ms=rollout.duration_ms,
+            usage=rollout.usage,
+            retries=rollout.retries,
+            replicas=replicas_of(rollout.replicas),
+            finish_reason=rollout.finish_reason,
+            judge_uses=tuple(map(judge_use, rollout.judges)),
+        )
+
+
+# -- verdicts and comparisons ------------------------------------------------------------------------------
+
+
+class Gate(Struct, frozen=True, kw_only=True):
+    """The verdict of one gate; without `metric`, `minimum` and `rule` if a plugin made it."""
+
+    gate: str
+    state: State
+    value: float | None
+    finding: str
+    metric: str | None
+    function: str | None
+    minimum: float | None
+    rule: Rule | None
+    compared: float | None
+    power: Share | None
+    power_rows: Count | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        power = None if self.power is None or self.power_rows is None else Power(self.power, self.power_rows)
+        return Verdict(self.gate, self.state, self.finding, self.value, self._rule, self.compared, power)
+
+    @property
+    def _rule(self) -> GateRule | None:
+        name = None if self.metric is None else _METRIC.fullmatch(self.metric)
+        if name is None or self.minimum is None or self.rule is None:
+            return None
+        metric: Any = name["metric"]
+        return GateRule(metric, self.minimum, self.rule, None if name["k"] is None else int(name["k"]), self.function)
+
+
+_METRIC = re.compile(r"(?P<metric>[a-z_]+?)(?:_(?P<k>[0-9]+))?")
+
+
+class PublishedChange(Struct, frozen=True, kw_only=True):
+    """A row that passes more or less often than before."""
+
+    against: Against
+    change: Literal["worse", "better"]
+    row_index: Count
+    passed: Count
+    measured: Positive
+    earlier_row_index: Count
+    earlier_passed: Count
+    earlier_measured: Positive
+
+    @property
+    def row(self) -> ChangedRow:
+        now, then = Passes(self.passed, self.measured), Passes(self.earlier_passed, self.earlier_measured)
+        return ChangedRow(self.row_index, self.earlier_row_index, now, then)
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """The rows that both sides measured, and those of them that changed."""
+
+    rows: Count
+    better: Count
+    worse: Count
+    difference: float | None
+    p_value: Share | None
+    test: str | None
+
+    def paired(self, interval: Interval | None = None) -> Paired | None:
+        if not self.rows or self.difference is None or self.p_value is None:
+            return None
+        between = interval or _point(self.difference)
+        return Paired(self.rows, self.better, self.worse, self.difference, None, between, self.p_value, self.test or "")
+
+
+class LastRun(Changes, frozen=True):
+    """The comparison with the last run of the plan."""
+
+    run: str
+    started_at: Moment
+    unmatched: Count
+
+    def compared(self, n_rows: int, changed: Sequence[ChangedRow]) -> RowComparison:
+        rows, paired = Matched(_pairs(self.rows, n_rows), added=self.unmatched), self.paired()
+        p = 1.0 if paired is None else paired.p
+        return RowComparison("previous run", self.run, self.started_at, rows, paired, p=p, changed_rows=changed)
+
+
+class AgainstBaseline(Changes, frozen=True):
+    """The comparison with the baseline. It has the compared `rows` and the `unmeasured` ones."""
+
+    baseline: str
+    started_at: Moment | None
+    unmeasured: Count
+    added: Count
+    removed: Count
+    changed: Count
+    pass_rate: Share | None
+    baseline_pass_rate: Share | None
+    difference_interval: Interval | None
+    p_adjusted: Share | None
+    evals_compared: Positive
+    regression: bool
+    differs: tuple[str, ...]
+
+    def compared(self, n_rows: int, changed: Sequence[ChangedRow], allowed: float) -> RowComparison:
+        """Return the comparison. `allowed` is the loss that is not a regression."""
+        pairs = _pairs(self.rows + self.unmeasured, n_rows)
+        return RowComparison(
+            "baseline",
+            self.baseline,
+            self.started_at,
+            Matched(pairs, self.added, self.removed, self.changed),
+            self.paired(self.difference_interval),
+            self.pass_rate,
+            self.baseline_pass_rate,
+            1.0 if self.p_adjusted is None else self.p_adjusted,
+            self.evals_compared,
+            allowed,
+            self.differs,
+            changed_rows=changed,
+        )
+
+
+class PublishedRescoring(Struct, frozen=True, kw_only=True):
+    """The scoring of stored rollouts, and the comparison with the verdicts before."""
+
+    rolled_out_at: str
+    duration_ms: Ms
+    kept: Mapping[str, Count]
+    previous: str | None
+    rows: Count
+    better: Count
+    worse: Count
+
+    def rescored(self, n_rows: int, changed: Sequence[ChangedRow], before: Lifecycle) -> Rescored:
+        compared = None
+        if self.previous is not None and self.rows:
+            changes = Paired(self.rows, self.better, self.worse, 0.0, None, _point(0.0), 1.0, "")
+            matched = Matched(_pairs(self.rows, n_rows))
+            compared = RowComparison("verdicts before", self.previous, None, matched, changes, changed_rows=changed)
+        return Rescored(self.rolled_out_at, self.duration_ms, self.kept, compared, before)
+
+
+def _pairs(n: int, n_rows: int) -> list[Pair]:
+    return [Pair(0, 0, (), ())] * min(n, n_rows)
+
+
+def _point(value: float) -> Interval:
+    return Interval(value, value, "")
+
+
+# -- whole results -----------------------------------------------------------------------------------------
+
+
+class ConfigFields(ExtraFields):
+    """The settings that were evaluated, and the rule by which runs pass."""
+
+    name: str
+    model: str
+    n_runs: Positive
+    pass_threshold: float
+    eval_fns: Sequence[str]
+    thresholds: Mapping[str, float]
+    decide: str
+    score_ranges: NotRequired[Mapping[str, tuple[float, float]]]
+    price: PriceFields | None
+    baseline_model: NotRequired[str]
+
+
+class ProvenanceFields(TypedDict):
+    """Facts about code, data and versions. `shards` are those that were merged."""
+
+    run_dir: str
+    plan_digest: str
+    started_at: Moment
+    finished_at: Moment
+    git_commit: NotRequired[str | None]
+    git_dirty: NotRequired[bool | None]
+    dataset_sha256: NotRequired[str]
+    lost_in_flight: NotRequired[Count]
+    shutdown_dates: NotRequired[Mapping[str, str]]
+    shards: NotRequired[Sequence[Mapping[str, Any]]]
+    cassette: NotRequired[CassetteUse]
+
+
+class JudgeSumsFields(TypedDict):
+    price: PriceFields | None
+
+
+class JudgesFields(TypedDict):
+    cost_usd: Amount | None
+    models: Mapping[str, JudgeSumsFields]
+
+
+class SummaryFields(Struct, frozen=True, kw_only=True):
+    """The numbers of an eval run, in counts of runs. `judges` are there if any were asked."""
+
+    total_rows: Count
+    total_runs: Count
+    selected: Count
+    finished: Count
+    failed: Count
+    skipped: Count
+    pending: Count
+    measured: Count
+    total_tokens: Count
+    total_duration_ms: Ms
+    pass_rate: Share | None
+    pass_rate_interval: Interval | None
+    cost_usd: Amount | None
+    cost_unknown: Count
+    throttling: Throttling
+    judges: JudgesFields | None = None
+
+    @property
+    def counted(self) -> int:
+        """The runs of the eval's own model that the pass rate counts."""
+        return self.finished + self.failed
+
+
+class ModelSummaryFields(Struct, frozen=True):
+    model: str
+    model_tag: ModelTag
+    price: PriceFields | None
+
+
+class Calibrated(Struct, frozen=True):
+    """The column with scores by humans, which rows and pending runs hold."""
+
+    column: str
+    tolerance: float | None
+
+
+class PublishedHead(Struct, frozen=True, kw_only=True):
+    """The results of one eval run, without its rows. `at` is the path of the file.
+
+    `config` and `provenance` hold all members as published, also those of later versions.
+    """
+
+    at: str
+    schema_version: Literal[1]
+    status: Ending
+    stop_reason: str | None = None
+    stopped_by: StopReason | None
+    smoke_of: Count | None
+    shard: ShardFacts | None = None
+    partial: bool
+    config: ConfigFields
+    summary: SummaryFields
+    model_summaries: Sequence[ModelSummaryFields] = ()
+    provenance: ProvenanceFields
+    last_run: LastRun | None
+    baseline: AgainstBaseline | None
+    rescored: PublishedRescoring | None
+    comparison: EntryPlace | None = None
+    calibration: Calibrated | None
+    gates: Sequence[Gate]
+
+    @property
+    def path(self) -> Path:
+        return Path(self.at)
+
+    @property
+    def cassette(self) -> CassetteUse | None:
+        """The part of a cassette, or of a cache, in the eval run."""
+        return decode(self.provenance["cassette"], CassetteUse) if "cassette" in self.provenance else None
+
+    @property
+    def replayed(self) -> bool:
+        """True if all answers came from a cassette."""
+        return self.cassette is not None and self.cassette.mode == "replay"
 
     @property
     def is_whole(self) -> bool:
         """True if all that was planned ran, and some of it was measured."""
-        return not self.partial and self.status == "finished" and not self.pending and self.measured > 0
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedResults(PublishedHead):
-    """The published results of one eval run.
-
-    `config` holds its settings as published. `changed_rows` holds the rows that changed, worse ones first, against
-    "last_run", "baseline" and "rescored". `document` is the whole published object.
-    """
-
-    config: Mapping[str, Any]
-    rows: Sequence[PublishedRow]
-    changed_rows: Mapping[str, Sequence[ChangedRow]]
-    document: Mapping[str, Any] = field(repr=False, compare=False)
-
-    @property
-    def pass_rule(self) -> PassRule:
-        return _pass_rule(self.config)
+        summary = self.summary
+        return not self.partial and self.status == "finished" and not summary.pending and summary.measured > 0
 
     @property
     def is_selection(self) -> bool:
         """True if runs were left out that could have been selected; a shard leaves out none of its rows."""
-        return self.partial and (self.shard is None or not self.document["shard"]["whole"])
+        return self.partial and (self.shard is None or not self.shard.whole)
+
+    @property
+    def pass_rule(self) -> PassRule:
+        config = self.config
+        return PassRule(
+            tuple(config["eval_fns"]),
+            config["pass_threshold"],
+            config["thresholds"],
+            config["decide"],
+            {name: (low, high) for name, (low, high) in config.get("score_ranges", {}).items()},
+        )
+
+    @property
+    def other(self) -> ModelSummaryFields | None:
+        """The baseline's model, None if only the eval's own ran."""
+        return next((each for each in self.model_summaries if each.model_tag is ModelTag.BASELINE), None)
+
+    @property
+    def prices(self) -> Mapping[ModelTag, Price | None]:
+        """The prices of tokens by model, None where they are not known."""
+        other = None if self.other is None else self.other.price
+        return {ModelTag.PRIMARY: price_of(self.config["price"]), ModelTag.BASELINE: price_of(other)}
+
+
+class PublishedResults(PublishedHead, frozen=True, kw_only=True):
+    """The results of one eval run. `changed_rows` are the worse ones first."""
+
+    rows: Sequence[PublishedRow]
+    pending: Sequence[PendingRun]
+    changed_rows: Sequence[PublishedChange]
+
+    @property
+    def all_rows(self) -> list[PublishedRow | PendingRun]:
+        """The rows with runs that ended, and for each run that never ended its row."""
+        return [*self.pending, *self.rows]
+
+    def changed(self, against: Against) -> list[ChangedRow]:
+        """Return the rows that changed against "last_run", "baseline" or "rescored"."""
+        return [each.row for each in self.changed_rows if each.against == against]
 
     def row_runs(self) -> list[RowRuns]:
         """Return the rows as `Results.row_runs` does, but for those of which no run has ended."""
         return [
-            RowRuns(row.index, row.digest, [run.passed for run in _own(row) if not run.skipped]) for row in self.rows
+            RowRuns(row.row_index, row.row_digest, [run.verdict for run in row.own if run.status != "skipped"])
+            for row in self.rows
         ]
 
     def measured_runs(self) -> dict[RunId, bool]:
         """Return for each measured run of the eval's own model whether it passed."""
-        return {run.id: run.passed for row in self.rows for run in _own(row) if run.passed is not None}
+        runs = ((run.id(row.row_index), run.verdict) for row in self.rows for run in row.own)
+        return {run: passed for run, passed in runs if passed is not None}
 
-    def cost_of(self, run: RunId) -> float | None:
-        """Return the cost of one run, None if it is not known."""
-        runs = (published for row in self.rows if row.index == run.row for published in row.runs)
-        return next((published.cost_usd for published in runs if published.id == run), None)
-
-
-def _own(row: PublishedRow) -> Iterator[PublishedRun]:
-    return (run for run in row.runs if not run.id.is_baseline)
-
-
-class PublishedSettings(NamedTuple):
-    """The published settings by which runs pass and tokens are paid; a model's price is None if it is not known."""
-
-    pass_rule: PassRule
-    prices: Mapping[ModelTag, Price | None]
+    def records(self, known: Mapping[RunId, RunRecord]) -> Iterator[RunRecord]:
+        """Yield the records of all selected runs; those that are `known` from a journal, if it agrees."""
+        for row in self.rows:
+            for run in row.runs:
+                record = known.get(run.id(row.row_index))
+                yield record if record is not None and run.agrees(record) else run.record(row.row_index)
+        for each in self.pending:
+            record = known.get(each.id)
+            is_known = record is not None and record.status == "pending"
+            yield record._replace(skip_reason=each.reason) if record is not None and is_known else each.record()
 
 
 _OWN_KEYS = {"schema_version", "status", "config", "summary", "provenance"}
@@ -196,24 +601,24 @@ def is_results(path: Path) -> bool:
         return False
 
 
-def read_results(path: Path) -> PublishedResults:
-    """Read results that the user named. Raises `ResultsError` with the place in the file if they are not valid."""
-    data = _load(path)
-    _validate(path, data)
-    return _results(path, data)
-
-
-def read_earlier_results(path: Path) -> PublishedResults:
-    """Read results of an earlier run. Raises `ResultsError` if a member is missing or has the wrong type."""
-    return _results(path, _load(path))
-
-
-def shard_at(path: Path) -> Shard | None:
-    """Return the shard whose results are at `path`, None for other results, and for a file that cannot be read."""
+def read_document(path: Path) -> dict[str, Any]:
+    """Return the published object in a file as it is. Raises `ResultsError` if it is not JSON."""
     try:
-        return read_head(path).shard
-    except ResultsError:
-        return None
+        data = parsed(read_text(path, most_bytes=MOST_BYTES), deepest=DEEPEST)
+    except (FileFault, ValueError) as error:
+        raise _unreadable(path, error) from None
+    if not isinstance(data, dict) or "schema_version" not in data:
+        raise ResultsError(f"{shown(path)}: not results of pytest-osmosis: it has no schema_version")
+    return data
+
+
+def read_results(path: Path) -> PublishedResults:
+    """Read results. Raises `ResultsError` with the place in the file if they are not valid."""
+    results = _decoded(path, read_document(path), PublishedResults)
+    fault = _repeated(results.rows) or _contradiction(results.pass_rule, results.rows) or _miscounted(results)
+    if fault is not None:
+        raise ResultsError(f"{shown(path)}: {fault}")
+    return results
 
 
 def read_head(path: Path) -> PublishedHead:
@@ -225,20 +630,23 @@ def read_head_of_plan(path: Path, digest: str) -> PublishedHead | None:
     """Read the head of results, None if their plan has another digest. Raises `ResultsError` if it is not valid."""
     text = _head_text(path)
     head = _head(path, text) if digest in text else None
-    return head if head is not None and head.plan_digest == digest else None
+    return head if head is not None and head.provenance["plan_digest"] == digest else None
 
 
-def read_settings(path: Path) -> PublishedSettings:
-    """Read settings from the head of results. Raises `ResultsError` if they are not valid."""
+def shard_at(path: Path) -> Shard | None:
+    """Return the shard whose results are at `path`, None for other results, and for a file that cannot be read."""
     try:
-        data = parsed(_head_text(path), deepest=DEEPEST)
-        models = {model["model_tag"]: model["price"] for model in data.get("model_summaries", ())}
-        prices = {ModelTag.PRIMARY: data["config"]["price"], ModelTag.BASELINE: models.get(ModelTag.BASELINE)}
-        return PublishedSettings(_pass_rule(data["config"]), {tag: price_of(price) for tag, price in prices.items()})
+        facts = read_head(path).shard
+    except ResultsError:
+        return None
+    return None if facts is None else facts.shard
+
+
+def _head(path: Path, text: str) -> PublishedHead:
+    try:
+        return _decoded(path, parsed(text, deepest=DEEPEST), PublishedHead)
     except ValueError as error:
         raise _unreadable(path, error) from None
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _incomplete(path, error) from None
 
 
 def _head_text(path: Path) -> str:
@@ -258,22 +666,18 @@ def _head_text(path: Path) -> str:
     return "".join(lines)
 
 
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        data = parsed(read_text(path, most_bytes=MOST_BYTES), deepest=DEEPEST)
-    except (FileFault, ValueError) as error:
-        raise _unreadable(path, error) from None
-    if not isinstance(data, dict) or "schema_version" not in data:
-        raise ResultsError(f"{shown(path)}: not results of pytest-osmosis: it has no schema_version")
-    _check_version(path, data)
-    return data
+_Head = TypeVar("_Head", bound=PublishedHead)
 
 
-def _check_version(path: Path, data: Mapping[str, Any]) -> None:
+def _decoded(path: Path, data: Any, kind: type[_Head]) -> _Head:
     try:
-        check_version(data, SCHEMA_VERSION)
+        if isinstance(data, dict):
+            check_version(data, SCHEMA_VERSION)
+            data = {**data, "at": str(path)}
+        found = decode(data, kind)
     except ShapeFault as fault:
         raise ResultsError(f"{shown(path)}: {fault}") from None
+    return structs.replace(found, config=data["config"], provenance=data["provenance"])
 
 
 def _unreadable(path: Path, error: Exception) -> ResultsError:
@@ -282,296 +686,98 @@ def _unreadable(path: Path, error: Exception) -> ResultsError:
     return ResultsError(f"{shown(path)}: {text}")
 
 
-def _validate(path: Path, data: dict[str, Any]) -> None:
-    """Raise `ResultsError` with the first place where `data` does not match the schema.
-
-    jsonschema takes nine seconds for 20,000 runs, so of all runs and rows that the schema cannot tell apart one is
-    validated.
-    """
-    from jsonschema import Draft202012Validator
-
-    schema = _open(json.loads(files("pytest_osmosis").joinpath("results.schema.json").read_text(encoding="utf-8")))
-    names = ("row", "run", "changed_row")
-    parts = {name: Draft202012Validator({**schema["$defs"][name], "$defs": schema["$defs"]}) for name in names}
-    lists = {key: data[key] for key in ("rows", "changed_rows") if isinstance(data.get(key), list)}
-    _check(path, Draft202012Validator(schema), "", {**data, **{key: [] for key in lists}})
-    changed = ((f"changed_rows[{n}]", "changed_row", row) for n, row in enumerate(lists.get("changed_rows", [])))
-    seen = set()
-    for place, name, part in chain(_parts(lists["rows"]), changed):
-        shape = (name, _shape(part))
-        if shape not in seen:
-            _check(path, parts[name], place, part)
-            seen.add(shape)
-
-
-def _open(schema: Any) -> Any:
-    """Return the schema without `"additionalProperties": false`."""
-    if isinstance(schema, dict):
-        members = {key: _open(value) for key, value in schema.items()}
-        return {key: value for key, value in members.items() if (key, value) != ("additionalProperties", False)}
-    return list(map(_open, schema)) if isinstance(schema, list) else schema
-
-
-def _parts(rows: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield place, name in the schema and value of each row, with its first run only, and of each run."""
-    for number, row in enumerate(rows):
-        runs = row.get("runs") if isinstance(row, dict) else None
-        if not isinstance(runs, list):
-            yield f"rows[{number}]", "row", row
-            continue
-        yield f"rows[{number}]", "row", {**row, "runs": runs[:1]}
-        yield from ((f"rows[{number}].runs[{index}]", "run", run) for index, run in enumerate(runs))
-
-
-def _shape(value: Any, key: str = "") -> Any:
-    """Return everything about a value that the schemas of rows and runs can tell apart.
-
-    They ask for types, keys, words of an enumeration, digests, and bounds of 0 and 1. Of texts and fields that user
-    code made, which are different in each run, they ask only for the types of the members.
-    """
-    kind = type(value)  # exactly one of those of JSON, which is quicker than to ask for instances
-    if kind is str:
-        return value if len(value) < _LONGEST_WORD else _DIGEST.fullmatch(value) is not None
-    if kind is float or kind is int:
-        return kind, value == int(value), value > 0, value < 0
-    if kind is dict:
-        if key in ("reasons", "fields"):
-            return dict, frozenset(map(type, value.values()))
-        return dict, *[(name, _shape(member, name)) for name, member in value.items()]
-    if kind is list:
-        return list, *map(_shape, value)
-    return kind, value
-
-
-_DIGEST = re.compile("[0-9a-f]{16}")
-_LONGEST_WORD = 16
-
-
-def _check(path: Path, validator: Validator, place: str, value: Any) -> None:
-    from jsonschema.exceptions import best_match
-
-    error = best_match(validator.iter_errors(value))
-    if error is not None:
-        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
-        where = (place + "".join(steps)).removeprefix(".")
-        raise ResultsError(f"{shown(path)}: {where}{': ' if where else ''}{_fault(error)}")
-
-
-def _fault(error: ValidationError) -> str:
-    if error.validator == "required":
-        return f"lacks {error.message.split(chr(39))[1]}"
-    if error.validator == "type":
-        kinds: Any = error.validator_value
-        types = [kinds] if isinstance(kinds, str) else kinds
-        return f"{quoted(error.instance)} is not {' or '.join(_KINDS.get(kind, kind) for kind in types)}"
-    if error.validator in ("enum", "minimum", "maximum", "const"):
-        return one_line(error.message)
-    return f"{quoted(error.instance)} is not valid ({error.validator})"
-
-
-_KINDS = {
-    "array": "an array",
-    "boolean": "a boolean",
-    "integer": "an integer",
-    "number": "a number",
-    "object": "an object",
-    "string": "a string",
-}
-
-
-def _results(path: Path, data: Mapping[str, Any]) -> PublishedResults:
-    try:
-        results = PublishedResults(
-            **_head_members(path, data),
-            config=_typed(data["config"], dict),
-            rows=list(map(_row, data["rows"])),
-            changed_rows=changed_rows_of(data["changed_rows"]),
-            document=data,
-        )
-        contradiction = (
-            _repeated(results.rows) or _contradiction(_pass_rule(results.config), data["rows"]) or _miscounted(data)
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _incomplete(path, error) from None
-    if contradiction is not None:
-        raise ResultsError(f"{shown(path)}: {contradiction}")
-    return results
-
-
-def _pass_rule(config: Mapping[str, Any]) -> PassRule:
-    """Return the rule of published settings, each member of which has its type."""
-    thresholds = _typed(config["thresholds"], dict)
-    return PassRule(
-        tuple(_typed(name, str) for name in _typed(config["eval_fns"], list)),
-        _number(config["pass_threshold"]),
-        {name: _number(threshold) for name, threshold in thresholds.items()},
-        _typed(config["decide"], str),
-        {
-            name: (_number(low), _number(high))
-            for name, (low, high) in _typed(config.get("score_ranges", {}), dict).items()
-        },
-    )
-
-
 def _repeated(rows: Sequence[PublishedRow]) -> str | None:
     """Return which row or run is there twice, None if each is there once."""
     places: dict[int, int] = {}
     for number, row in enumerate(rows):
-        first = places.setdefault(row.index, number)
+        first = places.setdefault(row.row_index, number)
         if first != number:
-            return f"rows[{number}]: row {row.index} is there already, as rows[{first}]"
-        ids = [run.id for run in row.runs]
+            return f"rows[{number}]: row {row.row_index} is there already, as rows[{first}]"
+        ids = [run.id(row.row_index) for run in row.runs]
         if len(set(ids)) < len(ids):
             index = next(index for index, id in enumerate(ids) if id in ids[:index])
             return f"rows[{number}].runs[{index}]: {ids[index]} is there already, as runs[{ids.index(ids[index])}]"
     return None
 
 
-def _miscounted(data: Mapping[str, Any]) -> str | None:
+def _miscounted(results: PublishedResults) -> str | None:
     """Return which count of the summary contradicts the runs, None if none does."""
-    runs = chain(chain.from_iterable(row["runs"] for row in data["rows"]), data["pending"])
-    found = Counter(run.get("status", "pending") for run in runs if run.get("model_tag") != ModelTag.BASELINE)
+    found = Counter[str](run.status for row in results.rows for run in row.own)
+    found["pending"] = sum(not each.id.is_baseline for each in results.pending)
     for status in ("finished", "failed", "skipped", "pending"):
-        counted = _typed(data["summary"][status], int)
+        counted = getattr(results.summary, status)
         if counted != found[status]:
             return f"summary.{status} is {counted:,}, but the file holds {plural(found[status], 'such run')}"
     return None
 
 
-def _contradiction(rule: PassRule, rows: Sequence[Mapping[str, Any]]) -> str | None:
+def _contradiction(rule: PassRule, rows: Sequence[PublishedRow]) -> str | None:
     """Return which run's verdict contradicts its scores and thresholds, None if none does."""
     for number, row in enumerate(rows):
-        for index, run in enumerate(row["runs"]):
-            fault = _contradictory(rule, run)
+        for index, run in enumerate(row.runs):
+            fault = run.contradiction(rule)
             if fault is not None:
                 return f"rows[{number}].runs[{index}]: {fault}"
     return None
 
 
-def _contradictory(rule: PassRule, run: Mapping[str, Any]) -> str | None:
-    status, boundary = run["status"], run.get("boundary")
-    scores = {name: _number(score) for name, score in _typed(run["scores"], dict).items()}
-    record = RunRecord(
-        RunId(0, 0),
-        rolled=True,
-        scored=True,
-        removed=status == "skipped",
-        scores=scores,
-        boundary=(boundary or "agent") if status == "failed" else None,
+# -- results as they were before they were published -------------------------------------------------------
+
+NOTHING: Mapping[RunId, RunRecord] = {}
+_OWN_CONFIG = ConfigFields.__annotations__.keys() - ExtraFields.__annotations__.keys()
+"""Keys of the published config that `EvalDescription` does not keep under `extra`."""
+
+
+def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHING) -> Results:
+    """Return results as they were before they were published, with the records that are `known` from a journal."""
+    config, summary, shard, other = read.config, read.summary, read.shard, read.other
+    last, baseline, rescored = read.last_run, read.baseline, read.rescored
+    extra = {key: value for key, value in config.items() if key not in _OWN_CONFIG}
+    prices = read.prices
+    made = of_records(
+        EvalDescription(config["name"], config["model"], config["n_runs"], extra),
+        read.pass_rule,
+        read.records(known),
+        prices[ModelTag.PRIMARY],
+        None if other is None else other.model,
+        prices[ModelTag.BASELINE],
     )
-    missing = ", ".join(rule.broken(record))
-    fits = boundary in UNMEASURED if missing else boundary is None  # "provider" if a judge could not be asked
-    if status == "finished" and not fits:
-        why = f"there is no score of {missing}" if missing else "there is a score"
-        return f"its boundary is {json.dumps(boundary)}, but {why}"
-    if run["passed"] != rule.passed(record):
-        reason = reason_of(record, rule) or "its scores reach the thresholds"
-        why = reason if status == "finished" else f"its status is {status}"
-        return f"passed is {json.dumps(run['passed'])}, but {why}"
-    return None
-
-
-def _head(path: Path, text: str) -> PublishedHead:
-    try:
-        return head_of(path, parsed(text, deepest=DEEPEST))
-    except ValueError as error:
-        raise _unreadable(path, error) from None
-
-
-def head_of(path: Path, data: Mapping[str, Any]) -> PublishedHead:
-    """Return the head of a published object. Raises `ResultsError` if a member is missing or has the wrong type."""
-    try:
-        _check_version(path, data)
-        return PublishedHead(**_head_members(path, data))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _incomplete(path, error) from None
-
-
-def _incomplete(path: Path, error: Exception) -> ResultsError:
-    text = f"lacks {error}" if isinstance(error, KeyError) else one_line(str(error))
-    return ResultsError(f"{shown(path)}: {text}")
-
-
-_COUNTS = ("total_rows", "total_runs", "selected", "pending", "measured", "total_tokens")
-
-
-def _head_members(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
-    summary, provenance = data["summary"], data["provenance"]
-    return {
-        "path": path,
-        "status": _typed(data["status"], str),
-        "stop_reason": _typed(data.get("stop_reason"), str, NoneType),
-        "partial": _typed(data["partial"], bool),
-        "started_at": _typed(provenance["started_at"], str),
-        "plan_digest": _typed(provenance["plan_digest"], str),
-        **{name: _typed(summary[name], int) for name in _COUNTS},
-        "pass_rate": _typed(summary["pass_rate"], float, int, NoneType),
-        "duration_s": _typed(summary["total_duration_ms"], float, int) / 1000,
-        "cost_usd": _typed(summary["cost_usd"], float, int, NoneType),
-        "n_cost_unknown": _typed(summary["cost_unknown"], int),
-        "git_commit": _typed(provenance.get("git_commit"), str, NoneType),
-        "git_dirty": _typed(provenance.get("git_dirty"), bool, NoneType),
-        "eval": _typed(data["config"]["name"], str),
-        "counted": _typed(summary["finished"], int) + _typed(summary["failed"], int),
-        "judges_cost_usd": _typed(summary.get("judges", {"cost_usd": 0.0})["cost_usd"], float, int, NoneType),
-        "shard": _shard(data.get("shard")),
-        "run_dir": _typed(provenance["run_dir"], str),
-        "gates": [_typed(gate["state"], str) for gate in _typed(data["gates"], list)],
-        "replayed": _typed(_typed(provenance.get("cassette", {}), dict).get("mode"), str, NoneType) == "replay",
-        "pass_rate_interval": _typed(summary["pass_rate_interval"], dict, NoneType),
-        "comparison": _typed(data.get("comparison"), dict, NoneType),
-    }
-
-
-def _shard(shard: Mapping[str, Any] | None) -> Shard | None:
-    return None if shard is None else Shard(_typed(shard["index"], int), _typed(shard["of"], int))
-
-
-def _row(row: Mapping[str, Any]) -> PublishedRow:
-    index = _typed(row["row_index"], int)
-    return PublishedRow(index, _typed(row["row_digest"], str), [_run(index, run) for run in row["runs"]])
-
-
-def _run(row: int, run: Mapping[str, Any]) -> PublishedRun:
-    tag = ModelTag.BASELINE if run.get("model_tag") == ModelTag.BASELINE else ModelTag.PRIMARY
-    skipped = _typed(run["status"], str) == "skipped"
-    measured = not skipped and run.get("boundary") not in UNMEASURED
-    return PublishedRun(
-        RunId(row, _typed(run["run_index"], int), tag),
-        skipped,
-        _typed(run["passed"], bool) if measured else None,
-        _typed(run["cost_usd"], float, int, NoneType),
-        _notes(run),
+    n_rows = len({record.run.row for record in made.all_records})
+    verdicts = [gate.verdict for gate in read.gates]
+    allowed = next((-each.rule.minimum for each in verdicts if each.rule is not None and each.rule.is_regression), 0.0)
+    end = Lifecycle(read.status, read.stop_reason, stopped_by=read.stopped_by)
+    return replace(
+        made,
+        partial=read.partial,
+        stopped=read.stop_reason,
+        duration_ms=summary.total_duration_ms,
+        verdicts=verdicts,
+        provenance={key: value for key, value in read.provenance.items() if key != "cassette"},
+        row_digests={row.row_index: row.row_digest for row in read.all_rows if row.row_digest is not None},
+        human=_human_scores(read),
+        previous=None if last is None else last.compared(n_rows, read.changed("last_run")),
+        comparison=None if baseline is None else baseline.compared(n_rows, read.changed("baseline"), allowed),
+        rescored=None if rescored is None else rescored.rescored(n_rows, read.changed("rescored"), end),
+        smoke_of=read.smoke_of,
+        stop_reason=read.stopped_by,
+        n_planned=len(made.records) if shard is None else shard.planned_runs,
+        shard=shard,
+        throttling=replace(summary.throttling, limit=config["batch_size"]),
+        judge_price=_judge_price(summary.judges),
+        cassette=read.cassette,
+        among=read.comparison,
     )
 
 
-def _notes(run: Mapping[str, Any]) -> RunNotes:
-    try:
-        decode(run, NoteFields)
-    except ShapeFault as fault:
-        raise TypeError(str(fault)) from None
-    return NO_NOTES.add(run)
+def _judge_price(judges: JudgesFields | None) -> PriceOf:
+    """Return the prices of judges that results contain."""
+    prices = {} if judges is None else {name: price_of(sums["price"]) for name, sums in judges["models"].items()}
+    return lambda use: prices.get(shown_name(use))
 
 
-def changed_rows_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[ChangedRow]]:
-    changed: dict[str, list[ChangedRow]] = {}
-    for row in rows:
-        now, then = (
-            Passes(_typed(row[f"{when}passed"], int), _typed(row[f"{when}measured"], int)) for when in ("", "earlier_")
-        )
-        indices = _typed(row["row_index"], int), _typed(row["earlier_row_index"], int)
-        changed.setdefault(_typed(row["against"], str), []).append(ChangedRow(*indices, now, then))
-    return changed
-
-
-def _number(value: Any) -> Any:
-    """Return a score, a threshold or an end of a range: any finite number."""
-    return _typed(value, float, int, largest=sys.float_info.max)
-
-
-def _typed(value: Any, *types: type, largest: float = LARGEST) -> Any:
-    """Return `value` if it has one of `types`; a boolean is not a number. Counts, times and costs have a bound."""
-    fits = isinstance(value, types) and (bool in types or not isinstance(value, bool))
-    if not fits or (isinstance(value, (int, float)) and abs(value) > largest):
-        raise TypeError(f"{quoted(value)} is not valid")
-    return value
+def _human_scores(read: PublishedResults) -> HumanScores | None:
+    """Return the scores by humans that results hold, None if the eval had none."""
+    if read.calibration is None:
+        return None
+    by_row = {row.row_index: row.human_score for row in read.all_rows if isinstance(row.human_score, float)}
+    return HumanScores(read.calibration.column, by_row, read.calibration.tolerance)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from pytest_osmosis import stats
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.files.reading import open_file
+from pytest_osmosis.formats.codec import Amount, Count, Positive
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.plan import Shard
@@ -70,31 +71,23 @@ class ShardFacts:
     reward functions by name, and those of the files that rollouts run by path.
     """
 
-    shard: Shard
-    rows: int
-    planned_rows: int
-    planned_runs: int
+    index: Positive
+    of: Positive
+    rows: Count
+    planned_rows: Count
+    planned_runs: Count
     whole: bool
     missing: str | None
     decides: bool
-    max_errors: float
+    max_errors: Amount
     max_errors_is_share: bool
     baseline: BaselineFile | None = None
     baseline_stopped: str | None = None
     code: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        facts = asdict(self)
-        del facts["shard"]
-        return {**self.shard.to_json(), **facts}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ShardFacts:
-        """Return the facts of a published shard, which the schema has checked."""
-        known = {each.name: data[each.name] for each in fields(cls) if each.name != "shard"}
-        if (baseline := known["baseline"]) is not None:
-            known["baseline"] = BaselineFile(baseline["path"], baseline["sha256"])
-        return cls(Shard(data["index"], data["of"]), **known)
+    @property
+    def shard(self) -> Shard:
+        return Shard(self.index, self.of)
 
 
 def most_errors(limit: float, n_runs: int, *, is_share: bool) -> int:

@@ -15,16 +15,15 @@ from typing import Any, NamedTuple
 from pytest_osmosis.errors import JournalError, OsmosisError
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
-from pytest_osmosis.record.journal import EventReader, SessionTimes, event_at, replay_with_positions
+from pytest_osmosis.record.journal import EventReader, SessionTimes, replay_with_positions
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
 from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, Settling
 from pytest_osmosis.results import results
-from pytest_osmosis.results.publish import MANY, published, published_head
-from pytest_osmosis.results.read import PublishedResults, PublishedSettings, read_results, read_settings
-from pytest_osmosis.results.read_back import price_of_judge, results_of
+from pytest_osmosis.results.publish import published_head
+from pytest_osmosis.results.read import PublishedHead, read_head, read_results, results_of
 from pytest_osmosis.results.results import EvalDescription, Results
-from pytest_osmosis.results.totals import CassetteUse, price_of
+from pytest_osmosis.results.totals import CassetteUse, price_of, price_of_judge
 from pytest_osmosis.text.chat_messages import answer_of, text_of
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction, ascii_json
@@ -41,16 +40,13 @@ POSITION = "position"
 class StoredResults:
     """All that a run directory says about its eval run.
 
-    `results` holds all selected runs, or those that ended if it `is_from_journal`. `costs_usd` holds the known costs.
-    `begun` are the runs that had begun and not ended. `document` is the published object, `replayed` the journal.
+    `results` holds all selected runs, or those that ended if it `is_from_journal`. `begun` are the runs that had begun
+    and not ended. `replayed` is the journal.
     """
 
     run: StoredEvalRun
     lifecycle: Lifecycle
-    records: Sequence[RunRecord]
     results: Results
-    document: Mapping[str, Any]
-    costs_usd: Mapping[RunId, float]
     replayed: Replayed
     begun: Sequence[RunId] = ()
     is_from_journal: bool = False
@@ -59,54 +55,62 @@ class StoredResults:
     def status(self) -> Status:
         return self.lifecycle.status
 
-    def rollout(self, record: RunRecord) -> Event:
-        """Return the event of a run's rollout, empty if the journal has none. Raises `JournalError`."""
-        return self._event("rollout", record)
+    @property
+    def records(self) -> Sequence[RunRecord]:
+        return self.results.all_records
 
-    def score(self, record: RunRecord) -> Event:
-        """Return the event of a run's last score, empty if the journal has none. Raises `JournalError`."""
-        return self._event("score", record)
+    @property
+    def document(self) -> dict[str, Any]:
+        """The published object, without rows and what else may be very long."""
+        return {**published_head(self.results), **(self.lifecycle.to_json() if self.is_from_journal else {})}
 
-    def _event(self, kind: str, record: RunRecord) -> Event:
-        at = self.replayed.positions.get((kind, record.run, record.attempt))
-        return {} if at is None else event_at(self.run.directory.journal, at)
+    def history(self, record: RunRecord) -> RunHistory:
+        """Return what the journal says about a run. Raises `JournalError`."""
+        with EventReader(self.run.directory.journal) as reader:
+            return self.replayed.history(record, reader)
 
 
-def read_stored(run: StoredEvalRun, found: Replayed | None = None, *, with_rows: bool = True) -> StoredResults:
-    """Read an eval run, whose journal was `found` to hold this. Raises `OsmosisError` if its files cannot be read.
-
-    The `document` is without its rows, and what else may be very long, unless `with_rows`.
-    """
+def read_stored(run: StoredEvalRun, found: Replayed | None = None) -> StoredResults:
+    """Read an eval run, whose journal was `found` to hold this. Raises `OsmosisError` if its files cannot be read."""
     lifecycle = lifecycle_of(run.directory)
     path = run.results if lifecycle.results_are_current else None
     published_results = None if path is None else read_results(path)
     found = replayed(run.directory.journal) if found is None else found
     if published_results is None:
-        return _from_journal(run, lifecycle, found, with_rows=with_rows)
+        return _from_journal(run, lifecycle, found)
+    made = results_of(published_results, found.ledger.records)
     made = replace(
-        results_of(published_results, found.ledger.records),
-        provenance={**published_results.document["provenance"], "run_dir": shown(run.directory.path)},
+        made,
+        provenance={**made.provenance, "run_dir": shown(run.directory.path)},
         n_planned=run.manifest.plan.n_runs,
     )
     if lifecycle.status != "finished" and made.rescored is not None:
         made = replace(made, stopped=None, stop_reason=None, rescored=replace(made.rescored, before=lifecycle))
-    runs = (each for row in published_results.rows for each in row.runs)
-    costs = {each.id: each.cost_usd for each in runs if each.cost_usd is not None}
-    document = published_results.document
-    return StoredResults(
-        run,
-        lifecycle,
-        made.all_records,
-        made,
-        document if with_rows else {key: each for key, each in document.items() if key not in MANY},
-        costs,
-        found,
-    )
+    return StoredResults(run, lifecycle, made, found)
+
+
+@dataclass(frozen=True, slots=True)
+class RunHistory:
+    """One run: its record, its conversation, whose first `n_prompt` messages are the prompt's, and its output.
+
+    `scorers` are the functions of the last scoring. `details` is the traceback of a rollout that broke. `outputs` holds
+    what each step printed, by kind. `ground_truth` is the row's, as the functions got it, None if the run was not
+    scored.
+    """
+
+    record: RunRecord
+    scorers: Sequence[str]
+    messages: Sequence[object]
+    n_prompt: int
+    details: str
+    outputs: Sequence[Mapping[str, str]]
+    ground_truth: object
 
 
 class Replayed(NamedTuple):
     """A journal, folded: its ledger, and the position of each run's rollout and last score, by attempt.
 
+    `scores` holds the position of the last event about each function's score, by run and attempt.
     `loaded` is the last event about the code that scores, `ended` that of the last session if it ended. `digests` are
     the published ones of rows, as the events say them. `facts` are those that results need besides, as the last session
     wrote them that performed all runs of the one before; `digests_since` are the digests that events said since then.
@@ -115,6 +119,7 @@ class Replayed(NamedTuple):
 
     ledger: Ledger
     positions: Positions
+    scores: Mapping[tuple[RunId, int], Mapping[str, int]]
     loaded: Event
     digests: Mapping[str, str]
     ended: Event
@@ -126,6 +131,30 @@ class Replayed(NamedTuple):
     def row_digests(self) -> Mapping[int, str]:
         """The published digests of rows, by index."""
         return {int(row): digest for row, digest in self.digests.items()}
+
+    def event(self, kind: str, record: RunRecord, reader: EventReader) -> Event:
+        """Return the "rollout" of a run, or its last "score"; empty if the journal has none. Raises `JournalError`."""
+        at = self.positions.get((kind, record.run, record.attempt))
+        return {} if at is None else reader.at(at)
+
+    def score_places(self, record: RunRecord) -> list[int]:
+        """Return the positions of the events about the scores that count."""
+        known, places = {*record.scores, *record.scorer_errors}, self.scores.get((record.run, record.attempt), {})
+        return sorted({at for name, at in places.items() if name in known or record.removed})
+
+    def history(self, record: RunRecord, reader: EventReader) -> RunHistory:
+        """Return what a journal says about a run. Raises `JournalError`."""
+        rollout = self.event("rollout", record, reader)
+        scores = [reader.at(place) for place in self.score_places(record)]
+        return RunHistory(
+            record,
+            self.ledger.scorers,
+            rollout.get("messages", ()),
+            rollout.get("n_prompt", 0),
+            rollout.get("details", ""),
+            [event.get("output") or {} for event in (rollout, *scores) if event],
+            self.event("score", record, reader).get("ground_truth"),
+        )
 
 
 def replayed(journal: Path) -> Replayed:
@@ -144,6 +173,7 @@ class Replaying:
         self._settling = Settling()
         self._times = SessionTimes()
         self.positions: dict[tuple[str, RunId, int], int] = {}
+        self.scores: dict[tuple[RunId, int], dict[str, int]] = {}
         self._digests: dict[str, str] = {}
         self._digests_since: dict[str, str] = {}
         self._loaded = self._ended = self._facts = NOTHING
@@ -152,8 +182,8 @@ class Replaying:
     def found(self) -> Replayed:
         """The fold so far, whose ledger and positions go on changing."""
         return Replayed(
-            self.ledger, self.positions, self._loaded, self._digests, self._ended, self._facts, self._digests_since,
-            self._times.each_ms,
+            self.ledger, self.positions, self.scores, self._loaded, self._digests, self._ended, self._facts,
+            self._digests_since, self._times.each_ms,
         )  # fmt: skip
 
     def apply(self, event: dict[str, Any], position: int) -> Sequence[Event]:
@@ -169,7 +199,9 @@ class Replaying:
         self._times.apply(event)
         match event["ev"]:
             case "score":
-                self.positions[_key(event)] = event[POSITION]
+                at = self.positions[_key(event)] = event[POSITION]
+                names = {*event["scores"], *event["errors"], event.get("name", "")} - {""}
+                self.scores.setdefault(_key(event)[1:], {}).update(dict.fromkeys(names, at))
             case "rollout":
                 self.positions.setdefault(_key(event), event[POSITION])
             case "began":
@@ -192,34 +224,28 @@ def _key(event: Event) -> tuple[str, RunId, int]:
 # -- without results ---------------------------------------------------------------------------------------
 
 
-def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed, *, with_rows: bool) -> StoredResults:
-    ledger = found.ledger
-    ended = [ledger.records[id] for id in sorted(ledger.records) if ledger.records[id].status != "pending"]
-    begun = [
-        id for id in sorted(ledger.records) if (record := ledger.records[id]).started and record.status == "pending"
-    ]
+def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed) -> StoredResults:
+    records = [found.ledger.records[id] for id in sorted(found.ledger.records)]
+    ended = [record for record in records if record.status != "pending"]
+    begun = [record.run for record in records if record.started and record.status == "pending"]
     why = "the eval run has not ended yet"
     if lifecycle.has_ended:
         why = "the eval run did not end" if lifecycle.was_killed else "its results were not written"
-    made = _results_so_far(run, ended, found, why)
-    reason = {} if lifecycle.reason is None else {"stop_reason": lifecycle.reason}
-    end = {"status": lifecycle.status, **reason, "stopped_by": lifecycle.stopped_by}
-    publish = published if with_rows else published_head
-    return StoredResults(run, lifecycle, ended, made, {**publish(made), **end}, made.costs_usd, found, begun, True)
+    return StoredResults(run, lifecycle, _results_so_far(run, ended, found, why), found, begun, True)
 
 
 def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Replayed, why: str) -> Results:
     """Return the results of the runs that ended. Its gates are not decided, for the reason `why`."""
     manifest = run.manifest
-    pass_rule = pass_rule_of(run, None, found.ledger.scorers)
+    pass_rule, prices = pass_rule_of(run, None, found.ledger.scorers), prices_of(run, None)
     return replace(
         results.of_records(
             description_of(run),
             pass_rule,
             ended,
-            _price(run, ModelTag.PRIMARY),
+            prices[ModelTag.PRIMARY],
             None if manifest.baseline is None else manifest.baseline.model,
-            _price(run, ModelTag.BASELINE),
+            prices[ModelTag.BASELINE],
         ),
         partial=True,
         duration_ms=sum(found.session_ms),
@@ -249,25 +275,16 @@ def description_of(run: StoredEvalRun) -> EvalDescription:
     return EvalDescription(run.manifest.eval, subject.model, subject.n, subject.extra)
 
 
-def pass_rule_of(
-    run: StoredEvalRun, published_results: PublishedResults | PublishedSettings | None, scorers: Sequence[str]
-) -> PassRule:
+def pass_rule_of(run: StoredEvalRun, published_results: PublishedHead | None, scorers: Sequence[str]) -> PassRule:
     """Return the rule by which runs pass that `scorers` scored."""
     if published_results is not None:
         return replace(published_results.pass_rule, scorers=tuple(scorers))
     return PassRule.of(scorers, run.manifest.pass_rule)
 
 
-def cost_of(run: StoredEvalRun, published_results: PublishedResults | None, record: RunRecord) -> float | None:
-    """Return the cost of one run, None if it is not known."""
-    if published_results is not None:
-        return published_results.cost_of(record.run)
-    price = _price(run, record.run.model)
-    return None if price is None else price.cost_usd(record.usage)
-
-
-def _price(run: StoredEvalRun, model: ModelTag) -> Price | None:
-    return price_of(run.manifest.prices.get(model))
+def prices_of(run: StoredEvalRun, head: PublishedHead | None) -> Mapping[ModelTag, Price | None]:
+    """Return the prices of tokens by model, None where they are not known."""
+    return {tag: price_of(run.manifest.prices.get(tag)) for tag in ModelTag} if head is None else head.prices
 
 
 # -- the runs as JSON Lines, for pandas and others: docs/reference/run-table.md has their members ----------
@@ -281,8 +298,7 @@ class RunLines:
     _rule: PassRule
     _prices: Mapping[ModelTag, Price | None]
     _records: Mapping[RunId, RunRecord]
-    _positions: Positions
-    _digests: Mapping[int, str]
+    _found: Replayed
 
     def __len__(self) -> int:
         return len(self._records)
@@ -292,12 +308,8 @@ class RunLines:
         with EventReader(self.run.directory.journal) as reader:
             for run in sorted(self._records, key=plan_order):
                 record = self._records[run]
-                rollout, score = (self._event(reader, kind, record) for kind in ("rollout", "score"))
+                rollout, score = (self._found.event(kind, record, reader) for kind in ("rollout", "score"))
                 yield f"{ascii_json(redaction.value(self._line(record, rollout, score), unchanged=_OWN))}\n"
-
-    def _event(self, reader: EventReader, kind: str, record: RunRecord) -> Event:
-        at = self._positions.get((kind, record.run, record.attempt))
-        return {} if at is None else reader.at(at)
 
     def _line(self, record: RunRecord, rollout: Event, score: Event) -> dict[str, Any]:
         rule, run, manifest = self._rule, record.run, self.run.manifest
@@ -314,7 +326,7 @@ class RunLines:
             "run": str(run),
             "row_index": run.row,
             "run_index": run.index,
-            "row_digest": self._digests.get(run.row),
+            "row_digest": self._found.digests.get(str(run.row)),
             "status": record.status,
             "outcome": record.status if record.status == "pending" else kind_of(record, rule),
             "passed": rule.passed(record) if rule.measured(record) else None,
@@ -349,20 +361,18 @@ _NO_NOTES: Mapping[str, Any] = {"metrics": {}, "reasons": {}, "fields": {}}
 
 def read_run_lines(run: StoredEvalRun) -> RunLines:
     """Read an eval run. Raises `OsmosisError` if its results or its journal cannot be read."""
-    settings = None if run.results is None else read_settings(run.results)
+    head = None if run.results is None else read_head(run.results)
     found = replayed(run.directory.journal)
     ledger = found.ledger
     records = {run: record for run, record in ledger.records.items() if record.started}
     if not records:
         raise OsmosisError(f"{run.directory.name}: holds no run: none had begun when it ended")
-    manifest_prices = {tag: price_of(run.manifest.prices.get(tag)) for tag in ModelTag}
     return RunLines(
         run,
-        pass_rule_of(run, settings, ledger.scorers),
-        manifest_prices if settings is None else settings.prices,
+        pass_rule_of(run, head, ledger.scorers),
+        prices_of(run, head),
         records,
-        found.positions,
-        found.row_digests,
+        found,
     )
 
 

@@ -52,6 +52,12 @@ def price_of(data: Mapping[str, Any] | None) -> Price | None:
     return None if data is None else Price.from_json(data)
 
 
+def price_of_judge(extra: Mapping[str, Any], prices: Mapping[str, Any]) -> PriceOf:
+    """Return the price of the judge that the `extra` of an eval's description names, None for other judges."""
+    judge, price = extra.get("judge", {}), price_of(prices.get("judge"))
+    return lambda use: price if (use.model, use.base_url) == (judge.get("model"), judge.get("base_url")) else None
+
+
 def no_price(use: JudgeUse) -> None:
     """Return the price of a judge about which nothing is known."""
 
@@ -324,9 +330,6 @@ class CassetteUse:
     @property
     def store(self) -> str:
         return "cache" if self.mode == "cache" else "cassette"
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "unrecorded": dict(self.unrecorded)}
 
     def counting(
         self, records: Iterable[RunRecord], n_sent: int, price: Callable[[RunRecord], Price | None], judges: PriceOf

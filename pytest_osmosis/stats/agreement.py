@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import mul
 from random import Random
 from typing import NamedTuple
@@ -238,7 +238,7 @@ def _times(figure: Figure, unit: float) -> Figure:
     low, high = figure.interval.low * unit, figure.interval.high * unit
     if not (math.isfinite(low) and math.isfinite(high)):
         return Figure(None, undefined=TOO_LARGE)
-    return Figure(figure.value * unit, figure.interval._replace(low=low, high=high))
+    return Figure(figure.value * unit, replace(figure.interval, low=low, high=high))
 
 
 def _chance_corrected(rows: Sequence[RatedRow]) -> dict[str, Figure]:

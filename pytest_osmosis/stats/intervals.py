@@ -11,8 +11,9 @@ import functools
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 ALPHA = 0.05  # a p below this is significant
 POWER = 0.8  # a power below this is called low
@@ -143,7 +144,8 @@ MAX_GROUPS = 400
 PRECISION = 1e-10
 
 
-class Interval(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Interval:
     """An interval that contains the true value in a share `level` of all samples."""
 
     low: float
@@ -154,10 +156,6 @@ class Interval(NamedTuple):
     """The name of the formula."""
     level: float = LEVEL
     """The share, 0.95 for every interval that is published."""
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Interval:
-        return cls(*(data[name] for name in cls._fields))  # a later version may have more
 
 
 def gaffke(
@@ -275,9 +273,9 @@ def agreeing(interval: Interval, p: float, end: Callable[[], float], method: str
         return interval
     if p >= ALPHA:
         method = f"{interval.method}, extended to 0"
-        return interval._replace(low=min(interval.low, 0.0), high=max(interval.high, 0.0), method=method)
+        return replace(interval, low=min(interval.low, 0.0), high=max(interval.high, 0.0), method=method)
     value, method = end(), f"{interval.method}, {method}"
-    return interval._replace(low=value, method=method) if value > 0 else interval._replace(high=value, method=method)
+    return replace(interval, low=value, method=method) if value > 0 else replace(interval, high=value, method=method)
 
 
 def _grouped(rows: Iterable[tuple[float, int]]) -> tuple[RowGroup, ...]:

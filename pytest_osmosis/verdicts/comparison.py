@@ -21,8 +21,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.eval_kinds import GateRule
@@ -360,20 +360,12 @@ class EntryDifference:
     p_value: float
     p_adjusted: float
     test: str
+    meaning: Literal["better", "worse", "chance"] = "chance"
 
-    @property
-    def meaning(self) -> Literal["better", "worse", "chance"]:
-        if self.p_adjusted >= ALPHA:
-            return "chance"
-        return "better" if self.difference > 0 else "worse"
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "interval": self.interval._asdict(), "meaning": self.meaning}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> EntryDifference:
-        known = {each.name: data[each.name] for each in fields(cls)}  # a later version may have more
-        return cls(**{**known, "interval": Interval.from_json(data["interval"])})
+    def adjusted(self, p: float) -> EntryDifference:
+        """Return this difference with p among all entries, and what it then means."""
+        meaning: Literal["better", "worse"] = "better" if self.difference > 0 else "worse"
+        return replace(self, p_adjusted=p, meaning="chance" if p >= ALPHA else meaning)
 
 
 def compared_with_first(
@@ -385,7 +377,7 @@ def compared_with_first(
     """
     found = [None if first is None or rows is None else _difference(rows, first) for rows in others]
     adjusted = iter(stats.holm([each.p_value for each in found if each is not None]))
-    return [None if each is None else replace(each, p_adjusted=next(adjusted)) for each in found]
+    return [None if each is None else each.adjusted(next(adjusted)) for each in found]
 
 
 def least_p(differences: Sequence[EntryDifference]) -> float | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pytest_osmosis.record.manifest import PassRuleFields
-from pytest_osmosis.record.run_record import INFRASTRUCTURE, RewardError, RunRecord
+from pytest_osmosis.record.run_record import INFRASTRUCTURE, Boundary, RewardError, RunRecord
 from pytest_osmosis.text.chat_messages import AnswerFault
 from pytest_osmosis.text.numbers import distinguishable
 
@@ -100,7 +100,7 @@ class PassRule:
             return ()
         return tuple(name for name in self.deciding if name not in record.scores)
 
-    def boundary(self, record: RunRecord) -> str | None:
+    def boundary(self, record: RunRecord) -> Boundary | None:
         """Return the boundary that kept the run from being scored, None if it was scored or never ran."""
         broken = self.broken(record)
         return reward_error(record, broken[0]).boundary if broken else record.boundary

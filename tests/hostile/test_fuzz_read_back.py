@@ -25,7 +25,7 @@ from pytest_osmosis.report.comparison import comparison_json, comparison_lines
 from pytest_osmosis.report.style import ansi, painted
 from pytest_osmosis.results.compared_runs import compare_runs, read_side
 from pytest_osmosis.results.heads import previous_run
-from pytest_osmosis.results.read import read_earlier_results, read_results
+from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.stored_results import read_run_lines
 from pytest_osmosis.text.redaction import Sanitizer
 from tests.hostile.fuzzing import Fuzzer, check_message
@@ -202,7 +202,6 @@ def test_results(fuzz: Fuzzer, run: Path) -> None:
         path.write_bytes(content)
         each(
             lambda: read(read_results),
-            lambda: read(read_earlier_results),
             lambda: read_results(path).pass_rule,
             lambda: read_baseline(path, "x.toml"),
             lambda: list_runs(folder),

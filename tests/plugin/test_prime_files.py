@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.results.read import read_results
+from pytest_osmosis.results.read import read_document
 from tests.plugin.workspaces import Workspace, constants, hosts_under, wait_until
 
 ROWS: list[dict[str, Any]] = [{"score": 1.0}, {"score": 0.25}, {"reward": "raises"}]
@@ -200,7 +200,7 @@ def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
     ):
         result.stdout.fnmatch_lines([line])
     assert result.ret == 0
-    results = read_results(workspace.root / ".osmosis/runs/second/results.json").document
+    results = read_document(workspace.root / ".osmosis/runs/second/results.json")
     assert results["provenance"]["imported"] == {"folder": "vf", "runs": 3, "redone": 2, "verifiers": "0.1.14"}
     origins = {
         (row["row_index"], run["run_index"]): run.get("imported_from") for row in results["rows"] for run in row["runs"]

@@ -12,6 +12,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import Boundary, RewardError, RunRecord
 from pytest_osmosis.results import results
 from pytest_osmosis.results.results import EvalDescription, Results
+from pytest_osmosis.stats import Interval
 from pytest_osmosis.verdicts import gates
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -91,6 +92,10 @@ def results_of(
         row_digests={record.run.row: f"{record.run.row:016x}" for record in records},
         previous=previous,
     )
+
+
+def ends(interval: Interval) -> tuple[float, float]:
+    return interval.low, interval.high
 
 
 def of_baseline(record: RunRecord) -> RunRecord:

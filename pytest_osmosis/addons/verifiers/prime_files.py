@@ -37,7 +37,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId, plan_order
 from pytest_osmosis.record.run_record import Event, RunRecord
 from pytest_osmosis.results.publish import replacing, why_not_writable
-from pytest_osmosis.results.read import read_settings
+from pytest_osmosis.results.read import read_head
 from pytest_osmosis.results.stored_results import Replayed, Replaying, pass_rule_of, replayed
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
@@ -102,7 +102,7 @@ def write_prime_files(run: StoredEvalRun, folder: Path, redaction: Redaction) ->
     found = replayed(run.directory.journal)
     if not found.ledger.scorers:
         raise OsmosisError(f"{run.directory.name}: holds no run: none had begun when it ended")
-    settings = None if run.results is None else read_settings(run.results)
+    settings = None if run.results is None else read_head(run.results)
     rule = pass_rule_of(run, settings, found.ledger.scorers)
     totals = _Totals(run.manifest.subject.n, _threshold(rule))
     private.make_folders(folder)
@@ -237,13 +237,11 @@ def _lines(
         has_rows = something_at(run.directory.rows)
         rows = _EnvironmentRows(iter(stack.enter_context(open_file(run.directory.rows)) if has_rows else ()))
 
-        def event(kind: str, record: RunRecord) -> Event:
-            at = found.positions.get((kind, record.run, record.attempt))
-            return {} if at is None else reader.at(at)
-
         for record in sorted(ended, key=lambda record: plan_order(record.run)):
             row = rows.facts(record.run.row)
-            line = _line(record, rule, event("rollout", record), event("score", record), {**own, **row})
+            line = _line(
+                record, rule, *(found.event(kind, record, reader) for kind in ("rollout", "score")), {**own, **row}
+            )
             line = redaction.value(line, unchanged=_OWN)
             totals.add(line)
             yield json.dumps(line, allow_nan=False) + "\n"

@@ -38,7 +38,7 @@ from pytest_osmosis.results.compared_runs import (
     run_differences,
     side_of,
 )
-from pytest_osmosis.results.read import read_earlier_results
+from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.verdicts.comparison import Pair, Passes, RowRuns, by_content, matched, passes
 
@@ -159,15 +159,15 @@ def past_run(row: RunRow, run: StoredEvalRun, prompts: Prompts) -> PastRun:
     try:
         if run.results is None or not lifecycle_of(run.directory).results_are_current:
             return past_run_of(row, read_stored(run), prompts)
-        results = read_earlier_results(run.results)
-        return PastRun(row, results.plan_digest, results.row_runs(), prompts)
+        results = read_results(run.results)
+        return PastRun(row, results.provenance["plan_digest"], results.row_runs(), prompts)
     except OsmosisError as error:
         return PastRun(row, run.manifest.plan_digest, (), prompts, str(error))
 
 
 def past_run_of(row: RunRow, stored: StoredResults, prompts: Prompts) -> PastRun:
     """Return an eval run that was read already, for a history."""
-    plan = stored.document["provenance"].get("plan_digest", stored.run.manifest.plan_digest)
+    plan = stored.results.provenance.get("plan_digest", stored.run.manifest.plan_digest)
     return PastRun(row, plan, stored.results.row_runs(), prompts)
 
 

@@ -17,8 +17,7 @@ from pytest_osmosis.errors import JournalError, OsmosisError
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import EventReader, events_from
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import Event
-from pytest_osmosis.results.stored_results import POSITION, Replayed, Replaying
+from pytest_osmosis.results.stored_results import Replayed, Replaying
 from pytest_osmosis.text.chat_messages import text_of
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.recorded import SOLUTION
@@ -42,7 +41,6 @@ class JournalIndex:
     def _clear(self) -> None:
         self._replaying = Replaying()
         self._end, self._n_lines = 0, 0
-        self._scores: dict[tuple[RunId, int], dict[str, int]] = {}
         self.prompts: dict[int, str] = {}
 
     @property
@@ -68,7 +66,8 @@ class JournalIndex:
         for event, end in events_from(self.journal, self._end, self._n_lines + 1):
             position, self._end, self._n_lines = self._end, end, self._n_lines + 1
             for each in self._replaying.apply(event, position):
-                self._take(each)
+                if each["ev"] == "rollout" and each["row"] not in self.prompts and (prompt := excerpt_of(each)):
+                    self.prompts[each["row"]] = prompt
 
     def conversation(self, run: RunId) -> bytes | None:
         """Return the JSON of a `Conversation`, with its events as the journal has them, None before it has ended.
@@ -78,26 +77,17 @@ class JournalIndex:
         record = self.found.ledger.records.get(run)
         if record is None or not record.rolled:
             return None
-        key = run, record.attempt
-        known = {*record.scores, *record.scorer_errors}
-        scores = {at for name, at in self._scores.get(key, {}).items() if name in known or record.removed}
         try:
             with EventReader(self.journal) as reader:
-                rollout = reader.json_at(self.found.positions["rollout", *key])
-                return b'{"rollout":%b,"scores":[%b]}' % (rollout, b",".join(map(reader.json_at, sorted(scores))))
+                rollout = reader.json_at(self.found.positions["rollout", run, record.attempt])
+                return b'{"rollout":%b,"scores":[%b]}' % (
+                    rollout,
+                    b",".join(map(reader.json_at, self.found.score_places(record))),
+                )
         except JournalError as error:
             raise JournalError(
                 f"{self.journal}: the file was changed while it was read; open the eval run again"
             ) from error
-
-    def _take(self, event: Event) -> None:
-        """Take what the fold leaves out of an event: the place of the last one about each score, and the prompt."""
-        if event["ev"] == "score":
-            names = {*event["scores"], *event["errors"], event.get("name", "")} - {""}
-            places = self._scores.setdefault((RunId.of(event), event["attempt"]), {})
-            places.update(dict.fromkeys(names, event[POSITION]))
-        elif event["ev"] == "rollout" and event["row"] not in self.prompts and (excerpt := excerpt_of(event)):
-            self.prompts[event["row"]] = excerpt
 
 
 def excerpt_of(rollout: Mapping[str, Any]) -> str:

@@ -62,7 +62,7 @@ class OpenRun:
 
     def take(self) -> None:
         """Take what the index has read, and read the other files."""
-        self.stored = read_stored(stored(self.directory), self.index.found, with_rows=False)
+        self.stored = read_stored(stored(self.directory), self.index.found)
         self.runs = runs_of(self.stored)
 
     def page(self) -> RunPage:

@@ -70,9 +70,9 @@ def _tables(sides: Sequence[ComparedRun]) -> list[list[EntryRow]]:
     tables: dict[tuple[str, ...], EntryTable] = {}
     for each in sides:
         if (place := each.stored.results.among) is not None:
-            runs = tuple(entry.run for entry in place.table.entries)
+            runs = tuple(entry.run for entry in place.entries)
             if names.issuperset(runs):
-                tables[runs] = place.table
+                tables[runs] = place
     if len(names) > 1 and not any(names.issubset(runs) for runs in tables):
         named = {each.row["name"]: found for each in sides if (found := _comparable(each.stored)) is not None}
         if len(named) > 1:

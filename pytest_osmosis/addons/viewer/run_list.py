@@ -6,22 +6,25 @@ so if anything that the dashboard shows may have changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 from pytest_osmosis.addons.viewer.shapes import EntryRow, IntervalShape, RunRow, RunsPage, shaped
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import something_at
+from pytest_osmosis.formats.codec import decode
 from pytest_osmosis.record.find_run import listing_order
 from pytest_osmosis.record.manifest import read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import holder_of
-from pytest_osmosis.results.entry_table import EntryFigures, EntryPlace, EntryTable
-from pytest_osmosis.results.heads import RolloutCounter, RunEntry, entry_of, run_entry
-from pytest_osmosis.results.read import head_of, read_head
+from pytest_osmosis.results.entry_table import EntryFigures, EntryTable
+from pytest_osmosis.results.heads import RolloutCounter, RunEntry, entry_of, run_entry, with_figures
+from pytest_osmosis.results.publish import published_head
+from pytest_osmosis.results.read import SummaryFields, read_head
 from pytest_osmosis.results.stored_results import StoredResults
+from pytest_osmosis.stats import Interval
 from pytest_osmosis.text.numbers import difference, p_value, plural
 from pytest_osmosis.verdicts.comparison import EntryDifference
 
@@ -48,7 +51,7 @@ def _entry_row(entry: EntryFigures, *, is_first: bool) -> EntryRow:
     return shaped(
         EntryRow,
         entry,
-        pass_rate_interval=None if interval is None else interval._asdict(),
+        pass_rate_interval=_interval(interval),
         finding="" if is_first and entry.reason is None else _finding(entry),
     )
 
@@ -86,10 +89,11 @@ def row_of(stored: StoredResults) -> RunRow:
 
     Without results of its last session there is no pass rate: that of the runs which ended first would mislead.
     """
-    directory, manifest, document = stored.run.directory, stored.run.manifest, stored.document
-    provenance = {"plan_digest": manifest.plan_digest, **document["provenance"]}
-    head = head_of(directory.results, {**document, "provenance": provenance})
-    entry = entry_of(directory, manifest, stored.lifecycle, head)
+    manifest, results = stored.run.manifest, stored.results
+    entry, summary = entry_of(stored.run.directory, manifest, stored.lifecycle), published_head(results)["summary"]
+    gates = [verdict.state for verdict in results.verdicts]
+    found = decode(summary, SummaryFields)
+    entry = with_figures(entry, found, results.provenance, gates, partial=results.partial)
     if stored.is_from_journal:
         n_selected = manifest.selected.n_rollouts
         entry = replace(_without_rate(entry), partial=False, ended=len(stored.records), selected=n_selected)
@@ -119,18 +123,8 @@ def _without_rate(entry: RunEntry) -> RunEntry:
     return replace(entry, pass_rate=None, pass_rate_interval=None)
 
 
-def _interval(data: Mapping[str, Any] | None) -> IntervalShape | None:
-    """Return a published interval, None for one that is not whole: results may have been damaged."""
-    try:
-        return (
-            None
-            if data is None
-            else IntervalShape(
-                low=float(data["low"]), high=float(data["high"]), method=str(data["method"]), level=float(data["level"])
-            )
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
+def _interval(interval: Interval | None) -> IntervalShape | None:
+    return None if interval is None else cast(IntervalShape, asdict(interval))
 
 
 class _Listed(NamedTuple):
@@ -187,7 +181,6 @@ def _table_of(directory: RunDirectory) -> EntryTable | None:
     try:
         if read_manifest(directory.manifest).entry is None or not something_at(directory.results):
             return None
-        place = EntryPlace.from_json(read_head(directory.results).comparison)
-    except (OsmosisError, KeyError, TypeError, AttributeError):
+        return read_head(directory.results).comparison
+    except OsmosisError:
         return None
-    return None if place is None else place.table

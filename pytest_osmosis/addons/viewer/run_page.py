@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -34,8 +35,7 @@ from pytest_osmosis.record.run_record import Boundary, RunRecord
 from pytest_osmosis.report.run_page import circumstances, remarks
 from pytest_osmosis.report.summary import account_lines
 from pytest_osmosis.report.verdict import verdict_lines
-from pytest_osmosis.results.publish import MANY
-from pytest_osmosis.results.rebuild import FactsFields
+from pytest_osmosis.results.conclude import EvalFacts
 from pytest_osmosis.results.results import Results, decided_scores
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.stats import RunScore, Summary, gaffke
@@ -100,7 +100,7 @@ def _slice(value: str, runs: Sequence[_Judged], places: Mapping[int, int], *, ha
         measured=measured,
         passed=passed,
         pass_rate=passed / len(runs) if has_rate else None,
-        pass_rate_interval=cast(IntervalShape, gaffke(list(by_row.values()))._asdict()) if has_rate else None,
+        pass_rate_interval=cast(IntervalShape, asdict(gaffke(list(by_row.values())))) if has_rate else None,
     )
 
 
@@ -230,9 +230,9 @@ def _planned(stored: StoredResults) -> Iterable[RunId]:
     """Return the runs that the last whole session selected, else those that are planned."""
     facts = stored.replayed.facts
     try:
-        decode(facts, FactsFields)
-        if sum(n_rows for _, _, _, n_rows in facts["selected"]) <= MOST_RUNS:
-            return set(selected_runs(facts["selected"]))
+        selected = decode(facts, EvalFacts).selected
+        if sum(n_rows for _, _, _, n_rows in selected) <= MOST_RUNS:
+            return set(selected_runs(selected))
     except (ShapeFault, ValueError, TypeError):  # a damaged journal, or no code was loaded
         pass
     return stored.run.manifest.selected.runs()
@@ -260,7 +260,7 @@ def _columns(
         metrics=_metrics(records),
         duration_ms=[record.duration_ms if record.rolled else None for record in records],
         tokens=[record.tokens for record in records],
-        cost_usd=[stored.costs_usd.get(record.run) for record in records],
+        cost_usd=[stored.results.costs_usd.get(record.run) for record in records],
         turns=[record.turns for record in records],
         finish_reason=finish_reasons,
         chunk=[],
@@ -320,7 +320,7 @@ def _head(
     errors: Sequence[str],
     finish_reasons: Sequence[str],
 ) -> RunHead:
-    manifest, results = stored.run.manifest, stored.results
+    manifest, results, document = stored.run.manifest, stored.results, stored.document
     baseline = None if manifest.baseline is None else manifest.baseline.model
     return RunHead(
         row=row_of(stored),
@@ -331,12 +331,12 @@ def _head(
         remarks=_plain(remarks(stored)),
         verdict=_plain(verdict_lines(results)),
         account=_plain(account_lines(results)),
-        gates=[GateShape(gate=gate["gate"], state=gate["state"]) for gate in stored.document["gates"]],
-        functions=list(functions_of(stored.document, results)),
+        gates=[GateShape(gate=gate["gate"], state=gate["state"]) for gate in document["gates"]],
+        functions=list(functions_of(document, results)),
         curves=list(curves_of(results)),
         slices=slices_of(results, dataset, rows),
         no_slices=dataset.problem,
-        results={key: each for key, each in stored.document.items() if key not in MANY},
+        results=document,
         outcomes=OUTCOMES,
         boundaries=BOUNDARIES,
         errors=errors,

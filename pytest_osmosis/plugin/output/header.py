@@ -342,8 +342,8 @@ def _rows_and_runs(plan: Plan) -> str:
 def _baseline(prepared: Prepared) -> str:
     stored = prepared.models.baseline_results
     if stored is not None:
-        rate = f"pass rate {score(stored.pass_rate)}, {plural(stored.selected, 'run')}"
-        return f"{shown(stored.path)} ({moment(stored.started_at)}, {rate})"
+        rate = f"pass rate {score(stored.summary.pass_rate)}, {plural(stored.summary.selected, 'run')}"
+        return f"{shown(stored.path)} ({moment(stored.provenance['started_at'])}, {rate})"
     path = baseline_path(prepared.config)
     assert path is not None, "only an eval with a baseline path can lack a stored baseline"
     return f"{shown(path)}, which this run will write"

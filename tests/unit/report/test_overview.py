@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_osmosis.config.eval_kinds import TokenPrices
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.report.overview import overview_lines, overview_rows, total_line
-from pytest_osmosis.results.entry_table import EntryPlace, entry_table
+from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.results import EvalDescription, Results
 from pytest_osmosis.text.safe import width
 from pytest_osmosis.verdicts.gates import State, Verdict
@@ -189,7 +189,7 @@ def test_the_table_fits_and_keeps_every_number(names: list[str], columns: int) -
 def entries(made: dict[str, Results]) -> list[Results]:
     """The results of evals that are entries of one config, each compared with the first."""
     table = entry_table("x.toml", made)
-    return [replace(named(name, results), among=EntryPlace(name, table)) for name, results in made.items()]
+    return [replace(named(name, results), among=table.of(name)) for name, results in made.items()]
 
 
 BETTER = results_of([finished({A: 1.0}, row) for row in range(20)])

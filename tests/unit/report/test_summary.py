@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import ANY
 
 import pytest
+from msgspec import structs
 
 from pytest_osmosis.config.eval_kinds import GateRule, TokenPrices
 from pytest_osmosis.formats.words import CassetteMode
@@ -256,9 +257,10 @@ def test_the_header_shows_the_time_and_cost_of_the_last_run(
 ) -> None:
     path = tmp_path / "results.json"
     path.write_text(json.dumps(published([finished({A: 1.0})])))
-    last = replace(read_head(path), total_runs=500, total_tokens=625_000, duration_s=230.5, cost_usd=cost)
+    head = read_head(path)
+    found = structs.replace(head.summary, total_runs=500, total_tokens=625_000, total_duration_ms=230_500)
 
-    line = last_run_line(replace(last, n_cost_unknown=n_unknown))
+    line = last_run_line(structs.replace(head, summary=structs.replace(found, cost_usd=cost, cost_unknown=n_unknown)))
 
     assert line == f"last run (2026-11-20 14:03 UTC): 500 rollouts, 625,000 tokens, {said}, 3 min 50 s"
 

@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 
 import pytest_osmosis
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.formats.codec import ShapeFault, decode
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.compared_runs import compared_with_first
 from pytest_osmosis.results.entry_table import EntryPlace, EntryTable, entry_table
@@ -35,7 +36,7 @@ def table_of(entries: Mapping[str, Results]) -> EntryTable:
 
 
 def difference(table: EntryTable, name: str) -> EntryDifference:
-    found = EntryPlace(name, table).figures.difference
+    found = table.of(name).figures.difference
     assert found is not None
     return found
 
@@ -50,7 +51,7 @@ def test_each_entry_is_compared_with_the_first_row_by_row_and_p_is_corrected_tog
     table = table_of({"a": FIRST, "b": BETTER, "c": ALIKE})
 
     paired = [compare([1.0] * 20, [1.0, 0.0] * 10), compare([1.0, 0.0] * 9 + [0.0, 1.0], [1.0, 0.0] * 10)]
-    assert (table.first, table.n_compared) == ("a", 2)
+    assert (table.first, table.compared) == ("a", 2)
     assert [entry.name for entry in table.entries] == ["a", "b", "c"]
     for name, expected in zip("bc", paired, strict=True):
         found = difference(table, name)
@@ -116,8 +117,8 @@ def test_entries_that_cannot_be_compared_say_why() -> None:
         "b": None,
     }
     assert [entry.difference is not None for entry in table.entries] == [False, False, False, False, True]
-    assert (table.n_compared, difference(table, "b").p_adjusted) == (1, difference(table, "b").p_value)
-    assert EntryPlace("unmeasured", table).figures.pass_rate is None
+    assert (table.compared, difference(table, "b").p_adjusted) == (1, difference(table, "b").p_value)
+    assert table.of("unmeasured").figures.pass_rate is None
 
 
 def test_nothing_is_compared_with_a_first_entry_that_was_not_measured() -> None:
@@ -153,15 +154,15 @@ def test_the_figures_are_those_of_each_entrys_own_results() -> None:
 
 def test_published_and_read_back_it_is_the_same_and_fits_the_schema() -> None:
     table = table_of({"a": FIRST, "b": BETTER, "c": OTHERS, "d": NOTHING})
-    place = EntryPlace("b", table)
+    place = table.of("b")
 
     data = json.loads(json.dumps(published(replace(BETTER, among=place))["comparison"], allow_nan=False))
 
-    assert EntryPlace.from_json(data) == place
-    assert EntryPlace.from_json(None) is None
-    assert EntryPlace.from_json({**data, "entry": "another"}) is None
+    assert decode(data, EntryPlace) == place
+    with pytest.raises(ShapeFault, match="has no entry another"):
+        decode({**data, "entry": "another"}, EntryPlace)
     later = {**data, "new": 1, "entries": [{**entry, "new": 1} for entry in data["entries"]]}
-    assert EntryPlace.from_json(later) == place
+    assert decode(later, EntryPlace) == place
     schema = {**SCHEMA["$defs"]["entries"], "$defs": SCHEMA["$defs"]}
     assert [error.message for error in Draft202012Validator(schema).iter_errors(data)] == []
     declared = {key for name in ("entries", "entry", "entry_difference") for key in SCHEMA["$defs"][name]["properties"]}

@@ -113,7 +113,8 @@ def shard_of(whole: Results, rules: Rules, shard: Shard, **changes: Any) -> Resu
     name = other.model if other is not None and others else None
     made = results.of_records(whole.description, whole.pass_rule, [*own, *others], whole.price, name)
     facts = ShardFacts(
-        shard=shard,
+        index=shard.index,
+        of=shard.of,
         rows=len(rows),
         planned_rows=len({record.run.row for record in whole.records}),
         planned_runs=len(whole.records),

@@ -65,9 +65,10 @@ def test_the_newest_whole_run_of_the_plan_is_the_previous_one(tmp_path: Path, st
 
     assert unreadable is None
     assert head is not None
-    assert (head.path, head.started_at) == (wanted, "2026-11-20T14:03:59.000+00:00")
-    assert (head.total_runs, head.total_tokens, head.duration_s) == (4, 72, 3.21)
-    assert (head.cost_usd, head.n_cost_unknown) == (None, 4)
+    assert (head.path, head.provenance["started_at"]) == (wanted, "2026-11-20T14:03:59.000+00:00")
+    summary = head.summary
+    assert (summary.total_runs, summary.total_tokens, summary.total_duration_ms) == (4, 72, 3210)
+    assert (summary.cost_usd, summary.cost_unknown) == (None, 4)
 
 
 def test_a_run_of_the_plan_that_cannot_be_read_is_reported_and_passed_over(tmp_path: Path, stored: Stored) -> None:
@@ -79,7 +80,7 @@ def test_a_run_of_the_plan_that_cannot_be_read_is_reported_and_passed_over(tmp_p
 
     assert head is not None
     assert head.path == wanted
-    assert unreadable == f"{shown(lacking)}: lacks 'total_rows'"
+    assert unreadable == f"{shown(lacking)}: summary: lacks total_rows"
 
 
 def test_rows_are_not_parsed_but_if_another_program_wrote_them(tmp_path: Path, stored: Stored) -> None:

@@ -15,6 +15,7 @@ from benchmarks import coverage
 from benchmarks.coverage import Kind
 from pytest_osmosis.stats import gaffke, intervals, mean, pass_at_k, pass_hat_k, score_range
 from pytest_osmosis.stats.intervals import RowGroup, chance_at_most
+from tests.unit.made import ends
 
 ragged_rows = st.lists(st.lists(st.sampled_from([0.0, 0.25, 0.9, 1.0]), min_size=1, max_size=4), min_size=1, max_size=9)
 
@@ -39,14 +40,14 @@ def test_with_the_extreme_row_the_bounds_are_those_published_by_clopper_and_pear
 def test_rows_that_are_all_alike_have_an_interval_in_closed_form(n_rows: int, level: float) -> None:
     share = 1 - (1 - level) ** (1 / n_rows)  # twice the tail: only the extreme row gives any chance
 
-    assert gaffke([[1.0]] * n_rows, level=level)[:2] == pytest.approx((1 - share, 1.0), abs=1e-9)
-    assert gaffke([[0.0]] * n_rows, level=level)[:2] == pytest.approx((0.0, share), abs=1e-9)
+    assert ends(gaffke([[1.0]] * n_rows, level=level)) == pytest.approx((1 - share, 1.0), abs=1e-9)
+    assert ends(gaffke([[0.0]] * n_rows, level=level)) == pytest.approx((0.0, share), abs=1e-9)
     half = gaffke([[0.5, 0.75]] * n_rows, 0.25, 2.0, level)
-    assert half[:2] == pytest.approx((0.625 - 0.375 * share, 0.625 + 1.375 * share), abs=1e-9)
+    assert ends(half) == pytest.approx((0.625 - 0.375 * share, 0.625 + 1.375 * share), abs=1e-9)
 
 
 def test_runs_of_a_row_that_all_agree_count_as_one_and_those_that_differ_narrow_the_interval() -> None:
-    assert gaffke([[1.0] * 5] * 8 + [[0.0] * 5] * 2)[:2] == pytest.approx(gaffke([[1.0]] * 8 + [[0.0]] * 2)[:2])
+    assert ends(gaffke([[1.0] * 5] * 8 + [[0.0] * 5] * 2)) == pytest.approx(ends(gaffke([[1.0]] * 8 + [[0.0]] * 2)))
     alike, apart = gaffke([[1.0, 1.0]] * 50 + [[0.0, 0.0]] * 50), gaffke([[1.0, 0.0]] * 100)
 
     assert apart.high - apart.low < (alike.high - alike.low) / 2
@@ -95,7 +96,7 @@ def test_an_interval_follows_values_that_are_mirrored_or_scaled(rows: list[list[
 
 def test_the_largest_scores_have_a_finite_interval() -> None:
     huge = 1.7e308
-    low, high = gaffke([[huge], [-huge], [1.0]], -huge, huge)[:2]
+    low, high = ends(gaffke([[huge], [-huge], [1.0]], -huge, huge))
 
     assert -huge < low < -0.5 * huge < 0.5 * huge < high < huge
 
@@ -106,7 +107,7 @@ def test_rows_that_are_nearly_alike_are_grouped_if_there_are_many(monkeypatch: p
     grouped = gaffke(rows)
     monkeypatch.setattr(intervals, "MAX_GROUPS", 2000)
 
-    assert grouped[:2] == pytest.approx(gaffke(rows)[:2], abs=1e-5)
+    assert ends(grouped) == pytest.approx(ends(gaffke(rows)), abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -140,12 +141,12 @@ def test_the_measured_coverage_is_that_of_the_printed_interval(rows: dict[float,
 
 @pytest.mark.parametrize("n_rows", [20, 50])
 def test_one_run_a_row_contains_any_true_rate_at_least_93_times_in_100(n_rows: int) -> None:
-    ends = [gaffke([[1.0]] * passed + [[0.0]] * (n_rows - passed))[:2] for passed in range(n_rows + 1)]
+    bounds = [ends(gaffke([[1.0]] * passed + [[0.0]] * (n_rows - passed))) for passed in range(n_rows + 1)]
 
     for rate in (i / 200 for i in range(2, 199)):
         held = math.fsum(
             math.comb(n_rows, passed) * rate**passed * (1 - rate) ** (n_rows - passed)
-            for passed, (low, high) in enumerate(ends)
+            for passed, (low, high) in enumerate(bounds)
             if low <= rate <= high
         )
         assert held >= 0.93
@@ -205,7 +206,7 @@ def test_different_numbers_of_runs_are_covered_everywhere_without_being_wide(
     ],
 )
 def test_rows_with_as_many_runs_keep_their_interval(rows: list[list[float]], low: float, high: float) -> None:
-    assert gaffke(rows)[:2] == pytest.approx((low, high), abs=1e-12)
+    assert ends(gaffke(rows)) == pytest.approx((low, high), abs=1e-12)
 
 
 @pytest.mark.parametrize("estimate", [pass_at_k, pass_hat_k])

@@ -13,8 +13,9 @@ import pytest
 
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun
 from pytest_osmosis.addons.viewer.run_list import RunList
+from pytest_osmosis.formats import codec
 from pytest_osmosis.record.journal import encode
-from pytest_osmosis.results.entry_table import EntryPlace, entry_table
+from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.heads import RunEntry, run_entry
 from tests.unit.made import MANIFEST, A, finished, published, results_of
 
@@ -47,7 +48,7 @@ def test_the_table_over_evals_that_ran_together_is_there_once(tmp_path: Path) ->
         store(
             tmp_path,
             f"{name}-20261123T000000Z-aaaaaa",
-            {**published(records[name]), "comparison": EntryPlace(name, table).to_json()},
+            {**published(records[name]), "comparison": codec.encode(table.of(name))},
             entry=name,
         )
         for name in scores
@@ -68,7 +69,8 @@ def test_a_damaged_table_or_interval_leaves_the_eval_run_in_the_list(tmp_path: P
     folder = store(tmp_path, "x-1", {**results, "summary": summary, "comparison": {"entry": 1}}, entry="x")
     page = RunList().page("evals", [folder])
     assert page["tables"] == []
-    assert (page["runs"][0]["pass_rate"], page["runs"][0]["pass_rate_interval"]) == (1.0, None)
+    assert page["runs"][0]["status"] == "unreadable"
+    assert "summary.pass_rate_interval.low: must be a number, got 'x'" in (page["runs"][0]["problem"] or "")
 
 
 def test_the_list_follows_an_eval_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
