@@ -33,6 +33,7 @@ from pytest_osmosis.models.json_bodies import (
 from pytest_osmosis.models.targets import ModelTarget
 
 Block = dict[str, Any]
+PATH = "/messages"
 
 DEFAULT_MAX_TOKENS = 4096  # the API requires a bound in every request
 
