@@ -359,10 +359,8 @@ class ModelGateway(Gateway):
         if sender is self.here:
             return self._clients[tag]
         if not self._standby_clients:
-            own, hosts = clients_of(self.setup, self._environ), self._clients.items()
-            self._standby_clients = {
-                tag: DeniableModel(own[tag], partial(loop.call_soon_threadsafe, each.deny), each) for tag, each in hosts
-            }
+            own = clients_of(self.setup, self._environ)
+            self._standby_clients = {tag: _in_standby(own[tag], each, loop) for tag, each in self._clients.items()}
         return self._standby_clients[tag]
 
     def asks(self, key: Key) -> Callable[[ChatRequest], AskedRequest] | None:
@@ -374,6 +372,11 @@ class ModelGateway(Gateway):
         """Close the clients of the standby, in their own loop."""
         for client in self._standby_clients.values():
             await OWN_LOOP.wait_for(client.close())
+
+
+def _in_standby(own: Model, host: DeniableModel, loop: asyncio.AbstractEventLoop) -> DeniableModel:
+    """Return a model's client in `OWN_LOOP`, while code holds the loop of its client in the host."""
+    return DeniableModel(own, lambda error: loop.call_soon_threadsafe(host.deny, error), host)
 
 
 class RolloutChat:
