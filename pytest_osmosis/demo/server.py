@@ -32,10 +32,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.base import ChatReply, Usage
-from pytest_osmosis.models.embedded import JUDGE, NAME, reply_to
-from pytest_osmosis.models.served import completions, messages, responses
-from pytest_osmosis.models.served.shapes import (
+from pytest_osmosis.models import completions, messages, responses
+from pytest_osmosis.models.api_shapes import (
     AnswerLabel,
     ApiError,
     ApiShape,
@@ -44,6 +42,8 @@ from pytest_osmosis.models.served.shapes import (
     read_body,
     write_answer,
 )
+from pytest_osmosis.models.base import ChatReply, Usage
+from pytest_osmosis.models.embedded import JUDGE, NAME, reply_to
 from pytest_osmosis.text.arguments import CommandParser, filled
 from pytest_osmosis.text.safe import escaped
 

@@ -26,10 +26,8 @@ from aiohttp.web import BaseRequest, Response
 from pytest_osmosis.endpoint.rollouts import HEADER, PREFIX, Address, EndpointRollout, OpenRollouts, OverError, is_key
 from pytest_osmosis.endpoint.standby import Standby
 from pytest_osmosis.errors import BoundError, ModelError
-from pytest_osmosis.models.base import ChatReply, ChatRequest
-from pytest_osmosis.models.json_bodies import encoded
-from pytest_osmosis.models.served import completions, messages, responses
-from pytest_osmosis.models.served.shapes import (
+from pytest_osmosis.models import completions, messages, responses
+from pytest_osmosis.models.api_shapes import (
     JSON,
     AnswerLabel,
     ApiError,
@@ -38,6 +36,8 @@ from pytest_osmosis.models.served.shapes import (
     read_body,
     write_answer,
 )
+from pytest_osmosis.models.base import ChatReply, ChatRequest
+from pytest_osmosis.models.json_bodies import encoded
 
 SHAPES: Mapping[str, ApiShape] = {"chat/completions": completions, "messages": messages, "responses": responses}
 SERVED = "POST chat/completions, POST messages, POST responses, GET models"

@@ -175,7 +175,7 @@ class Actor:
                 self._recovery.give_up_hosts(self.hosts.starts.given_up)
             self._report_stall()
         self.hosts.share_out()
-        self.hosts.gather(rolls=bool(self.table.queue), scores=bool(self.table.unscored_blocking))
+        self.hosts.gather(rolls=bool(self.table.queue), scores=bool(self.table.unscored["scorer"]))
         self._log.bound()
         now = self._clock.now()
         self.permits.grant(now, not_before=math.inf if self.paused else self.hosts.throttle.until)

@@ -12,7 +12,7 @@ does one that all runs met.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -60,7 +60,7 @@ class Spending:
         self._n += 1
         return self._stop("is reached") if self.total >= self.bound else None
 
-    def add_judges(self, record: RunRecord, *, is_new: bool = True) -> Stop | None:
+    def add_judges(self, record: RunRecord, *, is_new: bool) -> Stop | None:
         """Count the judges of a run that is done; return why no further run may begin, None if one may.
 
         No judge was to score a run that broke, so that it is not in their mean.
@@ -113,24 +113,17 @@ class Budget:
 
     def rolled_out(self, record: RunRecord) -> Stop | None:
         """Count a rollout; return why no further run may begin, None if one may."""
-        stops = [spending.add(record.charged) for spending in self._spendings]
-        return next((stop for stop in stops if stop is not None), None)
+        return _first([spending.add(record.charged) for spending in self._spendings])
 
-    def done(self, record: RunRecord) -> Stop | None:
-        """Count the judges of a run that is done; return why no further run may begin, None if one may."""
-        stops = [spending.add_judges(record.charged) for spending in self._spendings]
-        return next((stop for stop in stops if stop is not None), None)
+    def done(self, record: RunRecord, *, is_new: bool = True) -> Stop | None:
+        """Count the judges of a run that is done, further ones unless it `is_new`; return as `rolled_out` does."""
+        return _first([spending.add_judges(record.charged, is_new=is_new) for spending in self._spendings])
 
     def recall(self, record: RunRecord) -> None:
         """Count a rollout of an earlier session, and its judges."""
         for spending in self._spendings:
             spending.add(record)
             spending.add_judges(record, is_new=record.status != "pending")
-
-    def scored_again(self, record: RunRecord) -> Stop | None:
-        """Count further judges of a run that was counted before."""
-        stops = [spending.add_judges(record, is_new=False) for spending in self._spendings]
-        return next((stop for stop in stops if stop is not None), None)
 
     def misfit(self, n_in_flight: int) -> Spending | None:
         """Return the bound within which a further run does not fit now, None if it may begin."""
@@ -143,6 +136,10 @@ class Budget:
         if bound is not None and now - self._began >= bound:
             return Stop("max_duration_s", f"[limits] max_duration_s = {bound:g} is reached")
         return None
+
+
+def _first(stops: Iterable[Stop | None]) -> Stop | None:
+    return next(filter(None, stops), None)
 
 
 def _spendings(bounds: Bounds) -> Iterator[Spending]:

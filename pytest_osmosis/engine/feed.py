@@ -12,7 +12,7 @@ from io import BufferedReader
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.job import RescoreJob, Transcript, undecided
-from pytest_osmosis.engine.run_table import RunState, ScoringGroup, Stage
+from pytest_osmosis.engine.run_table import Place, RunState, ScoringGroup, Stage
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.host.protocol import Request, RunRequest, ScoreRequest, ScoringFields
@@ -196,7 +196,7 @@ class Feed:
             return
         state.host = host
         if state.is_rolled_out:
-            host.hand([self._score_request(state, self._recorder.unscored_async(state.run))])
+            host.hand([self._score_request(state, "host")])
         else:
             state.become(Stage.HANDED_OUT)
             self._hand_out([(host, state)])
@@ -223,10 +223,7 @@ class Feed:
     def _recall_run(self, rescore: RescoreJob, run: RunId, row: Row) -> None:
         rollout = rescore.rollouts.rollout(run)
         state = self._table.add(run, row, Stage.ROLLED_OUT, attempt=rollout["attempt"])
-        state.messages, state.n_prompt = rollout["messages"], rollout["n_prompt"]
-        state.samples, state.environment = rollout.get("samples", ()), rollout.get("environment", {})
-        state.details = rollout.get("details", "")
-        state.add_output(rollout.get("output", {}))
+        state.take(rollout)
         codes = {} if rescore.calls_all else self._recorder.codes
         kept = self._reusable(rescore, run, codes)
         record = self._recorder.recall(rescore.rollouts.records[run], kept, row.ground_truth)
@@ -277,7 +274,7 @@ class Feed:
         state = self._table.add(run, row, Stage.ROLLED_OUT, attempt=record.attempt)
         state.stored, state.n_judge_uses = True, len(record.judge_uses)
         for event in events:
-            state.recall(event)
+            state.take(event)
         if not lacks_scores:
             self._runs.done(state)
             return
@@ -299,17 +296,18 @@ class Feed:
     def _refill_async_scoring(self) -> None:
         """Let the least busy hosts score what another host left, or what is stored."""
         hosts = self._hosts.scoring
-        if not hosts or not self._table.unscored_async:
+        waiting = self._table.unscored["host"]
+        if not hosts or not waiting:
             return
         requests: dict[Host, list[Request]] = {}
         by_load = [(len(host.runs) / host.share.scorings, place) for place, host in enumerate(hosts)]
         heapify(by_load)
-        while self._table.unscored_async and self._may_score():
-            state = self._table.unscored_async.popleft()
+        while waiting and self._may_score():
+            state = waiting.popleft()
             place = by_load[0][1]
             state.host = host = hosts[place]
             heapreplace(by_load, (len(host.runs) / host.share.scorings, place))
-            requests.setdefault(host, []).append(self._score_request(state, self._recorder.unscored_async(state.run)))
+            requests.setdefault(host, []).append(self._score_request(state, "host"))
         for host, requests_of_host in requests.items():
             host.hand(requests_of_host)
 
@@ -334,21 +332,22 @@ class Feed:
         group.host = host
         for state in group.members:
             state.host = host
-        names = self._recorder.unscored_grouped(group.members[0].run)
+        names = self._recorder.unscored(group.members[0].run, "group")
         runs = [self._scoring_fields(state) for state in group.members]
         host.hand([{"op": "score_group", "names": names, "runs": runs}])
 
     def _refill_scorer(self, host: Host) -> None:
-        if not host.ready or not self._table.unscored_blocking:
+        waiting = self._table.unscored["scorer"]
+        if not host.ready or not waiting:
             return
         requests: list[Request] = []
         delay_ms = 1000 * host.connection.delay_s
         ahead_ms = SCORER_AHEAD_MS + 2 * delay_ms
         credits = min(MAX_CREDITS, 1 + math.ceil(ahead_ms / max(host.score_ms, 0.01)))
-        while self._table.unscored_blocking and len(host.runs) < credits and self._may_score():
-            state = self._table.unscored_blocking.popleft()
+        while waiting and len(host.runs) < credits and self._may_score():
+            state = waiting.popleft()
             state.scorer = host
-            requests.append(self._score_request(state, self._recorder.unscored_blocking(state.run)))
+            requests.append(self._score_request(state, "scorer"))
         host.gather_s = SCORER_AHEAD_MS / 2000 + host.connection.delay_s
         host.hand(requests)
 
@@ -362,8 +361,9 @@ class Feed:
             "seed": run_seed(self._job.seed, state.run) if self._job.seed is not None else None,
         }
 
-    def _score_request(self, state: RunState, names: Sequence[str]) -> ScoreRequest:
-        return {"op": "score", "names": list(names), **self._scoring_fields(state)}
+    def _score_request(self, state: RunState, place: Place) -> ScoreRequest:
+        names = self._recorder.unscored(state.run, place)
+        return {"op": "score", "names": names, **self._scoring_fields(state)}
 
     def _scoring_fields(self, state: RunState) -> ScoringFields:
         return {

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 from pytest_osmosis import seams
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.chat import Clients, DeniableModel, clients_of, probed
+from pytest_osmosis.host.chat import Clients, clients_of, probed
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import LoopMonitor, MonitoredCode
 from pytest_osmosis.host.exchanges import opened_store
@@ -47,6 +47,7 @@ from pytest_osmosis.host.protocol import (
 )
 from pytest_osmosis.host.slots import HostLimits, grant
 from pytest_osmosis.host.user_errors import broken
+from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.user_code import is_installed

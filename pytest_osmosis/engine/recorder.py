@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.errors import JournalError
@@ -35,6 +35,8 @@ from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.pass_rule import Outcome, score_floor
 
 E = TypeVar("E", bound=JournalEvent)
+Caller = Literal["host", "scorer", "group"]
+"""The caller of a function: a host on its event loop, a scorer, or the host that scores all runs of a row together."""
 
 NO_RECORD = RunRecord(RunId(-1, -1))
 """The record of an event that belongs to no run."""
@@ -43,16 +45,16 @@ NO_RECORD = RunRecord(RunId(-1, -1))
 class Recorder:
     """Takes events, and makes records, counts and outcomes of them. `every` is called with each outcome.
 
-    After `loaded`, `pass_rule` knows its functions, `blocking` names those that block, `grouped` those that score all
-    runs of a row together, and `codes` holds digests of their code. The journal holds nothing before `begin`, so that a
+    After `loaded`, `pass_rule` knows its functions, `grouped` names those that score all runs of a row together, and
+    `codes` holds digests of their code. The journal holds nothing before `begin`, so that a
     session that never begins leaves no trace. `kept` counts the reused scores of each function.
     """
 
     def __init__(self, job: Job, journal: Journal, every: Callable[[RunId, Outcome], None]) -> None:
         self.pass_rule = job.pass_rule
         self.ledger = Ledger() if job.resume is None else job.resume.resumption.progress.ledger.copy()
-        self.blocking: frozenset[str] = frozenset()
         self.grouped: frozenset[str] = frozenset()
+        self._called_by: Mapping[Caller, Set[str]] = {}
         self.codes: Mapping[str, str] = {}
         self.kept = Counter[str]()
         self.is_rescored = False
@@ -117,8 +119,9 @@ class Recorder:
         """
         environment = self._job.score_inputs.environment
         self.pass_rule = replace(self.pass_rule, scorers=tuple(scorers))
-        self.blocking = frozenset(blocking)
         self.grouped = frozenset(grouped)
+        others = frozenset(scorers).difference(blocking, grouped)
+        self._called_by = {"scorer": frozenset(blocking), "group": self.grouped, "host": others}
         self.codes = {name: _digest(digest, environment) for name, digest in digests.items()}
         self._loaded = {"ev": "loaded", "scorers": list(scorers), "digests": self.codes}
         if rollout_code is not None:
@@ -214,17 +217,14 @@ class Recorder:
         """Return the metrics that the agent reported about a run."""
         return self.ledger.records[run].metrics.get(ROLLOUT, {})
 
-    def unscored_blocking(self, run: RunId) -> list[str]:
-        """Return the functions that block and have given the run neither a score nor an error yet."""
-        return [name for name in self._unscored(run) if name in self.blocking]
-
-    def unscored_async(self, run: RunId) -> list[str]:
-        """Return the other functions that have given the run neither a score nor an error yet."""
-        return [name for name in self._unscored(run) if name not in self.blocking and name not in self.grouped]
-
-    def unscored_grouped(self, run: RunId) -> list[str]:
-        """Return the grouped functions that have given the run neither a score nor an error yet."""
-        return [name for name in self._unscored(run) if name in self.grouped]
+    def unscored(self, run: RunId, caller: Caller) -> list[str]:
+        """Return the functions that `caller` calls and that have given the run neither a score nor an error yet."""
+        record = self.ledger.records[run]
+        if record.removed:
+            return []
+        done = {*record.scores, *record.scorer_errors} - self._again.get(run, frozenset())
+        called = self._called_by[caller]
+        return [name for name in self.pass_rule.scorers if name in called and name not in done]
 
     def score_again(self, run: RunId) -> None:
         """Let grouped functions score a run again, because they score others of its row."""
@@ -233,13 +233,6 @@ class Recorder:
     def keep_scores(self, run: RunId) -> None:
         """Keep the scores that a run has: its functions do not score it again."""
         self._again.pop(run, None)
-
-    def _unscored(self, run: RunId) -> list[str]:
-        record = self.ledger.records[run]
-        if record.removed:
-            return []
-        done = {*record.scores, *record.scorer_errors} - self._again.get(run, frozenset())
-        return [name for name in self.pass_rule.scorers if name not in done]
 
     @property
     def progress(self) -> RunCounts:

@@ -10,11 +10,14 @@ the quarantine, as it may be what ends machines, and what was lost three times f
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from pytest_osmosis.engine.host_connection import EndedBy
 from pytest_osmosis.engine.host_starts import Host
-from pytest_osmosis.engine.run_table import RunState, ScoringGroup, Stage
+from pytest_osmosis.engine.run_table import Place, RunState, ScoringGroup, Stage
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.formats.words import Boundary
 from pytest_osmosis.host.protocol import Key
@@ -38,6 +41,14 @@ class Loss:
     how: str
     since: float
     repeats: list[Key] = field(default_factory=list)
+
+
+class NextStep(Enum):
+    """The place where a run, or a function, is tried again whose host was lost; FAILED: nowhere."""
+
+    ELSEWHERE = auto()
+    QUARANTINE = auto()
+    FAILED = auto()
 
 
 class Recovery:
@@ -75,105 +86,113 @@ class Recovery:
             self._runs.fail_rollout(state, boundary, error)
         elif state.group is not None and state.group.host is host:
             self._runs.fail_group(state.group, error)
-        elif host.role == "scorer":
-            self._runs.fail_scores(state, self._recorder.unscored_blocking(state.run), error)
         else:
-            self._runs.fail_scores(state, self._recorder.unscored_async(state.run), error)
+            self._runs.fail_scores(state, self._recorder.unscored(state.run, _place(host)), error)
 
     def died(self, host: Host, how: str, by: EndedBy = "host", machine: str = "") -> None:
         """Take back the runs of a dead host."""
-        states = list(host.runs)
-        if by == "machine":
+        states, loss = list(host.runs), None
+        if by == "machine":  # several hosts are lost with it: `report_lost` tells of all
             loss = self._losses.get(machine or how) or Loss(how, self._clock.now())
             if not self._hosts.closing:
                 self._losses[machine or how] = loss
-            self._machine_lost(states, host, how, loss)
-            return
-        match host.role:
-            case "host":
-                self._rolling_host_died(states, host, how)
-            case "quarantine":
-                self._quarantine_died(states, host, how)
-            case "scorer":
-                self._scorer_died(states, host, how)
-
-    def _machine_lost(self, states: list[RunState], host: Host, how: str, loss: Loss) -> None:
-        """Repeat what a lost machine did for runs. Several hosts are lost with it: `report_lost` tells of all."""
-        for state in reversed(states):  # those that are queued keep their order
+        unbegun = [state for state in states if state.stage is Stage.HANDED_OUT]
+        for state in reversed(unbegun):  # so they keep their order
+            self._take_back_unbegun(state, host, loss)
+        begun = [state for state in states if state not in unbegun]
+        if loss is None and host.role == "host":
+            self._tell_of_death(begun, how)
+        for state in begun if loss is None and host.role != "scorer" else reversed(begun):
             if state.run not in self._table.states:
                 continue  # the failure of another one stopped the eval, or it was of a group that failed
             if state.group is not None and state.group.host is host:
-                self._lose_group(state.group, host, how)
-            elif state.is_rolled_out:
-                self._lose_scoring(state, host, how)
+                self._take_back_group(state.group, host, how, loss)
             elif state.stage is Stage.ROLLING:
-                self._lose_rollout(state, host, how, loss)
-            else:
-                self._recorder.lose(1)  # what it told of a beginning may be lost too
-                if host.role == "quarantine":
-                    self._wait_for_quarantine(state)
-                else:
-                    self._runs.requeue(state)
+                self._take_back_rollout(state, host, how, loss)
+            elif host in (state.host, state.scorer):
+                self._take_back_scoring(state, host, how, loss)
 
-    def _lose_rollout(self, state: RunState, host: Host, how: str, loss: Loss) -> None:
-        """Roll a run out once more that was rolling."""
-        self._table.lost[state.run, ""] += 1
-        n_lost = self._table.lost[state.run, ""]
+    def _next_step(self, state: RunState, name: str | None, host: Host, loss: Loss | None) -> NextStep:
+        """Return what follows for the function that a lost host ran for a run ("": its rollout), None if it ran none.
+
+        A crash is the doing of what ran, the second time for sure. A machine takes with it whatever ran there.
+        """
+        if name is not None and loss is None and host.role == "scorer":
+            is_second = name in state.accused
+            state.accused.add(name)
+            return NextStep.FAILED if is_second else NextStep.ELSEWHERE
+        if name is not None and loss is None:
+            return NextStep.FAILED if host.role == "quarantine" else NextStep.QUARANTINE
+        n_lost = 0
+        if name is not None:
+            self._table.lost[state.run, name] += 1
+            n_lost = self._table.lost[state.run, name]
         if n_lost >= MOST_LOST:
-            self._runs.fail_rollout(state, "host", f"{LOST_OFTEN} ({how})")
-            return
-        if self._runs.why_never(state.run) is not None:
-            self._runs.skip(state.run, "its machine was lost after the eval had stopped")
-            return
-        repeat = Key(state.run, state.attempt + 1)
-        loss.repeats.append(repeat)
-        self._runs.unbegun_repeats.add(repeat)
-        if host.role == "quarantine" or n_lost >= SUSPECT_AT:
-            self._suspect(state)
-        else:
-            state.attempt += 1
-            self._recorder.count(repeated=1)
-            self._table.queue_again(state)
+            return NextStep.FAILED
+        is_suspect = loss is not None and (host.role == "quarantine" or n_lost >= SUSPECT_AT)
+        return NextStep.QUARANTINE if is_suspect else NextStep.ELSEWHERE
 
-    def _wait_for_quarantine(self, state: RunState) -> None:
-        """Let a suspect wait before all others that the quarantine had not begun."""
-        if (why := self._runs.why_never(state.run)) is not None:
+    def _take_back_unbegun(self, state: RunState, host: Host, loss: Loss | None) -> None:
+        if state.run not in self._table.states:
+            return
+        if loss is not None:
+            self._recorder.lose(1)  # what it told of a beginning may be lost too
+        if host.role != "quarantine":
+            self._runs.requeue(state)
+        elif (why := self._runs.why_never(state.run)) is not None:
             self._runs.skip(state.run, why)
         else:
             state.host = None
             state.become(Stage.SUSPECT)
             self._table.suspects.appendleft(state)
 
-    def _lose_scoring(self, state: RunState, host: Host, how: str) -> None:
-        """Let a run be scored elsewhere, unless its function was lost too often."""
-        running = state.running.pop(host, None)
-        if running is not None:
-            self._table.lost[state.run, running] += 1
-        n_lost = 0 if running is None else self._table.lost[state.run, running]
-        if host.role == "scorer":
-            state.scorer = None
-        else:
-            state.host = None
-        if running is not None and n_lost >= MOST_LOST:
-            self._runs.fail_scores(state, [running], f"{LOST_OFTEN} ({how})", boundary="host")
-        if not state.is_rolled_out:
+    def _take_back_rollout(self, state: RunState, host: Host, how: str, loss: Loss | None) -> None:
+        """Roll a run out once more that was rolling."""
+        step = self._next_step(state, "", host, loss)
+        if step is NextStep.FAILED:
+            self._runs.fail_rollout(state, "agent" if loss is None else "host", *_blame(host, how, loss))
             return
-        if host.role == "scorer" and self._recorder.unscored_blocking(state.run):
-            self._table.unscored_blocking.appendleft(state)
-        elif host.role != "scorer" and self._recorder.unscored_async(state.run):
-            is_suspect = host.role == "quarantine" or n_lost == SUSPECT_AT
-            (self._table.suspects if is_suspect else self._table.unscored_async).append(state)
+        if self._runs.why_never(state.run) is not None:
+            what = "its process ended" if loss is None else "its machine was lost"
+            self._runs.skip(state.run, f"{what} after the eval had stopped")
+            return
+        state.attempt += 1
+        self._recorder.count(repeated=1)
+        if loss is not None:
+            loss.repeats.append(state.key)
+            self._runs.unbegun_repeats.add(state.key)
+        if step is NextStep.ELSEWHERE:
+            self._table.queue_again(state)
+            return
+        state.become(Stage.SUSPECT)
+        state.host, state.retrying = None, 0
+        self._table.suspects.append(state)
 
-    def _lose_group(self, group: ScoringGroup, host: Host, how: str) -> None:
-        """Let another host score a group, unless it was lost too often."""
-        began, first = group.take_back(), group.members[0]
-        self._table.lost[first.run, GROUP] += began
-        n_lost = self._table.lost[first.run, GROUP]
-        if began and n_lost >= MOST_LOST:
-            self._runs.fail_group(group, f"{LOST_OFTEN} ({how})", boundary="host")
+    def _take_back_scoring(self, state: RunState, host: Host, how: str, loss: Loss | None) -> None:
+        """Let a run be scored elsewhere, without the function that was the culprit."""
+        place, running = _place(host), state.running.pop(host, None)
+        step = self._next_step(state, running, host, loss)
+        state.leave(place)
+        if step is NextStep.FAILED and running is not None:
+            boundary: Boundary = "reward" if loss is None else "host"
+            self._runs.fail_scores(state, [running], *_blame(host, how, loss), boundary=boundary)
+        if not state.is_rolled_out or not self._recorder.unscored(state.run, place):
+            return
+        if place == "scorer":
+            self._table.unscored[place].appendleft(state)
+        else:
+            (self._table.suspects if step is NextStep.QUARANTINE else self._table.unscored[place]).append(state)
+
+    def _take_back_group(self, group: ScoringGroup, host: Host, how: str, loss: Loss | None) -> None:
+        """Let another host score a group, unless one of its functions was the culprit."""
+        first = group.members[0]
+        step = self._next_step(first, GROUP if group.take_back() else None, host, loss)
+        if step is NextStep.FAILED:
+            boundary: Boundary = "reward" if loss is None else "host"
+            self._runs.fail_group(group, *_blame(host, how, loss), boundary=boundary)
             return
         self._runs.again(group)
-        if host.role == "quarantine" or (began and n_lost == SUSPECT_AT):
+        if step is NextStep.QUARANTINE:
             self._table.suspects.append(first)
         else:
             self._table.groups.ready.append(group)
@@ -199,94 +218,19 @@ class Recovery:
         verb = "is" if n == 1 else "are"
         return f"{loss.how}; {plural(n, 'run')} that had begun there {verb} rolled out once more" if n else loss.how
 
-    def _rolling_host_died(self, states: list[RunState], host: Host, how: str) -> None:
-        for state in reversed([state for state in states if state.stage is Stage.HANDED_OUT]):
-            self._runs.requeue(state)
-        rolling = [state for state in states if state.stage is Stage.ROLLING]
-        if rolling and self._runs.stopped is None:
-            again = "is rolled out" if len(rolling) == 1 else "are rolled out"
-            runs = plural(len(rolling), "run")
-            self._notices.add(
-                f"a process that runs your code ended ({how}); {runs} that it had begun {again} once more"
-            )
-        for state in states:
-            if state.group is not None and state.group.host is host:
-                self._score_group_elsewhere(state.group)
-            elif state.is_rolled_out and state.host is host:
-                self._score_elsewhere(state, host)
-            elif state.stage is Stage.ROLLING:
-                self._suspect(state)
-
-    def _score_group_elsewhere(self, group: ScoringGroup) -> None:
-        """Let another host score a group: the quarantine, if a function was running."""
-        began = group.take_back()
-        self._runs.again(group)
-        if began:
-            self._table.suspects.append(group.members[0])
-        else:
-            self._table.groups.ready.append(group)
-
-    def _suspect(self, state: RunState) -> None:
-        """Let a run that was rolling wait for the quarantine."""
-        if self._runs.why_never(state.run) is not None:
-            self._runs.skip(state.run, "its process ended after the eval had stopped")
-            return
-        state.become(Stage.SUSPECT)
-        state.host, state.retrying = None, 0
-        state.attempt += 1
-        self._recorder.count(repeated=1)
-        self._table.suspects.append(state)
-
-    def _score_elsewhere(self, state: RunState, host: Host) -> None:
-        """Let another host score a run on its event loop: the quarantine, if a function was running."""
-        state.host = None
-        running = state.running.pop(host, None)
-        (self._table.unscored_async if running is None else self._table.suspects).append(state)
-
-    def _quarantine_died(self, states: list[RunState], host: Host, how: str) -> None:
-        """Fail the run that had begun there: both of its hosts died, so it was the culprit."""
-        text, details = f"{ENDED_TWICE} ({how})", host.connection.last_words()
-        for state in states:
-            if state.group is not None and state.group.host is host:
-                if any(host in member.running for member in state.group.members):
-                    self._runs.fail_group(state.group, text, details)
-                else:
-                    self._score_group_elsewhere(state.group)
-                continue
-            if state.run not in self._table.states or state.host is not host:
-                continue  # it was of such a group
-            state.host = None
-            if state.is_rolled_out:
-                running = state.running.pop(host, None)
-                self._runs.fail_scores(state, [running] if running is not None else [], text, details)
-                if state.is_rolled_out and self._recorder.unscored_async(state.run):
-                    self._table.unscored_async.append(state)
-            elif state.stage is Stage.ROLLING:
-                self._runs.fail_rollout(state, "agent", text, details)
-            else:
-                self._wait_for_quarantine(state)
-
-    def _scorer_died(self, states: list[RunState], host: Host, how: str) -> None:
-        """Give its runs to another scorer. A function whose second scorer died fails."""
-        for state in states:
-            running = state.running.pop(host, None)
-            if running in state.accused:
-                self._runs.fail_scores(state, [running], f"{ENDED_TWICE} ({how})", host.connection.last_words())
-            elif running is not None:
-                state.accused.add(running)
-            state.scorer = None
-            if state.is_rolled_out and self._recorder.unscored_blocking(state.run):
-                self._table.unscored_blocking.appendleft(state)
+    def _tell_of_death(self, states: Sequence[RunState], how: str) -> None:
+        n = sum(state.stage is Stage.ROLLING for state in states)
+        if n and self._runs.stopped is None:
+            runs = f"{plural(n, 'run')} that it had begun {'is' if n == 1 else 'are'} rolled out once more"
+            self._notices.add(f"a process that runs your code ended ({how}); {runs}")
 
     def give_up_hosts(self, why: str) -> None:
         """Fail what needs a host that cannot be started; runs whose host lives continue."""
         table, hosts = self._table, self._hosts
-        lacking = (
-            table.suspects,
-            table.unscored_async and not hosts.rolling,
-            table.groups.ready and not hosts.rolling,
-            table.unscored_blocking and not hosts.scorers,
-        )
+        places: Mapping[Place, Sequence[Host]] = {"host": hosts.rolling, "scorer": hosts.scorers}
+        unserved = [(place, table.unscored[place]) for place, able in places.items() if not able]
+        groups = deque[ScoringGroup]() if hosts.rolling else table.groups.ready
+        lacking = (table.suspects, groups, *(waiting for _, waiting in unserved))
         if not (self._runs.any_left or any(lacking)):
             return
         for state in [*table.suspects]:
@@ -299,13 +243,22 @@ class Recovery:
                 self._runs.fail_group(state.group, why, boundary="host")
             elif hosts.quarantine is None:
                 table.suspects.discard(state)
-                self._runs.fail_scores(state, self._recorder.unscored_async(state.run), why, boundary="host")
+                self._runs.fail_scores(state, self._recorder.unscored(state.run, "host"), why, boundary="host")
         self._runs.stop(Stop("systemic", why))
-        while table.unscored_async and not hosts.rolling:
-            state = table.unscored_async.popleft()
-            self._runs.fail_scores(state, self._recorder.unscored_async(state.run), why, boundary="host")
-        while table.groups.ready and not hosts.rolling:
-            self._runs.fail_group(table.groups.ready.popleft(), why, boundary="host")
-        while table.unscored_blocking and not hosts.scorers:
-            state = table.unscored_blocking.popleft()
-            self._runs.fail_scores(state, self._recorder.unscored_blocking(state.run), why, boundary="host")
+        while groups:
+            self._runs.fail_group(groups.popleft(), why, boundary="host")
+        for place, waiting in unserved:
+            while waiting:
+                state = waiting.popleft()
+                self._runs.fail_scores(state, self._recorder.unscored(state.run, place), why, boundary="host")
+
+
+def _place(host: Host) -> Place:
+    return "scorer" if host.role == "scorer" else "host"
+
+
+def _blame(host: Host, how: str, loss: Loss | None) -> tuple[str, str]:
+    """Return the error of what ran in a lost host again and again, and its details."""
+    if loss is not None:
+        return f"{LOST_OFTEN} ({how})", ""
+    return f"{ENDED_TWICE} ({how})", host.connection.last_words()

@@ -13,7 +13,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
 from pytest_osmosis.clock import Clock
 from pytest_osmosis.datasets import Row
@@ -202,6 +202,7 @@ class Tally:
 
 
 T = TypeVar("T")
+Place = Literal["host", "scorer"]
 
 
 class Stage(Enum):
@@ -326,8 +327,15 @@ class RunState:
             raise RuntimeError(f"{self.run} is {self.stage.name} and cannot become {stage.name}")
         self.stage = stage
 
-    def recall(self, event: Mapping[str, Any]) -> None:
-        """Take what a stored `rollout` or `score` event says."""
+    def leave(self, place: Place) -> None:
+        """Leave its host or its scorer."""
+        if place == "host":
+            self.host = None
+        else:
+            self.scorer = None
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take what a `rollout` or `score` event says."""
         if event["ev"] == "rollout":
             self.messages, self.n_prompt = event.get("messages", []), event.get("n_prompt", 0)
             self.samples, self.environment = event.get("samples", ()), event.get("environment", {})
@@ -345,10 +353,10 @@ class RunTable:
     """Every run that was submitted and is not done is in `queue`, in `stored` or in `states`.
 
     `suspects` wait for the quarantine, which repeats their rollout or the function that ran when their host died;
-    `unscored_async` wait for a host that scores them on its event loop, `unscored_blocking` for a scorer. `stored` are
-    runs whose rollout an earlier session made; they are reported besides the others. `held` are rolled out, and not
-    scored before the last rollout has ended. `groups` are those of an eval with `n` runs of each row. `tally` counts
-    `states`. `lost` counts by run how often its rollout (""), or a function, was lost with a machine.
+    `unscored` wait for a host that scores them on its event loop, or for a scorer. `stored` are runs whose rollout an
+    earlier session made; they are reported besides the others. `held` are rolled out, and not scored before the last
+    rollout has ended. `groups` are those of an eval with `n` runs of each row. `tally` counts `states`. `lost` counts
+    by run how often its rollout (""), or a function, was lost with a machine.
     """
 
     def __init__(self, n: int, clock: Clock) -> None:
@@ -363,8 +371,7 @@ class RunTable:
         self.submitted: set[RunId] = set()
         self._attempts: dict[RunId, int] = {}
         self.suspects = WaitingRuns()
-        self.unscored_async = WaitingRuns()
-        self.unscored_blocking = WaitingRuns()
+        self.unscored: Mapping[Place, WaitingRuns] = {"host": WaitingRuns(), "scorer": WaitingRuns()}
 
     def submit(self, runs: Iterable[RunId]) -> list[RunId]:
         """Return those of `runs` that are new."""
@@ -391,7 +398,7 @@ class RunTable:
         state.become(stage)
         del self.states[state.run]
         self.groups.drop(state)
-        for waiting in (self.unscored_blocking, self.unscored_async, self.suspects, self.held):
+        for waiting in (*self.unscored.values(), self.suspects, self.held):
             waiting.discard(state)
 
     def clear(self) -> None:

@@ -225,11 +225,8 @@ class Runs:
             event, raw = self.recorder.redacted(of_provider)
         record = self.recorder.enter(event, raw)
         state.become(Stage.ROLLED_OUT)
-        state.messages, state.n_prompt = event["messages"], event["n_prompt"]
-        state.samples, state.environment = event.get("samples", ()), event.get("environment", {})
-        state.details = event.get("details", "")
+        state.take(event)
         self._announce_replicas(record)
-        state.add_output(event.get("output", {}))
         self.recorder.count(tokens=record.tokens or 0)
         if self.hosts.throttle.pauses and record.boundary is None:
             self.hosts.throttle.finished()
@@ -266,18 +263,18 @@ class Runs:
 
     def _begin_scoring(self, state: RunState, scored_in: Host | None) -> None:
         recorder = self.recorder
-        if recorder.unscored_blocking(state.run):
-            self.table.unscored_blocking.append(state)
-        if not recorder.unscored_async(state.run):
+        if recorder.unscored(state.run, "scorer"):
+            self.table.unscored["scorer"].append(state)
+        if not recorder.unscored(state.run, "host"):
             state.host = None
             self._seek_group(state)
         elif scored_in is None:
             state.host = None
-            self.table.unscored_async.append(state)
+            self.table.unscored["host"].append(state)
 
     def _seek_group(self, state: RunState) -> None:
         """Let a run wait for the others of its row if only grouped functions are left, besides those that block."""
-        if state.group is not None or not self.recorder.unscored_grouped(state.run):
+        if state.group is not None or not self.recorder.unscored(state.run, "group"):
             return
         broken = self.table.groups.of(state.run).broken
         if broken is not None:
@@ -327,24 +324,23 @@ class Runs:
 
     def _scored(self, state: RunState, event: ScoreEvent, raw: bytes) -> None:
         self.recorder.enter(event, raw)
-        state.add_output(event["output"])
-        state.details = state.details or next((error["details"] for error in event["errors"].values()), "")
+        state.take(event)
         if state.group is not None and state.group.host is not None:
             self._scored_with_group(state, state.group, {*event["scores"], *event["errors"]})
             return
-        if not self.recorder.unscored_async(state.run):
+        if not self.recorder.unscored(state.run, "host"):
             state.host = None
             self._seek_group(state)
-        if not self.recorder.unscored_blocking(state.run):
+        if not self.recorder.unscored(state.run, "scorer"):
             state.scorer = None
         if self.recorder.is_scored(state.run):
             self.done(state)
 
     def _scored_with_group(self, state: RunState, group: ScoringGroup, names: Set[str]) -> None:
         """Take a score of a member: until all have theirs, the death of the host lets all be scored again."""
-        if not self.recorder.unscored_blocking(state.run):
+        if not self.recorder.unscored(state.run, "scorer"):
             state.scorer = None
-        if names & self.recorder.grouped and not self.recorder.unscored_grouped(state.run):
+        if names & self.recorder.grouped and not self.recorder.unscored(state.run, "group"):
             group.arrived.add(state.run)
         if group.arrived != group.waiting.keys():
             return
@@ -365,7 +361,7 @@ class Runs:
         group.take_back()
         self.again(group)
         for state in group.members:
-            self.fail_scores(state, self.recorder.unscored_grouped(state.run), error, details, boundary=boundary)
+            self.fail_scores(state, self.recorder.unscored(state.run, "group"), error, details, boundary=boundary)
 
     def fail_rollout(self, state: RunState, boundary: Boundary, error: str, details: str = "") -> None:
         """Enter the `rollout` event of a run whose host cannot write it."""
@@ -428,7 +424,7 @@ class Runs:
             return self._budget.done(further)
         self.recorder.count(stored=1)
         before = self.job.resume.resumption.progress.records[state.run]
-        return self._budget.scored_again(further) if before.status != "pending" else self._budget.done(further)
+        return self._budget.done(further, is_new=before.status == "pending")
 
     def skip(self, run: RunId, reason: str) -> None:
         """Report a run that will not be done."""

@@ -44,6 +44,7 @@ from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, M
 from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.providers import state_headers
 from pytest_osmosis.models.replicas import USES, ReplicaUse
+from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.text.names import merged_headers
 from pytest_osmosis.text.recorded import RECORDED
@@ -80,56 +81,6 @@ class UnaskedModel:
 
     async def close(self) -> None:
         """Close nothing."""
-
-
-class DeniableModel:
-    """A model that gets no further request once one has met an error that every other would meet too: a wrong key.
-
-    `on_denied` is called with that error. `error` is its text, or that of another host's.
-    """
-
-    def __init__(self, model: Model, on_denied: Callable[[str], None]) -> None:
-        self.error: str | None = None
-        self._model = model
-        self._on_denied = on_denied
-
-    async def chat(self, request: ChatRequest) -> ChatReply:
-        self.raise_if_denied()
-        try:
-            return await self._model.chat(request)
-        except ModelError as error:
-            if error.systemic == "always":
-                self.deny(str(error))
-            raise
-
-    def raise_if_denied(self) -> None:
-        """Raise `ModelError` if the model denies every request."""
-        if self.error is not None:
-            raise ModelError(self.error, systemic="always")
-
-    def deny(self, error: str) -> None:
-        """Send no further request: the model has denied one with this error."""
-        if self.error is None:
-            self.error = error
-            self._on_denied(error)
-
-    async def close(self) -> None:
-        await self._model.close()
-
-
-class StandbyModel(DeniableModel):
-    """A model's client in `OWN_LOOP`, while code holds the loop of its client in the `host`. A denial holds in both."""
-
-    def __init__(self, own: Model, host: DeniableModel, loop: asyncio.AbstractEventLoop) -> None:
-        def on_denied(error: str) -> None:
-            loop.call_soon_threadsafe(host.deny, error)
-
-        super().__init__(own, on_denied)
-        self._host = host
-
-    def raise_if_denied(self) -> None:
-        self._host.raise_if_denied()
-        super().raise_if_denied()
 
 
 async def probed(clients: Clients, tag: str) -> ProbedEvent:
@@ -409,7 +360,7 @@ class ModelGateway(Gateway):
             return self._clients[tag]
         if not self._standby_clients:
             own = clients_of(self.setup, self._environ)
-            self._standby_clients = {tag: StandbyModel(own[tag], each, loop) for tag, each in self._clients.items()}
+            self._standby_clients = {tag: _in_standby(own[tag], each, loop) for tag, each in self._clients.items()}
         return self._standby_clients[tag]
 
     def asks(self, key: Key) -> Callable[[ChatRequest], AskedRequest] | None:
@@ -421,6 +372,11 @@ class ModelGateway(Gateway):
         """Close the clients of the standby, in their own loop."""
         for client in self._standby_clients.values():
             await OWN_LOOP.wait_for(client.close())
+
+
+def _in_standby(own: Model, host: DeniableModel, loop: asyncio.AbstractEventLoop) -> DeniableModel:
+    """Return a model's client in `OWN_LOOP`, while code holds the loop of its client in the host."""
+    return DeniableModel(own, lambda error: loop.call_soon_threadsafe(host.deny, error), host)
 
 
 class RolloutChat:

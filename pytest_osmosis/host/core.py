@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from pytest_osmosis.formats.events import ROLLOUT, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.host import output
-from pytest_osmosis.host.chat import DeniableModel, ModelGateway, RequestTotals, RolloutChat
+from pytest_osmosis.host.chat import ModelGateway, RequestTotals, RolloutChat
 from pytest_osmosis.host.deadline import Deadline, Interrupted, LoopMonitor, MonitoredCode, running_task
 from pytest_osmosis.host.exchanges import HostExchanges
 from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
@@ -44,6 +44,7 @@ from pytest_osmosis.judges.requests import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, copied, own_copy
 from pytest_osmosis.models.refusal import refused
 from pytest_osmosis.models.replicas import uses_to_json
+from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.graders import REWARD, RolloutToGrade
 from pytest_osmosis.rewards.reward import Reward, reward_of

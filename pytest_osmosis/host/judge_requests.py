@@ -180,7 +180,6 @@ class ScoringRequests:
                 self.counts.late = self.counts.late or deadline.remaining_s() <= 0
                 if not is_sent and error.boundary == "provider":
                     self.counts.unrecorded = error
-                clients.note(judge, error)
                 raise
             finally:
                 if not deadline.expired:

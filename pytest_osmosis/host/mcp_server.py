@@ -11,18 +11,16 @@ import asyncio
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.rollout_code import spec_of_file
 from pytest_osmosis.rollouts.mcp import McpAgent, UnusableTools, offered_tools
 from pytest_osmosis.text.names import listed
-
-T = TypeVar("T")
 
 PACKAGE = "_osmosis_mcp"
 """The package of `main`, so that it may also import its siblings by `from .tools import ...`, as in the SDK."""
@@ -57,7 +55,8 @@ def mcp_agent(folder: Path, reporting: Callable[[str, Callable[[], Any]], Any]) 
 
 def _tools(name: str, server: Any) -> list[dict[str, Any]]:
     try:
-        return _in_loop(offered_tools(server))
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:  # sets no loop of its thread
+            return runner.run(offered_tools(server))
     except UnusableTools as error:
         raise CodeError(f"{name}: {error}") from None
 
@@ -140,13 +139,3 @@ def _server(name: str, module: ModuleType) -> Any:
     if not servers:
         raise CodeError(f'{name}: holds no FastMCP object; make one, like `mcp = FastMCP("tools")`, or import it')
     raise CodeError(f"{name}: holds several FastMCP objects ({listed(servers, 10)}); call the one to use mcp")
-
-
-def _in_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns, in an event loop of its own."""
-    loop = asyncio.new_event_loop()
-    try:
-        return loop.run_until_complete(work)
-    finally:
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()

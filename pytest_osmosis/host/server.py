@@ -19,7 +19,7 @@ from os import write
 from time import monotonic
 from typing import Any
 
-from pytest_osmosis.host.chat import Clients, DeniableModel, probed
+from pytest_osmosis.host.chat import Clients, probed
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import LoopMonitor
 from pytest_osmosis.host.exchanges import HostExchanges
@@ -28,6 +28,7 @@ from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.protocol import JUDGE, ArtifactEvent, HostEvent, Key, Request, RunRequest, Setup, lines
 from pytest_osmosis.host.slots import HostLimits, grant
 from pytest_osmosis.host.user_errors import broken
+from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import dumps, loads
 

@@ -30,7 +30,7 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.providers import LITELLM_LOGINS, SERVICES
 from pytest_osmosis.models.targets import ModelTarget, resolve
-from pytest_osmosis.rewards.decorator import RUBRIC_MARK, annotation_of
+from pytest_osmosis.rewards.decorator import RUBRIC_MARK, check_annotation, check_name, signature_of
 
 
 class MissingAPIKeyError(RuntimeError):
@@ -321,25 +321,18 @@ def osmosis_rubric(function: RubricFunction) -> RubricFunction:
         raise TypeError(f"osmosis_rubric: must decorate a function, got {type(function).__name__}")
     with contextlib.suppress(AttributeError, TypeError):  # objects without attributes of their own
         setattr(function, RUBRIC_MARK, True)
-    parameters = list(inspect.signature(function).parameters.values())
-    if not parameters or parameters[0].name != "solution_str":
+    parameters = signature_of(function)
+    if parameters is None:
         return function
-    if len(parameters) < 3:
-        name = getattr(function, "__name__", repr(function))
-        raise TypeError(f"Function {name} must have at least 3 parameters, got {len(parameters)}")
-    solution, truth, extra = parameters[:3]
-    if not _is_text(got := annotation_of(function, solution)):
-        raise TypeError(f"First parameter 'solution_str' must be annotated as str, got {got}")
+    solution, truth, extra = parameters
+    check_annotation(function, solution, "First", _is_text, "str")
     if solution.default is not solution.empty:
         raise TypeError("First parameter 'solution_str' cannot have a default value")
-    if truth.name != "ground_truth":
-        raise TypeError(f"Second parameter must be named 'ground_truth', got '{truth.name}'")
-    if not _is_text_or_none(got := annotation_of(function, truth)):
-        raise TypeError(f"Second parameter 'ground_truth' must be annotated as str or Optional[str], got {got}")
+    check_name(truth, "Second", "ground_truth")
+    check_annotation(function, truth, "Second", _is_text_or_none, "str or Optional[str]")
     if truth.default is not truth.empty:
         raise TypeError("Second parameter 'ground_truth' cannot have a default value")
-    if extra.name != "extra_info":
-        raise TypeError(f"Third parameter must be named 'extra_info', got '{extra.name}'")
+    check_name(extra, "Third", "extra_info")
     return function
 
 

@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import create, retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 from pytest_osmosis.models.own_loop import OWN_LOOP
@@ -74,8 +73,7 @@ class JudgeClients:
     """
 
     def __init__(self) -> None:
-        self._clients: dict[tuple[str | None, ...], Model] = {}
-        self._denied: dict[tuple[str | None, ...], str] = {}
+        self._clients: dict[tuple[str | None, ...], retry.DeniableModel] = {}
         self._making = asyncio.Lock()
 
     @property
@@ -90,19 +88,14 @@ class JudgeClients:
         The first one may import a large library, which happens in a thread, within `paused`.
         """
         identity = judge.identity
-        if identity in self._denied:
-            raise ModelError(self._denied[identity], systemic="always")
         if identity not in self._clients:
             async with self._making:
                 if identity not in self._clients:
                     with paused():
-                        self._clients[identity] = await asyncio.to_thread(judge.client, dict(os.environ))
+                        client = await asyncio.to_thread(judge.client, dict(os.environ))
+                        self._clients[identity] = retry.DeniableModel(client)
+        self._clients[identity].raise_if_denied()
         return self._clients[identity]
-
-    def note(self, judge: JudgeModel, error: ModelError) -> None:
-        """Remember an error that every further request would meet."""
-        if error.systemic == "always":
-            self._denied.setdefault(judge.identity, str(error))
 
     async def close(self) -> None:
         clients, self._clients = self._clients, {}
@@ -128,19 +121,15 @@ class RequestsOutsideOfEvals:
         if not self._closes_at_exit:
             self._closes_at_exit = True
             atexit.register(self._close)
-        try:
-            answered = await retry.chat(
-                await self._clients.client(judge),
-                request,
-                timeout_s=judge.target.timeout_s,
-                policy=retry.RetryPolicy(max_retries=ALONE_RETRIES),
-                remaining_s=lambda: None,
-                waiting=_no_context,
-                rng=random.Random(),
-            )
-        except ModelError as error:
-            self._clients.note(judge, error)
-            raise
+        answered = await retry.chat(
+            await self._clients.client(judge),
+            request,
+            timeout_s=judge.target.timeout_s,
+            policy=retry.RetryPolicy(max_retries=ALONE_RETRIES),
+            remaining_s=lambda: None,
+            waiting=_no_context,
+            rng=random.Random(),
+        )
         return answered.reply
 
     def _close(self) -> None:

@@ -2,15 +2,34 @@
 
 A reply may lack usage, id and finish_reason, and unknown fields of its message are kept. It must have a choice with a
 message: that is the answer, whatever its role is called, unless the role is that of somebody else.
+
+A server of ours reads requests and writes replies: our messages have this shape, and pass unchanged with all of their
+fields. Source: the API reference at platform.openai.com, and the types of the official client.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.models.api_shapes import (
+    ONE_ANSWER,
+    AnswerLabel,
+    ApiError,
+    ServedRequest,
+    drop_model,
+    event,
+    given,
+    pieces,
+    refuse,
+    take_flag,
+    take_messages,
+    take_object,
+    take_seed,
+    take_tools,
+)
+from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage, usage_fields
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.json_bodies import (
@@ -25,6 +44,7 @@ from pytest_osmosis.models.json_bodies import (
     shape,
 )
 from pytest_osmosis.models.targets import ModelTarget
+from pytest_osmosis.text.chat_messages import text_of
 
 PATH = "/chat/completions"
 OF_MESSAGES = frozenset({"content_blocks", "is_error", ITEMS})
@@ -195,3 +215,115 @@ def usage_of(data: object) -> Usage | None:
 
 def _says_something(message: Mapping[str, Any]) -> bool:
     return any(message.get(name) for name in ("content", "tool_calls", "refusal"))
+
+
+FINISH_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
+"""The reasons that the API has. Some clients refuse any other."""
+
+ERROR_TYPES: Mapping[int, str] = {401: "authentication_error", 429: "rate_limit_error"}
+STREAMED = ("reasoning_content", "content", "refusal", "tool_calls")
+"""The fields of a message that are streamed in pieces, in this order. All others come whole, with its role."""
+
+
+# -- requests to a server ----------------------------------------------------------------------------------
+
+
+def read_request(body: Mapping[str, Any]) -> ServedRequest:
+    """Return the request in a body. Raises `ApiError` for one that the API would refuse, or with `n` above 1."""
+    rest = dict(body)
+    drop_model(rest)
+    messages = take_messages(rest)
+    for position, message in enumerate(messages):
+        _check_calls(message, position)
+    tools = take_tools(rest, '{"type": "function", "function": {...}}')
+    seed, n = take_seed(rest), rest.pop("n", None)
+    if n not in (None, 1) or isinstance(n, bool):
+        raise refuse(f"{ONE_ANSWER}, got {n!r}")
+    stream, options = take_flag(rest, "stream"), take_object(rest, "stream_options")
+    chat = ChatRequest(messages, tools, _sampling(rest), seed)
+    return ServedRequest(chat, stream, include_usage=options.get("include_usage") is True)
+
+
+def _check_calls(message: Message, position: int) -> None:
+    calls = message.get("tool_calls")
+    if calls is not None and not (isinstance(calls, list) and all(isinstance(call, dict) for call in calls)):
+        raise refuse(f"messages[{position}].tool_calls must be a list of objects, got {shape(calls)}")
+
+
+def _sampling(rest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the other keys. The bound on tokens has two names, of which each server knows one (`max_tokens_key`)."""
+    sampling = given(rest)
+    if "max_completion_tokens" in sampling:
+        sampling["max_tokens"] = sampling.pop("max_completion_tokens")
+    return sampling
+
+
+# -- replies of a server -----------------------------------------------------------------------------------
+
+
+def write_reply(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
+    choice = {
+        "index": 0,
+        "message": {"content": None, **_without(reply.message, {ITEMS})},
+        "logprobs": None,
+        "finish_reason": _finish_reason(reply),
+    }
+    body = {**_head(reply, label, "chat.completion"), "choices": [choice]}
+    return body if reply.usage is None else {**body, "usage": usage_fields(reply.usage)}
+
+
+def write_events(reply: ChatReply, label: AnswerLabel, *, include_usage: bool = True) -> Iterator[bytes]:
+    """Yield the chunks of a reply: its message in pieces, its finish_reason, and its tokens in a last one."""
+    head = _head(reply, label, "chat.completion.chunk")
+    shown = include_usage and reply.usage is not None
+    rest = {"usage": None} if shown else {}
+
+    def chunk(delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return event({**head, "choices": [choice], **rest})
+
+    yield from map(chunk, _deltas(_without(reply.message, {ITEMS})))
+    yield chunk({}, _finish_reason(reply))
+    if shown and reply.usage is not None:
+        yield event({**head, "choices": [], "usage": usage_fields(reply.usage)})
+    yield b"data: [DONE]\n\n"
+
+
+def _head(reply: ChatReply, label: AnswerLabel, kind: str) -> dict[str, Any]:
+    return {
+        "id": f"chatcmpl-{label.identity}",
+        "object": kind,
+        "created": label.created,
+        "model": reply.model or label.model,
+    }
+
+
+def _finish_reason(reply: ChatReply) -> str:
+    """Return the reply's reason, or the usual one for a reply without any that the API has."""
+    if reply.finish_reason in FINISH_REASONS:
+        return reply.finish_reason
+    return "tool_calls" if reply.tool_calls else "stop"
+
+
+def _deltas(message: Message) -> Iterator[dict[str, Any]]:
+    calls = message.get("tool_calls") or []
+    whole = {name: value for name, value in message.items() if name not in STREAMED}
+    yield {"role": "assistant", "content": None if calls else "", **whole}
+    for name in STREAMED[:-1]:
+        for piece in pieces(text_of(message.get(name))):
+            yield {name: piece}
+    for index, call in enumerate(calls):
+        function = call.get("function") or {}
+        arguments = function.get("arguments") or ""
+        begun = {**call, "function": {**function, "arguments": ""}} if function else call
+        yield {"tool_calls": [{"index": index, **begun}]}
+        for piece in pieces(arguments):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+# -- errors of a server ------------------------------------------------------------------------------------
+
+
+def write_error(error: ApiError) -> dict[str, Any]:
+    kind = ERROR_TYPES.get(error.status, "server_error" if error.is_of_server else "invalid_request_error")
+    return {"error": {"message": error.message, "type": kind, "param": None, "code": error.code}}

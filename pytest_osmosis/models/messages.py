@@ -5,6 +5,11 @@ their own. Successive turns of one role are merged, so tool results join the use
 is left out, because the API refuses it. Blocks of an answer that chat completions cannot represent (thinking and its
 signature, citations, tools that the server ran) stay on our message as `content_blocks` and are sent back unchanged.
 
+A server of ours makes chat messages of turns: each block of `system` a system message, each tool result a message of
+its own before what the user says. What chat completions cannot represent stays where the client's side finds it, for a
+model behind that has this API too: `content_blocks`, `is_error` on a tool's message, and `cache_control` on a part, a
+tool or a tool's message.
+
 Source: the API reference at docs.anthropic.com, and the types of the official client.
 """
 
@@ -12,9 +17,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
 
+from pytest_osmosis.models.api_shapes import (
+    AnswerLabel,
+    ApiError,
+    ServedRequest,
+    check_content,
+    drop_model,
+    event,
+    given,
+    pieces,
+    refuse,
+    take_flag,
+    take_messages,
+    take_object,
+    take_seed,
+    take_tools,
+)
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.error_bodies import error_in
 from pytest_osmosis.models.failures import Failures
@@ -31,8 +52,10 @@ from pytest_osmosis.models.json_bodies import (
     string,
 )
 from pytest_osmosis.models.targets import ModelTarget
+from pytest_osmosis.text.chat_messages import refusal_of, text_of
 
 Block = dict[str, Any]
+PATH = "/messages"
 
 DEFAULT_MAX_TOKENS = 4096  # the API requires a bound in every request
 
@@ -331,3 +354,331 @@ def _usage(data: object) -> Usage | None:
         reasoning_tokens=count_in(data.get("output_tokens_details"), "thinking_tokens"),
         cache_write_tokens=written,
     )
+
+
+STOP_REASONS: Mapping[str, str] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "refusal",
+}
+"""The stop_reason for each finish_reason. Those that the API has itself keep their name."""
+OWN_STOP_REASONS = frozenset({"pause_turn"})
+
+ERROR_TYPES: Mapping[int, str] = {
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+CHAT_CHOICES: Mapping[str, str] = {theirs: ours for ours, theirs in TOOL_CHOICES.items()}
+
+INVALID_JSON = "INVALID_JSON"
+"""The key under which a tool's input carries arguments that are not a JSON object. Anthropic's guide to fine-grained
+tool streaming names it."""
+
+
+# -- requests to a server ----------------------------------------------------------------------------------
+
+
+def read_request(body: Mapping[str, Any]) -> ServedRequest:
+    """Return the request in a body. Raises `ApiError` for one that the API would refuse."""
+    rest = dict(body)
+    if rest.get("max_tokens") is None:
+        raise refuse("max_tokens: field required")
+    drop_model(rest)
+    turns = take_messages(rest)
+    tools = take_tools(rest, '{"name": ..., "input_schema": {...}}')
+    seed, stream = take_seed(rest), take_flag(rest, "stream")
+    conversation = [
+        *_system_messages(rest.pop("system", None)),
+        *(message for position, turn in enumerate(turns) for message in _chat_messages(turn, position)),
+    ]
+    return ServedRequest(
+        ChatRequest(conversation, [_function(tool) for tool in tools], _sampling_in(rest), seed), stream
+    )
+
+
+def _sampling_in(rest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the other keys under the names of chat completions. Unknown names stay."""
+    sampling = given(rest)
+    if "stop_sequences" in sampling:
+        sampling["stop"] = sampling.pop("stop_sequences")
+    metadata = take_object(sampling, "metadata")
+    if metadata.keys() == {"user_id"} and metadata["user_id"] is not None:
+        sampling["user"] = metadata["user_id"]
+    elif given(metadata):
+        sampling["metadata"] = metadata
+    sampling |= _output(sampling)
+    choice = take_object(sampling, "tool_choice")
+    if choice:
+        sampling["tool_choice"] = _choice_in(choice)
+        if choice.get("disable_parallel_tool_use"):
+            sampling["parallel_tool_calls"] = False
+    return sampling
+
+
+def _output(sampling: dict[str, Any]) -> dict[str, Any]:
+    """Remove the effort and the schema of an answer, and return them as chat completions have them."""
+    output = dict(take_object(sampling, "output_config"))
+    found: dict[str, Any] = {}
+    effort, wanted = output.pop("effort", None), output.get("format")
+    if effort is not None:
+        found["reasoning_effort"] = effort
+    if isinstance(wanted, dict) and wanted.get("type") == "json_schema":
+        del output["format"]
+        schema = {"name": "answer", "schema": wanted.get("schema"), "strict": True}
+        found["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return {**found, "output_config": output} if given(output) else found
+
+
+def _choice_in(choice: Mapping[str, Any]) -> Any:
+    kind = choice.get("type")
+    if kind == "tool":
+        return {"type": "function", "function": {"name": choice.get("name")}}
+    if not isinstance(kind, str) or kind not in CHAT_CHOICES:
+        raise refuse(f'tool_choice must have a type: "auto", "any", "tool" or "none", got {kind!r}')
+    return CHAT_CHOICES[kind]
+
+
+def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool of the client as a function, and one that the API's own server runs unchanged."""
+    if "input_schema" not in tool:
+        return dict(tool)
+    names = {"name": "name", "description": "description", "input_schema": "parameters", "strict": "strict"}
+    function = {ours: tool[name] for name, ours in names.items() if tool.get(name) is not None}
+    rest = {name: value for name, value in tool.items() if name not in names and name != "type"}
+    return {"type": "function", "function": function, **given(rest)}
+
+
+def _system_messages(system: object) -> list[Message]:
+    check_content(system, "system")
+    blocks = system if isinstance(system, list) else [system] if system else []
+    return [{"role": "system", "content": _plain([_part(block)])} for block in blocks]
+
+
+def _chat_messages(turn: Message, position: int) -> list[Message]:
+    """Return one turn as chat messages: tool results first, then the turn itself, if it holds anything else."""
+    content, name = turn.get("content"), f"messages[{position}].content"
+    if content is None:
+        raise refuse(f"{name}: field required")
+    if isinstance(content, str):
+        return [{"role": turn["role"], "content": content}]
+    blocks = [_block_in(block, f"{name}[{index}]") for index, block in enumerate(content)]
+    if turn["role"] == "assistant":
+        return [_assistant_message(blocks)]
+    results = [_tool_message(block) for block in blocks if block["type"] == "tool_result"]
+    said = [block for block in blocks if block["type"] != "tool_result"]
+    return (
+        results if results and not said else [*results, {"role": turn["role"], "content": _plain([*map(_part, said)])}]
+    )
+
+
+def _block_in(block: object, name: str) -> Block:
+    if isinstance(block, str):
+        return {"type": "text", "text": block}
+    fault = block_fault(block)
+    if fault is not None or not isinstance(block, dict):
+        raise refuse(f"{name}: {fault}")
+    if block["type"] == "tool_result":
+        check_content(block.get("content"), f"{name}.content")
+    return block
+
+
+def _assistant_message(blocks: list[Block]) -> Message:
+    message = assistant_message(blocks)
+    for call, block in zip(
+        message.get("tool_calls", ()), (each for each in blocks if each["type"] == "tool_use"), strict=True
+    ):
+        if block["input"].keys() == {INVALID_JSON} and isinstance(block["input"][INVALID_JSON], str):
+            call["function"]["arguments"] = block["input"][INVALID_JSON]
+    return message
+
+
+def _tool_message(block: Block) -> Message:
+    content = block.get("content")
+    parts = content if isinstance(content, list) else [] if content is None else [content]
+    rest = {name: block[name] for name in ("is_error", "cache_control") if block.get(name)}
+    return {
+        "role": "tool",
+        "tool_call_id": block.get("tool_use_id"),
+        "content": _plain([*map(_part, parts)]),
+        **rest,
+    }
+
+
+def _part(block: Any) -> dict[str, Any]:
+    """Return the part for a block. One that chat completions do not have stays as it is."""
+    if isinstance(block, str):
+        return {"type": "text", "text": block}
+    url = _image_url(block.get("source")) if block.get("type") == "image" else None
+    if url is None:
+        return dict(block)
+    rest = {name: value for name, value in block.items() if name not in ("type", "source")}
+    return {"type": "image_url", "image_url": {"url": url}, **given(rest)}
+
+
+def _image_url(source: object) -> str | None:
+    if isinstance(source, dict) and source.get("type") == "url" and isinstance(source.get("url"), str):
+        return str(source["url"])
+    if isinstance(source, dict) and source.get("type") == "base64":
+        return f"data:{source.get('media_type')};base64,{source.get('data')}"
+    return None
+
+
+# -- replies of a server -----------------------------------------------------------------------------------
+
+
+def write_reply(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
+    return {
+        **_head(reply, label),
+        "content": _blocks_of(reply.message),
+        **_end(reply),
+        "usage": _usage_fields(reply.usage),
+    }
+
+
+def write_events(reply: ChatReply, label: AnswerLabel, *, include_usage: bool = True) -> Iterator[bytes]:
+    """Yield the events of a reply: its blocks in pieces, then its stop_reason. The API always sends the tokens."""
+    usage = _usage_fields(reply.usage)
+    begun = {**_head(reply, label), "content": [], "stop_reason": None, "stop_sequence": None}
+    yield _event("message_start", message={**begun, "usage": {**usage, "output_tokens": 0}})
+    for index, block in enumerate(_blocks_of(reply.message)):
+        start, deltas = _streamed(block)
+        yield _event("content_block_start", index=index, content_block=start)
+        for delta in deltas:
+            yield _event("content_block_delta", index=index, delta=delta)
+        yield _event("content_block_stop", index=index)
+    yield _event("message_delta", delta=_end(reply), usage=usage)
+    yield _event("message_stop")
+
+
+def _event(kind: str, **data: Any) -> bytes:
+    return event({"type": kind, **data}, kind)
+
+
+def _head(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
+    return {
+        "id": f"msg_{label.identity}",
+        "type": "message",
+        "role": "assistant",
+        "model": reply.model or label.model,
+    }
+
+
+def _end(reply: ChatReply) -> dict[str, Any]:
+    reason = _stop_reason(reply)
+    refusal = refusal_of(reply.message)
+    details = {"type": "refusal", "category": None, "explanation": refusal} if reason == "refusal" else None
+    end = {"stop_reason": reason, "stop_sequence": None}
+    return end if details is None else {**end, "stop_details": details}
+
+
+def _stop_reason(reply: ChatReply) -> str:
+    """Return the reason why the answer ends. Some servers call an answer with tool calls finished ("stop")."""
+    if refusal_of(reply.message) is not None:
+        return "refusal"
+    reason = reply.finish_reason
+    if reason in OWN_STOP_REASONS:
+        return str(reason)
+    if reply.tool_calls and reason not in ("length", "content_filter"):
+        return "tool_use"
+    return STOP_REASONS.get(reason or "stop", "end_turn")
+
+
+def _blocks_of(message: Message) -> list[Block]:
+    """Return a message as blocks: its own, or its reasoning, its text or refusal, and its tool calls."""
+    own = message.get("content_blocks")
+    if isinstance(own, list) and own and not any(map(block_fault, own)):
+        return own
+    thought = text_of(message.get("reasoning_content"))
+    thoughts = [{"type": "thinking", "thinking": thought, "signature": ""}] if thought else []
+    text = text_of(message.get("content")) or refusal_of(message)
+    texts = [{"type": "text", "text": text}] if text else []
+    return [*thoughts, *texts, *map(_block_of_call, message.get("tool_calls") or ())]
+
+
+def _block_of_call(call: Mapping[str, Any]) -> Block:
+    function = call.get("function") or {}
+    arguments = _arguments(function.get("arguments") or "{}")
+    return {"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": arguments}
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        arguments = json.loads(text, parse_constant=_refuse_number, parse_float=_finite)
+    except (ValueError, RecursionError):
+        arguments = None
+    return arguments if isinstance(arguments, dict) else {INVALID_JSON: text}
+
+
+def _refuse_number(literal: str) -> NoReturn:
+    raise ValueError(f"{literal} is not JSON")
+
+
+def _finite(literal: str) -> float:
+    number = float(literal)
+    return number if abs(number) != float("inf") else _refuse_number(literal)
+
+
+def _streamed(block: Block) -> tuple[Block, Iterator[dict[str, Any]]]:
+    """Return a block as it begins, and its deltas. A block of a kind that is not streamed begins whole."""
+    match block["type"]:
+        case "text":
+            citations = block.get("citations") or []
+            return {**block, "text": "", **({"citations": []} if citations else {})}, _text_deltas(
+                block["text"], citations
+            )
+        case "thinking" if isinstance(block.get("thinking"), str):
+            return {**block, "thinking": "", "signature": ""}, _thinking_deltas(block)
+        case "tool_use" | "server_tool_use" | "mcp_tool_use":
+            written = json.dumps(block.get("input") or {})
+            return {**block, "input": {}}, (
+                {"type": "input_json_delta", "partial_json": each} for each in pieces(written)
+            )
+        case _:
+            return block, iter(())
+
+
+def _text_deltas(text: str, citations: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    yield from ({"type": "text_delta", "text": piece} for piece in pieces(text))
+    yield from ({"type": "citations_delta", "citation": citation} for citation in citations)
+
+
+def _thinking_deltas(block: Block) -> Iterator[dict[str, Any]]:
+    yield from ({"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"]))
+    if block.get("signature"):
+        yield {"type": "signature_delta", "signature": block["signature"]}
+
+
+def _usage_fields(usage: Usage | None) -> dict[str, Any]:
+    """Return the tokens, 0 if they are unknown: the API always has them. Its input excludes what the cache has."""
+    known = usage or Usage(0, 0)
+    cached, written = known.cached_input_tokens, known.cache_write_tokens
+    counts = {
+        "input_tokens": max(0, known.input_tokens - (cached or 0) - (written or 0)),
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": cached,
+        "output_tokens": known.output_tokens,
+    }
+    thought = known.reasoning_tokens
+    return {
+        **given(counts),
+        **({} if thought is None else {"output_tokens_details": {"thinking_tokens": thought}}),
+    }
+
+
+# -- errors of a server ------------------------------------------------------------------------------------
+
+
+def write_error(error: ApiError) -> dict[str, Any]:
+    kind = ERROR_TYPES.get(error.status, "api_error" if error.is_of_server else "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": error.message}}

@@ -137,3 +137,44 @@ def _counted(error: ModelError, retries: int) -> ModelError:
         error.args = (f"{error} ({retries + 1} tries)",)
     error.retries = retries
     return error
+
+
+class DeniableModel:
+    """A model that gets no further request once one has met an error that every other would meet too: a wrong key.
+
+    `on_denied` is called with that error. `error` is its text, or that of another host's. A denial of `other`, the same
+    model in another event loop, holds too.
+    """
+
+    def __init__(
+        self, model: Model, on_denied: Callable[[str], object] = lambda error: None, other: DeniableModel | None = None
+    ) -> None:
+        self.error: str | None = None
+        self._model = model
+        self._on_denied = on_denied
+        self._other = other
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        self.raise_if_denied()
+        try:
+            return await self._model.chat(request)
+        except ModelError as error:
+            if error.systemic == "always":
+                self.deny(str(error))
+            raise
+
+    def raise_if_denied(self) -> None:
+        """Raise `ModelError` if the model denies every request."""
+        if self._other is not None:
+            self._other.raise_if_denied()
+        if self.error is not None:
+            raise ModelError(self.error, systemic="always")
+
+    def deny(self, error: str) -> None:
+        """Send no further request: the model has denied one with this error."""
+        if self.error is None:
+            self.error = error
+            self._on_denied(error)
+
+    async def close(self) -> None:
+        await self._model.close()

@@ -199,25 +199,44 @@ def _is_number(value: object) -> bool:
 
 def _check_signature(function: Callable[..., Any]) -> None:
     """Check the rules of the SDK's decorator, in its order and with its messages."""
+    parameters = signature_of(function)
+    if parameters is None:
+        return
+    solution, truth, extra = parameters
+    check_annotation(function, solution, "First", _is_str, "str")
+    check_name(truth, "Second", "ground_truth")
+    check_annotation(function, truth, "Second", _is_str, "str")
+    check_name(extra, "Third", "extra_info")
+    check_annotation(function, extra, "Third", _is_dict, "dict or dict | None")
+    if extra.default is extra.empty:
+        raise TypeError("Third parameter 'extra_info' must have a default value of None")
+
+
+def signature_of(function: Callable[..., Any]) -> Sequence[inspect.Parameter] | None:
+    """Return the first three parameters of a function whose first is `solution_str`, None for other functions."""
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters or parameters[0].name != "solution_str":
-        return
+        return None
     if len(parameters) < 3:
         name = getattr(function, "__name__", repr(function))
         raise TypeError(f"Function {name} must have at least 3 parameters, got {len(parameters)}")
-    solution, truth, extra = parameters[:3]
-    if not _is_str(got := annotation_of(function, solution)):
-        raise TypeError(f"First parameter 'solution_str' must be annotated as str, got {got}")
-    if truth.name != "ground_truth":
-        raise TypeError(f"Second parameter must be named 'ground_truth', got '{truth.name}'")
-    if not _is_str(got := annotation_of(function, truth)):
-        raise TypeError(f"Second parameter 'ground_truth' must be annotated as str, got {got}")
-    if extra.name != "extra_info":
-        raise TypeError(f"Third parameter must be named 'extra_info', got '{extra.name}'")
-    if not _is_dict(got := annotation_of(function, extra)):
-        raise TypeError(f"Third parameter 'extra_info' must be annotated as dict or dict | None, got {got}")
-    if extra.default is extra.empty:
-        raise TypeError("Third parameter 'extra_info' must have a default value of None")
+    return parameters[:3]
+
+
+def check_name(parameter: inspect.Parameter, place: str, name: str) -> None:
+    if parameter.name != name:
+        raise TypeError(f"{place} parameter must be named '{name}', got '{parameter.name}'")
+
+
+def check_annotation(
+    function: Callable[..., Any],
+    parameter: inspect.Parameter,
+    place: str,
+    is_right: Callable[[object], bool],
+    wanted: str,
+) -> None:
+    if not is_right(got := annotation_of(function, parameter)):
+        raise TypeError(f"{place} parameter '{parameter.name}' must be annotated as {wanted}, got {got}")
 
 
 def annotation_of(function: Callable[..., Any], parameter: inspect.Parameter) -> object:

@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from pytest_osmosis.config.tables import ModelTable
-from pytest_osmosis.host.chat import DeniableModel, clients_of
+from pytest_osmosis.host.chat import clients_of
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import LoopMonitor
 from pytest_osmosis.host.host_endpoint import HostEndpoint
@@ -25,6 +25,7 @@ from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.protocol import HostCode, RunRequest, Setup
 from pytest_osmosis.host.rubric_scorer import RubricScorer
 from pytest_osmosis.host.slots import HostLimits
+from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.graders import EvalFunction, GraderCode
 from pytest_osmosis.rollouts.agents import FunctionAgent, ThreadedFunctionAgent

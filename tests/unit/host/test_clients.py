@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.host.chat import DeniableModel, ModelGateway, StandbyModel
+from pytest_osmosis.host.chat import ModelGateway
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import LoopMonitor
 from pytest_osmosis.host.host_endpoint import HostEndpoint
@@ -17,6 +17,7 @@ from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.host.slots import HostLimits
 from pytest_osmosis.models.base import ChatReply, ChatRequest
+from pytest_osmosis.models.retry import DeniableModel
 
 REQUEST = ChatRequest([{"role": "user", "content": "?"}])
 
@@ -45,7 +46,8 @@ async def test_a_denial_in_one_loop_holds_in_both_and_in_its_own_one_at_once() -
     heard: list[str] = []
     own, hosts = Denying(), Denying()
     host = DeniableModel(hosts, heard.append)
-    standby = StandbyModel(own, host, asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    standby = DeniableModel(own, lambda error: loop.call_soon_threadsafe(host.deny, error), host)
     await denied(standby)
     await denied(standby)
     assert (own.n_asked, heard) == (1, [])
@@ -58,7 +60,7 @@ async def test_the_standby_sends_nothing_once_the_host_has_been_denied() -> None
     own = Denying()
     host = DeniableModel(Denying(), lambda error: None)
     await denied(host)
-    await denied(StandbyModel(own, host, asyncio.get_running_loop()))
+    await denied(DeniableModel(own, other=host))
     assert own.n_asked == 0
 
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from pytest_osmosis.models.served.shapes import pieces
+from pytest_osmosis.models.api_shapes import pieces
 from pytest_osmosis.plugin.controller import ControllerPlugin
 from pytest_osmosis.plugin.debugger import cut_to_users
 

@@ -1,4 +1,4 @@
-"""Round trips between our clients' side of the APIs (`models`) and the server's (`models.served`), and real clients.
+"""Round trips between our clients' side of the APIs and the server's, and real clients.
 
 What one side writes the other reads: requests both ways, whole replies, and streams as the official clients put them
 together again.
@@ -19,13 +19,10 @@ from hypothesis import strategies as st
 from openai import OpenAI
 
 from pytest_osmosis.config.tables import ModelTable
-from pytest_osmosis.models import completions, messages, served
+from pytest_osmosis.models import api_shapes, completions, messages, responses
+from pytest_osmosis.models.api_shapes import AnswerLabel, ApiShape, read_body
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.failures import Failures
-from pytest_osmosis.models.served import completions as served_completions
-from pytest_osmosis.models.served import messages as served_messages
-from pytest_osmosis.models.served import responses as served_responses
-from pytest_osmosis.models.served.shapes import AnswerLabel, ApiShape, read_body
 from pytest_osmosis.models.targets import ModelTarget, resolve
 
 URL = "http://127.0.0.1:9/v1"
@@ -168,7 +165,7 @@ def replies(draw: st.DrawFn) -> ChatReply:
 @given(REQUESTS)
 def test_completions_read_the_request_that_is_written(request: ChatRequest) -> None:
     sent = [{key: value for key, value in message.items() if key != "is_error"} for message in request.messages]
-    assert read(served_completions, completions.write_request(request, OTHER)) == ChatRequest(
+    assert read(completions, completions.write_request(request, OTHER)) == ChatRequest(
         sent, request.tools, request.sampling, request.seed
     )
 
@@ -176,7 +173,7 @@ def test_completions_read_the_request_that_is_written(request: ChatRequest) -> N
 @given(REQUESTS)
 def test_messages_read_the_request_that_is_written(request: ChatRequest) -> None:
     written = messages.write_request(request, ANTHROPIC)
-    assert json.loads(messages.write_request(read(served_messages, written), ANTHROPIC)) == json.loads(written)
+    assert json.loads(messages.write_request(read(messages, written), ANTHROPIC)) == json.loads(written)
 
 
 EVERYTHING: dict[str, Any] = {
@@ -245,12 +242,12 @@ EVERYTHING: dict[str, Any] = {
 
 
 def test_a_request_with_everything_reaches_a_model_with_the_same_api_unchanged() -> None:
-    request = read(served_messages, json.dumps(EVERYTHING).encode())
+    request = read(messages, json.dumps(EVERYTHING).encode())
     assert json.loads(messages.write_request(request, ANTHROPIC)) == EVERYTHING
 
 
 def test_a_request_with_everything_reaches_a_model_with_the_other_api_in_its_shape() -> None:
-    request = read(served_messages, json.dumps(EVERYTHING).encode())
+    request = read(messages, json.dumps(EVERYTHING).encode())
     body = json.loads(completions.write_request(request, OPENAI))
     calls = [
         {"id": id, "type": "function", "function": {"name": "count", "arguments": json.dumps({"of": kind})}}
@@ -290,12 +287,12 @@ def body_of(shape: ApiShape, reply: ChatReply) -> str:
 
 @given(replies())
 def test_completions_read_the_reply_that_is_written(reply: ChatReply) -> None:
-    assert completions.read_reply(200, body_of(served_completions, reply), OTHER, FAILURES) == reply
+    assert completions.read_reply(200, body_of(completions, reply), OTHER, FAILURES) == reply
 
 
 @given(replies())
 def test_messages_read_the_reply_that_is_written(reply: ChatReply) -> None:
-    read = messages.read_reply(200, body_of(served_messages, reply), ANTHROPIC, FAILURES)
+    read = messages.read_reply(200, body_of(messages, reply), ANTHROPIC, FAILURES)
     blocks = read.message.pop("content_blocks", [])
     assert [block["type"] for block in blocks][:1] == (["thinking"] if "reasoning_content" in reply.message else [])
     assert comparable(read.message) == comparable(reply.message)
@@ -338,7 +335,7 @@ OF_ANTHROPIC = ChatReply(
 
 
 def test_blocks_of_a_model_with_the_same_api_are_answered_unchanged() -> None:
-    written = served_messages.write_reply(OF_ANTHROPIC, LABEL)
+    written = messages.write_reply(OF_ANTHROPIC, LABEL)
     assert (written["content"], written["stop_reason"]) == (BLOCKS, "tool_use")
     assert messages.read_reply(200, json.dumps(written), ANTHROPIC, FAILURES) == OF_ANTHROPIC
 
@@ -356,7 +353,7 @@ def answering(shape: ApiShape, reply: ChatReply, kind: type) -> Any:
 
     def answer(request: Any) -> Any:
         read = shape.read_request(read_body(request.content))
-        written = served.shapes.write_answer(shape, read, reply, LABEL)
+        written = api_shapes.write_answer(shape, read, reply, LABEL)
         return http.Response(200, content=written.body, headers={"Content-Type": written.content_type})
 
     return http.Client(transport=http.MockTransport(answer))
@@ -366,7 +363,7 @@ def streamed_by_openai(reply: ChatReply) -> tuple[dict[str, Any], dict[str, Any]
     """The completion as the openai client puts it together from a stream, and as it gets it whole."""
     fields: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "17 * 23"}]}
     with (
-        answering(served_completions, reply, openai.DefaultHttpxClient) as http,
+        answering(completions, reply, openai.DefaultHttpxClient) as http,
         OpenAI(base_url=URL, api_key="none", http_client=http) as client,
     ):
         whole = client.chat.completions.create(**fields).to_dict()
@@ -379,7 +376,7 @@ def streamed_by_anthropic(reply: ChatReply) -> tuple[dict[str, Any], dict[str, A
     """The message as the anthropic client puts it together from a stream, and as it gets it whole."""
     fields: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "17 * 23"}]}
     with (
-        answering(served_messages, reply, anthropic.DefaultHttpxClient) as http,
+        answering(messages, reply, anthropic.DefaultHttpxClient) as http,
         Anthropic(base_url=URL, api_key="none", http_client=http) as client,
     ):
         whole = client.messages.create(**fields).to_dict(warnings=False)
@@ -481,15 +478,15 @@ def test_responses_read_a_conversation_from_its_items(request: ChatRequest) -> N
     expected = [{**message, "content": plain(message["content"])} for message in request.messages]
     for message in expected:
         message.pop("is_error", None)
-    read = served_responses.read_request(body).chat
+    read = responses.read_request(body).chat
     assert list(read.messages) == [{"role": "system", "content": "Be brief."}, *expected]
 
 
 @given(replies() | st.just(OF_ANTHROPIC))
 def test_responses_read_a_reply_that_comes_back_as_input(reply: ChatReply) -> None:
-    items = served_responses.write_reply(reply, LABEL)["output"]
+    items = responses.write_reply(reply, LABEL)["output"]
     question = {"role": "user", "content": "17 * 23"}
-    read = served_responses.read_request({"input": [question, *items]}).chat
+    read = responses.read_request({"input": [question, *items]}).chat
     assert list(read.messages) == [question, reply.message]
 
 
@@ -511,7 +508,7 @@ def test_responses_name_sampling_and_tools_as_completions_do() -> None:
         "stream": True,
         "seed": 3,
     }
-    read = served_responses.read_request(body)
+    read = responses.read_request(body)
     assert read.stream
     function = {"name": "multiply", "parameters": SCHEMA, "strict": False}
     sampling = {
@@ -531,7 +528,7 @@ def test_responses_name_sampling_and_tools_as_completions_do() -> None:
 def responses_of_openai(reply: ChatReply) -> tuple[dict[str, Any], dict[str, Any]]:
     """The response as the openai client puts it together from a stream, and as it gets it whole."""
     with (
-        answering(served_responses, reply, openai.DefaultHttpxClient) as http,
+        answering(responses, reply, openai.DefaultHttpxClient) as http,
         OpenAI(base_url=URL, api_key="none", http_client=http) as client,
     ):
         whole = client.responses.create(model="m", input="17 * 23").to_dict()

@@ -1,6 +1,6 @@
-"""The functions that every served API has, and the answer to a request: JSON, or server-sent events.
+"""The server's side of an API: the functions that each has, and the answer to a request, JSON or server-sent events.
 
-A module of this folder for each API is an `ApiShape`. A server reads a body, asks a model, and writes its reply:
+`completions`, `messages` and `responses` are an `ApiShape` each. A server reads a body, asks a model, and answers:
 
     served = shape.read_request(read_body(raw))
     answer = write_answer(shape, served, await chat(served.chat), AnswerLabel("7", created, model))
