@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, TypeV
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from pytest_osmosis.config.tables import GateRule, Rule
+from pytest_osmosis.config.eval_kinds import GateRule, Rule
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.files.strict_json import parsed

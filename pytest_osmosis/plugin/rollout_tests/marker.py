@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import pytest
 
 from pytest_osmosis.config import Override
-from pytest_osmosis.config.eval_kinds import SELECTING
+from pytest_osmosis.config.eval_config import SELECTING
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRequest
