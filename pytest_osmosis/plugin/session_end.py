@@ -73,9 +73,9 @@ class SessionEnd:
                 findings = [("gates", "error", f"its gates could not be reported: {error_text(error)}")]
             for finding in findings:
                 send(session, eval_id, *finding, finished.run.prepared.plan.path)
-        for eval_id, error in self._queue.failures.items():
+        for eval_id, failure in self._queue.failures.items():
             run = self._queue.runs[eval_id]
-            text = f"no results: {error_text(error)}\n{journal_line(run)}"
+            text = f"no results: {error_text(failure)}\n{journal_line(run)}"
             send(session, eval_id, "results", "error", text, run.prepared.plan.path)
         for eval_id, not_loaded in self._evals.not_loaded.items():
             if not session.config.option.collectonly:

@@ -82,7 +82,7 @@ class HtmlReports:
 
     def _try(self, path: Path, members: Sequence[FinishedEval]) -> None:
         """Write a report. An error of any kind, also a defect of ours, only costs the report."""
-        runs: dict[RunDirectory, int | None] = {}
+        runs = {}
         for each in members:  # with the results of this session, which may be those of a part
             directory = RunDirectory(each.run.directory.path)
             directory.results = each.run.prepared.source.results_path(each.run)

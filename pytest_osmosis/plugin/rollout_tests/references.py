@@ -97,8 +97,8 @@ class ReferenceSolutions:
             return None
         messages = [*row.messages, {"role": "assistant", "content": solution}]
         scores = Scores(self._scorer_names, functools.partial(self._score, run, row, messages))
-        copies = map(own_copy, (messages, row.ground_truth, row.record))
-        return Rollout(run.row, run.index, "reference", *copies, scores, n_prompt=len(row.messages))
+        copy, truth, record = map(own_copy, (messages, row.ground_truth, row.record))
+        return Rollout(run.row, run.index, "reference", copy, truth, record, scores, n_prompt=len(row.messages))
 
     def where(self, run: RunId) -> str:
         return self.prepared.dataset.where(run.row, self.prepared.dataset.line(run.row))
