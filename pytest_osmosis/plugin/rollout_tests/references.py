@@ -53,13 +53,12 @@ class ReferenceSource:
         """Return the reference of the run's row. Skip a row without one; it is an error if no row has one."""
         solutions = self._solutions(request.eval)
         where = solutions.where(request.run)
+        text = f'{where}: the row has no reference solution (column "{SOLUTION}")'
         try:
-            rollout = solutions.rollout(request.run)
+            if (rollout := solutions.rollout(request.run)) is not None:
+                return RolloutResult(rollout, where=where)
         except DatasetError as error:
             return RolloutResult(None, "error", str(error))
-        if rollout is not None:
-            return RolloutResult(rollout, where=where)
-        text = f'{where}: the row has no reference solution (column "{SOLUTION}")'
         if solutions.exist:
             return RolloutResult(None, "skipped", text)
         fix = f"add one to rows whose solution is known, or ask the model with {options.SOURCE.flag}=model"
