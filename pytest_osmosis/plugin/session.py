@@ -159,7 +159,8 @@ class EvalSession:
         def on_done(run: RunId, outcome: Outcome) -> None:
             eval_run = self.runs[each.id]
             if self.hook_caller.want_rollouts and eval_run.record(run).status != "pending":
-                self.hook_caller.finished.put((each.id, run, each.conversation(eval_run, run)))
+                kept = eval_run.outcomes.conversations
+                self.hook_caller.finished.put((each.id, run, kept[run] if each.keeps_conversations else kept.pop(run)))
             if run not in eval_run.selected.companions:
                 self.outcomes.add(each.id, eval_run, run, outcome)
             self.queue.run_done(each.id)
