@@ -269,11 +269,8 @@ def unrecorded_lines(finished: FinishedEval) -> str:
 
 
 def _kind(verdict: Verdict, gated: bool) -> Kind:
-    if not gated or verdict.state in UNDECIDED:
-        return "skipped"
-    if verdict.state == "holds":
-        return "passed"
-    return "failed" if verdict.state == "fails" else "error"
+    kinds: Mapping[str, Kind] = {"holds": "passed", "fails": "failed", "not measured": "error"}
+    return kinds.get(verdict.state, "skipped") if gated else "skipped"
 
 
 def report_unit(

@@ -326,17 +326,17 @@ def _places(finished: Sequence[FinishedEval]) -> Iterator[str]:
     """Yield where the results of several evals lie, and which of them have output of user code that no run owns."""
     paths = [path for each in finished for path in each.written[-1:]]
     folders = dict.fromkeys(each.run.directory.path.parent for each in finished)
-    elsewhere = [path for path in paths if path.parent.parent not in folders]
+    elsewhere = [shown(path) for path in paths if path.parent.parent not in folders]
     if len(elsewhere) < len(paths):
         yield dim(f"results: {', '.join(map(shown, folders))} (pytest-osmosis runs lists them)")
-    if elsewhere:
-        yield dim(f"results: {listed(map(shown, elsewhere), MOST_LISTED)}")
     saved = [shown(each.prime_folder) for each in finished if each.prime_folder is not None]
-    if saved:
-        yield dim(f"results as prime eval has them: {listed(saved, MOST_LISTED)}")
     logs = [name for name, each in zip(_names(finished), finished, strict=True) if each.run.directory.host_log.exists()]
-    if logs:
-        yield dim(f"user code also wrote to host.log of {listed(logs, MOST_LISTED)}")
+    places = {
+        "results:": elsewhere,
+        "results as prime eval has them:": saved,
+        "user code also wrote to host.log of": logs,
+    }
+    yield from (dim(f"{title} {listed(names, MOST_LISTED)}") for title, names in places.items() if names)
 
 
 def _quiet_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int | None) -> Iterator[str]:
