@@ -24,9 +24,7 @@ class SessionEval:
     """
 
     reports_units: ClassVar[bool]
-    """True if each unit is a test of its own, judged by thresholds and gates."""
-    keeps_conversations: ClassVar[bool]
-    """True if conversations are needed until the session ends."""
+    """True if each unit is a test of its own, judged by thresholds and gates. Conversations of other evals are kept."""
     may_stop_early = False
     updates_baseline = False
 
@@ -55,7 +53,6 @@ class NamedEval(SessionEval):
     """An eval that the command names."""
 
     reports_units = True
-    keeps_conversations = False
 
     def __init__(
         self, eval_id: str, prepared: Prepared, config: pytest.Config, options: session_options.SessionOptions

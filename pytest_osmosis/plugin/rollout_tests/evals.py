@@ -56,7 +56,6 @@ class TestEval(SessionEval):
     """An eval from which tests request rollouts. `plans` are those of its markers."""
 
     reports_units = False
-    keeps_conversations = True
 
     def __init__(
         self, eval_id: str, prepared: Prepared, config: pytest.Config, tests: Tests, plans: Sequence[Plan]
