@@ -19,7 +19,7 @@ import pytest
 from pytest_osmosis.evals import EvalRun, FinishedEval, comparison_path, error_text, write_comparison
 from pytest_osmosis.plugin.hook_caller import GATE, RESULTS
 from pytest_osmosis.plugin.items import Answer, amend, eval_id_of, node_id, skip_at, unit_key
-from pytest_osmosis.plugin.output.reports import HtmlReports, append_to_job_page, write_markdown
+from pytest_osmosis.plugin.output.reports import HtmlReports, append_to_job_page, write_html, write_markdown
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.report.verdict import finding_text, stop_text
 from pytest_osmosis.results.conclude import CUT_SHORT, SYSTEMIC, all_gates_decided, is_not_measured
@@ -55,7 +55,7 @@ class SessionEnd:
         self.unreported: list[str] = []
         self._markdown_is_written = False
         self.comparisons: list[Path] = []
-        self.html = HtmlReports(evals.options.html, evals.sanitizer)
+        self.html = HtmlReports([], [])
         self.status_is_given = False
 
     def report_verdicts(self, session: pytest.Session) -> None:
@@ -155,8 +155,10 @@ class SessionEnd:
         return unwritten
 
     def _write_html(self) -> None:
-        evals = [each.prepared for each in self._evals.by_id.values()]
-        self.html.write(list(self._queue.finished.values()), evals)
+        if not any(self.html):
+            evals = [each.prepared for each in self._evals.by_id.values()]
+            finished = list(self._queue.finished.values())
+            self.html = write_html(self._evals.options.html, finished, evals, self._evals.sanitizer)
 
     def _not_measured(self, eval_id: str, finished: FinishedEval) -> bool:
         """Return True if an eval has no verdict.
