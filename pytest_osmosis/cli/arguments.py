@@ -105,10 +105,9 @@ def refusal(arguments: Sequence[str]) -> str | None:
 def _instead(words: str, name: str, names: Collection[str]) -> str | None:
     """Return what stands for a command, or the command in `names` that is spelt most like it."""
     if name in RUNS and names is not RUNS:
-        return f"{words}: no command; type pytest-osmosis runs {name}"
-    if name in COMMANDS and names is not COMMANDS:
-        return f"{words}: no command; type pytest-osmosis {name}"
-    if name in ELSEWHERE:
-        return f"{words}: no command; {ELSEWHERE[name]}"
-    near = suggestion(name, names)
+        near = f"; type pytest-osmosis runs {name}"
+    elif name in COMMANDS and names is not COMMANDS:
+        near = f"; type pytest-osmosis {name}"
+    else:
+        near = f"; {ELSEWHERE[name]}" if name in ELSEWHERE else suggestion(name, names)
     return f"{words}: no command{near}" if near else None

@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from pytest_osmosis.cli.arguments import add_page_options
 from pytest_osmosis.cli.output import CommandOutput
@@ -52,13 +51,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
     if options.follow and options.json:
         raise OsmosisError("--json and --follow exclude each other; leave one out")
-    logs = RunLogs(find_run(folder, options.name), output.sanitizer)
+    directory = find_run(folder, options.name)
+    name, is_submitted = directory.name, something_at(directory.submission)
+    of_run, file = stored(directory), secrets_file_of(directory) or os.environ.get(_SECRETS_VARIABLE)
+    secrets = SecretsSource(None if file in (None, "", "-") else Path(file))
+    known = known_secrets(of_run.config, (), folder=of_run.workspace, environ=os.environ, secrets=secrets)
+    output.sanitizer.hide(*known)  # processes of user code write to the second log directly
+    logs = (LogTail(directory.session_log), LogTail(directory.host_log))
+    session, host = _read(logs, lambda log: log.last(options.tail), output.sanitizer)
     if options.json:
-        output.json(logs.to_json(options.tail))
+        facts = {"name": name, "status": lifecycle_of(directory).status, "submitted": is_submitted}
+        output.json({"schema_version": SCHEMA_VERSION, **facts, "session": session, "host": host})
     elif options.follow:
-        logs.follow(options.tail, output)
+        if not is_submitted:
+            output.live([dim(f"{name} was not submitted: this is only what user code prints outside of runs")])
+        output.live(_merged(session, host))
+        _follow(directory, logs, output)
     else:
-        output.page(logs.lines(options.tail))
+        output.page(_lines(name if not is_submitted else None, session, host))
     return 0
 
 
@@ -69,64 +79,38 @@ def _count(text: str) -> int:
     return int(text)
 
 
-class RunLogs:
-    """The logs of an eval run: `session` is the terminal of a submitted one, `host` what no run of it printed.
+def _read(
+    logs: Iterable[LogTail], read: Callable[[LogTail], Iterable[str]], sanitizer: Sanitizer
+) -> Iterator[Sequence[str]]:
+    """Yield lines of the session's log, then of the hosts'. They are redacted together, as a secret has several."""
+    for log in logs:
+        text = "\n".join(read(log))
+        yield sanitizer.text(text).split("\n") if text else []
 
-    Lines are redacted as they are read, because the processes of user code write to the second log directly.
-    """
 
-    def __init__(self, directory: RunDirectory, sanitizer: Sanitizer) -> None:
-        self.directory = directory
-        self.is_submitted = something_at(directory.submission)
-        self._session = LogTail(directory.session_log)
-        self._host = LogTail(directory.host_log)
-        self._sanitizer = sanitizer
-        run = stored(directory)
-        file = secrets_file_of(directory) or os.environ.get(_SECRETS_VARIABLE)
-        secrets = SecretsSource(None if file in (None, "", "-") else Path(file))
-        known = known_secrets(run.config, (), folder=run.workspace, environ=os.environ, secrets=secrets)
-        sanitizer.hide(*known)
+def _lines(unsubmitted: str | None, session: Sequence[str], host: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of a page. An eval run that was not submitted has no log of its session."""
+    if unsubmitted is None:
+        yield from session or [dim("pytest has printed nothing yet")]
+    else:
+        yield dim(f"{unsubmitted} was not submitted: the terminal that ran it has the output of pytest")
+    if host:
+        yield dim("output of user code that belongs to no run (host.log):")
+        yield from host
+    elif unsubmitted is not None:
+        yield dim("user code printed nothing outside of runs")
 
-    def lines(self, tail: int | None) -> Iterator[str]:
-        """Yield the present lines, at most the last `tail` of each log."""
-        session, host = self._read(lambda log: log.last(tail))
-        if self.is_submitted:
-            yield from session or [dim("pytest has printed nothing yet")]
-        else:
-            yield dim(f"{self.directory.name} was not submitted: the terminal that ran it has the output of pytest")
-        if host:
-            yield dim("output of user code that belongs to no run (host.log):")
-            yield from host
-        elif not self.is_submitted:
-            yield dim("user code printed nothing outside of runs")
 
-    def follow(self, tail: int | None, output: CommandOutput) -> None:
-        """Print the lines that there are, then new ones as they come, until the eval run has ended."""
-        session, host = self._read(lambda log: log.last(tail))
-        if not self.is_submitted:
-            name = self.directory.name
-            output.live([dim(f"{name} was not submitted: this is only what user code prints outside of runs")])
-        output.live(_merged(session, host))
-        while not lifecycle_of(self.directory).has_ended or (
-            (process := submitted_process(self.directory)) is not None and process.is_alive
-        ):
-            time.sleep(POLL_S)
-            output.live(_merged(*self._read(LogTail.new)))
-        output.live(_merged(*self._read(LogTail.rest)))
-        end = lifecycle_of(self.directory)
-        output.live([dim(f"{self.directory.name}: {end.status}{f': {end.reason}' if end.reason else ''}")])
-
-    def to_json(self, tail: int | None) -> dict[str, Any]:
-        facts = {"name": self.directory.name, "status": lifecycle_of(self.directory).status}
-        session, host = self._read(lambda log: log.last(tail))
-        lines = {"submitted": self.is_submitted, "session": session, "host": host}
-        return {"schema_version": SCHEMA_VERSION, **facts, **lines}
-
-    def _read(self, read: Callable[[LogTail], Iterable[str]]) -> Iterator[Sequence[str]]:
-        """Yield lines of the session's log, then of the hosts'. They are redacted together, as a secret has several."""
-        for log in (self._session, self._host):
-            text = "\n".join(read(log))
-            yield self._sanitizer.text(text).split("\n") if text else []
+def _follow(directory: RunDirectory, logs: Sequence[LogTail], output: CommandOutput) -> None:
+    """Print new lines as they come, until the eval run has ended, and the pytest that was submitted for it too."""
+    while not lifecycle_of(directory).has_ended or (
+        (process := submitted_process(directory)) is not None and process.is_alive
+    ):
+        time.sleep(POLL_S)
+        output.live(_merged(*_read(logs, LogTail.new, output.sanitizer)))
+    output.live(_merged(*_read(logs, LogTail.rest, output.sanitizer)))
+    end = lifecycle_of(directory)
+    output.live([dim(f"{directory.name}: {end.status}{f': {end.reason}' if end.reason else ''}")])
 
 
 def _merged(session: Iterable[str], host: Iterable[str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pytest_osmosis.git.command import FILTERS, SHA, GitFault, ask, filters_of
 from pytest_osmosis.processes.child import GUARD
@@ -75,35 +75,28 @@ class Commit:
         return ask(self.repository, "ls-tree", "--name-only", f"{self.sha}:{path}").lines
 
 
-class Repository(NamedTuple):
-    """The top folder of a work tree, and the path of the workspace in it."""
-
-    top: Path
-    subfolder: PurePosixPath
-
-
 def commit_of(workspace: Path, key: Key, value: str) -> Commit:
     """Return the commit that a config names. Raises `GitFault`, which says what is wrong and what is valid."""
-    repository = _repository(workspace)
-    ref = None if key == "commit_sha" else _ref(repository.top, value)
-    sha = _sha(repository.top, value) if ref is None else _said(repository.top, "rev-parse", f"{ref}^{{commit}}")
-    name = _said(repository.top, "rev-parse", "--short", sha)
-    notes = () if ref is None else tuple(_branch_notes(repository.top, value, ref))
-    notes = (*notes, *_left_out(repository.top, sha))
-    commit = Commit(*repository, sha, name, value if ref is not None else None, notes)
-    if str(repository.subfolder) != "." and commit.kind(".") != "tree":
-        raise GitFault(f"{name} has no folder {repository.subfolder}, which is the workspace")
+    top, subfolder = _repository(workspace)
+    ref = None if key == "commit_sha" else _ref(top, value)
+    sha = _sha(top, value) if ref is None else _said(top, "rev-parse", f"{ref}^{{commit}}")
+    name = _said(top, "rev-parse", "--short", sha)
+    notes = (*(() if ref is None else _branch_notes(top, value, ref)), *_left_out(top, sha))
+    commit = Commit(top, subfolder, sha, name, None if ref is None else value, notes)
+    if str(subfolder) != "." and commit.kind(".") != "tree":
+        raise GitFault(f"{name} has no folder {subfolder}, which is the workspace")
     return commit
 
 
-def _repository(workspace: Path) -> Repository:
+def _repository(workspace: Path) -> tuple[Path, PurePosixPath]:
+    """Return the top folder of a work tree, and the path of the workspace in it."""
     answer = ask(workspace, "rev-parse", "--show-toplevel", "--show-prefix")
     if answer.status and "dubious ownership" in answer.error:
         raise GitFault(f"git does not trust this repository: {answer.error.splitlines()[0].removeprefix('fatal: ')}")
     if answer.status or not answer.lines:
         raise GitFault(f"{shown(workspace)} is not in the work tree of a git repository")
     top, *prefix = answer.lines
-    return Repository(Path(top), PurePosixPath(prefix[0] if prefix else "."))
+    return Path(top), PurePosixPath(prefix[0] if prefix else ".")
 
 
 def _ref(folder: Path, branch: str) -> str:

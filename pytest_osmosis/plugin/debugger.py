@@ -14,7 +14,7 @@ import bdb
 import inspect
 import sys
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -67,14 +67,16 @@ class DebuggerHooks:
     def pytest_exception_interact(
         self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[object]
     ) -> Generator[None, object, object]:
-        with ExitStack() as stack:
-            if isinstance(node, EvalItem) and node.answer is not None and self._config.getoption("usepdb", False):
-                self._evals.queue.pause()
-                stack.callback(self._evals.queue.resume)
-                prompt = self._prompt_frame(node)
-                stack.enter_context(prompt.context)
-                call.excinfo = pytest.ExceptionInfo.from_exception(prompt.error)
+        if not (isinstance(node, EvalItem) and node.answer is not None and self._config.getoption("usepdb", False)):
             return (yield)
+        self._evals.queue.pause()
+        try:
+            prompt = self._prompt_frame(node)
+            with prompt.context:
+                call.excinfo = pytest.ExceptionInfo.from_exception(prompt.error)
+                return (yield)
+        finally:
+            self._evals.queue.resume()
 
     def _prompt_frame(self, item: EvalItem) -> PromptFrame:
         """Return the frame of the run that made the test fail; for a row, of the first such run."""
@@ -205,7 +207,8 @@ class ReturnTracer:
     """Remembers the frame in which a function last returned, with its locals (a trace function)."""
 
     def __init__(self, function: object) -> None:
-        self._code = _code_of(function)
+        code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
+        self._code = code if isinstance(code, CodeType) else None  # of a Python function under its decorators
         self._frame: FrameType | None = None
         self._line = 0
 
@@ -248,9 +251,3 @@ def _steps(error: BaseException) -> Iterator[TracebackType]:
 
 def _files(error: BaseException) -> Iterator[str]:
     return (step.tb_frame.f_code.co_filename for step in _steps(error))
-
-
-def _code_of(function: object) -> CodeType | None:
-    """Return the code of a Python function under its decorators, None for other callables."""
-    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
-    return code if isinstance(code, CodeType) else None

@@ -159,7 +159,8 @@ class EvalSession:
         def on_done(run: RunId, outcome: Outcome) -> None:
             eval_run = self.runs[each.id]
             if self.hook_caller.want_rollouts and eval_run.record(run).status != "pending":
-                self.hook_caller.finished.put((each.id, run, each.conversation(eval_run, run)))
+                kept = eval_run.outcomes.conversations
+                self.hook_caller.finished.put((each.id, run, kept.pop(run) if each.reports_units else kept[run]))
             if run not in eval_run.selected.companions:
                 self.outcomes.add(each.id, eval_run, run, outcome)
             self.queue.run_done(each.id)
@@ -257,7 +258,7 @@ class EvalSession:
             probe=self.options.probe,
             sdk_shim=reward_options.stands_in(self.config),
             inline=self.inline is not None,
-            keep_conversations=self.hook_caller.want_rollouts or each.keeps_conversations,
+            keep_conversations=self.hook_caller.want_rollouts or not each.reports_units,
             stop_when_decided=each.may_stop_early and not self.config.getoption("runxfail", False),
             stops_at_failures=bool(self.config.getoption("maxfail") or self.config.getoption("stepwise", False)),
             update_baseline=each.updates_baseline,

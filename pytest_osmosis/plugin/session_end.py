@@ -19,7 +19,7 @@ import pytest
 from pytest_osmosis.evals import EvalRun, FinishedEval, comparison_path, error_text, write_comparison
 from pytest_osmosis.plugin.hook_caller import GATE, RESULTS
 from pytest_osmosis.plugin.items import Answer, amend, eval_id_of, node_id, skip_at, unit_key
-from pytest_osmosis.plugin.output.reports import HtmlReports, append_to_job_page, write_markdown
+from pytest_osmosis.plugin.output.reports import HtmlReports, append_to_job_page, write_html, write_markdown
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.report.verdict import finding_text, stop_text
 from pytest_osmosis.results.conclude import CUT_SHORT, SYSTEMIC, all_gates_decided, is_not_measured
@@ -55,7 +55,7 @@ class SessionEnd:
         self.unreported: list[str] = []
         self._markdown_is_written = False
         self.comparisons: list[Path] = []
-        self.html = HtmlReports(evals.options.html, evals.sanitizer)
+        self.html = HtmlReports([], [])
         self.status_is_given = False
 
     def report_verdicts(self, session: pytest.Session) -> None:
@@ -73,9 +73,9 @@ class SessionEnd:
                 findings = [("gates", "error", f"its gates could not be reported: {error_text(error)}")]
             for finding in findings:
                 send(session, eval_id, *finding, finished.run.prepared.plan.path)
-        for eval_id, error in self._queue.failures.items():
+        for eval_id, failure in self._queue.failures.items():
             run = self._queue.runs[eval_id]
-            text = f"no results: {error_text(error)}\n{journal_line(run)}"
+            text = f"no results: {error_text(failure)}\n{journal_line(run)}"
             send(session, eval_id, "results", "error", text, run.prepared.plan.path)
         for eval_id, not_loaded in self._evals.not_loaded.items():
             if not session.config.option.collectonly:
@@ -155,8 +155,10 @@ class SessionEnd:
         return unwritten
 
     def _write_html(self) -> None:
-        evals = [each.prepared for each in self._evals.by_id.values()]
-        self.html.write(list(self._queue.finished.values()), evals)
+        if not any(self.html):
+            evals = [each.prepared for each in self._evals.by_id.values()]
+            finished = list(self._queue.finished.values())
+            self.html = write_html(self._evals.options.html, finished, evals, self._evals.sanitizer)
 
     def _not_measured(self, eval_id: str, finished: FinishedEval) -> bool:
         """Return True if an eval has no verdict.
@@ -269,11 +271,8 @@ def unrecorded_lines(finished: FinishedEval) -> str:
 
 
 def _kind(verdict: Verdict, gated: bool) -> Kind:
-    if not gated or verdict.state in UNDECIDED:
-        return "skipped"
-    if verdict.state == "holds":
-        return "passed"
-    return "failed" if verdict.state == "fails" else "error"
+    kinds: Mapping[str, Kind] = {"holds": "passed", "fails": "failed", "not measured": "error"}
+    return kinds.get(verdict.state, "skipped") if gated else "skipped"
 
 
 def report_unit(

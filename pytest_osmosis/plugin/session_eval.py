@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
@@ -13,7 +12,6 @@ from pytest_osmosis.evals import EvalRun, Prepared, RescoreSource, gates_decide
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.items import node_id
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import INFRASTRUCTURE
 from pytest_osmosis.results.conclude import any_answer
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.names import shown
@@ -26,20 +24,13 @@ class SessionEval:
     """
 
     reports_units: ClassVar[bool]
-    """True if each unit is a test of its own, judged by thresholds and gates."""
-    keeps_conversations: ClassVar[bool]
-    """True if conversations are needed until the session ends."""
+    """True if each unit is a test of its own, judged by thresholds and gates. Conversations of other evals are kept."""
     may_stop_early = False
     updates_baseline = False
 
     def __init__(self, eval_id: str, prepared: Prepared) -> None:
         self.id = eval_id
         self.prepared = prepared
-
-    @property
-    def partial(self) -> bool | None:
-        """True if not everything was selected, None if the plan tells."""
-        return None
 
     def rerun(self, run: RunId) -> str:
         """Return the command that repeats the test of `run`, for the folder in which pytest was called."""
@@ -57,16 +48,11 @@ class SessionEval:
         """Return True if the results hold anything that a verdict could rest on."""
         raise NotImplementedError
 
-    def conversation(self, eval_run: EvalRun, run: RunId) -> Sequence[Mapping[str, Any]]:
-        """Return the conversation of a run that is done, for the hook that is called once for each run."""
-        return eval_run.outcomes.conversations[run]
-
 
 class NamedEval(SessionEval):
     """An eval that the command names."""
 
     reports_units = True
-    keeps_conversations = False
 
     def __init__(
         self, eval_id: str, prepared: Prepared, config: pytest.Config, options: session_options.SessionOptions
@@ -94,12 +80,3 @@ class NamedEval(SessionEval):
     def measured(self, results: Results) -> bool:
         """Return True if a run counts as an answer."""
         return any_answer(results)
-
-    def conversation(self, eval_run: EvalRun, run: RunId) -> Sequence[Mapping[str, Any]]:
-        """Return the conversation of a run that is done, and keep it no longer."""
-        return eval_run.outcomes.conversations.pop(run)
-
-
-def any_rollout(results: Results) -> bool:
-    """Return True if a test got a rollout to look at, or a failure that is the model's or the agent's."""
-    return any(record.rolled and record.boundary not in INFRASTRUCTURE for record in results.records)

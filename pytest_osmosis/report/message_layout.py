@@ -164,8 +164,9 @@ def _detail(part: Mapping[str, Any]) -> str:
     if isinstance(url, str) and url.startswith("data:"):
         kind, _, data = url.removeprefix("data:").partition(",")
         return f"{kind.partition(';')[0]}, {len(data):,} characters"
-    name = next((part[key] for key in ("filename", "file_id", "url") if isinstance(part.get(key), str)), "")
-    kind = next((part[key] for key in ("media_type", "format") if isinstance(part.get(key), str)), "")
+    texts = {key: value for key, value in part.items() if isinstance(value, str)}
+    name = next((texts[key] for key in ("filename", "file_id", "url") if key in texts), "")
+    kind = next((texts[key] for key in ("media_type", "format") if key in texts), "")
     size = f"{len(data):,} characters" if isinstance(data, str) else ""
     return ", ".join(filter(None, (name, kind, size)))
 

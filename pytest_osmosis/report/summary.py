@@ -19,7 +19,7 @@ from pytest_osmosis.report.style import dim, warning
 from pytest_osmosis.results.causes import Cause, causes_aside, causes_of
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Results, Throttling, tokens_of
-from pytest_osmosis.results.totals import CassetteUse, JudgeSums
+from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.stats import Paired
 from pytest_osmosis.text.chat_messages import FILTERED, REFUSED
 from pytest_osmosis.text.numbers import clock_time, count, difference, moment, money, p_value, plural, score, seconds
@@ -103,8 +103,15 @@ def account_lines(results: Results) -> Iterator[str]:
     if results.cassette is not None:
         yield from _cassette(results, results.cassette)
     if results.judges is not None:  # the line on the rollouts leaves them out
-        yield from (dim(f"judge {name}: {_sums(sums)}") for name, sums in results.judges.by_name.items())
-    yield from _votes(results)
+        for name, sums in results.judges.by_name.items():
+            tokens = _with_parts(sums.total_tokens, sums.usage, sums.uncounted, "call")
+            retries = ["1 retry" if sums.retries == 1 else f"{count(sums.retries)} retries"] if sums.retries else []
+            spent = [plural(sums.calls, "call"), tokens, _known_cost(sums.cost_usd, sums.cost_unknown), *retries]
+            yield dim(f"judge {name}: {', '.join(spent)}")
+    for name, found in results.vote_agreements.items():  # of judges that voted several times: how steady they are
+        alpha = "not defined: all votes are equal" if found.alpha is None else score(found.alpha)
+        equal = f"{score(found.equal)} of pairs equal (95% interval {interval_text(found.interval)})"
+        yield f"votes of {name} in {plural(found.runs, 'run')}: {equal}, Krippendorff's alpha {alpha}"
     yield from _throttled(results.throttling)
     yield from map(_replica, results.replicas)
     if results.rescored is not None and results.rescored.kept:
@@ -140,20 +147,6 @@ def _cassette(results: Results, use: CassetteUse) -> Iterator[str]:
         are = "is" if missing == 1 else "are"
         what = "asked what was not recorded" if use.mode == "replay" else f"{are} not in the cassette: {reasons}"
         yield warning(f"{count(missing)} of {plural(n, 'rollout')} {what}")
-
-
-def _sums(sums: JudgeSums) -> str:
-    tokens = _with_parts(sums.total_tokens, sums.usage, sums.uncounted, "call")
-    retries = ["1 retry" if sums.retries == 1 else f"{count(sums.retries)} retries"] if sums.retries else []
-    return ", ".join([plural(sums.calls, "call"), tokens, _known_cost(sums.cost_usd, sums.cost_unknown), *retries])
-
-
-def _votes(results: Results) -> Iterator[str]:
-    """Yield a line on each judge that voted several times: how steady it is."""
-    for name, found in results.vote_agreements.items():
-        alpha = "not defined: all votes are equal" if found.alpha is None else score(found.alpha)
-        equal = f"{score(found.equal)} of pairs equal (95% interval {interval_text(found.interval)})"
-        yield f"votes of {name} in {plural(found.runs, 'run')}: {equal}, Krippendorff's alpha {alpha}"
 
 
 def _throttled(throttling: Throttling) -> Iterator[str]:

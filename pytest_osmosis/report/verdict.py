@@ -137,13 +137,13 @@ def _rate(results: Results, overall: Summary, passed: int) -> str:
 
 def _baseline_model(results: Results, baseline: ModelResults) -> list[str]:
     """Return the pass rate and the cost of the baseline's model, and the number of its runs that never ran."""
-    passed = sum(map(results.pass_rule.passed, baseline.records))
-    rate = f"baseline {baseline.model}: {_rate(results, baseline.overall, passed)}"
+    records = baseline.records
+    rate = _rate(results, baseline.overall, sum(map(results.pass_rule.passed, records)))
     if baseline.overall.n_measured:
-        cost = results.cost_of(baseline.records)
-        rate += f"; {tokens_text(baseline.records)}, {'cost unknown' if cost is None else money(cost)}"
-    missing = [record for record in baseline.records if record.status == "pending"]
-    return [rate, *map(warning, _given_up(missing, of=" of the baseline"))]
+        cost = results.cost_of(records)
+        rate += f"; {tokens_text(records)}, {'cost unknown' if cost is None else money(cost)}"
+    missing = [record for record in records if record.status == "pending"]
+    return [f"baseline {baseline.model}: {rate}", *map(warning, _given_up(missing, of=" of the baseline"))]
 
 
 def _gates(results: Results, verdicts: Sequence[Verdict], *, power: bool = True) -> list[str]:
@@ -196,20 +196,18 @@ def _worst_rows(results: Results, verdict: Verdict) -> list[str]:
     rule = verdict.rule
     if rule is None or verdict.state != "fails" or rule.is_regression:
         return []
-    floor = floor_of(rule, results.records, results.pass_rule)
+    floor, of_scores = floor_of(rule, results.records, results.pass_rule), rule.metric == "mean"
     worst: list[tuple[float, RunId, str]] = []
     for row, records in by_row([record for record in results.records if record.status != "skipped"]).items():
         by_run = {record.run: gate_value(rule, record, results.pass_rule, floor) for record in records}
         values = {run: value for run, value in by_run.items() if value is not None}
         rate = mean(list(values.values())) if values else 1.0
-        if rate < (rule.minimum if rule.metric == "mean" else 1.0):
-            passed = sum(value == 1.0 for value in values.values())
-            text = score(rate) if rule.metric == "mean" else f"{passed} of {len(values)}"
+        if rate < (rule.minimum if of_scores else 1.0):
+            text = score(rate) if of_scores else f"{sum(value == 1.0 for value in values.values())} of {len(values)}"
             worst.append((rate, min(values, key=lambda run: (values[run], run)), f"row{row} {text}"))
     if not worst:
         return []
     worst.sort()
     rows = f"  worst rows: {listed((text for _, _, text in worst), WORST_ROWS)}"
-    if results.is_merged:
-        return [rows]
-    return [f"{rows}; {show_command(Path(results.provenance['run_dir']), worst[0][1])}"]
+    show = "" if results.is_merged else f"; {show_command(Path(results.provenance['run_dir']), worst[0][1])}"
+    return [rows + show]

@@ -86,15 +86,14 @@ def number_of(value: object, must: str = "must return a") -> float:
     """Return a number as a finite float: int, bool, float and numpy scalars are numbers. `must` begins the fault."""
     if not isinstance(value, numbers.Real) and getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()
-    not_a_number = f"{must} number, got {type_name(value)}: "
-    if not isinstance(value, numbers.Real):
-        raise UserValueFault(not_a_number + described(value))
     try:
-        number = float(value)
+        number = float(value) if isinstance(value, numbers.Real) else None
     except TypeError:  # it claims to be a number
-        raise UserValueFault(not_a_number + described(value)) from None
+        number = None
     except OverflowError:
         raise UserValueFault(f"{must} finite number, got one beyond the largest float") from None
+    if number is None:
+        raise UserValueFault(f"{must} number, got {type_name(value)}: {described(value)}")
     if not math.isfinite(number):
         raise UserValueFault(f"{must} finite number, got {number}")
     return number

@@ -60,16 +60,15 @@ def header(evals: EvalSession) -> list[str]:
     return [*lines, *evals.not_listed, *_plugin_notes(evals.config)]
 
 
-def _plugin_notes(config: pytest.Config) -> list[str]:
-    """Return lines about other plugins' options that do not apply to rollouts."""
+def _plugin_notes(config: pytest.Config) -> Iterator[str]:
+    """Yield lines about other plugins' options that do not apply to rollouts."""
     repeating = [name for name in ("reruns", "force_reruns", "retries", "force_flaky") if config.getoption(name, None)]
-    lines = [
-        f"--{name.replace('_', '-')} does not repeat rollouts: the best of several would pass for the score"
-        for name in repeating[:1]
-    ]
+    for name in repeating[:1]:
+        flag = f"--{name.replace('_', '-')}"
+        yield f"osmosis: {flag} does not repeat rollouts: the best of several would pass for the score"
     if config.pluginmanager.hasplugin("repeat") and config.getoption("count", 1) > 1:
-        lines.append("--count does not repeat rollouts: set n in the config, or --osmosis-n, for more runs of a row")
-    return [f"osmosis: {line}" for line in lines]
+        more = "set n in the config, or --osmosis-n, for more runs of a row"
+        yield f"osmosis: --count does not repeat rollouts: {more}"
 
 
 def _size(prepared: Prepared) -> str:

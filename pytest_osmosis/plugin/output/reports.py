@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,46 +50,37 @@ def configured(evals: Iterable[Prepared]) -> dict[ConfiguredReport, list[Prepare
     return reports
 
 
-class HtmlReports:
-    """Writes the reports of a session, once. `lines` say where they are, and `problems` why one is missing."""
+class HtmlReports(NamedTuple):
+    """The HTML reports of a session: `lines` say where they are, and `problems` why one is missing."""
 
-    def __init__(self, path: Path | None, sanitizer: Sanitizer) -> None:
-        self._path = path
-        self._sanitizer = sanitizer
-        self._is_done = False
-        self.lines: list[str | StyledText] = []
-        self.problems: list[StyledText] = []
+    lines: list[str | StyledText]
+    problems: list[StyledText]
 
-    def write(self, finished: Sequence[FinishedEval], evals: Sequence[Prepared]) -> None:
-        """Write the reports on finished evals. `evals` are all that the session prepared."""
-        began = [each for each in finished if each.run.began and is_run(each.run.directory.path)]
-        if self._is_done or not began:
-            return
-        self._is_done = True
-        for path, members in self._places(began, evals):
-            self._try(path, members)
 
-    def _places(
-        self, began: Sequence[FinishedEval], evals: Sequence[Prepared]
-    ) -> Iterator[tuple[Path, Sequence[FinishedEval]]]:
-        if self._path is not None:
-            yield self._path, began
-        for report, members in configured(evals).items():
-            own = [each for each in began if any(each.run.prepared is member for member in members)]
-            if own:
-                partial = len(own) < len(members) or any(each.results.partial for each in own)
-                yield report.place(members, partial=partial), own
+def write_html(
+    path: Path | None, finished: Sequence[FinishedEval], evals: Sequence[Prepared], sanitizer: Sanitizer
+) -> HtmlReports:
+    """Write the reports on finished evals: on all to `path`, and those of configs. `evals` are all of the session.
 
-    def _try(self, path: Path, members: Sequence[FinishedEval]) -> None:
-        """Write a report. An error of any kind, also a defect of ours, only costs the report."""
-        runs: dict[RunDirectory, int | None] = {}
-        for each in members:  # with the results of this session, which may be those of a part
+    An error of any kind, also a defect of ours, only costs the report.
+    """
+    began = [each for each in finished if each.run.began and is_run(each.run.directory.path)]
+    places = [] if path is None or not began else [(path, began)]
+    for report, members in configured(evals).items():
+        own = [each for each in began if any(each.run.prepared is member for member in members)]
+        if own:
+            partial = len(own) < len(members) or any(each.results.partial for each in own)
+            places.append((report.place(members, partial=partial), own))
+    reports = HtmlReports([], [])
+    for place, own in places:
+        runs = {}
+        for each in own:  # with the results of this session, which may be those of a part
             directory = RunDirectory(each.run.directory.path)
             directory.results = each.run.prepared.source.results_path(each.run)
             runs[directory] = each.run.prepared.config.output.html_conversations
         try:
-            self.lines += seams.write_report(path, runs, self._sanitizer.redaction, "[output] html_conversations")
-            return
+            reports.lines.extend(seams.write_report(place, runs, sanitizer.redaction, "[output] html_conversations"))
+            continue
         except OSError as error:
             why = error.strerror or str(error)
         except OsmosisError as error:
@@ -97,7 +88,8 @@ class HtmlReports:
         except Exception:
             why = f"this is a defect of pytest-osmosis, please report it\n{traceback.format_exc()}"
         again = "pytest-osmosis html RUN makes it later"
-        self.problems.append(warning(f"the HTML report {shown(path)} could not be written: {why}; {again}"))
+        reports.problems.append(warning(f"the HTML report {shown(place)} could not be written: {why}; {again}"))
+    return reports
 
 
 def write_markdown(results: Sequence[Results], path: Path | None, sanitizer: Sanitizer) -> str | None:

@@ -33,7 +33,6 @@ from pytest_osmosis.text.safe import escaped
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
-    from pytest_osmosis.plugin.session_end import SessionEnd
     from pytest_osmosis.results.results import Results
 
 
@@ -254,8 +253,16 @@ def _print_evals(terminal: pytest.TerminalReporter, evals: EvalSession, verbosit
     _write_lines(terminal, map(str, evals.hook_caller.take_errors()))  # after Ctrl-C no test reports them
     if verbosity < 0:
         _write_lines(terminal, _quiet_lines(finished, verbosity, columns))
-    else:
-        _print_sections(terminal, finished, columns, evals.end, verbose=verbosity > 0)
+    several, reports = len(finished) > 1, evals.end.html.lines
+    for each in finished if verbosity > 0 or (verbosity == 0 and not several) else ():
+        terminal.section(escaped(f"osmosis: {each.results.description.name}"), "-")
+        _write_lines(terminal, _eval_lines(each, [] if several else reports, verbose=verbosity > 0, columns=columns))
+    if several and verbosity >= 0:
+        terminal.section(f"osmosis: {plural(len(finished), 'eval')}", "-")
+        places = [*([] if verbosity else [*_remarks(finished), *_places(finished)]), *reports]
+        _write_lines(terminal, [*places, ""] if places else [])
+        _write_lines(terminal, overview_lines([each.results for each in finished], columns))
+        _write_lines(terminal, [dim(f"comparison: {shown(path)}") for path in evals.end.comparisons])
     _write_lines(terminal, evals.end.html.problems)
 
 
@@ -267,27 +274,6 @@ def _unselected_lines(n_tests: Mapping[str, int]) -> Iterator[str]:
         return
     for name, n in n_tests.items():
         yield f"{name}: none of its {plural(n, 'test')} was selected, so nothing was measured"
-
-
-def _print_sections(
-    terminal: pytest.TerminalReporter,
-    finished: Sequence[FinishedEval],
-    columns: int | None,
-    end: SessionEnd,
-    *,
-    verbose: bool,
-) -> None:
-    if len(finished) == 1 or verbose:
-        for each in finished:
-            terminal.section(escaped(f"osmosis: {each.results.description.name}"), "-")
-            reports = end.html.lines if len(finished) == 1 else []
-            _write_lines(terminal, _eval_lines(each, reports, verbose=verbose, columns=columns))
-    if len(finished) > 1:
-        terminal.section(f"osmosis: {plural(len(finished), 'eval')}", "-")
-        places = [*([] if verbose else [*_remarks(finished), *_places(finished)]), *end.html.lines]
-        _write_lines(terminal, [*places, ""] if places else [])
-        _write_lines(terminal, overview_lines([each.results for each in finished], columns))
-        _write_lines(terminal, [dim(f"comparison: {shown(path)}") for path in end.comparisons])
 
 
 def _write_lines(terminal: pytest.TerminalReporter, lines: Iterable[str]) -> None:
@@ -325,17 +311,17 @@ def _places(finished: Sequence[FinishedEval]) -> Iterator[str]:
     """Yield where the results of several evals lie, and which of them have output of user code that no run owns."""
     paths = [path for each in finished for path in each.written[-1:]]
     folders = dict.fromkeys(each.run.directory.path.parent for each in finished)
-    elsewhere = [path for path in paths if path.parent.parent not in folders]
+    elsewhere = [shown(path) for path in paths if path.parent.parent not in folders]
     if len(elsewhere) < len(paths):
         yield dim(f"results: {', '.join(map(shown, folders))} (pytest-osmosis runs lists them)")
-    if elsewhere:
-        yield dim(f"results: {listed(map(shown, elsewhere), MOST_LISTED)}")
     saved = [shown(each.prime_folder) for each in finished if each.prime_folder is not None]
-    if saved:
-        yield dim(f"results as prime eval has them: {listed(saved, MOST_LISTED)}")
     logs = [name for name, each in zip(_names(finished), finished, strict=True) if each.run.directory.host_log.exists()]
-    if logs:
-        yield dim(f"user code also wrote to host.log of {listed(logs, MOST_LISTED)}")
+    places = {
+        "results:": elsewhere,
+        "results as prime eval has them:": saved,
+        "user code also wrote to host.log of": logs,
+    }
+    yield from (dim(f"{title} {listed(names, MOST_LISTED)}") for title, names in places.items() if names)
 
 
 def _quiet_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int | None) -> Iterator[str]:

@@ -101,14 +101,13 @@ def problems(config: pytest.Config) -> list[str]:
 
 
 def _problem(config: pytest.Config, pattern: str) -> str | None:
-    root = config.rootpath
     if _leads_outside(pattern):
-        return f"must stay below the rootdir {root}"
+        return f"must stay below the rootdir {config.rootpath}"
     if _matches(config, pattern):
         return None
-    found = next(root.glob(pattern), None)
+    found = next(config.rootpath.glob(pattern), None)
     if found is None:
-        return f"there is no such file below {root}"
+        return f"there is no such file below {config.rootpath}"
     return "is a folder" if found.is_dir() else "is not a Python file"
 
 
@@ -156,10 +155,8 @@ def split_argument(folder: Path, arg: str) -> tuple[str, str]:
             return path, f"::{rest}"
         more, separator, rest = rest.partition("::")
         path = f"{path}::{more}"
-    if (folder / arg).exists():
-        return arg, ""
     path, separator, rest = arg.partition("::")
-    return path, separator + rest
+    return (arg, "") if (folder / arg).exists() else (path, separator + rest)
 
 
 def _is_test_module(config: pytest.Config, path: Path) -> bool:

@@ -32,10 +32,11 @@ from pytest_osmosis.plugin.rollout_tests.marker import (
     rerun_command,
 )
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
-from pytest_osmosis.plugin.session_eval import SessionEval, any_rollout
+from pytest_osmosis.plugin.session_eval import SessionEval
 from pytest_osmosis.record.manifest import TEST_EVAL
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import INFRASTRUCTURE
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.chat_messages import prompt_length
 from pytest_osmosis.verdicts.pass_rule import Outcome
@@ -55,7 +56,6 @@ class TestEval(SessionEval):
     """An eval from which tests request rollouts. `plans` are those of its markers."""
 
     reports_units = False
-    keeps_conversations = True
 
     def __init__(
         self, eval_id: str, prepared: Prepared, config: pytest.Config, tests: Tests, plans: Sequence[Plan]
@@ -86,7 +86,8 @@ class TestEval(SessionEval):
         return False
 
     def measured(self, results: Results) -> bool:
-        return any_rollout(results)
+        """Return True if a test got a rollout to look at, or a failure that is the model's or the agent's."""
+        return any(record.rolled and record.boundary not in INFRASTRUCTURE for record in results.records)
 
     def result(self, eval_run: EvalRun, run: RunId, outcome: Outcome) -> RolloutResult:
         record, dataset = eval_run.record(run), self.prepared.dataset
@@ -98,7 +99,7 @@ class TestEval(SessionEval):
             row = dataset.row(run.row)
         except DatasetError as error:
             return RolloutResult(None, "error", str(error))
-        messages = own_copy(list(self.conversation(eval_run, run)))
+        messages = own_copy(list(eval_run.outcomes.conversations[run]))
         rollout = Rollout(
             run.row,
             run.index,

@@ -93,7 +93,9 @@ def request_of(
     path = None
     if len(args) == 1 and isinstance(args[0], str | os.PathLike):
         named, entry = file_and_entry(Path(args[0]))
-        path = _locate(named, file, root)
+        test_file, top = absolute(file), absolute(root)
+        above = [each for each in test_file.parents if each == top or top in each.parents] or [test_file.parent, top]
+        path = next((place for each in above if something_at(place := absolute(each / named))), None)
         if path is None:
             looked = f"looked in {shown(file.parent)} and the folders above it up to {shown(root)}"
             problems.append(f'no file "{os.fspath(args[0])}"; {looked}')
@@ -115,14 +117,6 @@ def request_of(
     if problems or path is None:
         raise ConfigError(Problem(where, f"osmosis_eval: {problem}") for problem in problems)
     return MarkerRequest(path, json.dumps(arguments, sort_keys=True), where)
-
-
-def _locate(path: Path, file: Path, root: Path) -> Path | None:
-    """Return the nearest file of that name, None if there is none."""
-    file, root = absolute(file), absolute(root)
-    above = [folder for folder in file.parents if folder == root or root in folder.parents]
-    places = [absolute(folder / path) for folder in above or [file.parent, root]]
-    return next((place for place in places if something_at(place)), None)
 
 
 FIXTURE = "rollout"

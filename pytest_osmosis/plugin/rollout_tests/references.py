@@ -53,13 +53,12 @@ class ReferenceSource:
         """Return the reference of the run's row. Skip a row without one; it is an error if no row has one."""
         solutions = self._solutions(request.eval)
         where = solutions.where(request.run)
+        text = f'{where}: the row has no reference solution (column "{SOLUTION}")'
         try:
-            rollout = solutions.rollout(request.run)
+            if (rollout := solutions.rollout(request.run)) is not None:
+                return RolloutResult(rollout, where=where)
         except DatasetError as error:
             return RolloutResult(None, "error", str(error))
-        if rollout is not None:
-            return RolloutResult(rollout, where=where)
-        text = f'{where}: the row has no reference solution (column "{SOLUTION}")'
         if solutions.exist:
             return RolloutResult(None, "skipped", text)
         fix = f"add one to rows whose solution is known, or ask the model with {options.SOURCE.flag}=model"
@@ -97,8 +96,8 @@ class ReferenceSolutions:
             return None
         messages = [*row.messages, {"role": "assistant", "content": solution}]
         scores = Scores(self._scorer_names, functools.partial(self._score, run, row, messages))
-        copies = map(own_copy, (messages, row.ground_truth, row.record))
-        return Rollout(run.row, run.index, "reference", *copies, scores, n_prompt=len(row.messages))
+        copy, truth, record = map(own_copy, (messages, row.ground_truth, row.record))
+        return Rollout(run.row, run.index, "reference", copy, truth, record, scores, n_prompt=len(row.messages))
 
     def where(self, run: RunId) -> str:
         return self.prepared.dataset.where(run.row, self.prepared.dataset.line(run.row))
