@@ -21,7 +21,7 @@ import pytest
 from pytest_osmosis.datasets import SOLUTION, Row
 from pytest_osmosis.engine.inline_host import InlineHost, Loop
 from pytest_osmosis.errors import DatasetError, ScoreError
-from pytest_osmosis.evals import Prepared, Surroundings, Worktrees, begin, host_setup, worktree_of
+from pytest_osmosis.evals import Prepared, RunSettings, Surroundings, begin, host_setup, worktree_of
 from pytest_osmosis.git.commits import Worktree
 from pytest_osmosis.host.protocol import Key, ScoringFields
 from pytest_osmosis.models.base import Message, own_copy
@@ -86,9 +86,8 @@ class ReferenceSolutions:
         self, prepared: Prepared, environ: Mapping[str, str], pythonpath: Sequence[str], *, sdk_shim: bool = True
     ) -> None:
         self.prepared = prepared
-        self._sdk_shim = sdk_shim
         self._environ = {**environ, **prepared.config.env}
-        self._pythonpath = pythonpath
+        self._settings = RunSettings(self._environ, pythonpath, sdk_shim=sdk_shim)
         self._until_closed = ExitStack()
 
     def rollout(self, run: RunId) -> Rollout | None:
@@ -134,15 +133,12 @@ class ReferenceSolutions:
 
     @functools.cached_property
     def _worktree(self) -> Worktree | None:
-        worktrees = Worktrees()
-        self._until_closed.callback(worktrees.close)
-        return worktree_of(self.prepared, worktrees)
+        self._until_closed.callback(self._settings.worktrees.close)
+        return worktree_of(self.prepared, self._settings.worktrees)
 
     def _scorer_names(self) -> Sequence[str]:
         """Return the names of the functions, in the order of the results. Raise `CodeError` if they do not load."""
-        setup = host_setup(
-            self.prepared, self._artifacts, self._pythonpath, sdk_shim=self._sdk_shim, worktree=self._worktree
-        )
+        setup = host_setup(self.prepared, self._settings, self._artifacts, self._worktree)
         return self._host.borrow(setup, self._environ).scorers
 
     def _score(self, run: RunId, row: Row, messages: list[Message], name: str) -> Reward:
