@@ -102,6 +102,37 @@ _OPTION_HINTS: Mapping[TableKey, tuple[str, str]] = {
 """The options that an eval without a TOML needs, and how to set them."""
 
 
+class _Meaning(NamedTuple):
+    """A meaning of a typed value as TOML: the `part` that was typed, the `whole` value of the key, and its reading."""
+
+    part: object
+    whole: object
+    reading: Reading
+
+
+def _meaning(tables: Tables, table: Table, override: Override, lower: object) -> _Meaning:
+    """Return the first meaning of an override that is valid, or else the first one. `lower` is the value so far."""
+    kind, found = override_kind(table, override.key), list[_Meaning]()
+    for part in typed_values(override, kind):
+        whole = _whole(override, part, lower)
+        found.append(_Meaning(part, whole, read_value(tables, table, override.key, whole, kind)))
+    return next((each for each in found if not each.reading.faults), found[0])
+
+
+def _whole(override: Override, part: object, lower: object) -> object:
+    """Return the whole value of a key: `part` under the keys `below`, and the rest from lower levels."""
+    if not override.below:
+        return part
+    whole: dict[str, Any] = copy.deepcopy(lower) if isinstance(lower, dict) else {}
+    inner = whole
+    for key in override.below[:-1]:
+        if not isinstance(inner.get(key), dict):
+            inner[key] = {}
+        inner = inner[key]
+    inner[override.below[-1]] = part
+    return whole
+
+
 class Remarks(NamedTuple):
     """Texts like "n = 5 (--osmosis-n)" about values that override the TOML, and about values that it does not set."""
 
@@ -160,16 +191,11 @@ class Draft:
 
     def is_typed(self, table: str, key: str) -> bool:
         """Return True if the value comes from the command line or the environment."""
-        origin = self._origins.get((table, key))
-        return origin is not None and origin.level in ("environment", "command")
+        return self.level_of(table, key) in ("environment", "command")
 
     def is_shared(self, table: str, key: str) -> bool:
         """Return True if the value comes from pyproject.toml or pytest's ini, where it may be meant for other evals."""
-        return self._level_of(table, key) in ("ini", *PROJECT_LEVELS)
-
-    def is_default(self, table: str, key: str) -> bool:
-        """Return True if the value is that of `set_default`."""
-        return self._level_of(table, key) == "package"
+        return self.level_of(table, key) in ("ini", *PROJECT_LEVELS)
 
     def line_of(self, *places: TableKey) -> int:
         """Return the line on which the TOML sets the first of these keys that is set, 1 if another level sets it."""
@@ -223,16 +249,17 @@ class Draft:
         if not given:
             return
         highest = max((self._origins[place].level for place in given), key=LEVELS.index)
-        chosen = next(place for place in given if self._level_of(*place) == highest)
+        chosen = next(place for place in given if self.level_of(*place) == highest)
         for place in given:
-            if self._level_of(*place) != highest:
+            if self.level_of(*place) != highest:
                 del self._origins[place]
                 self.values.pop(place, None)
             elif place != chosen:
                 named = chosen[1] if place[0] == chosen[0] else place_text(*chosen)
                 self.fail(*place, f"cannot be used with {named}; keep one of them")
 
-    def _level_of(self, table: str, key: str) -> ConfigLevel | None:
+    def level_of(self, table: str, key: str) -> ConfigLevel | None:
+        """Return the level that sets a key, None if none does."""
         origin = self._origins.get((table, key))
         return None if origin is None else origin.level
 
@@ -260,7 +287,13 @@ class Draft:
     def _read_table(self, origin: Origin, name: str, content: object) -> None:
         table = self._tables.get(name)
         if table is None:
-            self._report(origin, self._unknown_name(origin, name, content))
+            are_tables = isinstance(content, list) and content and all(isinstance(item, dict) for item in content)
+            if isinstance(content, dict) or are_tables:
+                text = f"[{key_text(name)}]: {unknown_table(self._tables, name)}"
+            else:
+                valid_here = unknown_option(name) if origin.is_option else unknown_top_key(self._tables, name)
+                text = f"{key_text(name)}: {valid_here}"
+            self._report(origin, text)
         elif not isinstance(content, dict):
             self._origins.update({(name, field.name): origin for field in table.fields})
             self.faulty.update((name, field.name) for field in table.fields)
@@ -268,13 +301,6 @@ class Draft:
         else:
             for key, value in content.items():
                 self._read_key(table, key, value, Origin(origin.level, origin.source, (name, key)))
-
-    def _unknown_name(self, origin: Origin, name: str, content: object) -> str:
-        are_tables = isinstance(content, list) and content and all(isinstance(item, dict) for item in content)
-        if isinstance(content, dict) or are_tables:
-            return f"[{key_text(name)}]: {unknown_table(self._tables, name)}"
-        valid_here = unknown_option(name) if origin.is_option else unknown_top_key(self._tables, name)
-        return f"{key_text(name)}: {valid_here}"
 
     def _read_key(self, table: Table, key: str, value: object, origin: Origin) -> None:
         place = (table.name, key)
@@ -297,7 +323,7 @@ class Draft:
             return
         self._origins[place] = origin
         known_key = override_kind(table, override.key) is not None
-        reading, value = self._reading(table, override)
+        part, whole, reading = _meaning(self._tables, table, override, self._raw.get(place))
         for fault in reading.faults:
             self.faulty.add(place)
             prefix = origin.prefix(*place, *fault.below) if known_key else f"{place_text(*place)}: "
@@ -305,34 +331,8 @@ class Draft:
         self._levels[override.level].pop(place, None)
         if not reading.faults:
             self._levels[override.level][place] = reading.value
-            self._raw[place] = value.whole
-            self._add_remark(origin, place, override.below, value.part)
-
-    def _reading(self, table: Table, override: Override) -> tuple[Reading, _TypedValue]:
-        """Return the first possible meaning of an override that is valid, or else the first one."""
-        kind = override_kind(table, override.key)
-        readings = []
-        for part in typed_values(override, kind):
-            value = _TypedValue(part, self._merged(override, part))
-            reading = read_value(self._tables, table, override.key, value.whole, kind)
-            if not reading.faults:
-                return reading, value
-            readings.append((reading, value))
-        return readings[0]
-
-    def _merged(self, override: Override, part: object) -> object:
-        """Return the whole value of a key: `part` under the keys `below`, and the rest from lower levels."""
-        if not override.below:
-            return part
-        lower = self._raw.get((override.table, override.key))
-        whole: dict[str, Any] = copy.deepcopy(lower) if isinstance(lower, dict) else {}
-        inner = whole
-        for key in override.below[:-1]:
-            if not isinstance(inner.get(key), dict):
-                inner[key] = {}
-            inner = inner[key]
-        inner[override.below[-1]] = part
-        return whole
+            self._raw[place] = whole
+            self._add_remark(origin, place, override.below, part)
 
     def _add_remark(self, origin: Origin, place: TableKey, below: tuple[str, ...], value: object) -> None:
         if not below:
@@ -358,10 +358,3 @@ class Draft:
             for field in table.fields:
                 if field.required and not self.is_set(table.name, field.name):
                     self.fail(table.name, field.name, f"missing; must be {field.kind.expects}")
-
-
-class _TypedValue(NamedTuple):
-    """A typed value as TOML: the `part` that was typed, and the `whole` value of the key."""
-
-    part: object
-    whole: object

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config.document import Document, Place, TableKey, read_document
-from pytest_osmosis.config.kinds import ANYTHING, Field, Unfit, key_text, toml, type_text, unknown_table
+from pytest_osmosis.config.kinds import ANYTHING, Field, Unfit, key_text, refuse, toml, type_text, unknown_table
 from pytest_osmosis.config.named_keys import HEADER_LINES, OPTIONS, PRIME_KEYS, dotted_keys, sampling_keys
 from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import Problem
@@ -129,15 +129,7 @@ def settings_of(key: str, value: Any, at: Place) -> Iterator[EntrySetting]:
     """Yield what a key sets. Raises `KeyFault` for an unknown key, or for a value that cannot be converted."""
     if isinstance(value, dict) and key in EVAL_TABLES:
         yield from (EntrySetting((key, name), item, f"{key}.{name}", (*at, name)) for name, item in value.items())
-    elif key == SAMPLING_ARGS:
-        if not isinstance(value, dict):
-            raise KeyFault(at, f"must be a table, got {toml(value)}")
-        try:
-            sampling = sampling_keys(value)
-        except Unfit as unfit:
-            raise KeyFault(at, unfit.faults[0].line(toml(value))) from None
-        yield from (EntrySetting(("sampling", name), item, key, at) for name, item in sampling.items())
-    elif key in PRIME_KEYS:
+    elif key == SAMPLING_ARGS or key in PRIME_KEYS:
         yield from _prime_settings(key, value, at)
     elif key in EVAL_TABLES and key not in _OF_TABLES:
         raise KeyFault(at, f"must be a table, got {toml(value)}")
@@ -146,8 +138,14 @@ def settings_of(key: str, value: Any, at: Place) -> Iterator[EntrySetting]:
 
 
 def _prime_settings(key: str, value: Any, at: Place) -> Iterator[EntrySetting]:
+    settings: Mapping[tuple[str, ...], Any]
     try:
-        settings = PRIME_KEYS[key].settings(value)
+        if key in PRIME_KEYS:
+            settings = PRIME_KEYS[key].settings(value)
+        elif isinstance(value, dict):
+            settings = {("sampling", name): item for name, item in sampling_keys(value).items()}
+        else:
+            raise refuse("must be a table")
     except Unfit as unfit:
         fault = unfit.faults[0]
         raise KeyFault(at, fault.text if key in HEADER_LINES else fault.line(toml(value))) from None  # may be a secret

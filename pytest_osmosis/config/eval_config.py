@@ -319,7 +319,7 @@ def config_of(draft: Draft, path: Path, workspace: Path, sampling: Mapping[str, 
         env=MappingProxyType(draft.table("env")),
         secrets=draft.get("secrets", "required") or _valid_secrets(draft.raw("secrets", "required")),
         own_threshold=is_environment(draft) and not draft.is_set("evaluation", "pass_threshold"),
-        names_model=not draft.is_default("experiment", "model_path"),
+        names_model=draft.level_of("experiment", "model_path") != "package",
         gates=gates_of(draft),
         prices=MappingProxyType(draft.table("prices")),
         dataset_line=draft.line_of(("data", "path"), ("experiment", "dataset"), ("environment", "env_id")),
@@ -420,10 +420,12 @@ def load_training_config(path: Path, overrides: Sequence[Override] = ()) -> Eval
     documents: dict[ConfigLevel, Document] = {"file": document}
     if project is not None:
         documents["project"] = _applicable(project)
-    draft = Draft(documents, [each for each in overrides if _applies(each)], TRAINING_TABLES)
+    applicable = [each for each in overrides if _has(each.table, each.key)]
+    draft = Draft(documents, applicable, TRAINING_TABLES)
     check_training(draft, workspace)
     config = _build(draft, document, workspace)
-    problems = [*draft.problems, *_inapplicable(overrides)]
+    others = [each for each in overrides if each.level == "command" and each not in applicable]
+    problems = [*draft.problems, *(Problem(each.origin, NOT_OF_TRAINING) for each in others)]
     if problems:
         raise RejectedConfig(problems, config, draft.faulty)
     return config
@@ -444,16 +446,6 @@ def _applicable(project: Document) -> Document:
 def _has(table: str, key: str) -> bool:
     declared = TRAINING_TABLES.get(table)
     return declared is not None and (declared.entries is not None or declared.field(key) is not None)
-
-
-def _applies(override: Override) -> bool:
-    return _has(override.table, override.key)
-
-
-def _inapplicable(overrides: Sequence[Override]) -> Iterator[Problem]:
-    for override in overrides:
-        if override.level == "command" and not _applies(override):
-            yield Problem(override.origin, NOT_OF_TRAINING)
 
 
 def _build(draft: Draft, document: Document, workspace: Path) -> EvalConfig:

@@ -83,15 +83,30 @@ def environment_of(draft: Draft, workspace: Path) -> EnvironmentModule | None:
 
 def _folder(draft: Draft, workspace: Path) -> Path | None:
     """Return the folder of environments that are not installed, None if it cannot be one."""
-    path: str | None = draft.get("environment", "env_dir_path")
+    key: TableKey = ("environment", "env_dir_path")
+    if not draft.is_set(*key):
+        return workspace / "environments"
+    return None if _fails_outside(draft, workspace, *key) else path_of(draft, workspace, *key)
+
+
+def path_of(draft: Draft, workspace: Path, table: str, key: str) -> Path | None:
+    """Return the path that a key holds. A typed one is relative to the current folder, others to the workspace."""
+    path = draft.get(table, key)
     if path is None:
-        return None if draft.is_set("environment", "env_dir_path") else workspace / "environments"
-    if draft.is_typed("environment", "env_dir_path"):
-        return absolute(Path(path))
-    if inside(workspace, path) is None:
-        draft.fail("environment", "env_dir_path", outside(path))
         return None
-    return workspace / path
+    return absolute(Path(path)) if draft.is_typed(table, key) else workspace / path
+
+
+def _is_outside(draft: Draft, workspace: Path, table: str, key: str) -> bool:
+    """Return True for a path that leads out of the workspace, as only a typed one may."""
+    path = draft.get(table, key)
+    return path is not None and not draft.is_typed(table, key) and inside(workspace, path) is None
+
+
+def _fails_outside(draft: Draft, workspace: Path, table: str, key: str) -> bool:
+    if is_outside := _is_outside(draft, workspace, table, key):
+        draft.fail(table, key, outside(draft.get(table, key)))
+    return is_outside
 
 
 def outside(path: str) -> str:
@@ -238,16 +253,13 @@ def _names_agent(draft: Draft) -> bool:
 
 
 def _mcp(draft: Draft, workspace: Path) -> None:
-    path = draft.get("agent", "mcp")
-    if path is None or draft.is_set("agent", "agent") or is_environment(draft):
+    path, folder = draft.get("agent", "mcp"), path_of(draft, workspace, "agent", "mcp")
+    if folder is None or draft.is_set("agent", "agent") or is_environment(draft):
         return
-    folder = absolute(Path(path)) if draft.is_typed("agent", "mcp") else workspace / path
     if has_entrypoint(draft):
         text = "cannot be used with [experiment] rollout and entrypoint; keep one of them"
         draft.fail("agent", "mcp", f"{text} ([scoring] grader can name a Grader)")
-    elif not draft.is_typed("agent", "mcp") and inside(workspace, path) is None:
-        draft.fail("agent", "mcp", outside(path))
-    elif _is_of_a_commit(draft):
+    elif _fails_outside(draft, workspace, "agent", "mcp") or _is_of_a_commit(draft):
         return
     elif not is_folder(folder):
         draft.fail("agent", "mcp", f"must be a folder, got {toml(path)} (looked for {shown(folder)})")
@@ -296,15 +308,14 @@ def _names(paths: Iterable[Path]) -> str:
 def _dataset(draft: Draft, workspace: Path) -> None:
     if is_environment(draft):
         return
-    path = draft.get("data", "path")
-    if path is None:
+    path, file = draft.get("data", "path"), path_of(draft, workspace, "data", "path")
+    if file is None:
         if not draft.is_set("data", "path") and not draft.is_set("experiment", "dataset"):
             text = "missing; name a dataset under datasets/ or data/, or set [data] path"
             draft.fail("experiment", "dataset", text)
         return
-    file = absolute(Path(path)) if draft.is_typed("data", "path") else workspace / path
     fault = fault_of(file)
-    if not draft.is_typed("data", "path") and inside(workspace, path) is None and (fault is None or fault.missing):
+    if _is_outside(draft, workspace, "data", "path") and (fault is None or fault.missing):
         fix = f"copy it in, or use --osmosis-dataset={shlex.quote(shown(file))}"
         draft.fail("data", "path", f"{toml(path)} lies outside the workspace (symlinks resolved); {fix}")
     elif file.suffix.lower() not in DATASET_SUFFIXES:
@@ -481,7 +492,5 @@ def _is_faulty(draft: Draft, table: str, key: str) -> bool:
 
 
 def _files(draft: Draft, workspace: Path) -> None:
-    for table, key in PATHS_INSIDE:
-        path = draft.get(table, key)
-        if path is not None and not draft.is_typed(table, key) and inside(workspace, path) is None:
-            draft.fail(table, key, outside(path))
+    for place in PATHS_INSIDE:
+        _fails_outside(draft, workspace, *place)

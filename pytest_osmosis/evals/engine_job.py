@@ -65,25 +65,21 @@ class RunSettings:
 
 def host_setup(
     prepared: Prepared,
+    settings: RunSettings,
     artifacts: Path,
-    pythonpath: Sequence[str],
-    *,
-    sdk_shim: bool = True,
-    inline: bool = False,
     worktree: Worktree | None = None,
     cassette: CassetteFields | None = None,
 ) -> Setup:
     """Return the setup from which a host loads and runs the eval's code.
 
-    With `sdk_shim`, code finds names of `osmosis_ai` that are not installed. `inline` is for debuggers: one run at a
-    time, without deadlines. `worktree` has the code, if not the workspace. `cassette` holds recorded answers.
+    `worktree` has the code, if not the workspace. `cassette` holds recorded answers.
     """
-    config = prepared.config
+    config, inline = prepared.config, settings.inline
     code = host_code(
         config,
         prepared.models,
-        pythonpath,
-        sdk_shim=sdk_shim,
+        settings.pythonpath,
+        sdk_shim=settings.sdk_shim,
         role="roll" if prepared.source.asks_models else "score",
         worktree=worktree,
     )
@@ -205,15 +201,9 @@ def engine_job(
     batch_size = 1 if inline else most_in_flight(config, selected)
     bounds, ends_early = _bounds(prepared, selected), may_end_early(prepared, selected, settings)
     spending_is_limited = (bounds.max_tokens, bounds.max_cost_usd) != (None, None)
-    setup = host_setup(
-        prepared,
-        directory.artifacts,
-        settings.pythonpath,
-        sdk_shim=settings.sdk_shim,
-        inline=inline,
-        worktree=worktree,
-        cassette=None if prepared.models.cassette is None else prepared.models.cassette.setup(directory),
-    )
+    cassette = prepared.models.cassette
+    recorded = None if cassette is None else cassette.setup(directory)
+    setup = host_setup(prepared, settings, directory.artifacts, worktree, recorded)
     hosts = 1 if inline else n_hosts(config, selected, settings.hosts)
     return Job(
         setup=setup,
@@ -247,7 +237,7 @@ def engine_job(
         ),
         check_code=partial(prepared.source.check_code, prepared),
         resume=prepared.source.resume_job(prepared, selected, shows),
-        exchanges=None if prepared.models.cassette is None else prepared.models.cassette.log(directory),
+        exchanges=None if cassette is None else cassette.log(directory),
         result_facts=result_facts or {},
         artifacts=directory.artifacts if setup.sends_artifacts else None,
         rescore=prepared.source.rescore_job(whole=not (selected.lacks_runs or selected.smoke)),

@@ -54,7 +54,7 @@ PLANTED: Sequence[Planted] = (
         *("record/stored_rollouts.py", "None or not (self.retries_failed or record.boundary in INFRASTRUCTURE)"),
         *("None", "table two hosts"),
     ),
-    Planted("a default", "config/tables.py", "batch_size: int = 1\n", "batch_size: int = 2\n", "option -ra"),
+    Planted("a default", "config/tables.py", 'at once.",\n        1,', 'at once.",\n        2,', "option -ra"),
     Planted(
         "an order",
         "results/publish.py",

@@ -20,7 +20,7 @@ import pytest
 from pytest_osmosis.datasets import SOLUTION, Row
 from pytest_osmosis.engine.inline_host import InlineHost, Loop
 from pytest_osmosis.errors import DatasetError, ScoreError
-from pytest_osmosis.evals import Prepared, Surroundings, Worktrees, begin, host_setup, worktree_of
+from pytest_osmosis.evals import Prepared, RunSettings, Surroundings, begin, host_setup, worktree_of
 from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
 from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.plugin.command import options, session_options
@@ -83,9 +83,8 @@ class ReferenceSolutions:
         self, prepared: Prepared, environ: Mapping[str, str], pythonpath: Sequence[str], *, sdk_shim: bool = True
     ) -> None:
         self.prepared = prepared
-        self._sdk_shim = sdk_shim
         self._environ = {**environ, **prepared.config.env}
-        self._pythonpath = pythonpath
+        self._settings = RunSettings(self._environ, pythonpath, sdk_shim=sdk_shim)
         self._until_closed = ExitStack()
 
     def rollout(self, run: RunId) -> Rollout | None:
@@ -120,10 +119,9 @@ class ReferenceSolutions:
     def _setup(self) -> Setup:
         """The setup of a host, with a folder in which a Grader may leave files."""
         artifacts = Path(self._until_closed.enter_context(tempfile.TemporaryDirectory(prefix="osmosis-")))
-        worktrees = Worktrees()
-        self._until_closed.callback(worktrees.close)
-        worktree = worktree_of(self.prepared, worktrees)
-        return host_setup(self.prepared, artifacts, self._pythonpath, sdk_shim=self._sdk_shim, worktree=worktree)
+        self._until_closed.callback(self._settings.worktrees.close)
+        worktree = worktree_of(self.prepared, self._settings.worktrees)
+        return host_setup(self.prepared, self._settings, artifacts, worktree)
 
     def _scorer_names(self) -> Sequence[str]:
         """Return the names of the functions, in the order of the results. Raise `CodeError` if they do not load."""

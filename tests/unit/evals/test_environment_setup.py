@@ -75,7 +75,7 @@ def prepared_with(workspace: Workspace, config: str) -> tuple[Prepared, HostCode
 def test_every_setting_of_an_environment_reaches_its_process(workspace: Workspace) -> None:
     prepared, _ = prepared_with(workspace, CONFIG.replace("[secrets]", f"{SETTINGS}[secrets]"))
 
-    setup = host_setup(prepared, Path("artifacts"), ())
+    setup = host_setup(prepared, RunSettings({}), Path("artifacts"))
 
     folder = str(workspace.root / "environments/my_env")
     args: dict[str, Any] = {"difficulty": "hard"}
@@ -114,6 +114,6 @@ def test_hosts_load_an_environment_as_the_process_did_that_told_its_rows(workspa
 
 def test_a_setup_arrives_as_it_was_sent(workspace: Workspace) -> None:
     prepared, _ = prepared_with(workspace, CONFIG.replace("[secrets]", f"{SETTINGS}[secrets]"))
-    setup = host_setup(prepared, Path("artifacts"), ("further",))
+    setup = host_setup(prepared, RunSettings({}, ["further"]), Path("artifacts"))
 
     assert Setup.from_json(json.loads(encode([setup.to_json()]))) == setup
