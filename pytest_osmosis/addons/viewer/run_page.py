@@ -15,7 +15,6 @@ from pytest_osmosis.addons.viewer.journal_index import MOST_VALUES, DatasetRows
 from pytest_osmosis.addons.viewer.run_list import row_of
 from pytest_osmosis.addons.viewer.shapes import (
     FunctionShape,
-    GateShape,
     IntervalShape,
     Outcome,
     PassCurve,
@@ -326,12 +325,10 @@ def _head(
         row=row_of(stored),
         path=shown(stored.run.directory.path),
         models=[manifest.subject.model, *([] if baseline is None else [baseline])],
-        decide=results.pass_rule.decide,
         circumstances=_plain(circumstances(stored)),
         remarks=_plain(remarks(stored)),
         verdict=_plain(verdict_lines(results)),
         account=_plain(account_lines(results)),
-        gates=[GateShape(gate=gate["gate"], state=gate["state"]) for gate in document["gates"]],
         functions=list(functions_of(document, results)),
         curves=list(curves_of(results)),
         slices=slices_of(results, dataset, rows),
