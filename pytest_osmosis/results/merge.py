@@ -419,12 +419,11 @@ def problems_of(files: Sequence[PublishedResults]) -> Iterator[Problem]:
         fix = "merge only the results of shards (--osmosis-shard), or this file alone"
         yield Problem(shown(whole.path), f"holds no shard, but other files of the eval {name} are there; {fix}")
     shards = _shards(files)
-    found: dict[Shard, Path] = {}
-    repeated = [
-        (each.path, facts.shard) for each, facts in shards if found.setdefault(facts.shard, each.path) is not each.path
-    ]
-    for path, shard in repeated:
-        yield Problem(shown(path), f"holds {shard} of {name} again, as {shown(found[shard])} does; name one of them")
+    found: dict[Shard, PublishedResults] = {}
+    repeated = [(each, facts.shard) for each, facts in shards if found.setdefault(facts.shard, each) is not each]
+    for each, shard in repeated:
+        there = shown(found[shard].path)
+        yield Problem(shown(each.path), f"holds {shard} of {name} again, as {there} does; name one of them")
     differing = [(each, difference) for each in shards[1:] for difference in _differences(shards[0], each)]
     for each, (what, here, there) in differing:
         yield Problem(
