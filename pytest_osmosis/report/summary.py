@@ -19,7 +19,7 @@ from pytest_osmosis.report.style import dim, warning
 from pytest_osmosis.results.causes import Cause, causes_aside, causes_of
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Rescored, Results, Throttling, tokens_of
-from pytest_osmosis.results.totals import JudgeSums
+from pytest_osmosis.results.totals import JudgeSums, replica_totals
 from pytest_osmosis.stats import Paired
 from pytest_osmosis.text.chat_messages import FILTERED, REFUSED
 from pytest_osmosis.text.numbers import clock_time, count, difference, moment, money, p_value, plural, score, seconds
@@ -125,7 +125,7 @@ def account_lines(results: Results) -> list[str]:
         *_judges(results),
         *_votes(results),
         *_throttled(results.throttling),
-        *map(_replica, results.replicas),
+        *map(_replica, replica_totals(results.all_records)),
         *(_reused(results, results.rescored) if results.rescored is not None else []),
         *(line for compared in results.comparisons for line in comparison_lines(compared, results)),
     ]

@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple
 from pytest_osmosis import stats
 from pytest_osmosis.config.tables import GateRule
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.stats import ALPHA, Interval, Paired, PairedTest
+from pytest_osmosis.stats import ALPHA, Interval, Paired
 from pytest_osmosis.text.numbers import difference, p_value, plural, score
 from pytest_osmosis.verdicts.gates import DROP, Power, Verdict, title_of, verdict_without_value
 
@@ -264,8 +264,10 @@ def decide(rule: GateRule, compared: RowComparison) -> Verdict:
     text = f"{rates_text(compared)}; {change}"
     verdict = Verdict(title, "holds", text, paired.difference, rule, paired.difference, _power(compared, paired))
     if compared.n_unmeasured or any(None in (*pair.new, *pair.old) for pair in compared.matched.pairs):
-        n = sum((*pair.new, *pair.old).count(None) for pair in compared.matched.pairs)
-        cases = {_is_regression(compared, case) for case in _completed(compared.matched.pairs)}
+        pairs, times = compared.matched.pairs, compared.p / paired.p if paired.p else 1.0  # by Holm's correction
+        n = sum((*pair.new, *pair.old).count(None) for pair in pairs)
+        worst_and_best = [stats.paired_test(*shares(pairs, fill, not fill)) for fill in (False, True)]
+        cases = {_is_beyond(case.difference, compared.allowed) and case.p * times < ALPHA for case in worst_and_best}
         if len(cases | {compared.meaning == "regression"}) > 1:
             return replace(
                 verdict, state="not measured", text=f"{text}; {plural(n, 'unmeasured run')} could change that"
@@ -301,20 +303,6 @@ def meaning_text(compared: RowComparison) -> str:
         case "improvement":
             return "an improvement"
     return "may be chance" if compared.paired is not None and compared.paired.difference else "no difference"
-
-
-def _completed(pairs: Sequence[Pair]) -> list[PairedTest]:
-    """Return the tests with unmeasured runs at their worst for the new side, and at their best."""
-    return [stats.paired_test(*shares(pairs, fill, not fill)) for fill in (False, True)]
-
-
-def _is_regression(compared: RowComparison, case: PairedTest) -> bool:
-    return _is_beyond(case.difference, compared.allowed) and case.p * _times(compared) < ALPHA
-
-
-def _times(compared: RowComparison) -> float:
-    """Return the factor by which the correction for several evals raised p."""
-    return compared.p / compared.paired.p if compared.paired is not None and compared.paired.p else 1.0
 
 
 def _is_beyond(change: float, allowed: float) -> bool:

@@ -158,13 +158,10 @@ def curves_of(results: Results) -> Iterator[PassCurve]:
     """
     if results.is_fragment:
         return
-    models = [(results.overall, results.by_function)]
-    if results.baseline is not None:
-        models.append((results.baseline.overall, results.baseline.by_function))
-    for model, (overall, by_function) in enumerate(models):
-        for function, summary in {"": overall, **by_function}.items():
+    for number, model in enumerate(results.models):
+        for function, summary in {"": model.overall, **model.by_function}.items():
             if summary.pass_at:
-                yield _curve(function, model, summary)
+                yield _curve(function, number, summary)
 
 
 def _curve(function: str, model: int, summary: Summary) -> PassCurve:
