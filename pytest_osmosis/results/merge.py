@@ -395,8 +395,8 @@ _PER_MACHINE = ("batch_size", "overridden", "baseline_model")
 
 def problems_of(files: Sequence[PublishedResults]) -> Iterator[Problem]:
     """Yield why the results of one eval cannot be merged."""
-    first, name = files[0], files[0].config["name"]
-    if len(files) == 1 and first.shard is None:
+    name = files[0].config["name"]
+    if len(files) == 1 and files[0].shard is None:
         return
     for whole in (each for each in files if each.shard is None):
         fix = "merge only the results of shards (--osmosis-shard), or this file alone"
@@ -407,11 +407,10 @@ def problems_of(files: Sequence[PublishedResults]) -> Iterator[Problem]:
     for each, shard in repeated:
         there = shown(found[shard].path)
         yield Problem(shown(each.path), f"holds {shard} of {name} again, as {there} does; name one of them")
-    differing = [(each, difference) for each in shards[1:] for difference in _differences(shards[0], each)]
-    for each, (what, here, there) in differing:
-        yield Problem(
-            shown(each.read.path), f"{what}: {here}, but {there} in {shown(shards[0].read.path)}; {_ONE_PLAN}"
-        )
+    differing = [(one, difference) for one in shards[1:] for difference in _differences(shards[0], one)]
+    for one, (what, here, there) in differing:
+        first = shown(shards[0].read.path)
+        yield Problem(shown(one.read.path), f"{what}: {here}, but {there} in {first}; {_ONE_PLAN}")
     if not (repeated or differing):
         yield from _missing_rows(shards)
         yield from _shared_rows(shards)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,7 @@ def test_slices_have_the_rates_of_their_rows_with_intervals_as_in_results(opened
     assert [found[value]["pass_rate"] for value in ("easy", "hard", "(none)")] == [0.5, 4 / 6, 0.0]
     by_row = {"easy": [[1.0, 1.0], [0.0, 0.0]], "hard": [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]], "(none)": [[0.0, 0.0]]}
     assert {value: each["pass_rate_interval"] for value, each in found.items()} == {
-        value: gaffke(rows)._asdict() for value, rows in by_row.items()
+        value: asdict(gaffke(rows)) for value, rows in by_row.items()
     }
 
 
