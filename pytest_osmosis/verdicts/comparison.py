@@ -378,26 +378,18 @@ def least_p(differences: Sequence[EntryDifference]) -> float | None:
 
 def _difference(rows: Sequence[RowRuns], first: Sequence[RowRuns]) -> EntryDifference | None:
     both = matched(rows, first)
-    if len(both.pairs) < LEAST_COMMON * min(len(rows), len(first)):
-        return _of_other_rows(rows, first)
-    new, old = shares(both.pairs)
-    if not new:
-        return None
-    found = stats.compare(new, old)
-    n_left_out = both.n_unmatched + len(both.pairs) - len(new)
-    return EntryDifference(
-        True, found.n_rows, found.n_rows, n_left_out, found.better, found.worse, found.difference, found.interval,
-        found.p, found.p, found.test,
-    )  # fmt: skip
-
-
-def _of_other_rows(rows: Sequence[RowRuns], first: Sequence[RowRuns]) -> EntryDifference | None:
-    new, old = ([passed for row in side if (passed := share(row.runs)) is not None] for side in (rows, first))
+    is_paired = len(both.pairs) >= LEAST_COMMON * min(len(rows), len(first))
+    if is_paired:
+        new, old = shares(both.pairs)
+        n_left_out = both.n_unmatched + len(both.pairs) - len(new)
+    else:
+        new, old = ([passed for row in side if (passed := share(row.runs)) is not None] for side in (rows, first))
+        n_left_out = len(rows) + len(first) - len(new) - len(old)
     if not new or not old:
         return None
-    found = stats.compare_unpaired(new, old)
-    n_left_out = len(rows) + len(first) - len(new) - len(old)
+    found = stats.compare(new, old) if is_paired else stats.compare_unpaired(new, old)
+    better, worse = (found.better, found.worse) if isinstance(found, Paired) else (0, 0)
     return EntryDifference(
-        False, found.n_new, found.n_old, n_left_out, 0, 0, found.difference, found.interval, found.p, found.p,
+        is_paired, len(new), len(old), n_left_out, better, worse, found.difference, found.interval, found.p, found.p,
         found.test,
     )  # fmt: skip
