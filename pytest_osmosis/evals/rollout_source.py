@@ -39,6 +39,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredRollouts
 from pytest_osmosis.report.failure_text import lost_text
 from pytest_osmosis.results import publish
+from pytest_osmosis.results.conclude import StatusFields
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results
 from pytest_osmosis.results.totals import CassetteUse
@@ -137,7 +138,7 @@ class NewRollouts(_Rollouts):
         return len(runs)
 
     @property
-    def status_before(self) -> Mapping[str, str | None] | None:
+    def status_before(self) -> StatusFields | None:
         """The status that scoring rollouts again does not change, with its reason; None if it rolls out."""
         return None
 
@@ -407,7 +408,7 @@ class RescoreSource(_Rollouts):
         return 0
 
     @property
-    def status_before(self) -> Mapping[str, str | None] | None:
+    def status_before(self) -> StatusFields | None:
         before = self.lifecycle
         return {"status": before.status, "reason": before.reason, "stopped_by": before.stopped_by}
 

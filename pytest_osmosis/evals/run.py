@@ -365,13 +365,15 @@ def facts_at_begin(
     """Return the facts of the session that began at `session`."""
     config, rules = prepared.config, planned_rules(prepared, selected, updates_baseline=updates_baseline)
     stored, other, limits = rules.baseline_results, prepared.models.baseline, config.limits
+    known = prepared.all_prices.items()
+    prices: dict[str, Any] = {tag: None if price is None else price.to_json() for tag, price in known}
     return EvalFacts(
         session=session,
         description=prepared.description,
         pass_rule=pass_rule(config).to_json(),
         gates=rules.gates,
         provenance=provenance,
-        prices={tag: None if price is None else price.to_json() for tag, price in prepared.all_prices.items()},
+        prices=prices,
         baseline=None if other is None or not selected.of_baseline else other.name,
         baseline_results=None if stored is None else BaselineFile.of(stored.path, str(absolute(stored.path))),
         selected=list(_spans(selected.runs)),

@@ -58,11 +58,13 @@ def overview_rows(evals: Sequence[Results]) -> list[list[str]]:
     several = any(results.among is not None for results in evals)
     rows = [_with_entry(HEAD, RUNS, DIFFERENCE) if several else list(HEAD)]
     for name, results in zip(distinct_names(named), evals, strict=True):
-        own = _own_row(f"{name} (replayed)" if results.is_replay else name, results)
-        rows.append(_with_entry(own, *_entry_cells(results)) if several else own)
-        if results.baseline is not None:
-            row = _baseline_row(results, results.baseline)
-            rows.append(_with_entry(row, count(results.baseline.overall.n_runs), ("", "")) if several else row)
+        own, *others = results.models
+        took = seconds(results.duration_ms / 1000) if results.duration_ms else "-"
+        row = _row(f"{name} (replayed)" if results.is_replay else name, results, own, _gate(results.verdicts), took)
+        rows.append(_with_entry(row, *_entry_cells(results)) if several else row)
+        for other in others:
+            row = _row(BASELINE, results, other, "-", "")
+            rows.append(_with_entry(row, count(other.overall.n_runs), ("", "")) if several else row)
     if several and all(row[-3] == "-" for row in rows[1:]):  # without a gate, the column is left out
         rows = [[*row[:-3], *row[-2:]] for row in rows]
     return rows
@@ -70,7 +72,7 @@ def overview_rows(evals: Sequence[Results]) -> list[list[str]]:
 
 def footnotes(evals: Sequence[Results]) -> list[str]:
     """Return what the marks in the table mean, and what entries are compared with; nothing if there are none."""
-    overalls = [model.overall for results in evals for model in (results, results.baseline) if model is not None]
+    overalls = [model.overall for results in evals for model in results.models]
     notes: list[str] = []
     if any(_n_unmeasured(overall) and overall.n_measured for overall in overalls):
         notes.append(warning(f"{MARK} counts runs that were not measured as not passed"))
@@ -196,32 +198,14 @@ def _by_state(evals: Sequence[Results]) -> list[str]:
     return [": ", separated(", ", parts)]
 
 
-def _own_row(name: str, results: Results) -> list[str]:
-    return [
-        name,
-        results.description.model,
-        *_estimates(results, results.records, results.by_function, results.overall),
-        _gate(results.verdicts),
-        dim(_cost(results.records, *_known(results, results.records))),
-        dim(seconds(results.duration_ms / 1000) if results.duration_ms else "-"),
-    ]
+def _row(name: str, results: Results, model: ModelResults, gate: str, took: str) -> list[str]:
+    cost = _cost(model.records, *_known(results, model.records))
+    return [name, model.model, *_estimates(results, model), gate, dim(cost), dim(took)]
 
 
-def _baseline_row(results: Results, baseline: ModelResults) -> list[str]:
-    return [
-        BASELINE,
-        baseline.model,
-        *_estimates(results, baseline.records, baseline.by_function, baseline.overall),
-        "-",
-        dim(_cost(baseline.records, *_known(results, baseline.records))),
-        "",
-    ]
-
-
-def _estimates(
-    results: Results, records: Sequence[RunRecord], by_function: Mapping[str, Summary], overall: Summary
-) -> tuple[str, str]:
+def _estimates(results: Results, model: ModelResults) -> tuple[str, str]:
     """Return the pass rate and the mean; counts and no mean if not every planned run ran, for they would mislead."""
+    records, overall = model.records, model.overall
     if not overall.n_runs:
         return (warning("never ran") if any(record.status == "pending" for record in records) else "no run"), "-"
     if not overall.n_measured:
@@ -231,7 +215,7 @@ def _estimates(
         aside = "smoke" if results.smoke_of is not None else f"{count(results.n_planned)} planned"
         return joined(f"{count(passed)} of {count(overall.n_runs)} passed ", warning(f"({aside})")), "-"
     deciding = results.pass_rule.deciding
-    mean = score(by_function[deciding[0]].mean) if len(deciding) == 1 else "-"
+    mean = score(model.by_function[deciding[0]].mean) if len(deciding) == 1 else "-"
     mark = warning(MARK) if _n_unmeasured(overall) else ""
     return joined(mark, score(overall.pass_rate), dim(f" ({interval_text(overall.pass_rate_interval)})")), mean
 

@@ -120,14 +120,13 @@ def _pass_hat(k: int) -> Column:
 
 def _rows(results: Results, columns: Sequence[Column], *, thresholds: bool = False) -> list[list[str]]:
     """Return the cells of each function and model, dashes if it scored no run."""
-    baseline, models = results.baseline, model_names(results)
+    models = model_names(results)
     head = ["model"] if len(models) > 1 else []
     rows = [["eval function", *head, *(["threshold"] if thresholds else []), *(title for title, _ in columns)]]
-    for name, own in results.by_function.items():
+    for name in results.by_function:
         threshold = [f">= {results.pass_rule.threshold(name):.12g}"] if thresholds else []
-        for model, summary in zip(
-            models, (own, *([] if baseline is None else [baseline.by_function[name]])), strict=True
-        ):
+        summaries = (model.by_function[name] for model in results.models)
+        for model, summary in zip(models, summaries, strict=True):
             cells = [cell(summary) if summary.n_measured else "-" for _, cell in columns]
             rows.append([_tail(name), *([_tail(model)] if head else []), *threshold, *cells])
     return rows
@@ -149,8 +148,8 @@ def _tail(name: str) -> str:
 
 def metric_rows(results: Results) -> list[list[str]]:
     """Return the cells of the table, head first; no rows if no run reported a metric."""
-    baseline = [] if results.baseline is None else [results.baseline.metrics(results.pass_rule)]
-    models = list(zip(model_names(results), (results.metrics, *baseline), strict=True))
+    found = [model.metrics(results.pass_rule) for model in results.models]
+    models = list(zip(model_names(results), found, strict=True))
     names = {(source, name): None for _, metrics in models for source, named in metrics.items() for name in named}
     if not names:
         return []

@@ -19,7 +19,7 @@ from pytest_osmosis.report.style import dim, warning
 from pytest_osmosis.results.causes import Cause, causes_aside, causes_of
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import Results, Throttling, tokens_of
-from pytest_osmosis.results.totals import CassetteUse
+from pytest_osmosis.results.totals import CassetteUse, replica_totals
 from pytest_osmosis.stats import Paired
 from pytest_osmosis.text.chat_messages import FILTERED, REFUSED
 from pytest_osmosis.text.numbers import clock_time, count, difference, moment, money, p_value, plural, score, seconds
@@ -113,7 +113,7 @@ def account_lines(results: Results) -> Iterator[str]:
         equal = f"{score(found.equal)} of pairs equal (95% interval {interval_text(found.interval)})"
         yield f"votes of {name} in {plural(found.runs, 'run')}: {equal}, Krippendorff's alpha {alpha}"
     yield from _throttled(results.throttling)
-    yield from map(_replica, results.replicas)
+    yield from map(_replica, replica_totals(results.all_records))
     if results.rescored is not None and results.rescored.kept:
         several = len(results.pass_rule.scorers) > 1
         kept = (plural(n, "stored score") + f" of {name}" * several for name, n in results.rescored.kept.items())

@@ -321,14 +321,15 @@ def since_previous(measured: Results, last: PublishedHead | None) -> RowComparis
 def facts_at_end(results: Results, session: str) -> FactsAtEnd:
     compared, judges, rescored = results.comparison, results.judges, results.rescored
     before = None if rescored is None else rescored.comparison
-    prices = {} if judges is None else judges.prices
+    known = {} if judges is None else judges.prices
+    prices: dict[str, Any] = {name: None if price is None else price.to_json() for name, price in known.items()}
     return FactsAtEnd(
         session=session,
         provenance=results.provenance,
         cassette=results.cassette,
         duration_ms=results.duration_ms,
         throttling=results.throttling,
-        judge_prices={name: None if price is None else price.to_json() for name, price in prices.items()},
+        judge_prices=prices,
         evals_compared=1 if compared is None else compared.n_evals,
         p_adjusted=None if compared is None else compared.p,
         shard_code={} if results.shard is None else results.shard.code,

@@ -42,7 +42,7 @@ from pytest_osmosis.results.results import (
     max_errors_text,
     most_errors,
 )
-from pytest_osmosis.results.totals import CassetteUse, HumanScores, PriceOf, sum_of_all, summed
+from pytest_osmosis.results.totals import CassetteUse, HumanScores, sum_of_all, summed
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.redaction import Redaction
@@ -71,15 +71,51 @@ _STRENGTH: Sequence[StopReason] = (
 class MergedEval:
     """The results of a whole eval. `sources` are the files that it was made of.
 
-    `gated` is True if gates decide in place of single runs. `missing` are the numbers of shards that are not there, and
-    `notes` say what else to know. `status` is the exit status that pytest would have.
+    `gated` is True if gates decide in place of single runs. By its `rules` it is compared and judged; without rules its
+    results hold their verdicts already. `missing` are the numbers of shards that are not there, and `notes` say what
+    else to know. `status` is the exit status that pytest would have.
     """
 
     results: Results
     sources: Sequence[Path]
     gated: bool
+    rules: Rules | None = None
     missing: Sequence[int] = ()
     notes: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, files: Sequence[PublishedResults], baseline: Path | None) -> MergedEval:
+        """Return the measured results of one eval."""
+        sources = [each.path for each in files]
+        if files[0].shard is None:
+            whole = results_of(files[0])
+            decides = not whole.partial and any(verdict.state not in UNDECIDED for verdict in whole.verdicts)
+            return cls(whole, sources, decides)
+        files, facts = zip(*sorted(_shards(files), key=lambda each: each.facts.index), strict=True)
+        there = {each.index for each in facts}
+        missing = [number for number in range(1, facts[0].of + 1) if number not in there]
+        measured = _measured(files, facts, missing)
+        rules = _rules(measured, files, facts, missing, baseline)
+        decides = not measured.partial and all(each.decides for each in facts)
+        return cls(measured, sources, decides, rules, missing, list(_version_notes(files)))
+
+    @property
+    def compared(self) -> RowComparison | None:
+        """The comparison with the baseline; None without one, and for results that hold theirs already."""
+        return None if self.rules is None else compared_with_baseline(self.results, self.rules)
+
+    def concluded(self, compared: RowComparison | None, runs: Path | None) -> MergedEval:
+        """Return the eval with the verdicts of its gates, and compared with the previous run in the folder `runs`."""
+        if self.rules is None:
+            return self
+        made, notes = judged(self.results, self.rules, compared), self.notes
+        if runs is not None:
+            last = previous_run(runs, made.provenance["plan_digest"]).head
+            try:
+                made = replace(made, previous=since_previous(self.results, last))
+            except ResultsError as error:
+                notes = [*notes, f"an earlier run is ignored: {error}"]
+        return replace(self, results=made, notes=notes)
 
     @property
     def is_copy(self) -> bool:
@@ -116,7 +152,7 @@ def merge(paths: Sequence[Path], *, baseline: Path | None = None, runs: Path | N
     problems = [problem for files in evals.values() for problem in problems_of(files)]
     if problems:
         raise ProblemsError(problems)
-    parts = [_MeasuredEval.of(files, baseline) for files in evals.values()]
+    parts = [MergedEval.of(files, baseline) for files in evals.values()]
     compared = corrected([part.compared for part in parts])
     return _entries_compared([part.concluded(each, runs) for part, each in zip(parts, compared, strict=True)])
 
@@ -164,50 +200,6 @@ def _shards(files: Sequence[PublishedResults]) -> list[_ShardResults]:
     return [_ShardResults(each, each.shard) for each in files if each.shard is not None]
 
 
-class _MeasuredEval(NamedTuple):
-    """The measured results of one eval, and its rules; without rules they hold their verdicts already."""
-
-    measured: Results
-    rules: Rules | None
-    sources: Sequence[Path]
-    decides: bool
-    missing: Sequence[int]
-    notes: Sequence[str]
-
-    @classmethod
-    def of(cls, files: Sequence[PublishedResults], baseline: Path | None) -> _MeasuredEval:
-        sources = [each.path for each in files]
-        if files[0].shard is None:
-            whole = results_of(files[0])
-            decides = not whole.partial and any(verdict.state not in UNDECIDED for verdict in whole.verdicts)
-            return cls(whole, None, sources, decides, (), ())
-        files, facts = zip(*sorted(_shards(files), key=lambda each: each.facts.index), strict=True)
-        there = {each.index for each in facts}
-        missing = [number for number in range(1, facts[0].of + 1) if number not in there]
-        measured = _measured(files, facts, missing)
-        rules = _rules(measured, files, facts, missing, baseline)
-        decides = not measured.partial and all(each.decides for each in facts)
-        return cls(measured, rules, sources, decides, missing, list(_version_notes(files)))
-
-    @property
-    def compared(self) -> RowComparison | None:
-        """The comparison with the baseline; None without one, and for results that hold theirs already."""
-        return None if self.rules is None else compared_with_baseline(self.measured, self.rules)
-
-    def concluded(self, compared: RowComparison | None, runs: Path | None) -> MergedEval:
-        if self.rules is None:
-            return MergedEval(self.measured, self.sources, self.decides)
-        notes, previous = list(self.notes), None
-        if runs is not None:
-            last = previous_run(runs, self.measured.provenance["plan_digest"]).head
-            try:
-                previous = since_previous(self.measured, last)
-            except ResultsError as error:
-                notes.append(f"an earlier run is ignored: {error}")
-        made = replace(judged(self.measured, self.rules, compared), previous=previous)
-        return MergedEval(made, self.sources, self.decides, self.missing, notes)
-
-
 def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], missing: Sequence[int]) -> Results:
     parts = [results_of(each) for each in files]
     first = parts[0]
@@ -234,7 +226,7 @@ def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], mi
             default=None,
         ),
         throttling=_throttling([part.throttling for part in parts], sum(len(part.all_records) for part in parts)),
-        judge_price=_first_price([part.judge_price for part in parts]),
+        judge_price=lambda use: next((price for part in parts if (price := part.judge_price(use)) is not None), None),
         provenance=_provenance(files, facts),
         cassette=_cassette([part.cassette for part in parts if part.cassette is not None]),
     )
@@ -274,11 +266,6 @@ def _cassette(parts: Sequence[CassetteUse]) -> CassetteUse | None:
         replayed_cost_usd=sum_of_all(part.replayed_cost_usd for part in parts),
         unrecorded=summed(part.unrecorded for part in parts),
     )
-
-
-def _first_price(prices: Sequence[PriceOf]) -> PriceOf:
-    """Return the price that the results of any shard contain."""
-    return lambda use: next((found for of in prices if (found := of(use)) is not None), None)
 
 
 def _provenance(files: Sequence[PublishedResults], facts: Sequence[ShardFacts]) -> Mapping[str, Any]:
@@ -346,21 +333,17 @@ def _rules(
     has_model = stored is None and (measured.baseline is not None or any(rule.is_regression for rule in gates))
     share = f"only {n_baseline:,} of the baseline's {n_planned:,} runs selected"
     here = published_config(measured.description, measured.pass_rule)
+    part = f"only {len(measured.records):,} of {n_planned:,} runs selected"
+    part = missing_text(missing, facts[0].of) if missing else part
     stopped = [fact.baseline_stopped for fact in facts if fact.baseline_stopped is not None]
     return Rules(
         gates=gates,
-        part=_part_text(measured, facts, missing) if measured.partial else None,
+        part=part if measured.partial else None,
         baseline_part=share if has_model and n_baseline < n_planned else None,
         baseline_results=stored,
         differs=() if stored is None else differing_settings(stored, here, Redaction()),
         baseline_stopped="; ".join(dict.fromkeys(stopped)) or None,
     )
-
-
-def _part_text(measured: Results, facts: Sequence[ShardFacts], missing: Sequence[int]) -> str:
-    if missing:
-        return missing_text(missing, facts[0].of)
-    return f"only {len(measured.records):,} of {measured.n_planned:,} runs selected"
 
 
 def missing_text(missing: Sequence[int], of: int) -> str:
@@ -412,24 +395,22 @@ _PER_MACHINE = ("batch_size", "overridden", "baseline_model")
 
 def problems_of(files: Sequence[PublishedResults]) -> Iterator[Problem]:
     """Yield why the results of one eval cannot be merged."""
-    first, name = files[0], files[0].config["name"]
-    if len(files) == 1 and first.shard is None:
+    name = files[0].config["name"]
+    if len(files) == 1 and files[0].shard is None:
         return
     for whole in (each for each in files if each.shard is None):
         fix = "merge only the results of shards (--osmosis-shard), or this file alone"
         yield Problem(shown(whole.path), f"holds no shard, but other files of the eval {name} are there; {fix}")
     shards = _shards(files)
-    found: dict[Shard, Path] = {}
-    repeated = [
-        (each.path, facts.shard) for each, facts in shards if found.setdefault(facts.shard, each.path) is not each.path
-    ]
-    for path, shard in repeated:
-        yield Problem(shown(path), f"holds {shard} of {name} again, as {shown(found[shard])} does; name one of them")
-    differing = [(each, difference) for each in shards[1:] for difference in _differences(shards[0], each)]
-    for each, (what, here, there) in differing:
-        yield Problem(
-            shown(each.read.path), f"{what}: {here}, but {there} in {shown(shards[0].read.path)}; {_ONE_PLAN}"
-        )
+    found: dict[Shard, PublishedResults] = {}
+    repeated = [(each, facts.shard) for each, facts in shards if found.setdefault(facts.shard, each) is not each]
+    for each, shard in repeated:
+        there = shown(found[shard].path)
+        yield Problem(shown(each.path), f"holds {shard} of {name} again, as {there} does; name one of them")
+    differing = [(one, difference) for one in shards[1:] for difference in _differences(shards[0], one)]
+    for one, (what, here, there) in differing:
+        first = shown(shards[0].read.path)
+        yield Problem(shown(one.read.path), f"{what}: {here}, but {there} in {first}; {_ONE_PLAN}")
     if not (repeated or differing):
         yield from _missing_rows(shards)
         yield from _shared_rows(shards)

@@ -51,6 +51,7 @@ from pytest_osmosis.results.totals import (
     MetricSummaries,
     cost_of_judges,
     judge_fields,
+    replica_totals,
     replicas_json,
 )
 from pytest_osmosis.text.redaction import Redaction
@@ -158,7 +159,8 @@ def published_settings(results: Results) -> dict[str, Any]:
 
 
 def _head(results: Results) -> dict[str, Any]:
-    baseline = results.baseline
+    several = zip(ModelTag, results.models, strict=True) if results.baseline is not None else ()
+    summaries = [_model_summary(results, tag, model) for tag, model in several]
     return {
         "schema_version": SCHEMA_VERSION,
         **results.end.to_json(),
@@ -167,7 +169,7 @@ def _head(results: Results) -> dict[str, Any]:
         "partial": results.partial,
         "config": published_settings(results),
         "summary": _summary(results),
-        **({"model_summaries": _model_summaries(results, baseline)} if baseline is not None else {}),
+        **({"model_summaries": summaries} if summaries else {}),
         "provenance": {
             **results.provenance,
             **({"cassette": results.cassette} if results.cassette is not None else {}),
@@ -244,8 +246,8 @@ def _summary(results: Results) -> dict[str, Any]:
         "cost_usd": results.cost_usd,
         "cost_unknown": results.n_cost_unknown,
         "throttling": _throttling(results.throttling),
-        **({"replicas": replicas_json(replicas)} if (replicas := results.replicas) else {}),
-        "metrics": _metrics(results.metrics),
+        **({"replicas": replicas_json(replicas)} if (replicas := replica_totals(results.all_records)) else {}),
+        "metrics": _metrics(results.models[0].metrics(results.pass_rule)),
         **({"judges": results.judges.to_json()} if results.judges is not None else {}),
         **({"votes": votes} if votes else {}),
     }
@@ -264,17 +266,11 @@ def _throttling(throttling: Throttling) -> dict[str, Any]:
     }
 
 
-def _model_summaries(results: Results, baseline: ModelResults) -> list[dict[str, Any]]:
-    own = ModelResults(results.description.model, results.records, results.by_function, results.overall, results.price)
-    models = [(ModelTag.PRIMARY, own), (ModelTag.BASELINE, baseline)]
-    return [_model_summary(results, tag, model) for tag, model in models]
-
-
 def _model_summary(results: Results, tag: ModelTag, model: ModelResults) -> dict[str, Any]:
     ended = _ended(model.records)
     return {
         "model": model.model,
-        "model_tag": str(tag),
+        "model_tag": tag,
         "total_runs": len(ended),
         "total_tokens": tokens_of(model.records),
         "total_duration_ms": round(math.fsum(record.duration_ms for record in model.records), 3),

@@ -80,17 +80,46 @@ class ScoringFault(TypedDict):
     boundary: Boundary
 
 
-class PublishedRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class UnscoredRollout(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The rollout of a run, and the requests to judges that scored it, if there were any."""
+
+    duration_ms: Ms
+    usage: Mapping[str, Count] | None
+    retries: Count
+    finish_reason: str | None
+    attempt: Positive
+    repeated: bool = False
+    replicas: Mapping[str, ReplicaFields] = {}
+    judges: Sequence[JudgeFields] = ()
+    judges_cost_usd: Amount | UnsetType | None = UNSET
+
+    def rolled(self, id: RunId) -> RunRecord:
+        """Return the record of the run before its scores."""
+        return RunRecord(
+            id,
+            attempt=self.attempt,
+            repeated=self.repeated,
+            started=True,
+            rolled=True,
+            duration_ms=self.duration_ms,
+            usage=self.usage,
+            retries=self.retries,
+            finish_reason=self.finish_reason,
+            judge_uses=tuple(map(judge_use, self.judges)),
+            replicas=replicas_of(self.replicas),
+        )
+
+
+class PublishedRun(UnscoredRollout, frozen=True, kw_only=True, omit_defaults=True):
     """One run that ended. `passed` is False if it was not measured.
 
-    `model_tag` is there if two models ran, `errors` for functions that gave no score, and `judges` if any were asked.
+    `model_tag` is there if two models ran, and `errors` for functions that gave no score.
     """
 
     run_index: Count
     model_tag: ModelTag | None = None
     success: bool
     scores: Mapping[str, float]
-    duration_ms: Ms
     tokens: Count | None
     status: Literal["finished", "failed", "skipped"]
     passed: bool
@@ -98,22 +127,14 @@ class PublishedRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
     infra: bool = False
     scoring_ms: Ms
-    usage: Mapping[str, Count] | None
     cost_usd: Amount | None
-    retries: Count
-    finish_reason: str | None
     bound: str | None = None
-    attempt: Positive
-    repeated: bool = False
-    replicas: Mapping[str, ReplicaFields] = {}
     imported_from: str | None = None
     answer: Digest | None = None
     errors: Mapping[str, ScoringFault] = {}
     metrics: Mapping[str, Mapping[str, float]] = {}
     reasons: Mapping[str, str] = {}
     fields: Mapping[str, Mapping[str, Any]] = {}
-    judges: Sequence[JudgeFields] = ()
-    judges_cost_usd: Amount | UnsetType | None = UNSET
 
     @property
     def is_own(self) -> bool:
@@ -131,12 +152,7 @@ class PublishedRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def record(self, row: int) -> RunRecord:
         """Return the record of the run, for a journal that lacks its events."""
         failed = self.status == "failed"
-        return RunRecord(
-            self.id(row),
-            attempt=self.attempt,
-            repeated=self.repeated,
-            started=True,
-            rolled=True,
+        return self.rolled(self.id(row))._replace(
             scored=self.status == "finished",
             removed=self.status == "skipped",
             scores=self.scores,
@@ -145,16 +161,10 @@ class PublishedRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
             },
             boundary=self.boundary or "agent" if failed else None,
             error=self.error or "" if failed else None,
-            duration_ms=self.duration_ms,
             scoring_ms=self.scoring_ms,
-            usage=self.usage,
-            retries=self.retries,
             bound=self.bound,
-            finish_reason=self.finish_reason,
             answer=self.answer,
             notes=NO_NOTES.add({"metrics": self.metrics, "reasons": self.reasons, "fields": self.fields}),
-            judge_uses=tuple(map(judge_use, self.judges)),
-            replicas=replicas_of(self.replicas),
             imported=None if self.imported_from is None else Imported(self.imported_from),
         )
 
@@ -191,20 +201,6 @@ class PublishedRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return [run for run in self.runs if run.is_own]
 
 
-class UnscoredRollout(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The rollout of a run that was not scored, as in `PublishedRun`."""
-
-    duration_ms: Ms
-    usage: Mapping[str, Count] | None
-    retries: Count
-    finish_reason: str | None
-    attempt: Count
-    repeated: bool = False
-    replicas: Mapping[str, ReplicaFields] = {}
-    judges: Sequence[JudgeFields] = ()
-    judges_cost_usd: Amount | UnsetType | None = UNSET
-
-
 class PendingRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run that never ended, and the reason."""
 
@@ -223,20 +219,8 @@ class PendingRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def record(self) -> RunRecord:
         """Return the record of the run, for a journal that lacks its events."""
-        record, rollout = RunRecord(self.id, started=self.started, skip_reason=self.reason), self.rollout
-        if rollout is None:
-            return record
-        return record._replace(
-            attempt=rollout.attempt,
-            repeated=rollout.repeated,
-            rolled=True,
-            duration_ms=rollout.duration_ms,
-            usage=rollout.usage,
-            retries=rollout.retries,
-            replicas=replicas_of(rollout.replicas),
-            finish_reason=rollout.finish_reason,
-            judge_uses=tuple(map(judge_use, rollout.judges)),
-        )
+        record = RunRecord(self.id) if self.rollout is None else self.rollout.rolled(self.id)
+        return record._replace(started=self.started, skip_reason=self.reason)
 
 
 # -- verdicts and comparisons ------------------------------------------------------------------------------

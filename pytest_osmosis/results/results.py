@@ -23,7 +23,7 @@ from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import INFRASTRUCTURE, ReplicaRequests, RunRecord
+from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.record.stop import Stop, StopReason, ending_of
 from pytest_osmosis.results.causes import Cause, causes_of
 from pytest_osmosis.results.entry_table import EntryPlace
@@ -38,7 +38,6 @@ from pytest_osmosis.results.totals import (
     judge_totals,
     metric_summaries,
     no_price,
-    replica_totals,
     sum_of_known,
     summed,
     vote_agreements,
@@ -250,14 +249,10 @@ class Results:
         return self.stop_reason == "decided"
 
     @functools.cached_property
-    def metrics(self) -> MetricSummaries:
-        """The means of the metrics of the eval's own runs, by source and name."""
-        return metric_summaries(self.records, self.pass_rule.scorers)
-
-    @functools.cached_property
-    def replicas(self) -> Sequence[ReplicaRequests]:
-        """The requests of all models to each replica, by its address; none if no model has several servers."""
-        return replica_totals(self.all_records)
+    def models(self) -> Sequence[ModelResults]:
+        """The results of the eval's own model, and those of its baseline's if there is one."""
+        own = ModelResults(self.description.model, self.records, self.by_function, self.overall, self.price)
+        return (own,) if self.baseline is None else (own, self.baseline)
 
     @functools.cached_property
     def calibration(self) -> Calibration | None:
@@ -322,7 +317,7 @@ class Results:
 
     @functools.cached_property
     def all_records(self) -> Sequence[RunRecord]:
-        return [*self.records, *(self.baseline.records if self.baseline is not None else ())]
+        return [record for model in self.models for record in model.records]
 
     @functools.cached_property
     def total_tokens(self) -> int:
@@ -368,12 +363,9 @@ class Results:
 
     @functools.cached_property
     def costs_usd(self) -> Mapping[RunId, float]:
-        costs = {record.run: self._cost_usd(record) for record in self.all_records}
+        priced = ((model.price, record) for model in self.models if model.price for record in model.records)
+        costs = {record.run: price.cost_usd(record.usage) for price, record in priced}
         return {run: cost for run, cost in costs.items() if cost is not None}
-
-    def _cost_usd(self, record: RunRecord) -> float | None:
-        price = self.baseline.price if self.baseline is not None and record.run.is_baseline else self.price
-        return None if price is None else price.cost_usd(record.usage)
 
     def cost_of(self, records: Sequence[RunRecord]) -> float | None:
         """Return the sum of the known costs, None if no cost is known."""

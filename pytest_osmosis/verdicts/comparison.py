@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple
 from pytest_osmosis import stats
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.stats import ALPHA, Interval, Paired, PairedTest
+from pytest_osmosis.stats import ALPHA, Interval, Paired
 from pytest_osmosis.text.numbers import difference, p_value, plural, score
 from pytest_osmosis.verdicts.gates import DROP, Power, Verdict, title_of, verdict_without_value
 
@@ -264,8 +264,10 @@ def decide(rule: GateRule, compared: RowComparison) -> Verdict:
     text = f"{rates_text(compared)}; {change}"
     verdict = Verdict(title, "holds", text, paired.difference, rule, paired.difference, _power(compared, paired))
     if compared.n_unmeasured or any(None in (*pair.new, *pair.old) for pair in compared.matched.pairs):
-        n = sum((*pair.new, *pair.old).count(None) for pair in compared.matched.pairs)
-        cases = {_is_regression(compared, case) for case in _completed(compared.matched.pairs)}
+        pairs, times = compared.matched.pairs, compared.p / paired.p if paired.p else 1.0  # by Holm's correction
+        n = sum((*pair.new, *pair.old).count(None) for pair in pairs)
+        worst_and_best = [stats.paired_test(*shares(pairs, fill, not fill)) for fill in (False, True)]
+        cases = {_is_beyond(case.difference, compared.allowed) and case.p * times < ALPHA for case in worst_and_best}
         if len(cases | {compared.meaning == "regression"}) > 1:
             return replace(
                 verdict, state="not measured", text=f"{text}; {plural(n, 'unmeasured run')} could change that"
@@ -301,20 +303,6 @@ def meaning_text(compared: RowComparison) -> str:
         case "improvement":
             return "an improvement"
     return "may be chance" if compared.paired is not None and compared.paired.difference else "no difference"
-
-
-def _completed(pairs: Sequence[Pair]) -> list[PairedTest]:
-    """Return the tests with unmeasured runs at their worst for the new side, and at their best."""
-    return [stats.paired_test(*shares(pairs, fill, not fill)) for fill in (False, True)]
-
-
-def _is_regression(compared: RowComparison, case: PairedTest) -> bool:
-    return _is_beyond(case.difference, compared.allowed) and case.p * _times(compared) < ALPHA
-
-
-def _times(compared: RowComparison) -> float:
-    """Return the factor by which the correction for several evals raised p."""
-    return compared.p / compared.paired.p if compared.paired is not None and compared.paired.p else 1.0
 
 
 def _is_beyond(change: float, allowed: float) -> bool:
@@ -390,26 +378,18 @@ def least_p(differences: Sequence[EntryDifference]) -> float | None:
 
 def _difference(rows: Sequence[RowRuns], first: Sequence[RowRuns]) -> EntryDifference | None:
     both = matched(rows, first)
-    if len(both.pairs) < LEAST_COMMON * min(len(rows), len(first)):
-        return _of_other_rows(rows, first)
-    new, old = shares(both.pairs)
-    if not new:
-        return None
-    found = stats.compare(new, old)
-    n_left_out = both.n_unmatched + len(both.pairs) - len(new)
-    return EntryDifference(
-        True, found.n_rows, found.n_rows, n_left_out, found.better, found.worse, found.difference, found.interval,
-        found.p, found.p, found.test,
-    )  # fmt: skip
-
-
-def _of_other_rows(rows: Sequence[RowRuns], first: Sequence[RowRuns]) -> EntryDifference | None:
-    new, old = ([passed for row in side if (passed := share(row.runs)) is not None] for side in (rows, first))
+    is_paired = len(both.pairs) >= LEAST_COMMON * min(len(rows), len(first))
+    if is_paired:
+        new, old = shares(both.pairs)
+        n_left_out = both.n_unmatched + len(both.pairs) - len(new)
+    else:
+        new, old = ([passed for row in side if (passed := share(row.runs)) is not None] for side in (rows, first))
+        n_left_out = len(rows) + len(first) - len(new) - len(old)
     if not new or not old:
         return None
-    found = stats.compare_unpaired(new, old)
-    n_left_out = len(rows) + len(first) - len(new) - len(old)
+    found = stats.compare(new, old) if is_paired else stats.compare_unpaired(new, old)
+    better, worse = (found.better, found.worse) if isinstance(found, Paired) else (0, 0)
     return EntryDifference(
-        False, found.n_new, found.n_old, n_left_out, 0, 0, found.difference, found.interval, found.p, found.p,
+        is_paired, len(new), len(old), n_left_out, better, worse, found.difference, found.interval, found.p, found.p,
         found.test,
     )  # fmt: skip

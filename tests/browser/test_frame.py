@@ -49,7 +49,7 @@ def test_numbers_are_printed_as_in_the_terminal(pages: Pages, tmp_path: Path) ->
     costs = [0.0, 0.994, 0.995, 0.00125, 0.125, 1.005, 1234.5] + [10 ** chance.uniform(-6, 4) for _ in rates]
     times = [994.9, 995, 59_949, 59_950, 90_500, 3_599_600, 7_300_000] + [10 ** chance.uniform(0, 8) for _ in rates]
     rows = [
-        row(f"run{at}", pass_rate=rate, cost_usd=costs[at], duration_ms=times[at], tokens=10**at % 10**9)
+        row(f"run{at}", pass_rate=rate, cost_usd=costs[at], duration_s=times[at] / 1000, tokens=10**at % 10**9)
         for at, rate in enumerate(rates)
     ]
 
@@ -65,7 +65,7 @@ def test_numbers_are_printed_as_in_the_terminal(pages: Pages, tmp_path: Path) ->
             score(each["pass_rate"]),
             money(each["cost_usd"] or 0.0),
             f"{count(each['tokens'] or 0)} token{'' if each['tokens'] == 1 else 's'}",
-            seconds((each["duration_ms"] or 0.0) / 1000),
+            seconds(each["duration_s"] or 0.0),
         )
         for each in rows
     ]

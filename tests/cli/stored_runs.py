@@ -56,5 +56,6 @@ RESULTS = published(RECORDS, scorers=(A, B), decide=A, thresholds={A: 0.5}, n=2)
 RESULTS["summary"] |= {"total_rows": 1000, "total_runs": 4000, "selected": 2000, "pass_rate": 0.5}
 RESULTS["summary"] |= {"total_tokens": 12345, "cost_usd": 1.25, "cost_unknown": 0}
 RESULTS["provenance"]["started_at"] = "2026-01-02T03:04:05.678+00:00"
-for run, cost_usd in zip(RESULTS["rows"][0]["runs"], (9.0, 0.0123), strict=True):
-    run["cost_usd"] = cost_usd
+RATES = {"input": 10.0, "output": 300 / 7, "cached_input": 10.0, "cache_write": 10.0}
+RESULTS["config"]["price"] = {"source": "[prices]", **RATES}
+"""The run of `ROLLOUT` cost $0.0123."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ def test_all_statistics_are_those_of_the_results(opened: OpenRun, kinds: Mapping
     assert counts["pending"] == summary["pending"]
     if summary["pass_rate"] is not None:
         assert counts["passed"] / (len(own) - counts["pending"]) == pytest.approx(summary["pass_rate"])
-    assert [(gate["gate"], gate["state"]) for gate in head["gates"]] == [
+    assert [(gate["gate"], gate["state"]) for gate in head["results"]["gates"]] == [
         (gate["gate"], gate["state"]) for gate in results["gates"]
     ]
 
@@ -185,7 +186,7 @@ def test_a_killed_eval_run_has_all_its_runs_and_no_rate(opened: OpenRun, kinds: 
     assert (row["status"], row["pass_rate"], row["selected"]) == ("failed", None, 12)
     assert counts == {"passed": 6, "failed": 2, "unmeasured": 2, "pending": 2}
     assert (row["passed"], row["measured"], row["ended"]) == (6, 8, 10)
-    assert page["head"]["gates"][0]["state"] == "not decided"
+    assert page["head"]["results"]["gates"][0]["state"] == "not decided"
     assert any("was killed" in line for line in page["head"]["remarks"])
     assert {slice["pass_rate"] for each in page["head"]["slices"] for slice in each["slices"]} == {None}
     assert all(page["rows"]["prompt"])
@@ -206,7 +207,7 @@ def test_slices_have_the_rates_of_their_rows_with_intervals_as_in_results(opened
     assert [found[value]["pass_rate"] for value in ("easy", "hard", "(none)")] == [0.5, 4 / 6, 0.0]
     by_row = {"easy": [[1.0, 1.0], [0.0, 0.0]], "hard": [[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]], "(none)": [[0.0, 0.0]]}
     assert {value: each["pass_rate_interval"] for value, each in found.items()} == {
-        value: gaffke(rows)._asdict() for value, rows in by_row.items()
+        value: asdict(gaffke(rows)) for value, rows in by_row.items()
     }
 
 

@@ -65,7 +65,7 @@ export function money(usd: number | null | undefined): string {
 export function runCost(run: RunRow): string {
   if (run.tokens === null) return UNKNOWN;
   if (run.cost_usd === null) return "unknown";
-  return run.cost_unknown ? `>= ${money(run.cost_usd)}` : money(run.cost_usd);
+  return run.n_cost_unknown ? `>= ${money(run.cost_usd)}` : money(run.cost_usd);
 }
 
 /** A moment in UTC, to the minute: "2026-11-20 14:03 UTC". */
@@ -75,8 +75,12 @@ export function moment(iso: string | null | undefined): string {
 
 /** A duration in readable units: "0.01 s", "3.2 s", "1 min 15 s", "2 h 1 min". */
 export function duration(ms: number | null | undefined): string {
-  if (ms === null || ms === undefined) return UNKNOWN;
-  const seconds = ms / 1000;
+  return span(ms === null || ms === undefined ? null : ms / 1000);
+}
+
+/** The same of seconds. */
+export function span(seconds: number | null): string {
+  if (seconds === null) return UNKNOWN;
   if (seconds < 0.995) return `${fixed(seconds, 2)} s`;
   if (seconds < 59.95) return `${fixed(seconds, 1)} s`;
   const rounded = Number(fixed(seconds, 0));

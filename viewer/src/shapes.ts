@@ -11,11 +11,6 @@ export interface IntervalShape {
   level: number;
 }
 
-export interface GateShape {
-  gate: string;
-  state: string;
-}
-
 export interface RunRow {
   name: string;
   eval: string | null;
@@ -26,7 +21,7 @@ export interface RunRow {
   dataset: string | null;
   rollout: string | null;
   started_at: string | null;
-  duration_ms: number | null;
+  duration_s: number | null;
   partial: boolean;
   replayed: boolean;
   passed: number | null;
@@ -39,7 +34,7 @@ export interface RunRow {
   gates: string[];
   tokens: number | null;
   cost_usd: number | null;
-  cost_unknown: number;
+  n_cost_unknown: number;
   git_commit: string | null;
   git_dirty: boolean | null;
 }
@@ -123,12 +118,10 @@ export interface RunHead {
   row: RunRow;
   path: string;
   models: string[];
-  decide: string;
   circumstances: string[];
   remarks: string[];
   verdict: string[];
   account: string[];
-  gates: GateShape[];
   functions: FunctionShape[];
   curves: PassCurve[];
   slices: SlicesShape[];

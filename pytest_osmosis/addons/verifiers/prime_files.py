@@ -239,9 +239,8 @@ def _lines(
 
         for record in sorted(ended, key=lambda record: plan_order(record.run)):
             row = rows.facts(record.run.row)
-            line = _line(
-                record, rule, *(found.event(kind, record, reader) for kind in ("rollout", "score")), {**own, **row}
-            )
+            rollout, score = (found.event(kind, record, reader) for kind in ("rollout", "score"))
+            line = _line(record, rule, rollout, score, {**own, **row})
             line = redaction.value(line, unchanged=_OWN)
             totals.add(line)
             yield json.dumps(line, allow_nan=False) + "\n"

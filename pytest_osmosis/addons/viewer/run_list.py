@@ -7,14 +7,14 @@ so if anything that the dashboard shows may have changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from pytest_osmosis.addons.viewer.shapes import EntryRow, IntervalShape, RunRow, RunsPage, shaped
+from pytest_osmosis.addons.viewer.shapes import EntryRow, RunRow, RunsPage
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.formats.codec import decode
+from pytest_osmosis.formats.codec import decode, encode
 from pytest_osmosis.record.find_run import listing_order
 from pytest_osmosis.record.manifest import read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -24,7 +24,6 @@ from pytest_osmosis.results.heads import RolloutCounter, RunEntry, entry_of, run
 from pytest_osmosis.results.publish import published_head
 from pytest_osmosis.results.read import SummaryFields, read_head
 from pytest_osmosis.results.stored_results import StoredResults
-from pytest_osmosis.stats import Interval
 from pytest_osmosis.text.numbers import difference, p_value, plural
 from pytest_osmosis.verdicts.comparison import EntryDifference
 
@@ -47,13 +46,8 @@ def entry_rows(table: EntryTable, runs: Iterable[RunRow]) -> list[EntryRow]:
 
 
 def _entry_row(entry: EntryFigures, *, is_first: bool) -> EntryRow:
-    interval = entry.pass_rate_interval
-    return shaped(
-        EntryRow,
-        entry,
-        pass_rate_interval=_interval(interval),
-        finding="" if is_first and entry.reason is None else _finding(entry),
-    )
+    row: EntryRow = encode(entry)
+    return {**row, "finding": "" if is_first and entry.reason is None else _finding(entry)}
 
 
 def _finding(entry: EntryFigures) -> str:
@@ -110,21 +104,12 @@ def run_row(entry: RunEntry) -> RunRow:
     is_cut = entry.status != "finished" and ended is not None and selected is not None and ended < selected
     if entry.partial or is_cut:
         entry = _without_rate(entry)
-    return shaped(
-        RunRow,
-        entry,
-        duration_ms=None if entry.duration_s is None else round(entry.duration_s * 1000, 3),
-        pass_rate_interval=_interval(entry.pass_rate_interval),
-        cost_unknown=entry.n_cost_unknown,
-    )
+    row: RunRow = encode(entry)
+    return row
 
 
 def _without_rate(entry: RunEntry) -> RunEntry:
     return replace(entry, pass_rate=None, pass_rate_interval=None)
-
-
-def _interval(interval: Interval | None) -> IntervalShape | None:
-    return None if interval is None else cast(IntervalShape, asdict(interval))
 
 
 class _Listed(NamedTuple):

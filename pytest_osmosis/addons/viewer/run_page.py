@@ -15,7 +15,6 @@ from pytest_osmosis.addons.viewer.journal_index import MOST_VALUES, DatasetRows
 from pytest_osmosis.addons.viewer.run_list import row_of
 from pytest_osmosis.addons.viewer.shapes import (
     FunctionShape,
-    GateShape,
     IntervalShape,
     Outcome,
     PassCurve,
@@ -159,13 +158,10 @@ def curves_of(results: Results) -> Iterator[PassCurve]:
     """
     if results.is_fragment:
         return
-    models = [(results.overall, results.by_function)]
-    if results.baseline is not None:
-        models.append((results.baseline.overall, results.baseline.by_function))
-    for model, (overall, by_function) in enumerate(models):
-        for function, summary in {"": overall, **by_function}.items():
+    for number, model in enumerate(results.models):
+        for function, summary in {"": model.overall, **model.by_function}.items():
             if summary.pass_at:
-                yield _curve(function, model, summary)
+                yield _curve(function, number, summary)
 
 
 def _curve(function: str, model: int, summary: Summary) -> PassCurve:
@@ -326,12 +322,10 @@ def _head(
         row=row_of(stored),
         path=shown(stored.run.directory.path),
         models=[manifest.subject.model, *([] if baseline is None else [baseline])],
-        decide=results.pass_rule.decide,
         circumstances=_plain(circumstances(stored)),
         remarks=_plain(remarks(stored)),
         verdict=_plain(verdict_lines(results)),
         account=_plain(account_lines(results)),
-        gates=[GateShape(gate=gate["gate"], state=gate["state"]) for gate in document["gates"]],
         functions=list(functions_of(document, results)),
         curves=list(curves_of(results)),
         slices=slices_of(results, dataset, rows),

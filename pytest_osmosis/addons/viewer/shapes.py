@@ -12,7 +12,7 @@ gives each on request. A report holds them all (`ReportIndex`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, cast
+from typing import Any, Literal, TypedDict
 
 StatusName = Literal["pending", "running", "finished", "failed", "stopped", "unreadable"]
 Outcome = Literal["passed", "failed", "unmeasured", "removed", "running", "pending"]
@@ -29,27 +29,11 @@ class IntervalShape(TypedDict):
     level: float
 
 
-class GateShape(TypedDict):
-    """A gate and its verdict, in one word."""
-
-    gate: str
-    state: str
-
-
-_Shape = TypeVar("_Shape")
-
-
-def shaped(shape: type[_Shape], source: object, **own: object) -> _Shape:
-    """Return an object of a shape: its `own` members, and all others as `source` has them by the same names."""
-    made = {name: own[name] if name in own else getattr(source, name) for name in shape.__annotations__}
-    return cast(_Shape, made)
-
-
 # -- the list of eval runs ---------------------------------------------------------------------------------
 
 
 class RunRow(TypedDict):
-    """One eval run in the list."""
+    """One eval run in the list (`results.heads.RunEntry`)."""
 
     name: str
     eval: str | None
@@ -60,7 +44,7 @@ class RunRow(TypedDict):
     dataset: str | None
     rollout: str | None
     started_at: str | None
-    duration_ms: float | None
+    duration_s: float | None
     partial: bool
     replayed: bool
     passed: int | None
@@ -75,7 +59,7 @@ class RunRow(TypedDict):
     """The state of each gate."""
     tokens: int | None
     cost_usd: float | None
-    cost_unknown: int
+    n_cost_unknown: int
     git_commit: str | None
     git_dirty: bool | None
 
@@ -200,7 +184,6 @@ class RunHead(TypedDict):
     path: str
     models: Sequence[str]
     """The eval's own model, and that of its baseline."""
-    decide: str
     circumstances: Sequence[str]
     """Lines on config, model, rows and start."""
     remarks: Sequence[str]
@@ -209,7 +192,6 @@ class RunHead(TypedDict):
     """Lines on what was decided and why, the most important first."""
     account: Sequence[str]
     """Lines on what kept runs from being scored, on tokens, cost and time, and on comparisons with other results."""
-    gates: Sequence[GateShape]
     functions: Sequence[FunctionShape]
     curves: Sequence[PassCurve]
     slices: Sequence[SlicesShape]

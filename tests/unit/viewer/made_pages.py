@@ -6,16 +6,18 @@ from collections.abc import Sequence
 
 from pytest_osmosis.addons.viewer.shapes import Outcome, RunPage, RunRow, RunsPage
 
+GATES = [{"gate": "pass_rate >= 0.9", "state": "fails"}]
+RESULTS = {"summary": {}, "config": {"decide": "run"}, "gates": GATES}
 OUTCOMES: Sequence[Outcome] = ("passed", "failed", "unmeasured", "removed", "running", "pending")
 
 
 def run_row(name: str) -> RunRow:
     return {
         "name": name, "eval": "sums", "status": "finished", "reason": None, "problem": None, "model": "m",
-        "dataset": "d.jsonl", "rollout": None, "started_at": "2026-11-22T14:03:00Z", "duration_ms": 1.0,
+        "dataset": "d.jsonl", "rollout": None, "started_at": "2026-11-22T14:03:00Z", "duration_s": 0.001,
         "partial": False, "replayed": False, "passed": 1, "measured": 2, "counted": 2, "ended": 3, "selected": 3,
         "pass_rate": 0.5, "pass_rate_interval": None, "gates": ["fails"], "tokens": 3, "cost_usd": None,
-        "cost_unknown": 0, "git_commit": None, "git_dirty": None,
+        "n_cost_unknown": 0, "git_commit": None, "git_dirty": None,
     }  # fmt: skip
 
 
@@ -25,11 +27,10 @@ def run_page(name: str, outcomes: Sequence[int], prompt: str = "1 + 1?") -> RunP
     return {
         "head": {
             "row": run_row(name), "path": f".osmosis/runs/{name}",
-            "models": ["m"], "decide": "run", "circumstances": [],
+            "models": ["m"], "circumstances": [],
             "remarks": [], "verdict": ["gate pass_rate >= 0.9: FAILS: 0.5"], "account": [],
-            "gates": [{"gate": "pass_rate >= 0.9", "state": "fails"}],
             "functions": [{"name": "reward", "model": 0, "threshold": 1.0, "decides": True, "statistics": {}}],
-            "curves": [], "slices": [], "no_slices": "", "results": {"summary": {}}, "outcomes": OUTCOMES,
+            "curves": [], "slices": [], "no_slices": "", "results": RESULTS, "outcomes": OUTCOMES,
             "boundaries": ["provider"], "errors": ["401 <b>no key</b>"], "finish_reasons": [], "rerun": None,
             "html_conversations": "all",
         },

@@ -48,7 +48,7 @@ function rowsOf(page: RunPage, holds: Uint8Array, isFiltered: boolean): number[]
 function shownFunction(page: RunPage, asked: string | null): string {
   const names = functionNames(page);
   if (asked !== null && names.includes(asked)) return asked;
-  if (names.includes(page.head.decide)) return page.head.decide;
+  if (names.includes(page.head.results.config.decide)) return page.head.results.config.decide;
   return names.length > 1 ? "" : (names[0] ?? "");
 }
 

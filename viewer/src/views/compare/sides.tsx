@@ -1,6 +1,6 @@
 // Both eval runs beside each other: what they asked, and what they came to.
 import type { ComponentChildren } from "preact";
-import { count, duration, moment, plural, runCost } from "../../format";
+import { count, moment, plural, runCost, span } from "../../format";
 import type { ComparisonPage, RunRow } from "../../shapes";
 import { route, runAddress } from "../../state/route";
 import { GatesChip, StatusChip } from "../../ui/chip";
@@ -16,7 +16,7 @@ const FACTS: [string, (row: RunRow) => ComponentChildren][] = [
   ["gates", (row) => <GatesChip gates={row.gates} />],
   ["tokens", (row) => count(row.tokens)],
   ["cost", (row) => runCost(row)],
-  ["time", (row) => duration(row.duration_ms)],
+  ["time", (row) => span(row.duration_s)],
 ];
 
 function passed(row: RunRow): string {

@@ -15,7 +15,7 @@ const ORDER: Outcome[] = ["failed", "unmeasured", "passed", "removed", "running"
 
 export function Toolbar({ page, shown }: { page: RunPage; shown: RunQuery }) {
   const functions = functionNames(page);
-  const decidesAlone = functions.includes(page.head.decide);
+  const decidesAlone = functions.includes(page.head.results.config.decide);
   const all = countOutcomes(page, null);
   return (
     <div class="toolbar">

@@ -1,5 +1,5 @@
 // The head of an eval run: its status, its verdict, and what the numbers are not.
-import type { GateShape, RunPage } from "../../shapes";
+import type { RunPage } from "../../shapes";
 import { count } from "../../format";
 import { written } from "../../state/route";
 import { GATES, StatusChip } from "../../ui/chip";
@@ -38,13 +38,13 @@ export function RunHeading({ page, isShort }: { page: RunPage; isShort: boolean 
 }
 
 function Verdict({ page }: { page: RunPage }) {
-  const { row, verdict, gates } = page.head;
+  const { row, verdict, results } = page.head;
   return (
     <div class="verdict">
       <div class="verdict-rate"><RunRate row={row} /></div>
       {verdict.length > 0 && (
         <ul class="verdict-lines">
-          {verdict.map((line, at) => <VerdictLine key={at} line={line} gates={gates} isFirst={at === 0} />)}
+          {verdict.map((line, at) => <VerdictLine key={at} line={line} gates={results.gates} isFirst={at === 0} />)}
         </ul>
       )}
     </div>
@@ -52,7 +52,7 @@ function Verdict({ page }: { page: RunPage }) {
 }
 
 /** A line of the verdict, as the terminal prints it, with the mark of the gate that it is about. */
-function VerdictLine({ line, gates, isFirst }: { line: string; gates: GateShape[]; isFirst: boolean }) {
+function VerdictLine({ line, gates, isFirst }: { line: string; gates: { gate: string; state: string }[]; isFirst: boolean }) {
   const gate = gates.find((each) => line.startsWith(`gate ${each.gate}:`));
   const { glyph, tone } = gate ? (GATES[gate.state] ?? { glyph: "·", tone: "pending" }) : { glyph: "", tone: "" };
   const kind = line.startsWith(" ") ? "muted" : isFirst ? "verdict-first" : "";

@@ -1,6 +1,6 @@
 // The table of eval runs. Its numbers are those of `pytest-osmosis runs list`.
 import type { RunRow } from "../../shapes";
-import { count, duration, moment, plural, runCost, UNKNOWN } from "../../format";
+import { count, moment, plural, runCost, span, UNKNOWN } from "../../format";
 import { route, runAddress, setQuery, written } from "../../state/route";
 import { gatesText, GatesChip, StatusChip } from "../../ui/chip";
 import { Rate } from "../../ui/rate";
@@ -18,7 +18,7 @@ export const columns: Column<RunRow>[] = [
   { name: "cost", title: "cost", cell: (run) => <Cost run={run} />, by: (run) => run.cost_usd, isNumber: true, first: "down", class: "run-cost",
     also: [{ name: "tokens", title: "tokens", by: (run) => run.tokens, first: "down" }] },
   { name: "started", title: "started (UTC)", cell: (run) => <Time run={run} />, by: (run) => run.started_at, isNumber: true, first: "down", class: "run-time",
-    also: [{ name: "time", title: "time", by: (run) => run.duration_ms, first: "down" }] },
+    also: [{ name: "time", title: "time", by: (run) => run.duration_s, first: "down" }] },
 ];
 
 export function RunsTable({ rows, pair }: { rows: readonly RunRow[]; pair: string[] }) {
@@ -106,7 +106,7 @@ function Time({ run }: { run: RunRow }) {
   return (
     <>
       <span class="cell-line" title={commit}>{moment(run.started_at).replace(" UTC", "")}</span>
-      <span class="cell-line cell-small">{duration(run.duration_ms)}</span>
+      <span class="cell-line cell-small">{span(run.duration_s)}</span>
     </>
   );
 }
