@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pytest_osmosis.datasets import Dataset, Row
-from pytest_osmosis.engine.actor import Actor, Command, Submit
+from pytest_osmosis.engine.actor import Actor, Submit
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post
 from pytest_osmosis.engine.job import Bounds, Job, Transcript
 from pytest_osmosis.host.protocol import HostCode, Setup
@@ -139,7 +139,7 @@ def turns_ms(n_hosts: int, in_flight: int, n_turns: int, folder: Path) -> list[f
     actor = Actor(job, Journal.create(folder / f"{n_hosts}.jsonl"), lambda run, outcome: None)
     actor.hosts.start()
     actor.inbox.put(Submit([RunId(row, 0) for row in range(n_runs)]))
-    actor.inbox.put(Command.GO)
+    actor.inbox.put(actor.go)
     while sum(len(host.rolling) for host in hosts) < n_hosts * in_flight:
         actor.turn()
         for host in hosts:

@@ -12,7 +12,6 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum, auto
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -61,26 +60,12 @@ class LoadedCode(NamedTuple):
     rewards: Mapping[str, str] = MappingProxyType({})
 
 
-class Command(Enum):
-    GO = auto()
-    PAUSE = auto()
-    RESUME = auto()
-    RELEASE = auto()
-
-
 class Close(NamedTuple):
     grace_s: float
 
 
-class MostInFlight(NamedTuple):
-    most: int
-
-
-class MoreHosts(NamedTuple):
-    n: int
-
-
-EngineMessage = Submit | Command | MostInFlight | MoreHosts | Stop | Close | Heard | Died
+EngineMessage = Submit | Stop | Close | Heard | Died | Callable[[], None]
+"""Messages of other threads, and calls that they let the engine make."""
 
 
 class Actor:
@@ -209,7 +194,10 @@ class Actor:
         if now - self._looked_after_at >= LOOK_AFTER_S:
             self._looked_after_at = now
             self.hosts.look_after(self.probing.host)
-            self._report_waiting(now)
+            if self.hosts.in_flight and not self.hosts.closing:  # else the session holds the eval back, or it is over
+                text = self._wait_notice.check(now, self.hosts.waiting())
+                if text is not None:
+                    self.notices.announce(text)
 
     def _report_stall(self) -> None:
         if not self.hosts.in_flight:
@@ -220,12 +208,6 @@ class Actor:
             waiting = self.hosts.waiting().text
             self.notices.alert(f"{text}; {waiting}" if waiting else text)
 
-    def _report_waiting(self, now: float) -> None:
-        if self.hosts.in_flight and not self.hosts.closing:  # else the session holds the eval back, or it is over
-            text = self._wait_notice.check(now, self.hosts.waiting())
-            if text is not None:
-                self.notices.announce(text)
-
     def _heed_stop_request(self, now: float) -> None:
         """Begin no further run if somebody asks for that with a file in the run directory. Look for it now and then."""
         if now - self._looked_at < TURN_S or self.runs.stopped is not None:
@@ -233,11 +215,6 @@ class Actor:
         self._looked_at = min(now, self._clock.now())
         if self.runs.any_left and self._stop_request.exists():
             self.runs.stop(Stop("requested", REQUESTED))
-
-    @property
-    def _held_by(self) -> str | None:
-        """The limit that holds back requests now, None if none does."""
-        return self.permits.held_by or self.judge_permits.held_by
 
     def _write_exchanges(self) -> None:
         """Write the exchanges, before the journal has their rollouts and before another host repeats one."""
@@ -275,7 +252,7 @@ class Actor:
             in_flight=tally.n_in_flight,
             retrying=tally.n_retrying,
             held=tally.n_held,
-            held_by=self._held_by,
+            held_by=self.permits.held_by or self.judge_permits.held_by,
         )
 
     def end(self) -> None:
@@ -314,12 +291,6 @@ class Actor:
             case Submit(runs):
                 self.recorder.begin()
                 self.runs.submit(runs)
-            case Command.GO:
-                self.recorder.begin()
-                self._heed_stop_request(math.inf)
-                self._waits_to_go = self.paused
-                if not self.paused:
-                    self.probing.begin()
             case Heard(connection, events):
                 host = self.hosts.of(connection)
                 host.heard_at = self._clock.now()
@@ -331,23 +302,26 @@ class Actor:
                 self._died(self.hosts.died(connection, how, by), how, by, machine)
             case Stop():
                 self.runs.stop(message)
-            case MostInFlight(most):
-                self.hosts.limit(most)
-            case MoreHosts(n):
-                self.hosts.grow(n)
-            case Command.PAUSE:
-                self.paused = True
-                self.hosts.broadcast({"op": "pause"})
-            case Command.RESUME:
-                self._resume()
-            case Command.RELEASE:
-                self.hosts.release()
             case Close(grace_s):
                 self.runs.stop(Stop("closed", "the session ended"))
                 self.hosts.closing = True
                 self._closing_at = self._clock.now() + grace_s
+            case _:
+                message()
 
-    def _resume(self) -> None:
+    def go(self) -> None:
+        """Probe the models, then roll out."""
+        self.recorder.begin()
+        self._heed_stop_request(math.inf)
+        self._waits_to_go = self.paused
+        if not self.paused:
+            self.probing.begin()
+
+    def pause(self) -> None:
+        self.paused = True
+        self.hosts.broadcast({"op": "pause"})
+
+    def resume(self) -> None:
         self.paused = False
         self._stall_notice.since = self._clock.now()
         for host in self.hosts:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
-from pytest_osmosis.engine.actor import Actor, Close, Command, LoadedCode, MoreHosts, MostInFlight, Submit
+from pytest_osmosis.engine.actor import Actor, Close, LoadedCode, Submit
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.limits import Throttle
 from pytest_osmosis.errors import CodeError
@@ -113,7 +114,7 @@ class Engine:
 
     def go(self) -> None:
         """Probe the models, then roll out what is submitted."""
-        self._actor.inbox.put(Command.GO)
+        self._actor.inbox.put(self._actor.go)
 
     def submit(self, runs: Iterable[RunId]) -> None:
         """Roll these out, in this order, each once however often it is submitted."""
@@ -122,11 +123,11 @@ class Engine:
     def limit(self, in_flight: int) -> None:
         """Begin no rollout from now on while `in_flight` others are in flight, at most `batch_size`. Those finish."""
         self._limit = max(0, min(in_flight, self.job.batch_size))
-        self._actor.inbox.put(MostInFlight(self._limit))
+        self._actor.inbox.put(partial(self._actor.hosts.limit, self._limit))
 
     def grow(self, n_hosts: int) -> None:
         """Start further hosts until there are `n_hosts`, at most `batch_size`, as a cluster has room for more."""
-        self._actor.inbox.put(MoreHosts(n_hosts))
+        self._actor.inbox.put(partial(self._actor.hosts.grow, n_hosts))
 
     @property
     def most_in_flight(self) -> int:
@@ -139,15 +140,15 @@ class Engine:
 
     def pause(self) -> None:
         """Begin no run and no request until `resume`; open requests finish. Idempotent."""
-        self._actor.inbox.put(Command.PAUSE)
+        self._actor.inbox.put(self._actor.pause)
 
     def resume(self) -> None:
         """Go on after `pause`. Idempotent."""
-        self._actor.inbox.put(Command.RESUME)
+        self._actor.inbox.put(self._actor.resume)
 
     def release(self) -> None:
         """Let the hosts end, because all runs that will be submitted are done."""
-        self._actor.inbox.put(Command.RELEASE)
+        self._actor.inbox.put(self._actor.hosts.release)
 
     def close(self, grace_s: float = 0.0) -> None:
         """Give runs in flight `grace_s`, then end hosts, journal and thread. Idempotent.

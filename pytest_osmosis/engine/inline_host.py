@@ -23,7 +23,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 from pytest_osmosis import seams
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.chat import Clients, clients_of, probed
+from pytest_osmosis.host.chat import Clients, clients_of, deniable, probed
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import LoopMonitor, MonitoredCode
 from pytest_osmosis.host.exchanges import opened_store
@@ -47,7 +47,6 @@ from pytest_osmosis.host.protocol import (
 )
 from pytest_osmosis.host.slots import HostLimits, grant
 from pytest_osmosis.host.user_errors import broken
-from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.rewards.reward import Reward
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.user_code import is_installed
@@ -361,7 +360,7 @@ class InlineHost:
                 self._code = replace(code, notes=(*code.notes, *notes))
             self._limits = HostLimits(setup.limit, lambda: None)
             monitor = Unmonitored(self._around)
-            models = {tag: DeniableModel(model, self._denied_by(tag)) for tag, model in self._clients.items()}
+            models = deniable(self._clients, self._denied)
             self._core = HostCore(
                 setup, self._code, models, self._endpoint, self._limits, monitor, self, store, self._raised
             )
@@ -381,8 +380,8 @@ class InlineHost:
         with state.active(), nullcontext() if self._sdk_shim is None else self._sdk_shim.active(sdk_shim):
             yield
 
-    def _denied_by(self, tag: str) -> Callable[[str], None]:
-        return lambda error: self.emit({"ev": "denied", "model_tag": tag, "error": error})
+    def _denied(self, tag: str, error: str) -> None:
+        self.emit({"ev": "denied", "model_tag": tag, "error": error})
 
     def _raised(self, key: Key, error: BaseException) -> None:
         if self._loop.interrupted or isinstance(error, self._through):

@@ -70,6 +70,11 @@ def _client(setup: Setup, tag: str, target: ModelTarget, environ: Mapping[str, s
     return create(target, environ, setup.max_limit)
 
 
+def deniable(clients: Clients, denied: Callable[[str, str], None]) -> Mapping[str, DeniableModel]:
+    """Return clients that send nothing more once their model has denied a request; `denied` gets tag and error."""
+    return {tag: DeniableModel(model, partial(denied, tag)) for tag, model in clients.items()}
+
+
 class UnaskedModel:
     """The model of recorded conversations and of replays, which nobody asks: `why` not."""
 
@@ -125,6 +130,7 @@ class OverloadDetector:
         return True
 
 
+@dataclass(slots=True)
 class Sender:
     """Sends requests in one event loop, `within` their timeouts, and each with one of the `permits` if there are any.
 
@@ -132,23 +138,14 @@ class Sender:
     `report` of exchanges.
     """
 
-    def __init__(
-        self,
-        permits: PermitClient | None,
-        max_retries: int,
-        within: retry.Within,
-        report: Emit,
-        hold: Callable[[float], None] = lambda wait_s: None,
-        emit: Emit = lambda event: None,
-    ) -> None:
-        self.permits = permits
-        self.policy = retry.RetryPolicy(max_retries=max_retries)
-        self.within = within
-        self.report = report
-        self.hold = hold
-        self.emit = emit
-        self.overload = OverloadDetector()
-        self.jitter = random.Random()
+    permits: PermitClient | None
+    policy: retry.RetryPolicy
+    within: retry.Within
+    report: Emit
+    hold: Callable[[float], None] = lambda wait_s: None
+    emit: Emit = lambda event: None
+    overload: OverloadDetector = field(default_factory=OverloadDetector)
+    jitter: random.Random = field(default_factory=random.Random)
 
 
 class SentRequest(ModelRequest):
@@ -242,13 +239,13 @@ class Gateway:
             return PermitClient(emit, of_judges) if are_needed else None
 
         are_needed = setup.judge_permits if of_judges else setup.permits
-        retries: int = setup.judge_retries if of_judges else setup.code.target["max_retries"]
+        policy = retry.RetryPolicy(setup.judge_retries if of_judges else setup.code.target["max_retries"])
         within, report = brief_deadlines(stalls), report_at_once(events)
         self.events = events
         self.store = store
-        self.here = Sender(permits(events.emit), retries, within, report, hold, events.emit)
+        self.here = Sender(permits(events.emit), policy, within, report, hold, events.emit)
         of_threads = events.emit_from_thread
-        self.standby = Sender(permits(of_threads), retries, asyncio.timeout, of_threads)
+        self.standby = Sender(permits(of_threads), policy, asyncio.timeout, of_threads)
         self.standby_requests = ResizableSemaphore(setup.limit)
 
     def exchanges(self, key: Key, name: str) -> AskerExchanges | None:

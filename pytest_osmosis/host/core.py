@@ -236,12 +236,10 @@ class HostCore:
             environment = error.facts if type(error) is EnvironmentFault else environment
             n_prompt = _prompt_length(prompt, messages, environment)
         event = _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure)
-        if told is not None and told.metrics:
-            event["metrics"] = {ROLLOUT: told.metrics}
-        if told is not None and told.info:
-            event["fields"] = {ROLLOUT: told.info}
-        if told is not None and told.samples:
-            event["samples"] = told.samples
+        if told is not None:
+            event |= {"metrics": {ROLLOUT: told.metrics}} if told.metrics else {}
+            event |= {"fields": {ROLLOUT: told.info}} if told.info else {}
+            event |= {"samples": told.samples} if told.samples else {}
         if environment:
             event["environment"] = environment
         if chat.totals.replicas:

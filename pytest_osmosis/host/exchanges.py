@@ -12,6 +12,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from socket import gethostname
@@ -163,47 +164,37 @@ class AskerExchanges:
                 self.continuations.add(asked.turn, asked.fingerprint, message)
 
 
+@dataclass(frozen=True, slots=True)
 class AskedRequest:
     """One request, from its look-up to its end. With an answer `from_store`, or in a replay, nothing is sent."""
 
-    def __init__(
-        self,
-        exchanges: AskerExchanges,
-        body: Body,
-        shortened: Body,
-        fingerprint: Fingerprint,
-        turn: int,
-        after: int,
-        nth: int,
-        stored: Stored | None,
-    ) -> None:
-        self.body = body
-        self.fingerprint = fingerprint
-        self.turn = turn
-        self.nth = nth
-        self._exchanges = exchanges
-        self._shortened = shortened
-        self._after = after
-        self._stored = stored
+    exchanges: AskerExchanges
+    body: Body
+    shortened: Body
+    fingerprint: Fingerprint
+    turn: int
+    after: int
+    nth: int
+    stored: Stored | None
 
     @property
     def from_store(self) -> bool:
-        return self._stored is not None
+        return self.stored is not None
 
     @property
     def is_sent(self) -> bool:
         """True if the request must be sent to its model."""
-        return self._stored is None and not self._exchanges.store.is_replay
+        return self.stored is None and not self.exchanges.store.is_replay
 
     async def answer(self) -> ChatReply:
         """Return the stored answer, after a turn of the loop. Raises the stored error, or says what has changed."""
         await asyncio.sleep(0)  # let other rollouts run
-        if self._stored is None:
+        if self.stored is None:
             from pytest_osmosis.host.unrecorded import unrecorded  # most hosts never need it
 
-            raise unrecorded(self._exchanges, self)
+            raise unrecorded(self.exchanges, self)
         try:
-            value = answer_of(self._stored)
+            value = answer_of(self.stored)
         except CassetteError as error:
             raise ModelError(f"the recorded answer cannot be read: {error}") from None
         if "error" in value:
@@ -215,20 +206,20 @@ class AskedRequest:
         message = None
         try:
             reply = await send()
-            fields = cleaned(reply_to_json(reply), self._exchanges.redact)
+            fields = cleaned(reply_to_json(reply), self.exchanges.redact)
             message = fields["message"]
             self._report({"reply": fields}, emit)
         except BaseException as error:
             refusal = error_to_json(error)
             if refusal is not None:
-                self._report({"error": cleaned(refusal, self._exchanges.redact)}, emit)
+                self._report({"error": cleaned(refusal, self.exchanges.redact)}, emit)
             raise
         finally:
-            self._exchanges.ended(self, message)
+            self.exchanges.ended(self, message)
         return reply
 
     def _report(self, answer: AnswerFields, emit: Emit) -> None:
-        exchanges = self._exchanges
+        exchanges = self.exchanges
         mode = exchanges.store.mode
         if mode == "replay" or (mode == "cache" and self.from_store):
             return
@@ -238,10 +229,10 @@ class AskedRequest:
             "asker": exchanges.asker.name,
             "call": exchanges.call,
             "turn": self.turn,
-            "after": self._after,
+            "after": self.after,
             "nth": self.nth,
             "digest": self.fingerprint.digest,
-            "request": self._shortened,
+            "request": self.shortened,
             **answer,  # type: ignore[typeddict-item]  # "stored" is not in it
         }
         if self.from_store:

@@ -18,15 +18,14 @@ import os
 import stat
 import sys
 import warnings
-from asyncio import CancelledError, Future, get_running_loop
+from asyncio import CancelledError, get_running_loop
 from binascii import b2a_base64
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from os import close, fstat, lstat, read, scandir
 from os import open as open_at
-from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Event
 from time import CLOCK_REALTIME, clock_gettime_ns
 from types import MappingProxyType
 from typing import Any, NamedTuple, TextIO, TypeVar
@@ -241,10 +240,11 @@ class ArtifactSender:
     """
 
     def __init__(self, folder: str, events: EventSink) -> None:
+        from concurrent.futures import ThreadPoolExecutor  # few hosts send files
+
         self._folder = folder
         self._events = events
-        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._thread: Thread | None = None
+        self._thread = ThreadPoolExecutor(1, "osmosis-artifacts")
 
     async def seen(self, key: Key) -> Stamps:
         """Return the files of a run as they are now, for a later `send_changed`."""
@@ -337,38 +337,11 @@ class ArtifactSender:
 
     async def _in_thread(self, call: Callable[[Event], None]) -> None:
         """Return once the thread has called `call`. If this is cancelled, `call` finds its event set."""
-        loop, stopped = get_running_loop(), Event()
-        done: Future[None] = loop.create_future()
-
-        def end(error: Exception | None) -> None:
-            if not done.done():
-                done.set_result(None) if error is None else done.set_exception(error)
-
-        def job() -> None:
-            error = None
-            try:
-                call(stopped)
-            except Exception as raised:
-                error = raised
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(end, error)
-
-        self._start_thread()
-        self._jobs.put(job)
+        stopped = Event()
         try:
-            await done
+            await get_running_loop().run_in_executor(self._thread, call, stopped)
         finally:
             stopped.set()
-
-    def _start_thread(self) -> None:
-        if self._thread is None:
-            thread = Thread(target=self._work, name="osmosis-artifacts", daemon=True)
-            thread.start()
-            self._thread = thread
-
-    def _work(self) -> None:
-        while True:
-            self._jobs.get()()
 
 
 class _File(NamedTuple):

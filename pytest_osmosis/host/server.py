@@ -19,7 +19,7 @@ from os import write
 from time import monotonic
 from typing import Any
 
-from pytest_osmosis.host.chat import Clients, probed
+from pytest_osmosis.host.chat import Clients, deniable, probed
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import LoopMonitor
 from pytest_osmosis.host.exchanges import HostExchanges
@@ -28,7 +28,6 @@ from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.protocol import JUDGE, ArtifactEvent, HostEvent, Key, Request, RunRequest, Setup, lines
 from pytest_osmosis.host.slots import HostLimits, grant
 from pytest_osmosis.host.user_errors import broken
-from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import dumps, loads
 
@@ -167,7 +166,7 @@ class HostServer:
         self._code = code
         self._teardown_s = setup.teardown_s
         self._clients = clients
-        self._models = {tag: DeniableModel(model, self._denied_by(tag)) for tag, model in clients.items()}
+        self._models = deniable(clients, self._denied)
         self._loop = asyncio.new_event_loop()
         self._loop.time = monotonic  # type: ignore[method-assign]  # user code may stop the clock of the module `time`
         self._writer = EventWriter(events, redaction, self._loop)
@@ -231,12 +230,9 @@ class HostServer:
             if tag in self._models and self._models[tag].error is not None:
                 self._drop(tag)
 
-    def _denied_by(self, tag: str) -> Callable[[str], None]:
-        def denied(error: str) -> None:
-            self._writer.emit({"ev": "denied", "model_tag": str(tag), "error": error})
-            self._drop(tag)
-
-        return denied
+    def _denied(self, tag: str, error: str) -> None:
+        self._writer.emit({"ev": "denied", "model_tag": str(tag), "error": error})
+        self._drop(tag)
 
     def _begin_rollouts(self) -> None:
         begun = 0

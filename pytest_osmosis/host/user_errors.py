@@ -31,6 +31,11 @@ class Failure:
     details: str = ""
     systemic: str = "no"
 
+    @classmethod
+    def of(cls, error: ModelError | BoundError, details: str = "") -> Failure:
+        """Return the failure of a request; `details` if it has none of its own."""
+        return cls(error.boundary, str(error), error.details or details, error.systemic)
+
 
 def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTotals) -> Failure:
     """Return the failure of a rollout that `error` ended.
@@ -38,7 +43,7 @@ def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTo
     In a replay, whatever follows a request that was not recorded says nothing about the agent.
     """
     if totals.unrecorded is not None:
-        return _unrecorded(totals.unrecorded)
+        return Failure.of(totals.unrecorded)
     budget_s = code.deadline.budget_s
     if code.interrupted_stack and totals.held_for:  # a synchronous client waited for an answer
         return _unanswered(budget_s, totals, code.interrupted_stack)
@@ -51,18 +56,12 @@ def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTo
         return Failure("timeout", f"took longer than {budget_s:g} s ({ROLLOUT_LIMIT})", _cancelled_at(error))
     of_request = next((cause for cause in _causes(error) if isinstance(cause, (ModelError, BoundError))), None)
     if of_request is not None:
-        return Failure(of_request.boundary, str(of_request), of_request.details, of_request.systemic)
-    failure = totals.failure
-    if failure is not None:  # the agent's own client made another error of it
-        details = failure.details or user_traceback(error)
-        return Failure(failure.boundary, str(failure), details, failure.systemic)
+        return Failure.of(of_request)
+    if totals.failure is not None:  # the agent's own client made another error of it
+        return Failure.of(totals.failure, user_traceback(error))
     if isinstance(error, EnvironmentFault):
         return Failure(error.boundary, str(error), error.details)
     return _code_failure("agent", error)
-
-
-def _unrecorded(error: ModelError) -> Failure:
-    return Failure(error.boundary, str(error), error.details, error.systemic)
 
 
 def _unanswered(budget_s: float, totals: RequestTotals, details: str = "") -> Failure:
@@ -77,7 +76,7 @@ def reward_failure(error: BaseException, code: MonitoredCode, judges: JudgeCount
     know, whatever the function makes of that.
     """
     if judges is not None and judges.unrecorded is not None:
-        return _unrecorded(judges.unrecorded)
+        return Failure.of(judges.unrecorded)
     too_slow = f"took longer than {code.deadline.budget_s:g} s ({SCORING_LIMIT})"
     is_too_late = isinstance(error, DeadlineExpired) or bool(code.interrupted_stack)
     if is_too_late and judges is not None and (judges.open or judges.late):

@@ -15,6 +15,7 @@ from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.slots import PermitClient, grant
 from pytest_osmosis.models.base import ChatReply, ChatRequest
+from pytest_osmosis.models.retry import RetryPolicy
 from pytest_osmosis.record.run_id import RunId
 from tests.clocks import LoopClock, ended
 from tests.unit.host.test_slots import FakeHost
@@ -66,7 +67,7 @@ def sent_request(events: list[Mapping[str, Any]]) -> SentRequest:
         if event["ev"] == "ask":
             grant([event["id"]])
 
-    sender = Sender(PermitClient(emit), 4, asyncio.timeout, emit)
+    sender = Sender(PermitClient(emit), RetryPolicy(4), asyncio.timeout, emit)
     slot, _ = FakeHost(1).begin()
     return SentRequest(sender, slot, Key(RunId(0, 0), 1), ChatRequest(messages=[]), lambda: None, sent=True)
 
