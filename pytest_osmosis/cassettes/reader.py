@@ -1,26 +1,8 @@
-"""Reads and checks cassettes and exchange logs. In memory is where each exchange begins; bodies are read on demand.
-
-Both are JSON lines. The header is `{"schema_version": 1, "kind": "cassette"}`, or "exchanges" for a log. A line of a
-cassette has these members, in this order:
-
-- `row`, `run`, and `model_tag` unless it is "primary"; `asker`; `turn`, from 1; `digest` of the request
-- `request`: "model", "seed", "sampling", "tools" and "messages", or the part that `Continuations` leaves
-- `reply` with "message", "finish_reason", "usage" and "model", or `error` of a request that was refused
-
-The lines are sorted by run, asker and turn; (run, asker, turn) is unique. Cassettes are UTF-8, to be read in a diff,
-and hold neither times nor addresses.
-
-A log has the events of hosts as its lines. Besides those members they have `ev`, `attempt`, `call` (all requests of
-one rollout, or of one call of a function, have the same), `after` (how many requests had ended when this one was sent),
-`nth` (1 for the first of equal requests of a call), and `stored` if the answer came from a store. It may hold an
-exchange several times, because a rollout was begun again: the last one counts.
-"""
+"""Reads and checks cassettes and exchange logs. In memory is where each exchange begins; bodies are read on demand."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -30,181 +12,33 @@ from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any, Literal, NamedTuple, NotRequired, TypedDict
+from typing import IO, Any, NamedTuple
 
-from pytest_osmosis.cassettes.exchange import API, PRIMARY, ROLLOUT, Asker, Body, Digests, Exchange, Run, whole
+from pytest_osmosis.cassettes.exchange import (
+    API,
+    CASSETTE,
+    LOG,
+    MOST_LINE_BYTES,
+    ROLLOUT,
+    Asker,
+    Body,
+    Digests,
+    Head,
+    Run,
+    check_exchange,
+    head_in,
+    head_of,
+    header,
+    read_header,
+    read_line,
+    whole,
+)
 from pytest_osmosis.errors import CassetteError, Problem
 from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.files.strict_json import parsed
-from pytest_osmosis.formats.codec import Count, Positive, ShapeFault, check_version, decode, quoted
-from pytest_osmosis.formats.events import RunFields
+from pytest_osmosis.formats.codec import ShapeFault
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import key_in, may_hold_key
-
-SCHEMA_VERSION = 1
-CASSETTE, LOG = "cassette", "exchanges"
-MOST_LINE_BYTES = 1 << 28
-
-_HEAD = re.compile(
-    rb'\{(?:"ev":"exchange",)?"row":(?P<row>\d{1,15}),"run":(?P<run>\d{1,15}),(?:"model_tag":"(?P<tag>\w+)",)?'
-    rb'(?:"attempt":(?P<attempt>\d{1,15}),)?"asker":(?P<asker>"(?:[^"\\]|\\.)*"),(?:"call":"(?P<call>\w+)",)?'
-    rb'"turn":(?P<turn>\d{1,15}),(?:"after":(?P<after>\d{1,15}),"nth":(?P<nth>\d{1,15}),)?"digest":"(?P<digest>\w+)"'
-)
-"""The beginning of a line as it is written. Lines that others have laid out anew are parsed as a whole."""
-
-
-class Head(NamedTuple):
-    """The members of a line that identify its exchange. A cassette has no `attempt`, `call`, `after` and `nth`."""
-
-    asker: Asker
-    turn: int
-    digest: str
-    attempt: int = 0
-    call: str = ""
-    after: int = 0
-    nth: int = 0
-
-
-def header(kind: str) -> bytes:
-    return _line({"schema_version": SCHEMA_VERSION, "kind": kind})
-
-
-def read_header(line: bytes) -> str:
-    """Return the kind of a file from its first line. Raises `ShapeFault`."""
-    value = read_line(line)
-    kind = value.get("kind")
-    if "schema_version" not in value or kind not in (CASSETTE, LOG):
-        raise ShapeFault(f"is not a cassette: the first line of one is {header(CASSETTE).decode().strip()}")
-    check_version(value, SCHEMA_VERSION)
-    return str(kind)
-
-
-def encoded(exchange: Exchange, request: Mapping[str, Any]) -> bytes:
-    """Return the line of an exchange in a cassette. `request` is what is stored of its request."""
-    run = exchange.asker.run
-    tag = {} if run.model_tag == PRIMARY else {"model_tag": run.model_tag}
-    answer = {"reply": exchange.reply} if exchange.reply is not None else {"error": exchange.error}
-    head = {"asker": exchange.asker.name, "turn": exchange.turn, "digest": exchange.digest}
-    return _line({"row": run.row, "run": run.run, **tag, **head, "request": request, **answer})
-
-
-def _line(value: Mapping[str, Any]) -> bytes:
-    text = _encode(value) + "\n"
-    return text.encode("utf-8") if not _SURROGATE.search(text) else _SURROGATE.sub(_escape, text).encode("utf-8")
-
-
-_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
-
-
-def _escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
-
-
-def read_line(line: bytes) -> dict[str, Any]:
-    """Return the object on a line. Raises `ShapeFault`."""
-    try:
-        value = parsed(line.decode("utf-8"))
-    except ValueError as error:
-        raise ShapeFault(f"is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ShapeFault(f"must be an object, got {quoted(value)}")
-    return value
-
-
-def head_of(line: bytes) -> Head:
-    """Return the identity of the exchange on a line, mostly without parsing all of it. Raises `ShapeFault`."""
-    match = _HEAD.match(line)
-    if match is None:
-        return head_in(read_line(line))
-    tag = match["tag"]
-    run = Run(int(match["row"]), int(match["run"]), PRIMARY if tag is None else tag.decode())
-    asker = Asker(run, json.loads(match["asker"]))
-    attempt, after, nth = (int(match[name] or 0) for name in ("attempt", "after", "nth"))
-    call = (match["call"] or b"").decode()
-    return Head(asker, int(match["turn"]), match["digest"].decode(), attempt, call, after, nth)
-
-
-class AskedFields(RunFields):
-    """One request of an attempt."""
-
-    asker: str
-    call: NotRequired[str]
-    turn: Positive
-    after: NotRequired[Count]
-    nth: NotRequired[Positive]
-    digest: str
-    stored: NotRequired[bool]
-
-
-class IdentityFields(AskedFields):
-    attempt: NotRequired[Count]
-
-
-class ContinuesFields(TypedDict):
-    turn: Positive
-    messages: Positive
-
-
-class RequestFields(TypedDict):
-    """A request, or the part that `Continuations` leaves."""
-
-    messages: Sequence[Any]
-    model: NotRequired[str]
-    api: NotRequired[Literal["responses"] | None]
-    seed: NotRequired[Any]
-    sampling: NotRequired[Mapping[str, Any]]
-    tools: NotRequired[Sequence[Any]]
-    continues: NotRequired[ContinuesFields]
-
-
-class MessageFields(TypedDict):
-    role: Literal["assistant"]
-
-
-class UsageFields(TypedDict):
-    input_tokens: Count
-    output_tokens: Count
-    cached_input_tokens: NotRequired[Count]
-    reasoning_tokens: NotRequired[Count]
-    cache_write_tokens: NotRequired[Count]
-
-
-class ReplyFields(TypedDict):
-    message: MessageFields
-    finish_reason: NotRequired[str]
-    usage: NotRequired[UsageFields]
-    model: NotRequired[str]
-
-
-class ErrorFields(TypedDict):
-    message: str
-    status: NotRequired[Count]
-    systemic: NotRequired[Literal["never", "no", "until_success", "always"]]
-    type: NotRequired[str]
-
-
-class ExchangeFields(IdentityFields):
-    request: RequestFields
-    reply: NotRequired[ReplyFields]
-    error: NotRequired[ErrorFields]
-
-
-def head_in(value: Mapping[str, Any]) -> Head:
-    """Return the identity of the exchange in an object. Raises `ShapeFault`."""
-    decode(value, IdentityFields)
-    asker = Asker(Run(value["row"], value["run"], value.get("model_tag", PRIMARY)), value["asker"])
-    attempt, after, nth = (value.get(name, 0) for name in ("attempt", "after", "nth"))
-    return Head(asker, value["turn"], value["digest"], attempt, value.get("call", ""), after, nth)
-
-
-def check_exchange(value: Mapping[str, Any]) -> None:
-    """Raise `ShapeFault` if an object is no exchange."""
-    decode(value, ExchangeFields)
-    if ("reply" in value) == ("error" in value):
-        raise ShapeFault("must have either a reply or an error")
-
 
 READ_BYTES = 1 << 16
 HASH_BITS = (1 << 64) - 1

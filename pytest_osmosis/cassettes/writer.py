@@ -17,8 +17,22 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_osmosis.cassettes.exchange import ROLLOUT, Asker, Body, Continuations, Exchange, Fingerprint, Run, whole
-from pytest_osmosis.cassettes.reader import CASSETTE, LOG, CassetteFile, Head, Stored, answer_of, encoded, header
+from pytest_osmosis.cassettes.exchange import (
+    CASSETTE,
+    LOG,
+    ROLLOUT,
+    Asker,
+    Body,
+    Continuations,
+    Exchange,
+    Fingerprint,
+    Head,
+    Run,
+    encoded,
+    header,
+    whole,
+)
+from pytest_osmosis.cassettes.reader import CassetteFile, Stored, answer_of
 from pytest_osmosis.errors import CassetteError, Problem
 from pytest_osmosis.files.reading import FileFault
 from pytest_osmosis.text.names import shown

@@ -15,15 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pytest_osmosis.cassettes.exchange import Run
-from pytest_osmosis.cassettes.reader import (
-    CASSETTE,
-    MOST_LINE_BYTES,
-    RECORD,
-    CassetteReader,
-    check_cassette,
-    read_header,
-)
+from pytest_osmosis.cassettes.exchange import CASSETTE, MOST_LINE_BYTES, Run, read_header
+from pytest_osmosis.cassettes.reader import RECORD, CassetteReader, check_cassette
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import CassetteError, Problem

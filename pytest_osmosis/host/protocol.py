@@ -18,7 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Protocol, TypedDict
 
-from pytest_osmosis.cassettes.reader import AskedFields
+from pytest_osmosis.cassettes.exchange import AskedFields
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.formats.codec import AnyModel
 from pytest_osmosis.formats.events import AttemptFields, RolloutEvent, ScoreEvent, StartEvent, check_event, kinds_of

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis.cassettes.exchange import (
+    CASSETTE,
     PRIMARY,
     ROLLOUT,
     Continuations,
     Fingerprint,
     Run,
+    header,
     reply_to_json,
     stored_request,
 )
-from pytest_osmosis.cassettes.reader import CASSETTE, header
 from pytest_osmosis.cassettes.writer import ExchangeLog
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.text.safe import dumps

@@ -16,13 +16,17 @@ from pytest_osmosis.cassettes.exchange import (
     Exchange,
     Fingerprint,
     Run,
+    check_exchange,
+    encoded,
     error_from_json,
     error_to_json,
+    head_in,
+    head_of,
+    read_line,
     reply_from_json,
     reply_to_json,
     stored_request,
 )
-from pytest_osmosis.cassettes.reader import check_exchange, encoded, head_in, head_of, read_line
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.text.safe import dumps

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.cassettes.exchange import ROLLOUT, Asker, Run
-from pytest_osmosis.cassettes.reader import LOG, CassetteReader, header
+from pytest_osmosis.cassettes.exchange import LOG, ROLLOUT, Asker, Run, header
+from pytest_osmosis.cassettes.reader import CassetteReader
 from pytest_osmosis.cassettes.writer import ExchangeLog
 from pytest_osmosis.errors import CassetteError
 from tests.unit.cassettes.recording import conversation
