@@ -34,25 +34,27 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
             from pytest_osmosis.models.embedded import ArithmeticModel
 
             return ArithmeticModel()
-        case "openai" | "light":
-            from pytest_osmosis.models.http_clients import HttpModel, light_headers, openai_headers
+        case "openai":
+            from pytest_osmosis.models.openai import OpenAIModel
 
-            headers = (openai_headers if target.client == "openai" else light_headers)(target, api_key)
-            return _by_api(target, partial(HttpModel, target, api_key, headers, max_in_flight=max_in_flight))
+            return _by_api(target, partial(OpenAIModel, target, api_key, max_in_flight=max_in_flight))
         case "anthropic":
-            from pytest_osmosis.models.http_clients import AnthropicModel
+            from pytest_osmosis.models.anthropic import AnthropicModel
 
             return AnthropicModel(target, api_key, max_in_flight=max_in_flight)
+        case "light":
+            from pytest_osmosis.models.light import LightModel
+
+            return _by_api(target, partial(LightModel, target, api_key, max_in_flight=max_in_flight))
         case "litellm":
             from pytest_osmosis.models.litellm import LiteLLMModel
 
             return LiteLLMModel(target, api_key)
         case "completions":
             from pytest_osmosis.models import text_completions
-            from pytest_osmosis.models.http_clients import HttpModel, light_headers
+            from pytest_osmosis.models.light import LightModel
 
-            headers = light_headers(target, api_key)
-            return HttpModel(target, api_key, headers, max_in_flight=max_in_flight, api=text_completions)
+            return LightModel(target, api_key, max_in_flight=max_in_flight, api=text_completions)
         case "tokens":
             from pytest_osmosis.models.token_completions import TokenModel
 

@@ -3,14 +3,20 @@
 Certificates come from SSL_CERT_FILE and SSL_CERT_DIR, proxies from HTTP_PROXY and its like (`failures`).
 aiohttp's own `trust_env` is off, because it would send passwords from ~/.netrc. Redirects are not followed, and cookies
 are not kept. `read_body` bounds the bodies of answers, whichever library reads them.
+
+The official openai and anthropic clients are generated from one template and used here in one way: a client contributes
+headers, authentication and its transport, that of httpx. Its retries are off (`retry` has them). Its parsing is not
+used, because it reads bodies without a bound, takes an HTML page for an answer, and raises bare JSON errors.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import select
 from collections.abc import AsyncIterable, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
@@ -26,12 +32,15 @@ from aiohttp.connector import Connection
 
 from pytest_osmosis.models.failures import Failures, proxy_of
 from pytest_osmosis.models.json_bodies import decoded, shown
+from pytest_osmosis.models.providers import CUSTOM_HEADERS, headers_in
 from pytest_osmosis.models.targets import ModelTarget
 
 MB = 2**20
 LARGE_HEADERS: Mapping[str, Any] = {"max_field_size": 2**17, "max_headers": 512}
 """The bounds on one header of an answer, and on their number: far above those of servers that add traces to theirs."""
-ACCEPTED = {"Accept-Encoding": "gzip, deflate"}
+CODINGS = ("gzip", "deflate")
+"""The codings that are asked for. Old releases of httpx unpack whole what arrived at once: 64 kB are at most 64 MB."""
+ACCEPTED = {"Accept-Encoding": ", ".join(CODINGS)}
 CONNECT_TIMEOUT_S = 10.0
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
@@ -135,7 +144,13 @@ def answer_of(
     return status, decoded(status, body, failures)
 
 
-def sendable_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def coding_of(headers: Mapping[str, str]) -> str:
+    """Return how a body is packed, "" if it is not."""
+    coding = headers.get("Content-Encoding", "").lower()
+    return "" if coding == "identity" else coding
+
+
+def sendable_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
     """Return headers without blanks around their values, which some clients would send.
 
     Raises `UnicodeError` for a value that no header can have; some clients would say that the connection broke.
@@ -144,10 +159,11 @@ def sendable_headers(headers: Mapping[str, str]) -> dict[str, str]:
     {'X-Team': 'evals'}
     """
     for name, value in headers.items():
-        value.encode("ascii")
-        if _CONTROL.search(value):
-            raise UnicodeError(f"the value of the header {name} has a control character")
-    return {name: value.strip() for name, value in headers.items()}
+        if isinstance(value, str):
+            value.encode("ascii")
+            if _CONTROL.search(value):
+                raise UnicodeError(f"the value of the header {name} has a control character")
+    return {name: value.strip() if isinstance(value, str) else value for name, value in headers.items()}
 
 
 def certificates() -> SSLContext:
@@ -165,8 +181,96 @@ def _certificates(*variables: str | None) -> SSLContext:
     return context
 
 
+ANSWER = "pytest_osmosis.answer"
+
+_BODY: ContextVar[bytes] = ContextVar("pytest_osmosis.body")
+"""The body of the request in flight. It bypasses the client, which takes bytes only in its newer releases."""
+
 Value = TypeVar("Value")
 Other = TypeVar("Other")
+
+
+class Transport:
+    """The transport below an official client, and the requests that go through it.
+
+    `kind` is the client's class of HTTP clients. It comes from httpx or httpx2, depending on the client's version.
+    """
+
+    def __init__(self, kind: type, target: ModelTarget, failures: Failures, max_in_flight: int) -> None:
+        module = next(base.__module__ for base in kind.__mro__ if base.__module__ in ("httpx", "httpx2"))
+        self._http: Any = importlib.import_module(module)
+        self._failures = failures
+        self._proxy = proxy_of(target.base_url or "")
+        self._max_in_flight = max_in_flight
+        self._max_bytes = target.max_response_mb * MB
+        self._below: Any = None
+
+    def http_client(self) -> Any:
+        """Return the client's `http_client`. It neither follows redirects nor looks for proxies and passwords."""
+        return self._http.AsyncClient(
+            transport=self,
+            headers=ACCEPTED,
+            follow_redirects=False,
+            trust_env=False,
+            timeout=self._http.Timeout(None, connect=CONNECT_TIMEOUT_S),
+        )
+
+    async def request(self, send: Any, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
+        """Return status and body of a 2xx answer to one request. Raises `ModelError` for everything else.
+
+        `send` is the client's `post` or `get`.
+        """
+        try:
+            options = {"headers": sendable_headers(headers)}
+            _BODY.set(body)
+            response = await send(path, cast_to=self._http.Response, options=options)
+        except Exception as error:
+            raise self._failures.of_exception(error) from None
+        answer: tuple[int, str] = response.extensions.pop(ANSWER)
+        return answer
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request of the HTTP client. The body of the answer bypasses it, as an extension of the response."""
+        body = _BODY.get()
+        request.headers["Content-Length"] = str(len(body))
+        request = self._http.Request(
+            request.method, request.url, headers=request.headers, content=body, extensions=request.extensions
+        )
+        response = await self._opened().handle_async_request(request)
+        try:
+            coding = coding_of(response.headers)
+            if coding and coding not in CODINGS:
+                raise self._http.DecodingError(f'Content-Encoding "{coding}" was not asked for')
+            content = await read_body(response.aiter_bytes(), self._max_bytes)
+        finally:
+            await response.aclose()
+        answer = answer_of(response.status_code, response.headers, content, self._max_bytes, self._failures)
+        return self._http.Response(answer[0], request=request, extensions={ANSWER: answer})
+
+    async def aclose(self) -> None:
+        if self._below is not None:
+            await self._below.aclose()
+
+    def _opened(self) -> Any:
+        """Return httpx's own transport. The first request makes it: only there can a wrong proxy be reported."""
+        if self._below is None:
+            n = self._max_in_flight
+            self._below = self._http.AsyncHTTPTransport(
+                limits=self._http.Limits(max_connections=n, max_keepalive_connections=n),
+                proxy=None if self._proxy is None else self._proxy.url,
+            )
+        return self._below
+
+
+def added_headers(target: ModelTarget, provider: str, key: Mapping[str, Value], omit: Other) -> dict[str, Any]:
+    """Return the headers to add to the client's own: `key`, and the config's, which take precedence.
+
+    A client's variable has more headers, one "Name: value" per line. Only its own `provider` gets those. Older releases
+    do not read the variable.
+    """
+    more = headers_in(os.environ.get(f"{provider.upper()}{CUSTOM_HEADERS}", ""))
+    own = more if target.provider == provider else dict.fromkeys(more, omit)
+    return merged(merged(own, {**key, "Content-Type": "application/json"}), target.headers)
 
 
 def merged(ours: Mapping[str, Value], others: Mapping[str, Other]) -> dict[str, Value | Other]:

@@ -15,6 +15,7 @@ import os
 import re
 import socket
 import ssl
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -137,6 +138,8 @@ OF_REQUESTS = {
     "text.verbosity": "verbosity",
 }
 """Our keys for those of the requests of OpenAI's APIs."""
+HTTP_UNREACHABLE = ("ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol", "InvalidURL")
+"""The same in httpx, which may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +183,13 @@ class Failures:
             return ModelError(text, systemic="until_success")
         # Transports wrap aiohttp's errors differently, so aiohttp's own decide if there are any.
         judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
-        if any(isinstance(each, UNREACHABLE) for each in judged):
+        if any(isinstance(each, (*UNREACHABLE, *_http(*HTTP_UNREACHABLE))) for each in judged):
             why = _why_unreachable(cause, text, "proxy" if self._through_proxy else "server") or reason
             text = f"cannot reach {self.base_url}{self._through_proxy}: {why}"
             return ModelError(text, retryable=True, systemic="until_success")
-        if any(isinstance(each, ContentEncodingError) for each in causes):
+        if any(isinstance(each, (ContentEncodingError, *_http("DecodingError"))) for each in causes):
             return ModelError(f"the server answered with a body that cannot be unpacked: {reason}", retryable=True)
-        if any(isinstance(each, (aiohttp.ClientError, OSError)) for each in judged):
+        if any(isinstance(each, (aiohttp.ClientError, OSError, *_http("RequestError"))) for each in judged):
             return ModelError(f"the connection to {self.base_url}{self._through_proxy} broke: {reason}", retryable=True)
         return ModelError(f"the request to {self.base_url} failed: {type(cause).__name__}: {reason}")
 
@@ -341,6 +344,12 @@ def _status_text(status: int) -> str:
         return str(status)
 
 
+def _http(*names: str) -> tuple[type[BaseException], ...]:
+    """Return the exceptions with these names in httpx2 and httpx, if those are imported."""
+    modules = [sys.modules[name] for name in ("httpx2", "httpx") if name in sys.modules]
+    return tuple(getattr(module, name) for module in modules for name in names)
+
+
 def _text_of(cause: BaseException) -> str:
     if isinstance(cause, HttpProcessingError):
         return cause.message  # str() would add a status 400
@@ -353,6 +362,8 @@ def _why_unreachable(cause: BaseException, text: str, who_listens: str) -> str |
     """Return why no connection was made, for the reasons that most people meet."""
     if isinstance(cause, aiohttp.ClientHttpProxyError):
         return f"it answered {_status_text(cause.status)}"
+    if type(cause).__name__ == "ProxyError":  # httpcore's
+        return f"it answered {text}"
     if isinstance(cause, socket.gaierror):
         return "this host name is not known"
     if not isinstance(cause, ConnectionRefusedError) and f"[Errno {errno.ECONNREFUSED}]" not in text:
@@ -377,5 +388,6 @@ def causes_of(error: BaseException, *, implicit: bool = False) -> list[BaseExcep
         if isinstance(link, ExceptionGroup):  # of httpx, with an error for each address of the host
             link = link.exceptions[-1]
             continue
-        link = link.__cause__ or (link.__context__ if implicit else None)
+        is_hidden = type(link).__name__ == "ConnectError"  # httpcore raises it from what happened, and then from None
+        link = link.__cause__ or (link.__context__ if implicit or is_hidden else None)
     return chain

@@ -34,6 +34,7 @@ from pytest_osmosis.models.connections import (
     MB,
     SilentConnector,
     answer_of,
+    coding_of,
     merged,
     read_body,
     sendable_headers,
@@ -89,7 +90,7 @@ async def _watched(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerTy
     request.headers["Accept-Encoding"] = "identity"
     try:
         async with await send(request) as response:
-            if (coding := response.headers.get("Content-Encoding", "").lower()) not in ("", "identity"):
+            if coding := coding_of(response.headers):
                 raise ContentEncodingError(f'Content-Encoding "{coding}" was not asked for')
             body = await read_body(response.content.iter_any(), exchange.max_bytes)
     except Exception as error:
@@ -135,7 +136,7 @@ class LiteLLMModel:
         exchange = WatchedExchange(self._target.max_response_mb * MB // SHARE)
         EXCHANGE.set(exchange)
         try:
-            sendable_headers({"key": self._api_key or ""})
+            sendable_headers({"key": self._api_key})
             response = await self._litellm.acompletion(
                 model=self._target.model,
                 timeout=A_DAY_S,
@@ -206,7 +207,9 @@ def _origin(url: str) -> str:
 
 def _api_base(target: ModelTarget) -> str | None:
     """Return the address as LiteLLM wants it: for Anthropic's API without the /v1 that it adds."""
-    return target.root if target.provider == "anthropic" else target.base_url
+    if target.base_url is None or target.provider != "anthropic":
+        return target.base_url
+    return target.base_url.rstrip("/").removesuffix("/v1")
 
 
 def _imported() -> Any:

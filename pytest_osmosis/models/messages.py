@@ -55,7 +55,6 @@ from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.text.chat_messages import refusal_of, text_of
 
 Block = dict[str, Any]
-PATH = "/messages"
 
 DEFAULT_MAX_TOKENS = 4096  # the API requires a bound in every request
 

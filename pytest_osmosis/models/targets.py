@@ -86,15 +86,6 @@ class ModelTarget:
         return self.base_url if not self.replicas else ", ".join(each.base_url or "" for each in self.replicas)
 
     @property
-    def root(self) -> str | None:
-        """The address without the /v1 that clients of Anthropic add, so that one base_url suits every client.
-
-        >>> ModelTarget("server", "m", "http://localhost:8123/v1/").root
-        'http://localhost:8123'
-        """
-        return None if self.base_url is None else self.base_url.rstrip("/").removesuffix("/v1")
-
-    @property
     def address_key(self) -> str:
         """The key that sets the address, for people."""
         return "[model] base_url" if self.endpoint is None else "[[endpoint]] url (or [model] base_url)"

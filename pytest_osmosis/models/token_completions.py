@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
 from pytest_osmosis.models.completions import read_reply, request_body
-from pytest_osmosis.models.http_clients import HttpModel, light_headers
 from pytest_osmosis.models.json_bodies import encoded, first_choice, json_object
+from pytest_osmosis.models.light import LightModel
 from pytest_osmosis.models.targets import ModelTarget
 
 TOKENS_PATH, TOKENIZE_PATH = "/tokens", "/tokenize"
@@ -39,12 +39,13 @@ class Turn(NamedTuple):
     ids: Sequence[int]
 
 
-class TokenModel(HttpModel):
+class TokenModel(LightModel):
     """A `Model` over HTTP, for one event loop. With `api_key` None no key is sent."""
 
     def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int) -> None:
-        super().__init__(target, api_key, light_headers(target, api_key), max_in_flight=max_in_flight)
-        self._tokenize_url = f"{target.root}{TOKENIZE_PATH}"
+        super().__init__(target, api_key, max_in_flight=max_in_flight)
+        assert target.base_url is not None
+        self._tokenize_url = f"{target.base_url.rstrip('/').removesuffix('/v1')}{TOKENIZE_PATH}"
         self._turns: OrderedDict[str, list[Turn]] = OrderedDict()
         self._most_runs = RUNS_A_CONNECTION * max_in_flight
 
@@ -53,9 +54,11 @@ class TokenModel(HttpModel):
         body = {**request_body(request, self.target), **ASKED}
         ids = await self._prompt_ids(request, body)
         if ids is None:
-            status, text = await self.post(self.url, encoded(body), request)
+            status, text = await self.post(self.url, encoded(body), request.headers)
         else:
-            status, text = await self.post(f"{self.url}{TOKENS_PATH}", encoded({**body, "tokens": ids}), request)
+            status, text = await self.post(
+                f"{self.url}{TOKENS_PATH}", encoded({**body, "tokens": ids}), request.headers
+            )
         reply = read_reply(status, text, self.target, self.failures)
         self._remember(request, reply, json_object(status, text, self.failures))
         return reply
@@ -71,25 +74,25 @@ class TokenModel(HttpModel):
         if not _answers_a_turn(added):
             return None
         with suppress(ModelError, ValueError, KeyError, TypeError):
-            return [*turn.ids, *await self._ids_of(added, turn.ids[-1], body, request)]
+            return [*turn.ids, *await self._ids_of(added, turn.ids[-1], body, request.headers)]
         return None
 
     async def _ids_of(
-        self, added: Sequence[Message], last: int, body: Mapping[str, Any], request: ChatRequest
+        self, added: Sequence[Message], last: int, body: Mapping[str, Any], headers: Mapping[str, str]
     ) -> list[int]:
         """Return the ids of messages that follow an answer, whose last token is `last`. Raises `ValueError`."""
         answer = _made_up_answer(added)
         fields = {"model": body["model"], "tools": body.get("tools")}
-        whole = await self._tokenized({**fields, "messages": [answer, *added]}, request)
-        alone = await self._tokenized({**fields, "messages": [answer], "add_generation_prompt": False}, request)
+        whole = await self._tokenized({**fields, "messages": [answer, *added]}, headers)
+        alone = await self._tokenized({**fields, "messages": [answer], "add_generation_prompt": False}, headers)
         if whole[: len(alone)] != alone:
             raise ValueError("the template writes an answer differently if messages follow it")
         end = max((at for at, token in enumerate(alone) if token == last), default=len(alone) - 1)
         ids = whole[end + 1 :]  # with what the template adds after the end of an answer
         return ids[1:] if ids[:1] == [last] else ids
 
-    async def _tokenized(self, body: Mapping[str, Any], request: ChatRequest) -> list[int]:
-        status, text = await self.post(self._tokenize_url, encoded(body), request)
+    async def _tokenized(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> list[int]:
+        status, text = await self.post(self._tokenize_url, encoded(body), headers)
         tokens = json_object(status, text, self.failures)["tokens"]
         if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
             raise ValueError("tokens must be a list of integers")

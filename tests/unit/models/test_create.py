@@ -15,7 +15,7 @@ from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.models import connections, create
 from pytest_osmosis.models.base import ChatRequest
-from pytest_osmosis.models.http_clients import HttpModel
+from pytest_osmosis.models.light import LightModel
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests.servers import ChatServer
 from tests.unit.models.talking import KEY, PROMPT
@@ -71,7 +71,7 @@ def test_the_clients_of_a_process_load_certificates_once_for_the_same_variables(
 ) -> None:
     def made() -> SSLContext | bool:
         model = create(ModelTarget("server", "m", "https://localhost:8000/v1", client="light"), {}, 1)
-        assert isinstance(model, HttpModel)
+        assert isinstance(model, LightModel)
         return model._connections._certificates
 
     before = made()
