@@ -11,7 +11,7 @@ import filecmp
 import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -207,14 +207,11 @@ class ExchangeLog:
         """Append whole lines, each ending in a newline. Raises `CassetteError` if the disk takes no more."""
         try:
             file = self._file = self._file or self._opened()
-            _lock(file)
-            try:
+            with _locked(file):
                 end = _end_of_lines(file)
                 file.truncate(end)
                 file.seek(end)
                 _write_all(file, lines if end else header(LOG) + lines)
-            finally:
-                _unlock(file)
             if time.monotonic() - self._synced > SYNC_INTERVAL_S:
                 self._sync(file)
         except OSError as error:
@@ -251,23 +248,20 @@ def _write_all(file: FileIO, lines: bytes) -> None:
         view = view[file.write(view) :]
 
 
-def _lock(file: FileIO) -> None:
-    """Wait until no other process appends to a file. A file system without locks is used without."""
-    try:
+@contextmanager
+def _locked(file: FileIO) -> Iterator[None]:
+    """A context in which no other process appends to a file. A file system without locks is used without."""
+    with suppress(ImportError, OSError):
         import fcntl
 
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)
-    except (ImportError, OSError):
-        return
-
-
-def _unlock(file: FileIO) -> None:
     try:
-        import fcntl
+        yield
+    finally:
+        with suppress(ImportError, OSError):
+            import fcntl
 
-        fcntl.flock(file.fileno(), fcntl.LOCK_UN)
-    except (ImportError, OSError):
-        return
+            fcntl.flock(file.fileno(), fcntl.LOCK_UN)
 
 
 def _end_of_lines(file: FileIO) -> int:

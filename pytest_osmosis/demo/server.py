@@ -144,10 +144,7 @@ def latency(text: str) -> Latency:
 
 
 def _seconds(part: str, text: str) -> float:
-    try:
-        seconds = float(part)
-    except ValueError:
-        seconds = math.nan
+    seconds = _number(part)
     if not 0 <= seconds < math.inf:
         raise ArgumentTypeError(f"must be seconds like 0.2, or a range like 0.2-1.5, got {text}")
     return seconds
@@ -167,13 +164,17 @@ def rate(text: str) -> RequestRate:
 
 def share(text: str) -> float:
     """Return the share in an argument, from 0 to 1. Raises `ArgumentTypeError`."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
+    found = _number(text)
     if not 0 <= found <= 1:
         raise ArgumentTypeError(f"must be a share from 0 to 1, like 0.1, got {text}")
     return found
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def error_status(text: str) -> int:

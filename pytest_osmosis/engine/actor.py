@@ -203,7 +203,7 @@ class Actor:
         if not self.hosts.in_flight:
             self._stall_notice.since = self._clock.now()  # the session holds the eval back
         states, n_queued = self.table.states.values(), len(self.table.queue) if self.probing.is_over else 0
-        text = self._stall_notice.check(self._clock.now(), self.recorder.n_done, states, n_queued)
+        text = self._stall_notice.check(self._clock.now(), self.recorder.reports.n_done, states, n_queued)
         if text is not None:
             waiting = self.hosts.waiting().text
             self.notices.alert(f"{text}; {waiting}" if waiting else text)

@@ -59,8 +59,7 @@ class Artifacts:
         self._arriving: dict[Host, _Arriving] = {}
         self._stored: dict[Key, _Stored] = defaultdict(_Stored)
         self._n_begun = 0
-        self._left_out: dict[str, set[Key]] = defaultdict(set)
-        self._unstored: dict[str, set[Key]] = defaultdict(set)
+        self._missing: dict[str, set[Key]] = defaultdict(set)
 
     def take(self, host: Host, event: ArtifactEvent) -> None:
         """Take a piece of a file of a run that is under way. Whatever is wrong with it costs that file alone."""
@@ -77,23 +76,23 @@ class Artifacts:
     def left_out(self, event: LeftOutEvent) -> None:
         """Take that a host did not send all artifacts of a run."""
         if self._folder is not None and event["why"] in LEFT_OUT:
-            self._left_out[event["why"]].add(Key.of(event))
+            self._missing[LEFT_OUT[event["why"]]].add(Key.of(event))
 
     def died(self, host: Host) -> None:
         """Drop the file whose pieces a host no longer sends."""
         arriving = self._arriving.pop(host, None)
         if arriving is not None:
-            self._remove(arriving)
+            try:
+                arriving.scratch.unlink(missing_ok=True)
+            except OSError as error:
+                self._drop(host, arriving.key, error.strerror or type(error).__name__)
 
     def close(self) -> None:
         """Drop what has not arrived as a whole, and tell the user what is missing."""
         for host in list(self._arriving):
             self.died(host)
-        for why, text in LEFT_OUT.items():
-            if keys := self._left_out.get(why):
-                self._notices.add(f"artifacts of {_runs(keys)} {text}")
-        for text, keys in self._unstored.items():
-            self._notices.add(f"artifacts of {_runs(keys)} could not be stored in {self._folder}: {text}")
+        for text, keys in self._missing.items():
+            self._notices.add(f"artifacts of {plural(len({key.run for key in keys}), 'run')} {text}")
 
     def _take(self, folder: Path, host: Host, key: Key, event: ArtifactEvent) -> None:
         arriving = self._arriving.get(host)
@@ -108,7 +107,7 @@ class Artifacts:
         data = b64decode(event["data"], validate=True)
         stored = self._stored[key]
         if stored.n_bytes + len(data) > MOST_BYTES:
-            self._left_out["large"].add(key)
+            self._missing[LEFT_OUT["large"]].add(key)
             self.died(host)
             return
         stored.n_bytes += len(data)
@@ -122,7 +121,7 @@ class Artifacts:
         """Return the file that begins to arrive, None if there are too many."""
         stored = self._stored[key]
         if stored.n_files == MOST_FILES:
-            self._left_out["large"].add(key)
+            self._missing[LEFT_OUT["large"]].add(key)
             return None
         parts = (str(key.run), *private.relative_parts(path))
         stored.n_files += 1
@@ -134,18 +133,8 @@ class Artifacts:
         return arriving
 
     def _drop(self, host: Host, key: Key, why: str) -> None:
-        self._unstored[why].add(key)
+        self._missing[f"could not be stored in {self._folder}: {why}"].add(key)
         self.died(host)
-
-    def _remove(self, arriving: _Arriving) -> None:
-        try:
-            arriving.scratch.unlink(missing_ok=True)
-        except OSError as error:
-            self._unstored[error.strerror or type(error).__name__].add(arriving.key)
-
-
-def _runs(keys: set[Key]) -> str:
-    return plural(len({key.run for key in keys}), "run")
 
 
 class Exchanges:

@@ -57,7 +57,7 @@ class Engine:
 
     @property
     def progress(self) -> RunCounts:
-        return self._actor.recorder.progress
+        return self._actor.recorder.reports.progress
 
     @property
     def kept(self) -> Mapping[str, int]:

@@ -15,6 +15,7 @@ from pytest_osmosis.engine.job import RescoreJob, Transcript, undecided
 from pytest_osmosis.engine.run_table import Place, RunState, ScoringGroup, Stage
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.errors import DatasetError
+from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.host.protocol import Request, RunRequest, ScoreRequest, ScoringFields
 from pytest_osmosis.record.plan import run_seed
 from pytest_osmosis.record.run_id import RunId
@@ -47,7 +48,7 @@ class Feed:
         rescore = self._job.rescore
         if rescore is None or not rescore.whole:
             return False
-        return self._recorder.n_done + self._n_not_stored == self._job.n_runs
+        return self._recorder.reports.n_done + self._n_not_stored == self._job.n_runs
 
     def refill(self, *, rollouts: bool) -> None:
         """Refill all hosts. Without `rollouts` no run begins, and those that are rolled out are scored."""
@@ -140,17 +141,15 @@ class Feed:
         if not self._recorder.grouped or len(self._hosts.rolling) < 2:
             return 0 if queue else None
         owners = (self._table.groups.of(run).owner for run in queue)
-        return next((place for place, owner in enumerate(owners) if owner is host or not self._works(owner)), None)
-
-    def _works(self, host: Host | None) -> bool:
-        return host is not None and host in self._hosts.rolling and host.ready and host.limit > 0
+        others = [each for each in self._hosts.rolling if each is not host and each.ready and each.limit > 0]
+        return next((place for place, owner in enumerate(owners) if owner not in others), None)
 
     def _next_states(self, room: int, host: Host) -> Iterator[RunState]:
         """Take up to `room` runs for a host from the queue and read their rows. A run whose row cannot be read fails.
 
         The budget must have room for each run, beside all that are not rolled out.
         """
-        queue = self._table.queue
+        queue, resume = self._table.queue, self._job.resume
         with ExitStack() as stack:
             file: BufferedReader | None = None
             while room > 0 and (place := self._next_for(host)) is not None:
@@ -158,6 +157,7 @@ class Feed:
                 if not self._runs.may_begin():
                     break
                 del queue[place]
+                attempt = 1 if resume is None else resume.resumption.attempt(run)
                 if self._recorder.grouped:
                     self._table.groups.of(run).owner = host
                 try:
@@ -166,15 +166,11 @@ class Feed:
                         self._row = self._job.dataset.read(file, run.row)
                 except DatasetError as error:
                     unread = Row(run.row, [], None, {}, self._job.dataset.line(run.row))
-                    state = self._table.add(run, unread, Stage.HANDED_OUT, attempt=self._attempt(run))
+                    state = self._table.add(run, unread, Stage.HANDED_OUT, attempt=attempt)
                     self._runs.fail_rollout(state, "host", f"its row can no longer be read: {error}")
                     continue
                 room -= 1
-                yield self._table.add(run, self._row, Stage.HANDED_OUT, attempt=self._attempt(run))
-
-    def _attempt(self, run: RunId) -> int:
-        resume = self._job.resume
-        return 1 if resume is None else resume.resumption.attempt(run)
+                yield self._table.add(run, self._row, Stage.HANDED_OUT, attempt=attempt)
 
     def _refill_quarantine(self) -> None:
         """Give the quarantine one run at a time; start it for the first suspect, and close it after the last."""
@@ -290,8 +286,9 @@ class Feed:
             if self._lacks_scores(run):
                 self._runs.skip(run, reason)
             else:
-                self._recorder.done(self._recorder.ledger.records[run], Transcript())
-                self._recorder.count(stored=1)
+                reports, record = self._recorder.reports, self._recorder.ledger.records[run]
+                reports.done(record, self._recorder.pass_rule, Transcript())
+                reports.count(stored=1)
 
     def _refill_async_scoring(self) -> None:
         """Let the least busy hosts score what another host left, or what is stored."""
@@ -372,7 +369,7 @@ class Feed:
             "n_prompt": state.n_prompt,
             "ground_truth": state.row.ground_truth,
             "record": state.row.record,
-            "metrics": self._recorder.rollout_metrics(state.run),
+            "metrics": self._recorder.ledger.records[state.run].metrics.get(ROLLOUT, {}),
             "samples": state.samples,
             "environment": state.environment,
         }

@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeVar
 from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.formats.events import (
-    ROLLOUT,
     EndedEvent,
     HandedOutEvent,
     JournalEvent,
@@ -32,7 +31,7 @@ from pytest_osmosis.record.stop import Stop, ending_of
 from pytest_osmosis.record.stored_rollouts import StoredScore
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.verdicts.pass_rule import Outcome, score_floor
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, score_floor
 
 E = TypeVar("E", bound=JournalEvent)
 Caller = Literal["host", "scorer", "group"]
@@ -42,8 +41,94 @@ NO_RECORD = RunRecord(RunId(-1, -1))
 """The record of an event that belongs to no run."""
 
 
+class RunReports:
+    """Counts runs, and reports those that are done or skipped: `send` calls `every` with the outcomes so far.
+
+    `sent` counts how often each run was reported.
+    """
+
+    def __init__(self, job: Job, every: Callable[[RunId, Outcome], None]) -> None:
+        self.sent = Counter[RunId]()
+        self._describe = job.describe
+        self._every = every
+        self._counts: dict[str, Any] = asdict(RunCounts())
+        self._outcomes: deque[tuple[RunId, Outcome]] = deque()
+        self._n_without_score, self._lowest_score = 0, 0.0
+
+    @property
+    def reported(self) -> set[RunId]:
+        """The runs that were reported, or will be."""
+        return self.sent.keys() | {run for run, _ in self._outcomes}
+
+    def add(self, record: RunRecord, pass_rule: PassRule, transcript: Transcript) -> None:
+        self._outcomes.append((record.run, self._describe(record, pass_rule, transcript)))
+
+    def give_up(self, run: RunId, reason: str) -> None:
+        """Report a run without a look at its record."""
+        self._outcomes.append((run, Outcome("skipped", reason)))
+
+    def send(self) -> None:
+        while self._outcomes:
+            run, outcome = self._outcomes.popleft()
+            self.sent[run] += 1
+            self._every(run, outcome)
+
+    def update(self, counts: Mapping[str, int | str | None]) -> None:
+        """Take counts that hold now."""
+        self._counts.update(counts)
+
+    @property
+    def progress(self) -> RunCounts:
+        """The counts so far, for any thread."""
+        return RunCounts(**self._counts)
+
+    @property
+    def n_done(self) -> int:
+        return int(self._counts["done"])
+
+    @property
+    def n_rolled_out(self) -> int:
+        """The number of runs that are done and that this session rolled out."""
+        return int(self._counts["done"] - self._counts["stored"])
+
+    @property
+    def n_unmeasured(self) -> int:
+        return int(self._counts["unmeasured"])
+
+    def count(self, **added: float) -> None:
+        for name, n in added.items():
+            self._counts[name] += n
+
+    def done(self, record: RunRecord, pass_rule: PassRule, transcript: Transcript) -> None:
+        """Report a run that failed or has all its scores."""
+        self.add(record, pass_rule, transcript)
+        if record.run.is_baseline:
+            self.count(done=1, baseline=1)
+            return
+        removed = record.status == "skipped"
+        self.count(
+            done=1,
+            passed=pass_rule.passed(record),
+            unmeasured=not removed and not pass_rule.measured(record),
+            removed=removed,
+            score=0.0 if removed else self._rise(record, pass_rule),
+        )
+
+    def _rise(self, record: RunRecord, pass_rule: PassRule) -> float:
+        """Return by how much a run changes the sum of scores, in which those without one have the lowest so far."""
+        deciding = pass_rule.deciding
+        if len(deciding) != 1:
+            return 0.0
+        if record.status != "finished" or (value := record.scores.get(deciding[0])) is None:
+            self._n_without_score += 1
+            return self._lowest_score
+        fall = score_floor([self._lowest_score, value]) - self._lowest_score
+        self._lowest_score += fall
+        return value + fall * self._n_without_score
+
+
 class Recorder:
-    """Takes events, and makes records, counts and outcomes of them. `every` is called with each outcome.
+    """Takes events, and makes records of them. `reports` has the counts and outcomes that follow.
 
     After `loaded`, `pass_rule` knows its functions, `grouped` names those that score all runs of a row together, and
     `codes` holds digests of their code. The journal holds nothing before `begin`, so that a
@@ -59,15 +144,11 @@ class Recorder:
         self.kept = Counter[str]()
         self.is_rescored = False
         self._job = job
-        self._counts: dict[str, Any] = asdict(RunCounts())
+        self.reports = RunReports(job, every)
         self._journal = journal
-        self._every = every
         self._redaction = Redaction(secrets_of(job.setup.code, job.environ.merged))
         self._lines: list[bytes] = []
-        self._outcomes: deque[tuple[RunId, Outcome]] = deque()
         self._journal_works = True
-        self._n_without_score, self._lowest_score = 0, 0.0
-        self._n_reports = Counter[RunId]()
         self._loaded: LoadedEvent | None = None
         self.has_begun = False
         self._earlier = frozenset(self.ledger.records)
@@ -213,10 +294,6 @@ class Recorder:
         self.is_rescored = True
         self._enter_own({"ev": "rescored"})
 
-    def rollout_metrics(self, run: RunId) -> Mapping[str, float]:
-        """Return the metrics that the agent reported about a run."""
-        return self.ledger.records[run].metrics.get(ROLLOUT, {})
-
     def unscored(self, run: RunId, caller: Caller) -> list[str]:
         """Return the functions that `caller` calls and that have given the run neither a score nor an error yet."""
         record = self.ledger.records[run]
@@ -234,66 +311,15 @@ class Recorder:
         """Keep the scores that a run has: its functions do not score it again."""
         self._again.pop(run, None)
 
-    @property
-    def progress(self) -> RunCounts:
-        """The counts so far, for any thread."""
-        return RunCounts(**self._counts)
-
-    @property
-    def n_done(self) -> int:
-        return int(self._counts["done"])
-
-    @property
-    def n_rolled_out(self) -> int:
-        """The number of runs that are done and that this session rolled out."""
-        return int(self._counts["done"] - self._counts["stored"])
-
-    @property
-    def n_unmeasured(self) -> int:
-        return int(self._counts["unmeasured"])
-
-    def count(self, **added: float) -> None:
-        for name, n in added.items():
-            self._counts[name] += n
-
-    def done(self, record: RunRecord, transcript: Transcript) -> None:
-        """Report a run that failed or has all its scores."""
-        self._outcomes.append((record.run, self._job.describe(record, self.pass_rule, transcript)))
-        if record.run.is_baseline:
-            self.count(done=1, baseline=1)
-            return
-        removed = record.status == "skipped"
-        self.count(
-            done=1,
-            passed=self.pass_rule.passed(record),
-            unmeasured=not removed and not self.pass_rule.measured(record),
-            removed=removed,
-            score=0.0 if removed else self._rise(record),
-        )
-
-    def _rise(self, record: RunRecord) -> float:
-        """Return by how much a run changes the sum of scores, in which those without one have the lowest so far."""
-        deciding = self.pass_rule.deciding
-        if len(deciding) != 1:
-            return 0.0
-        if record.status != "finished" or (value := record.scores.get(deciding[0])) is None:
-            self._n_without_score += 1
-            return self._lowest_score
-        fall = score_floor([self._lowest_score, value]) - self._lowest_score
-        self._lowest_score += fall
-        return value + fall * self._n_without_score
-
     def skip(self, run: RunId, reason: str) -> None:
         """Report a run that will not be done."""
-        record = self._enter_skip(run, reason)
-        self._outcomes.append((run, self._job.describe(record, self.pass_rule, Transcript())))
+        self.reports.add(self._enter_skip(run, reason), self.pass_rule, Transcript())
 
     def give_up(self, runs: Iterable[RunId], reason: str) -> None:
         """Skip those of `runs` that were not reported, without a look at their records."""
-        waiting = {run for run, _ in self._outcomes}
-        for run in sorted(set(runs) - self._n_reports.keys() - waiting):
+        for run in sorted(set(runs) - self.reports.reported):
             self._enter_skip(run, reason)
-            self._outcomes.append((run, Outcome("skipped", reason)))
+            self.reports.give_up(run, reason)
 
     def _enter_skip(self, run: RunId, reason: str) -> RunRecord:
         rescore = self._job.rescore
@@ -322,17 +348,14 @@ class Recorder:
         Hosts have `n_handed_out` runs that they have not begun. Raises `JournalError`, once, if the journal cannot be
         written; outcomes are reported all the same.
         """
-        self._counts.update(counts)
+        self.reports.update(counts)
         try:
             self._write(n_handed_out)
             if self._error is not None:
                 error, self._error = self._error, None
                 raise error
         finally:
-            while self._outcomes:
-                run, outcome = self._outcomes.popleft()
-                self._n_reports[run] += 1
-                self._every(run, outcome)
+            self.reports.send()
 
     def _write(self, n_handed_out: int) -> None:
         """Write the events so far to the journal. Raises `JournalError`, once, if that fails."""
@@ -355,8 +378,8 @@ class Recorder:
     def discrepancy(self, submitted: Set[RunId]) -> str | None:
         """Return what is wrong with the reports: each run that was submitted must be reported once, and no other."""
         runs_by_error = {
-            "never reported": submitted - self._n_reports.keys(),
-            "reported twice": [run for run, times in self._n_reports.items() if times > 1],
+            "never reported": submitted - self.reports.sent.keys(),
+            "reported twice": [run for run, times in self.reports.sent.items() if times > 1],
             "not submitted": self.ledger.records.keys() - submitted - self._earlier,
         }
         errors = [(error, runs) for error, runs in runs_by_error.items() if runs]
@@ -369,18 +392,17 @@ class Recorder:
             if self._unwritten:
                 self._journal.append(b"".join(self._unwritten))
         except JournalError as error:
-            raise JournalError(f"{error}{self._lost_text}") from error
+            raise JournalError(f"{error}{_lost_text(self._n_unwritten)}") from error
         finally:
             self._journal.close()
 
-    @property
-    def _lost_text(self) -> str:
-        """The number of rollouts that a further session makes again, because the journal does not hold them."""
-        n = self._n_unwritten
-        if not n:
-            return ""
-        are, them = ("is", "it") if n == 1 else ("are", "them")
-        return f"; {plural(n, 'rollout')} that ended {are} not stored, so resuming makes {them} again; free some space"
+
+def _lost_text(n: int) -> str:
+    """Return that a further session makes `n` rollouts again, because the journal does not hold them."""
+    if not n:
+        return ""
+    are, them = ("is", "it") if n == 1 else ("are", "them")
+    return f"; {plural(n, 'rollout')} that ended {are} not stored, so resuming makes {them} again; free some space"
 
 
 def _now() -> str:

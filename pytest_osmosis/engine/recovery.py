@@ -157,7 +157,7 @@ class Recovery:
             self._runs.skip(state.run, f"{what} after the eval had stopped")
             return
         state.attempt += 1
-        self._recorder.count(repeated=1)
+        self._recorder.reports.count(repeated=1)
         if loss is not None:
             loss.repeats.append(state.key)
             self._runs.unbegun_repeats.add(state.key)

@@ -58,7 +58,7 @@ class Runs:
         if self.recorder.grouped:
             runs = list(dict.fromkeys([*runs, *(each for run in runs for each in self.table.groups.members(run))]))
         new = self.table.submit(runs)
-        self.recorder.count(submitted=len(new))
+        self.recorder.reports.count(submitted=len(new))
         resume = self.job.resume
         for run in new:
             if resume is not None and resume.resumption.is_kept(run):
@@ -108,14 +108,14 @@ class Runs:
         table, resume = self.table, self.job.resume
         n_own = self.job.n_runs - (0 if resume is None else resume.n_kept)
         n_under_way = len(table.states) - table.tally.n_stored
-        if table.queue or self.recorder.n_rolled_out + self._n_skipped + n_under_way < n_own:
+        if table.queue or self.recorder.reports.n_rolled_out + self._n_skipped + n_under_way < n_own:
             return True
         return table.tally.n_unbegun > 0
 
     @property
     def all_done(self) -> bool:
         """True if every run of the session was performed."""
-        return self.recorder.n_done >= self.job.n_runs
+        return self.recorder.reports.n_done >= self.job.n_runs
 
     def check_time(self, now: float) -> None:
         """Stop once the eval has run for as long as it may. Its time begins with the first call."""
@@ -227,7 +227,7 @@ class Runs:
         state.become(Stage.ROLLED_OUT)
         state.take(event)
         self._announce_replicas(record)
-        self.recorder.count(tokens=record.tokens or 0)
+        self.recorder.reports.count(tokens=record.tokens or 0)
         if self.hosts.throttle.pauses and record.boundary is None:
             self.hosts.throttle.finished()
             self.hosts.relimit()
@@ -405,10 +405,10 @@ class Runs:
             ground_truth=state.row.ground_truth,
         )
         record = self.recorder.ledger.records[state.run]
-        self.recorder.done(record, transcript)
+        self.recorder.reports.done(record, self.recorder.pass_rule, transcript)
         reached = self._counted(state, record)
         decided = None if state.run.is_baseline else self.job.early_stop.decided(record, self.recorder.pass_rule)
-        if self.recorder.n_unmeasured > self.job.bounds.max_errors:
+        if self.recorder.reports.n_unmeasured > self.job.bounds.max_errors:
             text = f"more runs than [limits] max_errors ({self.job.bounds.max_errors_text}) could not be measured"
             self.stop(Stop("max_errors", text))
         elif reached is not None and self.any_left:
@@ -422,14 +422,14 @@ class Runs:
         further = record._replace(judge_uses=record.judge_uses[n_before:]) if n_before else record
         if not state.stored or self.job.resume is None:
             return self._budget.done(further)
-        self.recorder.count(stored=1)
+        self.recorder.reports.count(stored=1)
         before = self.job.resume.resumption.progress.records[state.run]
         return self._budget.done(further, is_new=before.status == "pending")
 
     def skip(self, run: RunId, reason: str) -> None:
         """Report a run that will not be done."""
         if self.stopped is None:  # the eval continues without it
-            self.recorder.count(submitted=-1)
+            self.recorder.reports.count(submitted=-1)
         resume = self.job.resume
         self._n_skipped += resume is None or not resume.resumption.is_kept(run)
         state = self.table.states.get(run)

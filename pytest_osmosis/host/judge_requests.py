@@ -107,7 +107,7 @@ class JudgeGateway(Gateway):
     def __init__(
         self, setup: Setup, limits: HostLimits, stalls: StallTime, events: EventSink, store: HostExchanges | None
     ) -> None:
-        super().__init__(setup, stalls, events, store, limits.hold_judges, of_judges=True)
+        super().__init__(setup, stalls, events, store, partial(limits.hold, held="judges"), of_judges=True)
         self.clients = JudgeClients()
         self.standby_clients = JudgeClients()
         self._hidden: set[str] = set()

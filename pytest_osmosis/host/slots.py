@@ -495,15 +495,11 @@ class HostLimits:
         self._paused = paused
         self._apply()
 
-    def hold(self, wait_s: float) -> None:
-        """Begin no rollout and no request for `wait_s`, because the server has no room. Scoring continues."""
-        self._hold("rollouts", wait_s)
+    def hold(self, wait_s: float, held: Literal["rollouts", "judges"] = "rollouts") -> None:
+        """Begin no rollout and no request for `wait_s`, or send none to judges, because the server has no room.
 
-    def hold_judges(self, wait_s: float) -> None:
-        """Send no request to a judge for `wait_s`, because its server has no room."""
-        self._hold("judges", wait_s)
-
-    def _hold(self, held: Literal["rollouts", "judges"], wait_s: float) -> None:
+        Scoring continues.
+        """
         loop = asyncio.get_running_loop()
         until = self._held_until[held] = max(self._held_until[held], loop.time() + wait_s)
         loop.call_at(until, self._end_hold, held, until)

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from pytest_osmosis.text.chat_messages import text_of
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.text.chat_messages import FILTERED, REFUSED, refusal_of, text_of
+from pytest_osmosis.text.safe import one_line
 
 if TYPE_CHECKING:
     from pytest_osmosis.models.failures import Failures
@@ -126,6 +128,27 @@ class ChatReply:
 
         The arguments are the model's text, which should be JSON."""
         return self.message.get("tool_calls") or []
+
+
+MAX_REFUSAL = 300
+
+
+def refusal_error(reply: ChatReply) -> ModelError | None:
+    """Return the error for a reply in which the model, or a content filter in front of it, refuses to answer, or None.
+
+    Anthropic's stop_reason "refusal" arrives here as a message with `refusal` and as finish_reason "content_filter".
+    """
+    text = refusal_of(reply.message)
+    if text is not None:
+        return refused(text)
+    if reply.finish_reason == "content_filter":
+        return ModelError(f"{FILTERED} (finish_reason content_filter)", boundary="model", systemic="never")
+    return None
+
+
+def refused(text: str) -> ModelError:
+    """Return the error for a refusal with this text."""
+    return ModelError(f"{REFUSED}{one_line(text, MAX_REFUSAL)}", boundary="model", systemic="never")
 
 
 def copied(value: Any) -> Any:

@@ -34,21 +34,9 @@ Sticky = Literal["none", "row", "run"]
 DEMO, DEMO_JUDGE = "demo/arithmetic", "demo/judge"
 MESSAGE_SHARE = 16
 REQUEST_PATHS = ("/chat/completions", "/completions", "/messages", "/responses")
-CHAT_ONLY = frozenset(
-    {
-        *(
-            "stop",
-            "seed",
-            "n",
-            "frequency_penalty",
-            "presence_penalty",
-            "logit_bias",
-            "logprobs",
-            "prediction",
-            "modalities",
-        ),
-        *("audio", "functions", "function_call", "web_search_options"),
-    }
+CHAT_ONLY = (
+    *("stop", "seed", "n", "frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "prediction"),
+    *("modalities", "audio", "functions", "function_call", "web_search_options"),
 )
 """The keys of chat completions that OpenAI's Responses lack."""
 SWITCH = 'set [model] api_client_type = "openai_chat_completions"'

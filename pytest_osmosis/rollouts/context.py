@@ -10,8 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.files import private
-from pytest_osmosis.models.base import ChatReply, Message, copied, own_copy
-from pytest_osmosis.models.refusal import refusal_error
+from pytest_osmosis.models.base import ChatReply, Message, copied, own_copy, refusal_error
 from pytest_osmosis.text.user_code import UserValueFault, described, fields_of, metrics_of, type_name
 
 Chat = Callable[[Sequence[Message], Sequence[Mapping[str, Any]], Mapping[str, Any]], Awaitable[ChatReply]]

@@ -186,7 +186,7 @@ def test_an_accounting_error_names_the_runs(workspace: Workspace) -> None:
     assert recorder.discrepancy(runs) is None
     assert "1 run never reported (such as row9-run0)" in str(recorder.discrepancy(runs | {RunId(9, 0)}))
     assert "1 run not submitted (such as row0-run0)" in str(recorder.discrepancy(runs - {RunId(0, 0)}))
-    recorder._n_reports[RunId(1, 0)] += 1
+    recorder.reports.sent[RunId(1, 0)] += 1
     assert "1 run reported twice (such as row1-run0)" in str(recorder.discrepancy(runs))
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.models.base import ChatReply
-from pytest_osmosis.models.refusal import refusal_error
+from pytest_osmosis.models.base import ChatReply, refusal_error
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.report.summary import cause_lines
 from pytest_osmosis.results.causes import causes_of

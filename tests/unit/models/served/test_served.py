@@ -11,8 +11,7 @@ import pytest
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import completions, messages, responses
 from pytest_osmosis.models.api_shapes import AnswerLabel, ApiError, ApiShape, api_error, read_body, write_answer
-from pytest_osmosis.models.base import ChatReply, Usage
-from pytest_osmosis.models.refusal import refusal_error
+from pytest_osmosis.models.base import ChatReply, Usage, refusal_error
 
 LABEL = AnswerLabel("1", 1_700_000_000, "asked")
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "17 * 23"}]
