@@ -23,7 +23,6 @@ DEFAULT_PAGER = "less"
 NO_PAGER = ("", "cat")
 NOBODY_TO_ASK = 2
 """The exit status if a question needs an answer, and there is no terminal."""
-_YES = ("y", "yes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +51,21 @@ class CommandOutput:
         """Print an error."""
         print(self.sanitizer.shown(str(text)), file=sys.stderr)
 
-    def ask(self, question: str) -> bool | None:
-        """Ask at the terminal, and return True for yes, None if there is no terminal."""
-        if sys.stdin is None or not (sys.stdin.isatty() and _is_terminal()):
-            return None
-        print(f"{self.sanitizer.shown(question)} [y/N] ", end="", flush=True)
-        return sys.stdin.readline().strip().lower() in _YES
-
     def refusal(self, question: str, unconfirmed: str, *, asks: bool) -> int | None:
         """Ask before something that costs money or cannot be undone. Return None for yes, else the exit status.
 
         It is 2 without a terminal, and unless the command `asks`, as a program may read its output. `unconfirmed` is
         printed after any other answer.
         """
-        answer = self.ask(question) if asks else None
-        if answer is None:
+        if not asks or sys.stdin is None or not (sys.stdin.isatty() and _is_terminal()):
             why = "there is no terminal to ask on" if asks else "with --json nothing is asked"
             self.complain(f"{unconfirmed}: {why}; add --yes to answer yes beforehand")
             return NOBODY_TO_ASK
-        if not answer:
-            self.lines([unconfirmed])
-            return 1
-        return None
+        print(f"{self.sanitizer.shown(question)} [y/N] ", end="", flush=True)
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return None
+        self.lines([unconfirmed])
+        return 1
 
     def page(self, lines: Iterable[str]) -> None:
         """Print a page, through the user's pager unless an option or the user's environment says otherwise."""

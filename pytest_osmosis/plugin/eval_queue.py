@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import pytest
 
@@ -176,7 +176,7 @@ class EvalQueue:
             return
         if len(group.evals) > 1:
             group.cap = group.cap or SharedCap(group.most_in_flight, self._lock)
-            group.cap.add(run.engine, Need(run.prepared.config.in_flight, lambda: each.n_left))
+            group.cap.add(run.engine, run.prepared.config.in_flight, lambda: each.n_left)
         run.go()
 
     def _load(self, each: QueuedEval) -> None:
@@ -308,13 +308,6 @@ class Shared(Protocol):
     def limit(self, in_flight: int) -> None: ...
 
 
-class Need(NamedTuple):
-    """The most rollouts that an engine may have in flight, and the number of its runs that are left."""
-
-    most: int
-    n_left: Callable[[], int]
-
-
 class SharedCap:
     """Shares out `cap` rollouts in flight among the entries of one config while they run together.
 
@@ -326,17 +319,17 @@ class SharedCap:
     def __init__(self, cap: int, lock: threading.RLock) -> None:
         self._cap = cap
         self._lock = lock
-        self._needs: dict[Shared, Need] = {}
+        self._needs: dict[Shared, tuple[int, Callable[[], int]]] = {}
         self._limits: dict[Shared, int] = {}
         self._changed = threading.Event()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="osmosis-shares", daemon=True)
 
-    def add(self, engine: Shared, need: Need) -> None:
-        """Let an engine have a share. It begins nothing before it gets one."""
+    def add(self, engine: Shared, most: int, n_left: Callable[[], int]) -> None:
+        """Let an engine have a share, of at most `most`, while runs are left. It begins nothing before it gets one."""
         engine.limit(0)
         with self._lock:
-            self._needs[engine], self._limits[engine] = need, 0
+            self._needs[engine], self._limits[engine] = (most, n_left), 0
             if self._thread.ident is None and not self._closed:
                 self._thread.start()
         self._changed.set()
@@ -369,9 +362,9 @@ class SharedCap:
         """Move shares as far as they can be moved now. Return True if nobody waits for more."""
         with self._lock:
             needs: dict[Shared, int] = {}
-            for engine, need in self._needs.items():
+            for engine, (most, n_left) in self._needs.items():
                 counts = engine.progress  # of a row, also runs that were made besides may be in flight
-                needs[engine] = min(need.most, max(need.n_left(), counts.submitted - counts.done))
+                needs[engine] = min(most, max(n_left(), counts.submitted - counts.done))
             fair = fair_shares(self._cap, needs)
             short = [engine for engine in fair if self._limits[engine] < fair[engine]]
             if not short:

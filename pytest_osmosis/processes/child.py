@@ -115,11 +115,12 @@ class Guard:
 
     def _end(self) -> None:
         """Let the guard end, as this process does."""
-        process = self._process if self._owner == os.getpid() else None
-        if process is not None and process.stdin is not None:
-            process.stdin.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_S)
+        process = self._process
+        if process is None or process.stdin is None or self._owner != os.getpid():
+            return
+        process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_S)
 
 
 GUARD = Guard()

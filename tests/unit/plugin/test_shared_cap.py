@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.plugin.eval_queue import Need, SharedCap, fair_shares
+from pytest_osmosis.plugin.eval_queue import SharedCap, fair_shares
 from pytest_osmosis.record.run_record import RunCounts
 
 
@@ -58,7 +58,7 @@ def test_evals_that_come_and_go_never_exceed_the_cap_and_use_it(seed: int) -> No
     while waiting or running:
         while waiting and len(running) < min(4, batch_size):
             engine = waiting.pop()
-            cap.add(engine, Need(random.randint(1, batch_size), lambda engine=engine: engine.left))  # type: ignore[misc]
+            cap.add(engine, random.randint(1, batch_size), lambda engine=engine: engine.left)  # type: ignore[misc]
             running.append(engine)
         for _ in range(3):
             settled = cap.share()
@@ -80,10 +80,10 @@ def test_a_share_moves_once_it_was_really_given_back() -> None:
     cap = SharedCap(4, threading.RLock())
     cap.close()
     first, second = Engine(20), Engine(20)
-    cap.add(first, Need(4, lambda: first.left))
+    cap.add(first, 4, lambda: first.left)
     assert cap.share()
     first.begin()
-    cap.add(second, Need(4, lambda: second.left))
+    cap.add(second, 4, lambda: second.left)
 
     assert not cap.share()
     assert (first.most_in_flight, second.most_in_flight) == (4, 0)
