@@ -234,31 +234,17 @@ _SUBJECTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One eval of a config with several: its `name`, and its `content` in the tables of an eval config.
+class Entry(Document):
+    """One eval of a config with several, as the content of a config of its own, with its `name`.
 
-    `places` leads from a key of the content to the place in the file that set it, `home` is that of its block.
-    `swept_keys` are the keys that the sweep set which made this entry.
+    `places` leads from a key of the content to the place in the file that set it, whose line and name it has; `home` is
+    that of its block. `swept_keys` are the keys that the sweep set which made this entry.
     """
 
-    name: str
-    content: Mapping[str, Mapping[str, Any]]
-    places: Mapping[tuple[str, ...], Place]
-    home: Place
-    swept_keys: frozenset[tuple[str, ...]] = frozenset()
-
-    def document(self, file: Document) -> Document:
-        """Return this entry as the content of a config, with the lines of `file`."""
-        content = {table: dict(keys) for table, keys in self.content.items()}
-        return EntryDocument(file.path, file.label, file.text, content, file.lines, (), self.places, self.home)
-
-
-@dataclass(frozen=True, slots=True)
-class EntryDocument(Document):
-    """The content of one entry. Its keys have the lines and names of those in the file that set them."""
-
+    name: str = ""
     places: Mapping[tuple[str, ...], Place] = field(default_factory=dict)
     home: Place = ()
+    swept_keys: frozenset[tuple[str, ...]] = frozenset()
 
     def line(self, *keys: str) -> int:
         return self.lines.of(*(self._place(keys) or self.home))
@@ -484,7 +470,8 @@ class _Expansion:
         _expand_name(content, name)
         _select_all(content)
         of_sweep = frozenset(each.path for each in layers[-1].settings) if len(layers) > 2 else frozenset()
-        yield Entry(name, content, places, home, of_sweep)
+        file = self.document
+        yield Entry(file.path, file.label, file.text, content, file.lines, (), name, places, home, of_sweep)
 
     def _name(
         self,

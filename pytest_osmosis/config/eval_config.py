@@ -179,10 +179,14 @@ def load_eval_config(path: Path, overrides: Sequence[Override] = (), entry: str 
     if several is not None:
         return _entry_config(several, _entry_named(several, entry), overrides)
     document = read_document(path)
+    return _accepted(_draft(document, overrides), document.path, workspace_of(document.path))
+
+
+def _draft(document: Document, overrides: Sequence[Override]) -> Draft:
+    """Return the draft of an eval config. Raises `ConfigError` for another config."""
     _reject_other_configs(document)
-    workspace = workspace_of(document.path)
-    draft = Draft({"file": document, **read_project(workspace, document.path.stem)}, overrides, EVAL_TABLES)
-    return _accepted(draft, document.path, workspace)
+    project = read_project(workspace_of(document.path), document.path.stem)
+    return Draft({"file": document, **project}, overrides, EVAL_TABLES)
 
 
 def load_entries(path: Path, overrides: Sequence[Override] = ()) -> Sequence[EvalConfig]:
@@ -217,13 +221,10 @@ def _entry_named(several: SeveralEvals, name: str | None) -> Entry:
 
 def _entry_config(several: SeveralEvals, entry: Entry, overrides: Sequence[Override]) -> EvalConfig:
     """Return the config of an entry. Raises `RejectedConfig` with its problems, and those of the whole file."""
-    path = several.file.path
-    document, workspace = entry.document(several.file), workspace_of(path)
-    _reject_other_configs(document)
-    draft = Draft({"file": document, **read_project(workspace, path.stem)}, overrides, EVAL_TABLES)
+    path, draft = several.file.path, _draft(entry, overrides)
     _refuse_overridden_sweep(draft, entry, overrides)
     try:
-        config = _accepted(draft, path, workspace, entry.name)
+        config = _accepted(draft, path, workspace_of(path), entry.name)
     except RejectedConfig as rejected:
         problems = in_order([*several.problems, *rejected.problems], several.file.label)
         raise RejectedConfig(problems, rejected.config, rejected.faulty) from None

@@ -305,13 +305,12 @@ def check_rows(
                 fault = NOTHING_ASKED if must_ask and not row.has_prompt else fault_of(row)
                 if fault is not None:
                     raise DatasetError.at(dataset.where(row_index, row.line), f"row {row_index}: {fault}")
-            except DamagedError as error:
-                n_problems += len(error.problems)
-                listed.extend(error.problems)
-                return
             except DatasetError as error:
+                is_damaged = isinstance(error, DamagedError)
                 n_problems += len(error.problems)
-                listed.extend(error.problems[: _MOST_PROBLEMS - len(listed)])
+                listed.extend(error.problems[: None if is_damaged else _MOST_PROBLEMS - len(listed)])
+                if is_damaged:
+                    return
             else:
                 digests[row_index], contents[row_index] = row.digest, row.content
                 if row.human.score is not None:
@@ -325,15 +324,7 @@ def check_rows(
     if n_problems > len(listed):
         listed.append(Problem(dataset.display, f"... and {n_problems - len(listed)} more"))
     if not n_problems:
-        fix = "no selected row has it; correct or remove it in [data] columns"
-        absent = (dataset.columns.titled(ours) for ours in dataset.columns.mapped if ours not in seen)
-        listed = [Problem(dataset.display, f"{title}: {fix}") for title in absent]
-        seen_by_judge = (column for column in metadata if fold(column) != fold(dataset.human or ""))
-        named = [("judge", "metadata", column) for column in seen_by_judge if column not in seen]
-        if dataset.human is not None and not has_human_scores:
-            named.append(("scoring", "calibrate", dataset.human))
-        if seen:
-            listed += [Problem(dataset.display, _no_column(*each, list(seen))) for each in named]
+        listed = list(_missing_columns(dataset, list(seen), metadata, has_human_scores=has_human_scores))
     needed: dict[str | None, str] = dict.fromkeys(metadata, "[judge] metadata")
     needed[dataset.human] = "[scoring] calibrate"
     left_out = [*dataset.source.left_out]
@@ -349,10 +340,21 @@ def check_rows(
     return Checked((*left_out, *notes), digests, contents, human_scores)
 
 
-def _no_column(table: str, key: str, column: str, others: Sequence[str]) -> str:
-    named = ", ".join(map(shown_json, others))
-    missing = f"no selected row has a column {shown_json(column)}{suggestion(column, others)}"
-    return f"[{table}] {key}: {missing} (columns: {named})"
+def _missing_columns(
+    dataset: Dataset, seen: Sequence[str], metadata: Iterable[str], *, has_human_scores: bool
+) -> Iterator[Problem]:
+    """Yield the columns that a config names and no selected row has."""
+    for ours in dataset.columns.mapped:
+        if ours not in seen:
+            fix = "no selected row has it; correct or remove it in [data] columns"
+            yield Problem(dataset.display, f"{dataset.columns.titled(ours)}: {fix}")
+    named = [("[judge] metadata", column) for column in metadata if fold(column) != fold(dataset.human or "")]
+    named = [(key, column) for key, column in named if column not in seen]
+    if dataset.human is not None and not has_human_scores:
+        named.append(("[scoring] calibrate", dataset.human))
+    for key, column in named if seen else ():
+        missing = f"no selected row has a column {shown_json(column)}{suggestion(column, seen)}"
+        yield Problem(dataset.display, f"{key}: {missing} (columns: {', '.join(map(shown_json, seen))})")
 
 
 def _columns(mapped: Mapping[str, str]) -> Columns:

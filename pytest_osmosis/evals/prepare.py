@@ -94,6 +94,8 @@ class Preparation:
         self.request = request
         self.around = around
         self.checks = Checks()
+        self.hidden: tuple[Mapping[str, str], ...] = ()
+        self.commit: Commit | None = None
 
     def read(self) -> EvalConfig:
         """Return the config. Raises `ProblemsError`."""
@@ -108,7 +110,7 @@ class Preparation:
         """Return the config, with defaults in place of what is faulty, once its secrets are hidden."""
         self.hidden = hide_secrets(self.request, self.around)
         config = self.checks.config(self.read)
-        self.commit: Commit | None = self.checks.made(lambda: configured_commit(config), *CODE_KEYS)
+        self.commit = self.checks.made(lambda: configured_commit(config), *CODE_KEYS)
         return config if self.request.compared else replace(config, baseline=Baseline())
 
     def begin(self) -> Begun:

@@ -143,7 +143,7 @@ def _why_none(
             f"no run of {prefix}{config.name} is stored in {shown(runs_folder(config))}, so there is "
             "nothing to resume; leave out --osmosis-resume to begin one"
         )
-        of_shards = [run for run in _runs_of(prepared, any_shard=True) if not _is_of_shard(run, prepared)]
+        of_shards = [run for run in _runs_of(prepared, any_shard=True) if run.manifest.shard != prepared.shard]
         if of_shards:
             text += f"; {of_shards[0].directory.name} is {_of_shard(of_shards[0].manifest.shard)}"
         return text
@@ -176,7 +176,11 @@ def _runs_of(prepared: Prepared, *, any_shard: bool = False) -> list[StoredEvalR
             run = stored(RunDirectory(path))
         except OsmosisError:
             continue
-        if _is_of(run, prepared) and (any_shard or _is_of_shard(run, prepared)) and ".archived-" not in path.name:
+        if (
+            _is_of(run, prepared)
+            and (any_shard or run.manifest.shard == prepared.shard)
+            and ".archived-" not in path.name
+        ):
             found.append(run)
     return found
 
@@ -186,10 +190,6 @@ def _is_of(run: StoredEvalRun, prepared: Prepared) -> bool:
     config, manifest = prepared.config, run.manifest
     same_config = run.config is None if config.text is None else run.config == config.path
     return same_config and manifest.eval == config.name and manifest.smoke == (prepared.smoke is not None)
-
-
-def _is_of_shard(run: StoredEvalRun, prepared: Prepared) -> bool:
-    return run.manifest.shard == prepared.shard
 
 
 def _of_shard(shard: Shard | None) -> str:
@@ -231,7 +231,7 @@ def _refuse_others(prepared: Prepared, run: StoredEvalRun, progress: StoredProgr
         smoke = "a smoke test of " if run.manifest.smoke else ""
         text = f"belongs to {smoke}{run.manifest.eval} ({shown(Path(run.manifest.plan.path))}), not to {config.name}"
         raise _problem(name, f"{text}; choose another name")
-    if not _is_of_shard(run, prepared):
+    if run.manifest.shard != prepared.shard:
         then = run.manifest.shard
         fix = "leave out --osmosis-shard" if then is None else f"add --osmosis-shard={then.index}/{then.of}"
         text = f"is {_of_shard(then)}, and not {_of_shard(prepared.shard)}; {fix} to resume it"

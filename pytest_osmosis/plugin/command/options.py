@@ -416,21 +416,21 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
 }
 """The options by the groups of `pytest --help`, in this order. The last ones are those by the names of `prime eval`."""
 
-ALL = tuple(option for options in GROUPS.values() for option in options)
+ALL = [option for options in GROUPS.values() for option in options]
 BY_NAME = {option.name: option for option in ALL}
-SOURCE, SET, GATE, ENV, FROM, RECORD = (BY_NAME[name] for name in ("source", "set", "gate", "env", "from", "record"))
+SOURCE, SET, GATE, ENV, FROM, RECORD = [BY_NAME[name] for name in ("source", "set", "gate", "env", "from", "record")]
 AGENTS = (BY_NAME["agent"], BY_NAME["mcp"], ENV)
 """Options that name an agent or an environment, and so an eval without a TOML."""
-NAMING = tuple(option for option in ALL if "names" in option.marks)
-OF_CONFIG = tuple(option for option in ALL if "key" in option.marks)
+NAMING = [option for option in ALL if "names" in option.marks]
+OF_CONFIG = [option for option in ALL if "key" in option.marks]
 OF_PRIME = tuple(GROUPS.values())[-1]
 OF_KEYS = (*AGENTS, *OF_CONFIG, *OF_PRIME)
 """Options that set a key of the config (`config.tables`), or some."""
 _OTHERS = {*NAMING, SOURCE, *OF_CONFIG, SET, GATE, *OF_PRIME}
-OF_SESSION = tuple(option for option in ALL if option not in _OTHERS)
+OF_SESSION = [option for option in ALL if option not in _OTHERS]
 OF_AN_EVAL = (*OF_CONFIG, SET, GATE, *OF_PRIME, *OF_SESSION)
 """Options that apply to evals but name none."""
-OF_TESTS = tuple(option for option in OF_AN_EVAL if "whole" not in option.marks)
+OF_TESTS = [option for option in OF_AN_EVAL if "whole" not in option.marks]
 """Those that apply to tests over rollouts too."""
 
 COLLECT = "osmosis_collect"
