@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, typed_eval_config
 from pytest_osmosis.config.environment_module import name_of
-from pytest_osmosis.datasets import Checked, Content, Dataset, check_rows
+from pytest_osmosis.datasets import Content, Dataset, check_rows
 from pytest_osmosis.errors import JournalError, Problem, ProblemsError, ResultsError
 from pytest_osmosis.evals.checks import Checks
 from pytest_osmosis.evals.commits import configured_commit
@@ -102,10 +102,12 @@ def prepare_rescore(
     config = checks.config(lambda: _config(run, request))
     commit = checks.made(lambda: configured_commit(config), *CODE_KEYS)
     environment = checks.made(lambda: _environment(run, config), "environment")
-    dataset = checks.made(lambda: _dataset(config, environment), *DATASET_KEYS)
+    dataset = checks.made(
+        lambda: configured_dataset(config) if environment is None else rows_of(environment), *DATASET_KEYS
+    )
     if environment is not None:
         config = with_threshold(config, environment)
-    rows = checks.made(lambda: None if dataset is None else _planned_rows(planned_then, dataset))
+    rows = checks.made(lambda: None if dataset is None else check_rows(dataset, _rows_left(planned_then, dataset)))
     results_then = checks.made(lambda: _results(run))
     target = checks.made(lambda: _target(run, run.manifest.target))
     baseline = checks.made(lambda: _baseline_model(run))
@@ -150,13 +152,9 @@ def _environment(run: StoredEvalRun, config: EvalConfig) -> EnvironmentFacts | N
     return facts_of(told, module, run.directory.rows)
 
 
-def _dataset(config: EvalConfig, environment: EnvironmentFacts | None) -> Dataset:
-    return configured_dataset(config) if environment is None else rows_of(environment)
-
-
-def _planned_rows(planned: Plan, dataset: Dataset) -> Checked:
-    """Return the planned rows that the dataset still has. Raises `DatasetError` with the problems of all."""
-    return check_rows(dataset, [row for row, _ in planned.rows() if row < len(dataset)])
+def _rows_left(planned: Plan, dataset: Dataset) -> list[int]:
+    """Return the planned rows that the dataset still has."""
+    return [row for row, _ in planned.rows() if row < len(dataset)]
 
 
 def _stored_rollouts(run: StoredEvalRun) -> StoredRollouts:
