@@ -20,7 +20,7 @@ from pytest_osmosis.evals.output_files import (
     results_path,
     shard_path,
 )
-from pytest_osmosis.evals.run import EvalRun, decided_by_gates, planned_rules
+from pytest_osmosis.evals.run import EvalRun, decided_by_gates
 from pytest_osmosis.evals.run_directory import add_facts_at_end, utc_text
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import stored
@@ -279,9 +279,13 @@ class Conclusion:
     def __init__(self, run: EvalRun) -> None:
         self._run = run
         self._measured = self._measure()
-        stored, stopped = run.prepared.models.baseline_results, run.engine.baseline_stopped
-        self._rules = run.facts.rules(self._measured, stored, stopped, run.prepared.redaction)
-        self.comparison = compared_with_baseline(self._measured, self._rules)
+        self.comparison = compared_with_baseline(
+            self._measured,
+            run.facts,
+            run.prepared.models.baseline_results,
+            stopped=run.engine.baseline_stopped,
+            redaction=run.prepared.redaction,
+        )
 
     def results(self, compared: RowComparison | None) -> Results:
         """Return the results, with the verdicts of gates and `compared` as the comparison."""
@@ -290,7 +294,7 @@ class Conclusion:
             previous = since_previous(measured, self._run.prepared.last)
         except ResultsError as error:
             self._run.notices.add(f"an earlier run is ignored: {error}")
-        made = judged(measured, self._rules, compared)
+        made = judged(measured, self._run.facts, compared)
         return replace(made, previous=previous, rescored=source.rescored(measured, self._run))
 
     def _measure(self) -> Results:
@@ -351,5 +355,4 @@ class Conclusion:
 
 def gates_decide(run: EvalRun) -> bool:
     """Return True if gates decide in place of single runs: now, or for a shard once all shards are merged."""
-    rules = planned_rules(run.prepared, run.selected, updates_baseline=run.updates_baseline)
-    return decided_by_gates(run.selected, rules)
+    return decided_by_gates(run.selected, run.facts)

@@ -329,7 +329,6 @@ def planned_rules(prepared: Prepared, selected: SelectedRuns, *, updates_baselin
         part=selected.share_text if selected.partial else None,
         baseline_part=share if prepared.models.baseline is not None and selected.lacks_baseline else None,
         new_baseline=updates_baseline,
-        baseline_results=prepared.models.baseline_results,
     )
 
 
@@ -364,7 +363,8 @@ def facts_at_begin(
 ) -> EvalFacts:
     """Return the facts of the session that began at `session`."""
     config, rules = prepared.config, planned_rules(prepared, selected, updates_baseline=updates_baseline)
-    stored, other, limits = rules.baseline_results, prepared.models.baseline, config.limits
+    models, limits = prepared.models, config.limits
+    stored, other = models.baseline_results, models.baseline
     known = prepared.all_prices.items()
     prices: dict[str, Any] = {tag: None if price is None else price.to_json() for tag, price in known}
     return EvalFacts(

@@ -39,15 +39,12 @@ def meaning_text(compared: ComparedRuns) -> str:
             return "B is worse"
         case None:
             return "decides nothing"
-    paired = compared.rows.paired
-    return "may be chance" if paired is not None and paired.difference else "no difference"
+    return "may be chance" if compared.paired.difference else "no difference"
 
 
 def finding_text(compared: ComparedRuns) -> str:
     """Return the finding in one sentence: its meaning, the difference, its interval, p, the test, and the rows."""
-    paired = compared.rows.paired
-    if paired is None:
-        return "Nothing can be compared: no row was measured in both."
+    paired = compared.paired
     meaning = {"better": "B is better", "worse": "B is worse", "chance": "No more than chance"}
     begin = meaning.get(compared.meaning or "", "This decides nothing")
     over = "the one row" if paired.n_rows == 1 else f"the {count(paired.n_rows)} rows"
@@ -68,8 +65,8 @@ def fairness_texts(compared: ComparedRuns) -> list[str]:
 
 def power_text(compared: ComparedRuns) -> str | None:
     """Return the chance to notice a small difference, None if it is large enough, not known, or of no interest."""
-    paired = compared.rows.paired
-    if compared.meaning != "chance" or paired is None or not paired.se:
+    paired = compared.paired
+    if compared.meaning != "chance" or not paired.se:
         return None
     z, enough = stats.normal_quantile(1 - stats.ALPHA / 2), stats.normal_quantile(stats.POWER)
     chance = stats.chance_below(DROP - z * paired.se, paired.se)
@@ -179,16 +176,16 @@ _FACTS: Mapping[str, Callable[[Side], str]] = {
 
 
 def _verdict(compared: ComparedRuns) -> Iterator[str]:
-    rows, paired = compared.rows, compared.rows.paired
+    rows, paired = compared.rows, compared.paired
     over = "1 row" if rows.n_rows == 1 else f"{count(rows.n_rows)} rows"
     yield f"pass rate over the {over} that both measured, with its 95% interval:"
     yield f"  A      {_rate(compared.rate_a)}"
     yield f"  B      {_rate(compared.rate_b)}"
-    if paired is None:
-        return
     interval = interval_text(paired.interval, difference)
     test = f" (p {p_value(paired.p)}, {paired.test})"
-    yield joined(f"  B - A  {difference(paired.difference)} ({interval}): ", _meaning(compared), test)
+    styles: Mapping[str | None, Style] = {"better": "good", "worse": "bad", None: "warning"}
+    meaning = StyledText((meaning_text(compared), styles.get(compared.meaning)))
+    yield joined(f"  B - A  {difference(paired.difference)} ({interval}): ", meaning, test)
     yield f"  {better_and_worse(paired.better, paired.worse)}"
     yield from (warning(f"  {caveat}") for caveat in fairness_texts(compared))
     if (power := power_text(compared)) is not None:
@@ -200,11 +197,6 @@ def _verdict(compared: ComparedRuns) -> Iterator[str]:
 
 def _rate(rate: ComparedRate) -> str:
     return f"{score(rate.value)} ({interval_text(rate.interval)})"
-
-
-def _meaning(compared: ComparedRuns) -> StyledText:
-    styles: Mapping[str | None, Style] = {"better": "good", "worse": "bad", None: "warning"}
-    return StyledText((meaning_text(compared), styles.get(compared.meaning)))
 
 
 # -- differences -------------------------------------------------------------------------------------------
@@ -219,7 +211,7 @@ def _differences(compared: ComparedRuns, *, whole: bool) -> Iterator[str]:
         yield bold("differences:")
         if any(each.area == "scoring" for each in found):
             yield warning("  the runs were scored differently, so their pass rates do not mean the same")
-        rows = [[f"  {each.what}", *_values(each)] for each in found]
+        rows = [[f"  {each.what}", _values(each)] for each in found]
         yield from aligned(rows, left=(0, 1))
     lines = config_diff(compared.a, compared.b)
     if lines:
@@ -230,14 +222,10 @@ def _differences(compared: ComparedRuns, *, whole: bool) -> Iterator[str]:
             yield f"    and {count(len(lines) - len(shown))} more; --all shows them"
 
 
-def _values(found: RunDifference) -> list[str]:
+def _values(found: RunDifference) -> str:
     if found.a is None and found.b is None:
-        return ["changed"]
-    return [f"{_value(found.a)} -> {_value(found.b)}"]
-
-
-def _value(text: str | None) -> str:
-    return "-" if text is None else one_line(text)
+        return "changed"
+    return " -> ".join("-" if text is None else one_line(text) for text in (found.a, found.b))
 
 
 def comparison_json(compared: ComparedRuns) -> dict[str, Any]:
@@ -252,7 +240,7 @@ def comparison_json(compared: ComparedRuns) -> dict[str, Any]:
 
 def comparison_numbers(compared: ComparedRuns) -> dict[str, Any]:
     """Return the comparison as JSON without its rows and the differences of both eval runs; this reads no journal."""
-    rows, paired = compared.rows, compared.rows.paired
+    rows, paired = compared.rows, compared.paired
     return {
         "schema_version": SCHEMA_VERSION,
         "a": _side(compared.a, compared.rate_a),
@@ -264,12 +252,12 @@ def comparison_numbers(compared: ComparedRuns) -> dict[str, Any]:
             "other_content": rows.matched.changed,
             "not_measured": rows.n_unmeasured,
         },
-        "better": 0 if paired is None else paired.better,
-        "worse": 0 if paired is None else paired.worse,
-        "difference": None if paired is None else paired.difference,
-        "difference_interval": None if paired is None else asdict(paired.interval),
-        "p_value": None if paired is None else paired.p,
-        "test": None if paired is None else paired.test,
+        "better": paired.better,
+        "worse": paired.worse,
+        "difference": paired.difference,
+        "difference_interval": asdict(paired.interval),
+        "p_value": paired.p,
+        "test": paired.test,
         "least_p": compared.least_p,
         "caveats": list(compared.caveats),
         "meaning": compared.meaning,

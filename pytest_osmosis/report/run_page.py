@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -259,22 +259,23 @@ def run_lines(history: RunHistory, context: RunContext, cut: Shortener) -> Itera
     yield joined(bold(f"{context.eval_run} {history.record.run}"), ": ", became(history, context))
     yield from _facts(history, context, cut)
     yield from _answer_lines(history, history.ground_truth, cut)
-    if context.place:
-        yield dim(f"  dataset row: {context.place}")
-    if context.rerun:
-        yield dim(f"  run it again: {context.rerun}")
+    yield from _origin_lines(context)
     yield from message_lines(history.messages, cut)
     yield from _output_lines(history, cut)
     yield from shortened_lines(cut)
 
 
-def row_lines(row: int, histories: Sequence[RunHistory], context: RunContext, cut: Shortener) -> Iterator[str]:
-    """Yield the lines on all runs of a row: the prompt once, if all have the same, and what each run made of it."""
-    yield joined(bold(f"{context.eval_run} row{row}"), ": ", _tally(histories, context))
+def _origin_lines(context: RunContext) -> Iterator[str]:
     if context.place:
         yield dim(f"  dataset row: {context.place}")
     if context.rerun:
         yield dim(f"  run it again: {context.rerun}")
+
+
+def row_lines(row: int, histories: Sequence[RunHistory], context: RunContext, cut: Shortener) -> Iterator[str]:
+    """Yield the lines on all runs of a row: the prompt once, if all have the same, and what each run made of it."""
+    yield joined(bold(f"{context.eval_run} row{row}"), ": ", _tally(histories, context))
+    yield from _origin_lines(context)
     truths = [history.ground_truth for history in histories if history.record.status == "finished"]
     is_shared = bool(truths) and all(truth == truths[0] for truth in truths)
     if is_shared:
@@ -295,7 +296,7 @@ def row_lines(row: int, histories: Sequence[RunHistory], context: RunContext, cu
 
 def became(history: RunHistory, context: RunContext) -> StyledText:
     """Return in words what became of a run."""
-    record, rule = history.record, rule_of(history, context)
+    record, rule = history.record, context.pass_rule
     if record.status == "pending":
         if record.skip_reason:
             return warning(f"not finished ({record.skip_reason})")
@@ -308,10 +309,6 @@ def became(history: RunHistory, context: RunContext) -> StyledText:
     if rule.broken(record):
         return warning("not scored, boundary reward")
     return good("passed") if rule.passed(record) else bad("did not pass")
-
-
-def rule_of(history: RunHistory, context: RunContext) -> PassRule:
-    return replace(context.pass_rule, scorers=tuple(history.scorers))
 
 
 def shortened_lines(cut: Shortener) -> list[str]:
@@ -328,14 +325,14 @@ def _tally(histories: Sequence[RunHistory], context: RunContext) -> StyledText:
         own = [history for history in histories if history.record.run.is_baseline is of_baseline]
         if not own:
             continue
-        passed = sum(rule_of(each, context).passed(each.record) for each in own)
+        passed = sum(context.pass_rule.passed(each.record) for each in own)
         paint = good if passed == len(own) else bad if not passed else warning
         parts.append(joined(whose, paint(f"{count(passed)} of {plural(len(own), 'run')} passed")))
     return separated(", ", parts)
 
 
 def _facts(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator[str]:
-    record, rule = history.record, rule_of(history, context)
+    record, rule = history.record, context.pass_rule
     yield dim(f"  {_circumstances(record, context.costs_usd.get(record.run))}")
     for name, line in score_lines(record, history.scorers, rule):
         decides = name in rule.deciding and name in record.scores

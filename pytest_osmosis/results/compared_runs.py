@@ -30,7 +30,7 @@ from pytest_osmosis.results.publish import published_settings
 from pytest_osmosis.results.read import read_results, results_of
 from pytest_osmosis.results.results import Results, by_row
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
-from pytest_osmosis.stats import Interval
+from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.verdicts import comparison
@@ -107,6 +107,7 @@ class ComparedRuns:
     a: Side
     b: Side
     rows: RowComparison
+    paired: Paired
     rate_a: ComparedRate
     rate_b: ComparedRate
     caveats: Sequence[str] = ()
@@ -133,7 +134,9 @@ def read_side(letter: str, folder: Path, name: str) -> Side:
     """
     path = folder / name
     if not name.endswith(".toml") and something_at(path) and not path.is_dir() and not _is_of_its_run(path):
-        return _side_of_file(letter, folder, path)
+        read = read_results(path)
+        run, state = _run_of(folder, path), f"{read.status}, a results file"
+        return Side(letter, shown(path), path, state, results_of(read), True, run)
     return side_of(letter, read_stored(stored(find_run(folder, name))))
 
 
@@ -153,12 +156,6 @@ def _state(found: StoredResults) -> str:
         return found.status
     ended, planned = len(found.records), found.run.manifest.selected.n_rollouts
     return f"{found.status}, {count(ended)} of {plural(planned, 'run')} ended"
-
-
-def _side_of_file(letter: str, folder: Path, path: Path) -> Side:
-    read = read_results(path)
-    state = f"{read.status}, a results file"
-    return Side(letter, shown(path), path, state, results_of(read), True, _run_of(folder, path))
 
 
 def _run_of(folder: Path, path: Path) -> StoredResults | None:
@@ -190,6 +187,7 @@ def compare_runs(a: Side, b: Side) -> ComparedRuns:
         a,
         b,
         compared,
+        compared.paired,
         _rate(old),
         _rate(new),
         [f"{side.letter} {caveat}" for side in (a, b) for caveat in side.caveats],

@@ -76,29 +76,62 @@ class StatusFields(TypedDict):
     stopped_by: StopReason | None
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The gates of an eval, and the reasons that keep it from deciding.
+
+    `part` says which share of the plan the runs are, None for the whole. `baseline_part` says the same of the
+    baseline's model. With `new_baseline` the runs become the baseline, so that nothing is compared with the old one.
+    """
+
+    gates: Sequence[GateRule] = ()
+    part: str | None = None
+    baseline_part: str | None = None
+    new_baseline: bool = False
+
+    @property
+    def decide(self) -> bool:
+        """True if a gate decides in place of single runs, once all runs of the plan are there.
+
+        One that can be decided is enough. A command that writes a new baseline accepts the runs as they are.
+        """
+        return bool(self.gates) and (self.new_baseline or any(self._undecided(rule) is None for rule in self.gates))
+
+    def undecided(self, rule: GateRule) -> Verdict | None:
+        """Return the verdict of a gate about which the runs decide nothing, None if they decide it."""
+        if self.part is not None:
+            return verdict_without_value(rule, "partial", self.part)
+        return self._undecided(rule)
+
+    def _undecided(self, rule: GateRule) -> Verdict | None:
+        if not rule.is_regression:
+            return None
+        if self.new_baseline:
+            return verdict_without_value(rule, "not decided", "this command writes a new baseline")
+        if self.baseline_part is not None:
+            return verdict_without_value(rule, "partial", self.baseline_part)
+        return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvalFacts:
+class EvalFacts(Rules):
     """The facts that results need besides the events of runs. They are in the `loaded` event of each session.
 
     `session` is the time when it began. `selected` holds its runs: a model, an index, the first row and the number of
-    rows. `part`, `baseline_part` and `new_baseline` are those of `Rules`. `previous` is the path of the results of the
-    last whole run of the plan. Earlier sessions `took_ms`. `is_part` is true for a session that leaves out runs of
-    earlier ones. `status_before` is there if stored rollouts are scored again.
+    rows. `previous` is the path of the results of the last whole run of the plan. Earlier sessions `took_ms`. `is_part`
+    is true for a session that leaves out runs of earlier ones. `status_before` is there if stored rollouts are scored
+    again.
     """
 
     session: Moment
     description: EvalDescription
     pass_rule: PassRuleFields
-    gates: Sequence[GateRule]
     provenance: Mapping[str, Any]
     prices: Mapping[str, PriceFields | None]
     baseline: str | None
     baseline_results: BaselineFile | None
     selected: Sequence[tuple[ModelTag, Count, Count, Count]]
     partial: bool
-    part: str | None
-    baseline_part: str | None
-    new_baseline: bool
     smoke: bool
     n_planned: Count
     human: HumanScores | None
@@ -143,21 +176,6 @@ class EvalFacts:
             **at_end,
         )
 
-    def rules(
-        self, measured: Results, stored: PublishedResults | None, baseline_stopped: str | None, redaction: Redaction
-    ) -> Rules:
-        """Return the rules by which results are judged, with the results of the baseline that are `stored`."""
-        config = published_config(measured.description, measured.pass_rule)
-        return Rules(
-            gates=self.gates,
-            part=self.part,
-            baseline_part=self.baseline_part,
-            new_baseline=self.new_baseline,
-            baseline_results=stored,
-            differs=() if stored is None else differing_settings(stored, config, redaction),
-            baseline_stopped=baseline_stopped,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsAtEnd:
@@ -181,48 +199,6 @@ class FactsAtEnd:
     comparison: EntryPlace | None
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The gates of an eval, its baseline, and the reasons that keep it from deciding.
-
-    `part` says which share of the plan the runs are, None for the whole. `baseline_part` says the same of the
-    baseline's model. With `new_baseline` the runs become the baseline, so that nothing is compared with the old one.
-    `differs` are the settings that differ from those of the stored baseline. `baseline_stopped` is the reason why the
-    baseline's model was stopped early.
-    """
-
-    gates: Sequence[GateRule] = ()
-    part: str | None = None
-    baseline_part: str | None = None
-    new_baseline: bool = False
-    baseline_results: PublishedResults | None = None
-    differs: tuple[str, ...] = ()
-    baseline_stopped: str | None = None
-
-    @property
-    def decide(self) -> bool:
-        """True if a gate decides in place of single runs, once all runs of the plan are there.
-
-        One that can be decided is enough. A command that writes a new baseline accepts the runs as they are.
-        """
-        return bool(self.gates) and (self.new_baseline or any(self._undecided(rule) is None for rule in self.gates))
-
-    def undecided(self, rule: GateRule) -> Verdict | None:
-        """Return the verdict of a gate about which the runs decide nothing, None if they decide it."""
-        if self.part is not None:
-            return verdict_without_value(rule, "partial", self.part)
-        return self._undecided(rule)
-
-    def _undecided(self, rule: GateRule) -> Verdict | None:
-        if not rule.is_regression:
-            return None
-        if self.new_baseline:
-            return verdict_without_value(rule, "not decided", "this command writes a new baseline")
-        if self.baseline_part is not None:
-            return verdict_without_value(rule, "partial", self.baseline_part)
-        return None
-
-
 def stop_of(
     stop: Stop | None, records: Sequence[RunRecord], pass_rule: PassRule, max_errors: str, *, asks_models: bool = True
 ) -> Stop | None:
@@ -238,29 +214,37 @@ def stop_of(
     return stop._replace(text=too_many(causes_of(records, pass_rule), len(records), max_errors))
 
 
-def compared_with_baseline(measured: Results, rules: Rules) -> RowComparison | None:
-    """Compare the rows with the baseline.
+def compared_with_baseline(
+    measured: Results,
+    rules: Rules,
+    stored: PublishedResults | None = None,
+    *,
+    stopped: str | None = None,
+    redaction: Redaction | None = None,
+) -> RowComparison | None:
+    """Compare the rows with those of the results that are `stored`, else of the baseline's model.
 
-    None without a baseline, for a part of the plan, and after an early stop: the rows that it measured are a biased
-    sample.
+    `stopped` is the reason why that model was stopped early. None without a baseline, for a part of the plan, and after
+    an early stop: the rows that it measured are a biased sample.
     """
-    stored, baseline = rules.baseline_results, measured.baseline
+    baseline = measured.baseline
     allowed = next((-rule.minimum for rule in rules.gates if rule.is_regression), 0.0)
     if rules.part is not None or measured.decided:
         return None
     if stored is not None:
+        here = published_config(measured.description, measured.pass_rule)
         return comparison.compare(
             "baseline",
             shown(stored.path),
             comparison.matched(measured.row_runs(), stored.row_runs()),
             started_at=stored.provenance["started_at"],
             allowed=allowed,
-            differs=rules.differs,
+            differs=differing_settings(stored, here, redaction or Redaction()),
         )
     if baseline is None or rules.baseline_part is not None:
         return None
     rows = comparison.matched_by_index(measured.row_runs(), measured.row_runs(baseline))
-    return comparison.compare("baseline", baseline.model, rows, allowed=allowed, stopped=rules.baseline_stopped)
+    return comparison.compare("baseline", baseline.model, rows, allowed=allowed, stopped=stopped)
 
 
 def corrected(comparisons: Sequence[RowComparison | None]) -> list[RowComparison | None]:

@@ -107,18 +107,18 @@ def entry_of(
     if head is None:
         return entry
     gates = [gate.state for gate in head.gates]
-    return with_figures(entry, head.summary, head.provenance, gates, partial=head.partial)
+    named = replace(entry, eval=head.config["name"], partial=head.partial)
+    return with_figures(named, head.summary, head.provenance, gates)
 
 
 def with_figures(
-    entry: RunEntry, found: SummaryFields, provenance: Mapping[str, Any], gates: Sequence[str], *, partial: bool
+    entry: RunEntry, found: SummaryFields, provenance: Mapping[str, Any], gates: Sequence[str]
 ) -> RunEntry:
     """Return the entry of an eval run with the figures of its results."""
     rate = found.pass_rate if found.measured else None
     return replace(
         entry,
         started_at=provenance["started_at"],
-        partial=partial,
         pass_rate=rate,
         passed=None if rate is None else round(rate * found.counted),
         counted=found.counted,

@@ -24,7 +24,6 @@ from pytest_osmosis.results.conclude import (
     any_answer,
     compared_with_baseline,
     corrected,
-    differing_settings,
     is_not_measured,
     judged,
     since_previous,
@@ -32,7 +31,6 @@ from pytest_osmosis.results.conclude import (
 )
 from pytest_osmosis.results.entry_table import entry_table, is_comparison
 from pytest_osmosis.results.heads import previous_run
-from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.read import PublishedResults, read_results, results_of
 from pytest_osmosis.results.results import (
     BaselineFile,
@@ -45,7 +43,6 @@ from pytest_osmosis.results.results import (
 from pytest_osmosis.results.totals import CassetteUse, HumanScores, sum_of_all, summed
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import UNDECIDED
 from pytest_osmosis.verdicts.pass_rule import kind_of
@@ -71,15 +68,16 @@ _STRENGTH: Sequence[StopReason] = (
 class MergedEval:
     """The results of a whole eval. `sources` are the files that it was made of.
 
-    `gated` is True if gates decide in place of single runs. By its `rules` it is compared and judged; without rules its
-    results hold their verdicts already. `missing` are the numbers of shards that are not there, and `notes` say what
-    else to know. `status` is the exit status that pytest would have.
+    `gated` is True if gates decide in place of single runs. By its `rules` it is judged, and it was `compared` with its
+    baseline; without rules its results hold all that already. `missing` are the numbers of shards that are not there,
+    and `notes` say what else to know. `status` is the exit status that pytest would have.
     """
 
     results: Results
     sources: Sequence[Path]
     gated: bool
     rules: Rules | None = None
+    compared: RowComparison | None = None
     missing: Sequence[int] = ()
     notes: Sequence[str] = ()
 
@@ -95,14 +93,12 @@ class MergedEval:
         there = {each.index for each in facts}
         missing = [number for number in range(1, facts[0].of + 1) if number not in there]
         measured = _measured(files, facts, missing)
-        rules = _rules(measured, files, facts, missing, baseline)
+        stored = _stored_baseline(files[0], facts[0], baseline)
+        rules = _rules(measured, files, facts, missing, has_stored=stored is not None)
+        stops = [fact.baseline_stopped for fact in facts if fact.baseline_stopped is not None]
+        compared = compared_with_baseline(measured, rules, stored, stopped="; ".join(dict.fromkeys(stops)) or None)
         decides = not measured.partial and all(each.decides for each in facts)
-        return cls(measured, sources, decides, rules, missing, list(_version_notes(files)))
-
-    @property
-    def compared(self) -> RowComparison | None:
-        """The comparison with the baseline; None without one, and for results that hold theirs already."""
-        return None if self.rules is None else compared_with_baseline(self.results, self.rules)
+        return cls(measured, sources, decides, rules, compared, missing, list(_version_notes(files)))
 
     def concluded(self, compared: RowComparison | None, runs: Path | None) -> MergedEval:
         """Return the eval with the verdicts of its gates, and compared with the previous run in the folder `runs`."""
@@ -325,25 +321,16 @@ def _rules(
     files: Sequence[PublishedResults],
     facts: Sequence[ShardFacts],
     missing: Sequence[int],
-    baseline: Path | None,
+    *,
+    has_stored: bool,
 ) -> Rules:
-    gates = [verdict.rule for verdict in results_of(files[0]).verdicts if verdict.rule is not None]
-    stored = _stored_baseline(files[0], facts[0], baseline)
+    gates = [rule for gate in files[0].gates if (rule := gate.verdict.rule) is not None]
     n_baseline, n_planned = len(measured.baseline.records) if measured.baseline is not None else 0, measured.n_planned
-    has_model = stored is None and (measured.baseline is not None or any(rule.is_regression for rule in gates))
+    has_model = not has_stored and (measured.baseline is not None or any(rule.is_regression for rule in gates))
     share = f"only {n_baseline:,} of the baseline's {n_planned:,} runs selected"
-    here = published_config(measured.description, measured.pass_rule)
     part = f"only {len(measured.records):,} of {n_planned:,} runs selected"
     part = missing_text(missing, facts[0].of) if missing else part
-    stopped = [fact.baseline_stopped for fact in facts if fact.baseline_stopped is not None]
-    return Rules(
-        gates=gates,
-        part=part if measured.partial else None,
-        baseline_part=share if has_model and n_baseline < n_planned else None,
-        baseline_results=stored,
-        differs=() if stored is None else differing_settings(stored, here, Redaction()),
-        baseline_stopped="; ".join(dict.fromkeys(stopped)) or None,
-    )
+    return Rules(gates, part if measured.partial else None, share if has_model and n_baseline < n_planned else None)
 
 
 def missing_text(missing: Sequence[int], of: int) -> str:

@@ -29,7 +29,6 @@ from pytest_osmosis.results.results import BaselineFile, Rescored, Results, Thro
 from pytest_osmosis.results.stored_results import Replayed, read_stored, replayed
 from pytest_osmosis.results.totals import CassetteUse, PriceOf, price_of, price_of_judge, shown_name
 from pytest_osmosis.text.names import shown
-from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Verdict, verdict_without_value
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -86,8 +85,8 @@ class _Rebuilding:
     def results(self) -> RebuiltResults:
         found, end = self._found, self._end
         measured = self._measured()
-        rules = self._facts.rules(measured, self._baseline, found.ended.get("baseline_stopped"), Redaction())
-        compared = compared_with_baseline(measured, rules)
+        rules, stopped = self._facts, found.ended.get("baseline_stopped")
+        compared = compared_with_baseline(measured, rules, self._baseline, stopped=stopped)
         if compared is not None and end is not None and end.p_adjusted is not None and end.evals_compared > 1:
             compared = compared.among(end.evals_compared, end.p_adjusted)
         made = judged(measured, rules, compared)

@@ -320,16 +320,12 @@ def _weighted(rows: Iterable[tuple[float, Sequence[float], float]]) -> Cells:
 
 def _undefined(cells: Cells) -> str:
     """Return why nothing can be corrected for chance, "" if it can."""
-    scores, ratings = (_all_equal(values) for values in (cells.scores, cells.ratings))
+    scores, ratings = (len(set(values)) < 2 for values in (cells.scores, cells.ratings))
     if not cells.scores:
         return NO_ROWS
     if scores and ratings:
         return BOTH_EQUAL
     return SCORES_EQUAL if scores else RATINGS_EQUAL if ratings else ""
-
-
-def _all_equal(values: Sequence[float]) -> bool:
-    return all(value == values[0] for value in values)
 
 
 class _Moments(NamedTuple):

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.cli.stored_runs import RESULTS, Cli, Stored
-from tests.unit.made import MANIFEST
+from tests.unit.made import MANIFEST, A, finished, published
 
 ENDED = {"ev": "ended", "at": "2026-01-01T00:00:09+00:00", "status": "finished", "reason": None}
-GATE = {"gate": "pass_rate >= 0.7", "state": "holds"}
+(GATE,) = published([finished({A: 1.0})], minimum=0.7)["gates"]
 
 
 def test_runs_lists_the_newest_first(typed: Cli, stored: Stored) -> None:

@@ -30,7 +30,6 @@ from pytest_osmosis.report.comparison import (
     power_text,
 )
 from pytest_osmosis.results.compared_runs import (
-    ComparedRuns,
     NothingInCommon,
     comparable_rows,
     compare_runs,
@@ -98,15 +97,10 @@ def comparison_page(a: ComparedRun, b: ComparedRun) -> ComparisonPage:
         "meaning": cast(Any, compared.meaning),
         "sentence": finding_text(compared),
         "caveats": fairness_texts(compared),
-        "remarks": _remarks(compared),
+        "remarks": list(filter(None, (power_text(compared), left_out_text(compared), *end_texts(compared)))),
         "numbers": comparison_numbers(compared),
         "rows": sorted(rows, key=_order),
     }
-
-
-def _remarks(compared: ComparedRuns) -> list[str]:
-    texts = (power_text(compared), left_out_text(compared), *end_texts(compared))
-    return [text for text in texts if text is not None]
 
 
 def _row(pair: Pair, digest: str, prompt: str) -> ComparedRow:

@@ -87,7 +87,8 @@ def row_of(stored: StoredResults) -> RunRow:
     entry, summary = entry_of(stored.run.directory, manifest, stored.lifecycle), published_head(results)["summary"]
     gates = [verdict.state for verdict in results.verdicts]
     found = decode(summary, SummaryFields)
-    entry = with_figures(entry, found, results.provenance, gates, partial=results.partial)
+    entry = replace(entry, eval=results.description.name, partial=results.partial)
+    entry = with_figures(entry, found, results.provenance, gates)
     if stored.is_from_journal:
         n_selected = manifest.selected.n_rollouts
         entry = replace(_without_rate(entry), partial=False, ended=len(stored.records), selected=n_selected)

@@ -162,7 +162,7 @@ def test_a_row_of_which_no_run_counts_is_not_measured_and_not_removed(stored: St
     baseline = read_results(stored(published(measured)))
     live = results_of([measured[0], removed(1)], extra=CONFIG)
 
-    compared = compared_with_baseline(live, Rules(baseline_results=baseline))
+    compared = compared_with_baseline(live, Rules(), baseline)
 
     assert compared is not None
     assert (compared.n_rows, compared.n_unmeasured, compared.matched.removed) == (1, 1, 0)
