@@ -26,9 +26,9 @@ EVAL_MARKER = (
 class Option(NamedTuple):
     """An option `--osmosis-<name>`; a flag if it has no `metavar`. (A dataclass would cost every pytest run 1.5 ms.)
 
-    `bare` is the value of an option that may be written without one. `marks` are words: "names" an eval; sets a "key"
-    of the config; is about the verdict or the results of a "whole" eval; holds "once", not for the command that
-    repeats a single run; is an "ini" key too.
+    `bare` is the value of an option that may be written without one. `marks` are words: "names" an eval; is about the
+    verdict or the results of a "whole" eval; holds "once", not for the command that repeats a single run; is an "ini"
+    key too.
     """
 
     name: str
@@ -103,19 +103,16 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         ),
     ),
     "osmosis: which rows, and how often": (
-        Option("dataset", "PATH", "Dataset: a .jsonl, .json, .csv or .parquet file ([data] path).", "key"),
+        Option("dataset", "PATH", "Dataset: a .jsonl, .json, .csv or .parquet file ([data] path)."),
         Option(
             "limit",
             "N|all",
             "Only the first N rows, or all ([evaluation] limit; default: the TOML's rows, else a random tenth; "
             "without a TOML: all).",
-            "key",
         ),
-        Option("offset", "N", "Skip the first N rows ([data] offset; default: 0).", "key"),
-        Option("n", "N", "Runs of every row ([evaluation] n; default: 1).", "key"),
-        Option(
-            "granularity", "run|row", "One test per run, or per row ([execution] granularity; default: run).", "key"
-        ),
+        Option("offset", "N", "Skip the first N rows ([data] offset; default: 0)."),
+        Option("n", "N", "Runs of every row ([evaluation] n; default: 1)."),
+        Option("granularity", "run|row", "One test per run, or per row ([execution] granularity; default: run)."),
         Option(
             "smoke",
             None,
@@ -132,22 +129,21 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         ),
     ),
     "osmosis: the model": (
-        Option("model", "MODEL", "Model, with its provider: openai/NAME ([experiment] model_path).", "key"),
-        Option("base-url", "URL", "OpenAI-compatible server ([model] base_url; default: the model's provider).", "key"),
-        Option("api-key-env", "NAME", "Name of the variable that holds the API key ([model] api_key_env).", "key"),
+        Option("model", "MODEL", "Model, with its provider: openai/NAME ([experiment] model_path)."),
+        Option("base-url", "URL", "OpenAI-compatible server ([model] base_url; default: the model's provider)."),
+        Option("api-key-env", "NAME", "Name of the variable that holds the API key ([model] api_key_env)."),
         Option(
             "secrets-file",
             "PATH|-",
             "Read values of [secrets] required from this dotenv file or pipe (- is stdin).",
             "ini",
         ),
-        Option("temperature", "X", "Sampling temperature ([sampling] temperature; default: the model's).", "key"),
-        Option("max-tokens", "N", "Maximum tokens of an answer ([sampling] max_tokens; default: the model's).", "key"),
+        Option("temperature", "X", "Sampling temperature ([sampling] temperature; default: the model's)."),
+        Option("max-tokens", "N", "Maximum tokens of an answer ([sampling] max_tokens; default: the model's)."),
         Option(
             "max-turns",
             "N",
             "Maximum turns of a rollout ([agent] max_turns). The default of 10 is only told to agents.",
-            "key",
         ),
         Option("no-probe", None, "Skip the test request to the model before the first rollout."),
     ),
@@ -156,10 +152,9 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "eval-fn",
             "MODULE:FUNCTION",
             "Score with this function; repeatable; replaces all of the TOML's ([scoring] eval_fns).",
-            "key",
             repeatable=True,
         ),
-        Option("pass-threshold", "X", "Lowest score that passes ([evaluation] pass_threshold; default: 1.0).", "key"),
+        Option("pass-threshold", "X", "Lowest score that passes ([evaluation] pass_threshold; default: 1.0)."),
         Option(
             "gate",
             "CONDITION",
@@ -172,19 +167,19 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "baseline-model",
             "MODEL",
             "Also run this model on the same rows and compare ([baseline] model_path).",
-            "key whole",
+            "whole",
         ),
         Option(
             "baseline-base-url",
             "URL",
             "OpenAI-compatible server of the baseline model ([baseline] base_url).",
-            "key whole",
+            "whole",
         ),
         Option(
             "baseline-api-key-env",
             "NAME",
             "Name of the variable that holds its API key ([baseline] api_key_env).",
-            "key whole",
+            "whole",
         ),
         Option(
             "update-baseline",
@@ -200,7 +195,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         ),
     ),
     "osmosis: spending time and money": (
-        Option("batch-size", "N", "Rollouts that run at once ([evaluation] batch_size; default: 1).", "key"),
+        Option("batch-size", "N", "Rollouts that run at once ([evaluation] batch_size; default: 1)."),
         Option(
             "max-in-flight", "N", "Run at most N rollouts at once, whatever batch_size says (default: no limit).", "ini"
         ),
@@ -208,14 +203,12 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "engine",
             "local|ray",
             "Run the processes that roll out here, or on a Ray cluster ([execution] engine; default: local).",
-            "key",
         ),
         Option(
             "hosts",
             "N|auto",
             "Processes that roll out ([execution] hosts; default: auto: xdist's -n or 1, or what a cluster has room "
             "for).",
-            "key",
         ),
         Option(
             "confirm-above",
@@ -235,7 +228,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "all|new|off",
             "Record what the models answer in the eval's cassette, which --osmosis-replay reads: all answers (the "
             "default without a value), or new ones only, giving recorded ones again ([cassette] record).",
-            "key once",
+            "once",
             bare="all",
         ),
         Option(
@@ -422,7 +415,15 @@ SOURCE, SET, GATE, ENV, FROM, RECORD = [BY_NAME[name] for name in ("source", "se
 AGENTS = (BY_NAME["agent"], BY_NAME["mcp"], ENV)
 """Options that name an agent or an environment, and so an eval without a TOML."""
 NAMING = [option for option in ALL if "names" in option.marks]
-OF_CONFIG = [option for option in ALL if "key" in option.marks]
+OF_CONFIG = [
+    BY_NAME[name]
+    for name in (
+        "dataset", "eval-fn", "model", "base-url", "api-key-env", "n", "pass-threshold", "batch-size", "limit",
+        "offset", "max-turns", "temperature", "max-tokens", "engine", "hosts", "granularity", "record",
+        "baseline-model", "baseline-base-url", "baseline-api-key-env",
+    )
+]  # fmt: skip
+"""Options that set a key of the config, in the order in which headers and commands tell their values."""
 OF_PRIME = tuple(GROUPS.values())[-1]
 OF_KEYS = (*AGENTS, *OF_CONFIG, *OF_PRIME)
 """Options that set a key of the config (`config.tables`), or some."""
