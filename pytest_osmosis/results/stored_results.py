@@ -41,7 +41,7 @@ class StoredResults:
     """All that a run directory says about its eval run.
 
     `results` holds all selected runs, or those that ended if it `is_from_journal`. `begun` are the runs that had begun
-    and not ended. `replayed` is the journal.
+    and not ended. `replayed` is the journal. `written_in` is the run directory as it was when results were written.
     """
 
     run: StoredEvalRun
@@ -50,6 +50,7 @@ class StoredResults:
     replayed: Replayed
     begun: Sequence[RunId] = ()
     is_from_journal: bool = False
+    written_in: str | None = None
 
     @property
     def status(self) -> Status:
@@ -62,7 +63,10 @@ class StoredResults:
     @property
     def document(self) -> dict[str, Any]:
         """The published object, without rows and what else may be very long."""
-        return {**published_head(self.results), **(self.lifecycle.to_json() if self.is_from_journal else {})}
+        head = published_head(self.results)
+        if self.is_from_journal:
+            return {**head, **self.lifecycle.to_json()}
+        return {**head, "provenance": {**head["provenance"], "run_dir": self.written_in}}
 
     def history(self, record: RunRecord) -> RunHistory:
         """Return what the journal says about a run. Raises `JournalError`."""
@@ -86,7 +90,8 @@ def read_stored(run: StoredEvalRun, found: Replayed | None = None) -> StoredResu
     )
     if lifecycle.status != "finished" and made.rescored is not None:
         made = replace(made, stopped=None, stop_reason=None, rescored=replace(made.rescored, before=lifecycle))
-    return StoredResults(run, lifecycle, made, found)
+    written_in = published_results.provenance["run_dir"]
+    return StoredResults(run, lifecycle, made, found, written_in=written_in)
 
 
 @dataclass(frozen=True, slots=True)
