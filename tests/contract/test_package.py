@@ -268,7 +268,7 @@ def test_ci_and_pre_commit_run_what_the_makefile_runs() -> None:
     parts = [part for job in jobs for part in job.get("strategy", {}).get("matrix", {}).get("part", ())]
     tools = [hook["entry"].split(" --")[0].removeprefix(".venv/bin/") for hook in hooks]
 
-    assert targets == {"setup", "browser", "test", "test-all", "nightly", "viewer-check", "docs"}
+    assert targets == {"setup", "browser", "test", "test-all", "test-core", "nightly", "viewer-check", "docs"}
     assert [target for target in targets if f"\n{target}: " not in makefile] == []
     assert f"\nNIGHTLY := {' '.join(parts)}\n" in makefile
     assert [tool for tool in tools if f"$(BIN)/{tool}" not in makefile] == []

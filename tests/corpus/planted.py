@@ -44,9 +44,9 @@ PLANTED: Sequence[Planted] = (
     ),
     Planted(
         "a property in JUnit",
-        "report/failure_text.py",
-        '("osmosis.tokens", record',
-        '("osmosis.token", record',
+        "report/properties.py",
+        '("osmosis.tokens", sum',
+        '("osmosis.token", sum',
         "option -ra",
     ),
     Planted(

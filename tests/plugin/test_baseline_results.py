@@ -221,4 +221,4 @@ def test_a_run_of_the_baseline_that_passed_in_words_does_not_count(workspace: Wo
 
     result = workspace.run(CONFIG, exits=4)
 
-    result.stderr.fnmatch_lines(["*baselines/x.json: rows[[]0].runs[[]0].passed: 'no' is not a boolean; *"])
+    result.stderr.fnmatch_lines(["*baselines/x.json: rows[[]0].runs[[]0].passed: must be true or false, got 'no'; *"])

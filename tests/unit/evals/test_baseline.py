@@ -70,7 +70,7 @@ def summary(**members: Any) -> dict[str, Any]:
             {"schema_version": 2},
             f"has schema_version 2, and this version of pytest-osmosis reads 1; {UPDATE}",
         ),
-        ({**RESULTS, "partial": "no"}, f"partial: 'no' is not a boolean; {UPDATE}"),
+        ({**RESULTS, "partial": "no"}, f"partial: must be true or false, got 'no'; {UPDATE}"),
         ({**RESULTS, "partial": True}, f"holds only a part of its eval; {ANOTHER}"),
         ({**RESULTS, "status": "stopped", "stop_reason": "401"}, f"its eval was stopped (401); {ANOTHER}"),
         ({**RESULTS, "pending": PENDING, "summary": summary(pending=2)}, f"2 runs of its eval never ran; {ANOTHER}"),
