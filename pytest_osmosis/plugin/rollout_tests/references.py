@@ -125,7 +125,8 @@ class ReferenceSolutions:
 
     def _scorer_names(self) -> Sequence[str]:
         """Return the names of the functions, in the order of the results. Raise `CodeError` if they do not load."""
-        return self._host.borrow(self._setup, self._environ).scorers
+        setup = self._setup  # before the host, which ends first: it returns to the folder of its code
+        return self._host.borrow(setup, self._environ).scorers
 
     def _score(self, run: RunId, row: Row, messages: list[Message], name: str) -> Reward:
         """Return the reward that a function gives to a conversation, or raise what the function raises."""
