@@ -78,8 +78,8 @@ def decode(value: object, kind: type[T]) -> T:
 
 
 def encode(value: object) -> Any:
-    """Return a struct, or what holds structs and dataclasses, as a value of JSON. What JSON lacks becomes text."""
-    return to_builtins(value, str_keys=True, enc_hook=_foreign)
+    """Return a struct, or what holds structs and dataclasses, as JSON gives it back. What JSON lacks becomes text."""
+    return json.loads(json.dumps(to_builtins(value, str_keys=True, enc_hook=_foreign)))  # tuples become lists
 
 
 def _foreign(value: object) -> object:
