@@ -432,7 +432,7 @@ OF_SESSION = [option for option in ALL if option not in _OTHERS]
 OF_AN_EVAL = (*OF_CONFIG, SET, GATE, *OF_PRIME, *OF_SESSION)
 """Options that apply to evals but name none."""
 OF_TESTS = [option for option in OF_AN_EVAL if "whole" not in option.marks]
-"""Those that apply to tests over rollouts too."""
+"""The options of an eval that apply to tests over rollouts too."""
 
 COLLECT = "osmosis_collect"
 INI_SET = "osmosis_set"
