@@ -157,7 +157,8 @@ def _worded(error: str, value: object) -> str:
         return f"lacks {missing[1]}"
     if (expected := re.fullmatch("Expected `(.*?)`(.*?)(?:, got .*)?", error)) is not None:
         kinds = " or ".join(_KINDS.get(kind, kind) for kind in expected[1].split(" | "))
-        bound = expected[2].replace(">=", "of at least").replace("<=", "of at most").removesuffix(".0")
+        bound = expected[2].replace(" of length >=", " of length at least")
+        bound = bound.replace(">=", "of at least").replace("<=", "of at most").removesuffix(".0")
         if bound.startswith(" matching regex"):
             kinds, bound = PATTERNS[bound.removeprefix(" matching regex ")], ""
         return f"must be {kinds}{bound}, got {quoted(value)}"

@@ -194,7 +194,7 @@ class PublishedRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     row_index: Count
     row_digest: Digest
     human_score: float | UnsetType | None = UNSET
-    runs: Sequence[PublishedRun]
+    runs: Annotated[Sequence[PublishedRun], Meta(min_length=1)]
 
     @property
     def own(self) -> list[PublishedRun]:

@@ -225,6 +225,7 @@ RUN = ("rows", 1, "runs", 1)
         (changed(("rows", 2, "runs", 1, "run_index"), ...), "rows[2].runs[1]: lacks run_index"),
         (changed(("rows", 1, "row_digest"), "abc"), "rows[1].row_digest: must be hexadecimal digits, got 'abc'"),
         (changed(("rows", 1), []), "rows[1]: must be an object, got []"),
+        (changed(("rows", 1, "runs"), []), "rows[1].runs: must be a list of length at least 1, got []"),
         (changed(("rows",), None), "rows: must be a list, got None"),
         (changed(("config",), []), "config: must be an object, got []"),
         (changed(("summary", "pass_rate"), 1.5), "summary.pass_rate: must be a number of at most 1, got 1.5"),
