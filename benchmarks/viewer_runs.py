@@ -26,7 +26,7 @@ from pytest_osmosis.evals.prepared import Prepared, SelectedRuns
 from pytest_osmosis.evals.run import facts_at_begin
 from pytest_osmosis.evals.run_directory import complete_manifest, new_run_directory, provenance_of, utc_text
 from pytest_osmosis.formats import codec
-from pytest_osmosis.git.command import GitState
+from pytest_osmosis.git import GitState
 from pytest_osmosis.record.find_run import stored
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_directory import RunDirectory

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.config.environment_module import EnvironmentModule
     from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.evals.prepared import Prepared
-    from pytest_osmosis.git.commits import Worktrees
+    from pytest_osmosis.git import Worktrees
     from pytest_osmosis.host.protocol import HostCode, Setup
     from pytest_osmosis.record.find_run import StoredEvalRun
     from pytest_osmosis.record.run_directory import RunDirectory
@@ -146,7 +146,7 @@ def export_prime_files(run: StoredEvalRun, folder: Path, named: str, redaction: 
 
 def push_prime_files(folder: Path, name: str | None) -> str:
     """Push the files in a folder to the Hugging Face Hub, and return in a line what became of it."""
-    from pytest_osmosis.addons.verifiers.hub import push
+    from pytest_osmosis.addons.verifiers.prime_files import push
 
     return push(folder, name)
 

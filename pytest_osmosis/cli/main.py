@@ -64,7 +64,7 @@ def _print_nothing_more() -> None:
 def _run(typed: list[str]) -> int:
     match typed:
         case ["demo", *rest]:
-            from pytest_osmosis.demo.server import main as serve
+            from pytest_osmosis.demo import main as serve
 
             return serve(rest, f"{program()} demo")
         case ["runs", *rest]:

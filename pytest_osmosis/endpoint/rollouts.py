@@ -2,14 +2,17 @@
 
 With `[agent] endpoint = "env"` they also share a URL and a key, which variables of the environment name. A request
 there says by a header which rollout sends it (`client_hooks`). One without it is that of the only rollout in flight.
+Clients and frameworks read the address of a model from these variables.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import os
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -107,3 +110,55 @@ class OpenRollouts:
 def is_key(sent: str, key: str) -> bool:
     """Return True if a client sent the right key. The time that this takes tells nothing about the key."""
     return hmac.compare_digest(sent.encode("utf-8", "surrogateescape"), key.encode())
+
+
+REMOVED = ("ANTHROPIC_AUTH_TOKEN",)
+"""Variables of keys that clients would send in place of the endpoint's."""
+NO_TRACES = {"OPENAI_AGENTS_DISABLE_TRACING": "1"}
+"""OpenAI Agents SDK sends each conversation to OpenAI if there is a key, even if it is the endpoint's."""
+PROXIES = ("HTTP_PROXY", "ALL_PROXY")
+
+
+def variables(address: Address) -> dict[str, str | None]:
+    """Return the variables of a host whose clients use the endpoint; None removes one."""
+    return {
+        "OPENAI_BASE_URL": address.base_url,
+        "OPENAI_API_BASE": address.base_url,
+        "OPENAI_API_KEY": address.api_key,
+        "ANTHROPIC_BASE_URL": address.base_url.removesuffix("/v1"),
+        "ANTHROPIC_API_KEY": address.api_key,
+        **NO_TRACES,
+        **dict.fromkeys(REMOVED),
+    }
+
+
+def direct(host: str, environ: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the variables that keep requests to `host` from a proxy; none are needed if no proxy is set."""
+    if not any(environ.get(name) or environ.get(name.lower()) for name in PROXIES):
+        return {}
+    before = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    if before.strip() == "*" or host in [each.strip() for each in before.split(",")]:
+        return {}
+    names = ",".join(filter(None, [before, host]))
+    return {"no_proxy": names, "NO_PROXY": names}
+
+
+def apply(changes: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Change variables of this process, and return the changes that undo it."""
+    before = {name: os.environ.get(name) for name in changes}
+    for name, value in changes.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    return before
+
+
+@contextmanager
+def applied(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """A context with these changes."""
+    before = apply(changes)
+    try:
+        yield
+    finally:
+        apply(before)

@@ -22,8 +22,7 @@ from pytest_osmosis.engine.host_starts import Host, start_failure
 from pytest_osmosis.engine.hosts import Hosts, Most
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices, StallNotice, WaitNotice
-from pytest_osmosis.engine.permits import Permits
-from pytest_osmosis.engine.probing import Probing
+from pytest_osmosis.engine.permits import Permits, Probing
 from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.recovery import Recovery
 from pytest_osmosis.engine.run_table import RunTable

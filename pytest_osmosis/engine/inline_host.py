@@ -47,7 +47,7 @@ from pytest_osmosis.host.protocol import (
 )
 from pytest_osmosis.host.slots import HostLimits, grant
 from pytest_osmosis.host.user_errors import broken
-from pytest_osmosis.rewards.reward import Reward
+from pytest_osmosis.rewards.graders import Reward
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.user_code import is_installed
 

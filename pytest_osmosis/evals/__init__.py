@@ -16,8 +16,7 @@ from pytest_osmosis.evals.prepared import EvalRequest, InFlightLimit, Prepared, 
 from pytest_osmosis.evals.request_settings import model_text, rate_limit_texts, rollout_bounds_text, sampling_text
 from pytest_osmosis.evals.rollout_source import RescoreSource, ResumeSource
 from pytest_osmosis.evals.run import EvalRun
-from pytest_osmosis.git.command import GitQueries
-from pytest_osmosis.git.commits import Worktrees
+from pytest_osmosis.git import GitQueries, Worktrees
 
 __all__ = [
     "AnswerStore",

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.errors import CodeError, ConfigError
-from pytest_osmosis.git.command import GitFault
-from pytest_osmosis.git.commits import Commit, Worktree, Worktrees, commit_of
+from pytest_osmosis.git import Commit, GitFault, Worktree, Worktrees, commit_of
 from pytest_osmosis.text.names import listed, shown
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInp
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.evals.prepared import Models, Prepared, SelectedRuns, pass_rule
 from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling
-from pytest_osmosis.git.command import GitQueries
-from pytest_osmosis.git.commits import Worktree, Worktrees
+from pytest_osmosis.git import GitQueries, Worktree, Worktrees
 from pytest_osmosis.host.protocol import JUDGE, CassetteFields, HostCode, Role, RolloutBounds, Setup
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag

@@ -32,7 +32,7 @@ from pytest_osmosis.evals.prepared import Prepared, SelectedRuns, pass_rule
 from pytest_osmosis.evals.run_directory import complete_manifest, provenance_of, redact_log, redacted_log, utc_text
 from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.formats.events import ROLLOUT
-from pytest_osmosis.git.command import GitQuery, GitState
+from pytest_osmosis.git import GitQuery, GitState
 from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.plan import shuffled

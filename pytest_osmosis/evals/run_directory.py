@@ -32,7 +32,7 @@ from pytest_osmosis.evals.environments import facts_to_json, keep_rows
 from pytest_osmosis.evals.request_settings import request_sampling
 from pytest_osmosis.files import private
 from pytest_osmosis.formats.codec import encode
-from pytest_osmosis.git.command import GitState
+from pytest_osmosis.git import GitState
 from pytest_osmosis.models.providers import secret_headers
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.find_run import StoredEvalRun

@@ -45,8 +45,7 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, c
 from pytest_osmosis.models.replicas import uses_to_json
 from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.record.run_record import Boundary
-from pytest_osmosis.rewards.graders import REWARD, RolloutToGrade
-from pytest_osmosis.rewards.reward import Reward, reward_of
+from pytest_osmosis.rewards.graders import REWARD, Reward, RolloutToGrade, reward_of
 from pytest_osmosis.rollouts.context import ChatContext, NotAConversation, RolloutOutput
 from pytest_osmosis.rollouts.environment import STATE, EnvironmentFault
 from pytest_osmosis.text.chat_messages import prompt_length, refusal_of

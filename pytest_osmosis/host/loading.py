@@ -393,7 +393,7 @@ def _entrypoint(path: Path, setup: Setup) -> ModuleType:
     One whose workflow would run elsewhere, by a backend of its own, is refused before.
     """
     if setup.code.role == "roll" and setup.agent is None:
-        from pytest_osmosis.host.other_backends import other_backend
+        from pytest_osmosis.host.workflow_classes import other_backend
 
         backend = other_backend(path, setup.code.roots)
         if backend is not None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis import seams
-from pytest_osmosis.endpoint.environment import applied
+from pytest_osmosis.endpoint.rollouts import applied
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host import fast_exit, output
 from pytest_osmosis.host.chat import Clients, clients_of

@@ -11,7 +11,7 @@ from pytest_osmosis.judges.judge import Ask, Judge, Rubric, Submission, conversa
 from pytest_osmosis.judges.requests import JudgeModel
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.rewards.reward import MOST_REASON_CHARS, Reward
+from pytest_osmosis.rewards.graders import MOST_REASON_CHARS, Reward
 from pytest_osmosis.text.chat_messages import answer_of
 from pytest_osmosis.text.safe import shortened
 

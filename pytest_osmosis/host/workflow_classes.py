@@ -2,21 +2,35 @@
 
 They are recognised by the names of their bases, so that ours and those of the Osmosis SDK are alike. `check_class` and
 `check_function` see that a host can call Graders and agents, when they load: nothing is paid for yet.
+
+Backends of the SDK that run a rollout elsewhere are refused. An entrypoint builds its backend where an eval does not
+come, in `main()`, and imports what only that backend needs; so its source is read, and not run. A backend counts if the
+entrypoint uses its class, or anything that leads to it in a module of the import roots (a class, function or variable).
+Annotations, and classes that nothing uses, do not count. Source: osmosis_ai 0.3.8; its only other backend is
+`LocalBackend`.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.rewards.graders import GraderCode
+from pytest_osmosis.files import private
+from pytest_osmosis.host.rollout_code import files_needed_by, read_source
+from pytest_osmosis.models.base import own_copy
+from pytest_osmosis.rewards.graders import GraderCode, Reward, RolloutToGrade, no_reward, with_notes
 from pytest_osmosis.rollouts import Agent
 from pytest_osmosis.rollouts.agents import WorkflowAgent
-from pytest_osmosis.text.user_code import described, error_in_words, sdk_package
+from pytest_osmosis.text.recorded import label_of, metadata_of
+from pytest_osmosis.text.user_code import UserValueFault, described, error_in_words, number_of, only_taken, sdk_package
 
 
 def check_class(name: str, cls: type[Any], method: str, *, passes_config: bool) -> None:
@@ -121,7 +135,7 @@ def grader_code(name: str, grader: Configured) -> GraderCode:
     check_class(name, cls, "grade", passes_config=package is not None or config is not None)
     if package is None:
         return GraderCode(cls, config)
-    from pytest_osmosis.rewards.sdk_graders import SdkGraderCode
+    from pytest_osmosis.host.workflow_classes import SdkGraderCode
 
     return SdkGraderCode(cls, config, package=package)
 
@@ -203,3 +217,179 @@ def _only(module: ModuleType, base: str) -> type[Any] | None:
         names = ", ".join(sorted(cls.__name__ for cls in leaves))
         raise CodeError(f"{module.__file__}: must hold one concrete {base}, found {len(leaves)}: {names}")
     return leaves[0] if leaves else None
+
+
+CONTAINERS = "HarborBackend"
+BASE = "ExecutionBackend"
+"""The class from which users derive backends of their own."""
+_CHECKS = ("isinstance", "issubclass", "cast")
+_UNUSED = ("annotation", "returns", "bases")
+
+
+class OtherBackend(NamedTuple):
+    """The line of the entrypoint that uses `name`, which is or leads to the class `backend`."""
+
+    line: int
+    name: str
+    backend: str
+
+    def __str__(self) -> str:
+        where = "in a container" if self.backend == CONTAINERS else "in a way of its own"
+        leads = "" if self.name == self.backend else f" (by {self.name})"
+        return (
+            f"line {self.line} uses {self.backend}{leads}, which runs the workflow {where}, while an eval runs it on "
+            "this machine; `osmosis eval run` evaluates it there; if it can run here, use LocalBackend, or name its "
+            "classes in [agent] agent and [scoring] grader: see docs/how-to/osmosis-workspace.md"
+        )
+
+
+def other_backend(entrypoint: Path, roots: Sequence[str]) -> OtherBackend | None:
+    """Return the first use of such a backend in an entrypoint, None if there is none."""
+    sources = {path: read_source(path)[0] for path in files_needed_by([entrypoint], [Path(root) for root in roots])}
+    leads = {CONTAINERS: CONTAINERS, BASE: BASE}
+    if not any(name.encode() in source for source in sources.values() for name in leads):
+        return None
+    modules = {path: _Module(source) for path, source in sources.items()}
+    while any(module.follow(leads) for module in modules.values()):
+        pass
+    return min(modules[entrypoint].uses(modules[entrypoint].tree, leads), default=None)
+
+
+class _Module:
+    """A module's source. Its `tree` lacks the parts that only name a class: annotations, bases, checks of types."""
+
+    def __init__(self, source: bytes) -> None:
+        self.tree = ast.parse(source)
+        nodes = [*ast.walk(self.tree)]
+        names = [alias for node in reversed(nodes) if isinstance(node, ast.ImportFrom) for alias in node.names]
+        self._imported = {alias.asname or alias.name: alias.name for alias in names}
+        self._defined = [(name, node, getattr(node, "bases", ())) for name, node in _definitions(self.tree)]
+        self._own: dict[str, str] = {}
+        for node in nodes:
+            unused = ("args",) if isinstance(node, ast.Call) and _last_name(node.func) in _CHECKS else _UNUSED
+            for name in unused:
+                setattr(node, name, None)
+
+    def follow(self, leads: dict[str, str]) -> bool:
+        """Add the names that this module defines and that lead to a backend, and return True if there are more."""
+        before = len(self._own)
+        for name, node, bases in self._defined:
+            of_base = [name if backend == BASE else backend for base in bases if (backend := self._led(base, leads))]
+            for backend in (*of_base, *(use.backend for use in self.uses(node, leads))):
+                leads.setdefault(name, self._own.setdefault(name, backend))
+        return len(self._own) > before
+
+    def uses(self, tree: ast.AST, leads: Mapping[str, str]) -> Iterator[OtherBackend]:
+        for node in ast.walk(tree):
+            backend = self._led(node, leads)
+            if backend not in (None, BASE) and isinstance(node, ast.expr):
+                yield OtherBackend(node.lineno, _last_name(node), backend)
+
+    def _led(self, node: ast.AST, leads: Mapping[str, str]) -> str | None:
+        """Return the backend to which an expression leads by its name, None for another."""
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Load()):
+                return leads.get(name)
+            case ast.Name(id=name, ctx=ast.Load()):
+                imported = self._imported.get(name, name if "*" in self._imported else "")
+                return self._own.get(name) or leads.get(imported)
+        return None
+
+
+def _definitions(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
+    """Yield the names that are defined when a module is imported, also in blocks, and the statements that do it."""
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case (
+                ast.ClassDef(name=name)
+                | ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.AnnAssign(target=ast.Name(id=name))
+            ):
+                yield name, child
+            case ast.Assign(targets=targets):
+                names = (each for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+                yield from ((each.id, child) for each in names)
+            case ast.stmt() | ast.ExceptHandler() | ast.match_case():
+                yield from _definitions(child)
+
+
+def _last_name(node: ast.AST) -> str:
+    """Return the last name of an expression like `a.b`, "" for another."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+UNGRADED = (
+    "the row has neither a ground_truth (label) nor metadata, and osmosis_ai then calls no Grader; give the row one of "
+    "them, or derive the Grader from pytest_osmosis.Grader"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SdkGraderCode(GraderCode):
+    """Calls a Grader class of the SDK in `package`. All instances share the `config`, as in the SDK."""
+
+    package: str = field(kw_only=True)
+
+    async def grade(self, rollout: RolloutToGrade) -> Reward:
+        label, metadata = label_of(rollout.row), metadata_of(rollout.row)
+        if label is None and metadata is None:
+            raise UserValueFault(UNGRADED)
+        contexts = importlib.import_module(f"{self.package}.rollout.context")
+        samples = self._samples(rollout, label)
+        private.make_folders(rollout.artifacts)
+        try:
+            ctx = _context(contexts.GraderContext, samples, label, metadata, rollout)
+            await self.grader(self.config).grade(ctx)
+        finally:
+            with suppress(OSError):  # it is not empty
+                rollout.artifacts.rmdir()
+        return self._reward(_graded(ctx), rollout)
+
+    def _samples(self, rollout: RolloutToGrade, label: str | None) -> dict[str, Any]:
+        """Return new samples by name: those that the workflow left, or the conversation with its metrics."""
+        sample_class = importlib.import_module(f"{self.package}.rollout.types").RolloutSample
+        stored: Sequence[Mapping[str, Any]] = rollout.samples or [{"label": label, "metrics": dict(rollout.metrics)}]
+        samples = {}
+        for fields in own_copy(stored):
+            name = fields.get("name", "")
+            taken = {key: value for key, value in {"id": name, **fields}.items() if key in sample_class.model_fields}
+            samples[name] = sample_class(**{"messages": list(rollout.messages), **taken})
+        return samples
+
+    def _reward(self, samples: Mapping[str, Any], rollout: RolloutToGrade) -> Reward:
+        """Return the mean of the samples' rewards, without a score if all were removed."""
+        if not samples:
+            raise UserValueFault(f"{self.grader.__name__}.grade() left no sample, so there is no reward")
+        kept = {name: sample for name, sample in samples.items() if not sample.remove_sample}
+        if any(sample.reward is None for sample in kept.values()):
+            raise UserValueFault(no_reward(self.grader))
+        scores = {name: number_of(sample.reward) for name, sample in kept.items()}
+        reward = Reward(sum(scores.values()) / len(scores) if scores else None)
+        if len(samples) == 1:
+            [sample] = samples.values()
+            given: Mapping[str, Any] = next((fields.get("extra_fields", {}) for fields in rollout.samples), {})
+            changed = {name: value for name, value in sample.extra_fields.items() if given.get(name) != value}
+            return with_notes(reward, sample.metrics, changed, rollout.metrics)
+        metrics = {f"{name}.{key}": value for name, sample in samples.items() for key, value in sample.metrics.items()}
+        return with_notes(reward, metrics, {"rewards": scores}, rollout.metrics)
+
+
+def _context(
+    cls: Any, samples: Mapping[str, Any], label: str | None, metadata: Mapping[str, Any] | None, rollout: RolloutToGrade
+) -> Any:
+    return only_taken(
+        cls,
+        label=label,
+        sample=next(iter(samples.values())) if len(samples) == 1 else None,
+        samples=dict(samples),
+        project_path=str(rollout.project),
+        metadata=metadata,
+        artifacts_dir=rollout.artifacts,
+    )
+
+
+def _graded(ctx: Any) -> Mapping[str, Any]:
+    """Return the samples in a context by name, after the Grader: the only one, or those with names."""
+    sample = getattr(ctx, "sample", None)
+    return {"": sample} if sample is not None else getattr(ctx, "samples", {})

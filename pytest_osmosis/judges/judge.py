@@ -2,7 +2,7 @@
 
 The request has the rubric, and in quoted blocks what it is applied to. Only the rubric and the texts around the blocks
 are instructions. What a model wrote, and what a dataset holds, is quoted, and cannot close its block
-(`text.quoted_blocks`). The answer is JSON with a score and an explanation, which models like to wrap in other text.
+(`text.chat_messages`). The answer is JSON with a score and an explanation, which models like to wrap in other text.
 
 An answer that holds no score within the range is sent back once, with what is wrong with it. After that, `JudgeError`
 is raised. Errors of requests are left to the caller: they say nothing about what is judged.
@@ -22,8 +22,7 @@ from typing import Any
 
 from pytest_osmosis.errors import ITS_ANSWER, JudgeError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
-from pytest_osmosis.text.chat_messages import text_of
-from pytest_osmosis.text.quoted_blocks import ANSWER, CONVERSATION, INPUT, METADATA, TRUTH, marker_id, quoted
+from pytest_osmosis.text.chat_messages import ANSWER, CONVERSATION, INPUT, METADATA, TRUTH, marker_id, quoted, text_of
 from pytest_osmosis.text.safe import dumps, one_line
 
 EXPLANATIONS = ("explanation", "reason", "reasoning", "rationale", "justification")

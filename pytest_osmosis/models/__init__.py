@@ -43,7 +43,7 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
 
             return AnthropicModel(target, api_key, max_in_flight=max_in_flight)
         case "light":
-            from pytest_osmosis.models.light import LightModel
+            from pytest_osmosis.models.connections import LightModel
 
             return _by_api(target, partial(LightModel, target, api_key, max_in_flight=max_in_flight))
         case "litellm":
@@ -52,7 +52,7 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
             return LiteLLMModel(target, api_key)
         case "completions":
             from pytest_osmosis.models import text_completions
-            from pytest_osmosis.models.light import LightModel
+            from pytest_osmosis.models.connections import LightModel
 
             return LightModel(target, api_key, max_in_flight=max_in_flight, api=text_completions)
         case "tokens":

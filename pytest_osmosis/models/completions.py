@@ -30,8 +30,7 @@ from pytest_osmosis.models.api_shapes import (
     take_tools,
 )
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage, usage_fields
-from pytest_osmosis.models.error_bodies import error_in
-from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.failures import Failures, error_in
 from pytest_osmosis.models.json_bodies import (
     check_size,
     count,

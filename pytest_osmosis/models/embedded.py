@@ -22,8 +22,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
-from pytest_osmosis.text.chat_messages import text_of
-from pytest_osmosis.text.quoted_blocks import ANSWER, CONVERSATION, INPUT, TRUTH, blocks_in
+from pytest_osmosis.text.chat_messages import ANSWER, CONVERSATION, INPUT, TRUTH, blocks_in, text_of
 
 NAME = "demo/arithmetic"
 JUDGE = "demo/judge"

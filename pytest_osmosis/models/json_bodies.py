@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from pytest_osmosis.models.error_bodies import error_in
-from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.failures import Failures, error_in
 from pytest_osmosis.models.json_text import MAX_DEPTH, TooDeep, read
 from pytest_osmosis.models.targets import MESSAGE_SHARE, ModelTarget
 

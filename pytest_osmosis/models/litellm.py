@@ -39,8 +39,7 @@ from pytest_osmosis.models.connections import (
     read_body,
     sendable_headers,
 )
-from pytest_osmosis.models.error_bodies import error_in
-from pytest_osmosis.models.failures import Failures, causes_of
+from pytest_osmosis.models.failures import Failures, causes_of, error_in
 from pytest_osmosis.models.json_bodies import encoded, json_object
 from pytest_osmosis.models.targets import ModelTarget
 

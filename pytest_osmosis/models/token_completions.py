@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
 from pytest_osmosis.models.completions import read_reply, request_body
+from pytest_osmosis.models.connections import LightModel
 from pytest_osmosis.models.json_bodies import encoded, first_choice, json_object
-from pytest_osmosis.models.light import LightModel
 from pytest_osmosis.models.targets import ModelTarget
 
 TOKENS_PATH, TOKENIZE_PATH = "/tokens", "/tokenize"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_osmosis.plugin import reward_options
 from pytest_osmosis.plugin.command import options
-from pytest_osmosis.plugin.reward_tests import reward_options
 
 if TYPE_CHECKING:
     from pytest_osmosis.engine.host_process import PrestartedHost

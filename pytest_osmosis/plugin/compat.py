@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from _pytest import main
 
-from pytest_osmosis.plugin.reward_tests.reward_options import split_argument
+from pytest_osmosis.plugin.reward_options import split_argument
 
 _READER = "resolve_collection_argument"
 

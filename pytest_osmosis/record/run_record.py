@@ -11,17 +11,18 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
 from json.encoder import encode_basestring_ascii
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from pytest_osmosis.formats.events import ROLLOUT, NoteFields
 from pytest_osmosis.formats.words import Boundary as Boundary
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
 from pytest_osmosis.text.chat_messages import AnswerFault, answer_fault
+from pytest_osmosis.text.safe import dumps
 
 T = TypeVar("T")
 
@@ -37,6 +38,65 @@ UNINTERRUPTIBLE = "took too long and could not be interrupted"
 """Beginnings of the errors of user code that ended its process; calling it again would end another one."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class RunNotes(NamedTuple):
+    """The reports of user code about a run besides its scores: metrics, reasons and fields (JSON text), by source.
+
+    A source is a reward function, or `ROLLOUT`. Most of millions of runs report nothing: they share one value. Equal
+    metrics and equal reasons are shared too, and JSON text is a third of the size of what it stands for.
+    """
+
+    metrics: Mapping[str, Mapping[str, float]] = NOTHING
+    reasons: Mapping[str, str] = NOTHING
+    fields: Mapping[str, str] = NOTHING
+
+    def add(self, event: Mapping[str, Any]) -> RunNotes:
+        """Return these notes with those of an event."""
+        if not (event.get("metrics") or event.get("reasons") or event.get("fields")):
+            return self
+        metrics = {**self.metrics, **event.get("metrics", NOTHING)}
+        reasons = {source: sys.intern(reason) for source, reason in event.get("reasons", NOTHING).items()}
+        fields = {source: dumps(found) for source, found in event.get("fields", NOTHING).items()}
+        return RunNotes(
+            _shared_metrics(tuple((source, tuple(found.items())) for source, found in metrics.items())),
+            {**self.reasons, **reasons} if reasons else self.reasons,
+            {**self.fields, **fields} if fields else self.fields,
+        )
+
+    def without(self, sources: Collection[str]) -> RunNotes:
+        """Return these notes without those of some sources."""
+        return self._filtered(lambda source: source not in sources)
+
+    @property
+    def of_rollout(self) -> RunNotes:
+        """The notes of the agent."""
+        return self._filtered(lambda source: source == ROLLOUT)
+
+    def _filtered(self, keeps: Callable[[str], bool]) -> RunNotes:
+        if self is NO_NOTES or all(map(keeps, {*self.metrics, *self.reasons, *self.fields})):
+            return self
+        kept = RunNotes._make({source: found[source] for source in found if keeps(source)} for found in self)
+        return kept if any(kept) else NO_NOTES
+
+    def to_json(self) -> NoteFields:
+        """Return the members of an event that these notes are made of, without empty ones."""
+        members: NoteFields = {}
+        if self.metrics:
+            members["metrics"] = {source: dict(metrics) for source, metrics in self.metrics.items()}
+        if self.reasons:
+            members["reasons"] = dict(self.reasons)
+        if self.fields:
+            members["fields"] = {source: json.loads(text) for source, text in self.fields.items()}
+        return members
+
+
+NO_NOTES = RunNotes()
+
+
+@functools.lru_cache(maxsize=1024)
+def _shared_metrics(items: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]) -> Mapping[str, Mapping[str, float]]:
+    return {source: dict(metrics) for source, metrics in items}
 
 
 @dataclass(frozen=True, slots=True)

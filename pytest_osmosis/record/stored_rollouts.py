@@ -14,8 +14,7 @@ from pytest_osmosis.errors import JournalError
 from pytest_osmosis.formats.events import JudgeFields
 from pytest_osmosis.record.journal import SessionTimes, event_at, replay_with_positions
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
-from pytest_osmosis.record.run_record import INFRASTRUCTURE, Event, Ledger, RunRecord, settled
+from pytest_osmosis.record.run_record import INFRASTRUCTURE, NO_NOTES, Event, Ledger, RunNotes, RunRecord, settled
 from pytest_osmosis.record.stop import Ending
 
 

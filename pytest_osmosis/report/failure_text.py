@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_notes import RunNotes
-from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.run_record import RunNotes, RunRecord
 from pytest_osmosis.report.message_layout import short_text
 from pytest_osmosis.text.chat_messages import answer_of, as_chat_messages, text_of
 from pytest_osmosis.text.numbers import plural

@@ -16,9 +16,8 @@ from pytest_osmosis.report.statistics import (
     statistics_lines,
 )
 from pytest_osmosis.report.style import dim, warning
-from pytest_osmosis.results.causes import Cause, causes_aside, causes_of
 from pytest_osmosis.results.read import PublishedHead
-from pytest_osmosis.results.results import Results, Throttling, tokens_of
+from pytest_osmosis.results.results import Cause, Results, Throttling, causes_aside, causes_of, tokens_of
 from pytest_osmosis.results.totals import CassetteUse, replica_totals
 from pytest_osmosis.stats import Paired
 from pytest_osmosis.text.chat_messages import FILTERED, REFUSED

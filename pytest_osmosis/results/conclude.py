@@ -19,7 +19,6 @@ from pytest_osmosis.record.manifest import PassRuleFields, PriceFields
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop, StopReason
-from pytest_osmosis.results.causes import causes_of, too_many
 from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.publish import (
     published_change,
@@ -43,10 +42,12 @@ from pytest_osmosis.results.results import (
     Results,
     ShardFacts,
     Throttling,
+    causes_of,
     gate_value,
     of_records,
     range_for,
     runs_for,
+    too_many,
 )
 from pytest_osmosis.results.totals import CassetteUse, HumanScores, price_of
 from pytest_osmosis.stats import holm

@@ -18,7 +18,6 @@ from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import plan_order
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results import results
-from pytest_osmosis.results.causes import too_many
 from pytest_osmosis.results.conclude import (
     Rules,
     any_answer,
@@ -39,6 +38,7 @@ from pytest_osmosis.results.results import (
     Throttling,
     max_errors_text,
     most_errors,
+    too_many,
 )
 from pytest_osmosis.results.totals import CassetteUse, HumanScores, sum_of_all, summed
 from pytest_osmosis.text.names import listed, shown

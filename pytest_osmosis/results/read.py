@@ -44,8 +44,7 @@ from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.manifest import ExtraFields, PriceFields
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_notes import NO_NOTES
-from pytest_osmosis.record.run_record import Imported, RewardError, RunRecord, judge_use, replicas_of
+from pytest_osmosis.record.run_record import NO_NOTES, Imported, RewardError, RunRecord, judge_use, replicas_of
 from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results, ShardFacts, Throttling, of_records
 from pytest_osmosis.results.totals import CassetteUse, HumanScores, PriceOf, price_of, shown_name

@@ -18,8 +18,22 @@ from pytest_osmosis.stats.comparison import (
     sign_flip,
 )
 from pytest_osmosis.stats.intervals import ALPHA, POWER, Interval, chance_below, gaffke, normal_quantile, score_range
-from pytest_osmosis.stats.moments import Clusters, clusters, effective_n, mean, percentile, sample_variance, std
-from pytest_osmosis.stats.summary import PERCENTILES, RunScore, Summary, ks_for, pass_at_k, pass_hat_k, summarize
+from pytest_osmosis.stats.summary import (
+    PERCENTILES,
+    Clusters,
+    RunScore,
+    Summary,
+    clusters,
+    effective_n,
+    ks_for,
+    mean,
+    pass_at_k,
+    pass_hat_k,
+    percentile,
+    sample_variance,
+    std,
+    summarize,
+)
 
 __all__ = [
     "ALPHA", "PERCENTILES", "POWER", "Agreement", "Clusters", "Figure", "Interval", "Paired", "PairedTest",

@@ -16,7 +16,7 @@ from random import Random
 from typing import NamedTuple
 
 from pytest_osmosis.stats.intervals import LEVEL, Interval, gaffke, score_range
-from pytest_osmosis.stats.moments import mean, percentile, unit_of
+from pytest_osmosis.stats.summary import mean, percentile, unit_of
 
 BOOTSTRAP = "Bayesian bootstrap, mid-p"
 DRAWS = 500

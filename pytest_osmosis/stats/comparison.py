@@ -16,7 +16,7 @@ from random import Random
 from typing import NamedTuple
 
 from pytest_osmosis.stats.intervals import ALPHA, LEVEL, Interval, agreeing, crossing, gaffke, normal_quantile
-from pytest_osmosis.stats.moments import mean, sample_variance
+from pytest_osmosis.stats.summary import mean, sample_variance
 
 DRAWS = 20_000
 SEED = 0

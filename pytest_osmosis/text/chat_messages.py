@@ -2,12 +2,17 @@
 
 A conversation is what an agent returned: most often its prompt and what followed. Only the messages that follow are of
 the rollout, and only those can hold its answer.
+
+A quoted block is a text of somebody else in a prompt, between two markers that it cannot contain: they hold a hash of
+everything that is quoted, so a text that tried to close its block would have to contain a hash of itself.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Literal
 
 AnswerFault = Literal["no message", "only calls", "no text"]
@@ -177,3 +182,41 @@ def _identity(message: Mapping[str, Any]) -> str:
     """Return what makes two messages the same: role, text and tool calls."""
     calls = message.get("tool_calls") or None
     return json.dumps([message.get("role"), text_of(message.get("content")), calls], default=str)
+
+
+ID_BYTES = 6
+ANSWER, CONVERSATION = "CANDIDATE_OUTPUT", "CANDIDATE_CONVERSATION"
+"""The labels of what a judge judges: one text, or the messages of a rollout."""
+INPUT, TRUTH, METADATA = "ORIGINAL_INPUT", "GROUND_TRUTH", "METADATA"
+"""The labels of what else a judge sees."""
+_BLOCK = re.compile(r"^<<<BEGIN ([A-Z_]+) ([0-9a-f]{12})>>>\n(.*?)\n?^<<<END \1 \2>>>$", re.DOTALL | re.MULTILINE)
+
+
+def marker_id(texts: Iterable[str]) -> str:
+    """Return the id of the markers around `texts`. None of them contains it."""
+    known = list(texts)
+    for salt in range(1_000):
+        digest = blake2b(json.dumps([salt, *known]).encode(), digest_size=ID_BYTES).hexdigest()
+        if not any(digest in text for text in known):
+            break
+    return digest
+
+
+def quoted(label: str, text: str, marker: str) -> str:
+    """Return a text as a block. `label` has capital letters and underscores.
+
+    >>> print(quoted("ANSWER", "42", "0123456789ab"))
+    <<<BEGIN ANSWER 0123456789ab>>>
+    42
+    <<<END ANSWER 0123456789ab>>>
+    """
+    return f"<<<BEGIN {label} {marker}>>>\n{text}\n<<<END {label} {marker}>>>"
+
+
+def blocks_in(prompt: str) -> Mapping[str, str]:
+    """Return the quoted texts of a prompt by their labels.
+
+    >>> blocks_in("Judge this:\\n" + quoted("ANSWER", "42", "0123456789ab"))
+    {'ANSWER': '42'}
+    """
+    return {label: text for label, _, text in _BLOCK.findall(prompt)}

@@ -20,8 +20,7 @@ OURS = {
     "pytest_osmosis.plugin.command",
     "pytest_osmosis.plugin.command.options",
     "pytest_osmosis.plugin.hooks",
-    "pytest_osmosis.plugin.reward_tests",
-    "pytest_osmosis.plugin.reward_tests.reward_options",
+    "pytest_osmosis.plugin.reward_options",
 }
 ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 RECORD_MODULES = """

@@ -24,7 +24,7 @@ from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim
 from pytest_osmosis.config import load_entries
 from pytest_osmosis.config.document import read_document
 from pytest_osmosis.config.endpoints import Registry
-from pytest_osmosis.demo.server import application
+from pytest_osmosis.demo import application
 from pytest_osmosis.models.providers import SERVICES
 from tests.docs.blocks import REPOSITORY, Block, Needs, blocks_of, needs_of
 from tests.docs.commands import OURS, commands, problem, without_environment

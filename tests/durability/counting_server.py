@@ -15,7 +15,7 @@ from pathlib import Path
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from pytest_osmosis.demo.server import Disturbances, Latency, application
+from pytest_osmosis.demo import Disturbances, Latency, application
 
 LATENCY = Latency(0.02, 0.06)
 LOOK_S = 0.05

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_osmosis.endpoint.environment import variables
+from pytest_osmosis.endpoint.client_hooks import variables
 from pytest_osmosis.endpoint.rollouts import Address
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pytest_osmosis.text.quoted_blocks import blocks_in
+from pytest_osmosis.text.chat_messages import blocks_in
 from tests.clocks import ThreadClock
 from tests.engine.evaluating import Live, Workspace, evaluated, running
 from tests.host_clock import HostClock

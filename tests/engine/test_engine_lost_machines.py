@@ -13,7 +13,7 @@ from pytest_osmosis.engine.job import ResumeJob, ScoreInputs
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
 from pytest_osmosis.report.summary import notice_lines
-from pytest_osmosis.results.causes import causes_of
+from pytest_osmosis.results.results import causes_of
 from pytest_osmosis.verdicts.pass_rule import reason_of
 from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
 

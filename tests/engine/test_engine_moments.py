@@ -19,7 +19,7 @@ from pytest_osmosis.engine.host_starts import MOST_LOST
 from pytest_osmosis.engine.job import Bounds, EarlyStop, RescoreJob, ResumeJob, ScoreInputs, Transcript
 from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.engine.notices import WAIT_S
-from pytest_osmosis.engine.probing import shutdown_text
+from pytest_osmosis.engine.permits import shutdown_text
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.host.protocol import JUDGE, HostCode, Key, Setup
 from pytest_osmosis.record.journal import Journal, replay

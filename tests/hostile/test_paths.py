@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.plugin.reward_tests.reward_options import split_argument
+from pytest_osmosis.plugin.reward_options import split_argument
 from tests.hostile.workspaces import HostileWorkspace
 
 FOLDERS = (

@@ -8,7 +8,7 @@ import pytest
 
 from tests.plugin.workspaces import CONFIG, Workspace, constants, read_json, timeless
 
-PATIENT = constants({"git.command.PATIENCE_S": 60.0})
+PATIENT = constants({"git.PATIENCE_S": 60.0})
 """The end of an eval waits for git as long as it takes on a loaded machine."""
 
 

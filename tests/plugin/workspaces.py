@@ -309,7 +309,7 @@ class Session:
 
 
 def constants(values: Mapping[str, float]) -> str:
-    """Return a plugin that sets constants of the package, such as "git.command.PATIENCE_S", until its session ends."""
+    """Return a plugin that sets constants of the package, such as "git.PATIENCE_S", until its session ends."""
     return CONSTANTS.format(values=dict(values))
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, get_args
 from pytest_osmosis.addons.lab.findings import quoted
 from pytest_osmosis.addons.lab.target import ARGUMENTS, Target
 from pytest_osmosis.models.base import Message
-from pytest_osmosis.rewards.reward import reward_of
+from pytest_osmosis.rewards.graders import reward_of
 from pytest_osmosis.text.safe import escaped, shortened
 from pytest_osmosis.text.user_code import UserValueFault, error_in_words, is_users_own, traceback_of, type_name
 

@@ -20,7 +20,7 @@ from pytest_osmosis.addons.lab.cases import FunctionCases, RewardCase, cases_by_
 from pytest_osmosis.addons.lab.findings import LabResult
 from pytest_osmosis.addons.lab.target import Target, targets_in, untested_in
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.plugin.reward_tests import reward_options
+from pytest_osmosis.plugin import reward_options
 from pytest_osmosis.processes.child import GUARD
 from pytest_osmosis.rewards.decorator import Definition, RewardWarning
 from pytest_osmosis.text.names import shown

@@ -8,26 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from pytest_osmosis.addons.verifiers import framework_version
-from pytest_osmosis.addons.verifiers.agent import EnvironmentAgent, EnvironmentSettings
-from pytest_osmosis.addons.verifiers.concurrency import Concurrency
-from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
-from pytest_osmosis.addons.verifiers.rubric import EnvironmentRubric, function_names
-from pytest_osmosis.addons.verifiers.state import scored_columns
-from pytest_osmosis.addons.verifiers.tasksets import Groups
+from pytest_osmosis.addons.verifiers.client import client_for
+from pytest_osmosis.addons.verifiers.load import Concurrency, LoadedEnvironment
+from pytest_osmosis.addons.verifiers.rubric import EnvironmentRubric, Groups, clean_up, function_names, rolls_groups
+from pytest_osmosis.addons.verifiers.state import error_facts, finished, given_row, scored_columns
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Key, ScoringFields, Setup
 from pytest_osmosis.host.rollout_code import environment_code
-from pytest_osmosis.models.base import own_copy
-from pytest_osmosis.rewards.reward import Reward
-from pytest_osmosis.rollouts.environment import EnvironmentSource
+from pytest_osmosis.models.base import ChatReply, Message, own_copy
+from pytest_osmosis.models.providers import state_headers
+from pytest_osmosis.rewards.graders import Reward
+from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
+from pytest_osmosis.rollouts.environment import EnvironmentFault, EnvironmentSource, FaultBoundary
+from pytest_osmosis.text.user_code import error_in_words, type_name, user_traceback
 
 
 class EnvironmentCode:
@@ -118,3 +123,133 @@ def _code_of(loaded: LoadedEnvironment, roots: Sequence[str]) -> Mapping[str, st
 def _digest(source: EnvironmentSource, code: Mapping[str, str]) -> str:
     made_with = [source.module, source.args, source.kwargs, framework_version(), dict(sorted(code.items()))]
     return blake2b(json.dumps(made_with, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
+
+
+RETRIED = frozenset({"InfraError", "InvalidModelResponseError"})
+"""The errors of verifiers after which `rollout_retries` rolls out once more. Errors that derive from them count too."""
+FAULTS = RETRIED | {"ModelError"}
+"""The errors that are no fault of the environment's code."""
+FIRST_WAIT_S = 1.0
+LONGEST_WAIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSettings:
+    """The config's settings for rollouts. `timeout_s` is the time of one, further tries included."""
+
+    retries: int = 0
+    columns: Sequence[str] = ()
+    headers_from_state: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 450.0
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentAgent:
+    """Rolls out rows of an environment. Each row of the dataset has the environment's own row as `input`."""
+
+    environment: Any
+    settings: EnvironmentSettings
+    concurrency: Concurrency
+    groups: Groups
+
+    async def roll(self, ctx: ChatContext) -> RolloutOutput:
+        """Return the conversation, the facts and the state of one rollout. Raises `EnvironmentFault`."""
+        self.concurrency.apply(self.environment)
+        given = given_row(self.environment, ctx.metadata, ctx.row_index)
+        until = monotonic() + self.settings.timeout_s
+        retries = 0
+        while True:
+            state, error = await self._try(ctx, given)
+            wait_s = _wait_s(retries)
+            if not _is_retried(error) or retries >= self.settings.retries or monotonic() + wait_s >= until:
+                break
+            await clean_up(self.environment, state)
+            await asyncio.sleep(wait_s)
+            retries += 1
+        if state is None:  # its code raised the error
+            raise _fault(error, {"error": error_facts(error)}) from error
+        messages, facts = finished(state, given, self.settings.columns, getattr(self.environment, "tool_defs", None))
+        facts |= {"retries": retries} if retries else {}
+        if error is not None:
+            ctx.last_conversation = messages
+            await clean_up(self.environment, state)
+            raise _fault(error, facts) from (error if isinstance(error, BaseException) else None)
+        return RolloutOutput(messages, {}, {}, environment=facts, state=state)
+
+    async def _try(self, ctx: ChatContext, given: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return the state of one try and its error, None without one; no state if the environment raised a fault.
+
+        Errors of its code that are no errors of verifiers are raised.
+        """
+        try:
+            state = await self._state(ctx, given)
+        except Exception as error:
+            if FAULTS.isdisjoint(_names(error)):
+                raise
+            return None, error
+        if not isinstance(state, Mapping):
+            text = f"rollout() of the environment must return its state, a mapping, got {type_name(state)}"
+            raise EnvironmentFault(text, "agent", {})
+        return state, state.get("error")
+
+    async def _state(self, ctx: ChatContext, given: Mapping[str, Any]) -> Any:
+        client = client_for(partial(self._ask, ctx), lambda: (ctx.base_url, ctx.api_key))
+        environment, sampling = self.environment, _sampling(self.environment, ctx.sampling)
+        try:
+            if not rolls_groups(environment):
+                return await environment.rollout(deepcopy(given), client, ctx.model, sampling)
+            controls = {"client": client, "model": ctx.model, "sampling_args": sampling}
+            controls["score_rollout"] = getattr(environment, "score_rollouts", True)
+            return await self.groups.roll(ctx.row_index, ctx.run_index, deepcopy(given), controls)
+        finally:
+            await client.close()
+
+    async def _ask(
+        self,
+        ctx: ChatContext,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        sampling: Mapping[str, Any],
+        state: Any,
+    ) -> ChatReply:
+        """Send a request, with the headers whose values are in the state now."""
+        headers = state_headers(self.settings.headers_from_state, state if isinstance(state, Mapping) else {})
+        if headers:
+            sampling = {**sampling, "extra_headers": {**sampling.get("extra_headers", {}), **headers}}
+        return await ctx.chat(messages, tools, **sampling)
+
+
+def _sampling(environment: Any, sampling: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the environment's sampling, in which that of the config replaces key by key."""
+    own = deepcopy(dict(getattr(environment, "sampling_args", None) or {}))
+    if isinstance(own.get("extra_body"), Mapping):
+        own["extra_body"] = {name: value for name, value in own["extra_body"].items() if name not in sampling}
+    return {**own, **sampling}
+
+
+def _wait_s(retries: int) -> float:
+    """Return the wait before the next try: it doubles, with up to a second at random."""
+    return min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0**retries + random.random())
+
+
+def _names(error: object) -> frozenset[str]:
+    """Return the names of an error's classes. The error of newer environments is data with those of its causes."""
+    if isinstance(error, Mapping):
+        return frozenset(str(error.get("error_chain_str") or error.get("error") or "").split(" -> "))
+    return frozenset(cls.__name__ for cls in type(error).__mro__)
+
+
+def _is_retried(error: object) -> bool:
+    return error is not None and not RETRIED.isdisjoint(_names(error))
+
+
+def _fault(error: object, facts: Mapping[str, Any]) -> EnvironmentFault:
+    names = _names(error)
+    boundary: FaultBoundary = "host" if "InfraError" in names else "model" if "ModelError" in names else "agent"
+    if not isinstance(error, BaseException):
+        return EnvironmentFault(facts["error"]["error_chain_repr"], boundary, facts)
+    text = error_in_words(error)
+    cause = error.__cause__
+    if cause is not None:
+        text = f"{text} ({error_in_words(cause)})"
+    return EnvironmentFault(text, boundary, facts, user_traceback(error))

@@ -7,12 +7,14 @@ loaded in the main thread, because only that may set signal handlers.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import importlib
 import inspect
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -205,3 +207,24 @@ def _owner(handler: object) -> Any:
         return None
     values = inspect.getclosurevars(handler).nonlocals.values()
     return next((value for value in values if inspect.iscoroutinefunction(getattr(value, "_teardown", None))), None)
+
+
+class Concurrency:
+    """Applies `n` once, on the event loop that rolls out or scores: `set_concurrency(n)`, and the loop's own pool.
+
+    An environment keeps the `concurrency` that its `kwargs` (extra_env_kwargs) set.
+    """
+
+    def __init__(self, n: int, kwargs: Mapping[str, Any]) -> None:
+        self._n = kwargs.get(CONCURRENCY, n)
+        self._applied = False
+
+    def apply(self, environment: Any) -> None:
+        if self._applied:
+            return
+        self._applied = True
+        set_concurrency = getattr(environment, "set_concurrency", None)
+        if callable(set_concurrency):
+            set_concurrency(self._n)  # that of verifiers sizes the loop's pool too
+        else:
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max_workers=self._n))

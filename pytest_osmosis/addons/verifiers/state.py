@@ -13,7 +13,7 @@ from copy import deepcopy
 from itertools import islice
 from typing import Any
 
-from pytest_osmosis.addons.verifiers.messages import chat_message, chat_messages, environment_messages, is_message
+from pytest_osmosis.addons.verifiers.client import chat_message, chat_messages, environment_messages, is_message
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.base import Message, copied
 from pytest_osmosis.rollouts.environment import STATE

@@ -21,7 +21,7 @@ from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import is_eval_toml
 from pytest_osmosis.plugin.items import unit_key
-from pytest_osmosis.plugin.reward_tests.reward_options import outside_testpaths, path_of
+from pytest_osmosis.plugin.reward_options import outside_testpaths, path_of
 from pytest_osmosis.text.names import absolute, natural_key, shown
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from typing import NamedTuple
 import pytest
 
 from pytest_osmosis.files.reading import FileFault, read_text
+from pytest_osmosis.plugin import reward_options
 from pytest_osmosis.plugin.command.named_evals import is_skipped_folder, tomls_in
-from pytest_osmosis.plugin.reward_tests import reward_options
-from pytest_osmosis.plugin.reward_tests.reward_options import path_of
+from pytest_osmosis.plugin.reward_options import path_of
 from pytest_osmosis.rewards.graders import MODES
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import plural

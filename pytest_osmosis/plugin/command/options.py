@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pytest_osmosis.plugin.reward_tests import reward_options
+from pytest_osmosis.plugin import reward_options
 
 MARKER = "osmosis: a run of an eval, or a test of a reward function (pytest-osmosis)"
 EVAL_MARKER_NAME = "osmosis_eval"

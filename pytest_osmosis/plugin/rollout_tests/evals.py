@@ -21,9 +21,10 @@ from pytest_osmosis.evals import EvalRun, Prepared, begin
 from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.plugin.command import options
-from pytest_osmosis.plugin.command.output_paths import OutputPaths
 from pytest_osmosis.plugin.command.preparation import EvalPreparer
+from pytest_osmosis.plugin.eval_queue import SessionEval
 from pytest_osmosis.plugin.items import UnitKey, eval_id
+from pytest_osmosis.plugin.output.reports import OutputPaths
 from pytest_osmosis.plugin.rollout_tests.marker import (
     MarkerRequest,
     RolloutRequest,
@@ -32,7 +33,6 @@ from pytest_osmosis.plugin.rollout_tests.marker import (
     rerun_command,
 )
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
-from pytest_osmosis.plugin.session_eval import SessionEval
 from pytest_osmosis.record.manifest import TEST_EVAL
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId

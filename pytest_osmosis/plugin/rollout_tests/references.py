@@ -23,15 +23,15 @@ from pytest_osmosis.errors import DatasetError, ScoreError
 from pytest_osmosis.evals import Prepared, RunSettings, Surroundings, begin, host_setup, worktree_of
 from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
 from pytest_osmosis.models.base import Message, own_copy
+from pytest_osmosis.plugin import reward_options
 from pytest_osmosis.plugin.command import options, session_options
-from pytest_osmosis.plugin.command.environments import environments_of
+from pytest_osmosis.plugin.command.session_options import environments_of
 from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
-from pytest_osmosis.plugin.reward_tests import reward_options
 from pytest_osmosis.plugin.rollout_tests.marker import MarkerRequest, RolloutRequest
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult, Scores
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.rewards.reward import Reward
+from pytest_osmosis.rewards.graders import Reward
 from pytest_osmosis.text.user_code import is_ours, is_python, to_raise
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from pytest_osmosis.errors import ScoreError
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import NOTHING, RewardError
-from pytest_osmosis.rewards.reward import Reward
+from pytest_osmosis.rewards.graders import Reward
 from pytest_osmosis.text.chat_messages import answer_of
 from pytest_osmosis.text.safe import shortened
 

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
-from pytest_osmosis.demo.server import Disturbances, Fates, Latency, RateLimiter, RequestRate, application
+from pytest_osmosis.demo import Disturbances, Fates, Latency, RateLimiter, RequestRate, application
 
 BODIES = [f"body {number}".encode() for number in range(1000)]
 
@@ -124,7 +124,7 @@ async def test_a_client_that_tries_again_gets_its_answer(
         """Return a time at which the span is over once a request was refused."""
         return 1.0 if '"status": 429' in printed.getvalue() else 0.0
 
-    monkeypatch.setattr("pytest_osmosis.demo.server.RateLimiter", lambda rate, _now: RateLimiter(rate, clock))
+    monkeypatch.setattr("pytest_osmosis.demo.RateLimiter", lambda rate, _now: RateLimiter(rate, clock))
     failing_first = Disturbances(rate_limit=RequestRate(1, 0.02))
     async with served(failing_first, printed) as url, client(url, 5) as ask:
         answers = [await ask("1 + 1"), await ask("1 + 2")]

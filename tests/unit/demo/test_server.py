@@ -21,7 +21,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
-from pytest_osmosis.demo.server import Disturbances, Latency, application, main
+from pytest_osmosis.demo import Disturbances, Latency, application, main
 from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.embedded import ArithmeticModel
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.verifiers.agent import EnvironmentAgent, EnvironmentSettings
-from pytest_osmosis.addons.verifiers.concurrency import Concurrency
-from pytest_osmosis.addons.verifiers.tasksets import Groups
+from pytest_osmosis.addons.verifiers.hosted import EnvironmentAgent, EnvironmentSettings
+from pytest_osmosis.addons.verifiers.load import Concurrency
+from pytest_osmosis.addons.verifiers.rubric import Groups
 from pytest_osmosis.rollouts.environment import EnvironmentFault
 from tests.unit.environments.test_tasksets import Context
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.verifiers.concurrency import Concurrency
+from pytest_osmosis.addons.verifiers.load import Concurrency
 from pytest_osmosis.addons.verifiers.rubric import EnvironmentRubric
 
 

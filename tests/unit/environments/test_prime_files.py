@@ -12,7 +12,7 @@ import pytest
 
 from pytest_osmosis.addons.verifiers import prime_files
 from pytest_osmosis.addons.verifiers.prime_files import GrowingPrimeFiles, folder_of, write_prime_files
-from pytest_osmosis.addons.verifiers.prime_read import PrimeRun, read_prime_run
+from pytest_osmosis.addons.verifiers.prime_import import PrimeRun, read_prime_run
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.journal import encode

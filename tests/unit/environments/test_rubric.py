@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.verifiers.concurrency import Concurrency
+from pytest_osmosis.addons.verifiers.load import Concurrency
 from pytest_osmosis.addons.verifiers.rubric import EnvironmentRubric
-from pytest_osmosis.rewards.reward import Reward
+from pytest_osmosis.rewards.graders import Reward
 
 
 class Rubric:

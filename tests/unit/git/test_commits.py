@@ -6,8 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from pytest_osmosis.git.command import GitFault
-from pytest_osmosis.git.commits import Commit, Key, commit_of
+from pytest_osmosis.git import Commit, GitFault, Key, commit_of
 from tests.unit.git.repositories import commit, git
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.git import command
-from pytest_osmosis.git.command import GitQueries, GitQuery, GitState
+from pytest_osmosis.git import GitQueries, GitQuery, GitState
 from tests.unit.git.repositories import git
 
 NOTHING = GitState(None, None)
@@ -42,7 +41,7 @@ def state_of(folder: Path) -> GitState:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Git may take longer on a busy machine than users would wait for it."""
-    monkeypatch.setattr(command, "PATIENCE_S", 60.0)
+    monkeypatch.setattr("pytest_osmosis.git.PATIENCE_S", 60.0)
 
 
 pytestmark = pytest.mark.usefixtures("patient")
@@ -157,11 +156,11 @@ def test_git_that_takes_too_long_is_ended(repository: Path, tmp_path: Path, monk
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
-    monkeypatch.setattr(command, "STATE_BOUND_S", 0.01)
+    monkeypatch.setattr("pytest_osmosis.git.STATE_BOUND_S", 0.01)
     assert state_of(repository) == NOTHING
 
-    monkeypatch.setattr(command, "STATE_BOUND_S", 600.0)
-    monkeypatch.setattr(command, "PATIENCE_S", 0.01)
+    monkeypatch.setattr("pytest_osmosis.git.STATE_BOUND_S", 600.0)
+    monkeypatch.setattr("pytest_osmosis.git.PATIENCE_S", 0.01)
     query = GitQuery.begin(repository)
     assert query.state() == NOTHING
     query._thread.join(60)

@@ -12,16 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.git.command import GitFault
-from pytest_osmosis.git.commits import WORKTREES, Worktrees, commit_of
+from pytest_osmosis.git import WORKTREES, GitFault, Worktrees, commit_of
 from tests.unit.git.repositories import commit, git
 
 DEADLINE_S = 60.0
 HOLDER = """
 import sys, time
 from pathlib import Path
-from pytest_osmosis.git.commits import commit_of
-from pytest_osmosis.git.commits import Worktrees
+from pytest_osmosis.git import commit_of
+from pytest_osmosis.git import Worktrees
 folder = Path(sys.argv[1])
 worktrees = Worktrees()
 worktree = worktrees.of(commit_of(folder, "branch", "early"), folder)

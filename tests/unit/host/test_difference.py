@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_osmosis.host.unrecorded import MOST_LINES, difference
+from pytest_osmosis.host.exchanges import MOST_LINES, difference
 
 ADDS = {"name": "add", "description": "Add numbers.", "parameters": {"type": "object"}}
 ADD = {"type": "function", "function": ADDS}

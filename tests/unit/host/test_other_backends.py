@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.host.other_backends import other_backend
 from pytest_osmosis.host.rollout_code import read_anew
+from pytest_osmosis.host.workflow_classes import other_backend
 
 HARBOR = "from osmosis_ai.rollout.backend.harbor import HarborBackend"
 

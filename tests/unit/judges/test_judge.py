@@ -23,7 +23,7 @@ from pytest_osmosis.judges.judge import (
 )
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.embedded import reply_to
-from pytest_osmosis.text.quoted_blocks import blocks_in
+from pytest_osmosis.text.chat_messages import blocks_in
 from tests.servers import ChatServer, by_api, completion, messages_reply
 
 RUBRIC = Rubric("Is the number right?")

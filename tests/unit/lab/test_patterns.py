@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.addons.lab.probes import speed as patterns
-from pytest_osmosis.addons.lab.probes.speed import Attack, Pattern, attacks, patterns_in
+from pytest_osmosis.addons.lab import speed as patterns
+from pytest_osmosis.addons.lab.speed import Attack, Pattern, attacks, patterns_in
 from pytest_osmosis.addons.lab.target import targets_in
 from tests.unit.lab import backtracking
 

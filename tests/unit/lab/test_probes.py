@@ -105,7 +105,7 @@ def test_rarer_bugs_are_found(context: ProbeContext, target: Target) -> None:
 def test_a_pattern_that_backtracks_is_found(
     context: ProbeContext, target: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_osmosis.addons.lab.probes.speed.LIMIT_S", 0.3)
+    monkeypatch.setattr("pytest_osmosis.addons.lab.speed.LIMIT_S", 0.3)
 
     result = examine(context, "speed")
 

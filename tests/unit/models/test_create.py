@@ -15,7 +15,7 @@ from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.models import connections, create
 from pytest_osmosis.models.base import ChatRequest
-from pytest_osmosis.models.light import LightModel
+from pytest_osmosis.models.connections import LightModel
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests.servers import ChatServer
 from tests.unit.models.talking import KEY, PROMPT

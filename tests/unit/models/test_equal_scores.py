@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestServer
 
-from pytest_osmosis.demo.server import Disturbances, application
+from pytest_osmosis.demo import Disturbances, application
 from pytest_osmosis.models.base import ChatRequest, Message
 from pytest_osmosis.models.embedded import reply_to
 from tests.unit.models.talking import CLIENT, CLIENTS, model_at

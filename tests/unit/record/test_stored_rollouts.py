@@ -12,8 +12,7 @@ from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_notes import RunNotes
-from pytest_osmosis.record.run_record import Ledger, fold
+from pytest_osmosis.record.run_record import Ledger, RunNotes, fold
 from pytest_osmosis.record.stored_rollouts import StoredProgress, StoredRollouts, StoredScore
 
 F, G = "rewards:f", "rewards:g"

@@ -7,7 +7,7 @@ import pytest
 from pytest_osmosis.models.base import ChatReply, refusal_error
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.report.summary import cause_lines
-from pytest_osmosis.results.causes import causes_of
+from pytest_osmosis.results.results import causes_of
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import A, failed
 

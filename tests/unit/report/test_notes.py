@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.record.run_notes import RunNotes
+from pytest_osmosis.record.run_record import RunNotes
 from pytest_osmosis.report.failure_text import REASON_IN_A_LINE, note_lines, reason_in_a_line
 from pytest_osmosis.text.safe import shortened
 from pytest_osmosis.verdicts.pass_rule import PassRule

@@ -13,7 +13,7 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.retry import RetryPolicy, chat
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RewardError
-from pytest_osmosis.results.causes import causes_of
+from pytest_osmosis.results.results import causes_of
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed
 

@@ -17,8 +17,7 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_notes import NO_NOTES
-from pytest_osmosis.record.run_record import JudgeUse, RewardError, RunRecord
+from pytest_osmosis.record.run_record import NO_NOTES, JudgeUse, RewardError, RunRecord
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged
 from pytest_osmosis.results.merge import MergedEval, merge, missing_text

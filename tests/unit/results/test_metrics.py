@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_osmosis.record.run_notes import RunNotes
-from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.run_record import RunNotes, RunRecord
 from pytest_osmosis.report.statistics import metric_lines
 from pytest_osmosis.results.totals import MetricSummary, metric_summaries
 from tests.unit.made import A, B, failed, finished, of_baseline, pending, removed, results_of, rolled

@@ -15,8 +15,7 @@ from jsonschema import Draft202012Validator
 
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_notes import NO_NOTES, RunNotes
-from pytest_osmosis.record.run_record import RewardError
+from pytest_osmosis.record.run_record import NO_NOTES, RewardError, RunNotes
 from pytest_osmosis.results import read as reading
 from pytest_osmosis.results.compared_runs import read_side
 from pytest_osmosis.results.conclude import Rules, compared_with_baseline

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_notes import NO_NOTES
-from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.record.run_record import NO_NOTES, RunRecord
 from pytest_osmosis.results.totals import vote_agreements
 
 

@@ -14,8 +14,14 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from pytest_osmosis.rewards.graders import GraderCode, GraderContext, RolloutToGrade
-from pytest_osmosis.rewards.reward import MOST_REASON_CHARS, Reward, reward_of
+from pytest_osmosis.rewards.graders import (
+    MOST_REASON_CHARS,
+    GraderCode,
+    GraderContext,
+    Reward,
+    RolloutToGrade,
+    reward_of,
+)
 from pytest_osmosis.text.user_code import MOST_FIELD_CHARS, MOST_FIELDS, MOST_METRICS, UserValueFault
 from tests.hostile.hostile_objects import VALUES
 

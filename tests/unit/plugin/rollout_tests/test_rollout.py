@@ -9,7 +9,7 @@ import pytest
 from pytest_osmosis.errors import ScoreError
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, Scores
 from pytest_osmosis.record.run_record import RewardError
-from pytest_osmosis.rewards.reward import Reward
+from pytest_osmosis.rewards.graders import Reward
 
 MESSAGES = [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "\ud800 4"}]
 

@@ -510,3 +510,7 @@ def _stop_signal() -> asyncio.Event:
         with suppress(NotImplementedError):  # Windows, where Ctrl-C arrives as KeyboardInterrupt
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     return stopped
+
+
+if __name__ == "__main__":
+    sys.exit(main())

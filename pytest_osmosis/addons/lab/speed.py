@@ -193,7 +193,7 @@ def _matches(leaf: Node, character: str) -> bool:
     return True
 
 
-def probe(context: ProbeContext) -> LabResult:
+def probe_speed(context: ProbeContext) -> LabResult:
     inputs = context.answers.usable
     if not inputs:
         return LabResult(unmeasured=NO_INPUT)

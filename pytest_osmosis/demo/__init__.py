@@ -1,1 +1,0 @@
-"""The embedded arithmetic model over HTTP, in OpenAI's and Anthropic's shapes."""

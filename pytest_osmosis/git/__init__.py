@@ -1,1 +1,0 @@
-"""The git repository that holds a workspace: which commit its code is, and worktrees of other commits."""
