@@ -32,16 +32,20 @@ from pytest_osmosis.evals.checks import Checks, SharedChecks, check_training_row
 from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.engine_job import host_code
 from pytest_osmosis.evals.environments import rows_of
-from pytest_osmosis.evals.known_secrets import known_secrets
-from pytest_osmosis.evals.other_models import (
+from pytest_osmosis.evals.eval_models import (
+    PRIME_KEY,
+    PRIME_URL,
     BaselineModel,
     EvalJudge,
     baseline_model,
     eval_judge,
+    is_at_prime,
     judge_prices,
     problems_of_judge,
     read_baseline,
+    resolve_model,
 )
+from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.evals.output_files import baseline_path
 from pytest_osmosis.evals.prepared import EvalRequest, Models, Prepared, Surroundings, identity
 from pytest_osmosis.evals.request_settings import lacking_keys, system_prompt
@@ -49,7 +53,6 @@ from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, Resco
 from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.git import Commit
-from pytest_osmosis.models.endpoint_targets import PRIME_KEY, PRIME_URL, is_at_prime, resolve_model
 from pytest_osmosis.models.prices import Price, price_of
 from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, missing_login, recorded
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of

@@ -15,7 +15,7 @@ from pytest_osmosis.config.rules import GRADER_SCORE, RUBRIC_SCORE
 from pytest_osmosis.datasets import Checked, Dataset
 from pytest_osmosis.evals.cassettes import AnswerStore, EvalCassette
 from pytest_osmosis.evals.checks import SharedChecks
-from pytest_osmosis.evals.other_models import BaselineModel, EvalJudge
+from pytest_osmosis.evals.eval_models import BaselineModel, EvalJudge
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource, ResumeSource
 from pytest_osmosis.git import Commit
 from pytest_osmosis.host.protocol import RUBRIC, judge_digest

@@ -18,7 +18,7 @@ from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.datasets import Content, Dataset, check_rows
 from pytest_osmosis.errors import JournalError, ProblemsError, ResultsError
 from pytest_osmosis.evals.environments import facts_of, rows_of
-from pytest_osmosis.evals.other_models import BaselineModel
+from pytest_osmosis.evals.eval_models import BaselineModel
 from pytest_osmosis.evals.prepare import (
     DATASET_KEYS,
     Opened,

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pytest_osmosis.models import endpoint_targets
+from pytest_osmosis.evals import eval_models
 from tests.environments import page_environments
 from tests.plugin.workspaces import DEADLINE_S, Workspace, read_json
 from tests.servers import Behaviour, ChatServer, Exchange, Seen, answered, held
@@ -405,7 +405,7 @@ def test_a_minimal_config(page: Workspace, server: ChatServer, monkeypatch: pyte
     elsewhere = page.run("configs/eval/gsm8k.toml", f"--osmosis-base-url={server.base_url}")
     assert (elsewhere.ret, len(elsewhere.errlines)) == (4, 2)  # a server that has no such model
 
-    monkeypatch.setattr(endpoint_targets, "PRIME_URL", server.base_url)
+    monkeypatch.setattr(eval_models, "PRIME_URL", server.base_url)
     page.run("configs/eval/gsm8k.toml").assert_outcomes(passed=9, failed=6)
     assert {seen.body["model"] for seen in asked(server)} == {"openai/gpt-4.1-mini"}
     assert {seen.headers["authorization"] for seen in asked(server)} == {"Bearer key-of-prime-0123456789"}

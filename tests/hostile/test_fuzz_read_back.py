@@ -17,7 +17,7 @@ from pytest_osmosis.addons.verifiers.prime_files import write_prime_files
 from pytest_osmosis.cli.list import list_runs, runs_json
 from pytest_osmosis.cli.show import show_json, show_lines, show_request
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.evals.other_models import read_baseline
+from pytest_osmosis.evals.eval_models import read_baseline
 from pytest_osmosis.record.find_run import find_run, stored
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.stored_rollouts import StoredRollouts

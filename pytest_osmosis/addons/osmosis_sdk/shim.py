@@ -113,7 +113,7 @@ class SdkShim:
         self._use(module.__name__)
         ours = _ours(module.__name__)
         module.__doc__ = ours.__doc__
-        vars(module)["__all__"] = ours.__all__
+        vars(module)["__all__"] = _names(ours)
         self._add_names(module, None)
 
     def extend(self, module: ModuleType) -> None:
@@ -150,7 +150,7 @@ class SdkShim:
         if name.startswith("__"):  # looked up by the import system, and by tools
             return None
         ours = _ours(module)
-        if name in ours.__all__:
+        if name in _names(ours):
             self._use(module)
             value: object = getattr(ours, name)
             self._given.append(value)
@@ -205,10 +205,10 @@ class _ExtendingLoader:
 
 
 def _file_of(name: str) -> Path | None:
-    """Return our file for a module, None if we have none."""
+    """Return our file for a module, or the folder of a package without one; None if we have neither."""
     path = FOLDER.joinpath(*name.split("."))
-    candidates = (path / "__init__.py", path.with_suffix(".py"))
-    return next((file for file in candidates if file.is_file()), None)
+    candidates = (path / "__init__.py", path.with_suffix(".py"), path)
+    return next((file for file in candidates if file.is_file() or (file is path and file.is_dir())), None)
 
 
 def _is_offered(name: str) -> bool:
@@ -219,10 +219,15 @@ def _ours(name: str) -> ModuleType:
     return importlib.import_module(f"{OURS}.{name}")
 
 
+def _names(ours: ModuleType) -> list[str]:
+    names: list[str] = getattr(ours, "__all__", [])
+    return names
+
+
 def _spec_of_ours(name: str, loader: _OurLoader) -> ModuleSpec:
     file = _file_of(name)
     assert file is not None, "only modules that we have are served"
-    is_package = file.name == "__init__.py"
+    is_package = file.name == "__init__.py" or file.is_dir()
     spec = ModuleSpec(name, loader, origin=str(file), is_package=is_package)  # type: ignore[arg-type]
-    spec.has_location = True  # errors name our file
+    spec.has_location = file.is_file()  # errors name our file
     return spec

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.verifiers.rows import row_of
+from pytest_osmosis.addons.verifiers.hosted import row_of
 from pytest_osmosis.datasets import Row, open_dataset
 
 CHAT = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1+1?"}]

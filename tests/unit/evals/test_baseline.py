@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.evals.other_models import read_baseline
+from pytest_osmosis.evals.eval_models import read_baseline
 from pytest_osmosis.results.conclude import differing_settings
 from pytest_osmosis.text.redaction import Redaction
 from tests.unit.made import CONFIG, A, finished, published

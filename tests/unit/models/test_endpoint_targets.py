@@ -10,7 +10,7 @@ import pytest
 from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.models.endpoint_targets import resolve_model
+from pytest_osmosis.evals.eval_models import resolve_model
 from pytest_osmosis.models.targets import ModelTarget
 
 A = RegisteredEndpoint("qwen", "Qwen/Qwen3-8B", "http://a.example/v1", "A_KEY", None, {"X-Team": "a", "X-Of": "a"})

@@ -16,9 +16,9 @@ from aiohttp import web
 from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.evals.eval_models import resolve_model
 from pytest_osmosis.models import create, probe
 from pytest_osmosis.models.base import ChatReply, ChatRequest
-from pytest_osmosis.models.endpoint_targets import resolve_model
 from pytest_osmosis.models.replicas import USES, ReplicatedModel, ReplicaUse, place_of
 from pytest_osmosis.models.retry import RetryPolicy, chat
 from tests import servers

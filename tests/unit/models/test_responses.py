@@ -12,9 +12,9 @@ import pytest
 from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.evals.eval_models import resolve_model
 from pytest_osmosis.models import create
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
-from pytest_osmosis.models.endpoint_targets import resolve_model
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests.servers import Behaviour, ChatServer, by_api, completion, data, responses_reply, status
 from tests.unit.models.talking import CLIENT, PROMPT, TOOL, kind
