@@ -147,7 +147,26 @@ class ReplicaFields(TypedDict):
     back: NotRequired[Sequence[Moment]]
 
 
-class RolloutEvent(AttemptFields, NoteFields):
+class PlainFields(TypedDict):
+    """Facts about a rollout with one name and one form wherever they go: journal, record, results, `show`, exports.
+
+    To add one, declare it here, and in `RequestTotals`, `RunRecord` and `UnscoredRollout`.
+    """
+
+    finish_reason: NotRequired[str | None]
+    retries: NotRequired[Count]
+
+
+PLAIN = tuple(PlainFields.__annotations__)
+
+
+def plain(source: object) -> PlainFields:
+    """Return the plain facts in attributes of an object."""
+    facts: Any = {name: getattr(source, name) for name in PLAIN}
+    return facts
+
+
+class RolloutEvent(AttemptFields, NoteFields, PlainFields):
     """The end of a rollout. The first `n_prompt` messages are the prompt's: the rollout's own answer is not among them.
 
     `boundary`, `error` and `details` are there if it failed; the engine writes no more than these about a rollout that
@@ -172,10 +191,8 @@ class RolloutEvent(AttemptFields, NoteFields):
     messages: list[Any]
     n_prompt: Count
     at: NotRequired[Moment]
-    finish_reason: NotRequired[str | None]
     usage: NotRequired[Mapping[str, Count] | None]
     model: NotRequired[str | None]
-    retries: NotRequired[Count]
     bound: NotRequired[str]
     boundary: NotRequired[Boundary]
     error: NotRequired[str]

@@ -20,7 +20,15 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
-from pytest_osmosis.formats.events import ROLLOUT, RemovalEvent, RolloutEvent, ScoreEvent, ScoringError, score_event
+from pytest_osmosis.formats.events import (
+    ROLLOUT,
+    RemovalEvent,
+    RolloutEvent,
+    ScoreEvent,
+    ScoringError,
+    plain,
+    score_event,
+)
 from pytest_osmosis.host import output
 from pytest_osmosis.host.chat import ModelGateway, RequestTotals, RolloutChat
 from pytest_osmosis.host.deadline import Deadline, Interrupted, LoopMonitor, MonitoredCode, running_task
@@ -491,10 +499,9 @@ def _rollout_event(
         "ms": _ms_since(begun),
         "messages": messages,
         "n_prompt": n_prompt,
-        "finish_reason": totals.finish_reason,
         "usage": totals.usage.to_json() if totals.usage is not None else None,
         "model": totals.model,
-        "retries": totals.retries,
+        **plain(totals),
     }
     if totals.bound is not None:
         event["bound"] = totals.bound

@@ -18,7 +18,7 @@ from json.encoder import encode_basestring_ascii
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from pytest_osmosis.formats.events import ROLLOUT, NoteFields
+from pytest_osmosis.formats.events import PLAIN, ROLLOUT, NoteFields
 from pytest_osmosis.formats.words import Boundary as Boundary
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.chat_messages import AnswerFault, answer_fault
@@ -484,9 +484,7 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
         error=event.get("error"),
         duration_ms=event["ms"],
         usage=_shared(tuple(usage.items())) if (usage := event.get("usage")) is not None else None,
-        retries=event.get("retries", 0),
         bound=_interned(event.get("bound")),
-        finish_reason=_interned(event.get("finish_reason")),
         answer=_answer(own),
         answer_fault=answer_fault(own),
         model=_interned(event.get("model")),
@@ -495,6 +493,7 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
         imported=_imported(event.get("imported")),
         replicas=replicas_of(event.get("replicas")),
         turns=sum(message.get("role") == "assistant" for message in own),
+        **{name: _interned(event[name]) for name in PLAIN if name in event},
     )
 
 
@@ -570,8 +569,9 @@ def _shared(items: tuple[tuple[str, T], ...]) -> Mapping[str, T]:
     return dict(items)
 
 
-def _interned(text: str | None) -> str | None:
-    return None if text is None else sys.intern(text)
+def _interned(value: Any) -> Any:
+    """Return a value; equal texts are one object."""
+    return sys.intern(value) if isinstance(value, str) else value
 
 
 def _without(values: Mapping[str, T], names: Iterable[str]) -> Mapping[str, T]:

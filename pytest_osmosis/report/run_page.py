@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pytest_osmosis.formats.events import plain
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.run_id import RunId
@@ -439,12 +440,11 @@ def _run_of(history: RunHistory, rule: PassRule, costs: Mapping[RunId, float]) -
         "errors": {name: error.message for name, error in record.scorer_errors.items()},
         "answer": answer.text if history.messages else None,
         "ground_truth": history.ground_truth,
-        "finish_reason": record.finish_reason,
+        **plain(record),
         "usage": None if record.usage is None else dict(record.usage),
         "cost_usd": costs.get(record.run),
         "duration_ms": record.duration_ms,
         "scoring_ms": record.scoring_ms,
-        "retries": record.retries,
         "bound": record.bound,
         "attempt": record.attempt,
         **record.notes.to_json(),

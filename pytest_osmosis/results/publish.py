@@ -21,6 +21,7 @@ from msgspec import UNSET
 from pytest_osmosis import stats
 from pytest_osmosis.files import private
 from pytest_osmosis.formats.codec import encode
+from pytest_osmosis.formats.events import plain
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.results.read import (
@@ -386,8 +387,7 @@ def _rollout(results: Results, record: RunRecord) -> dict[str, Any]:
     return {
         "duration_ms": record.duration_ms,
         "usage": record.usage,
-        "retries": record.retries,
-        "finish_reason": record.finish_reason,
+        **plain(record),
         "attempt": record.attempt,
         "repeated": record.repeated,
         "replicas": replicas_json(record.replicas),

@@ -37,7 +37,7 @@ from pytest_osmosis.formats.codec import (
     check_version,
     decode,
 )
-from pytest_osmosis.formats.events import JudgeFields, ReplicaFields
+from pytest_osmosis.formats.events import JudgeFields, ReplicaFields, plain
 from pytest_osmosis.formats.words import Boundary, Ending, ModelTag, StopReason
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.lifecycle import Lifecycle
@@ -102,10 +102,9 @@ class UnscoredRollout(Struct, frozen=True, kw_only=True, omit_defaults=True):
             rolled=True,
             duration_ms=self.duration_ms,
             usage=self.usage,
-            retries=self.retries,
-            finish_reason=self.finish_reason,
             judge_uses=tuple(map(judge_use, self.judges)),
             replicas=replicas_of(self.replicas),
+            **plain(self),
         )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.errors import JournalError, OsmosisError
+from pytest_osmosis.formats.events import plain
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import EventReader, SessionTimes, replay_with_positions
@@ -345,14 +346,13 @@ class RunLines:
             "prompt": _prompt_text(prompt) if messages else None,
             "answer": (answer_of(own) or "").strip() if messages else None,
             "ground_truth": score.get("ground_truth"),
-            "finish_reason": record.finish_reason,
+            **plain(record),
             "tokens": record.tokens,
             "input_tokens": usage.get("input_tokens"),
             "output_tokens": usage.get("output_tokens"),
             "cost_usd": None if price is None else price.cost_usd(record.usage),
             "duration_ms": record.duration_ms,
             "scoring_ms": round(record.scoring_ms, 3),
-            "retries": record.retries,
             "bound": record.bound,
             "attempt": record.attempt,
             "messages": list(messages),
