@@ -12,7 +12,7 @@ from docs.pages.markdown import cell, code
 from pytest_osmosis.cli.main import argument_parser as commands_parser
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.demo import argument_parser as demo_parser
-from pytest_osmosis.plugin.command import options, overrides
+from pytest_osmosis.plugin.command import options, session_options
 
 HEAD = """\
 # Command line
@@ -98,7 +98,7 @@ def option_row(option: Option) -> tuple[str, ...]:
     name = flag.removeprefix("--osmosis-").replace("-", "_")
     table, key = _key_of(name)
     variable = f"PYTEST_OSMOSIS_{name.upper()}"
-    has_variable = variable in overrides.VARIABLES or name == options.SET.name
+    has_variable = variable in session_options.VARIABLES or name == options.SET.name
     return (
         code(f"{flag}{value_of(option)}"),
         cell(option.settings["help"]),
@@ -111,7 +111,7 @@ def _key_of(name: str) -> tuple[str, str]:
     """Return the table and key that an option sets, or two empty texts."""
     if name in OPTIONS:
         return OPTIONS[name]
-    prime = overrides.PRIME_OPTIONS.get(name.replace("_", "-"))
+    prime = session_options.PRIME_OPTIONS.get(name.replace("_", "-"))
     return (prime.table, prime.key) if prime is not None else ("", "")
 
 

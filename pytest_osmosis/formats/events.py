@@ -7,7 +7,7 @@ Events of an unknown kind are of a later version; readers pass over them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict, get_args, get_type_hints
+from typing import Any, Literal, NotRequired, TypedDict, cast, get_args, get_type_hints
 
 from pytest_osmosis.formats.codec import Count, Moment, Ms, RowKey, ShapeFault, decode
 from pytest_osmosis.formats.words import Boundary, Ending, StopReason
@@ -162,8 +162,7 @@ PLAIN = tuple(PlainFields.__annotations__)
 
 def plain(source: object) -> PlainFields:
     """Return the plain facts in attributes of an object."""
-    facts: Any = {name: getattr(source, name) for name in PLAIN}
-    return facts
+    return cast(PlainFields, {name: getattr(source, name) for name in PLAIN})
 
 
 class RolloutEvent(AttemptFields, NoteFields, PlainFields):

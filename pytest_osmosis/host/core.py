@@ -494,14 +494,14 @@ def _rollout_event(
 ) -> RolloutEvent:
     event: RolloutEvent = {
         "ev": "rollout",
-        **key.to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
+        **key.to_json(),
         "at": _now(),
         "ms": _ms_since(begun),
         "messages": messages,
         "n_prompt": n_prompt,
         "usage": totals.usage.to_json() if totals.usage is not None else None,
         "model": totals.model,
-        **plain(totals),
+        **plain(totals),  # type: ignore[typeddict-item]  # it lacks optional fields
     }
     if totals.bound is not None:
         event["bound"] = totals.bound

@@ -15,13 +15,11 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from difflib import unified_diff
 from functools import cached_property
 from pathlib import Path
 from socket import gethostname
-from textwrap import wrap
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from pytest_osmosis.cassettes.exchange import (
     ROLLOUT,
@@ -48,9 +46,6 @@ from pytest_osmosis.models.targets import asks_responses
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import one_line, shortened
-
-if TYPE_CHECKING:
-    from pytest_osmosis.host.exchanges import AskedRequest, AskerExchanges
 
 
 def report_at_once(events: EventSink) -> Emit:
@@ -200,8 +195,6 @@ class AskedRequest:
         """Return the stored answer, after a turn of the loop. Raises the stored error, or says what has changed."""
         await asyncio.sleep(0)  # let other rollouts run
         if self.stored is None:
-            from pytest_osmosis.host.exchanges import unrecorded  # most hosts never need it
-
             raise unrecorded(self.exchanges, self)
         try:
             value = answer_of(self.stored)
@@ -311,6 +304,8 @@ def difference(recorded: Body, request: Body) -> list[str]:
 
     It is cut after `MOST_LINES` lines, and says how many are left out.
     """
+    from difflib import unified_diff  # most hosts never need it
+
     lines = list(unified_diff(_lines(recorded), _lines(request), "recorded", "asked now", lineterm=""))
     if len(lines) <= MOST_LINES:
         return lines
@@ -319,6 +314,8 @@ def difference(recorded: Body, request: Body) -> list[str]:
 
 def _lines(request: Body) -> list[str]:
     """Return a request as JSON, with the line breaks of its texts."""
+    from textwrap import wrap
+
     text = json.dumps(request, indent=1, ensure_ascii=False, sort_keys=True).replace("\\n", "\n")
     lines = (shortened(line, MOST_TEXT_CHARS) for line in text.split("\n"))
     return [part for line in lines for part in wrap(line, LINE_CHARS, drop_whitespace=False) or [""]]

@@ -135,8 +135,6 @@ def grader_code(name: str, grader: Configured) -> GraderCode:
     check_class(name, cls, "grade", passes_config=package is not None or config is not None)
     if package is None:
         return GraderCode(cls, config)
-    from pytest_osmosis.host.workflow_classes import SdkGraderCode
-
     return SdkGraderCode(cls, config, package=package)
 
 

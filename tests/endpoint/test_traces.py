@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_osmosis.endpoint.client_hooks import variables
-from pytest_osmosis.endpoint.rollouts import Address
+from pytest_osmosis.endpoint.rollouts import Address, variables
 
 
 def test_the_agents_sdk_of_openai_sends_no_traces_with_the_endpoints_key() -> None:

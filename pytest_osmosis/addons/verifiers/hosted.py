@@ -110,8 +110,6 @@ class EnvironmentCode:
 
 def facts_told(loaded: LoadedEnvironment, code: HostCode, rows: Path) -> Mapping[str, Any]:
     """Write the rows of an environment. Returns the facts, with the digests of its files. Raises `CodeError`."""
-    from pytest_osmosis.addons.verifiers.hosted import told_by
-
     assert code.environment is not None
     try:
         return {**told_by(code.environment.env_id, loaded, rows), "files": _code_of(loaded, code.roots)}
