@@ -1,4 +1,4 @@
-"""An exchange: one request to a model, and its answer, as plain JSON. The digest of a request tells equal ones.
+"""An exchange: one request to a model, and its answer, as plain JSON. Equal requests have the same digest.
 
 The digest covers all that shapes an answer: the messages, the tools, the sampling, the seed, the name of the model. It
 covers neither the address nor the key nor the time. It is made of what is stored, without secrets, so a replay finds

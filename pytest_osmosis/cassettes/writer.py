@@ -55,7 +55,7 @@ class WrittenCassette:
 def write_cassette(path: Path, log: Path, runs: Iterable[Run]) -> WrittenCassette:
     """Write the cassette at `path` from the exchange log of an eval run that rolled out `runs`.
 
-    Of other runs the cassette keeps what it holds, unless a judge was asked about them anew. The file is replaced as a
+    The cassette keeps what it holds of other runs, unless a judge was asked about them anew. The file is replaced as a
     whole. Raises `CassetteError`.
     """
     path = Path(os.path.realpath(path))

@@ -54,8 +54,8 @@ class CommandOutput:
     def refusal(self, question: str, unconfirmed: str, *, asks: bool) -> int | None:
         """Ask before something that costs money or cannot be undone. Return None for yes, else the exit status.
 
-        It is 2 without a terminal, and unless the command `asks`, as a program may read its output. `unconfirmed` is
-        printed after any other answer.
+        It is 2 without a terminal, or without `asks`, as a program may read the output. `unconfirmed` is printed after
+        any other answer.
         """
         if not asks or sys.stdin is None or not (sys.stdin.isatty() and _is_terminal()):
             why = "there is no terminal to ask on" if asks else "with --json nothing is asked"

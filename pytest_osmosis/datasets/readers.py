@@ -2,13 +2,13 @@
 
 One pass over a text file finds the place of each row. It decodes bytes as Latin-1, one character per byte, so that
 places in the text are places in the file. All structure of JSON and CSV is ASCII. A row is decoded as UTF-8 only when
-it is read. Of a JSON array the whole text is in memory during the pass; of other files, one row.
+it is read. During the pass, the whole text of a JSON array is in memory; of other files, one row.
 
 A Parquet file is read by row group; one group is in memory, that of the last row read. Its values become JSON values:
 dates and times become ISO 8601 text, decimals text, and maps objects. A column that has no JSON equivalent (binary,
-durations) is left out, and not even read, unless it is one that an eval needs. A row comes without a column in which it
-has NaN or an infinite number, unless that has a meaning: code that looks for it must not take another value for it.
-Parquet has no lines, so a row's `line` is `row_index + 1`. pyarrow, the extra `parquet`, is imported on first use.
+durations) is left out, and not even read, unless it is one that an eval needs. A row lacks a column where it has NaN or
+an infinite number, or is an error if an eval needs the column: code must not take another value for it. Parquet has no
+lines, so a row's `line` is `row_index + 1`. pyarrow, the extra `parquet`, is imported on first use.
 """
 
 from __future__ import annotations

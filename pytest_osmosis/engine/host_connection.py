@@ -74,10 +74,10 @@ EndedBy = Literal["host", "machine"]
 
 
 class Died(NamedTuple):
-    """The process of a connection has ended: `how` says how, `by` whose end it was.
+    """The process of a connection has ended: `how`, and `by`: itself, or its machine.
 
-    A host that ended by itself, or by a signal, ended by what it ran. One that its machine took along did not;
-    `machine` tells machines apart.
+    A host that ended by itself, or by a signal, is taken to have ended by what it ran; one that ended with its
+    `machine` (an id) is not.
     """
 
     connection: Connection

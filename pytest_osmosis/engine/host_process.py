@@ -32,7 +32,7 @@ AT_START = ("PYTHON", "LD_", "DYLD_", "LC_", "LANG")
 class PrestartedHost:
     """One process, for the first host that is started. All others are started as usual.
 
-    It imports the client that most models need, unless nothing suggests that the eval `asks` a server.
+    It imports the client that most models need if anything suggests that the eval `asks` a server.
     """
 
     def __init__(self, *, asks: bool = True) -> None:

@@ -31,13 +31,13 @@ PROBE_S = 95.0
 BEHIND_S = 0.5
 """Runs that a host has had for so long without beginning them are given to a host that is idle."""
 CLOSE_S = 3.0
-"""A host that does not close is ended after this long, and the time that its code gets at the end."""
+"""A host that does not close is ended after this long, and after the time that its code gets at the end."""
 GATHER_PART = 6
 GATHER_MOST_S = 0.1
 GATHER_SOON_S = 0.02
-"""Messages of a host are gathered until it has begun a sixth of what it may have in flight, and for `GATHER_MOST_S` at
-most; for `GATHER_SOON_S` if one run may stop the eval or other hosts must wait, and not at all if each request needs a
-permit. Fewer and larger reads save a quarter of the CPU time of an eval whose rollouts take 20 ms."""
+"""A host's messages gather until it has begun a sixth of what it may have in flight, at most for `GATHER_MOST_S`, or
+`GATHER_SOON_S` if one run may stop the eval or other hosts must wait. They do not if each request needs a permit. Fewer
+and larger reads save a quarter of the CPU time of an eval whose rollouts take 20 ms."""
 
 
 class Most(NamedTuple):
@@ -48,8 +48,8 @@ class Most(NamedTuple):
 
 
 class Hosts:
-    """All hosts of one eval. `throttle` limits them while servers have no room, `most` as user code says, and
-    `in_flight` as the session says, once they `are_limited` by it; with `closing` none is replaced."""
+    """All hosts of one eval. `throttle` limits them while servers have no room, `most` for user code, and `in_flight`
+    for the session, once `are_limited` is set; with `closing` none is replaced."""
 
     def __init__(self, job: Job, post: Post, notices: Notices) -> None:
         self.rolling: list[Host] = []

@@ -36,7 +36,7 @@ MOST_LOST = 3
 
 @dataclass(slots=True)
 class Loss:
-    """A machine that was lost at `since`: how, and the attempts that follow those which it ended."""
+    """A machine that was lost at `since`: how, and the attempts that repeat those it ended."""
 
     how: str
     since: float
@@ -44,7 +44,7 @@ class Loss:
 
 
 class NextStep(Enum):
-    """The place where a run, or a function, is tried again whose host was lost; FAILED: nowhere."""
+    """The place where a run or function that lost its host is tried again; FAILED: nowhere."""
 
     ELSEWHERE = auto()
     QUARANTINE = auto()

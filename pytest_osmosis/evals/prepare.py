@@ -1,7 +1,7 @@
 """An eval is checked, and then planned: `begin` reports all problems at once, `Begun.finish` plans.
 
-Code of environments, which alone know their rows, is loaded between both: if all evals of a command begin before the
-first is finished, none is loaded for a command with a mistake, and all load at once. No model is asked.
+Code of environments (only it knows their rows) loads between the two. If all evals of a command begin before the first
+is finished, a mistake keeps all from loading; otherwise all load at once. No model is asked.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class Opened(NamedTuple):
 
 
 class Preparation:
-    """The steps from a request to a `Prepared`: read, open and check, of which rescoring replaces some, price and plan.
+    """The steps from a request to a `Prepared`: read, open, check, price, plan. Rescoring replaces some of the first
+    three.
 
     Each step adds its problems to `checks`.
     """

@@ -1,9 +1,9 @@
 """The contents of a run directory: its manifest, the log of its hosts, and the provenance in its results.
 
 The manifest holds the inputs of rollouts: all on which a stored rollout depends. An eval run is only resumed with the
-same ones. Two are not there: digests of the rows and of the agent's code stand in the journal. Values of variables are
-compared by digests, which are salted for each run, and are never shown. How fast an eval runs, how it scores and what
-it expects may change, and so may what rows hold besides prompt and metadata: stored rollouts are then scored again.
+same ones. Two are in the journal instead: digests of the rows and of the agent's code. Values of variables are compared
+by digests, which are salted for each run, and are never shown. How fast an eval runs, how it scores and what it expects
+may change, and so may what rows hold besides prompt and metadata: stored rollouts are then scored again.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ COLLECT_AFTER_LOADING = 1_000_000
 
 
 def main() -> None:
-    """Serve one engine, from its `setup` to its `close`. One that is asked before tells the rows of an environment."""
+    """Serve one engine, from its `setup` to its `close`. Before `setup` it may be asked for the rows of an
+    environment."""
     requests, events = take_pipes()
     request = _next_request(requests)
     if request is None:

@@ -50,7 +50,7 @@ class JudgeModel:
 
 
 class Requests(Protocol):
-    """Sends the requests of judges."""
+    """Sends requests to judges."""
 
     @property
     def needs_keys(self) -> bool:
@@ -63,7 +63,7 @@ class Requests(Protocol):
 
 
 REQUESTS: ContextVar[Requests | None] = ContextVar("osmosis judge requests", default=None)
-"""The requests of the scoring that this code belongs to."""
+"""The sender of judge requests for the current scoring."""
 
 
 class JudgeClients:

@@ -1,4 +1,4 @@
-"""JSON from outside: read leniently where it says too little, and refused where nobody could use it.
+"""JSON from outside: numbers that cannot be kept become None, and deep nesting is refused.
 
 Numbers that are not finite, or have more than 64 bits, become None: their value is unknown. What is nested deeper than
 MAX_DEPTH is refused, because Python's own recursion would end somewhere later.

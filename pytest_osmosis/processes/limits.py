@@ -1,4 +1,4 @@
-"""Limits of this process: no images of its memory, which holds keys, and many open files."""
+"""Limits of this process: no core files, as its memory holds keys, and many open files."""
 
 from __future__ import annotations
 

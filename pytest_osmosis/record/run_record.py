@@ -1,9 +1,9 @@
 """`RunRecord`, the fold of a run's events (see `events`), and `Ledger`, the records of an eval run.
 
 A later attempt replaces an earlier one. Of two events about the same score, the later one counts. A `skip` belongs to
-the run and has no attempt. A `loaded` that follows a `began` resumes the eval run: scores stay whose code and row
-are unchanged. Any other further `loaded` begins a rescoring: it scores all rollouts again, and counts only if its
-`rescored` follows (`settled`). Numbers, verdicts and reports are made from records, never from events.
+the run and has no attempt. A `loaded` that follows a `began` resumes the eval run: scores with unchanged code and row
+stay. Any other further `loaded` begins a rescoring: it scores all rollouts again, and counts only if its `rescored`
+follows (`settled`). Numbers, verdicts and reports are made from records, never from events.
 """
 
 from __future__ import annotations

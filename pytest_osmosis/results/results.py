@@ -4,8 +4,8 @@ A run without a score counts as `PassRule.unscored` says in mean, std, min and m
 pending runs are in no denominator.
 
 The causes that kept runs from being scored are errors, grouped by all that they have in common: messages that differ
-only in numbers, ids, ports or times are one cause. Its text is the message of its first run, without what the number of
-tries, or the answer of a judge, adds to it.
+only in numbers, ids, ports or times are one cause. Its text is the message of its first run, without the number of
+tries or the text of a judge's answer.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ The name of an eval function's first parameter determines its mode:
 - full mode, `messages`: receives the whole conversation, `ground_truth` and `metadata`
 
 Arguments are passed by keyword, and only those that the function takes. `extra_info` and `metadata` hold the whole row.
-The result is a number, or what else `reward.reward_of` takes. Source: "Eval functions" of Osmosis' eval mode.
+The result is a number, or anything that `reward_of` takes. Source: "Eval functions" of Osmosis' eval mode.
 
 A Grader of Osmosis 0.3 has `grade(ctx)`, which reads a sample and calls `ctx.set_reward`; its result is ignored.
 Source of the shapes: osmosis_ai.rollout, SDK 0.3.

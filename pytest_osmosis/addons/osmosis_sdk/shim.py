@@ -1,9 +1,8 @@
-"""Stands in for `osmosis_ai` while code is imported that was written for it.
+"""Stands in for `osmosis_ai` while code that was written for it is imported.
 
-The modules in `osmosis_ai/` have the paths of the SDK's. While an `SdkShim` is installed, one that the SDK
-lacks is served under its name there, and names that a module of the SDK lacks are added to it. What the installed SDK
-has itself always wins; what it cannot load, because an extra of it is not installed, it lacks. `uninstall` leaves no
-trace of either.
+The modules in `osmosis_ai/` have the paths of the SDK's. While an `SdkShim` is installed, one that the SDK lacks is
+served under its name there, and names that a module of the SDK lacks are added to it. What the installed SDK has always
+wins; what it cannot load because one of its extras is missing counts as lacking. `uninstall` leaves no trace of either.
 
 Sources: osmosis_ai 0.2.17 and 0.3.
 """

@@ -37,8 +37,8 @@ class ClusterKey(NamedTuple):
 
 
 class RayClusters:
-    """The connections of a session to clusters: one for each distinct `[execution.ray]` of its evals, and folder of
-    code that is uploaded. `environ` is that of bridges, and `worktrees` have the code of commits."""
+    """The connections of a session to clusters: one for each distinct pair of `[execution.ray]` and uploaded folder of
+    code. `environ` is that of bridges, and `worktrees` have the code of commits."""
 
     def __init__(self, environ: Mapping[str, str], worktrees: Worktrees) -> None:
         self._environ = environ

@@ -45,7 +45,7 @@ def client_for(ask: Ask, endpoint: Endpoint) -> Any:
 
 
 class _WithOpenAI:
-    """A client that has one of OpenAI at the rollout's endpoint, for environments that use that themselves."""
+    """A client that holds an OpenAI client for the rollout's endpoint, for environments that use it."""
 
     def __init__(self, ask: Ask, endpoint: Endpoint) -> None:
         self._ask = ask

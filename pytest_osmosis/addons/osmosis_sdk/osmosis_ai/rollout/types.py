@@ -76,7 +76,7 @@ class RolloutSample(BaseModel):
 
     @model_validator(mode="after")
     def _copy_messages(self) -> RolloutSample:
-        """Archive a copy of the messages, if they can be copied, unless others were given, or None."""
+        """Archive a copy of the messages, if that is possible, unless others or None were given."""
         if "trajectory_messages" not in self.model_fields_set:
             try:
                 self.trajectory_messages = copy.deepcopy(list(self.messages))
