@@ -256,7 +256,7 @@ _WITH_MOMENTS = frozenset({"began", "start", "rollout", "ended"})
 
 
 class SessionTimes:
-    """The time of each session, from its begin to the last moment that it noted, without the time between sessions."""
+    """The time of each session, from its beginning to the last moment that it noted, without that between sessions."""
 
     def __init__(self) -> None:
         self._spans: list[list[str]] = []

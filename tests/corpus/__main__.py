@@ -1,7 +1,7 @@
 """Record what commands show and leave, and compare two recordings.
 
-    python -m tests.corpus record before --code ../before
-    python -m tests.corpus record after --runs before
+    python -m tests.corpus record before
+    python -m tests.corpus record after --code ../later --runs before
     python -m tests.corpus compare before after
     python -m tests.corpus check
 

@@ -1,8 +1,8 @@
 """An eval run's journal and dataset, as far as its pages need them; memory holds neither.
 
 `JournalIndex` folds a journal, also as it grows, and notes where conversations are, to cut the lines of one out of the
-file. A torn last line waits until it is whole. The journal of another eval run at the same path is read from its beginning.
-A dataset may have been changed since. Then it says nothing about the runs, and is left aside.
+file. A torn last line waits until it is whole. The journal of another eval run at the same path is read from its
+beginning. A dataset may have been changed since. Then it says nothing about the runs, and is left aside.
 """
 
 from __future__ import annotations
