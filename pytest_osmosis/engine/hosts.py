@@ -208,7 +208,7 @@ class Hosts:
         The pauses for a server do not count: hosts have nothing to say meanwhile.
         """
         now = self._clock.now()
-        paused_s = self.throttle.paused_until(now)
+        paused_s = self.throttle.paused_s_before(now)
         for host in self:
             if host.ready and host.role != "scorer":
                 host.heard_at = min(now, host.heard_at + paused_s - self._paused_s)

@@ -109,7 +109,7 @@ class Throttle:
         self.paused_s += max(0.0, now + wait_s - max(now, self.until))
         self.until = max(self.until, now + wait_s)
 
-    def paused_until(self, now: float) -> float:
+    def paused_s_before(self, now: float) -> float:
         """Return for how long there were pauses so far."""
         return self.paused_s - max(0.0, self.until - now)
 
