@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -58,33 +57,6 @@ def test_runs_of_equal_cost_never_exceed_the_bound_and_use_it_up(workspace: Work
     assert meter.n == 50
     text = "[limits] max_cost_usd = 0.0505 has no room for another run: $0.050 spent, about $0.0010 a run"
     assert live.stop == ("max_cost_usd", text)
-
-
-def test_a_bound_that_the_runs_reach_exactly_stops_nothing(workspace: Workspace) -> None:
-    live = spent(workspace, Meter(lambda n: 1000), 0.2, evaluation={"batch_size": 16})
-
-    assert live.results.count("finished") == 200
-    assert live.run.engine.stopped is None or live.run.engine.stopped.reason == "closed"
-
-
-def test_a_bound_slows_nothing_once_a_cost_is_known(workspace: Workspace) -> None:
-    """The first run is alone. All others are answered only once four of them are in flight."""
-    arrived, together = 0, asyncio.Event()
-
-    async def answer(exchange: Exchange) -> web.StreamResponse:
-        nonlocal arrived
-        arrived += 1
-        if arrived == 5:
-            together.set()
-        if arrived > 1:
-            await together.wait()
-        return await reply("42")(exchange)
-
-    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(5)])
-    with ChatServer(answer) as server:
-        tables: dict[str, Any] = {"limits": {"max_cost_usd": 100}, "prices": PRICES, "evaluation": {"batch_size": 4}}
-        live = evaluated(workspace.config(server, **tables))
-    assert live.kinds() == ["passed"] * 5
 
 
 def test_a_reply_without_usage_leaves_the_cost_of_its_rollout_unknown(workspace: Workspace) -> None:

@@ -13,7 +13,6 @@ from textwrap import dedent
 
 import pytest
 
-from pytest_osmosis.engine.host_connection import HostConnection
 from pytest_osmosis.errors import HostError
 from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, running
 from tests.servers import ChatServer, by_row, held, reply, slow
@@ -152,28 +151,6 @@ def test_hosts_that_die_before_they_begin_anything_end_the_eval(workspace: Works
     assert "3 processes in a row ended before they ran any of your code (exit status 3)" in live.stop.text
     log = live.run.directory.host_log
     assert log.exists() == (str(log) in live.stop.text) == (words != "pass")
-
-
-def test_scorers_that_die_before_they_begin_anything_end_the_eval(workspace: Workspace) -> None:
-    """Rollouts in the journal are kept; the runs are errors of their functions."""
-    workspace.write("rewards.py", SOON_OVER.format(words="pass"))
-    workspace.agent("async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n")
-    with ChatServer(held(reply("42"))) as server:
-        with running(workspace.config(server)) as live:
-
-            def given_up() -> str | None:
-                """End the scorer that is ready, if there is one."""
-                for host in live.hosts:
-                    if host.role == "scorer" and host.ready and isinstance(host.connection, HostConnection):
-                        workspace.write(f"end-{host.connection.pid}", "")
-                return live.hosts.starts.given_up
-
-            live.wait_for(given_up, "for the scorers to be given up")
-            server.release()
-            live.wait()
-    assert live.kinds() == ["error"] * 4
-    assert {record.boundary for record in live.results.records} == {None}
-    assert all("before they ran any of your code" in str(live.outcome(row).reason) for row in range(4))
 
 
 def test_a_host_that_dies_while_it_loads_is_an_error(workspace: Workspace, server: ChatServer) -> None:
