@@ -97,20 +97,6 @@ def test_a_host_that_is_replaced_by_other_code_rolls_out_nothing(workspace: Work
     assert set(prompts) == {"row 0"}
 
 
-def test_the_second_of_two_hosts_must_have_the_code_of_the_first(workspace: Workspace) -> None:
-    tables = written(workspace, execution={"hosts": 2})
-    saving = Saving(workspace.root / "agent.py", AGENT + "# saved\n", "host", 3)
-    with ChatServer(held(reply("42"))) as server:
-        with running(workspace.config(server, **tables), spawn=saving) as live:
-            live.wait_for(lambda: len([host for host in live.hosts if host.role == "host" and host.ready]) == 2)
-            server.wait_for(lambda server: server.in_flight == 4)
-            live.wait_for(lambda: live.run.engine.progress.in_flight == 4)
-            server.release()
-            os.kill(live.host("host").pid, signal.SIGKILL)
-            live.wait()
-    check_stopped(live, "agent.py")
-
-
 @pytest.mark.parametrize("new", ["helper/__init__.py", "later/__init__.py"])
 def test_a_new_file_that_stands_before_another_is_a_change_too(workspace: Workspace, new: str) -> None:
     tables = written(workspace)

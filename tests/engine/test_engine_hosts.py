@@ -20,11 +20,6 @@ from tests.engine.stepped import ScriptedHost
 from tests.servers import ChatServer, held, reply
 
 TWO = {"hosts": 2}
-PIDS = """
-async def rollout(ctx):
-    reply = await ctx.chat(ctx.prompt)
-    return [*ctx.prompt, {"role": "user", "content": str(os.getpid())}, reply.message]
-"""
 
 
 class Unplaced(ScriptedHost):
@@ -80,7 +75,6 @@ def test_blocking_functions_are_spread_over_as_many_scorers_as_hosts(workspace: 
 
 
 def test_a_killed_host_costs_only_the_rollouts_it_had_begun(workspace: Workspace) -> None:
-    workspace.agent(PIDS)
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(8)])
     with ChatServer(held(reply("42"))) as server:
         with running(workspace.config(server, evaluation={"batch_size": 4}, execution=TWO)) as live:
@@ -103,33 +97,19 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_host_ends_although_a_thread_never_does(workspace: Workspace) -> None:
-    """Exit handlers of user code run; if the host was killed, they would not."""
-    workspace.agent(
-        """
-        import atexit, threading
-        threading.Thread(target=threading.Event().wait).start()
-        atexit.register(lambda: open("ended", "w").close())
-        async def rollout(ctx):
-            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-        """
-    )
-    live = evaluated(workspace.config(None))
-    assert live.kinds() == ["passed"] * 4
-    assert (workspace.root / "ended").exists()
-
-
-@pytest.mark.usefixtures("patient")
-def test_exit_handlers_that_were_registered_before_ours_run(
+def test_exit_handlers_run_although_a_thread_never_ends(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python's logging registers one when it is imported; coverage and other tools when the interpreter starts."""
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "sitecustomize.py").write_text("import atexit\natexit.register(lambda: open('tool', 'w').close())\n")
+    monkeypatch.setenv("PYTHONPATH", str(tools))
     workspace.agent(
         """
-        import logging.handlers
+        import atexit, logging.handlers, threading
+        threading.Thread(target=threading.Event().wait).start()
+        atexit.register(lambda: open("ended", "w").close())
         memory = logging.handlers.MemoryHandler(1000, target=logging.FileHandler("logged"))
         async def rollout(ctx):
             memory.emit(logging.makeLogRecord({"msg": "kept to the end", "levelno": 20}))
@@ -138,9 +118,7 @@ def test_exit_handlers_that_were_registered_before_ours_run(
     )
     assert evaluated(workspace.config(None)).kinds() == ["passed"] * 4
     assert "kept to the end" in (workspace.root / "logged").read_text()
-
-    monkeypatch.setenv("PYTHONPATH", str(tools))
-    assert evaluated(workspace.config(None)).kinds() == ["passed"] * 4
+    assert (workspace.root / "ended").exists()
     assert (workspace.root / "tool").exists()
 
 

@@ -14,16 +14,7 @@ from pytest_osmosis.text.chat_messages import blocks_in
 from tests.clocks import ThreadClock
 from tests.engine.evaluating import Live, Workspace, evaluated, running
 from tests.host_clock import HostClock
-from tests.servers import (
-    Behaviour,
-    ChatServer,
-    Exchange,
-    cut_connection,
-    reply,
-    slow,
-    status,
-    together,
-)
+from tests.servers import Behaviour, ChatServer, Exchange, reply, slow, status, together
 
 pytestmark = pytest.mark.slow
 
@@ -112,18 +103,6 @@ def test_a_judge_scores_each_run_and_is_counted_apart(questions: Workspace) -> N
     assert published["rows"][0]["runs"][0]["judges_cost_usd"] == 13e-6
 
 
-def test_several_votes_are_a_mean_and_an_agreement(questions: Workspace) -> None:
-    votes = [reply(json.dumps({"score": score, "explanation": f"{score}"})) for score in (0, 1, 1)]
-    questions.rows([{"user_prompt": "What is 6 * 7?", "ground_truth": "42"}])
-    live, _ = judged_by(questions, *votes, judge={"votes": 3})
-
-    record = live.record(0)
-    assert record.scores["rubric"] == pytest.approx(2 / 3)
-    assert record.metrics["rubric"] == {"agreement": pytest.approx(1 / 3)}
-    assert record.reasons["rubric"].endswith("agreement 0.33)")
-    assert live.kinds() == ["failed"]
-
-
 def test_votes_that_were_paid_for_are_counted_though_another_was_refused(questions: Workspace) -> None:
     asked: set[str] = set()
 
@@ -157,9 +136,8 @@ def test_a_judge_may_see_the_conversation_and_columns(questions: Workspace) -> N
     assert live.record(0).scores["rubric"] == 10.0
 
 
-@pytest.mark.parametrize("fault", [status(503), cut_connection()], ids=["503", "cut"])
-def test_requests_to_a_judge_are_retried(questions: Workspace, fault: Behaviour) -> None:
-    live, _ = judged_by(questions, fault, reply(RIGHT))
+def test_requests_to_a_judge_are_retried(questions: Workspace) -> None:
+    live, _ = judged_by(questions, status(503), reply(RIGHT))
 
     assert live.kinds() == ["passed"] * ROWS
     assert sum(use.retries for row in range(ROWS) for use in live.record(row).judge_uses) == 1
@@ -268,12 +246,10 @@ def test_functions_may_ask_judges_themselves(questions: Workspace, code: str) ->
     ("behaviour", "boundary", "text"),
     [
         (status(500), "provider", "ProviderRequestError: Provider 'openai' request for model 'gpt-5-mini' failed."),
-        (status(424), "provider", "ProviderRequestError: Provider 'openai' request for model 'gpt-5-mini' failed."),
         (status(404), "provider", "ModelNotFoundError: Provider 'openai' request for model 'gpt-5-mini' failed."),
         (reply("no idea"), "reward", "its answer: no idea"),
-        (reply('{"score": 8}'), "reward", 'its "score" is 8, not from 0 to 1'),
     ],
-    ids=["outage", "outage of a dependency", "no model", "garbage", "another scale"],
+    ids=["outage", "no model", "garbage"],
 )
 def test_failures_of_judges_in_functions_are_told_apart(
     questions: Workspace, code: str, behaviour: Behaviour, boundary: str, text: str

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from textwrap import indent
 
@@ -225,13 +224,6 @@ def test_an_agent_that_cannot_be_interrupted_costs_others_at_most_one_more_rollo
     check(live, server, [STUCK], most=2)
 
 
-def test_a_run_that_crashes_its_quarantine_returns_its_slot(workspace: Workspace, server: ChatServer) -> None:
-    """There is one slot, which the quarantine took from the main host."""
-    live = run_with(workspace, server, ["await ctx.chat(ctx.prompt)\nos._exit(7)"], batch_size=1)
-    check(live, server, HARD[1:2], most=2)
-    assert server.max_in_flight == 1
-
-
 HARMLESS = {
     "10 MB of print": "for _ in range(100_000):\n    print('x' * 100)",
     "10 MB in one print": "print('x' * 10_000_000)",
@@ -262,41 +254,6 @@ def test_side_effects_of_agents_harm_no_run(workspace: Workspace, server: ChatSe
     assert live.kinds() == ["passed"] * (len(HARMLESS) + SIBLINGS)
     assert asked_rows(server) == dict.fromkeys(range(len(HARMLESS) + SIBLINGS), 1)
     assert not live.run.engine.notices.texts
-
-
-def test_runs_that_block_in_turn_use_up_only_their_own_time(workspace: Workspace, clock: HostClock) -> None:
-    """Each of four holds the loop for 40 s, in one go, within a deadline of 60 s. All have begun by then."""
-    workspace.agent(
-        """
-        ALL = asyncio.Barrier(4)
-
-        async def rollout(ctx):
-            await ALL.wait()
-            open(f"holds-{ctx.row_index}", "w").close()
-            while not os.path.exists(f"go-{ctx.row_index}"):
-                time.sleep(0.01)
-            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-        """
-    )
-    config = workspace.config(None, evaluation={"agent_workflow_timeout_s": 60, "batch_size": 4})
-    with running(config, environ=clock.environ) as live:
-        ended = set[str]()
-
-        host = live.host("host").pid
-
-        def has_charged(n_looks: int) -> bool:
-            return clock.looks(host) > n_looks + 1
-
-        for n in range(1, 5):
-            holds(live, workspace, n)
-            clock.advance(40)
-            [row] = {path.name.removeprefix("holds-") for path in workspace.root.glob("holds-*")} - ended
-            looked = partial(has_charged, clock.looks(host))
-            live.wait_for(looked, "for the monitor to charge the row that holds the loop")
-            workspace.write(f"go-{row}", "")
-            ended.add(row)
-        live.wait()
-    assert live.kinds() == ["passed"] * 4
 
 
 def test_other_runs_survive_a_run_that_hangs_until_its_deadline(workspace: Workspace, clock: HostClock) -> None:

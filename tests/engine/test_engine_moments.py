@@ -193,6 +193,7 @@ def test_the_pause_for_a_server_does_not_count_as_silence(make: Make) -> None:
     most_s = stepped.most_silent_s
     first.say("throttled", wait_s=2 * most_s)
     stepped.turn()
+    assert [host.asked("hold") for host in (first, other)] == [[], [{"op": "hold", "wait_s": 2 * most_s}]]
     for seconds, killed in ((2 * most_s, False), (most_s - 1.0, False), (2.0, True)):
         stepped.later(seconds)
         assert (first.killed, other.killed) == (killed, killed)

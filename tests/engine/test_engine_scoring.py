@@ -97,20 +97,6 @@ def a_scalar(solution_str): return Scalar()
     assert list(live.record(0).scores.values()) == [1.0, 1.0, 0.25, 0.5]
 
 
-def test_a_deciding_function_that_raises_is_an_error_of_the_reward_with_its_traceback(workspace: Workspace) -> None:
-    code = """
-def exact(solution_str, extra_info):
-    if extra_info["user_prompt"] == "row 1":
-        raise KeyError("what")
-    return 1
-"""
-    live = scored_by(workspace, code, "exact")
-    assert live.kinds() == ["passed", "error", "passed", "passed"]
-    assert "reward error: rewards:exact: KeyError: 'what'" in live.outcome(1).text
-    assert 'raise KeyError("what")' in live.outcome(1).text
-    assert live.results.pass_rule.boundary(live.record(1)) == "reward"
-
-
 def test_each_mode_gets_its_arguments_and_only_those_it_takes(workspace: Workspace) -> None:
     workspace.rows([{"user_prompt": "row 0", "ground_truth": "42", "level": 3}])
     code = """

@@ -8,12 +8,9 @@ reported once, that the journal leads to the same records, and that no process a
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import random
 import signal
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
@@ -21,7 +18,7 @@ from pytest_osmosis.engine.host_connection import HostConnection
 from pytest_osmosis.record.journal import replay
 from tests.engine.evaluating import Live, Workspace, running
 from tests.servers import ChatServer
-from tests.weather import Weather, check_requests, starts
+from tests.weather import Weather, check_requests
 
 ROWS, N, BATCH, RETRIES = 30, 2, 6, 4
 
@@ -35,11 +32,6 @@ async def rollout(ctx):
 """
 
 
-def journal(live: Live) -> list[Mapping[str, Any]]:
-    """Return the events of the journal."""
-    return list(replay(live.run.directory.journal))
-
-
 def kill_one(live: Live, chance: random.Random) -> None:
     """Kill one of the hosts and all that it started; not the quarantine, as its run would be blamed."""
     connections = [host.connection for host in live.hosts if host.ready and host.role != "quarantine"]
@@ -49,58 +41,23 @@ def kill_one(live: Live, chance: random.Random) -> None:
             os.killpg(connection.pid, signal.SIGKILL)
 
 
-def tables(server: ChatServer) -> dict[str, Mapping[str, Any]]:
-    return {
-        "model": {"base_url": server.base_url, "max_retries": RETRIES},
-        "evaluation": {"batch_size": BATCH, "n": N},
-        "execution": {"hosts": 2},
-    }
-
-
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", [1])
-def test_faults_and_killed_hosts_lose_no_run_and_repeat_no_request(workspace: Workspace, seed: int) -> None:
-    chance, weather = random.Random(seed), Weather(seed)
+def test_faults_and_killed_hosts_lose_no_run_and_repeat_no_request(workspace: Workspace) -> None:
+    chance, weather = random.Random(1), Weather(1)
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(ROWS)])
     workspace.agent(AGENT)
     with ChatServer(weather) as server:
-        with running(workspace.config(server, **tables(server))) as live:
+        model = {"base_url": server.base_url, "max_retries": RETRIES}
+        evaluation = {"batch_size": BATCH, "n": N}
+        with running(workspace.config(server, model=model, evaluation=evaluation, execution={"hosts": 2})) as live:
             for share in (0.2, 0.4, 0.6):
                 live.wait_for(lambda share=share: len(live.told) >= share * ROWS * N, "for some runs")  # type: ignore[misc]
                 kill_one(live, chance)
             live.wait()
-        check_requests(journal(live), weather, batch_size=BATCH, retries=RETRIES)
+        check_requests(replay(live.run.directory.journal), weather, batch_size=BATCH, retries=RETRIES)
     for record in live.results.records:
         boundaries = ("agent",) if record.run.row == 7 else (None, "provider")
         assert record.boundary in boundaries, record
         assert record.status in ("finished", "failed")
     assert {record.run.row for record in live.results.records if record.boundary is None} >= set(range(ROWS)) - {7}
     assert weather.asked.keys() == {(row, run) for row in range(ROWS) for run in range(N)}
-
-
-@pytest.mark.parametrize(
-    "kills",
-    [
-        pytest.param(False, id="stopped", marks=pytest.mark.slow),
-        pytest.param(True, id="stopped and killed", marks=pytest.mark.nightly),
-    ],
-)
-def test_runs_that_a_stop_skipped_are_pending_and_sent_no_request(workspace: Workspace, kills: bool) -> None:
-    weather = Weather(3, held_from=ROWS // 2)
-    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(ROWS)])
-    workspace.agent(AGENT.replace("7", "-7"))
-    with ChatServer(weather) as server:
-        with running(workspace.config(server, **tables(server))) as live:
-            live.wait_for(lambda: len(live.told) >= 10, "for some runs")
-            live.run.engine.stop("interrupt", "enough")
-            if kills:
-                live.run.engine.kill()
-            weather.held_from = math.inf
-            live.wait()
-        check_requests(journal(live), weather, batch_size=BATCH, retries=RETRIES)
-    begun = starts(journal(live))
-    for record in live.results.records:
-        key = record.run.row, record.run.index
-        assert record.status != "pending" or kills or not begun[key]
-        assert (key in weather.asked) <= (key in begun)
-    assert any(record.status == "pending" for record in live.results.records)
