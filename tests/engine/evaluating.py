@@ -97,15 +97,15 @@ def _toml(value: Any) -> str:
 
 
 class Live:
-    """An eval that runs: the outcomes reported so far, and its hosts."""
+    """An eval that runs: the outcomes reported so far, and its hosts. `answers` are from a cassette or a cache."""
 
     def __init__(
         self,
         config: Path,
         *,
-        environ: Mapping[str, str],
-        probe: bool,
-        spawn: Spawn,
+        environ: Mapping[str, str] | None = None,
+        probe: bool = False,
+        spawn: Spawn = HostConnection,
         answers: AnswerStore | None = None,
         clock: Clock = SYSTEM,
     ) -> None:
@@ -113,7 +113,7 @@ class Live:
         self.mark = uuid.uuid4().hex
         self._others = set(threading.enumerate())
         clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-        own = {**clean, **environ}
+        own = {**clean, **(environ or {})}
         self.prepared = prepare(config, environ=own, answers=answers)
         self.run = EvalRun.start(
             self.prepared,
@@ -134,12 +134,13 @@ class Live:
         """The engine's hosts."""
         return self.actor.hosts
 
-    def wait_for(self, condition: Callable[[], object], what: str = "") -> None:
-        """Return when the condition holds; fails after a deadline."""
+    def wait_for(self, condition: Callable[[], object], what: str = "") -> Any:
+        """Return the value of the condition once it holds; fails after a deadline."""
         end = time.monotonic() + DEADLINE_S
-        while not condition():
+        while not (value := condition()):
             assert time.monotonic() < end, f"waited in vain {what}: {self.run.engine.progress} {self.run_files()}"
             time.sleep(0.005)
+        return value
 
     def pause(self) -> None:
         """Pause the engine, and wait until its hosts have been told."""
@@ -155,14 +156,12 @@ class Live:
 
     def host(self, name: str) -> HostConnection:
         """Wait for a ready host of the role "host", "scorer" or "quarantine", and return its connection."""
-        found: list[HostConnection] = []
 
-        def there() -> bool:
+        def there() -> list[HostConnection]:
             connections = [host.connection for host in self.hosts if host.role == name and host.ready]
-            found[:] = [each for each in connections if isinstance(each, HostConnection)]
-            return bool(found)
+            return [each for each in connections if isinstance(each, HostConnection)]
 
-        self.wait_for(there, f"for {name}")
+        found: list[HostConnection] = self.wait_for(there, f"for {name}")
         return found[0]
 
     def record(self, row: int, run: int = 0) -> RunRecord:
@@ -218,34 +217,20 @@ class Live:
 
     def _check_nothing_is_left(self) -> None:
         self.wait_for(lambda: not _processes(self.mark), "for processes to end")
-        self.wait_for(
-            lambda: (
-                not [
-                    each
-                    for each in threading.enumerate()
-                    if each.name.startswith("osmosis") and each not in self._others
-                ]
-            ),
-            "for threads",
-        )
+
+        def has_threads() -> bool:
+            return any(each.name.startswith("osmosis") for each in {*threading.enumerate()} - self._others)
+
+        self.wait_for(lambda: not has_threads(), "for threads")
 
 
 @contextmanager
-def running(
-    config: Path,
-    *,
-    environ: Mapping[str, str] | None = None,
-    probe: bool = False,
-    paused: bool = False,
-    spawn: Spawn = HostConnection,
-    answers: AnswerStore | None = None,
-    clock: Clock = SYSTEM,
-) -> Iterator[Live]:
-    """The eval in `config`, begun; finished and checked on leaving. `answers` are from a cassette or a cache.
+def running(config: Path, *, paused: bool = False, **options: Any) -> Iterator[Live]:
+    """The eval in `config`, begun; finished and checked on leaving. `options` are those of `Live`.
 
     The engine goes by `clock`; hosts, which are other processes, go by their own.
     """
-    live = Live(config, environ=environ or {}, probe=probe, spawn=spawn, answers=answers, clock=clock)
+    live = Live(config, **options)
     try:
         live.run.engine.loaded()
         if paused:
@@ -259,16 +244,9 @@ def running(
     live.finish()
 
 
-def evaluated(
-    config: Path,
-    *,
-    environ: Mapping[str, str] | None = None,
-    probe: bool = False,
-    spawn: Spawn = HostConnection,
-    answers: AnswerStore | None = None,
-) -> Live:
+def evaluated(config: Path, **options: Any) -> Live:
     """The eval in `config`, done."""
-    with running(config, environ=environ, probe=probe, spawn=spawn, answers=answers) as live:
+    with running(config, **options) as live:
         live.wait()
     return live
 

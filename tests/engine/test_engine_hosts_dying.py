@@ -108,19 +108,6 @@ def test_a_host_that_cannot_be_restarted_ends_the_eval(
     assert asked_rows(server) == {0: 1, 1: 1}
 
 
-@pytest.mark.parametrize("again", ["os._exit(5)", "raise ValueError('not twice')"])
-def test_a_scorer_that_cannot_be_started_ends_the_eval(
-    workspace: Workspace, server: ChatServer, tmp_path: Path, again: str
-) -> None:
-    code = LOADS_ONCE.format(mark=str(tmp_path / "mark"), again=again)
-    workspace.write("rewards.py", f"{code}\nmark.touch()\ndef exact(solution_str):\n    return 1.0\n")
-    with running(workspace.config(server)) as live:
-        live.wait()
-    assert set(live.kinds()) <= {"error", "skipped"}
-    assert max(asked_rows(server).values(), default=0) <= 1
-    assert ("not twice" if "raise" in again else "exit status 5") in live.stop.text
-
-
 SOON_OVER = """
 import os, threading, time
 

@@ -1,4 +1,4 @@
-"""requests_per_minute and tokens_per_minute: when requests are permitted and sent, and which clocks stand still.
+"""requests_per_minute: when requests are permitted and sent, and which clocks stand still.
 
 A slow machine may delay requests on their way, so those that arrive keep to a limit only as their permits do.
 """
@@ -13,7 +13,7 @@ from aiohttp import web
 from pytest_osmosis.engine.limits import BURST_S, WINDOW_S, Charge, Rate
 from tests.clocks import ThreadClock
 from tests.engine.evaluating import Live, Workspace, evaluated, running
-from tests.servers import Behaviour, ChatServer, Exchange, reply, status
+from tests.servers import ChatServer, Exchange, reply, status
 
 pytestmark = pytest.mark.slow
 
@@ -28,16 +28,14 @@ async def rollout(ctx):
 class Log:
     """The number of requests that arrived. It refuses one in four."""
 
-    def __init__(self, *, refuses: bool = False, answer: Behaviour | None = None) -> None:
+    def __init__(self, *, refuses: bool = False) -> None:
         self.arrived = 0
         self._refuses = refuses
-        self._answer = answer or reply("42")
 
     async def __call__(self, exchange: Exchange) -> web.StreamResponse:
         self.arrived += 1
-        if self._refuses and self.arrived % 4 == 0:
-            return await status(500)(exchange)
-        return await self._answer(exchange)
+        fails = self._refuses and self.arrived % 4 == 0
+        return await (status(500) if fails else reply("42"))(exchange)
 
 
 @pytest.fixture
@@ -93,26 +91,6 @@ def test_requests_of_all_hosts_and_their_retries_keep_to_the_limit(
     throttling = live.results.to_json()["summary"]["throttling"]
     assert throttling["pauses"] == 0
     assert throttling["held_s"]["requests_per_minute"] == pytest.approx(clock.now() - begun, abs=0.001)
-
-
-def test_tokens_count_as_the_server_reports_them(workspace: Workspace, charges: list[Charge]) -> None:
-    """Estimates are far below the 100 tokens that each answer takes, which are worth about a second."""
-    log = Log(answer=reply("42", usage={"prompt_tokens": 60, "completion_tokens": 40, "total_tokens": 100}))
-    clock, worth_s = ThreadClock(), 100 * WINDOW_S / 6000
-    with ChatServer(log) as server:
-        tables = {"sampling": {"max_tokens": 1}, "execution": {"tokens_per_minute": 6000}}
-        with running(workspace.config(server, evaluation={"batch_size": 1}, **tables), clock=clock) as live:
-            permits = live.actor.permits
-            for n in range(1, 4):
-                live.wait_for(lambda: is_settled(live, clock, log, charges), "for a request held")
-                assert permits.held_by == "tokens_per_minute"
-                clock.advance(worth_s - 2 * BURST_S)
-                live.wait_for(lambda: permits._looked_at == clock.now(), "for the engine to look")
-                assert len(charges) == n
-                clock.advance(2 * BURST_S)
-                live.wait_for(lambda n=n: log.arrived == n + 1, "for the next request")  # type: ignore[misc]
-            live.wait()
-    assert live.kinds() == ["passed"] * 4
 
 
 def test_a_request_cancelled_while_it_waits_for_its_permit_does_not_count(
