@@ -10,7 +10,7 @@ import pytest
 
 from pytest_osmosis.errors import CodeError
 from tests.engine.evaluating import Live, Workspace, evaluated
-from tests.servers import ChatServer, reply, slow, status, tool_call
+from tests.servers import ChatServer, reply, status, tool_call
 
 HEAD = """
 from osmosis_ai.rollout import (
@@ -224,35 +224,6 @@ def test_an_error_that_a_loop_made_of_a_models_refusal_is_the_models(workspace: 
     assert [live.record(0, run).boundary for run in (0, 1)] == [None, "model"]
     assert "fields" not in live.events("rollout")[0]  # its finish reason is the model's
     assert "the context is too long" in (live.record(0, 1).error or "")
-
-
-TOGETHER = (
-    HEAD
-    + """
-import asyncio
-
-class Together(RolloutAgentLoop):
-    name = "together"
-
-    def get_tools(self, request):
-        return []
-
-    async def run(self, ctx):
-        answers = await asyncio.gather(*(ctx.chat(ctx.request.messages) for _ in range(2)), return_exceptions=True)
-        return ctx.error(str(next(answer for answer in answers if isinstance(answer, Exception))))
-
-loop = Together()
-"""
-)
-
-
-def test_a_failure_stays_that_of_a_loop_though_another_request_was_answered_meanwhile(workspace: Workspace) -> None:
-    workspace.write("server.py", TOGETHER)
-
-    with ChatServer(status(400, {"error": {"message": "the context is too long"}}), slow(0.5, reply("42"))) as server:
-        live = loop_eval(workspace, server, "server:loop", evaluation={"n": 1})
-
-    assert live.record(0).boundary == "model"
 
 
 def test_an_sdk_without_agent_loops_keeps_its_own_names(workspace: Workspace) -> None:

@@ -49,12 +49,12 @@ def entrypoint_error(workspace: Workspace, code: str, **files: str) -> str:
     return str(caught.value)
 
 
-def agent_error(workspace: Workspace, code: str) -> str:
+def agent_error(workspace: Workspace, code: str) -> CodeError:
     """Return the error for an invalid agent "agent:rollout"."""
     workspace.agent(code)
     with pytest.raises(CodeError) as caught:
         evaluated(workspace.config(None))
-    return str(caught.value)
+    return caught.value
 
 
 @pytest.mark.parametrize("returned", ["[*ctx.prompt, reply.message]", "None"])
@@ -148,21 +148,6 @@ class Judge(Grader):
     assert evaluate_entrypoint(workspace, code).kinds() == ["passed"] * 2
 
 
-def test_a_named_workflow_class_gets_its_module_s_config(workspace: Workspace, server: ChatServer) -> None:
-    workspace.agent(
-        """
-        from pytest_osmosis import AgentWorkflow
-        class AgentWorkflowConfig: word = "configured"
-        config = AgentWorkflowConfig()
-        class rollout(AgentWorkflow):
-            async def run(self, ctx):
-                assert self.config.word == "configured"
-                await ctx.chat(ctx.prompt)
-        """
-    )
-    assert evaluated(workspace.config(server)).kinds() == ["passed"] * 2
-
-
 @pytest.mark.parametrize("name", ["types.py", "json.py", "calendar.py"])
 def test_an_entrypoint_named_like_another_module_does_not_replace_it(workspace: Workspace, name: str) -> None:
     module = name.removesuffix(".py")
@@ -192,10 +177,6 @@ INVALID_ENTRYPOINTS = {
         "main.py: Judge: each run calls Judge(), but its __init__ does not allow that: missing a required argument: "
         "'strictness'",
     ),
-    "a workflow that takes nothing": (
-        WORKFLOW.replace("run(self, ctx)", "run(self)"),
-        "main.py: Flow: each run calls Flow.run(ctx), but its parameters do not allow that: too many positional",
-    ),
     "sys.exit while it loads": ("import sys\nsys.exit(3)  # Grader", "does not load: SystemExit: 3"),
 }
 
@@ -211,15 +192,9 @@ def test_a_workflow_class_with_a_subclass_does_not_count(workspace: Workspace) -
     assert evaluate_entrypoint(workspace, code).kinds() == ["passed"] * 2
 
 
-SDK = """
-class AgentWorkflow: pass
-class Grader: pass
-"""
-
-
 def test_classes_of_an_sdk_without_contexts_are_refused(workspace: Workspace) -> None:
     workspace.write("osmosis_ai/__init__.py", "")
-    workspace.write("osmosis_ai/rollout.py", SDK)
+    workspace.write("osmosis_ai/rollout.py", "class AgentWorkflow: pass\nclass Grader: pass\n")
     code = """
 from osmosis_ai.rollout import AgentWorkflow
 class Flow(AgentWorkflow):
@@ -233,11 +208,8 @@ class Flow(AgentWorkflow):
     ("code", "message"),
     [
         ("rollout = object()\n", "must be `async def rollout(ctx)`, a class that derives"),
-        ("rollout = 3\n", "got int"),
         ("def rolout(ctx): pass\n", 'module "agent" has no "rollout", did you mean "rolout"?'),
         ("async def rollout(ctx):\n    yield []\n", "must be `async def rollout(ctx)`"),
-        ("def rollout(ctx):\n    yield []\n", "must be `async def rollout(ctx)`"),
-        ("def rollout(): pass\n", "each run calls rollout(ctx), but its parameters do not allow"),
         ("async def rollout(ctx, *, tools): pass\n", "each run calls rollout(ctx), but its parameters do not allow"),
         (
             "import abc\nfrom pytest_osmosis import AgentWorkflow\nclass rollout(AgentWorkflow):\n"
@@ -248,18 +220,16 @@ class Flow(AgentWorkflow):
 )
 def test_an_invalid_agent_is_a_code_error(workspace: Workspace, code: str, message: str) -> None:
     error = agent_error(workspace, code)
-    assert error.startswith("agent:rollout: ")
-    assert message in error
+    assert str(error).startswith("agent:rollout: ")
+    assert message in str(error)
 
 
 def test_code_that_does_not_load_shows_only_the_user_s_traceback(workspace: Workspace) -> None:
-    workspace.agent("def load():\n    raise RuntimeError('not today')\nload()\n")
-    with pytest.raises(CodeError) as caught:
-        evaluated(workspace.config(None))
-    assert "agent:rollout: does not load: RuntimeError: not today" in str(caught.value)
-    assert "raise RuntimeError('not today')" in caught.value.details
-    assert "pytest_osmosis/host" not in caught.value.details
-    assert "importlib" not in caught.value.details
+    error = agent_error(workspace, "def load():\n    raise RuntimeError('not today')\nload()\n")
+    assert "agent:rollout: does not load: RuntimeError: not today" in str(error)
+    assert "raise RuntimeError('not today')" in error.details
+    assert "pytest_osmosis/host" not in error.details
+    assert "importlib" not in error.details
 
 
 def test_code_in_a_workspace_named_like_this_package_is_user_code(tmp_path: Path) -> None:
