@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
@@ -14,12 +11,10 @@ from textwrap import dedent
 import pytest
 
 from pytest_osmosis.errors import HostError
-from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, running
+from tests.engine.evaluating import Workspace, asked_rows, running
 from tests.servers import ChatServer, by_row, held, reply, slow
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).parents[2]
 
 
 def kill(pid: int) -> None:
@@ -147,47 +142,3 @@ def test_a_host_that_dies_while_it_loads_is_an_error(workspace: Workspace, serve
         running(workspace.config(server)),
     ):
         pass
-
-
-def test_no_host_outlives_its_killed_parent(workspace: Workspace) -> None:
-    workspace.agent(
-        "async def rollout(ctx):\n    subprocess.Popen(['sleep', '1000'])\n    await ctx.chat(ctx.prompt)\n"
-    )
-    with ChatServer(held(reply("42"))) as server:
-        config = workspace.config(server)
-        script = dedent(
-            f"""
-            import sys, time
-            from pathlib import Path
-            sys.path.insert(0, {str(ROOT)!r})
-            from tests.engine.evaluating import running
-            with running(Path({str(config)!r})) as live:
-                print(live.host("host").pid, live.host("scorer").pid, flush=True)
-                time.sleep(1000)
-            """
-        )
-        parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-        assert parent.stdout is not None
-        groups = [int(pid) for pid in parent.stdout.readline().split()]
-        server.wait_for(lambda server: server.in_flight == 4)
-        parent.kill()
-        parent.communicate()
-        server.wait_for(lambda server: server.in_flight == 0)
-    end = time.monotonic() + DEADLINE_S
-    while _members(groups):
-        assert time.monotonic() < end, f"left over: {_members(groups)}"
-        time.sleep(0.01)
-
-
-def _members(groups: list[int]) -> list[int]:
-    """Return the live processes of these process groups."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                state, _, group = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
-            except OSError:
-                continue
-            if int(group) in groups and state != "Z":
-                found.append(int(entry.name))
-    return found

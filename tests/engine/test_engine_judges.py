@@ -11,9 +11,7 @@ import pytest
 from aiohttp import web
 
 from pytest_osmosis.text.chat_messages import blocks_in
-from tests.clocks import ThreadClock
-from tests.engine.evaluating import Live, Workspace, evaluated, running
-from tests.host_clock import HostClock
+from tests.engine.evaluating import Live, Workspace, evaluated
 from tests.servers import Behaviour, ChatServer, Exchange, reply, slow, status, together
 
 pytestmark = pytest.mark.slow
@@ -260,27 +258,6 @@ def test_failures_of_judges_in_functions_are_told_apart(
     error = live.record(0).scorer_errors["judging:judged"]
     assert (error.boundary, live.results.boundaries()) == (boundary, {boundary: 1})
     assert text in error.message
-
-
-def test_the_wait_for_a_judges_permit_does_not_count_for_a_blocking_function(
-    questions: Workspace, tmp_path: Path
-) -> None:
-    clock, engine_clock = HostClock(tmp_path / "clock"), ThreadClock()
-    questions.rows([{"user_prompt": f"What is {row} + 40?", "ground_truth": f"{row + 40}"} for row in range(2)])
-    limits: dict[str, Any] = {"judge": {"requests_per_minute": 7}, "evaluation": {"grader_timeout_s": 60}}
-    with ChatServer(reply(RIGHT)) as server:
-        config = calling_config(questions, OLD, **limits)
-        with running(config, environ=keys(server) | clock.environ, clock=engine_clock) as live:
-            live.wait_for(lambda: live.run.engine.progress.held_by == "judge.requests_per_minute", "for the wait")
-            scorer = live.host("scorer").pid
-            clock.advance(100)
-            n_looks = clock.looks(scorer)
-            live.wait_for(lambda: clock.looks(scorer) > n_looks + 1, "for the monitor to look")
-            engine_clock.advance(10)
-            live.wait()
-
-    assert live.kinds() == ["passed"] * 2
-    assert live.results.throttling.held_s["judge.requests_per_minute"] == 10
 
 
 def test_a_function_without_its_key_is_a_reward_error(questions: Workspace) -> None:

@@ -44,12 +44,3 @@ def test_a_pause_holds_the_next_requests_of_rollouts_in_flight(workspace: Worksp
         assert asked_while_paused == {0: 1, 1: 1}
         assert asked_rows(server) == {0: 2, 1: 2}
     assert live.kinds() == ["passed"] * 3
-
-
-def test_a_paused_eval_can_be_closed(workspace: Workspace, server: ChatServer) -> None:
-    with running(workspace.config(server), paused=True) as live:
-        live.run.engine.stop("interrupt", "enough")
-        live.wait()
-
-    assert live.kinds() == ["skipped"] * 4
-    assert server.requests == []
