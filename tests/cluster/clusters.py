@@ -125,18 +125,6 @@ class RayCluster:
         """Kill all processes of a node at once, hosts included, as if its machine had lost its power."""
         _signal(_pids_of(node), signal.SIGKILL)
 
-    @contextmanager
-    def frozen(self, node: Any) -> Iterator[set[int]]:
-        """Stop all processes of a node, hosts included, and yield them; let them go on at the end."""
-        stopped: set[int] = set()
-        try:
-            while new := _pids_of(node) - stopped:  # those that were started meanwhile
-                _signal(new, signal.SIGSTOP)
-                stopped |= new
-            yield stopped
-        finally:
-            _signal(stopped, signal.SIGCONT)
-
     def kill_head(self) -> None:
         """Kill all processes of the head, at once."""
         for infos in self._cluster.head_node.all_processes.values():

@@ -9,8 +9,6 @@ import pickle
 import queue
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -200,19 +198,6 @@ def test_a_host_loads_code_rolls_out_and_closes(ear: Ear, workspace: Workspace) 
     assert not is_running(ear.pid(7))
 
 
-def test_a_host_that_is_killed_ends_with_its_children(ear: Ear, workspace: Workspace) -> None:
-    workspace.agent("""
-        child = subprocess.Popen(["sleep", "1000"])
-        print(child.pid)
-        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-    """)
-    rollout = ear.rolled_out(workspace.setup())
-    ear.kill(1)
-    assert ear.until_death(1) == {"how": "SIGKILL", "by": "host"}
-    child = int(rollout["output"]["stdout"])
-    ear.until(lambda: not is_running(child), "for the child's end")
-
-
 def test_death_comes_after_everything_that_a_host_wrote(ear: Ear, workspace: Workspace) -> None:
     workspace.agent("""
         await ctx.chat(ctx.prompt)
@@ -296,34 +281,6 @@ def test_an_actor_that_nobody_listens_to_ends_with_its_processes(
     until(lambda: not is_running(pid), "for the end of its host")
     ear.until_death(1)
     assert ended == [1]
-
-
-ACTOR = """
-import sys
-from pytest_osmosis.addons.ray.actor import HostActor
-
-actor = HostActor("/")
-for call in map(eval, sys.stdin):
-    actor.open(*call)
-    actor.listen(0.0)
-    print(actor._pipes[1].process.pid, flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_hosts_go_with_the_process_of_their_actor(workspace: Workspace) -> None:
-    workspace.agent("sum(itertools.repeat(0))")
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", ACTOR], stdin=pipe, stdout=pipe, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        fields = json.dumps({"environ": {}, "upload": ""}).encode()
-        process.stdin.write(repr((1, 1, encode([workspace.setup().to_json()]), fields)) + "\n")
-        process.stdin.flush()
-        pid = int(process.stdout.readline())
-        assert is_running(pid)
-        process.kill()
-    until(lambda: not is_running(pid), "for the host's end")
 
 
 def test_code_runs_in_the_folder_that_was_uploaded_and_paths_are_moved(

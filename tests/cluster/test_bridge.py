@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -278,26 +278,6 @@ def test_the_host_of_a_killed_actor_dies_by_the_machine_with_its_scorer(
     bridge.ready(4, workspace)
 
 
-def test_hosts_start_elsewhere_if_their_node_has_just_died(
-    cluster: RayCluster, bridge: Bridge, workspace: Workspace
-) -> None:
-    with ExitStack() as joined:
-        nodes = [joined.enter_context(cluster.joined(num_cpus=0, resources={"doomed": 2})) for _ in range(2)]
-        bridge.connect(cluster.address, resources={"num_cpus": 0, "resources": {"doomed": 1}})
-        bridge.ready(1, workspace)
-        [doomed] = [node for node in nodes if node.node_id == bridge.placed(1)]
-        cluster.kill(doomed)
-        cluster.lose(doomed)
-        death = bridge.death(1)
-        assert death["by"] == "machine"
-        assert "was lost" in death["how"]
-        bridge.open(2, workspace)
-        assert bridge.placed(2) != doomed.node_id
-        bridge.open(3, workspace, "quarantine")
-        assert bridge.placed(3) != doomed.node_id
-        bridge.close()
-
-
 def test_a_node_without_memory_ends_its_hosts_by_the_machine(
     cluster: RayCluster, bridge: Bridge, workspace: Workspace
 ) -> None:
@@ -309,16 +289,6 @@ def test_a_node_without_memory_ends_its_hosts_by_the_machine(
         assert "is out of memory: Ray ended the actor of a host" in death["how"]
         assert death["by"] == "machine"
         bridge.close()
-
-
-def test_no_host_outlives_a_bridge_that_is_closed(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
-    bridge.connect(cluster.address)
-    bridge.ready(1, workspace)
-    assert cluster.hosts_of(workspace.root)
-    bridge.close()
-    assert bridge.process.returncode == 0
-    until(lambda: not cluster.hosts_of(workspace.root), "for the end of its hosts")
-    until(lambda: not cluster.pids(ACTOR), "for the end of its actors")
 
 
 def test_nothing_outlives_a_bridge_that_is_killed(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:

@@ -163,39 +163,6 @@ def test_nodes_that_are_killed_lose_no_run_and_repeat_only_what_they_had_begun(w
     assert live.kinds() == undisturbed.kinds()
 
 
-@pytest.mark.nightly
-def test_a_node_that_freezes_is_replaced_and_what_it_says_later_counts_for_nothing(workspace: Workspace) -> None:
-    weather = Weather(0, faults=0.0, held_from=10)
-    with ray_cluster(3, 3) as cluster, ChatServer(weather) as server:
-        config = configured(workspace, server, 44, 1, agent_workflow_timeout_s=200)
-        hosts = ClusterHosts(RayOptions(address=cluster.address), os.environ)
-        try:
-            hosts.open()
-            with running(config, spawn=hosts.spawn) as live:
-                live.wait_for(lambda: cluster.placed(hosts) == (6, 2), "for hosts on both nodes")
-                live.wait_for(lambda: weather.in_flight == IN_FLIGHT, "for runs that the server holds back")
-                asked = Counter(weather.asked)
-                with cluster.frozen(cluster.workers[0]) as stopped:
-                    silent = cluster.hosts_of(workspace.root) & stopped
-                    assert len(silent) == 6, "three hosts and their scorers"
-                    weather.held_from = 40  # frozen hosts get their answers, too, and read them later
-                    live.wait_for(lambda: len(live.told) == 40, "for the runs that the node had begun")
-                until(lambda: not cluster.hosts_of(workspace.root) & silent, "for the end of hosts that froze")
-                weather.held_from = 44
-                live.wait()
-        finally:
-            hosts.close()
-        until(lambda: not cluster.hosts_of(workspace.root), "for hosts to end")
-        begun = check_once(list(replay(live.run.directory.journal)), weather, 44, unheard=IN_FLIGHT // 2)
-        again = {key for key, times in begun.items() if times > 1}
-        assert again
-        assert again <= asked.keys()
-        assert max(begun.values()) == 2
-        assert any("said nothing for 30 s" in text for text in live.run.notices.texts), live.run.notices.texts
-        undisturbed = evaluated(config)
-    assert scores(live) == scores(undisturbed)
-
-
 def ended(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run pytest in a folder to its end."""
     environ = {**os.environ, "NO_COLOR": "1"}

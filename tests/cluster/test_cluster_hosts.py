@@ -183,25 +183,18 @@ def test_a_bridge_that_ends_takes_all_hosts_along(bridge: Make, end: str, how: s
         assert live.posted.empty()
 
 
-def test_a_host_is_opened_with_its_setup_and_what_is_given(bridge: Make) -> None:
+def test_a_host_is_opened_with_its_setup_and_what_is_given_and_the_number_of_its_eval(bridge: Make) -> None:
     program = hearing('say(Kind.SAID, frame.number, b"", frame.first + frame.second + b"\\n")')
     with opened(bridge(program)) as live:
         live.spawn("scorer")
-        until(lambda: len(live.logged()) == 2)
-        setup, given = map(json.loads, live.logged())
-        assert setup["op"] == "setup"
-        assert given == {"role": "scorer", "environ": {"GIVEN": "secret"}, "eval": 0}
-
-
-def test_evals_are_numbered_in_their_order(bridge: Make) -> None:
-    program = hearing('say(Kind.SAID, frame.number, b"", frame.second + b"\\n")')
-    with opened(bridge(program)) as live:
         for _ in range(2):
             spawn, setup = live.hosts.of_eval(), Setup(HostCode("roll", str(live.folder), (), {}))
             spawn("host", setup, environ=HostEnviron({}), log=live.log, post=live.posted.put)
-        until(lambda: len(live.logged()) == 2)
-        given = [json.loads(line) for line in live.logged()]
-    assert [each["eval"] for each in given] == [1, 2]
+        until(lambda: len(live.logged()) == 6)
+        lines = [json.loads(line) for line in live.logged()]
+    assert {line["op"] for line in lines[::2]} == {"setup"}
+    assert lines[1] == {"role": "scorer", "environ": {"GIVEN": "secret"}, "eval": 0}
+    assert [given["eval"] for given in lines[1::2]] == [0, 1, 2]
 
 
 def test_names_that_hold_secrets_are_not_in_the_environment_of_the_bridge(bridge: Make) -> None:

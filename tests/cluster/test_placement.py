@@ -33,7 +33,7 @@ def test_an_actor_asks_for_what_a_host_needs() -> None:
         assert cluster.actors[0].options == {"num_cpus": 0, "scheduling_strategy": "SPREAD", **needs}
 
 
-def test_what_replaces_a_crashed_host_has_its_actor() -> None:
+def test_what_replaces_a_crashed_host_has_its_actor_and_a_quarantine_needs_no_room_of_its_own() -> None:
     with SimulatedCluster(1, 1).running() as cluster:
         cluster.open(1)
         actor = cluster.opened_in(1)
@@ -41,14 +41,9 @@ def test_what_replaces_a_crashed_host_has_its_actor() -> None:
         cluster.wait_for(Kind.DIED, 1)
         cluster.open(2)
         assert cluster.opened_in(2) is actor
+        cluster.open(3, "quarantine")
+        assert cluster.opened_in(3) is actor
         assert cluster.heard(Kind.DIED) == {1: {"how": "SIGKILL", "by": "host"}}
-
-
-def test_a_quarantine_needs_no_room_of_its_own() -> None:
-    with SimulatedCluster(1, 1).running() as cluster:
-        cluster.open(1)
-        cluster.open(2, "quarantine")
-        assert cluster.opened_in(1) is cluster.opened_in(2)
 
 
 def test_no_eval_has_a_process_in_an_actor_of_another() -> None:

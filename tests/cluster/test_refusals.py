@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.addons.ray import bridge
-from pytest_osmosis.addons.ray.bridge import ConnectionRefusal, check_answers, check_form, refusal_text
+from pytest_osmosis.addons.ray.bridge import ConnectionRefusal, check_form, refusal_text
 from pytest_osmosis.addons.ray.hosts import ClusterHosts
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.errors import ClusterError
@@ -36,13 +36,6 @@ def test_an_address_in_another_form_is_refused_with_what_to_do(address: str, sai
     with pytest.raises(ConnectionRefusal) as refusal:
         check_form(address, "RAY_ADDRESS")
     assert said in str(refusal.value)
-
-
-def test_an_address_that_does_not_answer_is_refused_with_where_it_was_set() -> None:
-    with pytest.raises(ConnectionRefusal) as refusal:
-        check_answers("127.0.0.1:1", "RAY_ADDRESS")
-    assert str(refusal.value).startswith("No Ray cluster answers at 127.0.0.1:1: ")
-    assert "Check RAY_ADDRESS, and" in str(refusal.value)
 
 
 @pytest.mark.parametrize(
