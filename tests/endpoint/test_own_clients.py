@@ -9,13 +9,6 @@ from aiohttp import web
 from tests.engine.evaluating import Workspace, evaluated
 from tests.servers import Behaviour, ChatServer, Exchange, never, reply
 
-OPENAI = """
-from openai import AsyncOpenAI
-
-async def rollout(ctx):
-    client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
-    await client.chat.completions.create(model="any-name", messages=ctx.prompt, temperature=0.25)
-"""
 HANGS_UP = """
 import asyncio
 from openai import AsyncOpenAI

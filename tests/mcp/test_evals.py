@@ -50,7 +50,7 @@ def make(workspace: Workspace, *, body: str = "pass", folder: str = "mcp", main:
     workspace.write(f"{folder}/tools/math.py", MULTIPLY.format(body))
 
 
-def test_the_tools_of_a_folder_are_called(workspace: Workspace) -> None:
+def test_the_tools_of_a_folder_that_a_command_or_a_config_names_are_called(workspace: Workspace) -> None:
     make(workspace)
 
     result = workspace.run(*COMMAND)
@@ -60,18 +60,13 @@ def test_the_tools_of_a_folder_are_called(workspace: Workspace) -> None:
     assert "osmosis: 1 tool of mcp: multiply" in result.outlines
     assert CALLED in result.outlines
 
-
-def test_a_config_names_the_folder(workspace: Workspace) -> None:
-    make(workspace)
-
     result = workspace.run("--osmosis-config=configs/eval/x.toml")
 
     result.assert_outcomes(passed=3)
     assert CALLED in result.outlines
     first = workspace.events("rollout")[0]
     assert [message["role"] for message in first["messages"]] == ["user", "assistant", "tool", "assistant"]
-    again = workspace.run("--osmosis-from=latest", "--osmosis-rescore")
-    again.assert_outcomes(passed=3)
+    workspace.run("--osmosis-from=latest", "--osmosis-rescore").assert_outcomes(passed=3)
 
 
 def test_modules_of_the_same_names_do_not_meet(workspace: Workspace) -> None:
@@ -144,17 +139,12 @@ def test_tools_that_raise_and_print_belong_to_their_rollout(workspace: Workspace
             "from fastmcp import FastMCP\na, b = FastMCP('a'), FastMCP('b')",
             "mcp/main.py: holds several FastMCP objects (a, b); call the one to use mcp",
         ),
-        ("from fastmcp import FastMCP\nmcp = FastMCP('a')", "mcp/main.py: the server has no tools; register functions"),
         (
             f"{MAIN}\nmcp.run(transport='http')",
             'mcp/main.py: calls run() when it is imported; guard it with `if __name__ == "__main__":`',
         ),
-        (
-            f"{MAIN}\n@mcp.tool(name='a/b')\ndef ab() -> int: return 1",
-            "mcp/main.py: names of tools that models cannot call: 'a/b'; a name has up to 64 letters",
-        ),
     ],
-    ids=["import", "none", "several", "empty", "run", "name"],
+    ids=["import", "none", "several", "run"],
 )
 def test_a_server_that_cannot_be_used_is_an_error_before_any_request(
     workspace: Workspace, main: str, text: str
