@@ -115,22 +115,13 @@ class RayCluster:
         self._cluster.wait_for_nodes(timeout=DEADLINE_S)
 
     def lose(self, node: Any) -> None:
-        """Kill all processes of a node, hosts included, and have Ray's own tools forget it."""
-        self.kill(node)
+        """Kill all processes of a node at once, hosts included, as if its machine had lost its power.
+
+        Ray's own tools forget it.
+        """
+        _signal(_pids_of(node), signal.SIGKILL)
         self.workers.remove(node)
         self._cluster.remove_node(node, allow_graceful=False)
-
-    @staticmethod
-    def kill(node: Any) -> None:
-        """Kill all processes of a node at once, hosts included, as if its machine had lost its power."""
-        _signal(_pids_of(node), signal.SIGKILL)
-
-    def kill_head(self) -> None:
-        """Kill all processes of the head, at once."""
-        for infos in self._cluster.head_node.all_processes.values():
-            for info in infos:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(info.process.pid, signal.SIGKILL)
 
     def pids(self, command: str = "") -> set[int]:
         """Return the processes of this cluster whose command line contains `command`."""

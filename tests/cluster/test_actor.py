@@ -343,16 +343,3 @@ def test_hosts_have_the_environment_of_the_node_without_rays(
     """)
     rollout = ear.rolled_out(workspace.setup(), environ={"GIVEN": "config"})
     assert rollout["output"]["stdout"] == f"None 2 None 3 /its/home config {workspace.root}\n"
-
-
-def test_a_large_environment_comes_in_parts_that_ray_keeps_out_of_its_store(ear: Ear, workspace: Workspace) -> None:
-    workspace.agent("""
-        print(*(len(os.environ[name]) for name in ("FIRST", "SECOND", "THIRD")))
-        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-    """)
-    environ = {"FIRST": "1" * 50_000, "SECOND": "2" * 50_000, "THIRD": "3" * 50_000}
-    parts = pieces(json.dumps({"environ": environ}).encode())
-    assert len(parts) == 3
-    assert all(len(part) < 100_000 for part in parts)
-    rollout = ear.rolled_out(workspace.setup(), environ=environ)
-    assert rollout["output"]["stdout"] == "50000 50000 50000\n"

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +21,7 @@ from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron
 from pytest_osmosis.errors import ClusterError, HostError
 from pytest_osmosis.host.protocol import HostCode, Setup
-from tests.cluster.clusters import is_running, until
+from tests.cluster.clusters import until
 
 DEADLINE_S = 180.0
 FACTS = ClusterFacts("head:6379", "2.60.0", n_nodes=2, n_places=32)
@@ -317,21 +314,6 @@ def test_threads_send_at_once_and_nothing_is_lost(bridge: Make) -> None:
         assert sum(line.startswith("SEND") for line in live.logged()) == 40 * 20
 
 
-def test_sending_never_waits_for_a_bridge_that_does_not_read(bridge: Make) -> None:
-    program = hearing("""
-    if frame.kind is Kind.OPEN:
-        say(Kind.PLACED, 1, b'b')
-        os.kill(os.getpid(), signal.SIGSTOP)
-    """)
-    with opened(bridge(program)) as live:
-        host = live.spawn()
-        until(lambda: host.placed_at is not None)
-        for _ in range(40):
-            host.send([{"op": "pause"}] * 5_000)
-        assert live.hosts._bridge is not None
-        os.kill(live.hosts._bridge.pid, signal.SIGCONT)
-
-
 def test_of_what_a_bridge_prints_only_the_end_is_kept(bridge: Make) -> None:
     program = hearing("""
     for _ in range(500):
@@ -358,26 +340,6 @@ def test_closing_ends_a_bridge_that_does_not_end(bridge: Make, monkeypatch: pyte
         assert live.died() == Died(host, "the connection to the Ray cluster was closed", "machine")
         with pytest.raises(HostError, match="was closed"):
             live.spawn()
-
-
-OPENS = """
-import os, signal, sys
-from pytest_osmosis.addons.ray import hosts
-from pytest_osmosis.config.tables import RayOptions
-hosts.BOOT = sys.argv[1]
-opened = hosts.ClusterHosts(RayOptions(), os.environ)
-opened.open()
-print(opened._bridge.pid, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_bridge_ends_with_the_process_that_started_it_however_that_ends() -> None:
-    boot = BRIDGE.format(facts=json.dumps(FACTS._asdict()).encode()) + "connect()\nwhile True: time.sleep(1000)"
-    root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", OPENS, boot], stdout=subprocess.PIPE, cwd=root, timeout=DEADLINE_S)
-    assert done.returncode == -signal.SIGKILL
-    until(lambda: not is_running(int(done.stdout)))
 
 
 def test_a_connection_that_is_not_open_starts_no_host(tmp_path: Path) -> None:

@@ -42,16 +42,15 @@ GRADED = {"eval_fns": [], "grader": "graders:Grades"}
 
 
 class Elsewhere:
-    """Starts hosts that write artifacts into `folder`: on one machine, or each role `apart` on its own."""
+    """Starts hosts that write artifacts into `folder`, each role on a machine of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.apart = True
         self.setups: list[Setup] = []
 
     def spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> HostConnection:
         self.setups.append(setup)
-        moved = replace(setup, artifacts=str(self.folder / (name if self.apart else "all")))
+        moved = replace(setup, artifacts=str(self.folder / name))
         return HostConnection(name, moved, environ=environ, log=log, post=post)
 
 
@@ -205,28 +204,6 @@ def test_links_and_what_is_too_large_or_too_deep_are_left_out(
         "artifacts of 2 runs hold links, pipes or devices, which are not copied from other machines",
         "artifacts of 3 runs went beyond 64 MB or 10,000 files, and the rest stayed where they ran",
     ]
-
-
-def test_a_second_attempt_replaces_and_adds_files_as_it_does_locally(
-    workspace: Workspace, evaluated_elsewhere: Callable[..., Live], elsewhere: Elsewhere
-) -> None:
-    elsewhere.apart = False
-    agent(
-        workspace,
-        """
-        first = not (folder / "of the first").exists()
-        (folder / "both").write_text("first" if first else "second")
-        (folder / "of the first").touch()
-        if ctx.row_index == 2 and first:
-            os._exit(3)
-        """,
-    )
-    config = workspace.config(None)
-    local, live = evaluated(config), evaluated_elsewhere(config)
-    assert live.kinds() == local.kinds() == ["passed"] * 4
-    assert live.record(2).attempt > 1
-    of_row = _files(_artifacts(live) / "row2-run0")
-    assert of_row == _files(_artifacts(local) / "row2-run0") == {b"both": b"second", b"of the first": b""}
 
 
 def test_no_rollout_is_lost_if_another_cancels_it_while_its_files_are_sent(

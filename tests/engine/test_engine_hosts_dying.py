@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from itertools import pairwise
-from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
 from pytest_osmosis.errors import HostError
 from tests.engine.evaluating import Workspace, asked_rows, running
-from tests.servers import ChatServer, by_row, held, reply, slow
+from tests.servers import ChatServer, held, reply, slow
 
 pytestmark = pytest.mark.slow
 
@@ -46,61 +44,6 @@ def test_runs_in_flight_in_a_dead_host_are_rolled_out_once_more_one_at_a_time(
     ends = {event["row"]: event["at"] for event in live.events("rollout")}
     assert all(ends[before] <= at for (before, _), (_, at) in pairwise(starts)), "one at a time"
     assert "rolled out once more" in live.run.engine.notices.texts[0]
-
-
-def test_other_runs_go_on_while_one_is_in_quarantine(workspace: Workspace) -> None:
-    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(6)])
-    with ChatServer(by_row({0: [held(reply("42"))]}, reply("42"))) as server:
-        with running(workspace.config(server, evaluation={"batch_size": 2})) as live:
-            live.wait_for(lambda: len(live.told) == 5)
-            kill(live.host("host").pid)
-            server.wait_for(lambda server: asked_rows(server)[0] == 2)
-            server.release()
-            live.wait()
-        assert asked_rows(server) == {0: 2, 1: 1, 2: 1, 3: 1, 4: 1, 5: 1}
-    assert live.kinds() == ["passed"] * 6
-
-
-LOADS_ONCE = """
-import os, pathlib
-mark = pathlib.Path({mark!r})
-if mark.exists():
-    {again}
-"""
-
-
-@pytest.mark.parametrize("again", ["os._exit(5)", "raise ValueError('not twice')"])
-def test_a_host_that_cannot_be_restarted_ends_the_eval(
-    workspace: Workspace, server: ChatServer, tmp_path: Path, again: str
-) -> None:
-    """The code loads once and never again; the agent of row 1 takes its host down."""
-    mark = tmp_path / "mark"
-    workspace.agent(
-        LOADS_ONCE.format(mark=str(mark), again=again)
-        + dedent(
-            """
-            async def rollout(ctx):
-                if ctx.row_index == 1:
-                    mark.touch()
-                    await ctx.chat(ctx.prompt)
-                    os._exit(1)
-                await ctx.chat(ctx.prompt)
-                if ctx.row_index == 0:
-                    return
-                await asyncio.sleep(1000)
-            """
-        )
-    )
-    workspace.write(
-        "rewards.py", "async def exact(solution_str, ground_truth):\n    return float(solution_str == ground_truth)\n"
-    )
-    with running(workspace.config(server, evaluation={"batch_size": 1})) as live:
-        live.wait()
-        assert live.stop.reason == "systemic"
-    assert live.kinds() == ["passed", "error", "skipped", "skipped"]
-    assert live.record(1).boundary == "host"
-    assert ("not twice" if "raise" in again else "exit status 5") in str(live.record(1).error)
-    assert asked_rows(server) == {0: 1, 1: 1}
 
 
 SOON_OVER = """

@@ -18,7 +18,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated, running
 from tests.host_clock import HostClock
-from tests.servers import ChatServer, held, reply
+from tests.servers import ChatServer
 
 pytestmark = pytest.mark.slow
 
@@ -254,69 +254,6 @@ def test_side_effects_of_agents_harm_no_run(workspace: Workspace, server: ChatSe
     assert live.kinds() == ["passed"] * (len(HARMLESS) + SIBLINGS)
     assert asked_rows(server) == dict.fromkeys(range(len(HARMLESS) + SIBLINGS), 1)
     assert not live.run.engine.notices.texts
-
-
-def test_other_runs_survive_a_run_that_hangs_until_its_deadline(workspace: Workspace, clock: HostClock) -> None:
-    """Row 1 holds the loop until its deadline; the others end after that, and count."""
-    workspace.agent(
-        """
-        OVER = asyncio.Event()
-
-        async def rollout(ctx):
-            if ctx.row_index == 1:
-                try:
-                    open("holds-1", "w").close()
-                    while True: pass
-                finally:
-                    OVER.set()
-            await OVER.wait()
-            for _ in range(10):  # its deadline would expire meanwhile
-                await asyncio.sleep(0)
-            return [{"role": "assistant", "content": "42"}]
-        """
-    )
-    config = workspace.config(None, evaluation={"agent_workflow_timeout_s": 60, "batch_size": 4})
-    with running(config, environ=clock.environ) as live:
-        holds(live, workspace)
-        clock.advance(60)
-        live.wait()
-    assert live.kinds() == ["passed", "error", "passed", "passed"]
-    assert live.record(1).boundary == "timeout"
-
-
-def test_a_run_that_holds_the_loop_while_its_request_is_queued_is_interrupted(
-    workspace: Workspace, clock: HostClock
-) -> None:
-    """Its clock stands still then: row 1 uses both slots for requests."""
-    workspace.agent(
-        """
-        GREEDY = asyncio.Event()
-
-        async def rollout(ctx):
-            if ctx.row_index == 1:
-                asked = [asyncio.create_task(ctx.chat(ctx.prompt)) for _ in range(2)]
-                await asyncio.sleep(0)
-                GREEDY.set()
-                await asyncio.gather(*asked)
-            else:
-                await GREEDY.wait()
-                asked = asyncio.create_task(ctx.chat(ctx.prompt))
-                await asyncio.sleep(0)
-                open("holds-0", "w").close()
-                time.sleep(1000)
-        """
-    )
-    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(2)])
-    with ChatServer(held(reply("42"))) as server:
-        config = workspace.config(server, evaluation={"batch_size": 2, "agent_workflow_timeout_s": 60})
-        with running(config, environ=clock.environ) as live:
-            holds(live, workspace)
-            clock.advance(60)
-            live.wait_for(lambda: live.told, "for the end of row 0")
-            server.release()
-            live.wait()
-    assert live.kinds() == ["error", "passed"]
-    assert (live.record(0).boundary, live.record(0).error) == ("timeout", HELD)
 
 
 def test_a_run_cancelled_before_it_runs_returns_its_slot(workspace: Workspace) -> None:

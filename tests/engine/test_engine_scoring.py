@@ -64,37 +64,32 @@ VALUES = {
 }
 
 
+NUMBERS = """
+from fractions import Fraction
+class Scalar:
+    shape = ()
+    def item(self): return 0.5
+def good(solution_str): return True
+def a_fraction(solution_str): return Fraction(1, 4)
+def a_scalar(solution_str): return Scalar()
+"""
+
+
 def test_an_invalid_score_is_an_error_of_that_function_only(workspace: Workspace) -> None:
     names = [f"bad{index}" for index in range(len(VALUES))]
-    code = "def good(solution_str):\n    return 1\n"
+    code = NUMBERS
     for name, value in zip(names, VALUES, strict=True):
         code += f"def {name}(solution_str):\n    return {value}\nasync def a{name}(solution_str):\n    return {value}\n"
-    everyone = ["good", *names, *(f"a{name}" for name in names)]
+    everyone = ["good", "a_fraction", "a_scalar", *names, *(f"a{name}" for name in names)]
     live = scored_by(workspace, code, *everyone, scoring={"decide": "rewards:good"}, data={"rows": "0"})
     record = live.record(0)
     assert live.kinds() == ["passed"], "functions that do not decide harm nothing"
-    assert record.scores == {"rewards:good": 1.0}
+    assert record.scores == {"rewards:good": 1.0, "rewards:a_fraction": 0.25, "rewards:a_scalar": 0.5}
     for name, message in zip(names, VALUES.values(), strict=True):
         assert message in record.scorer_errors[f"rewards:{name}"].message
         assert message in record.scorer_errors[f"rewards:a{name}"].message
     assert "return 1 / 0" in record.scorer_errors["rewards:bad2"].details
     assert not record.scorer_errors["rewards:bad0"].details
-
-
-def test_ints_bools_fractions_and_numpy_scalars_are_numbers(workspace: Workspace) -> None:
-    code = """
-from fractions import Fraction
-class Scalar:
-    shape = ()
-    def item(self): return 0.5
-def an_int(solution_str): return 1
-def a_bool(solution_str): return True
-def a_fraction(solution_str): return Fraction(1, 4)
-def a_scalar(solution_str): return Scalar()
-"""
-    names = ["an_int", "a_bool", "a_fraction", "a_scalar"]
-    live = scored_by(workspace, code, *names, data={"rows": "0"})
-    assert list(live.record(0).scores.values()) == [1.0, 1.0, 0.25, 0.5]
 
 
 def test_each_mode_gets_its_arguments_and_only_those_it_takes(workspace: Workspace) -> None:

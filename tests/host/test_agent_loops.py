@@ -226,18 +226,6 @@ def test_an_error_that_a_loop_made_of_a_models_refusal_is_the_models(workspace: 
     assert "the context is too long" in (live.record(0, 1).error or "")
 
 
-def test_an_sdk_without_agent_loops_keeps_its_own_names(workspace: Workspace) -> None:
-    workspace.write("osmosis_ai/__init__.py", "")
-    workspace.write("osmosis_ai/rollout/__init__.py", "def create_app(loop): return 'its own'\n")
-    workspace.write("server.py", f"{CATCHES}assert create_app(loop) == 'its own'\n")
-
-    with ChatServer(reply("42")) as server:
-        live = loop_eval(workspace, server, "server:loop")
-
-    assert live.kinds() == ["passed"] * 2
-    assert live.run.engine.notes[0].startswith("pytest-osmosis adds names that the installed osmosis_ai lacks")
-
-
 @pytest.mark.parametrize(
     ("code", "agent", "message"),
     [
