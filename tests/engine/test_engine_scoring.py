@@ -93,6 +93,7 @@ def test_an_invalid_score_is_an_error_of_that_function_only(workspace: Workspace
 
 
 def test_each_mode_gets_its_arguments_and_only_those_it_takes(workspace: Workspace) -> None:
+    """Async objects, and async functions that decorators hide, are awaited."""
     workspace.rows([{"user_prompt": "row 0", "ground_truth": "42", "level": 3}])
     code = """
 def simple(solution_str, ground_truth, extra_info):
@@ -109,15 +110,7 @@ def anything(solution_str, **kwargs):
     return 1
 def defaults(solution_str, threshold=0.5):
     return threshold
-"""
-    names = ["simple", "full", "only_messages", "anything", "defaults"]
-    live = scored_by(workspace, code, *names)
-    assert not live.record(0).scorer_errors
-    assert list(live.record(0).scores.values()) == [1, 1, 1, 1, 0.5]
 
-
-def test_async_objects_and_functions_that_decorators_hide_are_awaited(workspace: Workspace) -> None:
-    code = """
 import functools
 class Judge:
     async def __call__(self, solution_str, ground_truth):
@@ -138,9 +131,11 @@ def narrow(function):
 def narrowed(solution_str, level, extra_info=None):
     return level
 """
-    live = scored_by(workspace, code, "judge", "partly", "hidden", "narrowed")
+    scores = dict.fromkeys(("simple", "full", "only_messages", "anything"), 1.0)
+    scores |= {"defaults": 0.5, "judge": 1.0, "partly": 2.0, "hidden": 3.0, "narrowed": 4.0}
+    live = scored_by(workspace, code, *scores)
     assert not live.record(0).scorer_errors
-    assert list(live.record(0).scores.values()) == [1, 2, 3, 4]
+    assert live.record(0).scores == {f"rewards:{name}": score for name, score in scores.items()}
 
 
 def test_a_grader_must_set_a_reward_or_remove_the_sample(workspace: Workspace, server: ChatServer) -> None:

@@ -11,8 +11,6 @@ from tests.servers import QUOTA, Behaviour, ChatServer, status, together
 
 pytestmark = pytest.mark.slow
 
-ONE_BY_ONE = {"evaluation": {"batch_size": 1}}
-
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
@@ -53,10 +51,9 @@ def test_nothing_is_sent_after_the_first_answer_that_denies_every_request(
     assert live.stop.reason == "systemic"
 
 
-@pytest.mark.slow
-def test_no_host_sends_more_once_another_was_denied(workspace: Workspace) -> None:
+def test_no_host_sends_more_once_another_was_denied_whatever_agents_do_with_the_error(workspace: Workspace) -> None:
     """Every agent asks again and again. Both hosts have requests in flight when the key is refused."""
-    workspace.rows([{"user_prompt": f"row {index}"} for index in range(40)])
+    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(40)])
     workspace.agent(
         """
         async def rollout(ctx):
@@ -65,28 +62,13 @@ def test_no_host_sends_more_once_another_was_denied(workspace: Workspace) -> Non
                     await ctx.chat(ctx.prompt)
                 except Exception:
                     await asyncio.sleep(0.05)
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
         """
     )
     with ChatServer(together(8, status(401))) as server:
         live = evaluated(workspace.config(server, evaluation={"batch_size": 8}, execution={"hosts": 2}))
         assert len(server.requests) == 8
-    assert "401" in live.stop.text
-
-
-def test_a_denial_that_the_agent_swallows_stops_the_eval_all_the_same(workspace: Workspace) -> None:
-    workspace.agent(
-        """
-        async def rollout(ctx):
-            try:
-                await ctx.chat(ctx.prompt)
-            except Exception:
-                return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-        """
-    )
-    with ChatServer(status(401)) as server:
-        live = evaluated(workspace.config(server, **ONE_BY_ONE))
-        assert len(server.requests) == 1
-    assert live.kinds() == ["error", *["skipped"] * 7]
+    assert set(live.kinds()) == {"error", "skipped"}
     assert stopped_with(live, "401")
 
 
