@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 from typing import Any
 
 import pytest
@@ -27,12 +27,11 @@ from pytest_osmosis.addons.ray.placement import pieces
 from pytest_osmosis.host.protocol import HostCode, Setup, encode
 from pytest_osmosis.models.targets import ModelTarget
 from tests.cluster.clusters import is_running, until
+from tests.engine import evaluating
 
 DEADLINE_S = 60.0
-REWARDS = """
-def exact(solution_str, ground_truth, extra_info):
-    return float(solution_str == ground_truth)
-"""
+
+
 AGENT = """
 import asyncio, itertools, os, signal, subprocess, sys, time
 
@@ -40,19 +39,16 @@ async def rollout(ctx):
 """
 
 
-class Workspace:
-    """A folder with an agent and a reward function."""
+class Workspace(evaluating.Workspace):
+    """A folder with an agent, a reward function and the setup of their hosts."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        root.mkdir(parents=True, exist_ok=True)
-        (root / "rewards.py").write_text(REWARDS)
+        super().__init__(root)
         self.agent('return [*ctx.prompt, {"role": "assistant", "content": "42"}]')
 
     def agent(self, code: str) -> None:
         """Write the body of the agent."""
-        body = "".join(f"    {line}\n" for line in dedent(code).strip().splitlines())
-        (self.root / "agent.py").write_text(AGENT + body)
+        self.write("agent.py", AGENT + indent(dedent(code), "    "))
 
     def setup(self, **fields: Any) -> Setup:
         root = str(self.root)

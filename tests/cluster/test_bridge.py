@@ -344,14 +344,6 @@ def test_a_node_without_our_package_is_named_and_avoided(
         bridge.close()
 
 
-def test_a_mistake_in_runtime_env_is_the_users(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
-    bridge.connect(cluster.address, runtime_env={"conda": "no-such-environment-here"})
-    bridge.open(1, workspace)
-    death = bridge.death(1)
-    assert death["by"] == "host"
-    assert "[execution.ray] runtime_env" in death["how"]
-
-
 def test_the_cluster_of_this_machine_is_found(cluster: RayCluster, tmp_path: Path) -> None:
     noted = cluster.folder / "ray" / "ray_current_cluster"  # by `ray start`
     noted.write_text(cluster.address)

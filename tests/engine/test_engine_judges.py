@@ -134,12 +134,14 @@ def test_a_judge_may_see_the_conversation_and_columns(questions: Workspace) -> N
     assert live.record(0).scores["rubric"] == 10.0
 
 
-def test_requests_to_a_judge_are_retried(questions: Workspace) -> None:
-    live, _ = judged_by(questions, status(503), reply(RIGHT))
+def test_requests_to_a_judge_are_retried_and_have_limits_of_their_own(questions: Workspace) -> None:
+    tables: dict[str, Any] = {"judge": {"requests_per_minute": 600}, "execution": {"hosts": 2}}
+    live, _ = judged_by(questions, status(503), reply(RIGHT), **tables)
 
     assert live.kinds() == ["passed"] * ROWS
     assert sum(use.retries for row in range(ROWS) for use in live.record(row).judge_uses) == 1
     assert sum(live.record(row).retries for row in range(ROWS)) == 0
+    assert live.results.throttling.held_s.keys() == {"judge.requests_per_minute"}
 
 
 def test_an_outage_of_a_judge_is_no_score(questions: Workspace) -> None:
@@ -195,13 +197,6 @@ def test_requests_to_judges_have_a_bound_of_their_own(questions: Workspace) -> N
 
     assert set(live.kinds()) == {"passed"}
     assert server.max_in_flight == 2
-
-
-def test_requests_to_judges_have_limits_of_their_own(questions: Workspace) -> None:
-    live, _ = judged_by(questions, reply(RIGHT), judge={"requests_per_minute": 600}, execution={"hosts": 2})
-
-    assert live.kinds() == ["passed"] * ROWS
-    assert live.results.throttling.held_s.keys() == {"judge.requests_per_minute"}
 
 
 @pytest.mark.parametrize(("limits", "runs"), [({"max_tokens": 240}, 11), ({"max_cost_usd": 60e-6}, 6)], ids=str)

@@ -51,7 +51,9 @@ def make(workspace: Workspace, *, body: str = "pass", folder: str = "mcp", main:
 
 
 def test_the_tools_of_a_folder_that_a_command_or_a_config_names_are_called(workspace: Workspace) -> None:
-    make(workspace)
+    """A tool may import a sibling of its server when it is called."""
+    make(workspace, body="import late; late.used()")
+    workspace.write("mcp/late.py", "def used(): pass\n")
 
     result = workspace.run(*COMMAND)
 
@@ -59,6 +61,7 @@ def test_the_tools_of_a_folder_that_a_command_or_a_config_names_are_called(works
     assert "  agent: the tools of mcp, scored by rewards:score" in result.outlines
     assert "osmosis: 1 tool of mcp: multiply" in result.outlines
     assert CALLED in result.outlines
+    assert FAILED not in result.outlines
 
     result = workspace.run("--osmosis-config=configs/eval/x.toml")
 
@@ -88,16 +91,6 @@ def test_modules_of_the_same_names_do_not_meet(workspace: Workspace) -> None:
 
     result.assert_outcomes(passed=3)
     assert CALLED in result.outlines
-
-
-def test_a_tool_may_import_a_sibling_when_it_is_called(workspace: Workspace) -> None:
-    make(workspace, body="import late; late.used()")
-    workspace.write("mcp/late.py", "def used(): pass\n")
-
-    result = workspace.run(*COMMAND)
-
-    result.assert_outcomes(passed=3)
-    assert FAILED not in result.outlines
 
 
 def test_relative_imports_work_too(workspace: Workspace) -> None:
