@@ -169,20 +169,18 @@ class Eval:
         journal = self.directory(name) / "journal.jsonl"
         return journal.stat().st_size if journal.exists() else 0
 
+    def _events(self, name: str) -> Sequence[Mapping[str, Any]]:
+        journal = self.directory(name) / "journal.jsonl"
+        return list(replay(journal)) if journal.exists() else []
+
     def rolled(self, name: str) -> Counter[RunId]:
         """Return how often the journal holds a rollout of each run that no infrastructure broke."""
-        journal = self.directory(name) / "journal.jsonl"
-        events = replay(journal) if journal.exists() else ()
-        return Counter(
-            RunId.of(event)
-            for event in events
-            if event["ev"] == "rollout" and event.get("boundary") not in INFRASTRUCTURE
-        )
+        rollouts = (event for event in self._events(name) if event["ev"] == "rollout")
+        return Counter(RunId.of(event) for event in rollouts if event.get("boundary") not in INFRASTRUCTURE)
 
     def lost(self, name: str) -> tuple[int, int]:
         """Return how many rollouts are lost at most, as the journal says, and how many it holds."""
-        journal = self.directory(name) / "journal.jsonl"
-        events = list(replay(journal)) if journal.exists() else []
+        events = self._events(name)
         return fold(events).most_lost, sum(event["ev"] == "rollout" for event in events)
 
 

@@ -17,7 +17,6 @@ from tests.engine.evaluating import Live, Workspace, evaluated
 from tests.host.sdk_cases import CODE, LATE, LIMIT_S, ROWS
 from tests.host.test_host_contracts import entrypoint_error
 
-Ends = Mapping[str, tuple[str, float | None]]
 IN_TIME = [name for name in ROWS if name not in LATE]
 
 
