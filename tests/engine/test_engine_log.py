@@ -1,4 +1,6 @@
-"""The log of hosts: bounded whatever user code writes to raw descriptors, and complete when a host crashes."""
+"""The log of hosts, bounded whatever user code writes, and complete when a host crashes; and how rarely they collect
+garbage, as imports and rollouts leave little.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import pytest
 
 from pytest_osmosis.engine import artifacts
 from pytest_osmosis.engine.artifacts import HEAD_BYTES, TAIL_BYTES, HostLog
+from pytest_osmosis.host.main import COLLECT_AFTER, COLLECT_AFTER_LOADING
 from tests.engine.evaluating import Workspace, evaluated
 from tests.servers import ChatServer
 
@@ -60,3 +63,24 @@ def test_a_fatal_error_after_the_log_was_cut_is_still_reported(
     assert live.record(0).boundary == "agent"
     assert "Fatal Python error: Segmentation fault" in live.outcome(0).text
     assert "bytes left out ...]" in live.run_files()["host.log"]
+
+
+TELLS = """
+import gc
+WHILE_LOADING, IS_ENABLED = gc.get_threshold()[0], gc.isenabled()
+{}
+
+async def rollout(ctx):
+    said = f"{{WHILE_LOADING}} {{gc.get_threshold()[0]}} {{IS_ENABLED}} {{gc.isenabled()}}"
+    return [*ctx.prompt, {{"role": "assistant", "content": said}}]
+"""
+
+
+@pytest.mark.parametrize(("set_by_user", "later"), [("", COLLECT_AFTER), ("gc.set_threshold(1234)", 1234)])
+def test_garbage_is_collected_rarely_unless_user_code_sets_a_threshold(
+    workspace: Workspace, set_by_user: str, later: int
+) -> None:
+    workspace.agent(TELLS.format(set_by_user))
+    live = evaluated(workspace.config(None))
+    said = {event["messages"][-1]["content"] for event in live.events("rollout")}
+    assert said == {f"{COLLECT_AFTER_LOADING} {later} True True"}
