@@ -24,7 +24,7 @@ import pytest
 from pytest_osmosis.addons.ray.frames import ClusterFacts, Frame, Kind, read_frame
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.host.protocol import encode
-from tests.cluster.clusters import DEADLINE_S, RayCluster, head_by_command, is_running, until
+from tests.cluster.clusters import DEADLINE_S, RayCluster, head_by_command, until
 from tests.cluster.test_actor import Workspace
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -125,21 +125,14 @@ class Bridge:
         setup = encode([workspace.setup().to_json()])
         self.say(Frame(Kind.OPEN, number, setup, json.dumps(fields).encode()))
 
-    def roll_out(self, number: int, *rows: int, **fields: Any) -> None:
-        run = {"op": "run", "run": 0, "attempt": 1, "ground_truth": "42", "record": {}, "seed": None, **fields}
-        prompt = [{"role": "user", "content": "6 * 7"}]
-        self.say(Frame(Kind.SEND, number, encode({**run, "row": row, "prompt": prompt} for row in rows)))
-
     def events(self, number: int, kind: str) -> list[dict[str, Any]]:
         """The events of a host, as far as their lines are whole."""
         *lines, _ = b"".join(frame.first for frame in self.of(Kind.SAID, number)).split(b"\n")
         return [event for event in map(json.loads, lines) if event["ev"] == kind]
 
-    def until_event(self, number: int, kind: str, n: int = 1) -> list[dict[str, Any]]:
-        self.until(
-            lambda: len(self.events(number, kind)) >= n or self.of(Kind.DIED, number), f"for {n} x {kind} of {number}"
-        )
-        assert len(self.events(number, kind)) >= n, self.of(Kind.DIED, number)
+    def until_event(self, number: int, kind: str) -> list[dict[str, Any]]:
+        self.until(lambda: self.events(number, kind) or self.of(Kind.DIED, number), f"for {kind} of {number}")
+        assert self.events(number, kind), self.of(Kind.DIED, number)
         return self.events(number, kind)
 
     def ready(self, number: int, workspace: Workspace, role: str = "host") -> None:
@@ -149,7 +142,9 @@ class Bridge:
 
     def answer(self, number: int) -> str:
         """Have a row rolled out, and return the answer."""
-        self.roll_out(number, 0)
+        run = {"op": "run", "row": 0, "run": 0, "attempt": 1, "ground_truth": "42", "record": {}, "seed": None}
+        prompt = [{"role": "user", "content": "6 * 7"}]
+        self.say(Frame(Kind.SEND, number, encode([{**run, "prompt": prompt}])))
         [rolled] = self.until_event(number, "rollout")
         return str(rolled["messages"][-1]["content"])
 
@@ -202,24 +197,6 @@ def workspace(tmp_path: Path) -> Workspace:
     workspace = Workspace(tmp_path / "workspace")
     (workspace.root / "rewards.py").write_text(REWARDS)
     return workspace
-
-
-def test_hosts_roll_out_on_all_nodes(cluster: RayCluster, workspace: Workspace, tmp_path: Path) -> None:
-    with bridge_process(tmp_path, RAY_ADDRESS=cluster.address) as bridge:
-        facts = bridge.connect(None)
-        assert (facts.address, facts.n_nodes, facts.n_places) == (cluster.address, 2, 4)
-        assert facts.is_local
-        for number in range(1, 5):
-            bridge.open(number, workspace)
-        nodes = {bridge.placed(number) for number in range(1, 5)}
-        assert len(nodes) == 2
-        for number in range(1, 5):
-            bridge.until_event(number, "ready")
-            bridge.roll_out(number, *range(8))
-        for number in range(1, 5):
-            scores = bridge.until_event(number, "score", 8)
-            assert [score["scores"] for score in scores] == [{"rewards:exact": 1.0}] * 8
-        assert {bridge.placed(number) for number in range(1, 5)} == nodes
 
 
 def test_a_host_without_room_starts_on_a_node_that_joins(
@@ -276,33 +253,6 @@ def test_the_host_of_a_killed_actor_dies_by_the_machine_with_its_scorer(
     until(lambda: len(cluster.hosts_of(workspace.root)) == 1, "for the end of its processes")
     assert not bridge.of(Kind.DIED, 3)
     bridge.ready(4, workspace)
-
-
-def test_a_node_without_memory_ends_its_hosts_by_the_machine(
-    cluster: RayCluster, bridge: Bridge, workspace: Workspace
-) -> None:
-    little = {"RAY_memory_usage_threshold": "0.001", "RAY_memory_monitor_refresh_ms": "100"}
-    with cluster.joined(little, num_cpus=0, resources={"short": 1}):
-        bridge.connect(cluster.address, resources={"num_cpus": 0, "resources": {"short": 1}})
-        bridge.open(1, workspace)
-        death = bridge.death(1)
-        assert "is out of memory: Ray ended the actor of a host" in death["how"]
-        assert death["by"] == "machine"
-        bridge.close()
-
-
-def test_nothing_outlives_a_bridge_that_is_killed(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
-    workspace.agent("""
-        child = subprocess.Popen(["sleep", "1000"])
-        return [*ctx.prompt, {"role": "assistant", "content": f"{child.pid} {os.getpid()}"}]
-    """)
-    bridge.connect(cluster.address)
-    bridge.ready(1, workspace)
-    child, host = map(int, bridge.answer(1).split())
-    assert is_running(child)
-    bridge.process.kill()
-    until(lambda: not is_running(host), "for the end of its host")
-    until(lambda: not is_running(child), "for the end of a program of user code")
 
 
 def test_a_workspace_that_nodes_do_not_share_is_uploaded(

@@ -127,10 +127,20 @@ def test_a_refusal_is_an_error_with_its_text(bridge: Make) -> None:
         made.spawn()
 
 
-def test_a_bridge_that_dies_while_it_connects_is_an_error_with_what_it_wrote(bridge: Make) -> None:
-    made = bridge("os.write(2, b'this is odd\\n'); os._exit(3)")
-    with pytest.raises(ClusterError, match=r"its process ended \(exit status 3\)\nthis is odd$"):
-        made.hosts.open()
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        (r"os.write(2, b'this is odd\n'); os._exit(3)", r"its process ended \(exit status 3\)\nthis is odd$"),
+        (r"os.write(1, b'hello, I am Ray!' * 10); time.sleep(1000)", "a message of its process cannot be read"),
+        (r"os.write(1, b'\x10' + b'\xff' * 12); time.sleep(1000)", "a message of its process cannot be read"),
+        (r"os.write(1, b'\x02' + bytes(12)); time.sleep(1000)", "a message of its process cannot be read"),
+    ],
+)
+def test_a_bridge_that_dies_or_writes_other_things_than_frames_is_an_error(
+    bridge: Make, program: str, error: str
+) -> None:
+    with pytest.raises(ClusterError, match=error):
+        bridge(program).hosts.open()
 
 
 def test_a_bridge_that_says_nothing_is_an_error(bridge: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,15 +148,6 @@ def test_a_bridge_that_says_nothing_is_an_error(bridge: Make, monkeypatch: pytes
     monkeypatch.setattr(bridges, "CLOSE_S", 0.2)
     with pytest.raises(ClusterError, match="did not answer within"):
         bridge("time.sleep(1000)").hosts.open()
-
-
-@pytest.mark.parametrize(
-    "output", ["b'hello, I am Ray!' * 10", "b'\\\\x10' + b'\\\\xff' * 12", "b'\\\\x02' + bytes(12)"]
-)
-def test_a_bridge_that_writes_other_things_than_frames_is_ended(bridge: Make, output: str) -> None:
-    made = bridge(f"os.write(1, {output}); time.sleep(1000)".replace("\\\\", "\\"))
-    with pytest.raises(ClusterError, match="a message of its process cannot be read"):
-        made.hosts.open()
 
 
 @pytest.mark.parametrize(
