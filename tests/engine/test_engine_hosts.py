@@ -79,20 +79,37 @@ def test_blocking_functions_are_spread_over_as_many_scorers_as_hosts(workspace: 
     assert live.kinds() == ["passed"] * 8
 
 
-def test_a_killed_host_costs_only_the_rollouts_it_had_begun(workspace: Workspace) -> None:
+@pytest.mark.parametrize(
+    ("batch_size", "n_hosts"),
+    [pytest.param(1, 1, marks=pytest.mark.slow), pytest.param(3, 1, marks=pytest.mark.slow), (4, 2)],
+)
+def test_a_killed_host_costs_only_the_rollouts_it_had_begun(
+    workspace: Workspace, batch_size: int, n_hosts: int
+) -> None:
+    """They are rolled out once more, one at a time."""
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(8)])
-    with ChatServer(held(reply("42"))) as server:
-        with running(workspace.config(server, evaluation={"batch_size": 4}, execution=TWO)) as live:
-            server.wait_for(lambda server: server.in_flight == 4)
-            live.wait_for(lambda: live.run.engine.progress.in_flight == 4)
+    n_begun = batch_size // n_hosts
+    with ChatServer(held(slow(0.1, reply("42")))) as server:
+        config = workspace.config(server, evaluation={"batch_size": batch_size}, execution={"hosts": n_hosts})
+        with running(config) as live:
+            server.wait_for(lambda server: server.in_flight == batch_size)
+            live.wait_for(lambda: live.run.engine.progress.in_flight == batch_size)
             os.killpg(live.host("host").pid, signal.SIGKILL)
+            server.wait_for(lambda server: len(server.requests) > batch_size)
             live.host("quarantine")
             server.release()
             live.wait()
+            live.wait_for(lambda: {host.role for host in live.hosts} == {"host", "scorer"})
         again = {row for row, times in asked_rows(server).items() if times == 2}
-        assert sorted(asked_rows(server).values()) == [1] * 6 + [2] * 2
-    assert {row for row in range(8) if live.record(row).attempt == 2} == again
+        assert sorted(asked_rows(server).values()) == [1] * (8 - n_begun) + [2] * n_begun
+        assert server.max_in_flight == batch_size
     assert live.kinds() == ["passed"] * 8
+    assert {row for row in range(8) if live.record(row).attempt == 2} == again
+    assert live.run.engine.progress.repeated == n_begun
+    starts = [(event["row"], event["at"]) for event in live.events("start") if event["attempt"] == 2]
+    ends = {event["row"]: event["at"] for event in live.events("rollout")}
+    assert all(ends[before] <= at for (before, _), (_, at) in pairwise(starts)), "one at a time"
+    assert any("rolled out once more" in text for text in live.run.engine.notices.texts)
 
 
 @pytest.fixture
@@ -193,38 +210,6 @@ def test_a_host_may_open_more_files_than_shells_allow(workspace: Workspace, serv
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     assert live.kinds() == ["passed"] * 4, live.events("rollout")
-
-
-def kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("batch_size", [1, 3])
-def test_runs_in_flight_in_a_dead_host_are_rolled_out_once_more_one_at_a_time(
-    workspace: Workspace, batch_size: int
-) -> None:
-    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(6)])
-    with ChatServer(held(slow(0.1, reply("42")))) as server:
-        with running(workspace.config(server, evaluation={"batch_size": batch_size})) as live:
-            server.wait_for(lambda server: server.in_flight == batch_size)
-            live.wait_for(lambda: live.run.engine.progress.in_flight == batch_size)
-            kill(live.host("host").pid)
-            server.wait_for(lambda server: len(server.requests) > batch_size)
-            live.host("quarantine")
-            server.release()
-            live.wait()
-            live.wait_for(lambda: {host.role for host in live.hosts} == {"host", "scorer"})
-        again = set(range(batch_size))
-        assert asked_rows(server) == {row: 2 if row in again else 1 for row in range(6)}
-        assert server.max_in_flight == batch_size
-    assert live.kinds() == ["passed"] * 6
-    assert {row for row in range(6) if live.record(row).attempt == 2} == again
-    assert live.run.engine.progress.repeated == batch_size
-    starts = [(event["row"], event["at"]) for event in live.events("start") if event["attempt"] == 2]
-    ends = {event["row"]: event["at"] for event in live.events("rollout")}
-    assert all(ends[before] <= at for (before, _), (_, at) in pairwise(starts)), "one at a time"
-    assert "rolled out once more" in live.run.engine.notices.texts[0]
 
 
 SOON_OVER = """
