@@ -22,22 +22,12 @@ def exact(solution_str, ground_truth, extra_info):
     print(f"solution_str={solution_str!r}")
     return float(solution_str == ground_truth)
 """
-FILTERED = data(
-    completion(
-        {},
-        choices=[
-            {"index": 0, "message": {"role": "assistant", "content": "4"}, "finish_reason": "content_filter"},
-        ],
-    )
-)
-CUT_OFF = data(
-    completion(
-        {},
-        choices=[
-            {"index": 0, "message": {"role": "assistant", "content": None}, "finish_reason": "length"},
-        ],
-    )
-)
+
+
+def ending(content: str | None, finish_reason: str) -> Behaviour:
+    """Answers that end for a reason of the server's."""
+    said = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish_reason}
+    return data(completion({}, choices=[said]))
 
 
 def evaluate(workspace: Workspace, *script: Behaviour, agent: str | None = None, rows: int = 1, **tables: Any) -> Live:
@@ -58,7 +48,7 @@ def solutions(live: Live) -> dict[int, str]:
 
 @pytest.mark.slow
 def test_a_refusal_is_the_models_failure(workspace: Workspace) -> None:
-    live = evaluate(workspace, refusal("I will not"), FILTERED, rows=2)
+    live = evaluate(workspace, refusal("I will not"), ending("4", "content_filter"), rows=2)
     records = [live.record(row) for row in range(2)]
     assert [(each.status, each.boundary, dict(each.scores)) for each in records] == [("failed", "model", {})] * 2
     assert [each.tokens for each in records] == [10, 10], "a refusal costs money too"
@@ -69,7 +59,7 @@ def test_a_refusal_is_the_models_failure(workspace: Workspace) -> None:
 
 @pytest.mark.slow
 def test_an_answer_without_text_is_empty(workspace: Workspace) -> None:
-    live = evaluate(workspace, CUT_OFF, message(content=None), message(), rows=3)
+    live = evaluate(workspace, ending(None, "length"), message(content=None), message(), rows=3)
     assert live.kinds() == ["failed"] * 3
     assert solutions(live) == dict.fromkeys(range(3), "''")
     assert live.outcome(0).reason == 'score 0 < 1 (the answer is empty): expected "42"'

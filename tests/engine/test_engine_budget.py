@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.record.run_id import RunId
-from tests.engine.evaluating import Live, Workspace, evaluated
+from tests.engine.evaluating import Workspace, evaluated
 from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
-from tests.servers import ChatServer, Exchange, reply
+from tests.servers import ChatServer, reply
 
 pytestmark = pytest.mark.slow
 
@@ -27,34 +25,16 @@ async def rollout(ctx):
 """
 
 
-class Meter:
-    """Answers with the number of input tokens that `tokens_of` gives the nth request."""
-
-    def __init__(self, tokens_of: Callable[[int], int]) -> None:
-        self.n = 0
-        self._tokens_of = tokens_of
-
-    async def __call__(self, exchange: Exchange) -> web.StreamResponse:
-        tokens = self._tokens_of(self.n)
-        self.n += 1
-        usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
-        return await reply("42", usage=usage)(exchange)
-
-
-def spent(workspace: Workspace, meter: Meter, usd: float, **tables: Mapping[str, Any]) -> Live:
-    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(200)])
-    with ChatServer(meter) as server:
-        limits: dict[str, Any] = {"max_cost_usd": usd, "max_errors": 1000}
-        return evaluated(workspace.config(server, **{"limits": limits, "prices": PRICES, **tables}))
-
-
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_runs_of_equal_cost_never_exceed_the_bound_and_use_it_up(workspace: Workspace, hosts: int) -> None:
-    meter = Meter(lambda n: 1000)
-    live = spent(workspace, meter, 0.0505, evaluation={"batch_size": 16}, execution={"hosts": hosts})
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(200)])
+    with ChatServer(reply("42", usage={"prompt_tokens": 1000, "completion_tokens": 0, "total_tokens": 1000})) as server:
+        limits = {"max_cost_usd": 0.0505, "max_errors": 1000}
+        tables: dict[str, Any] = {"limits": limits, "prices": PRICES, "execution": {"hosts": hosts}}
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 16}, **tables))
 
     assert live.results.cost_usd == pytest.approx(0.050)
-    assert meter.n == 50
+    assert len(server.requests) == 50
     text = "[limits] max_cost_usd = 0.0505 has no room for another run: $0.050 spent, about $0.0010 a run"
     assert live.stop == ("max_cost_usd", text)
 

@@ -142,7 +142,7 @@ class World:
         self.ended = False
         self.hung = False
         self._idle = 0
-        self._engine: Engine | None = None
+        self.engine: Engine
         self.stored: StoredNow | None = None
 
     # -- the clock ------------------------------------------------------------------------------------------
@@ -178,15 +178,6 @@ class World:
         self.engine._actor.inbox.put(message)
 
     # -- moves ---------------------------------------------------------------------------------------------
-
-    @property
-    def engine(self) -> Engine:
-        assert self._engine is not None
-        return self._engine
-
-    @engine.setter
-    def engine(self, engine: Engine) -> None:
-        self._engine = engine
 
     @property
     def engine_paused(self) -> bool:
