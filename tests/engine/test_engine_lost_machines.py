@@ -51,28 +51,21 @@ def check_reported_as_unmeasured(stepped: SteppedEngine, message: str) -> None:
     assert stepped.engine.progress.unmeasured == 1
 
 
-@pytest.mark.parametrize("role", ["scorer", "host", "quarantine"])
-def test_a_function_for_which_no_process_can_be_started_is_not_to_blame(make: Make, role: str) -> None:
-    stepped = make(1, scorers=BLOCKING if role == "scorer" else ASYNC)
+@pytest.mark.parametrize(
+    ("role", "grouped"),
+    [("scorer", []), ("host", []), ("host", ["judge"]), ("quarantine", []), ("quarantine", ["judge"])],
+)
+def test_a_function_for_which_no_process_can_be_started_is_not_to_blame(
+    make: Make, role: str, grouped: list[str]
+) -> None:
+    """Nor is one of a group."""
+    stepped = make(1, scorers=BLOCKING if role == "scorer" else ASYNC, grouped=grouped)
     host = roll_out(stepped)
     stepped.spawns = False
     if role == "quarantine":
         host.say("scoring", RUN, name="judge")
     if role == "scorer":
         stepped.host("scorer").die()
-    host.die()
-    stepped.turn()
-    stepped.turn()
-    check_reported_as_unmeasured(stepped, "no memory")
-
-
-@pytest.mark.parametrize("has_begun", [False, True])
-def test_a_group_for_which_no_process_can_be_started_is_not_to_blame(make: Make, has_begun: bool) -> None:
-    stepped = make(1, scorers={"whole": False}, grouped=["whole"])
-    host = roll_out(stepped)
-    if has_begun:
-        host.say("scoring", RUN, name="whole")
-    stepped.spawns = False
     host.die()
     stepped.turn()
     stepped.turn()

@@ -197,8 +197,11 @@ async def test_tools_are_offered_as_functions_with_their_whole_schema(server: An
     assert tools["text"]["function"]["parameters"]["properties"] == {}
 
 
-async def test_names_that_a_model_cannot_call_are_refused() -> None:
+async def test_a_server_without_tools_and_names_that_a_model_cannot_call_are_refused() -> None:
     from fastmcp import FastMCP
+
+    with pytest.raises(UnusableTools, match="the server has no tools"):
+        await offered_tools(FastMCP("empty"))
 
     mcp = FastMCP("tools")
     for name in ("math/add", "good-name_1", "two words", "x" * 65):
@@ -207,13 +210,6 @@ async def test_names_that_a_model_cannot_call_are_refused() -> None:
     with pytest.raises(UnusableTools, match=r"cannot call: .*math/add.*two words.*xxx.*: rename") as error:
         await offered_tools(mcp)
     assert "good-name_1" not in str(error.value)
-
-
-async def test_a_server_without_tools_is_refused() -> None:
-    from fastmcp import FastMCP
-
-    with pytest.raises(UnusableTools, match="the server has no tools"):
-        await offered_tools(FastMCP("empty"))
 
 
 async def test_rollouts_in_flight_share_the_lifespan_of_the_server() -> None:
