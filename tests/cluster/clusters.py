@@ -79,7 +79,6 @@ class RayCluster:
 
     @property
     def dashboard(self) -> str:
-        """The host and port of the dashboard."""
         return str(self._cluster.webui_url)
 
     @property
@@ -218,7 +217,6 @@ def cluster(shared_cluster: RayCluster) -> Iterator[RayCluster]:
 
 
 def until(condition: Callable[[], Any], what: str = "") -> Any:
-    """Wait for a condition, and return its value."""
     end = time.monotonic() + DEADLINE_S
     while not (value := condition()):
         assert time.monotonic() < end, f"waited in vain {what}"

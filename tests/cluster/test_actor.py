@@ -47,7 +47,6 @@ class Workspace(evaluating.Workspace):
         self.agent('return [*ctx.prompt, {"role": "assistant", "content": "42"}]')
 
     def agent(self, code: str) -> None:
-        """Write the body of the agent."""
         self.write("agent.py", AGENT + indent(dedent(code), "    "))
 
     def setup(self, **fields: Any) -> Setup:
@@ -77,7 +76,6 @@ class Ear:
         self.actor.send(number, *pieces(encode(messages)))
 
     def run(self, number: int, *rows: int) -> None:
-        """Have rows rolled out."""
         self.send(number, *(_run_request(row) for row in rows))
 
     def rolled_out(self, setup: Setup, **options: Any) -> dict[str, Any]:
@@ -94,7 +92,6 @@ class Ear:
         return self.actor._pipes[number].pid
 
     def listen(self, gather_s: float = 0.0) -> None:
-        """Hear one reply."""
         for kind, number, first, second in self.actor.listen(gather_s):
             self.frames.setdefault(number, []).append((Kind(kind), first, second))
             if kind == Kind.SAID:
@@ -117,7 +114,6 @@ class Ear:
         return value
 
     def heard(self) -> str:
-        """The last frames, for a failure."""
         return str(
             [(number, kind, body[-500:]) for number in self.frames for kind, body, _ in self.frames[number][-5:]]
         )

@@ -83,7 +83,6 @@ class Bridge:
         self.process.stdin.flush()
 
     def until(self, condition: Callable[[], Any], what: str = "") -> Any:
-        """Wait until a condition holds, and return its value."""
         end = time.monotonic() + DEADLINE_S
         with self._heard:
             while not (value := condition()):
@@ -94,7 +93,6 @@ class Bridge:
         return value
 
     def connect(self, address: str | None, *, upload: Path | None = None, **options: Any) -> ClusterFacts:
-        """Connect to a cluster, and return the first facts."""
         self._connect(RayOptions(address, **options), upload)
         self.until(lambda: self.of(Kind.FACTS) or self.of(Kind.REFUSED), "for facts")
         assert not self.of(Kind.REFUSED), self.of(Kind.REFUSED)
@@ -136,7 +134,6 @@ class Bridge:
         return self.events(number, kind)
 
     def ready(self, number: int, workspace: Workspace, role: str = "host") -> None:
-        """Open a host, and wait until it is ready."""
         self.open(number, workspace, role)
         self.until_event(number, "ready")
 
@@ -155,7 +152,6 @@ class Bridge:
         return self.of(Kind.PLACED, number)[0].first.decode()
 
     def death(self, number: int) -> dict[str, str]:
-        """Wait until a host has died, and return how."""
         [frame] = self.until(lambda: self.of(Kind.DIED, number), f"for the death of {number}")
         death: dict[str, str] = json.loads(frame.first)
         return death

@@ -107,7 +107,6 @@ class Dashboard:
         return {name for name in names if name.startswith(("worker-", "python-core-"))}
 
     def node_ids(self) -> list[str]:
-        """Return the ids of the nodes that are alive."""
         nodes = self.json(NODES)["data"]["result"]["result"]
         return [node["node_id"] for node in nodes if node["state"] == "ALIVE"]
 
@@ -121,7 +120,6 @@ class Dashboard:
         return True
 
     def logs(self, node_id: str) -> set[str]:
-        """Return the names of the logs of a node."""
         listing = self.json(f"/api/v0/logs?{urlencode({'node_id': node_id})}")
         return {name for names in listing["data"]["result"].values() for name in names}
 

@@ -42,7 +42,6 @@ Write = Callable[..., None]
 
 @pytest.fixture
 def nodes(workspace: Workspace, tmp_path: Path) -> LocalNodes:
-    """Two nodes with two CPUs each."""
     nodes = LocalNodes(tmp_path / "nodes.json")
     workspace.write("rayless_bridge.py", nodes.plugin)
     workspace.plugins.append("-prayless_bridge")

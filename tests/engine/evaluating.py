@@ -52,11 +52,9 @@ class Workspace:
         self.rows({"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(rows))
 
     def rows(self, rows: Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> None:
-        """Replace the dataset."""
         self.write("data/rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
     def write(self, path: str, text: str) -> Path:
-        """Write a file of the user's."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(dedent(text), encoding="utf-8")
@@ -126,12 +124,10 @@ class Live:
 
     @property
     def actor(self) -> Actor:
-        """The engine's state."""
         return self.run.engine._actor
 
     @property
     def hosts(self) -> Hosts:
-        """The engine's hosts."""
         return self.actor.hosts
 
     def wait_for(self, condition: Callable[[], object], what: str = "") -> Any:
@@ -150,7 +146,6 @@ class Live:
         self.wait_for(lambda: self.actor._looked_at > paused, "for the end of the engine's turn")
 
     def wait(self) -> Live:
-        """Wait until every run is done."""
         self.wait_for(lambda: len(self.told) >= len(self.run.selected.runs), "for every run")
         return self
 
@@ -165,11 +160,9 @@ class Live:
         return found[0]
 
     def record(self, row: int, run: int = 0) -> RunRecord:
-        """The record of a run."""
         return self.run.engine.ledger.records[RunId(row, run)]
 
     def outcome(self, row: int, run: int = 0) -> Outcome:
-        """The outcome of a run."""
         return dict(self.told)[RunId(row, run)]
 
     def kinds(self) -> list[str]:
@@ -177,11 +170,9 @@ class Live:
         return [outcome.kind for _, outcome in sorted(self.told, key=lambda told: told[0])]
 
     def events(self, kind: str) -> list[Mapping[str, Any]]:
-        """The journal's events of a kind."""
         return [event for event in replay(self.run.directory.journal) if event["ev"] == kind]
 
     def run_files(self) -> dict[str, str]:
-        """Every file of the run directory, by name."""
         return {
             str(path.relative_to(self.run.directory.path)): path.read_text(encoding="utf-8", errors="replace")
             for path in self.run.directory.path.rglob("*")
@@ -190,13 +181,11 @@ class Live:
 
     @property
     def stop(self) -> Stop:
-        """The reason why it stopped."""
         assert self.run.engine.stopped is not None
         return self.run.engine.stopped
 
     @property
     def results(self) -> Results:
-        """The results of a finished eval."""
         assert self.finished is not None
         return self.finished.results
 

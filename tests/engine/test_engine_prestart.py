@@ -32,7 +32,6 @@ def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrestartedHost]:
 
 
 def pid_of(warm: PrestartedHost) -> int:
-    """Return the id of the process that waits."""
     assert warm._host is not None
     return warm._host.pid
 

@@ -76,7 +76,6 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def loop_eval(workspace: Workspace, server: ChatServer | None, agent: str, **tables: Mapping[str, object]) -> Live:
-    """Run an eval of the loop `agent`."""
     given: Mapping[str, Mapping[str, object]] = {
         "agent": {"agent": agent, "max_turns": 4},
         "evaluation": {"n": 2, "batch_size": 1},

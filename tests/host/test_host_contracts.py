@@ -43,7 +43,6 @@ def evaluate_entrypoint(workspace: Workspace, code: str, name: str = "main.py", 
 
 
 def entrypoint_error(workspace: Workspace, code: str, **files: str) -> str:
-    """Return the error for an invalid entrypoint."""
     with pytest.raises(CodeError) as caught:
         evaluate_entrypoint(workspace, code, **files)
     return str(caught.value)

@@ -44,7 +44,6 @@ def records(live: Live, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str
 
 
 def ended(tmp_path_factory: pytest.TempPathFactory, names: Sequence[str], **evaluation: float) -> Live:
-    """Run an eval of these rows."""
     workspace = Workspace(tmp_path_factory.mktemp("sdk"))
     workspace.rows([ROWS[name][0] for name in names])
     workspace.write("rollouts/mine/main.py", CODE)
