@@ -88,8 +88,7 @@ class RayCluster:
 
     def add(self, environ: Mapping[str, str] | None = None, **options: Any) -> Any:
         """Start a node, the first one as the head, and return it once it is part of the cluster."""
-        own = {**self._environ, **(environ or {})}
-        with patch.dict(os.environ, own), _patient_ray(), warnings.catch_warnings():
+        with _environ({**self._environ, **(environ or {})}), _patient_ray(), warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # older releases of Ray leave files open
             node = self._cluster.add_node(object_store_memory=STORE_BYTES, **options)
             self._cluster.wait_for_nodes(timeout=DEADLINE_S)
@@ -290,3 +289,18 @@ def _patient_ray() -> Iterator[None]:
     clock = _SlowClock()
     with patch("ray._private.node.time", clock), patch("ray._private.services.time", clock):
         yield
+
+
+@contextmanager
+def _environ(fields: dict[str, str]) -> Iterator[None]:
+    """Set variables, and nothing else: others that Ray sets stay."""
+    before = {name: os.environ.get(name) for name in fields}
+    os.environ.update(fields)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

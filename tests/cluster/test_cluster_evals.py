@@ -1,4 +1,4 @@
-"""What an eval whose hosts are on nodes gives when the cluster is lost. Only Ray is played (`rayless`)."""
+"""An eval whose hosts are on nodes, when the cluster is lost. Only Ray is played (`rayless`)."""
 
 from __future__ import annotations
 

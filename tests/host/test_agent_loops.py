@@ -171,7 +171,7 @@ loop = Faulty()
 
 def test_the_failures_of_a_loop_are_its_own_and_keep_what_is_known(workspace: Workspace) -> None:
     """But an error that a loop made of a model's refusal is the model's."""
-    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(11)])
+    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(12)])
     workspace.write("server.py", FAULTY)
     too_long = status(400, {"error": {"message": "the context is too long"}})
 
@@ -198,7 +198,7 @@ def test_the_failures_of_a_loop_are_its_own_and_keep_what_is_known(workspace: Wo
     assert [message["role"] for message in live.events("rollout")[0]["messages"]] == ["user", "assistant"]
     assert live.record(10).boundary == "model"
     assert "the context is too long" in (live.record(10).error or "")
-    [completed] = [event for event in live.events("rollout") if event["row"] == 9]
+    [completed] = [event for event in live.events("rollout") if event["row"] == 11]
     assert "fields" not in completed  # its finish reason is the model's
 
 
