@@ -81,11 +81,6 @@ class RayCluster:
     def dashboard(self) -> str:
         return str(self._cluster.webui_url)
 
-    @property
-    def store(self) -> Any:
-        """The client of the head's store of keys and values, where uploads are. It is private to Ray."""
-        return self._cluster.head_node.get_gcs_client()
-
     def add(self, environ: Mapping[str, str] | None = None, **options: Any) -> Any:
         """Start a node, the first one as the head, and return it once it is part of the cluster."""
         with _environ({**self._environ, **(environ or {})}), _patient_ray(), warnings.catch_warnings():

@@ -138,36 +138,6 @@ def narrowed(solution_str, level, extra_info=None):
     assert live.record(0).scores == {f"rewards:{name}": score for name, score in scores.items()}
 
 
-def test_a_grader_must_set_a_reward_or_remove_the_sample(workspace: Workspace, server: ChatServer) -> None:
-    workspace.write(
-        "graders.py",
-        """
-        from pytest_osmosis import Grader
-        class Choosy(Grader):
-            async def grade(self, ctx):
-                prompt = ctx.sample.messages[0]["content"]
-                if prompt == "row 0":
-                    ctx.sample.remove_sample = True
-                elif prompt == "row 1":
-                    return 1.0
-                elif prompt == "row 2":
-                    ctx.set_reward("high")
-                else:
-                    ctx.sample.reward = True
-        """,
-    )
-    slow = "import time\ndef slow(solution_str):\n    time.sleep(0.2)\n    return 1\n"
-    workspace.write("rewards.py", slow)
-    scoring = {"eval_fns": ["rewards:slow"], "grader": "graders:Choosy", "decide": "reward"}
-    live = evaluated(workspace.config(server, scoring=scoring))
-    assert live.kinds() == ["skipped", "error", "error", "passed"]
-    assert [record.status for record in live.results.records] == ["skipped", "finished", "finished", "finished"]
-    assert "Choosy.grade() set no reward" in live.outcome(1).text
-    assert "must return a number, got str: 'high'" in live.outcome(2).text
-    assert 'ctx.set_reward("high")' in live.outcome(2).text
-    assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
-
-
 def test_no_more_than_batch_size_judges_run_at_once(workspace: Workspace) -> None:
     workspace.rows([{"user_prompt": f"row {index}"} for index in range(9)])
     code = """
