@@ -102,7 +102,8 @@ def test_a_killed_host_costs_only_the_rollouts_it_had_begun(
             live.wait_for(lambda: {host.role for host in live.hosts} == {"host", "scorer"})
         again = {row for row, times in asked_rows(server).items() if times == 2}
         assert sorted(asked_rows(server).values()) == [1] * (8 - n_begun) + [2] * n_begun
-        assert server.max_in_flight == batch_size
+        if n_hosts == 1:  # else another host may send a request before the server learns that one is gone
+            assert server.max_in_flight == batch_size
     assert live.kinds() == ["passed"] * 8
     assert {row for row in range(8) if live.record(row).attempt == 2} == again
     assert live.run.engine.progress.repeated == n_begun
