@@ -223,6 +223,18 @@ def test_a_budget_does_not_wait_for_judges_that_wait_for_the_last_rollout(questi
 
 
 @pytest.mark.parametrize("code", [OLD, NEW], ids=["blocks", "awaits"])
+def test_functions_may_ask_judges_themselves(questions: Workspace, code: str) -> None:
+    live, server = called(questions, code, status(503), reply(RIGHT))
+
+    assert live.kinds() == ["passed"] * ROWS
+    uses = [use for row in range(ROWS) for use in live.record(row).judge_uses]
+    assert {(use.model, use.base_url) for use in uses} == {("openai/gpt-5-mini", server.base_url)}
+    assert (sum(use.calls for use in uses), sum(use.retries for use in uses)) == (ROWS, 1)
+    assert {seen.headers["authorization"] for seen in server.requests} == {f"Bearer {KEY}"}
+    assert blocks_in(server.bodies[0]["messages"][1]["content"]).keys() == {"CANDIDATE_OUTPUT", "GROUND_TRUTH"}
+
+
+@pytest.mark.parametrize("code", [OLD, NEW], ids=["blocks", "awaits"])
 @pytest.mark.parametrize(
     ("behaviour", "boundary", "text"),
     [
