@@ -177,6 +177,11 @@ class SteppedEngine:
     def turn(self) -> None:
         self.actor.turn()
 
+    def after(self, act: Callable[..., None], /, *args: Any, **fields: Any) -> None:
+        """Take a turn after a host has done something."""
+        act(*args, **fields)
+        self.turn()
+
     def host(self, name: str) -> ScriptedHost:
         return next(host for host in reversed(self.hosts) if host.name == name)
 

@@ -83,8 +83,7 @@ def judges(stepped: SteppedEngine, run: RunId) -> None:
     """Let the host roll a run out, which uses 7 tokens, and the judge score it, which uses none."""
     host = stepped.host("host")
     host.rolls_out(run)
-    host.scores(run, name="judge")
-    stepped.turn()
+    stepped.after(host.scores, run, name="judge")
 
 
 def test_a_run_that_waits_for_its_group_holds_no_other_back(make: Make) -> None:
@@ -98,8 +97,7 @@ def test_a_bound_without_room_for_the_rest_of_a_group_stops_the_eval(make: Make)
     stepped, host = in_groups(make, 25)
     for run in stepped.runs[:2]:
         judges(stepped, run)
-    host.scores(*stepped.runs[:2], name="whole")
-    stepped.turn()
+    stepped.after(host.scores, *stepped.runs[:2], name="whole")
     judges(stepped, stepped.runs[2])
 
     assert host.runs() == stepped.runs[:3]
