@@ -144,6 +144,16 @@ class SimulatedCluster:
         [actor] = [each for each in self.actors if any(call[:2] == ("open", number) for call in each.calls)]
         return actor
 
+    def opened(self, number: int, role: str = "host", **options: Any) -> SimulatedActor:
+        """Open a host, and return its actor."""
+        self.open(number, role, **options)
+        return self.opened_in(number)
+
+    def have(self, node: str, n_cpus: float) -> None:
+        """Let a node be seen with so many CPUs."""
+        self.n_cpus[node] = n_cpus
+        self.see()
+
     def see(self) -> None:
         """Let the nodes be seen as they are now."""
         self.driver.put(self.look())

@@ -52,11 +52,6 @@ class Bad:
     boundary: str = "agent"
 
 
-def run_with(workspace: Workspace, server: ChatServer, codes: Sequence[str], **evaluation: object) -> Live:
-    """Run the eval of `written`."""
-    return evaluated(written(workspace, server, codes, **evaluation))
-
-
 def written(workspace: Workspace, server: ChatServer, codes: Sequence[str], **evaluation: object) -> Path:
     """Write an eval whose first rows run `codes`; the others chat slowly."""
     agents = "\n".join(f"async def bad{row}(ctx):\n{indent(code, '    ')}" for row, code in enumerate(codes))
@@ -170,7 +165,7 @@ SOFT = [
 
 
 def test_errors_exits_and_invalid_conversations_fail_at_the_agent(workspace: Workspace, server: ChatServer) -> None:
-    live = run_with(workspace, server, [bad.code for bad in SOFT])
+    live = evaluated(written(workspace, server, [bad.code for bad in SOFT]))
     check(live, server, SOFT, most=1)
     assert not live.run.engine.notices.texts, "the host lived on"
 
@@ -189,7 +184,7 @@ HARD = [
 def test_agents_that_crash_their_host_cost_others_at_most_one_more_rollout(
     workspace: Workspace, server: ChatServer
 ) -> None:
-    live = run_with(workspace, server, [bad.code for bad in HARD], batch_size=4)
+    live = evaluated(written(workspace, server, [bad.code for bad in HARD], batch_size=4))
     check(live, server, HARD, most=2)
 
 
@@ -243,7 +238,7 @@ HARMLESS = {
 
 def test_side_effects_of_agents_harm_no_run(workspace: Workspace, server: ChatServer) -> None:
     codes = [f"{code}\nawait ctx.chat(ctx.prompt)" for code in HARMLESS.values()]
-    live = run_with(workspace, server, codes)
+    live = evaluated(written(workspace, server, codes))
     failed = [name for name, kind in zip(HARMLESS, live.kinds(), strict=False) if kind != "passed"]
     assert failed == []
     assert live.kinds() == ["passed"] * (len(HARMLESS) + SIBLINGS)
