@@ -47,6 +47,13 @@ SCENES = {
         assert (last.choices[0].message.content, last.choices[0].finish_reason) == ("42", "stop"), last
         assert last.usage.total_tokens == 10, last
     """,
+    "openai, stream": """
+        stream = await AsyncOpenAI(ctx).chat.completions.create(model="x", messages=ctx.prompt, stream=True)
+        chunks = [chunk async for chunk in stream]
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "42", chunks
+        assert all(chunk.usage is None for chunk in chunks), chunks
+        assert chunks[-1].choices[0].finish_reason == "stop", chunks
+    """,
     "openai, stream with usage and calls": """
         options = {"include_usage": True}
         stream = await AsyncOpenAI(ctx).chat.completions.create(

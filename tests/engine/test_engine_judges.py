@@ -239,10 +239,12 @@ def test_functions_may_ask_judges_themselves(questions: Workspace, code: str) ->
     ("behaviour", "boundary", "text"),
     [
         (status(500), "provider", "ProviderRequestError: Provider 'openai' request for model 'gpt-5-mini' failed."),
+        (status(424), "provider", "ProviderRequestError: Provider 'openai' request for model 'gpt-5-mini' failed."),
         (status(404), "provider", "ModelNotFoundError: Provider 'openai' request for model 'gpt-5-mini' failed."),
         (reply("no idea"), "reward", "its answer: no idea"),
+        (reply('{"score": 8}'), "reward", 'its "score" is 8, not from 0 to 1'),
     ],
-    ids=["outage", "no model", "garbage"],
+    ids=["outage", "outage of a dependency", "no model", "garbage", "another scale"],
 )
 def test_failures_of_judges_in_functions_are_told_apart(
     questions: Workspace, code: str, behaviour: Behaviour, boundary: str, text: str

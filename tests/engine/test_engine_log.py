@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.engine import artifacts
-from pytest_osmosis.engine.artifacts import HEAD_BYTES, TAIL_BYTES, HostLog
+from pytest_osmosis.engine.artifacts import HEAD_BYTES, MOST_LOG_BYTES, TAIL_BYTES, HostLog
 from pytest_osmosis.host.main import COLLECT_AFTER, COLLECT_AFTER_LOADING
 from tests.engine.evaluating import Workspace, evaluated
 from tests.servers import ChatServer
@@ -34,6 +34,13 @@ def test_a_large_log_keeps_its_head_and_tail_and_says_how_much_is_missing(tmp_pa
         content = path.read_bytes()
         gap = f"\n[... {len(whole) - HEAD_BYTES - TAIL_BYTES:,} bytes left out ...]\n".encode()
         assert content == whole[:HEAD_BYTES] + gap + whole[-TAIL_BYTES:]
+
+
+def test_a_log_that_is_not_too_large_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "host.log"
+    path.write_bytes(b"x" * MOST_LOG_BYTES)
+    HostLog(path).bound()
+    assert path.stat().st_size == MOST_LOG_BYTES
 
 
 def test_a_fatal_error_after_the_log_was_cut_is_still_reported(

@@ -160,6 +160,17 @@ SOFT = [
     Bad("messages that are no dicts", "return ['hi']", "message 0 must be a dict"),
     Bad("a role that is no string", "return [{'role': 1}]", "message 0 must be a dict"),
     Bad("a generator", "return (message for message in ctx.prompt)", "got generator"),
+    Bad("a circle", "message = {'role': 'user'}\nmessage['self'] = message\nreturn [message]", "JSON"),
+    Bad(
+        "an object whose text raises",
+        "class Odd:\n    def __str__(self): raise ValueError('no text')\nreturn [{'role': 'user', 'note': Odd()}]",
+        "no text",
+    ),
+    Bad(
+        "a nest too deep",
+        "deep = []\nfor _ in range(100_000):\n    deep = [deep]\nreturn [{'role': 'user', 'content': deep}]",
+        "RecursionError",
+    ),
     Bad("a prompt that was spoilt", "ctx.prompt = object()\nraise ValueError('spoilt')", "spoilt"),
 ]
 

@@ -20,11 +20,14 @@ def test_at_most_twice_batch_size_runs_begin_while_runs_wait_for_retries(workspa
 
 UNANSWERED: dict[str, tuple[list[Behaviour], str, str]] = {
     "retries exhausted": ([status(503)], "provider", "503"),
+    "cancelled behind the server": ([status(499)], "provider", "499"),
+    "a status of nobody": ([status(477)], "provider", "477"),
     "too large": ([status(413)], "model", "413"),
     "a day's wait": ([status(429, retry_after="86400")], "provider", "asked to wait 86400 s"),
     "half a body": ([half_json()], "provider", "body that is not JSON"),
     "a connection cut": ([cut_connection()], "provider", "broke"),
     "no choices": ([data(completion({}, choices=[]))], "model", "choices"),
+    "choices null": ([data(completion({}, choices=None))], "model", "choices"),
 }
 
 

@@ -158,6 +158,10 @@ INVALID_ENTRYPOINTS = {
         "main.py: Judge: each run calls Judge(), but its __init__ does not allow that: missing a required argument: "
         "'strictness'",
     ),
+    "a workflow that takes nothing": (
+        WORKFLOW.replace("run(self, ctx)", "run(self)"),
+        "main.py: Flow: each run calls Flow.run(ctx), but its parameters do not allow that: too many positional",
+    ),
     "sys.exit while it loads": ("import sys\nsys.exit(3)  # Grader", "does not load: SystemExit: 3"),
 }
 
@@ -184,8 +188,11 @@ class Flow(AgentWorkflow):
     ("code", "message"),
     [
         ("rollout = object()\n", "must be `async def rollout(ctx)`, a class that derives"),
+        ("rollout = 3\n", "got int"),
         ("def rolout(ctx): pass\n", 'module "agent" has no "rollout", did you mean "rolout"?'),
         ("async def rollout(ctx):\n    yield []\n", "must be `async def rollout(ctx)`"),
+        ("def rollout(ctx):\n    yield []\n", "must be `async def rollout(ctx)`"),
+        ("def rollout(): pass\n", "each run calls rollout(ctx), but its parameters do not allow"),
         ("async def rollout(ctx, *, tools): pass\n", "each run calls rollout(ctx), but its parameters do not allow"),
         (
             "import abc\nfrom pytest_osmosis import AgentWorkflow\nclass rollout(AgentWorkflow):\n"

@@ -133,12 +133,17 @@ def test_tools_that_raise_and_print_belong_to_their_rollout(workspace: Workspace
             "from fastmcp import FastMCP\na, b = FastMCP('a'), FastMCP('b')",
             "mcp/main.py: holds several FastMCP objects (a, b); call the one to use mcp",
         ),
+        ("from fastmcp import FastMCP\nmcp = FastMCP('a')", "mcp/main.py: the server has no tools; register functions"),
         (
             f"{MAIN}\nmcp.run(transport='http')",
             'mcp/main.py: calls run() when it is imported; guard it with `if __name__ == "__main__":`',
         ),
+        (
+            f"{MAIN}\n@mcp.tool(name='a/b')\ndef ab() -> int: return 1",
+            "mcp/main.py: names of tools that models cannot call: 'a/b'; a name has up to 64 letters",
+        ),
     ],
-    ids=["import", "none", "several", "run"],
+    ids=["import", "none", "several", "empty", "run", "name"],
 )
 def test_a_server_that_cannot_be_used_is_an_error_before_any_request(
     workspace: Workspace, main: str, text: str
