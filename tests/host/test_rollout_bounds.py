@@ -157,6 +157,14 @@ async def rollout(ctx):
     while True:
         client.chat.completions.create(model="any", messages=ctx.prompt)
 """,
+    "Anthropic's": """
+from anthropic import AsyncAnthropic
+
+async def rollout(ctx):
+    client = AsyncAnthropic(base_url=ctx.base_url, api_key=ctx.api_key)
+    while True:
+        await client.messages.create(model="any", max_tokens=9, messages=ctx.prompt)
+""",
 }
 
 
