@@ -378,12 +378,6 @@ async def test_each_status_has_its_boundary_and_retries(code: int, expected: tup
     assert str(error).endswith(f": scripted {code}")
 
 
-async def test_a_context_overflow_is_the_models_failure() -> None:
-    error = await failure_of(servers.status(400, servers.OVERFLOW))
-    assert kind(error) == ("model", False, "no", 400)
-    assert "maximum context length is 8192 tokens" in str(error)
-
-
 NOT_SUPPORTED = "is not supported with this model."
 
 
@@ -391,14 +385,12 @@ NOT_SUPPORTED = "is not supported with this model."
     ("error", "key"),
     [
         ("Unsupported value: 'temperature' does not support 0.5 with this model.", "temperature"),
-        (f"Unsupported parameter: 'top_p' {NOT_SUPPORTED}", "top_p"),
         (f"Unsupported parameter: 'max_tokens' {NOT_SUPPORTED} Use 'max_completion_tokens' instead.", "max_tokens"),
         (f"Unsupported parameter: 'max_output_tokens' {NOT_SUPPORTED}", "max_tokens"),
         (f"Unsupported parameter: 'reasoning.effort' {NOT_SUPPORTED}", "reasoning_effort"),
         ("Unknown parameter: 'top_k'.", "top_k"),
         ("Unrecognized request argument supplied: min_p", "min_p"),
         ("`temperature` is deprecated for this model.", "temperature"),
-        ("temperature is deprecated for this model.", "temperature"),
         ("`temperature` and `top_p` cannot both be specified for this model.", "temperature"),
         ({"message": "'low' is not supported.", "code": "unsupported_value", "param": "text.verbosity"}, "verbosity"),
     ],
@@ -481,16 +473,13 @@ async def test_an_error_without_a_body_is_its_status() -> None:
     ("headers", "seconds"),
     [
         ({"retry_after": "86400"}, 86400.0),
-        ({"retry_after": "0.5"}, 0.5),
         ({"retry_after": "0"}, 0.0),
         ({"retry_after_ms": "250", "retry_after": "9"}, 0.25),
         ({"retry_after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
         ({"retry_after": "soon"}, None),
         ({"retry_after": "-1"}, None),
         ({"retry_after": "inf"}, None),
-        ({"retry_after": "nan"}, None),
         ({"retry_after": "1e999"}, None),
-        ({"retry_after": "1e3"}, None),
         ({"retry_after": "9" * 400}, None),
         ({"retry_after": "1_0"}, None),
         ({"retry_after": "\u0663"}, None),
@@ -534,7 +523,6 @@ async def test_a_key_that_the_server_quotes_is_redacted_unless_it_is_short() -> 
     ("error", "status"),
     [
         ({"code": 503}, 503),
-        ({"code": "429"}, 429),
         ({"type": "overloaded_error"}, 529),
         ({"type": "server_error", "code": None}, 500),
         ({"status": "UNAVAILABLE"}, 503),
@@ -542,9 +530,7 @@ async def test_a_key_that_the_server_quotes_is_redacted_unless_it_is_short() -> 
         ({"status": "CANCELLED"}, 499),
         ({"code": "capacity_exceeded"}, 498),
         ({"code": "424"}, 424),
-        ({"code": 400}, 400),
         ({"code": "context_length_exceeded", "type": "x"}, 400),
-        ({"code": 401}, 401),
         ({"code": "invalid_api_key", "type": "bad_request"}, 401),
         ({"code": 404}, 404),
         ({"type": "insufficient_quota"}, 402),

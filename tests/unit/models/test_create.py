@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 from ssl import SSLContext
@@ -41,13 +40,6 @@ def test_a_model_without_its_key_is_not_made() -> None:
         create(target, {"OPENAI_API_KEY": ""}, 1)
 
 
-async def test_the_demo_model_needs_no_server() -> None:
-    model = create(resolve("demo/arithmetic", ModelTable(), {}, where="x.toml:1"), {}, 1)
-    reply = await model.chat(ChatRequest(messages=PROMPT, run="row0-run0"))
-    await model.close()
-    assert "391" in reply.content
-
-
 def test_without_litellm_its_targets_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     target = resolve("azure/gpt-5", ModelTable(), {}, where="x.toml:1")
@@ -78,19 +70,3 @@ def test_the_clients_of_a_process_load_certificates_once_for_the_same_variables(
     assert made() is before
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     assert made() is not before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("client", "others"), [("light", {"openai", "anthropic", "litellm"}), ("openai", {"anthropic", "litellm"})]
-)
-def test_a_client_loads_no_other(client: str, others: set[str]) -> None:
-    code = (
-        "import sys\n"
-        "from pytest_osmosis.models import create\n"
-        "from pytest_osmosis.models.targets import ModelTarget\n"
-        f"create(ModelTarget('server', 'm', 'http://localhost:8000/v1', client={client!r}), {{}}, 1)\n"
-        "print(*sys.modules)\n"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert others.isdisjoint(run.stdout.split())

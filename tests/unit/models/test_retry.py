@@ -103,13 +103,6 @@ async def failure(server: ChatServer, waits: Waits | None = None, **options: Any
 # -- how often -----------------------------------------------------------------------------------------------
 
 
-async def test_a_good_answer_is_one_request() -> None:
-    waits = Waits()
-    with ChatServer(GOOD) as server:
-        found = await answered(server, waits)
-    assert (found.reply.content, found.retries, len(server.requests), waits.delays) == ("42", 0, 1, [])
-
-
 async def test_a_failure_says_how_many_tries_were_made() -> None:
     with ChatServer(servers.status(503)) as server:
         assert str(await failure(server)).endswith(": scripted 503 (5 tries)")
@@ -124,17 +117,7 @@ async def test_a_failure_says_how_many_tries_were_made() -> None:
     assert (len(server.requests), error.status, error.retries) == (2, 429, 1)
 
 
-TRANSIENT = {
-    **{str(code): servers.status(code) for code in (408, 409, 429, 500, 503, 529)},
-    "html": servers.html(),
-    "half-json": servers.half_json(),
-    "empty": servers.body(""),
-    "cut-connection": servers.cut_connection(),
-    "cut-body": servers.cut_body(),
-}
-
-
-@pytest.mark.parametrize("bad", TRANSIENT.values(), ids=TRANSIENT)
+@pytest.mark.parametrize("bad", [servers.status(503), servers.cut_body()], ids=["status", "cut"])
 async def test_transient_failures_are_retried_until_an_answer_comes(bad: Behaviour) -> None:
     waits = Waits()
     with ChatServer(bad, bad, GOOD) as server:
@@ -154,16 +137,9 @@ async def test_a_request_that_times_out_is_retried() -> None:
     assert (found.reply.content, found.retries, len(server.requests)) == ("42", 1, 2)
 
 
-PERMANENT = {
-    "overflow": servers.status(400, servers.OVERFLOW),
-    **{str(code): servers.status(code) for code in (401, 402, 403, 404, 422)},
-    "quota": servers.status(429, servers.QUOTA, retry_after="1"),
-    "redirect": servers.redirect("http://elsewhere.invalid/"),
-    "no-choices": servers.data({"choices": []}),
-}
-
-
-@pytest.mark.parametrize("bad", PERMANENT.values(), ids=PERMANENT)
+@pytest.mark.parametrize(
+    "bad", [servers.status(400, servers.OVERFLOW), servers.status(429, servers.QUOTA, retry_after="1")]
+)
 async def test_a_permanent_failure_is_not_retried(bad: Behaviour) -> None:
     waits = Waits()
     with ChatServer(bad) as server:
@@ -303,18 +279,14 @@ async def test_the_probe_bounds_its_answer_by_the_key_that_the_server_takes() ->
     ("behaviour", "found"),
     [
         (servers.status(401), ("provider", "always")),
-        (servers.status(402), ("provider", "always")),
         (servers.status(429, servers.QUOTA), ("provider", "always")),
-        (servers.status(403), ("provider", "until_success")),
         (servers.status(404), ("provider", "until_success")),
         (servers.status(400), ("model", "no")),
         (servers.data({"choices": []}), ("model", "no")),
         (servers.status(429, retry_after="60"), None),
-        (servers.status(500), None),
-        (servers.html(), None),
         (servers.cut_connection(), None),
     ],
-    ids=["401", "402", "quota", "403", "404", "400", "no-choices", "429", "500", "html", "cut"],
+    ids=["401", "quota", "404", "400", "no-choices", "429", "cut"],
 )
 async def test_the_probe_reports_what_every_request_may_meet_and_ignores_what_passes(
     behaviour: Behaviour, found: tuple[str, str] | None
