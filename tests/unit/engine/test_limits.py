@@ -1,4 +1,4 @@
-"""Limits per minute: no minute at the server holds more, and most of the allowance is used."""
+"""Limits per minute, of which most is used and never more, and the throttle after servers refused requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.engine.limits import BURST_S, WINDOW_S, Rate, least_s
+from pytest_osmosis.engine.limits import BURST_S, WINDOW_S, Rate, Throttle, least_s
 from pytest_osmosis.engine.permits import Estimate
 from pytest_osmosis.host.protocol import Size
 
@@ -93,3 +93,32 @@ def test_tokens_are_estimated_from_text_and_bound_until_usage_is_known() -> None
         estimate.saw(Size(100, None), {"input_tokens": 50, "output_tokens": 30})
     assert estimate.tokens(Size(400, None)) == 230
     assert estimate.tokens(Size(400, 10)) == 210
+
+
+def test_each_pause_halves_the_runs_in_flight_down_to_one() -> None:
+    throttle = Throttle(8)
+    ceilings = []
+    for now in range(5):
+        throttle.refused(float(now), 0.5)
+        ceilings.append(throttle.ceiling)
+    assert ceilings == [4, 2, 1, 1, 1]
+    assert (throttle.pauses, throttle.paused_s, throttle.least) == (5, 2.5, 1)
+
+
+def test_refusals_during_a_pause_only_make_it_longer() -> None:
+    throttle = Throttle(8)
+    throttle.refused(0.0, 1.0)
+    throttle.refused(0.5, 1.0)
+    assert (throttle.ceiling, throttle.pauses, throttle.paused_s) == (4, 1, 1.5)
+
+
+def test_finished_runs_raise_the_ceiling_up_to_the_limit() -> None:
+    throttle = Throttle(8)
+    throttle.refused(0.0, 1.0)
+    seen = []
+    for _ in range(40):
+        throttle.finished()
+        seen.append(throttle.ceiling)
+    assert seen[3] == 5
+    assert seen == sorted(seen)
+    assert seen[-1] == 8

@@ -16,13 +16,6 @@ from pytest_osmosis.host import output
 from pytest_osmosis.host.output import HEAD_CHARS, TAIL_CHARS, RedactedLog, RoutedHandler, RoutedStream, TruncatedText
 
 
-def test_short_text_is_kept_whole() -> None:
-    kept = TruncatedText()
-    kept.write("one ")
-    kept.write("two")
-    assert kept.text() == "one two"
-
-
 def test_head_and_tail_of_long_text_are_kept_with_the_size_of_the_gap() -> None:
     kept = TruncatedText()
     for number in range(200_000):

@@ -1,4 +1,4 @@
-"""When the refusals of a server count as an overload, and which requests count under the limits per minute."""
+"""Overloads by refusals, which requests count under the limits per minute, and the totals of a rollout's requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.errors import BoundError, ModelError
-from pytest_osmosis.host.chat import OVERLOADED, OverloadDetector, Sender, SentRequest
+from pytest_osmosis.host.chat import OVERLOADED, OverloadDetector, RequestTotals, Sender, SentRequest
 from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.slots import PermitClient, grant
@@ -131,3 +131,11 @@ async def test_a_request_that_was_cancelled_after_it_was_sent_counts() -> None:
     with pytest.raises(asyncio.CancelledError):
         await ended(task)
     assert kinds(events) == ["ask", "answered"]
+
+
+def test_the_last_answer_is_that_to_the_last_request() -> None:
+    totals = RequestTotals()
+    for turn in (1, 3, 2):
+        totals.add(ChatReply({"role": "assistant"}, f"reason {turn}", None, f"model {turn}"), turn)
+
+    assert (totals.answers, totals.finish_reason, totals.model) == (3, "reason 3", "model 3")

@@ -28,11 +28,6 @@ class Static:
     async def grade(ctx: object) -> None: ...
 
 
-class OfTheClass:
-    @classmethod
-    async def grade(cls, ctx: object) -> None: ...
-
-
 def logged(function: Callable[..., Any]) -> Callable[..., Any]:
     def called(*given: Any) -> Any:
         return function(*given)
@@ -72,7 +67,7 @@ class Needy:
     async def grade(self, ctx: object) -> None: ...
 
 
-@pytest.mark.parametrize("cls", [Plain, Optional, Static, OfTheClass, Decorated])
+@pytest.mark.parametrize("cls", [Plain, Optional, Static, Decorated])
 def test_a_class_that_each_run_can_call_is_accepted(cls: type[Any]) -> None:
     check_class("rewards:Judge", cls, "grade", passes_config=False)
 
