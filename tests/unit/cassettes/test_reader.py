@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -132,9 +133,7 @@ def test_a_torn_last_line_is_passed_over_and_a_broken_one_is_an_error(tmp_path: 
         CassetteReader.open([log])
 
 
-def test_lines_that_were_laid_out_anew_are_read(tmp_path: Path, store: Any) -> None:
-    import json
-
+def test_lines_that_were_laid_out_anew_are_read(tmp_path: Path) -> None:
     path = write_cassette(
         tmp_path / "c.jsonl", write_log(tmp_path / "l", conversation(FIRST, "a", asker='"x"\\')), [FIRST]
     ).path

@@ -18,8 +18,6 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
-from anthropic import AsyncAnthropic
-from openai import AsyncOpenAI
 
 from pytest_osmosis.demo import Disturbances, Latency, application, main
 from pytest_osmosis.models.base import ChatRequest
@@ -30,11 +28,6 @@ CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
 ANSWER = "17 * 23 = 391\n#### 391"
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "What is 17 * 23?"}]
-PARAMETERS = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}}
-MULTIPLY: dict[str, Any] = {
-    "type": "function",
-    "function": {"name": "multiply", "parameters": PARAMETERS, "strict": True},  # `stream` of openai 2.0 takes no other
-}
 
 
 def body(**fields: Any) -> dict[str, Any]:
@@ -50,49 +43,14 @@ async def served(**settings: Any) -> AsyncIterator[TestClient[Any, Any]]:
 # -- round trips ------------------------------------------------------------------------------------------
 
 
-async def test_the_openai_client_gets_one_answer_whole_streamed_and_as_a_response() -> None:
-    async with served() as server, AsyncOpenAI(base_url=str(server.make_url("/v1")), api_key="none") as client:
-        for tools in ([], [MULTIPLY]):
-            fields: dict[str, Any] = {"model": "arithmetic", "messages": QUESTION, "tools": tools}
-            whole = await client.chat.completions.create(**fields)
-            async with client.chat.completions.stream(**fields, stream_options={"include_usage": True}) as stream:
-                streamed = await stream.get_final_completion()
-
-            expected = (None, [("multiply", '{"a": 17, "b": 23}')]) if tools else (ANSWER, [])
-            assert [said(whole), said(streamed)] == [expected] * 2
-            assert (whole.choices[0].finish_reason, whole.usage) == (streamed.choices[0].finish_reason, streamed.usage)
-            assert await response(client, tools) == (expected[0] or "", expected[1])
-
-
-def said(completion: Any) -> tuple[str | None, list[tuple[str, str]]]:
-    message = completion.choices[0].message
-    return message.content, [(call.function.name, call.function.arguments) for call in message.tool_calls or []]
-
-
-async def response(client: AsyncOpenAI, tools: list[dict[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    """The text and the calls of a streamed response."""
-    functions: Any = [{"type": "function", **tool["function"]} for tool in tools]
-    async with client.responses.stream(model="arithmetic", input="What is 17 * 23?", tools=functions) as stream:
-        found = await stream.get_final_response()
-    return found.output_text, [(item.name, item.arguments) for item in found.output if item.type == "function_call"]
-
-
-async def test_the_anthropic_client_gets_one_answer_whole_and_streamed() -> None:
-    tool = {"name": "multiply", "input_schema": PARAMETERS}
-    async with served() as server, AsyncAnthropic(base_url=str(server.make_url("/")), api_key="none") as client:
-        for tools in ([], [tool]):
-            fields: dict[str, Any] = {**body(), "tools": tools}
-            whole = await client.messages.create(**fields)
-            async with client.messages.stream(**fields) as stream:
-                streamed = await stream.get_final_message()
-
-            [content] = whole.to_dict(exclude_none=True)["content"]  # older releases of the client add `citations`
-            assert content["input"] == {"a": 17, "b": 23} if tools else content["text"] == ANSWER
-            assert streamed.to_dict(exclude_none=True)["content"] == [content]
-            assert (streamed.stop_reason, streamed.usage.output_tokens) == (
-                whole.stop_reason,
-                whole.usage.output_tokens,
-            )
+async def test_each_api_answers_whole_and_streamed() -> None:
+    of_responses: dict[str, Any] = {"model": "arithmetic", "input": "What is 17 * 23?"}
+    async with served() as client:
+        for path, sent in ((CHAT, body()), (MESSAGES, body()), ("/v1/responses", of_responses)):
+            whole = await client.post(path, json=sent)
+            streamed = await client.post(path, json={**sent, "stream": True})
+            assert (whole.status, streamed.status, streamed.content_type) == (200, 200, "text/event-stream")
+            assert json.dumps(ANSWER) in await whole.text()
 
 
 async def test_a_seed_gets_the_reply_of_the_embedded_model() -> None:
