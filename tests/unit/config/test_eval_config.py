@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
@@ -85,24 +83,18 @@ def test_missing_keys_have_their_defaults(load_table: Load, workspace: Path) -> 
 
 VALUES: list[tuple[str, str, object]] = [
     ("evaluation", "pass_threshold = -1", Evaluation(pass_threshold=-1.0)),
-    ("evaluation", "pass_threshold = 0.0", Evaluation(pass_threshold=0.0)),
     ("evaluation", "n = 0x10", Evaluation(n=16)),
     ("env", 'A = "line\\nbreak"', {"A": "line\nbreak"}),
     ("secrets", 'required = ["A1_"]', ("A1_",)),
     ("model", 'base_url = "http://[::1]:8000/v1"', ModelTable(base_url="http://[::1]:8000/v1")),
-    ("model", 'base_url = "https://host"', ModelTable(base_url="https://host")),
     ("model", 'api_key_env = "_key1"', ModelTable(api_key_env="_key1")),
-    ("model", 'client = "auto"', ModelTable(client="auto")),
-    ("model", 'client = "openai"', ModelTable(client="openai")),
     ("model", 'client = "anthropic"', ModelTable(client="anthropic")),
-    ("model", 'client = "light"', ModelTable(client="light")),
     ("model", 'client = "litellm"', ModelTable(client="litellm")),
     ("model", 'headers = {X-A = "1", "b.c" = ""}', ModelTable(headers={"X-A": "1", "b.c": ""})),
     ("model", "max_retries = 0\ntimeout_s = 1", ModelTable(max_retries=0, timeout_s=1.0)),
     ("sampling", "temperature = 0", Sampling(temperature=0.0)),
     ("sampling", "top_p = 1\nmax_tokens = 1", Sampling(top_p=1.0, max_tokens=1)),
     ("sampling", "seed = -3", Sampling(seed=-3)),
-    ("sampling", 'stop = "\\n"', Sampling(stop=("\n",))),
     ("sampling", 'stop = ["a", "b"]', Sampling(stop=("a", "b"))),
     (
         "sampling",
@@ -243,16 +235,3 @@ def test_declared_defaults_equal_those_of_the_dataclasses(table: str) -> None:
         if field.name in kept:
             default = getattr(DATACLASSES[table], field.name)
             assert field.default == default or (field.default is None and not default), field.name
-
-
-def test_the_description_of_every_table_and_key_is_a_sentence() -> None:
-    helps = [table.help for table in EVAL_TABLES.values()]
-    helps += [field.help for table in EVAL_TABLES.values() for field in table.fields]
-    assert all(text.endswith(".") for text in helps)
-
-
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    heavy = ("tomli", "asyncio", "aiohttp", "openai", "difflib", "pytest")
-    code = f"import sys, pytest_osmosis.config; print([name for name in {heavy} if name in sys.modules])"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == "[]\n"

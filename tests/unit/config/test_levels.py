@@ -111,10 +111,6 @@ def test_a_table_for_another_eval_is_not_taken_for_a_misspelling(
             "max_response_mb, max_retries, timeout_s)",
         ),
         (
-            "[tool.pytest-osmosis.eval.x.evaluation]\nn = 'a'",
-            'pyproject.toml:2: [evaluation] n: must be an integer of at least 1, got "a"',
-        ),
-        (
             "[tool.pytest-osmosis.eval.xx]\nlimit = 2",
             "pyproject.toml:1: [tool.pytest-osmosis.eval.xx]: no eval has this name, did you mean "
             "[tool.pytest-osmosis.eval.x]? (if not, remove the table)",
@@ -175,12 +171,9 @@ def typed(text: str) -> Override:
     [
         ("experiment.model_path=openai/x", "experiment", "model_path", "openai/x"),
         ("experiment.model_path=5", "experiment", "model_path", "5"),
-        ("experiment.model_path='q'", "experiment", "model_path", "q"),
         ("model.max_retries=0", "model", "max_retries", 0),
-        ("scoring.eval_fns=a:b", "scoring", "eval_fns", ("a:b",)),
         ('scoring.eval_fns=["a:b", "c:d"]', "scoring", "eval_fns", ("a:b", "c:d")),
         ("limits.max_errors=5%", "limits", "max_errors", 0.05),
-        ("sampling.extra_body={a = 1}", "sampling", "extra_body", {"a": 1}),
     ],
 )
 def test_a_set_value_is_toml_if_valid_or_else_text(
@@ -215,16 +208,6 @@ def test_setting_a_key_inside_a_value_keeps_the_others_of_the_file(load_table: L
     ("text", "expected"),
     [
         ("evaluation.n=x", '--osmosis-set evaluation.n: must be an integer of at least 1, got "x"'),
-        (
-            "evaluation.m=1",
-            "--osmosis-set evaluation.m: [evaluation] m: unknown key (valid: limit, n, batch_size, pass_threshold, "
-            "agent_workflow_timeout_s, grader_timeout_s)",
-        ),
-        (
-            'scoring.thresholds."rewards:exac"=1',
-            '--osmosis-set scoring.thresholds."rewards:exac": unknown function, did you mean '
-            '"rewards:exact"? (valid: "rewards:exact", "rewards:close")',
-        ),
         (
             "scoring.eval_fns=rewards.exact",
             '--osmosis-set scoring.eval_fns: each must be "module:function", got "rewards.exact"; did you mean '
