@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.config import EvalConfig, Override, load_eval_config
+from pytest_osmosis.config import EvalConfig, Override, load_eval_config, load_training_config
 from pytest_osmosis.errors import ConfigError
 
 BASE = {
@@ -61,6 +61,18 @@ def load(workspace: Path) -> Callable[..., EvalConfig]:
         path = workspace / "configs/eval/x.toml"
         path.write_text(text, encoding="utf-8")
         return load_eval_config(path, overrides)
+
+    return load
+
+
+@pytest.fixture
+def load_training(workspace: Path) -> Callable[..., EvalConfig]:
+    """Load a text and overrides as configs/training/x.toml of the workspace."""
+
+    def load(text: str, *overrides: Override) -> EvalConfig:
+        path = workspace / "configs/training/x.toml"
+        path.write_text(text, encoding="utf-8")
+        return load_training_config(path, overrides)
 
     return load
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.config import EvalConfig, Override, load_training_config
+from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.tables import MOST_HOSTS_OF_CLUSTER, Execution, RayOptions
 
 Load = Callable[..., EvalConfig]
@@ -155,14 +155,11 @@ def test_keys_in_another_place_are_found(problems: Problems, text: str, meant: s
     assert any(f"did you mean {meant}?" in line for line in problems(text))
 
 
-def test_a_preflight_may_run_on_a_cluster(workspace: Path) -> None:
-    path = workspace / "configs/training/x.toml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        '[experiment]\nrollout = "multiply"\nentrypoint = "main.py"\nmodel_path = "Qwen/Qwen3"\ndataset = "multiply"\n'
-    )
+def test_a_preflight_may_run_on_a_cluster(load_training: Load, workspace: Path) -> None:
     (workspace / "pyproject.toml").write_text(
         '[tool.pytest-osmosis.execution]\nengine = "ray"\nray = {address = "a:1"}\n'
     )
+    code = 'rollout = "multiply"\nentrypoint = "main.py"\nmodel_path = "Qwen/Qwen3"\ndataset = "multiply"\n'
+    config = load_training(f"[experiment]\n{code}")
 
-    assert load_training_config(path).execution == Execution(engine="ray", ray=RayOptions("a:1"))
+    assert config.execution == Execution(engine="ray", ray=RayOptions("a:1"))

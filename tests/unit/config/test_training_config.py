@@ -57,15 +57,8 @@ Problems = Callable[..., list[str]]
 
 
 @pytest.fixture
-def load(workspace: Path) -> Load:
-    """Load a text and overrides as configs/training/x.toml of the workspace."""
-
-    def load(text: str, *overrides: Override) -> EvalConfig:
-        path = workspace / "configs/training/x.toml"
-        path.write_text(text, encoding="utf-8")
-        return load_training_config(path, overrides)
-
-    return load
+def load(load_training: Load) -> Load:
+    return load_training
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import create
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model
-from pytest_osmosis.models.targets import resolve
+from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests.servers import Behaviour, ChatServer
 
 ClientName = Literal["openai", "light", "anthropic", "litellm"]
@@ -45,6 +45,18 @@ def key_of(headers: Mapping[str, str]) -> str | None:
 
 
 @asynccontextmanager
+async def created(
+    target: ModelTarget, environ: Mapping[str, str] | None = None, max_in_flight: int = 4
+) -> AsyncIterator[Model]:
+    """The model of a target, closed in the end."""
+    model = create(target, environ or {}, max_in_flight)
+    try:
+        yield model
+    finally:
+        await model.close()
+
+
+@asynccontextmanager
 async def model_at(
     base_url: str,
     *,
@@ -67,11 +79,8 @@ async def model_at(
         environ = {"MY_KEY": key or "sk-any", "OPENAI_BASE_URL": base_url}
         table = replace(table, base_url=None, api_key_env="MY_KEY")
         path = f"openai/{path}"
-    model = create(resolve(path, table, environ, where="x.toml:1"), environ, max_in_flight)
-    try:
+    async with created(resolve(path, table, environ, where="x.toml:1"), environ, max_in_flight) as model:
         yield model
-    finally:
-        await model.close()
 
 
 async def ask(server: ChatServer, key: str | None = None, **fields: Any) -> ChatReply:

@@ -8,13 +8,24 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.config.tables import ModelTable
-from pytest_osmosis.models import create
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.messages import DEFAULT_MAX_TOKENS
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests import servers
 from tests.servers import ChatServer
-from tests.unit.models.talking import CLIENT, KEY, PROMPT, ask, failure_of, key_of, kind, model_at, reply_of, sent
+from tests.unit.models.talking import (
+    CLIENT,
+    KEY,
+    PROMPT,
+    ask,
+    created,
+    failure_of,
+    key_of,
+    kind,
+    model_at,
+    reply_of,
+    sent,
+)
 
 PIXEL = "iVBORw0KGgo="
 CALL = {"id": "call_1", "type": "function", "function": {"name": "multiply", "arguments": '{"a": 17, "b": 23}'}}
@@ -94,9 +105,8 @@ async def test_sampling_keys_are_renamed_for_the_api() -> None:
 
 async def test_a_service_without_seeds_gets_none() -> None:
     with ChatServer() as server:
-        model = create(ModelTarget("anthropic", "m", server.url, client="anthropic", seed_key=None), {}, 1)
-        await model.chat(ChatRequest(messages=PROMPT, seed=7))
-        await model.close()
+        async with created(ModelTarget("anthropic", "m", server.url, client="anthropic", seed_key=None)) as model:
+            await model.chat(ChatRequest(messages=PROMPT, seed=7))
     assert "seed" not in server.bodies[0]
 
 
@@ -236,9 +246,8 @@ async def test_anthropic_at_another_base_url_gets_its_key_and_headers(monkeypatc
     monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Gateway: mine")
     with ChatServer() as server:
         environ = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY}
-        model = create(resolve("anthropic/claude", ModelTable(), environ, where="x"), environ, 1)
-        await model.chat(ChatRequest(messages=PROMPT))
-        await model.close()
+        async with created(resolve("anthropic/claude", ModelTable(), environ, where="x"), environ) as model:
+            await model.chat(ChatRequest(messages=PROMPT))
     headers = server.requests[0].headers
     assert (key_of(headers), headers["x-gateway"]) == (KEY, "mine")
     assert server.bodies[0]["model"] == "claude"

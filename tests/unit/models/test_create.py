@@ -17,7 +17,7 @@ from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.connections import LightModel
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests.servers import ChatServer
-from tests.unit.models.talking import KEY, PROMPT
+from tests.unit.models.talking import KEY, PROMPT, created
 
 
 async def test_openai_at_another_base_url_gets_its_key_and_organization(
@@ -26,9 +26,8 @@ async def test_openai_at_another_base_url_gets_its_key_and_organization(
     monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
     with ChatServer() as server:
         environ = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY}
-        model = create(resolve("openai/gpt-5-mini", ModelTable(), environ, where="x"), environ, 1)
-        await model.chat(ChatRequest(messages=PROMPT))
-        await model.close()
+        async with created(resolve("openai/gpt-5-mini", ModelTable(), environ, where="x"), environ) as model:
+            await model.chat(ChatRequest(messages=PROMPT))
     headers = server.requests[0].headers
     assert (headers["authorization"], headers["openai-organization"]) == (f"Bearer {KEY}", "org-1")
     assert server.bodies[0]["model"] == "gpt-5-mini"

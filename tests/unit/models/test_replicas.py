@@ -17,13 +17,14 @@ from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.evals.eval_models import resolve_model
-from pytest_osmosis.models import create, probe
+from pytest_osmosis.models import probe
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.replicas import USES, ReplicatedModel, ReplicaUse, place_of
 from pytest_osmosis.models.retry import RetryPolicy, chat
 from tests import servers
 from tests.clocks import LoopClock, ended
 from tests.servers import ChatServer, Exchange
+from tests.unit.models.talking import created
 
 CLOSED = "http://127.0.0.1:9/v1"
 """An address where no server listens."""
@@ -46,14 +47,10 @@ async def replicated(
     """The model of replicas at these addresses."""
     entries = tuple(RegisteredEndpoint("m", "model", url) for url in urls)
     target = resolve_model("m", ModelTable(**table), {}, where="x", registry=Registry("r.toml", {"m": entries}))
-    model = create(target, {}, 16)
-    assert isinstance(model, ReplicatedModel)
-    if now is not None:
-        model._now = now
-    try:
+    async with created(target, max_in_flight=16) as model:
+        assert isinstance(model, ReplicatedModel)
+        model._now = now or model._now
         yield model
-    finally:
-        await model.close()
 
 
 async def ask(model: ReplicatedModel, run: str = "row0-run0", retries: int = 4) -> ChatReply:

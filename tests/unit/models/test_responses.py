@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +12,10 @@ from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.evals.eval_models import resolve_model
-from pytest_osmosis.models import create
-from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
+from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests.servers import Behaviour, ChatServer, by_api, completion, data, responses_reply, status
-from tests.unit.models.talking import CLIENT, PROMPT, TOOL, kind
+from tests.unit.models.talking import CLIENT, PROMPT, TOOL, created, kind
 
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": [{"type": "summary_text", "text": "Multiply."}]}
 THOUGHT = {**REASONING, "encrypted_content": "gAAAA"}
@@ -38,15 +36,6 @@ def client(request: pytest.FixtureRequest) -> Iterator[None]:
     CLIENT.name = "light"
 
 
-@asynccontextmanager
-async def model_at(target: ModelTarget, environ: Mapping[str, str] | None = None) -> AsyncIterator[Model]:
-    model = create(target, environ or {}, 4)
-    try:
-        yield model
-    finally:
-        await model.close()
-
-
 def explicit(base_url: str) -> ModelTarget:
     """The target of a config that chooses Responses at its own server."""
     table = ModelTable(base_url=base_url, client=CLIENT.name, api_client_type="openai_responses")
@@ -54,7 +43,7 @@ def explicit(base_url: str) -> ModelTarget:
 
 
 async def ask(server: ChatServer, **fields: Any) -> ChatReply:
-    async with model_at(explicit(server.base_url)) as model:
+    async with created(explicit(server.base_url)) as model:
         return await model.chat(ChatRequest(**{"messages": PROMPT, **fields}))
 
 
@@ -255,7 +244,7 @@ async def test_reasoning_that_nobody_stored_does_not_go_back() -> None:
 async def test_a_model_that_does_not_reason_is_asked_for_no_reasoning() -> None:
     refusal = status(400, {"error": {"message": "Encrypted content is not supported with this model."}})
     with ChatServer(refusal, data(responses_reply(text("42")))) as server:
-        async with model_at(explicit(server.base_url)) as model:
+        async with created(explicit(server.base_url)) as model:
             for _ in range(2):
                 assert (await model.chat(ChatRequest(PROMPT))).content == "42"
     assert [body["include"] for body in server.bodies] == [["reasoning.encrypted_content"], [], []]
@@ -284,7 +273,7 @@ async def asked_by_default(behaviour: Behaviour, *requests: ChatRequest) -> list
     """The paths that are asked by a model at OpenAI itself, which is this server."""
     with ChatServer(behaviour) as server:
         target = ModelTarget("openai", "gpt-x", server.base_url, client=CLIENT.name, api="auto")
-        async with model_at(target) as model:
+        async with created(target) as model:
             for request in requests:
                 await model.chat(request)
         return [seen.path.removeprefix("/v1") for seen in server.requests]
@@ -319,7 +308,7 @@ USE_RESPONSES += "Please use /v1/responses instead."
 async def refused(code: int, message: str, target: ModelTarget) -> ModelError:
     """The error of a request with tools to a target at a server that refuses it."""
     with ChatServer(status(code, {"error": {"message": message}})) as server:
-        async with model_at(replace(target, base_url=server.base_url)) as model:
+        async with created(replace(target, base_url=server.base_url)) as model:
             with pytest.raises(ModelError) as caught:
                 await model.chat(ChatRequest(PROMPT, [TOOL]))
     return caught.value
