@@ -65,10 +65,6 @@ SAME: dict[str, tuple[str, list[dict[str, Any]]]] = {
         '[[eval]]\nenv_id = "env1"\n[eval.env_args]\nsplit = "train"\nmax_examples = 100\n',
         [{"env_id": "env1", "env_args": {"split": "train", "max_examples": 100}}],
     ),
-    "test_cli_toml_per_env_num_examples": (
-        '[[eval]]\nenv_id = "env1"\nnum_examples = 10\n\n[[eval]]\nenv_id = "env2"\nnum_examples = 20\n',
-        [{"env_id": "env1", "num_examples": 10}, {"env_id": "env2", "num_examples": 20}],
-    ),
     "test_cli_toml_mixed_per_env_and_defaults_fallback": (
         '[[eval]]\nenv_id = "env-a"\nnum_examples = 15\nrollouts_per_example = 4\n\n[[eval]]\nenv_id = "env-b"\n',
         [
@@ -99,15 +95,6 @@ SAME: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "test_ablation_basic_expansion": (
         '[[ablation]]\nenv_id = "my-env"\n\n[ablation.sweep]\ntemperature = [0.0, 0.5, 1.0]\n',
         [{"env_id": "my-env", "temperature": temperature} for temperature in (0.0, 0.5, 1.0)],
-    ),
-    "test_ablation_cartesian_product": (
-        '[[ablation]]\nenv_id = "my-env"\n\n[ablation.sweep]\ntemperature = [0.0, 1.0]\n'
-        'model = ["demo/arithmetic", "demo/arithmetic?accuracy=0.5"]\n',
-        [
-            {"temperature": temperature, "model": model}
-            for temperature in (0.0, 1.0)
-            for model in ("demo/arithmetic", "demo/arithmetic?accuracy=0.5")
-        ],
     ),
     "test_ablation_args_sweep": (
         '[[ablation]]\nenv_id = "my-env"\nenv_args = {fixed_key = "fixed"}\n\n[ablation.sweep]\n'
@@ -169,10 +156,6 @@ REFUSED = {
         "api_base_url: must be an http:// or https:// URL",
     ),
     "test_ablation_empty_sweep_raises": ('[[ablation]]\nenv_id = "my-env"\n', "needs a table [ablation.sweep]"),
-    "test_ablation_invalid_field_raises": (
-        '[[ablation]]\nenv_id = "my-env"\nbogus = true\n\n[ablation.sweep]\ntemperature = [0.0]\n',
-        "bogus: unknown key",
-    ),
     "test_ablation_invalid_sweep_field_raises": (
         '[[ablation]]\nenv_id = "my-env"\n\n[ablation.sweep]\nbogus_field = [1, 2]\n',
         "bogus_field: unknown key",

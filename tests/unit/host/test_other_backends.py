@@ -25,12 +25,9 @@ def found(tmp_path: Path, main: str, helper: str = "") -> tuple[int, str, str] |
         (f"{HARBOR}\ndef main():\n    backend = HarborBackend(agent=Flow)\nmain()", (3, "HarborBackend")),
         (f"def main():\n    {HARBOR}\n    create_rollout_server(backend=HarborBackend())", (3, "HarborBackend")),
         (f"{HARBOR} as HB\nbackend = HB()", (2, "HB")),
-        ("from osmosis_ai.rollout.backend.harbor.backend import HarborBackend\nHarborBackend()", (2, "HarborBackend")),
         ("import osmosis_ai.rollout.backend.harbor as h\ndef main(): serve(h.HarborBackend())", (2, "HarborBackend")),
-        ("from osmosis_ai.rollout.backend import harbor\nharbor.HarborBackend()", (2, "HarborBackend")),
         ("from osmosis_ai.rollout.backend.harbor import *\nHarborBackend()", (2, "HarborBackend")),
         (f"{HARBOR}\nmake = partial(HarborBackend, agent=Flow)", (2, "HarborBackend")),
-        (f"{HARBOR}\nclass Mine(HarborBackend): pass\ndef main(): Mine()", (3, "Mine")),
         (f"{HARBOR}\nclass Mine(HarborBackend): pass\nclass Other(Mine): pass\nOther()", (4, "Other")),
         (
             f"try:\n    {HARBOR}\n    b = HarborBackend()\nexcept ImportError:\n    b = LocalBackend()",
@@ -50,7 +47,6 @@ def test_each_use_of_the_backend_with_containers_is_found(tmp_path: Path, main: 
         ("import helper\nhelper.make()", f"{HARBOR}\ndef make():\n    return HarborBackend()", "make"),
         ("from helper import backend as b\nserve(b)", f"{HARBOR}\nif True:\n    backend = HarborBackend()", "b"),
         ("from helper import Mine\nMine()", f"{HARBOR}\nclass Mine(HarborBackend): pass", "Mine"),
-        ("from helper import HarborBackend\nHarborBackend()", HARBOR, "HarborBackend"),
         ("from helper import b\nb()", f"{HARBOR}\ndef a(): return HarborBackend()\ndef b(): return a()", "b"),
     ],
 )
@@ -78,7 +74,6 @@ def test_a_backend_of_the_users_own_is_found_under_its_name(tmp_path: Path) -> N
         ("from helper import local\ndef main(): local()", f"{HARBOR}\ndef other(): HarborBackend()\ndef local(): ..."),
         ("from helper import a\ndef main(): ...\nmain()", f"{HARBOR}\na = 1\ndef main(): HarborBackend()"),
         ("from osmosis_ai.rollout import ExecutionBackend\nB = TypeVar('B', bound=ExecutionBackend)\nB()", ""),
-        ("# HarborBackend is not used\n'HarborBackend'", ""),
         ("HarborBackend(", ""),
     ],
 )

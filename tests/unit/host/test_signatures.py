@@ -137,13 +137,11 @@ async def yields_later(solution_str: str) -> AsyncIterator[int]:
     ("function", "text"),
     [
         (lambda answer: 1, 'the first parameter must be "solution_str" (the last answer) or "messages"'),
-        (lambda: 1, 'the first parameter must be "solution_str"'),
         (lambda *args: 1, 'the first parameter must be "solution_str"'),
         (lambda solution_str, level: 1, 'requires "level", but only solution_str, ground_truth and extra_info'),
         (lambda messages, *, level: 1, 'requires "level", but only messages, ground_truth and metadata'),
         (lambda solution_str, /, ground_truth: 1, '"solution_str" is positional-only; arguments are passed by'),
         (lambda solution_str, ground_truth, /: 1, '"solution_str" is positional-only'),
-        (lambda messages=(), /: 1, '"messages" is positional-only'),
         (Plain, "not a function but a class"),
         (yields, "yields values, but a score is one number; return it"),
         (yields_later, "yields values"),

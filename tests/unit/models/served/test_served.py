@@ -42,14 +42,11 @@ def test_a_body_that_is_not_an_object_is_refused(raw: bytes, text: str) -> None:
     ("field", "value", "text"),
     [
         ("messages", None, "messages must be a list of at least one object, each with a role"),
-        ("messages", [], "messages must be a list of at least one object"),
         ("messages", [{"content": "no role"}], "each with a role"),
         ("messages", [{"role": "user", "content": 5}], r"messages\[0\].content must be a string or a list"),
         ("messages", user(5), r"messages\[0\].content must be a list of objects, each with a type, got a number"),
-        ("tools", {}, "tools must be a list of objects such as"),
         ("tools", ["multiply"], "tools must be a list of objects such as"),
         ("seed", True, "seed must be an integer, got True"),
-        ("seed", 1.5, "seed must be an integer, got 1.5"),
         ("stream", "true", "stream must be true or false, got a string"),
         ("model", 5, "model must be a string, got a number"),
     ],
@@ -67,7 +64,6 @@ RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": 5}
 REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     "completions": [
         ({"n": 2}, ONE_ANSWER),
-        ({"n": "1"}, "n must be 1"),
         ({"n": True}, "n must be 1"),
         ({"stream_options": "usage"}, "stream_options must be an object, got a string"),
         ({"messages": [{"role": "assistant", "tool_calls": {}}]}, "messages[0].tool_calls must be a list"),
@@ -91,7 +87,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     ],
     "responses": [
         ({"input": None}, "input must be a string or a list of at least one item"),
-        ({"input": []}, "input must be a string or a list of at least one item"),
         ({"input": ["hi"]}, "input[0] must be an object, got a string"),
         ({"input": [{"content": "hi"}]}, "input[0] must have a role"),
         ({"input": [{"role": "user", "content": 5}]}, "input[0].content must be a string or a list"),
@@ -99,7 +94,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"input": [{"type": "function_call", "name": "add"}]}, "a function_call needs call_id, name and arguments"),
         ({"input": user({"type": "input_image", "file_id": "f"})}, "content of type 'input_image' is not served"),
         ({"previous_response_id": "resp_1"}, "previous_response_id: nothing is stored here; send the whole"),
-        ({"conversation": "conv_1"}, "conversation: nothing is stored here"),
         ({"background": True}, "background: the answer has to be awaited"),
         ({"tools": [{"type": "web_search"}]}, "tools[0]: a tool of type 'web_search' runs at OpenAI"),
         ({"tools": ["add"]}, "tools must be a list of objects such as"),
