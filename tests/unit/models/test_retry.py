@@ -16,12 +16,13 @@ import pytest
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import SECOND_TRY_AFTER_S, probe
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
+from pytest_osmosis.models.base import ChatRequest, Model
 from pytest_osmosis.models.retry import Answered, RetryPolicy, chat
 from tests import servers
 from tests.clocks import LoopClock, ended, settled
 from tests.servers import Behaviour, ChatServer
 from tests.unit.models.talking import CHAT_CLIENTS, CLIENT, CLIENTS, model_at
+from tests.unit.models.test_retry_policy import REPLY, Scripted
 
 TIMEOUT_S = 60.0
 POLICY = RetryPolicy()
@@ -317,29 +318,15 @@ async def test_the_probe_reports_a_server_that_stays_unreachable(
 
 
 async def test_the_probe_waits_for_a_server_that_is_starting() -> None:
-    class Starting:
-        """Is there the second time that it is asked."""
-
-        asked = 0
-
-        async def chat(self, _request: ChatRequest) -> ChatReply:
-            self.asked += 1
-            if self.asked == 1:
-                raise ModelError("cannot reach it", retryable=True, systemic="until_success")
-            return ChatReply({"role": "assistant", "content": "42"})
-
-        async def close(self) -> None:
-            """Nothing to close."""
-
-    clock, model = LoopClock(), Starting()
+    clock, model = LoopClock(), Scripted(ModelError("cannot reach it", retryable=True, systemic="until_success"), REPLY)
     probing = asyncio.create_task(probe(model))
     await settled()
-    assert model.asked == 1
+    assert len(model.requests) == 1
     await clock.advance(SECOND_TRY_AFTER_S / 2)
-    assert model.asked == 1
+    assert len(model.requests) == 1
     await clock.advance(SECOND_TRY_AFTER_S / 2)
     assert await ended(probing) is None
-    assert model.asked == 2
+    assert len(model.requests) == 2
 
 
 async def test_an_error_does_not_keep_the_answer_that_it_is_about() -> None:
