@@ -84,6 +84,7 @@ def line_of(text: str) -> int:
         (("model", "quotes"), "quotes"),
         (("gate", "rewards:exact", "mean"), "mean"),
         (("gate", "rewards:exact"), '[gate."rewards:exact"]'),
+        (("gate",), "[gate]"),  # its own header, not that of a subtable
     ],
 )
 def test_each_key_has_its_line(keys: tuple[str, ...], start: str) -> None:
@@ -119,10 +120,6 @@ BROKEN = "[a]\nb = 1\nc = \n[d]\n"
 )
 def test_a_key_has_the_line_where_it_or_its_table_is_first_mentioned(text: str, key: str, line: int) -> None:
     assert Lines(text).of(*key.split()) == line
-
-
-def test_a_table_has_the_line_of_its_own_header_not_of_a_subtable() -> None:
-    assert Lines(TRICKY).of("gate") == line_of("[gate]")
 
 
 def test_a_quoted_key_that_is_not_toml_ends_the_scan() -> None:

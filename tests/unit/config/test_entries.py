@@ -167,14 +167,8 @@ def test_a_sweep_crosses_its_values_the_last_key_fastest(evals: Evals) -> None:
     )
     found = evals(SHARED + text)
     assert list(found) == [
-        "multiply~temperature=0.0~prompt=Be-brief~level=easy",
-        "multiply~temperature=0.0~prompt=Be-brief~level=hard",
-        "multiply~temperature=0.0~prompt=Be-kind~level=easy",
-        "multiply~temperature=0.0~prompt=Be-kind~level=hard",
-        "multiply~temperature=0.5~prompt=Be-brief~level=easy",
-        "multiply~temperature=0.5~prompt=Be-brief~level=hard",
-        "multiply~temperature=0.5~prompt=Be-kind~level=easy",
-        "multiply~temperature=0.5~prompt=Be-kind~level=hard",
+        f"multiply~temperature={temperature}~prompt=Be-{prompt}~level={level}"
+        for temperature, prompt, level in itertools.product(("0.0", "0.5"), ("brief", "kind"), ("easy", "hard"))
     ]
     second = found["multiply~temperature=0.0~prompt=Be-brief~level=hard"]
     assert (second.sampling.temperature, second.agent.prompt) == (0.0, "Be brief.")

@@ -180,9 +180,6 @@ def test_an_entrypoint_is_the_agent_unless_one_is_named_but_its_grader_stays(loa
     assert named.scoring.thresholds == {"reward": 0.5}
     below = load(OF_THE_PLATFORM.replace('"main.py"', '"sub/deep.py"'))
     assert below.experiment.entrypoint == "sub/deep.py"
-
-
-def test_functions_and_the_entrypoints_grader_can_both_have_thresholds(load: Load) -> None:
     scoring = '[scoring]\neval_fns = ["a:b"]\nthresholds = {"a:b" = 1, reward = 2}\ndecide = "reward"\n'
     assert load(OF_THE_PLATFORM + scoring).scoring.thresholds == {"a:b": 1.0, "reward": 2.0}
 

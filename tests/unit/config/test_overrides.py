@@ -65,12 +65,9 @@ def test_a_typed_value_that_nests_too_deeply_is_text(table_problems: Problems, t
 
 
 @pytest.mark.parametrize("text", NESTED, ids=["arrays", "tables", "json", "shorter"])
-def test_typed_json_that_nests_too_deeply_is_refused(text: str) -> None:
+def test_typed_json_that_nests_too_deeply_and_a_path_of_too_many_keys_are_refused(text: str) -> None:
     with pytest.raises(Unfit, match="must be JSON: "):
         typed_json(text)
-
-
-def test_a_path_of_too_many_keys_is_refused() -> None:
     assert isinstance(setting(f"sampling.{'a.' * 300}a=1", "--x"), Problem)
 
 
@@ -112,7 +109,7 @@ def test_several_conditions_on_one_metric_are_all_kept(load_table: Load) -> None
     assert config.gates == (GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.4, "lower"))
 
 
-def test_several_typed_conditions_on_one_metric_are_one_setting_with_all_of_them() -> None:
+def test_several_typed_conditions_on_one_metric_are_one_setting_but_losses_a_problem() -> None:
     texts = ["pass_rate >= 0.9", "pass_rate {min = 0.8, rule = 'lower'}", "pass_rate >= 0.9", "rewards:f mean >= 1"]
 
     gates = [(gate.path, gate.value) for gate in gate_settings(texts, "--x") if isinstance(gate, Setting)]
@@ -121,9 +118,6 @@ def test_several_typed_conditions_on_one_metric_are_one_setting_with_all_of_them
         ("gate.pass_rate", [">= 0.9", {"min": 0.8, "rule": "lower"}]),
         ('gate."rewards:f".mean', ">= 1"),
     ]
-
-
-def test_two_typed_losses_are_rejected() -> None:
     (problem,) = gate_settings(["max_regression = 0.02", "max_regression <= 0.1"], "--x")
 
     assert str(problem) == "--x: max_regression is given 2 times (= 0.02, <= 0.1); keep one"

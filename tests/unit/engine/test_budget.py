@@ -193,12 +193,10 @@ def test_tokens_have_the_same_rule() -> None:
     assert full(budget) == Stop("max_tokens", text)
 
 
-def test_runs_that_cost_nothing_always_fit() -> None:
+def test_runs_that_cost_nothing_and_those_without_bounds_on_spending_always_fit() -> None:
     budget = Budget(bounds(max_cost_usd=0.5, cost_usd=dollars))
     budget.rolled_out(costing(0.0))
 
     assert fits(budget, 1000)
 
-
-def test_without_bounds_on_spending_every_run_fits() -> None:
     assert fits(Budget(bounds(max_duration_s=5.0)), 1000)

@@ -83,9 +83,6 @@ def test_it_is_silent_about_short_waits_and_small_changes() -> None:
 def test_it_does_not_repeat_what_the_session_said_at_the_start() -> None:
     assert not spoken(WaitNotice(told=6), 100, lambda now: Waiting(6, 8, LACKS))
     assert [*spoken(WaitNotice(told=2), 100, lambda now: Waiting(6, 8, LACKS))] == [10]
-
-
-def test_it_says_that_no_host_has_a_place() -> None:
     assert spoken(WaitNotice(told=8), 100, lambda now: Waiting(8, 8, LACKS)) == {
         10: f"none of 8 hosts has a place: {LACKS}"
     }

@@ -39,13 +39,14 @@ def test_the_same_error_in_the_first_runs_stops_the_eval(batch_size: int, same: 
     )
 
 
-def test_a_success_or_another_error_among_the_first_runs_does_not_stop_the_eval() -> None:
+def test_a_success_another_error_or_a_refusal_among_the_first_runs_does_not_stop_the_eval() -> None:
     broken = failed("broken", "agent")
-    healthy, mixed, boundaries = Systemic(1), Systemic(1), Systemic(1)
+    healthy, mixed, boundaries, refusals = (Systemic(1) for _ in range(4))
     healthy.saw(SUCCESS)
     assert [healthy.saw(broken) for _ in range(30)] == [None] * 30
     assert [mixed.saw(failed(f"broken {'ab'[n % 2]}")) for n in range(30)] == [None] * 30
     assert [boundaries.saw(failed("broken", ("agent", "model")[n % 2])) for n in range(30)] == [None] * 30
+    assert [refusals.saw(failed("I cannot", "model", systemic="never")) for _ in range(30)] == [None] * 30
 
 
 def test_an_error_that_the_probe_met_too_stops_the_eval_at_once() -> None:
@@ -61,9 +62,6 @@ def test_an_error_of_the_probe_is_forgotten_once_a_run_succeeds() -> None:
     systemic.saw(SUCCESS)
     assert not systemic.is_of_probe(failed("400: no", "model"))
     assert systemic.saw(failed("400: no", "model")) is None
-
-
-def test_an_error_of_the_agent_is_none_of_the_probe() -> None:
     assert not Systemic(1, probe_error="400: no").is_of_probe(failed("400: no", "agent"))
 
 
@@ -87,8 +85,3 @@ def test_an_error_of_requests_that_all_runs_met_is_systemic(rollouts: list[Rollo
     assert [systemic.saw(rollout) for rollout in rollouts] == [None] * len(rollouts)
     assert (systemic.met_by_all() or "").startswith(cause or "")
     assert (systemic.met_by_all() is None) == (cause is None)
-
-
-def test_refusals_are_answers() -> None:
-    systemic = Systemic(1)
-    assert [systemic.saw(failed("I cannot", "model", systemic="never")) for _ in range(30)] == [None] * 30

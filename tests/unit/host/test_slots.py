@@ -316,15 +316,6 @@ def host_limits() -> HostLimits:
     return HostLimits(LIMIT, lambda: None)
 
 
-async def test_a_hold_ends_once_its_time_is_over() -> None:
-    clock, limits = LoopClock(), host_limits()
-    limits.hold(LONG_S)
-    await clock.advance(LONG_S - SOON_S)
-    assert limits.slots.limit == 0
-    await clock.advance(SOON_S)
-    assert limits.slots.limit == LIMIT
-
-
 async def test_a_hold_ends_even_if_its_timer_comes_early() -> None:
     """A coarse clock may fire timers early: by up to 16 ms on Windows."""
     limits = host_limits()

@@ -27,7 +27,6 @@ from tests.unit.models.talking import (
     sent,
 )
 
-PIXEL = "iVBORw0KGgo="
 CALL = {"id": "call_1", "type": "function", "function": {"name": "multiply", "arguments": '{"a": 17, "b": 23}'}}
 USE = {"type": "tool_use", "id": "call_1", "name": "multiply", "input": {"a": 17, "b": 23}}
 RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "391"}
@@ -164,23 +163,6 @@ async def test_turns_of_one_role_are_merged() -> None:
     ]
 
 
-async def test_tool_calls_and_their_results_become_blocks() -> None:
-    other = {**CALL, "id": "call_2"}
-    asked = {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL, other]}
-    failed = {"role": "tool", "tool_call_id": "call_2", "content": [text("no"), text("luck")]}
-    assert await turns(*PROMPT, asked, RESULT, failed, user("and?")) == [
-        *PROMPT,
-        {"role": "assistant", "content": [text("Let me see."), USE, {**USE, "id": "call_2"}]},
-        user(
-            [
-                {"type": "tool_result", "tool_use_id": "call_1", "content": "391"},
-                {"type": "tool_result", "tool_use_id": "call_2", "content": [text("no"), text("luck")]},
-                text("and?"),
-            ]
-        ),
-    ]
-
-
 @pytest.mark.parametrize("content", [None, "", " \n", [], [text("")]])
 async def test_empty_content_is_left_out(content: Any) -> None:
     asked = {"role": "assistant", "content": content, "tool_calls": [CALL]}
@@ -197,17 +179,6 @@ async def test_a_call_without_arguments_has_an_empty_input(arguments: Any) -> No
     call = {"id": "c", "type": "function", "function": {"name": "now", "arguments": arguments}}
     [_, asked] = await turns(*PROMPT, {"role": "assistant", "content": None, "tool_calls": [call]})
     assert asked["content"] == [{"type": "tool_use", "id": "c", "name": "now", "input": {}}]
-
-
-async def test_images_are_sent_by_address_or_whole_and_own_blocks_unchanged() -> None:
-    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}}
-    sources = {
-        "https://host/cat.png": {"type": "url", "url": "https://host/cat.png"},
-        f"data:image/png;base64,{PIXEL}": {"type": "base64", "media_type": "image/png", "data": PIXEL},
-    }
-    given = [{"type": "image_url", "image_url": {"url": url, "detail": "low"}} for url in sources]
-    read = [{"type": "image", "source": source} for source in sources.values()]
-    assert await turns(user([document, "What is it?", *given])) == [user([document, text("What is it?"), *read])]
 
 
 async def test_a_refusal_in_the_history_is_sent_as_text() -> None:

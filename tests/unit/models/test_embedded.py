@@ -110,20 +110,17 @@ def is_right(accuracy: float, key: str) -> bool:
     return answer(user("17 * 23"), accuracy=accuracy, key=key).content.endswith("#### 391")
 
 
-def test_the_share_of_right_answers_is_the_accuracy() -> None:
+def test_the_share_of_right_answers_is_the_accuracy_and_the_decision_the_same_in_every_process() -> None:
     shares = [sum(is_right(accuracy, str(key)) for key in range(1000)) / 1000 for accuracy in (0.0, 0.8, 1.0)]
 
     assert shares == [0.0, pytest.approx(0.8, abs=0.04), 1.0]
+    assert "".join(str(int(is_right(0.5, str(key)))) for key in range(16)) == "1010110000001100"
 
 
 def test_a_wrong_answer_is_off_by_one_to_nine() -> None:
     offsets = {int(answer(user("17 * 23"), accuracy=0, key=str(key)).content.split()[-1]) - 391 for key in range(500)}
 
     assert offsets == {*range(-9, 0), *range(1, 10)}
-
-
-def test_the_decision_is_the_same_in_every_process() -> None:
-    assert "".join(str(int(is_right(0.5, str(key)))) for key in range(16)) == "1010110000001100"
 
 
 def test_all_turns_of_a_tool_calling_conversation_agree() -> None:
@@ -193,11 +190,8 @@ def test_only_results_after_the_question_count_and_observations_of_the_user_are_
     assert answer([*user("17 * 23"), *after], [MULTIPLY]).content.endswith("#### 400")
 
 
-def test_no_tool_is_called_if_the_choice_is_none() -> None:
+def test_a_call_that_is_required_brings_the_answer_and_none_is_made_if_the_choice_is_none() -> None:
     assert reply_to(ChatRequest(user("17 * 23"), [MULTIPLY], {"tool_choice": "none"})).tool_calls == []
-
-
-def test_a_call_that_is_required_brings_the_answer() -> None:
     found = []
     for offered in (tool("done", response="string"), tool("final_answer", answer="number")):
         tools, sampling = [MULTIPLY, offered], {"tool_choice": "required"}
