@@ -63,6 +63,11 @@ def failing(kind: Kind, message: str, said: str = "", /, **fields: Any) -> Faili
     return Failing(error(kind[3], message, **fields), kind, said or message.rstrip("."))
 
 
+def replying(n: int, message: Mapping[str, Any], choice: Mapping[str, Any] | None = None, **fields: Any) -> Replying:
+    """A reply of "42" in `n` output tokens, in the shape of OpenAI with further fields."""
+    return Replying(chat({"content": "42", **message}, tokens(9, n), choice, **fields), "42", n)
+
+
 def listed(kind: Kind, message: str, name: str) -> Failing:
     """An error in the shape of Gemini."""
     value = [{"error": {"code": kind[3], "message": message, "status": name}}]
@@ -86,7 +91,10 @@ LITELLM_BUSY = "litellm.RateLimitError: RateLimitError: OpenAIException - slow d
 LITELLM_LATE = "litellm.Timeout: Connection timed out. Timeout passed=1.0"
 VLLM_LONG = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."
 LLAMA_LONG = "the request exceeds the available context size, try increasing it"
-ANSWER = {"content": "42"}
+WAITED = (
+    '\n         \n{"choices":[{"message":{"role":"assistant","content":"42"},"finish_reason":"stop","error":null}]}'
+)
+UNSAID = {"refusal": None, "tool_calls": [], "function_call": None}
 
 FAILING: Mapping[str, Mapping[str, Failing]] = {
     "vLLM": {
@@ -179,52 +187,29 @@ FAILING: Mapping[str, Mapping[str, Failing]] = {
 
 REPLYING: Mapping[str, Mapping[str, Replying]] = {
     "vLLM": {
-        "reasoning": Replying(
-            chat(
-                {**ANSWER, "reasoning_content": "6 * 7", "refusal": None, "tool_calls": [], "function_call": None},
-                tokens(9, 12, prompt_tokens_details=None),
-                {"logprobs": None, "stop_reason": None},
-                kv_transfer_params=None,
-            ),
-            "42",
-            12,
+        "reasoning": replying(
+            12, {"reasoning_content": "6 * 7", **UNSAID}, {"stop_reason": None}, kv_transfer_params=None
         ),
     },
     "llama.cpp": {
-        "timings": Replying(
-            chat(ANSWER, tokens(9, 2), timings={"prompt_ms": 1.5}, system_fingerprint="b1-abc"), "42", 2
-        ),
+        "timings": replying(2, {}, timings={"prompt_ms": 1.5}, system_fingerprint="b1-abc"),
     },
     "Ollama": {
-        "plain": Replying(chat(ANSWER, tokens(9, 2), system_fingerprint="fp_ollama"), "42", 2),
+        "plain": replying(2, {}, system_fingerprint="fp_ollama"),
     },
     "LiteLLM proxy": {
-        "extra fields": Replying(
-            chat({"content": "42", "provider_specific_fields": {"refusal": None}, "annotations": []}, tokens(10, 20)),
-            "42",
-            20,
-        ),
+        "extra fields": replying(20, {"provider_specific_fields": {"refusal": None}, "annotations": []}),
     },
     "OpenRouter": {
-        "waits first": Replying(
-            servers.body(
-                '\n         \n{"choices":[{"message":{"role":"assistant","content":"42"},"finish_reason":"stop",'
-                '"native_finish_reason":"STOP","error":null}]}'
-            ),
-            "42",
-        ),
+        "waits first": Replying(servers.body(WAITED), "42"),
         "cost": Replying(chat({"content": "42", "reasoning": None}, tokens(9, 2, cost=0.01), provider="X"), "42", 2),
     },
     "Azure": {
-        "filter results": Replying(
-            chat(
-                {"content": "42", "refusal": None},
-                tokens(9, 2),
-                {"content_filter_results": {"hate": {"filtered": False, "severity": "safe"}}},
-                prompt_filter_results=[{"prompt_index": 0, "content_filter_results": {}}],
-            ),
-            "42",
+        "filter results": replying(
             2,
+            {"refusal": None},
+            {"content_filter_results": {"hate": {"filtered": False, "severity": "safe"}}},
+            prompt_filter_results=[{"prompt_index": 0, "content_filter_results": {}}],
         ),
         "filtered answer": Replying(
             chat({}, tokens(9, 2), {"finish_reason": "content_filter"}), "", 2, "content_filter"
@@ -232,7 +217,7 @@ REPLYING: Mapping[str, Mapping[str, Replying]] = {
     },
     "xAI": {
         "reasoning outside completion_tokens": Replying(
-            chat(ANSWER, tokens(10, 5, 40, completion_tokens_details={"reasoning_tokens": 25})), "42", 30
+            chat({"content": "42"}, tokens(10, 5, 40, completion_tokens_details={"reasoning_tokens": 25})), "42", 30
         ),
     },
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,7 +91,7 @@ def problems(load: Callable[..., EvalConfig]) -> Callable[..., list[str]]:
     def problems(text: str, *overrides: Override) -> list[str]:
         with pytest.raises(ConfigError) as caught:
             load(text, *overrides)
-        return [str(problem).removeprefix("configs/eval/x.toml:") for problem in caught.value.problems]
+        return [re.sub(r"^configs/\w+/x\.toml:", "", str(problem)) for problem in caught.value.problems]
 
     return problems
 

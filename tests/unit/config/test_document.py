@@ -112,11 +112,6 @@ BROKEN = "[a]\nb = 1\nc = \n[d]\n"
         (BROKEN, "d", 1),
         ("[a]\nb = 1\nc = " + "[" * 5000 + "]" * 5000 + "\n", "a b", 2),
     ],
-    ids=[
-        *("a table without a header", "an array of tables", "a key of one", "a key inside an array"),
-        *("a missing key", "a missing key below", "a missing table", "Windows", "escapes"),
-        *("before unknown syntax", "after it", "before nesting beyond the stack"),
-    ],
 )
 def test_a_key_has_the_line_where_it_or_its_table_is_first_mentioned(text: str, key: str, line: int) -> None:
     assert Lines(text).of(*key.split()) == line

@@ -38,13 +38,8 @@ def evals(workspace: Path) -> Evals:
 
 
 @pytest.fixture
-def problems(evals: Evals) -> Problems:
-    def problems(text: str, *overrides: Override) -> list[str]:
-        with pytest.raises(ConfigError) as caught:
-            evals(text, *overrides)
-        return [str(problem).removeprefix("configs/eval/x.toml:") for problem in caught.value.problems]
-
-    return problems
+def load(evals: Evals) -> Evals:
+    return evals
 
 
 def test_keys_of_an_entry_replace_those_of_all_entries(evals: Evals) -> None:

@@ -253,25 +253,14 @@ def test_missing_keys_of_an_eval_without_a_toml_are_reported_by_option(workspace
 
 # -- baselines ---------------------------------------------------------------------------------------------
 
-COMPARED = """
-[experiment]
-model_path = "demo/arithmetic"
-dataset = "multiply"
-[scoring]
-eval_fns = ["rewards:exact"]
-[secrets]
-required = []
-[baseline]
-"""
 
-
-def test_the_highest_level_that_sets_a_baseline_replaces_the_others(load: Load, workspace: Path) -> None:
+def test_the_highest_level_that_sets_a_baseline_replaces_the_others(load_table: Load) -> None:
     results, model = "results", "model_path"
 
-    assert load(COMPARED + 'results = "b.json"').baseline == Baseline(results="b.json")
-    typed = load(COMPARED + 'results = "b.json"', Override("baseline", model, "openai/gpt-5", "--x"))
+    assert load_table("baseline", 'results = "b.json"').baseline == Baseline(results="b.json")
+    typed = load_table("baseline", 'results = "b.json"', Override("baseline", model, "openai/gpt-5", "--x"))
     assert typed.baseline == Baseline(model_path="openai/gpt-5")
     with_model = 'model_path = "m"\nbase_url = "http://localhost:8000/v1"\napi_key_env = "K"'
-    assert load(COMPARED + with_model).baseline == Baseline("m", "http://localhost:8000/v1", "K")
-    stored = load(COMPARED + with_model, Override("baseline", results, "b.json", "--x"))
+    assert load_table("baseline", with_model).baseline == Baseline("m", "http://localhost:8000/v1", "K")
+    stored = load_table("baseline", with_model, Override("baseline", results, "b.json", "--x"))
     assert stored.baseline == Baseline(results=str(Path("b.json").absolute()))

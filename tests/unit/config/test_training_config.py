@@ -15,7 +15,6 @@ from pytest_osmosis.config import EvalConfig, Override, is_training_config, load
 from pytest_osmosis.config.eval_config import NOT_OF_TRAINING, TRAINING_TABLES
 from pytest_osmosis.config.schema import training_schema
 from pytest_osmosis.config.tables import ModelTable, Sampling
-from pytest_osmosis.errors import ConfigError
 
 EXPERIMENT = """\
 [experiment]
@@ -59,16 +58,6 @@ Problems = Callable[..., list[str]]
 @pytest.fixture
 def load(load_training: Load) -> Load:
     return load_training
-
-
-@pytest.fixture
-def problems(load: Load) -> Problems:
-    def problems(text: str, *overrides: Override) -> list[str]:
-        with pytest.raises(ConfigError) as caught:
-            load(text, *overrides)
-        return [str(problem).removeprefix("configs/training/x.toml:") for problem in caught.value.problems]
-
-    return problems
 
 
 def test_a_training_config_describes_the_rollouts_of_its_preflight(load: Load) -> None:

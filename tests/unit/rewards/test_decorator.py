@@ -153,13 +153,7 @@ def test_a_wrong_argument_is_refused(arguments: dict[str, Any], message: str) ->
 SDK = """
 import functools
 
-def osmosis_reward(func):
-    @functools.wraps(func)
-    def wrapper(*args, **kwargs):
-        return func(*args, **kwargs)
-    return wrapper
-
-def other(func):
+def {name}(func):
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
         return func(*args, **kwargs)
@@ -170,7 +164,7 @@ def other(func):
 @pytest.mark.parametrize(("decorator", "declaration"), [("osmosis_reward", Declaration()), ("other", None)])
 def test_a_function_that_the_sdk_wrapped_is_recognised(decorator: str, declaration: Declaration | None) -> None:
     module = types.ModuleType("osmosis_ai.utils")
-    exec(SDK, module.__dict__)
+    exec(SDK.format(name=decorator), module.__dict__)
 
     assert declaration_of(getattr(module, decorator)(reward_of_the_sdk)) == declaration
 
