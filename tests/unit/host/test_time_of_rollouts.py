@@ -71,16 +71,6 @@ async def test_an_answer_that_arrives_while_another_rollout_holds_the_loop_is_no
     assert ("boundary" in event, event["retries"], len(host.server.requests)) == (False, 0, 1)
 
 
-async def test_the_wait_for_a_permit_does_not_count() -> None:
-    async with core_host(reply("42"), agent_timeout_s=TIME_S, permits=True) as host:
-        host.run(0)
-        ask = await host.heard("ask", 0)
-        await host.clock.advance(10 * TIME_S)
-        assert not host.server.requests
-        grant([ask["id"]])
-        assert "boundary" not in await host.rollout(0)
-
-
 async def test_a_request_that_a_bound_refuses_once_it_has_its_permit_gives_it_back() -> None:
     """Both ask before one is answered; one request is in flight at a time, so the other one waits for the answer."""
 
@@ -100,28 +90,6 @@ async def test_a_request_that_a_bound_refuses_once_it_has_its_permit_gives_it_ba
     assert (event["boundary"], len(host.server.requests)) == ("agent", 1)
     became = {event["id"]: event["ev"] for event in host.events if event["ev"] in ("answered", "unused")}
     assert became == {asks[0]["id"]: "answered", asks[1]["id"]: "unused"}
-
-
-async def test_code_beside_a_request_that_waits_for_its_permit_reaches_the_deadline_once_it_has_it() -> None:
-    answered = asyncio.Event()
-
-    async def asks(ctx: ChatContext) -> None:
-        await ctx.chat(ctx.prompt)
-        answered.set()
-
-    async def agent(ctx: ChatContext) -> None:
-        await asyncio.gather(asks(ctx), asyncio.Event().wait())
-
-    async with core_host(reply("42"), agent, agent_timeout_s=TIME_S, permits=True) as host:
-        host.run(0)
-        ask = await host.heard("ask", 0)
-        await host.clock.advance(10 * TIME_S)
-        assert len(host.events) == 2, "its start, and the question for the permit"
-        grant([ask["id"]])
-        await answered.wait()
-        await host.clock.advance(TIME_S)
-        event = await host.rollout(0)
-    assert event["boundary"] == "timeout"
 
 
 async def test_an_agent_that_passes_over_every_refusal_holds_up_no_other() -> None:
