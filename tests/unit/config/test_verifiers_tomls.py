@@ -105,6 +105,10 @@ SAME: dict[str, tuple[str, list[dict[str, Any]]]] = {
             for difficulty in ("easy", "hard")
         ],
     ),
+    "test_ablation_global_defaults_apply": (
+        'num_examples = 100\n\n[[ablation]]\nenv_id = "my-env"\n\n[ablation.sweep]\ntemperature = [0.0, 1.0]\n',
+        [{"num_examples": 100}] * 2,
+    ),
     "test_ablation_swept_model_override_removes_global_endpoint_id": (
         'endpoint_id = "proxy"\n\n[[ablation]]\nenv_id = "my-env"\n\n[ablation.sweep]\nmodel = ["demo/arithmetic"]\n',
         [{"model": "demo/arithmetic", "endpoint_id": None}],

@@ -104,20 +104,6 @@ async def failure(server: ChatServer, waits: Waits | None = None, **options: Any
 # -- how often -----------------------------------------------------------------------------------------------
 
 
-async def test_a_failure_says_how_many_tries_were_made() -> None:
-    with ChatServer(servers.status(503)) as server:
-        assert str(await failure(server)).endswith(": scripted 503 (5 tries)")
-        assert len(server.requests) == 5
-    with ChatServer(servers.status(400)) as server:
-        assert str(await failure(server)).endswith(": scripted 400")
-    with ChatServer(servers.status(503), servers.status(429, retry_after="90")) as server:
-        waits = Waits()
-        error = await failure(server, waits, left_s=60)
-    left_s = 60 - waits.delays[0]
-    assert str(error).endswith(f"; asked to wait 90 s, {left_s:.3g} s are left (2 tries)")
-    assert (len(server.requests), error.status, error.retries) == (2, 429, 1)
-
-
 @pytest.mark.parametrize("bad", [servers.status(503), servers.cut_body()], ids=["status", "cut"])
 async def test_transient_failures_are_retried_until_an_answer_comes(bad: Behaviour) -> None:
     waits = Waits()

@@ -107,6 +107,7 @@ async def test_after_the_last_retry_the_last_error_counts_the_retries(max_retrie
 
     assert (error.status, error.retries) == (503 if max_retries else 500, max_retries)
     assert (error.boundary, len(model.requests)) == ("provider", 1 + max_retries)
+    assert str(error) == (f"no room ({1 + max_retries} tries)" if max_retries else "no room")
 
 
 async def test_a_permanent_error_ends_the_retries() -> None:
@@ -167,11 +168,8 @@ async def test_no_time_at_all_is_too_little_for_a_request_or_a_retry() -> None:
     assert (during_a_wait.boundary, during_a_wait.retries) == ("provider", 1)
 
 
-async def test_half_a_second_is_time_for_a_request() -> None:
+async def test_half_a_second_is_time_for_a_request_and_its_error_keeps_what_the_server_said() -> None:
     assert await answered(Scripted(REPLY), 0.5) == Answered(REPLY, 0)
-
-
-async def test_an_error_that_ends_for_lack_of_time_keeps_what_the_server_said() -> None:
     error = await failure(Scripted(busy(status=429, retry_after_s=90.0, systemic="until_success")), 0.5)
     assert str(error) == "no room; asked to wait 90 s, 0.5 s are left"
     assert (error.status, error.retry_after_s, error.systemic) == (429, 90.0, "until_success")
