@@ -83,7 +83,6 @@ def test_missing_keys_have_their_defaults(load_table: Load, workspace: Path) -> 
 
 VALUES: list[tuple[str, str, object]] = [
     ("evaluation", "pass_threshold = -1", Evaluation(pass_threshold=-1.0)),
-    ("evaluation", "n = 0x10", Evaluation(n=16)),
     ("env", 'A = "line\\nbreak"', {"A": "line\nbreak"}),
     ("secrets", 'required = ["A1_"]', ("A1_",)),
     ("model", 'base_url = "http://[::1]:8000/v1"', ModelTable(base_url="http://[::1]:8000/v1")),
@@ -115,7 +114,6 @@ VALUES: list[tuple[str, str, object]] = [
     ("agent", 'agent = "server:agent_loop"', AgentTable("server:agent_loop")),
     ("agent", "max_turns = 1", AgentTable("chat", max_turns=1, bounds_turns=True)),
     ("data", 'path = "data/multiply.jsonl"', Data("data/multiply.jsonl")),
-    ("data", "seed = 7", Data(seed=7)),
     (
         "data",
         'columns = {user_prompt = "q", ground_truth = "a"}',
@@ -128,13 +126,11 @@ VALUES: list[tuple[str, str, object]] = [
     ("evaluation", "limit = 5", RowSelection(limit=5)),
     ("gate", 'pass_rate = ">= 0.7"', (GateRule("pass_rate", 0.7),)),
     ("gate", 'pass_rate = " >=1 "', (GateRule("pass_rate", 1.0),)),
-    ("gate", "pass_rate = {min = 0}", (GateRule("pass_rate", 0.0),)),
     ("gate.pass_rate", 'min = 0.5\nrule = "point"', (GateRule("pass_rate", 0.5, "point"),)),
     ("limits", "max_errors = 0", LimitsTable(0)),
     ("limits", 'max_errors = "5%"', LimitsTable(0.05)),
     ("limits.rollout", "tokens = 5000", LimitsTable(rollout={"tokens": 5000})),
     ("limits", "rollout = {cost_usd = 1, tool_calls = 3}", LimitsTable(rollout={"cost_usd": 1.0, "tool_calls": 3})),
-    ("limits", 'max_errors = "100 %"', LimitsTable(1.0)),
     ("cassette", 'path = "a/b.jsonl"\nrecord = "new"', CassetteTable("a/b.jsonl", "new")),
     ("output", 'dir = "runs"\nresults = "out/r.json"', Output("runs", "out/r.json")),
 ]

@@ -92,7 +92,6 @@ VALID = [
     *((table, body) for table, body, _ in VALUES),
     ("experiment", ""),
     ("experiment", 'rollout = "multiply"\nentrypoint = "main.py"'),
-    ("evaluation", "agent_workflow_timeout_s = 1\ngrader_timeout_s = 0.5"),
     ("advanced", 'anything = [1, {a = "b"}]'),
     ("env", 'LOG_LEVEL = ""\n_X1 = "a\\nb"'),
     ("model", 'base_url = "https://u:p@[::1]/v1?x=1#y"\nheaders = {X-A = "b", "c!" = ""}\ntimeout_s = 0.1'),

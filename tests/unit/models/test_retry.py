@@ -51,19 +51,6 @@ class Waits:
             await passing
 
 
-class Countdown:
-    """Time that is left, going down from the first look."""
-
-    def __init__(self, clock: LoopClock, seconds: float) -> None:
-        self._clock = clock
-        self._seconds = seconds
-        self._end: float | None = None
-
-    def __call__(self) -> float:
-        self._end = self._end or self._clock.now() + self._seconds
-        return self._end - self._clock.now()
-
-
 async def has_asked(server: ChatServer, n: int = 1) -> None:
     """Wait until the server has so many requests."""
     await asyncio.to_thread(server.wait_for, lambda server: len(server.requests) == n)
@@ -83,13 +70,14 @@ async def answered(
     server: ChatServer, waits: Waits | None = None, *, policy: RetryPolicy = POLICY, left_s: float | None = None
 ) -> Answered:
     waits = waits or Waits()
+    clock, begun = waits.clock, waits.clock.now()
     async with model_of(server.base_url) as model:
         return await chat(
             model,
             ChatRequest(messages=[{"role": "user", "content": "hi"}]),
             timeout_s=TIMEOUT_S,
             policy=policy,
-            remaining_s=(lambda: None) if left_s is None else Countdown(waits.clock, left_s),
+            remaining_s=lambda: None if left_s is None else left_s - (clock.now() - begun),
             waiting=waits,
             rng=Random(0),
         )
