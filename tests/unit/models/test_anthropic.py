@@ -29,6 +29,7 @@ from tests.unit.models.talking import (
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "multiply", "arguments": '{"a": 17, "b": 23}'}}
 USE = {"type": "tool_use", "id": "call_1", "name": "multiply", "input": {"a": 17, "b": 23}}
+ONE_CALL: dict[str, Any] = {"parallel_tool_calls": False}
 RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "391"}
 
 
@@ -45,6 +46,10 @@ async def turns(*messages: Message) -> list[Any]:
 
 def user(content: Any) -> Message:
     return {"role": "user", "content": content}
+
+
+def calling(arguments: str) -> Message:
+    return {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}
 
 
 def text(said: str) -> dict[str, str]:
@@ -129,11 +134,8 @@ async def test_functions_become_tools_and_the_apis_own_are_sent_unchanged() -> N
         ({"tool_choice": "required"}, {"type": "any"}),
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, {"type": "tool", "name": "f"}),
         ({"tool_choice": {"type": "tool", "name": "f"}}, {"type": "tool", "name": "f"}),
-        ({"parallel_tool_calls": False}, {"type": "auto", "disable_parallel_tool_use": True}),
-        (
-            {"tool_choice": "required", "parallel_tool_calls": False},
-            {"type": "any", "disable_parallel_tool_use": True},
-        ),
+        (ONE_CALL, {"type": "auto", "disable_parallel_tool_use": True}),
+        ({"tool_choice": "required", **ONE_CALL}, {"type": "any", "disable_parallel_tool_use": True}),
         ({"parallel_tool_calls": True}, None),
         ({}, None),
     ],
@@ -194,14 +196,8 @@ async def test_a_refusal_in_the_history_is_sent_as_text() -> None:
         (user([{"type": "image_url", "image_url": {}}]), "image_url must have a url, got null"),
         (user([{"type": "image_url", "image_url": {"url": "data:image/png,raw"}}]), "a data: URL must be as in"),
         ({"role": "assistant", "tool_calls": ["f"]}, "a tool call must be an object with a function, got 'f'"),
-        (
-            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]},
-            "tool call 'f': arguments must be a JSON object, got '{'",
-        ),
-        (
-            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]},
-            r"tool call 'f': arguments must be a JSON object, got '\[1\]'",
-        ),
+        (calling("{"), "tool call 'f': arguments must be a JSON object, got '{'"),
+        (calling("[1]"), r"tool call 'f': arguments must be a JSON object, got '\[1\]'"),
     ],
 )
 async def test_messages_that_the_api_cannot_hold_are_the_callers_error_and_are_not_sent(

@@ -55,32 +55,16 @@ RIGHT = [
     "whatever",
     "",
 ]
+S, G, E = "solution_str: str", "ground_truth: str", "extra_info: dict = None"
+TEXT, DICT = "must be annotated as str", "must be annotated as dict or dict | None"
 WRONG = [
-    ("solution_str: str", "Function f must have at least 3 parameters, got 1"),
-    (
-        "solution_str, ground_truth: str, extra_info: dict = None",
-        "First parameter 'solution_str' must be annotated as str, got <class 'inspect._empty'>",
-    ),
-    (
-        "solution_str: str, truth: str, extra_info: dict = None",
-        "Second parameter must be named 'ground_truth', got 'truth'",
-    ),
-    (
-        "solution_str: str, ground_truth: int, extra_info: dict = None",
-        "Second parameter 'ground_truth' must be annotated as str, got <class 'int'>",
-    ),
-    (
-        "solution_str: str, ground_truth: str, extra: dict = None",
-        "Third parameter must be named 'extra_info', got 'extra'",
-    ),
-    (
-        "solution_str: str, ground_truth: str, extra_info: list = None",
-        "Third parameter 'extra_info' must be annotated as dict or dict | None, got <class 'list'>",
-    ),
-    (
-        "solution_str: str, ground_truth: str, extra_info: dict",
-        "Third parameter 'extra_info' must have a default value of None",
-    ),
+    (S, "Function f must have at least 3 parameters, got 1"),
+    (f"solution_str, {G}, {E}", f"First parameter 'solution_str' {TEXT}, got <class 'inspect._empty'>"),
+    (f"{S}, truth: str, {E}", "Second parameter must be named 'ground_truth', got 'truth'"),
+    (f"{S}, ground_truth: int, {E}", f"Second parameter 'ground_truth' {TEXT}, got <class 'int'>"),
+    (f"{S}, {G}, extra: dict = None", "Third parameter must be named 'extra_info', got 'extra'"),
+    (f"{S}, {G}, extra_info: list = None", f"Third parameter 'extra_info' {DICT}, got <class 'list'>"),
+    (f"{S}, {G}, extra_info: dict", "Third parameter 'extra_info' must have a default value of None"),
 ]
 
 
