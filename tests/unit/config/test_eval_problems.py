@@ -688,25 +688,20 @@ def test_an_endless_config_is_refused(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    ("text", "where", "first"),
     [
-        ("[data]\nseed = 1\nseed = 2\n", "3: [data] seed: given twice, first on line 2; keep one of them"),
-        (
-            '[experiment]\ndataset = """a\n"""\nn = 1\ndataset = "b"\n',
-            "5: [experiment] dataset: given twice, first on line 2; keep one of them",
-        ),
-        (
-            "[model]\nheaders = {A = 'x', A = 'y'}\n",
-            "2: [model] headers.A: given twice, first on line 2; keep one of them",
-        ),
-        ("[data]\nseed = 1\n[secrets]\n[data]\n", "4: [data]: given twice, first on line 1; keep one of them"),
-        ("[[eval]]\na = 1\n[[eval]]\na = 2\na = 3\n", "5: [eval] a: given twice, first on line 4; keep one of them"),
-        ("n = 1\nn = 2\n", "2: n: given twice, first on line 1; keep one of them"),
+        ("[data]\nseed = 1\nseed = 2\n", "3: [data] seed", 2),
+        ('[experiment]\ndataset = """a\n"""\nn = 1\ndataset = "b"\n', "5: [experiment] dataset", 2),
+        ("[model]\nheaders = {A = 'x', A = 'y'}\n", "2: [model] headers.A", 2),
+        ("[data]\nseed = 1\n[secrets]\n[data]\n", "4: [data]", 1),
+        ("[[eval]]\na = 1\n[[eval]]\na = 2\na = 3\n", "5: [eval] a", 4),
+        ("n = 1\nn = 2\n", "2: n", 1),
     ],
 )
-def test_a_key_or_table_given_twice_is_named_with_both_lines(workspace: Path, text: str, problem: str) -> None:
-    Path("configs/eval/x.toml").write_text(text)
-    assert problem_of(Path("configs/eval/x.toml")) == f"configs/eval/x.toml:{problem}"
+def test_a_key_or_table_given_twice_is_named_with_both_lines(
+    problems: Problems, text: str, where: str, first: int
+) -> None:
+    assert problems(text) == [f"{where}: given twice, first on line {first}; keep one of them"]
 
 
 def test_all_problems_of_a_file_are_reported_at_once_in_the_order_of_its_lines(problems: Problems) -> None:

@@ -147,12 +147,6 @@ TABLES = ", ".join(EVAL_TABLES)
         ("secrets", "requird", "[]", '[secrets] requird: unknown key, did you mean "required"? (valid: required)'),
         ("baseline", "x", "1", "[baseline] x: unknown key (valid: model_path, base_url, api_key_env, results)"),
         ("modl", "x", "1", f"[modl]: unknown table, did you mean [model]? (valid: {TABLES})"),
-        (
-            "env",
-            "low",
-            "1",
-            'the name must match ^[A-Z_][A-Z0-9_]*$ and must not start with _OSMOSIS_ (reserved), got "low"',
-        ),
         ("data", "path", "none.csv", 'must be an existing file, got "none.csv" (looked for none.csv)'),
     ],
 )
