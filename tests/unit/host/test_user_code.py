@@ -1,4 +1,4 @@
-"""Judges that are asked by code that holds the host's event loop, or from another loop or thread."""
+"""User code that holds the host's loop or has another one while it asks judges, or whose errors nobody can look at."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from typing import Any, cast
 import pytest
 
 from pytest_osmosis import evaluate_rubric
+from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.host.user_errors import broken
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.graders import eval_function
+from pytest_osmosis.rollouts.context import ChatContext
 from tests.servers import ChatServer, reply, slow
 from tests.unit.host.core_host import core_host
 
@@ -84,3 +88,51 @@ async def test_their_requests_are_counted_and_limited_and_none_waits_for_the_loo
     assert (event["scores"], event["errors"]) == ({"judged": 1.0}, {})
     assert [(use["model"], use["calls"]) for use in event["judges"]] == [("openai/gpt-5-mini", calls)]
     assert server.max_in_flight <= LIMIT
+
+
+# -- errors whose own code gets in the way -------------------------------------------------------------------
+
+
+class Opaque(Exception):
+    """An error that raises whatever is asked of it, also its class."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+class OpaqueTwice(Exception):
+    """An error that raises such errors."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise Opaque
+
+
+@pytest.mark.parametrize("error", [Opaque, OpaqueTwice])
+async def test_an_error_that_nobody_can_look_at_is_the_error_of_its_run(error: type[Exception]) -> None:
+    async def rollout(ctx: ChatContext) -> None:
+        raise error
+
+    async def score(solution_str: str) -> float:
+        raise error
+
+    function = eval_function("rewards:score", score)
+    async with core_host(reply("42"), rollout, functions=(function,)) as host:
+        host.run(0)
+        host.score(1, "rewards:score")
+        rolled, scored = await host.rollout(0), await host.heard("score", 1)
+
+    assert (rolled["boundary"], rolled["error"].partition(":")[0]) == ("agent", error.__name__)
+    assert scored["errors"]["rewards:score"]["message"].partition(":")[0] == error.__name__
+
+
+def test_a_bug_that_follows_from_such_an_error_is_reported() -> None:
+    try:
+        raise Opaque
+    except Opaque:
+        try:
+            raise ValueError("a bug")
+        except ValueError as bug:
+            event = broken(Key(RunId(0, 0), 1), bug)
+
+    assert event["boundary"] == "host"
+    assert "ValueError" in event["error"]
