@@ -1,20 +1,24 @@
-"""The clients of a host, of which one may learn that its model denies every request."""
+"""The clients of a host, of which one may learn that its model denies every request, and its ends of the pipes."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
 
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.host import server
 from pytest_osmosis.host.chat import ModelGateway
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import LoopMonitor
 from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.loading import UserCode
-from pytest_osmosis.host.protocol import HostCode, Setup
+from pytest_osmosis.host.protocol import HostCode, Request, Setup
+from pytest_osmosis.host.server import RequestReader
 from pytest_osmosis.host.slots import HostLimits
 from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.retry import DeniableModel
@@ -77,3 +81,27 @@ async def test_what_an_environment_holds_is_released_though_a_client_cannot_be_c
     with pytest.raises(OSError, match="another loop"):
         await core.close()
     assert released
+
+
+DEADLINE_S = 60.0
+
+
+def test_a_host_whose_reader_breaks_ends_as_it_would_hear_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(requests: list[Request]) -> None:
+        if requests:
+            raise TypeError("user code replaced a builtin")
+
+    ended = threading.Event()
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    monkeypatch.setattr(server, "end_process_group", ended.set)
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as pipe, os.fdopen(write, "wb") as engine:
+        reader = RequestReader(pipe)
+        reader.start()
+        (thread,) = (each for each in threading.enumerate() if each.name == "osmosis-reader")
+        reader.deliver_to(broken)
+        engine.write(b'{"op": "close"}\n')
+        engine.flush()
+
+        thread.join(DEADLINE_S)
+    assert ended.is_set()
