@@ -86,6 +86,9 @@ FAILED_UPSTREAM = {"error": {"message": "Provider returned error", "code": 502, 
 TOO_MANY = {"error": {"code": "429", "message": "exceeded token rate limit"}}
 FLAGGED = {"reasons": ["violence"], "flagged_input": "how to"}
 FILTERED = "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."
+FILTER = {"code": "content_filter", "status": 400, "innererror": {"code": "ResponsibleAIPolicyViolation"}}
+NO_SUBSCRIPTION = "Access denied due to invalid subscription key or wrong endpoint."
+NO_NAME = "/chat/completions: Invalid model name passed in model=x."
 BUDGET = "Budget has been exceeded! Current cost: 10.2, Max budget: 10.0"
 LITELLM_BUSY = "litellm.RateLimitError: RateLimitError: OpenAIException - slow down"
 LITELLM_LATE = "litellm.Timeout: Connection timed out. Timeout passed=1.0"
@@ -132,12 +135,7 @@ FAILING: Mapping[str, Mapping[str, Failing]] = {
         "wrong key with a database": failing(
             DENIED, "Authentication Error, Invalid proxy server token passed.", type="token_not_found_in_db", code="401"
         ),
-        "unknown model": failing(
-            MODEL_400,
-            "/chat/completions: Invalid model name passed in model=x.",
-            type="invalid_request_error",
-            code="400",
-        ),
+        "unknown model": failing(MODEL_400, NO_NAME, type="invalid_request_error", code="400"),
         "budget": failing(REFUSED_400, BUDGET, type="budget_exceeded", code="400"),
         "upstream busy": failing(BUSY, LITELLM_BUSY, "slow down", type="throttling_error", code="429"),
         "upstream timeout": failing(
@@ -159,24 +157,13 @@ FAILING: Mapping[str, Mapping[str, Failing]] = {
         "moderation": failing(("model", False, "no", 403), "Input was flagged", code=403, metadata=FLAGGED),
     },
     "Azure": {
-        "wrong key": failing(
-            DENIED,
-            "Access denied due to invalid subscription key or wrong endpoint.",
-            "invalid subscription",
-            code="401",
-        ),
+        "wrong key": failing(DENIED, NO_SUBSCRIPTION, "invalid subscription", code="401"),
         "unknown deployment": failing(
             MISSING, "The API deployment for this resource does not exist.", code="DeploymentNotFound"
         ),
         "wrong path": failing(MISSING, "Resource not found", code="404"),
         "busy": Failing(servers.data(TOO_MANY, status=429, retry_after="7"), BUSY, "exceeded token rate limit"),
-        "filtered prompt": failing(
-            MODEL_400,
-            FILTERED,
-            code="content_filter",
-            status=400,
-            innererror={"code": "ResponsibleAIPolicyViolation"},
-        ),
+        "filtered prompt": failing(MODEL_400, FILTERED, **FILTER),
     },
     "Gemini": {
         "wrong key": listed(REFUSED_400, "API key not valid. Please pass a valid API key.", "INVALID_ARGUMENT"),

@@ -20,7 +20,6 @@ Problems = Callable[..., list[str]]
 
 @pytest.fixture
 def project(workspace: Path) -> Callable[[str], None]:
-    """Write the workspace's pyproject.toml."""
 
     def project(text: str) -> None:
         (workspace / "pyproject.toml").write_text(text, encoding="utf-8")

@@ -80,7 +80,6 @@ NUMBERS = """
 
 
 def whole(text: str) -> str:
-    """Return an example with its optional lines."""
     return re.sub(r"^# ", "", text, flags=re.MULTILINE)
 
 

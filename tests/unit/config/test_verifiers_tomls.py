@@ -39,7 +39,6 @@ def load(tmp_path: Path) -> Load:
 
 
 def facts(config: EvalConfig) -> dict[str, Any]:
-    """Return what the cases below name."""
     return {
         "env_id": config.environment.env_id,
         "env_args": dict(config.environment.env_args),

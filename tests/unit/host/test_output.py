@@ -152,7 +152,6 @@ def sent() -> Sent:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """The folder of a run."""
     run = tmp_path / str(KEY.run)
     run.mkdir()
     return run

@@ -31,8 +31,6 @@ TOOL = {"type": "function", "function": {"name": "multiply", "parameters": {"typ
 
 @dataclass
 class Current:
-    """The client that talks now."""
-
     name: ClientName
 
 
@@ -84,21 +82,18 @@ async def model_at(
 
 
 async def ask(server: ChatServer, key: str | None = None, **fields: Any) -> ChatReply:
-    """The reply to one request."""
     request = ChatRequest(**{"messages": PROMPT, **fields})
     async with model_at(server.base_url, key=key) as model:
         return await model.chat(request)
 
 
 async def sent(**fields: Any) -> dict[str, Any]:
-    """The body that is sent for a request."""
     with ChatServer() as server:
         await ask(server, **fields)
     return server.bodies[0]
 
 
 async def reply_of(behaviour: Behaviour) -> ChatReply:
-    """The reply that is read from what a server answers."""
     with ChatServer(behaviour) as server:
         return await ask(server)
 

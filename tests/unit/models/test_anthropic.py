@@ -39,7 +39,6 @@ def client(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def turns(*messages: Message) -> list[Any]:
-    """The turns that are sent for these messages."""
     found: list[Any] = (await sent(messages=messages))["messages"]
     return found
 

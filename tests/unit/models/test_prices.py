@@ -23,7 +23,6 @@ MILLION = 1_000_000
 def price(
     model: str, own: Mapping[str, TokenPrices] | None = None, environ: Mapping[str, str] | None = None, **table: Any
 ) -> Price | None:
-    """The price of a model as a config names it."""
     return price_of(model, resolve(model, ModelTable(**table), environ or {}, where="x.toml"), own or {}, NOW)
 
 

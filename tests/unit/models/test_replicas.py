@@ -44,7 +44,6 @@ def counted() -> Iterator[dict[str, ReplicaUse]]:
 async def replicated(
     *urls: str, now: Callable[[], float] | None = None, **table: Any
 ) -> AsyncIterator[ReplicatedModel]:
-    """The model of replicas at these addresses."""
     entries = tuple(RegisteredEndpoint("m", "model", url) for url in urls)
     target = resolve_model("m", ModelTable(**table), {}, where="x", registry=Registry("r.toml", {"m": entries}))
     async with created(target, max_in_flight=16) as model:

@@ -24,7 +24,6 @@ CHAT_CALL = {"id": "call_1", "type": "function", "function": {"name": "multiply"
 
 
 def text(said: str, **fields: Any) -> dict[str, Any]:
-    """An item with a text."""
     content = [{"type": "output_text", "text": said, "annotations": []}]
     return {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": content, **fields}
 
@@ -48,7 +47,6 @@ async def ask(server: ChatServer, **fields: Any) -> ChatReply:
 
 
 async def sent(**fields: Any) -> dict[str, Any]:
-    """The body that is sent for a request."""
     with ChatServer(data(responses_reply(text("42")))) as server:
         await ask(server, **fields)
     assert [seen.path for seen in server.requests] == ["/v1/responses"]

@@ -52,7 +52,6 @@ class Waits:
 
 
 async def has_asked(server: ChatServer, n: int = 1) -> None:
-    """Wait until the server has so many requests."""
     await asyncio.to_thread(server.wait_for, lambda server: len(server.requests) == n)
 
 
@@ -110,16 +109,6 @@ async def test_a_request_that_times_out_is_retried() -> None:
         await waits.clock.advance(TIMEOUT_S)
         found = await ended(asked)
     assert (found.reply.content, found.retries, len(server.requests)) == ("42", 1, 2)
-
-
-@pytest.mark.parametrize(
-    "bad", [servers.status(400, servers.OVERFLOW), servers.status(429, servers.QUOTA, retry_after="1")]
-)
-async def test_a_permanent_failure_is_not_retried(bad: Behaviour) -> None:
-    waits = Waits()
-    with ChatServer(bad) as server:
-        error = await failure(server, waits)
-    assert (len(server.requests), waits.delays, error.retries) == (1, [], 0)
 
 
 # -- how long ------------------------------------------------------------------------------------------------

@@ -34,7 +34,6 @@ async def day_of(target: ModelTarget) -> date | None:
 
 
 async def told(client: str, answer: Behaviour) -> date | None:
-    """The day that is read from an answer."""
     with ChatServer() as server:
         server.description = answer
         found = await day_of(openais(server, client))
