@@ -268,7 +268,7 @@ engine = "ray"
 """
 
 
-def test_every_key_of_a_cluster_is_read_and_sent_as_json(load_table: Load) -> None:
+def test_every_key_of_a_cluster_is_read_and_sent_as_json_and_hosts_run_here_without_one(load_table: Load) -> None:
     execution = load_table("execution", ON_A_CLUSTER).execution
 
     assert (execution.engine, execution.hosts) == ("ray", 6400)
@@ -276,9 +276,6 @@ def test_every_key_of_a_cluster_is_read_and_sent_as_json(load_table: Load) -> No
     assert execution.ray == RayOptions(**{**given, "exclude": ("data/big/*", ".cache")})
     sent = json.loads(json.dumps(execution.ray.to_json()))
     assert RayOptions(**{**sent, "exclude": tuple(sent["exclude"])}) == execution.ray
-
-
-def test_hosts_run_here_unless_the_config_names_a_cluster(load_table: Load) -> None:
     assert load_table("execution", "").execution == Execution()
     assert load_table("execution", 'ray = {address = "auto"}').execution == Execution()
     assert load_table("execution", 'engine = "ray"').execution == Execution(engine="ray")

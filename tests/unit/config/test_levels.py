@@ -228,14 +228,11 @@ SCORER = Override("scoring", "eval_fns", ["rewards:exact"], "--osmosis-eval-fn")
 MODEL = Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model")
 
 
-def test_an_eval_without_a_toml_is_named_after_its_dataset_and_uses_all_rows(workspace: Path) -> None:
+def test_an_eval_without_a_toml_is_named_after_its_dataset(workspace: Path, project: Callable[[str], None]) -> None:
     config = typed_eval_config(workspace, [AGENT, DATASET, SCORER, MODEL])
     assert (config.name, config.path, config.workspace) == ("multiply", workspace / "data/multiply.jsonl", workspace)
     assert (config.selection, config.secrets, config.text) == (RowSelection(rows="all"), (), None)
     assert config.agent.agent == "server:agent_loop"
-
-
-def test_pyproject_applies_to_an_eval_without_a_toml(workspace: Path, project: Callable[[str], None]) -> None:
     project('[tool.pytest-osmosis]\nmodel = "m"\n[tool.pytest-osmosis.eval.multiply]\nlimit = 2\n')
     config = typed_eval_config(workspace, [AGENT, DATASET, SCORER])
     assert (config.experiment.model_path, config.selection) == ("m", RowSelection(limit=2))

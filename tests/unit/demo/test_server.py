@@ -101,14 +101,11 @@ async def test_an_error_has_the_shape_of_its_api() -> None:
                 assert text in error["message"]
 
 
-async def test_a_body_beyond_the_bound_is_refused() -> None:
+async def test_a_body_beyond_the_bound_and_an_unknown_path_are_errors_of_the_api() -> None:
     async with served() as client:
         answer = await client.post(CHAT, data=io.BytesIO(b" " * (17 * 2**20)))
         assert answer.status == 413
         assert "error" in await answer.json()
-
-
-async def test_an_unknown_path_is_an_error_of_the_api() -> None:
     async with served() as client:
         for method, path, status in (("GET", "/v1/nothing", 404), ("GET", CHAT, 405)):
             answer = await client.request(method, path)

@@ -212,13 +212,10 @@ def failing(error: str, boundary: Boundary = "provider", systemic: str = "no", r
     return {**SUCCESS, "boundary": boundary, "error": error, "systemic": systemic, "row": row}
 
 
-def test_an_always_systemic_error_stops_the_eval_even_after_a_success() -> None:
+def test_a_systemic_error_stops_the_eval_always_or_only_before_a_success() -> None:
     systemic = Systemic(1)
     assert systemic.saw(SUCCESS) is None
     assert systemic.saw(failing("401", systemic="always")) == "401"
-
-
-def test_an_error_that_is_systemic_until_success_stops_the_eval_only_before_a_success() -> None:
     assert Systemic(1).saw(failing("404", systemic="until_success")) == "404"
     later = Systemic(1)
     later.saw(SUCCESS)

@@ -100,7 +100,7 @@ def test_tokens_are_estimated_from_text_and_bound_until_usage_is_known() -> None
     assert estimate.tokens(Size(400, 10)) == 210
 
 
-def test_each_pause_halves_the_runs_in_flight_down_to_one() -> None:
+def test_each_pause_halves_the_runs_in_flight_down_to_one_and_refusals_in_it_only_make_it_longer() -> None:
     throttle = Throttle(8)
     ceilings = []
     for now in range(5):
@@ -108,9 +108,6 @@ def test_each_pause_halves_the_runs_in_flight_down_to_one() -> None:
         ceilings.append(throttle.ceiling)
     assert ceilings == [4, 2, 1, 1, 1]
     assert (throttle.pauses, throttle.paused_s, throttle.least) == (5, 2.5, 1)
-
-
-def test_refusals_during_a_pause_only_make_it_longer() -> None:
     throttle = Throttle(8)
     throttle.refused(0.0, 1.0)
     throttle.refused(0.5, 1.0)

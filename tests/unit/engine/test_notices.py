@@ -22,13 +22,10 @@ def state(row: int, since: float, **fields: Any) -> RunState:
     return RunState(RunId(row, 0), ROW, since=since, **{"stage": Stage.ROLLING, **fields})
 
 
-def test_it_speaks_once_for_each_span_of_silence() -> None:
+def test_it_speaks_once_for_each_span_of_silence_and_a_finished_run_begins_a_new_one() -> None:
     notice, states = StallNotice(10.0, since=0.0), [state(0, 0.0)]
     spoken = [now for now in range(41) if notice.check(float(now), 0, states, 0)]
     assert spoken == [10, 20, 30, 40]
-
-
-def test_a_finished_run_begins_a_new_span() -> None:
     notice, states = StallNotice(10.0, since=0.0), [state(0, 0.0)]
     assert notice.check(9.0, 0, states, 0) is None
     assert notice.check(11.0, 1, states, 0) is None
@@ -70,12 +67,9 @@ def spoken(notice: WaitNotice, until: int, waiting: Callable[[int], Waiting]) ->
     return {now: text for now, text in said.items() if text is not None}
 
 
-def test_it_speaks_once_of_hosts_that_wait_and_once_when_that_is_over() -> None:
+def test_it_speaks_once_of_hosts_that_wait_and_is_silent_about_short_waits_and_small_changes() -> None:
     said = spoken(WaitNotice(), 200, lambda now: Waiting(6, 8, LACKS) if now < 100 else Waiting(0, 8))
     assert said == {10: f"6 of 8 hosts wait for a place: {LACKS}", 110: "all 8 hosts have a place now"}
-
-
-def test_it_is_silent_about_short_waits_and_small_changes() -> None:
     assert not spoken(WaitNotice(), 100, lambda now: Waiting(2 * (now % 10 < 9), 8, LACKS))
     assert [*spoken(WaitNotice(), 100, lambda now: Waiting(4 + now % 2, 8, LACKS))] == [10]
 

@@ -109,11 +109,8 @@ def changes(*changed: dict[str, Any]) -> list[str]:
     return [line for line in lines[2:] if line[0] in "+-"]
 
 
-def test_equal_requests_have_no_difference() -> None:
+def test_settings_and_tools_are_compared_and_equal_requests_have_no_difference() -> None:
     assert difference(request(), request()) == []
-
-
-def test_settings_and_tools_are_compared() -> None:
     other = {**ADD, "function": {**ADDS, "description": "Add two numbers."}}
     assert changes(request(), request(model="n", seed=3, sampling={"temperature": 0.7}, tools=[other])) == [
         '- "model": "m",',
@@ -152,13 +149,10 @@ def test_only_the_changed_part_of_a_paragraph_is_shown() -> None:
     assert max(map(len, lines)) < 110
 
 
-def test_a_long_difference_is_cut() -> None:
+def test_a_long_difference_is_cut_and_anything_can_be_compared() -> None:
     before = request(messages=[{"role": "user", "content": "\n".join(f"a {n}" for n in range(500))}])
     after = request(messages=[{"role": "user", "content": "\n".join(f"b {n}" for n in range(500))}])
     lines = difference(before, after)
     assert len(lines) == MOST_LINES + 1
     assert lines[-1] == "[... 949 further lines left out ...]"
-
-
-def test_anything_can_be_compared() -> None:
     assert changes(request(messages=["x"], tools=["a"]), request(messages=[None], tools=[{"function": 1}]))

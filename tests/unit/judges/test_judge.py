@@ -139,12 +139,9 @@ def test_a_judge_on_another_scale_is_asked_once_more_with_the_range_in_words(sta
         judged(Answers(*[f'{{"score": {stated}}}'] * 2))
 
 
-def test_one_vote_on_another_scale_leaves_no_score() -> None:
+def test_one_vote_on_another_scale_or_an_answer_that_was_cut_off_leaves_no_score() -> None:
     with pytest.raises(JudgeError, match='its "score" is 2, not from 0 to 1'):
         judged(Answers(GOOD, '{"score": 2}', '{"score": 2}', GOOD), Judge(RUBRIC, votes=3))
-
-
-def test_an_answer_that_was_cut_off_is_called_so() -> None:
     with pytest.raises(JudgeError, match=r"cut off at its token limit"):
         judged(Answers('{"score": 1, "expl', '{"score', finish_reason="length"))
 

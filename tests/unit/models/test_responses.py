@@ -220,21 +220,15 @@ async def items_after(reply: ChatReply, **changes: Any) -> list[Any]:
     return list((await sent(messages=[*PROMPT, {**reply.message, **changes}]))["input"][1:])
 
 
-async def test_the_items_of_an_answer_go_back_unchanged() -> None:
+async def test_the_items_of_an_answer_go_back_unless_it_was_edited_or_nobody_stored_them() -> None:
     reply = await reply_of(THOUGHT, text("I multiply.", phase="commentary"), CALL)
     assert await items_after(reply) == [THOUGHT, text("I multiply.", phase="commentary"), CALL]
-
-
-async def test_an_edited_message_goes_back_as_it_was_edited() -> None:
     reply = await reply_of(THOUGHT, text("I multiply."), CALL)
     call = {key: CALL[key] for key in ("type", "call_id", "name", "arguments")}
     assert await items_after(reply, content="Now.") == [{"role": "assistant", "content": "Now."}, call]
     assert await items_after(reply, tool_calls=None) == [{"role": "assistant", "content": "I multiply."}]
     assert await items_after(reply, **{ITEMS: "?"}) == [{"role": "assistant", "content": "I multiply."}, call]
     assert await items_after(reply, **{ITEMS: ["?"]}) == [{"role": "assistant", "content": "I multiply."}, call]
-
-
-async def test_reasoning_that_nobody_stored_does_not_go_back() -> None:
     reply = await reply_of(REASONING, text("42"))
     assert await items_after(reply) == [text("42")]
 

@@ -118,14 +118,11 @@ def delays_of(error: ModelError, retries: int) -> list[float]:
     return sorted(RetryPolicy().delay_s(error, retries, Random(seed)) for seed in range(200))
 
 
-def test_waits_double_from_half_a_second_to_the_cap_with_jitter() -> None:
+def test_waits_double_to_the_cap_with_jitter_and_retry_after_is_honoured_unless_it_is_zero() -> None:
     for retries, full in [*enumerate([0.5, 1, 2, 4, 8, 16, 30, 30]), (10_000, 30)]:
         delays = delays_of(ModelError("x"), retries)
         assert 0.5 * full <= delays[0] < 0.6 * full
         assert 0.9 * full < delays[-1] <= full
-
-
-def test_retry_after_is_honoured_with_a_little_added_unless_it_is_zero() -> None:
     delays = delays_of(ModelError("x", retry_after_s=100.0), 0)
     assert 100 <= delays[0] < delays[-1] <= 110
     assert delays_of(ModelError("x", retry_after_s=0.0), 0)[0] >= 0.25

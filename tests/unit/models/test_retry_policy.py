@@ -80,7 +80,7 @@ async def test_the_caller_is_told_how_each_request_ended() -> None:
     assert told == [*errors, None]
 
 
-async def test_a_request_that_a_replica_failed_moves_and_is_no_retry() -> None:
+async def test_a_request_that_a_replica_failed_moves_and_is_no_retry_and_needs_none() -> None:
     told: list[ModelError | None] = []
     n_moves = 0
 
@@ -92,9 +92,6 @@ async def test_a_request_that_a_replica_failed_moves_and_is_no_retry() -> None:
     found = await answered(model, on_result=told.append, moved=moved)
     assert [request.failed_at for request in model.requests] == [(), ("a",), ("a", "b"), ()]
     assert (found, n_moves, len(told)) == (Answered(REPLY, 1), 2, 2)
-
-
-async def test_a_replica_that_fails_needs_no_retry_to_be_left() -> None:
     found = await answered(Scripted(failed_at("a"), REPLY), policy=RetryPolicy(max_retries=0))
     assert found == Answered(REPLY, 0)
 

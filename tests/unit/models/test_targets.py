@@ -335,13 +335,10 @@ async def test_openai_at_another_base_url_gets_its_key_and_organization(
     assert server.bodies[0]["model"] == "gpt-5-mini"
 
 
-def test_a_model_without_its_key_is_not_made() -> None:
+def test_a_model_without_its_key_or_litellm_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     target = resolve("openai/x", ModelTable(), {}, where="x.toml:1")
     with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
         create(target, {"OPENAI_API_KEY": ""}, 1)
-
-
-def test_without_litellm_its_targets_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     target = resolve("azure/gpt-5", ModelTable(), {}, where="x.toml:1")
     with pytest.raises(ConfigError, match=r"LiteLLM is not installed; pip install 'pytest-osmosis\[litellm\]'"):
