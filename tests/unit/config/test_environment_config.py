@@ -164,16 +164,13 @@ def test_an_id_that_is_none_is_reported(problems: Problems, env_id: str) -> None
     assert problem.startswith('6: [environment] env_id: must be like "gsm8k", "owner/name" or "owner/name@version"')
 
 
-def test_keys_that_contradict_an_environment_are_all_reported(problems: Problems) -> None:
+def test_keys_that_contradict_an_environment_are_all_reported_and_its_own_need_its_id(problems: Problems) -> None:
     text = f'{WORD_COUNT}[agent]\nagent = "chat"\n[data]\npath = "data/multiply.jsonl"\n'
 
     assert problems(text) == [
         "8: [agent] agent: cannot be used with [environment] env_id: the environment rolls out",
         "10: [data] path: cannot be used with [environment] env_id: the environment has the rows",
     ]
-
-
-def test_keys_of_an_environment_need_its_id(problems: Problems) -> None:
     needs_id = "6: [environment] env_args: needs env_id, the environment that it is for"
 
     assert needs_id in problems(f"{HEAD}env_args = {{split = 'x'}}\n[agent]\nagent = 'chat'\n")

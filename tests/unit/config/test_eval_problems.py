@@ -14,7 +14,7 @@ from string import Template
 
 import pytest
 
-from pytest_osmosis.config import EvalConfig, Override, load_eval_config
+from pytest_osmosis.config import Override, load_eval_config
 from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import ConfigError
 
@@ -744,15 +744,6 @@ results = "/x.json"
         f'27: [baseline] results: {INSIDE}, got "/x.json"',
         f'--osmosis-batch-size: {POSITIVE}, got "0"',
     ]
-
-
-def test_scores_may_be_calibrated_within_a_distance(load_table: Callable[..., EvalConfig]) -> None:
-    scoring = load_table("scoring", 'calibrate = "human"\ncalibrate_within = 0.5').scoring
-    assert (scoring.calibrate, scoring.calibrate_within) == ("human", 0.5)
-
-
-def test_one_machine_may_have_512_hosts(load_table: Callable[..., EvalConfig]) -> None:
-    assert load_table("execution", "hosts = 512").execution.hosts == 512
 
 
 ODD_VALUES: list[object] = [

@@ -352,13 +352,10 @@ def test_typed_gates_replace_single_gates_of_the_file_and_are_checked_alike(load
         load_table("gate", "", typed_gate("pass_rate > 0.7"))
 
 
-def test_several_conditions_on_one_metric_are_all_kept(load_table: Load) -> None:
+def test_several_conditions_on_one_metric_are_all_kept_but_losses_a_problem(load_table: Load) -> None:
     config = load_table("gate", 'pass_rate = [">= 0.5", {min = 0.4, rule = "lower"}, ">= 0.50"]')
 
     assert config.gates == (GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.4, "lower"))
-
-
-def test_several_typed_conditions_on_one_metric_are_one_setting_but_losses_a_problem() -> None:
     texts = ["pass_rate >= 0.9", "pass_rate {min = 0.8, rule = 'lower'}", "pass_rate >= 0.9", "rewards:f mean >= 1"]
 
     gates = [(gate.path, gate.value) for gate in gate_settings(texts, "--x") if isinstance(gate, Setting)]

@@ -273,16 +273,13 @@ def test_about_the_share_of_requests_fails_and_the_seed_decides_which() -> None:
     assert failing(Disturbances(error_rate=1.0), BODIES) == set(BODIES)
 
 
-def test_a_request_that_comes_again_may_fare_better() -> None:
+def test_a_request_that_comes_again_may_fare_better_and_latencies_fill_their_range() -> None:
     fates = Fates(Disturbances(error_rate=0.5))
 
     again = [fates.of(b"same") for _ in range(100)]
 
     assert [fate.earlier for fate in again] == list(range(100))
     assert {fate.fails for fate in again} == {True, False}
-
-
-def test_latencies_fill_their_range() -> None:
     fates = Fates(Disturbances(Latency(0.2, 1.0)))
 
     found = [fates.of(body).latency_s for body in BODIES]

@@ -42,7 +42,7 @@ def test_tokens_and_dollars_are_counted_until_they_are_spent(limits: dict[str, A
     assert budget.rolled_out(rolled(1)) == Stop(reason, f"[limits] {reason} = {limits[reason]} is reached")
 
 
-def test_answers_from_a_store_are_not_charged() -> None:
+def test_answers_and_judgements_from_a_store_are_not_charged() -> None:
     stored = rolled(0)._replace(stored=StoredUse(1, (("input_tokens", 10), ("output_tokens", 5))))  # 3 of 18 are new
     all_stored = rolled(1)._replace(stored=StoredUse(2, tuple((rolled(1).usage or {}).items())))
     assert [record.charged.tokens for record in (rolled(0), stored, all_stored)] == [18, 3, 0]
@@ -50,9 +50,6 @@ def test_answers_from_a_store_are_not_charged() -> None:
     budget = Budget(bounds(max_tokens=6))
     assert [budget.rolled_out(record) for record in (all_stored, stored)] == [None, None]
     assert budget.rolled_out(stored) is not None
-
-
-def test_judgements_from_a_store_are_not_charged() -> None:
     usage = (("input_tokens", 12), ("output_tokens", 6))
     asked = JudgeUse("judge", None, 2, 0, 0, usage)
     half = asked._replace(stored=StoredUse(1, (("input_tokens", 6), ("output_tokens", 3))))
@@ -111,16 +108,13 @@ def test_before_a_cost_is_known_one_run_per_host_begins() -> None:
     assert fits(budget, 2)
 
 
-def test_a_run_begins_only_if_it_fits_beside_those_in_flight() -> None:
+def test_a_run_begins_only_if_it_fits_beside_those_in_flight_by_the_mean_of_all_runs() -> None:
     budget = Budget(bounds(max_cost_usd=1.0, cost_usd=dollars))
     for usd in (0.05, 0.15, 0.1):
         assert budget.rolled_out(costing(usd)) is None
 
     assert fits(budget, 6)  # 0.30 + (6 + 1) * 0.10
     assert not fits(budget, 7)
-
-
-def test_the_mean_is_that_of_all_runs() -> None:
     budget = Budget(bounds(max_cost_usd=1.0, cost_usd=dollars))
     budget.rolled_out(costing(0.1))
     budget.rolled_out(costing(0.3, ModelTag.BASELINE))
@@ -143,7 +137,7 @@ def judging(usd: float, n_hosts: int = 1) -> Budget:
     return Budget(limits, n_hosts=n_hosts)
 
 
-def test_what_judges_use_is_in_the_mean() -> None:
+def test_what_judges_use_is_in_the_mean_about_which_a_run_that_broke_says_nothing() -> None:
     budget = judging(1.0, n_hosts=2)
     budget.rolled_out(costing(0.1))
     assert not fits(budget, 2), "the cost of a judge is not known"
@@ -152,9 +146,6 @@ def test_what_judges_use_is_in_the_mean() -> None:
 
     assert fits(budget, 2)  # 0.3 + (2 + 1) * 0.2
     assert not fits(budget, 3)
-
-
-def test_a_run_that_broke_says_nothing_about_what_judges_use() -> None:
     budget, broken = judging(1.0), costing(0.1)._replace(boundary="agent")
     budget.rolled_out(broken)
     budget.done(broken)

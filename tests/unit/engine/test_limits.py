@@ -67,14 +67,11 @@ def test_requests_are_spread_over_the_minute_and_the_limit_is_used() -> None:
     assert sum(at < 1.0 for at in times) <= 10 + 600 * BURST_S / 60 + 1
 
 
-def test_capacity_that_was_not_used_for_long_is_lost() -> None:
+def test_capacity_that_was_not_used_for_long_is_lost_and_an_amount_above_the_limit_goes_alone() -> None:
     rate = Rate(60)
     granted(rate, [1.0] * 2)
     times = granted(rate, [1.0] * 5, begin=1000.0)
     assert times[-1] - times[0] >= 4 - 2 * BURST_S
-
-
-def test_an_amount_above_the_limit_is_let_through_on_its_own() -> None:
     times = granted(Rate(100), [10.0, 500.0, 10.0])
     assert times[1] - times[0] >= WINDOW_S
     assert times[2] - times[1] >= WINDOW_S

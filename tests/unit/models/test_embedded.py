@@ -83,12 +83,9 @@ UNSOLVABLE = [
 ]
 
 
-def test_the_last_expression_is_solved() -> None:
+def test_the_last_expression_is_solved_and_without_one_the_answer_is_polite() -> None:
     assert answer(user("What is 17 * 23?")).content == "17 * 23 = 391\n#### 391"
     assert {text: solution(text) for text in SOLVED} == SOLVED
-
-
-def test_an_unsolvable_question_gets_a_polite_answer_without_a_number() -> None:
     assert {text: answer(user(text), [MULTIPLY]).content for text in UNSOLVABLE} == dict.fromkeys(
         UNSOLVABLE, NOTHING_TO_SOLVE
     )
@@ -243,14 +240,11 @@ def test_a_request_of_the_wrong_shape_is_the_models_error() -> None:
         assert (caught.value.boundary, caught.value.status, caught.value.retryable) == ("model", 400, False)
 
 
-def test_usage_counts_words_and_those_of_tool_calls() -> None:
+def test_usage_counts_words_and_an_answer_longer_than_max_tokens_is_cut() -> None:
     first = answer([{"role": "system", "content": "Be  brief."}, *user("What is 17 * 23?")], [MULTIPLY])
     second = answer([*user("17 * 23"), first.message])
 
     assert (first.usage, second.usage) == (Usage(2 + 5, 5), Usage(3 + 5, 7))  # multiply {"a": 17, "b": 23}
-
-
-def test_an_answer_longer_than_max_tokens_is_cut() -> None:
     cut = reply_to(ChatRequest(user("17 * 23"), sampling={"max_tokens": 4}))
     whole = reply_to(ChatRequest(user("17 * 23"), sampling={"max_completion_tokens": 7}))
 

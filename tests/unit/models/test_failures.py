@@ -35,15 +35,12 @@ def raised(cause: BaseException | None, context: BaseException | None = None) ->
     return error
 
 
-def test_the_innermost_cause_comes_last() -> None:
+def test_the_innermost_cause_comes_last_and_what_was_being_handled_counts_only_if_asked_for() -> None:
     inner = OSError("inner")
     middle = raised(inner)
     outer = raised(middle)
 
     assert causes_of(outer) == [outer, middle, inner]
-
-
-def test_what_was_being_handled_counts_only_if_implicit_causes_do() -> None:
     handled, cause = KeyError("handled"), OSError("cause")
     implicit, explicit = raised(None, handled), raised(cause, handled)
 

@@ -148,7 +148,7 @@ async def test_the_seed_of_a_run_is_left_out() -> None:
 # -- replies ----------------------------------------------------------------------------------------------
 
 
-async def test_items_become_a_message() -> None:
+async def test_items_become_a_message_that_has_them_only_if_chat_completions_cannot_represent_it() -> None:
     reply = await reply_of(THOUGHT, text("I multiply."), CALL)
     assert reply.message == {
         "role": "assistant",
@@ -158,16 +158,13 @@ async def test_items_become_a_message() -> None:
         ITEMS: [THOUGHT, text("I multiply."), CALL],
     }
     assert (reply.finish_reason, reply.model, reply.usage) == ("tool_calls", "served-model", Usage(7, 3, 2, 1))
-
-
-async def test_a_message_that_chat_completions_can_represent_has_no_items() -> None:
     assert (await reply_of(text("42"))).message == {"role": "assistant", "content": "42"}
     assert (await reply_of(CALL)).message == {"role": "assistant", "content": None, "tool_calls": [CHAT_CALL]}
     phased = text("42", phase="final_answer")
     assert (await reply_of(phased)).message == {"role": "assistant", "content": "42", ITEMS: [phased]}
 
 
-async def test_a_refusal_and_an_answer_that_is_cut_off() -> None:
+async def test_a_refusal_an_answer_that_is_cut_off_and_usage_that_is_not_whole() -> None:
     refused = await reply_of(text("", content=[{"type": "refusal", "refusal": "I will not."}]))
     assert refused.message == {"role": "assistant", "content": None, "refusal": "I will not."}
     for reason, finish in (("max_output_tokens", "length"), ("content_filter", "content_filter"), ("new", "new")):
@@ -175,9 +172,6 @@ async def test_a_refusal_and_an_answer_that_is_cut_off() -> None:
         assert (reply.content, reply.finish_reason) == ("4", finish)
     only_thought = await reply_of(THOUGHT, status="incomplete", incomplete_details={"reason": "max_output_tokens"})
     assert (only_thought.content, only_thought.finish_reason) == ("", "length")
-
-
-async def test_usage_that_is_not_whole_is_unknown() -> None:
     for usage in (None, {}, {"input_tokens": 7}, {"input_tokens": "7", "output_tokens": 3}):
         assert (await reply_of(text("42"), usage=usage)).usage is None
 

@@ -154,7 +154,7 @@ async def test_a_wait_that_takes_all_of_the_time_does_not_begin(left_s: float, n
     assert ("the next retry would be in" in str(error)) == (n_requests == 1)
 
 
-async def test_no_time_at_all_is_too_little_for_a_request_or_a_retry() -> None:
+async def test_no_time_at_all_is_too_little_for_a_request_or_a_retry_but_half_a_second_is_not() -> None:
     model = Scripted(busy(), busy())
     none = await failure(model, 0.0)
     assert (str(none), none.boundary, none.retryable) == ("no time is left for the request", "provider", False)
@@ -163,9 +163,6 @@ async def test_no_time_at_all_is_too_little_for_a_request_or_a_retry() -> None:
     during_a_wait = await failure(model, 60.0, 60.0, -1.0)
     assert str(during_a_wait).startswith("no room; no time is left for the request")
     assert (during_a_wait.boundary, during_a_wait.retries) == ("provider", 1)
-
-
-async def test_half_a_second_is_time_for_a_request_and_its_error_keeps_what_the_server_said() -> None:
     assert await answered(Scripted(REPLY), 0.5) == Answered(REPLY, 0)
     error = await failure(Scripted(busy(status=429, retry_after_s=90.0, systemic="until_success")), 0.5)
     assert str(error) == "no room; asked to wait 90 s, 0.5 s are left"
