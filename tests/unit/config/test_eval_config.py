@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from pytest_osmosis.config import EvalConfig, load_eval_config
 from pytest_osmosis.config.document import Override
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.config.tables import (
-    EVAL_TABLES,
     MOST_HOSTS_OF_CLUSTER,
     AgentTable,
     CassetteTable,
@@ -215,28 +214,6 @@ def test_a_config_cannot_be_changed(load: Load) -> None:
         config.name = "y"
     with pytest.raises(TypeError):
         config.env["A"] = "x"
-
-
-DATACLASSES: dict[str, Any] = {
-    "evaluation": Evaluation(),
-    "model": ModelTable(),
-    "sampling": Sampling(),
-    "scoring": Scoring(),
-    "agent": AgentTable(),
-    "data": Data(),
-    "limits": LimitsTable(),
-    "output": Output(),
-    "cassette": CassetteTable(),
-}
-
-
-@pytest.mark.parametrize("table", DATACLASSES)
-def test_declared_defaults_equal_those_of_the_dataclasses(table: str) -> None:
-    kept = {field.name for field in fields(DATACLASSES[table])}
-    for field in EVAL_TABLES[table].fields:
-        if field.name in kept:
-            default = getattr(DATACLASSES[table], field.name)
-            assert field.default == default or (field.default is None and not default), field.name
 
 
 # -- clusters ------------------------------------------------------------------------------------------------
