@@ -101,7 +101,7 @@ def test_messages_and_values_become_texts_and_what_is_empty_is_left_out_but_for_
     assert [prompt_text([]), value_text(None), value_text("4"), value_text([1])] == ["", "", "4", "[1]"]
 
 
-def test_an_answer_is_sent_back_once_with_what_is_wrong_with_it() -> None:
+def test_an_answer_is_sent_back_once_with_what_is_wrong_with_it_and_then_is_an_error() -> None:
     answers = Answers("It is right!", GOOD)
 
     assert judged(answers).score == 1.0
@@ -109,9 +109,6 @@ def test_an_answer_is_sent_back_once_with_what_is_wrong_with_it() -> None:
     assert repair[:2] == list(answers.requests[0].messages)
     assert repair[2] == {"role": "assistant", "content": "It is right!"}
     assert 'it has no JSON object with a "score"' in repair[3]["content"]
-
-
-def test_a_second_answer_without_a_score_is_an_error_with_its_text() -> None:
     answers = Answers("Great!", "I said: great!")
 
     with pytest.raises(JudgeError) as raised:

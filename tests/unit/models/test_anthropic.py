@@ -96,7 +96,7 @@ async def test_a_base_url_may_end_in_v1_as_for_other_clients(suffix: str) -> Non
     assert server.requests[0].path == "/v1/messages"
 
 
-async def test_sampling_keys_are_renamed_for_the_api() -> None:
+async def test_sampling_keys_are_renamed_for_the_api_and_a_service_without_seeds_gets_none() -> None:
     sampling = {"temperature": 0.5, "top_p": 0.9, "max_completion_tokens": 64, "stop": "END", "top_k": 5}
     renamed = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 64, "stop_sequences": ["END"], "top_k": 5, "seed": 7}
     body = {"model": "Qwen/Qwen3-8B", "messages": PROMPT, **renamed}
@@ -104,9 +104,6 @@ async def test_sampling_keys_are_renamed_for_the_api() -> None:
     assert await sent(sampling={"max_tokens": 64, "stop": ["END"]}) == {
         "model": "Qwen/Qwen3-8B", "messages": PROMPT, "max_tokens": 64, "stop_sequences": ["END"],
     }  # fmt: skip
-
-
-async def test_a_service_without_seeds_gets_none() -> None:
     with ChatServer() as server:
         async with created(ModelTarget("anthropic", "m", server.url, client="anthropic", seed_key=None)) as model:
             await model.chat(ChatRequest(messages=PROMPT, seed=7))

@@ -83,7 +83,7 @@ UNSOLVABLE = [
 ]
 
 
-def test_the_last_expression_is_solved_and_without_one_the_answer_is_polite() -> None:
+def test_the_last_expression_of_the_user_is_solved_and_without_one_the_answer_is_polite() -> None:
     assert answer(user("What is 17 * 23?")).content == "17 * 23 = 391\n#### 391"
     assert {text: solution(text) for text in SOLVED} == SOLVED
     assert {text: answer(user(text), [MULTIPLY]).content for text in UNSOLVABLE} == dict.fromkeys(
@@ -91,9 +91,6 @@ def test_the_last_expression_is_solved_and_without_one_the_answer_is_polite() ->
     )
     assert answer(user("5 / 0 - 3"), [CALCULATOR]).content == DIVISION_BY_ZERO
     assert answer([{"role": "system", "content": "17 * 23"}]).content == NOTHING_TO_SOLVE
-
-
-def test_the_last_user_message_is_the_question() -> None:
     parts = [{"type": "text", "text": "17 *"}, {"type": "text", "text": " 23"}]
     messages = [*user("1 + 1"), {"role": "assistant", "content": "2 + 2"}, {"role": "user", "content": parts}]
 

@@ -139,14 +139,11 @@ async def test_if_every_replica_is_left_out_the_request_fails_as_with_one_server
     assert "(3 tries)" in str(caught.value)
 
 
-async def test_a_refused_key_of_one_replica_does_not_deny_the_others() -> None:
+async def test_a_refused_key_denies_one_replica_and_an_address_that_does_not_fit_is_mended_in_the_registry() -> None:
     with ChatServer(servers.status(401)) as refusing, ChatServer(servers.reply("b")) as alive:
         async with replicated(refusing.base_url, alive.base_url) as model:
             assert [(await ask(model, retries=0)).content for _ in range(3)] == ["b"] * 3
     assert len(refusing.requests) == 1
-
-
-async def test_an_address_that_does_not_fit_is_mended_in_the_registry() -> None:
     with ChatServer(servers.status(307, Location="http://127.0.0.1:11/v1")) as moved:
         async with replicated(moved.base_url, moved.base_url) as model:
             with pytest.raises(

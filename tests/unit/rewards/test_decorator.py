@@ -19,12 +19,10 @@ def reward(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | No
     return 1.0
 
 
-def test_the_decorator_returns_the_function_itself() -> None:
+def test_the_decorator_returns_the_function_whose_declaration_is_found_under_other_decorators() -> None:
     assert osmosis_reward(reward) is reward
     assert osmosis_reward(max_ms=5)(reward) is reward
 
-
-def test_the_declaration_is_found_under_other_decorators_and_others_have_none() -> None:
     @functools.cache
     @osmosis_reward(max_ms=5, range=(0, 1), cases=[("42", "42", 1.0)])
     def decorated(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
