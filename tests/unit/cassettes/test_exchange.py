@@ -120,7 +120,9 @@ def test_the_digest_covers_what_shapes_an_answer_and_no_identity_of_the_run() ->
     others = [
         digest("another"),
         digest(seed=1),
+        digest(seed=2),
         digest(sampling={"temperature": 0.5}),
+        digest(sampling={"temperature": 0.6}),
         digest(tools=[{"type": "function"}]),
         digest(messages=[HELLO, HELLO]),
         digest(messages=[{**HELLO, "name": "x"}]),

@@ -42,6 +42,7 @@ def test_a_body_that_is_not_an_object_is_refused(raw: bytes, text: str) -> None:
     ("field", "value", "text"),
     [
         ("messages", None, "messages must be a list of at least one object, each with a role"),
+        ("messages", [], "messages must be a list of at least one object"),
         ("messages", [{"content": "no role"}], "each with a role"),
         ("messages", [{"role": "user", "content": 5}], r"messages\[0\].content must be a string or a list"),
         ("messages", user(5), r"messages\[0\].content must be a list of objects, each with a type, got a number"),
@@ -93,6 +94,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"input": [{"type": "item_reference"}]}, "items of type 'item_reference' are not served; valid: "),
         ({"input": [{"type": "function_call", "name": "add"}]}, "a function_call needs call_id, name and arguments"),
         ({"input": user({"type": "input_image", "file_id": "f"})}, "content of type 'input_image' is not served"),
+        ({"conversation": "conv_1"}, "conversation: nothing is stored here"),
         ({"previous_response_id": "resp_1"}, "previous_response_id: nothing is stored here; send the whole"),
         ({"background": True}, "background: the answer has to be awaited"),
         ({"tools": [{"type": "web_search"}]}, "tools[0]: a tool of type 'web_search' runs at OpenAI"),
