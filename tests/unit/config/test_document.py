@@ -69,6 +69,7 @@ def line_of(text: str) -> int:
     [
         (("title",), "title"),
         (("evaluation",), "[evaluation]"),
+        (("evaluation", "text"), "text"),
         (("evaluation", "list"), "list"),
         (("evaluation", "n"), "n = 3"),
         (("evaluation", "quoted.key"), '"quoted.key"'),
@@ -77,6 +78,7 @@ def line_of(text: str) -> int:
         (("model", "headers"), "headers"),
         (("model", "headers", "B C"), "headers"),
         (("model", "headers", "nested", "d", "e"), "headers"),
+        (("model", "client"), "client"),
         (("model", "open", "first"), "  first"),
         (("model", "open", "third"), "  third"),
         (("model", "quotes"), "quotes"),

@@ -247,6 +247,7 @@ def test_an_override_of_a_swept_key_is_a_problem(problems: Problems) -> None:
         ("[[eval]]\n[[eval]]\nn = 0\n", ["6: [[eval]] n: must be an integer of at least 1, got 0"]),
         ("temperature = -1\n[[eval]]\n[[eval]]\n", ["4: temperature: must be a finite number of at least 0, got -1"]),
         ('[[eval]]\nheader = "x"\n', ['5: [[eval]] header: must be lines like "Name: Value"']),
+        ("limits = 1\n[[eval]]\n", ["4: limits: must be a table, got 1"]),
         (
             '[[eval]]\nname = "a b"\n',
             [

@@ -513,6 +513,7 @@ OF_BENCHMARK = (
     ("text", "where"),
     [
         (f"{BENCHMARK}[execution]\nattempts_per_task = 1\n{AGENTS}", "2: [experiment] benchmark"),
+        (BENCHMARK, "2: [experiment] benchmark"),
         (AGENTS, "1: [agents]"),
         (f"{SECRETS}{EXPERIMENT}{AGENTS}", "6: [agents]"),
     ],

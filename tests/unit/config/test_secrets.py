@@ -57,6 +57,7 @@ def dotenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
         ("A=x=y", "x=y"),
         ("A='x # y'", "x # y"),
         (r"A='x\ny'", r"x\ny"),
+        ("A='x' # a comment", "x"),
         ('A="x # y"', "x # y"),
         (r'A="x\ny\tz\"q\"\\"', 'x\ny\tz"q"\\'),
         ('A="x"# a comment', "x"),

@@ -228,8 +228,10 @@ REFUSED = {
     "--latency=x": "must be seconds like 0.2, or a range like 0.2-1.5, got x",
     "--latency=2-1": "the second number of 2-1 must be at least the first",
     "--error-rate=30": "must be a share from 0 to 1, like 0.1, got 30",
+    "--error-rate=30%": "must be a share from 0 to 1, like 0.1, got 30%",
     "--error-status=200": "must be an HTTP status from 400 to 599, like 502, got 200",
     "--rate-limit=0": "must be requests per minute like 60, or per second like 5/s, got 0",
+    "--rate-limit=5/h": "must be requests per minute like 60, or per second like 5/s, got 5/h",
     "--seed=x": "must be an integer, got x",
     "--api-key=": "has an empty value; give it one (is it a variable that is not set?)",
 }

@@ -93,6 +93,7 @@ def test_numbers_that_change_all_the_time_are_told_now_and_then() -> None:
         (Waiting(0, 3), ""),
         (Waiting(1, 2, LACKS), f"1 of 2 hosts waits for a place: {LACKS}"),
         (Waiting(1, 1, LACKS), f"the host has no place: {LACKS}"),
+        (Waiting(3, 3, LACKS), f"none of 3 hosts has a place: {LACKS}"),
     ],
 )
 def test_one_line_says_how_many_wait(waiting: Waiting, text: str) -> None:

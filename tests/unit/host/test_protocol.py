@@ -32,6 +32,7 @@ def test_events_are_read(event: dict[str, object]) -> None:
         *(({}, "lacks ev"), ({"ev": None}, "lacks ev"), ({"ev": ["start"]}, "lacks ev")),
         *(({name: value for name, value in SCORE.items() if name != gone}, f"lacks {gone}") for gone in SCORE),
         ({**START, "row": "0"}, "row: must be an integer, got '0'"),
+        ({**START, "attempt": None}, "attempt: must be an integer, got None"),
         ({**SCORE, "scores": []}, r"scores: must be an object, got \[\]"),
         ({**SCORE, "scores": {"f": 10**400}}, r"scores.f: must be a smaller number"),
         ({**SCORE, "removed": True}, "lacks name"),

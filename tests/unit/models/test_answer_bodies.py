@@ -173,6 +173,7 @@ def dripping(head: bytes, content: bytes) -> Iterator[bytes]:
     ("headers", "pack"),
     [
         ([GZIP], lambda content: gzip.compress(content)[:-20]),
+        ([GZIP], lambda content: gzip.compress(content)[:1]),
         ([GZIP], bytes),
         ([GZIP, GZIP], lambda content: gzip.compress(gzip.compress(content))),
         ([b"content-encoding: br"], lambda content: b"\x0b" + content),
@@ -314,6 +315,7 @@ async def test_a_connection_is_used_again() -> None:
     [
         (b'{"a": "\xe9"}', 'is not UTF-8 (byte 0xe9 at position 7): \'{"a": "\\xe9"}\''),
         ('{"a": 1}'.encode("utf-16"), "is not UTF-8 (byte 0xff at position 0): '\\xff\\xfe{"),
+        ('{"a": 1}'.encode("utf-16-le"), "is not JSON: '{\\x00"),
         (b'{"a": "\xed\xa0\x80"}', "is not UTF-8 (byte 0xed at position 7)"),
         (b'{"a": "\x00"}', 'is not JSON: \'{"a": "\\x00"}\''),
     ],

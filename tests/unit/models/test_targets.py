@@ -49,6 +49,8 @@ def refusal(model_path: str, table: ModelTable | None = None, environ: Mapping[s
         ("openai/x", {"base_url": LOCAL}, {"OPENAI_BASE_URL": "http://elsewhere/v1"}, LOCAL, f"openai/x at {LOCAL}"),
         ("demo/arithmetic", {}, {"OPENAI_BASE_URL": LOCAL}, None, "demo/arithmetic (embedded)"),
         ("ollama/qwen3", {}, {}, "http://localhost:11434/v1", "ollama/qwen3 at http://localhost:11434/v1"),
+        ("vllm/m", {}, {}, "http://localhost:8000/v1", "vllm/m at http://localhost:8000/v1"),
+        ("sglang/m", {}, {}, "http://localhost:30000/v1", "sglang/m at http://localhost:30000/v1"),
         ("groq/llama", {}, {}, SERVICES["groq"].base_url, "groq/llama"),
     ],
 )

@@ -75,6 +75,7 @@ NAMES = "metrics: a name must be a text of 1 to 100 characters, got"
         ({}, NO_SCORE),
         ({"score": 1.0, "raeson": "why"}, f"{UNKNOWN} 'raeson', did you mean \"reason\"? (valid: score, reason, metr"),
         ({"score": 1.0, "f1": 0.5}, f"{UNKNOWN} 'f1'; put further numbers into its metrics (valid:"),
+        ({"score": 1.0, 5: 0.5}, f"{UNKNOWN} 5; put further numbers into its metrics"),
         ({"score": "1.0"}, "the returned score must be a number, got str: '1.0'"),
         ({"score": {"score": 1.0}}, "the returned score must be a number, got dict"),
         ({"score": NAN}, "the returned score must be a finite number, got nan"),
@@ -87,6 +88,7 @@ NAMES = "metrics: a name must be a text of 1 to 100 characters, got"
         ),
         ({"score": 1.0, "metrics": {"f1": "0.5"}}, "metrics: 'f1' must be a number, got str: '0.5'; leave it out"),
         ({"score": 1.0, "metrics": {5: 0.5}}, f"{NAMES} 5"),
+        ({"score": 1.0, "metrics": {" ": 0.5}}, f"{NAMES} ' '"),
         ({"score": 1.0, "metrics": {"x" * 101: 0.5}}, f"{NAMES} 'xxx"),
         (
             {"score": 1.0, "metrics": {str(n): n for n in range(MOST_METRICS + 1)}},
