@@ -126,6 +126,7 @@ def test_the_digest_covers_what_shapes_an_answer_and_no_identity_of_the_run() ->
         digest(tools=[{"type": "function"}]),
         digest(messages=[HELLO, HELLO]),
         digest(messages=[{**HELLO, "name": "x"}]),
+        digest(messages=[]),
         digest(scope="https://another"),
     ]
     assert len({digest(), *others}) == len(others) + 1

@@ -175,12 +175,14 @@ def test_a_sweep_crosses_its_values_the_last_key_fastest(evals: Evals) -> None:
     [
         ("[[eval]]\n[[eval]]\n[[eval]]\n", ["multiply", "multiply-2", "multiply-3"]),
         ('[[eval]]\nname = "a"\n[[eval]]\nname = "A"\n', ["a", "A-2"]),
+        ('[[eval]]\ndataset = "data/multiply.jsonl"\n', ["multiply"]),
         ('[[eval]]\nrollout = "multiply"\nentrypoint = "main.py"\n', ["multiply"]),
         ("[[ablation]]\nsweep.n = [1, 2, 1]\n", ["multiply~n=1", "multiply~n=2", "multiply~n=1-2"]),
         ('[[ablation]]\nname = "x"\nsweep.n = [1, 2]\n', ["x~n=1", "x~n=2"]),
         ('[[ablation]]\nsweep.name = ["x", "y"]\n', ["x", "y"]),
         ('[[ablation]]\nsweep.model = ["openai/gpt 4[1]::x"]\n', ["multiply~model=openai-gpt-4-1-x"]),
         ("[[ablation]]\nsweep.sampling_args = [{temperature = 0}]\n", ["multiply~sampling_args=temperature-0"]),
+        ("[[ablation]]\nsweep.save_results = [true]\n", ["multiply~save_results=true"]),
         (
             '[[ablation]]\nsweep.headers.X-Key = ["s3cret", "s4cret"]\nsweep.heartbeat_url = ["http://h/s5cret"]\n',
             ["multiply~heartbeat_url=1~X-Key=1", "multiply~heartbeat_url=1~X-Key=2"],
@@ -240,13 +242,23 @@ def test_an_override_of_a_swept_key_is_a_problem(problems: Problems) -> None:
     ("text", "expected"),
     [
         ("[eval]\nn = 1\n", ["4: [eval]: must be an array of tables; write [[eval]]"]),
+        ("[ablation]\nn = 1\n", ["4: [ablation]: must be an array of tables; write [[ablation]]"]),
         ("eval = []\n", ["4: [[eval]]: holds no eval; add [[eval]] with the keys of one"]),
         ('name = "x"\n[[eval]]\n', ["4: name: belongs to one eval; move it below [[eval]] or [[ablation]]"]),
         ("num_exmples = 1\n[[eval]]\n", ['4: num_exmples: unknown key, did you mean "num_examples"?']),
+        ("[sampilng]\nn = 1\n[[eval]]\n", ['4: sampilng: unknown key, did you mean "sampling"?']),
         ("[[eval]]\nenv_idd = 1\n", ['5: [[eval]] env_idd: unknown key, did you mean "env_id"?']),
+        (
+            "[[eval]]\n[eval.sampling]\ntemprature = 1\n",
+            [
+                '6: [eval.sampling] temprature: unknown key, did you mean "temperature"? (valid: temperature, top_p, max_tokens, seed, stop, extra_body)'
+            ],
+        ),
         ("[[eval]]\n[[eval]]\nn = 0\n", ["6: [[eval]] n: must be an integer of at least 1, got 0"]),
         ("temperature = -1\n[[eval]]\n[[eval]]\n", ["4: temperature: must be a finite number of at least 0, got -1"]),
+        ("[[eval]]\nnum_examples = 0\n", ["5: [[eval]] num_examples: must be an integer of at least 1, got 0"]),
         ('[[eval]]\nheader = "x"\n', ['5: [[eval]] header: must be lines like "Name: Value"']),
+        ("[[eval]]\nsampling_args = 1\n", ["5: [[eval]] sampling_args: must be a table, got 1"]),
         ("limits = 1\n[[eval]]\n", ["4: limits: must be a table, got 1"]),
         (
             '[[eval]]\nname = "a b"\n',

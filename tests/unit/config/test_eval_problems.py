@@ -140,6 +140,8 @@ required = ["a", "B", 3, "_C"]
 > 2: [secrets] required: each must be a name that matches ^[A-Z][A-Z0-9_]*$, got "_C"
 required = ["sk-proj-1234567890abcdef"]
 > 2: [secrets] required: each must be a name that matches ^[A-Z][A-Z0-9_]*$, got a string of 24 characters
+required = ["A", "B", "A"]
+> 2: [secrets] required: duplicate "A"
 required = ["A", "b-key", "A", "b-key"]
 > 2: [secrets] required: each must be a name that matches ^[A-Z][A-Z0-9_]*$, got "b-key"
 > 2: [secrets] required: each must be a name that matches ^[A-Z][A-Z0-9_]*$, got "b-key"
@@ -171,10 +173,20 @@ stop: must be a string or an array of strings, none of them empty, got 1 | "" | 
 extra_body: must be a table of JSON values, got "x"
 extra_body = {a = 1, messages = 1}
 > 2: [sampling] extra_body.messages: $RESERVED
+extra_body = {a = 1, model = 1}
+> 2: [sampling] extra_body.model: $RESERVED
+extra_body = {a = 1, tools = 1}
+> 2: [sampling] extra_body.tools: $RESERVED
+extra_body = {a = 1, stream = 1}
+> 2: [sampling] extra_body.stream: $RESERVED
 extra_body = {a = 1, n = 1}
 > 2: [sampling] extra_body.n: $RESERVED
 extra_body = {a = nan}
 > 2: [sampling] extra_body.a: must be a JSON value, got nan
+extra_body = {a = 2020-01-01}
+> 2: [sampling] extra_body.a: must be a JSON value, got 2020-01-01
+extra_body = {a = [inf]}
+> 2: [sampling] extra_body.a: must be a JSON value, got [inf]
 extra_body = {a = {d = 07:32:00}}
 > 2: [sampling] extra_body.a: must be a JSON value, got {d = 07:32:00}
 
@@ -246,6 +258,8 @@ mcp = "rollouts"
 == data
 path = "../outside.jsonl"
 > 2: [data] path: "../outside.jsonl" lies outside the workspace (symlinks resolved); copy it in, or use --osmosis-dataset=../outside.jsonl
+path = "/etc/x.jsonl"
+> 2: [data] path: "/etc/x.jsonl" lies outside the workspace (symlinks resolved); copy it in, or use --osmosis-dataset=/etc/x.jsonl
 path = "data/link.jsonl"
 > 2: [data] path: "data/link.jsonl" lies outside the workspace (symlinks resolved); copy it in, or use --osmosis-dataset=data/link.jsonl
 path = "data/none.jsonl"
@@ -354,8 +368,12 @@ pass_rate = {min = 2}
 > 2: [gate] pass_rate.min: must be a finite number between 0 and 1, got 2
 pass_rate = {min = 0.7, rule = "exact"}
 > 2: [gate] pass_rate.rule: must be one of "point", "lower", "upper", got "exact"
+pass_rate = {min = 0.7, rule = []}
+> 2: [gate] pass_rate.rule: must be one of "point", "lower", "upper", got []
 pass_rate = {min = 0.7, rulez = 1}
 > 2: [gate] pass_rate.rulez: unknown key, did you mean "rule"? (valid: min, rule)
+pass_rate = {min = 0.7, zzz = 1}
+> 2: [gate] pass_rate.zzz: unknown key (valid: min, rule)
 mean = ">= 0.7"
 > 2: [gate] mean: needs a single deciding function: name it in [scoring] decide, or write [gate."rewards:exact"] mean = ...
 mean: must be ">= X" or {min = X, rule = "lower"} with X a finite number, like ">= 0.7", got ">= nan"
@@ -407,6 +425,10 @@ tool_calls = true
 == evaluaton
 n = 1
 > 1: [evaluaton]: unknown table, did you mean [evaluation]? $TABLES
+
+== zzz
+n = 1
+> 1: [zzz]: unknown table $TABLES
 
 == eval
 n = 1
@@ -657,6 +679,7 @@ def test_outside_of_both_folders_the_tables_of_a_config_decide(workspace: Path) 
         ("configs/eval/multipy.toml", "no such file, did you mean configs/eval/multiply.toml?"),
         ("nowhere/x.toml", "no such file"),
         ("configs/eval", "is a folder, not a file"),
+        ("data/multiply.jsonl/x.toml", "no such file"),
     ],
 )
 def test_a_missing_file_is_reported_with_a_similar_one(workspace: Path, path: str, problem: str) -> None:

@@ -88,6 +88,7 @@ ESCAPE = (
     [
         ("s3cr3t", KEY_VALUE),
         ("export s3cr3t", KEY_VALUE),
+        ("1A=s3cr3t", KEY_VALUE),
         ('B="s3cr3t', UNCLOSED.format('"')),
         ("B='s3cr3t' more", UNCLOSED.format("'")),
         (r'B="s3cr3t\d"', ESCAPE),

@@ -159,6 +159,10 @@ REFUSED = {
         "api_base_url: must be an http:// or https:// URL",
     ),
     "test_ablation_empty_sweep_raises": ('[[ablation]]\nenv_id = "my-env"\n', "needs a table [ablation.sweep]"),
+    "test_ablation_invalid_field_raises": (
+        '[[ablation]]\nenv_id = "my-env"\nbogus = true\n\n[ablation.sweep]\ntemperature = [0.0]\n',
+        "bogus: unknown key",
+    ),
     "test_ablation_invalid_sweep_field_raises": (
         '[[ablation]]\nenv_id = "my-env"\n\n[ablation.sweep]\nbogus_field = [1, 2]\n',
         "bogus_field: unknown key",

@@ -83,6 +83,7 @@ def test_the_code_is_the_agents_module_and_what_it_imports(folder: Path) -> None
     ("file", "old", "new"),
     [
         ("main.py", '"Answer."', '"Answer briefly."'),
+        ("main.py", "tools.call(SYSTEM, json)", "tools.call(SYSTEM)"),
         ("tools.py", "*given)\n", "*given, 1)\n"),
         ("deeper.py", "return given", "return given[:1]"),
     ],
@@ -100,6 +101,7 @@ def test_a_change_of_what_rolls_out_changes_the_digest_of_its_file(folder: Path,
     ("file", "old", "new"),
     [
         ("main.py", 'bonus(ctx.text) * WEIGHTS["right"]', 'WEIGHTS["right"] + bonus(ctx.text)'),
+        ("main.py", "return weigh(text)", "return 2 * weigh(text)"),
         ("main.py", '{"right": 1.0}', '{"right": 0.5}'),
         ("graders_only.py", "1.0", "0.5"),
         ("unused.py", "1", "2"),

@@ -139,11 +139,13 @@ async def yields_later(solution_str: str) -> AsyncIterator[int]:
     ("function", "text"),
     [
         (lambda answer: 1, 'the first parameter must be "solution_str" (the last answer) or "messages"'),
+        (lambda: 1, 'the first parameter must be "solution_str"'),
         (lambda *args: 1, 'the first parameter must be "solution_str"'),
         (lambda solution_str, level: 1, 'requires "level", but only solution_str, ground_truth and extra_info'),
         (lambda messages, *, level: 1, 'requires "level", but only messages, ground_truth and metadata'),
         (lambda solution_str, /, ground_truth: 1, '"solution_str" is positional-only; arguments are passed by'),
         (lambda solution_str, ground_truth, /: 1, '"solution_str" is positional-only'),
+        (lambda messages=(), /: 1, '"messages" is positional-only'),
         (Plain, "not a function but a class"),
         (yields, "yields values, but a score is one number; return it"),
         (yields_later, "yields values"),
@@ -175,9 +177,12 @@ def found(tmp_path: Path, main: str, helper: str = "") -> tuple[int, str, str] |
         (f"{HARBOR}\ndef main():\n    backend = HarborBackend(agent=Flow)\nmain()", (3, "HarborBackend")),
         (f"def main():\n    {HARBOR}\n    create_rollout_server(backend=HarborBackend())", (3, "HarborBackend")),
         (f"{HARBOR} as HB\nbackend = HB()", (2, "HB")),
+        ("from osmosis_ai.rollout.backend.harbor.backend import HarborBackend\nHarborBackend()", (2, "HarborBackend")),
         ("import osmosis_ai.rollout.backend.harbor as h\ndef main(): serve(h.HarborBackend())", (2, "HarborBackend")),
+        ("from osmosis_ai.rollout.backend import harbor\nharbor.HarborBackend()", (2, "HarborBackend")),
         ("from osmosis_ai.rollout.backend.harbor import *\nHarborBackend()", (2, "HarborBackend")),
         (f"{HARBOR}\nmake = partial(HarborBackend, agent=Flow)", (2, "HarborBackend")),
+        (f"{HARBOR}\nclass Mine(HarborBackend): pass\ndef main(): Mine()", (3, "Mine")),
         (f"{HARBOR}\nclass Mine(HarborBackend): pass\nclass Other(Mine): pass\nOther()", (4, "Other")),
         (
             f"try:\n    {HARBOR}\n    b = HarborBackend()\nexcept ImportError:\n    b = LocalBackend()",
@@ -197,6 +202,7 @@ def test_each_use_of_the_backend_with_containers_is_found(tmp_path: Path, main: 
         ("import helper\nhelper.make()", f"{HARBOR}\ndef make():\n    return HarborBackend()", "make"),
         ("from helper import backend as b\nserve(b)", f"{HARBOR}\nif True:\n    backend = HarborBackend()", "b"),
         ("from helper import Mine\nMine()", f"{HARBOR}\nclass Mine(HarborBackend): pass", "Mine"),
+        ("from helper import HarborBackend\nHarborBackend()", HARBOR, "HarborBackend"),
         ("from helper import b\nb()", f"{HARBOR}\ndef a(): return HarborBackend()\ndef b(): return a()", "b"),
     ],
 )
@@ -224,6 +230,7 @@ def test_a_backend_of_the_users_own_is_found_under_its_name(tmp_path: Path) -> N
         ("from helper import local\ndef main(): local()", f"{HARBOR}\ndef other(): HarborBackend()\ndef local(): ..."),
         ("from helper import a\ndef main(): ...\nmain()", f"{HARBOR}\na = 1\ndef main(): HarborBackend()"),
         ("from osmosis_ai.rollout import ExecutionBackend\nB = TypeVar('B', bound=ExecutionBackend)\nB()", ""),
+        ("# HarborBackend is not used\n'HarborBackend'", ""),
         ("HarborBackend(", ""),
     ],
 )

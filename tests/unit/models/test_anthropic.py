@@ -315,10 +315,12 @@ MODELS, SERVERS = ("model", False, "no", 200), ("provider", True, "no", 200)
         ({"content": None}, "content = null", MODELS),
         (servers.completion({"role": "assistant", "content": "42"}), "no content", MODELS),
         ({"content": "42"}, "content = a string", SERVERS),
+        ({"content": {}}, "content = an object", SERVERS),
         ({"content": ["42"]}, "content that is not a list of objects with a type", SERVERS),
         ({"content": [{"text": "42"}]}, "content that is not a list of objects with a type", SERVERS),
         ({"content": [{"type": ["text"], "text": "42"}]}, "content that is not a list of objects with a type", SERVERS),
         ({"content": [{"type": "text", "text": 42}]}, "text = a number", SERVERS),
+        ({"content": [{"type": "text"}]}, "text = null", SERVERS),
         ({"content": [{"type": "tool_use", "id": "c", "name": "f"}]}, "a tool_use without id, name or input", SERVERS),
         (
             {"content": [{"type": "tool_use", "name": "f", "input": {}}]},

@@ -66,6 +66,7 @@ SOLVED = {
     "3 - -4": "7",
     "(2 + 3)": "5",
     "2 + 3 * 4": "14",
+    "8 / 2 / 2": "2",
     "1,234,567 + 1": "1234568",
     "0.1 + 0.2": "0.3",
     "10 / 3": "3.333333333333333",
@@ -77,6 +78,7 @@ SOLVED = {
     "Question - 5 + 3": "8",
     "**17 * 23**": "391",
     "-" * 80 + "\n17 * 23\n" + "-" * 80: "391",
+    "What is 20% of it? No: 17 * 23": "391",
 }
 UNSOLVABLE = [
     *("Hello!", "", "What is 5?", "2 ** 3 + 1", "7 // 2", "7 % 2"),
@@ -207,9 +209,11 @@ def test_a_tool_is_called_only_if_it_fits() -> None:
     others: list[tuple[dict[str, Any], str]] = [
         (tool("multiply", a="number", b="number"), "2 + 3"),
         (tool("multiply", a="string", b="string"), "2 * 3"),
+        (tool("multiply", a="number"), "2 * 3"),
         (tool("address_book", a="number", b="number"), "2 + 3"),
         (tool("calc", "Adds or multiplies: add, multiply", a="number", b="number"), "2 + 3"),
         (tool("get_weather", "The weather of a city", city="string"), "2 * 3"),
+        ({"type": "function"}, "2 * 3"),
         ({"function": {"name": "multiply", "parameters": {"properties": [1]}}}, "2 * 3"),
     ]
 

@@ -131,6 +131,7 @@ def test_a_base_url_variable_replaces_the_address_of_its_provider_alone(variable
         ("openai/gpt-5-mini", None, "openai"),
         ("anthropic/claude", None, "anthropic"),
         ("groq/llama", None, "light"),
+        ("ollama/qwen3", None, "light"),
         ("azure/gpt-5", None, "litellm"),
         ("demo/arithmetic", None, "embedded"),
         ("Qwen/Qwen3-8B", LOCAL, "light"),
@@ -158,6 +159,7 @@ def test_litellm_is_given_no_address_to_which_it_would_send_keys(model_path: str
     ("model_path", "client", "valid"),
     [
         ("anthropic/claude", "light", '"auto", "anthropic", "litellm"'),
+        ("anthropic/claude", "openai", '"auto", "anthropic", "litellm"'),
         ("openai/gpt-5", "anthropic", '"auto", "openai", "light", "litellm"'),
         ("groq/llama", "anthropic", '"auto", "light", "openai", "litellm"'),
         ("azure/gpt-5", "light", '"auto", "litellm"'),
@@ -213,9 +215,11 @@ def test_a_known_provider_goes_through_litellm_when_asked_to() -> None:
         ("azure", {}, "AZURE_AD_TOKEN, AZURE_CLIENT_SECRET or AZURE_PASSWORD"),
         ("azure", {"AZURE_API_KEY": ""}, "AZURE_API_KEY, AZURE_OPENAI_API_KEY"),
         ("azure", {"AZURE_API_KEY": "k"}, None),
+        ("azure", {"AZURE_CLIENT_ID": "k"}, None),
         ("cloudflare", {}, "in CLOUDFLARE_API_KEY;"),
         ("cohere", {}, "in COHERE_API_KEY or CO_API_KEY;"),
         ("bedrock", {}, None),
+        ("vertex_ai", {}, None),
         ("litellm/oci", {}, None),
     ],
 )
@@ -265,6 +269,7 @@ def test_an_unknown_provider_lists_the_known_ones_and_guesses() -> None:
     [
         ("OpenAI/gpt-5", 'did you mean "openai/gpt-5"?'),
         ("gpt-5-mini", '"gpt-5-mini" names no provider, did you mean "openai/gpt-5-mini"? (valid: demo/, openai/'),
+        ("arithmetic", 'did you mean "demo/arithmetic"?'),
         ("demo/aritmetic", 'provider "demo" has no model "demo/aritmetic", did you mean "demo/arithmetic"? (valid:'),
         ("openai/", 'provider "openai" has no model "openai/" (valid: openai/<model>)'),
         ("litellm/m", 'provider "litellm" has no model "litellm/m"'),

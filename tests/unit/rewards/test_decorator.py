@@ -47,6 +47,7 @@ def defined(signature: str, future: bool) -> Callable[..., Any]:
 
 RIGHT = [
     "solution_str: str, ground_truth: str, extra_info: dict = None",
+    "solution_str: str, ground_truth: str, extra_info: dict | None = None, **kwargs",
     "solution_str: str, ground_truth: str, extra_info: Optional[dict] = None, more=1",
     "solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None",
     "messages, ground_truth, metadata",
@@ -78,6 +79,7 @@ class Judge:
         (Judge().__call__, "method"),
         (staticmethod(reward), "staticmethod"),
         (classmethod(reward), "classmethod"),  # type: ignore[arg-type]
+        (functools.partial(reward), "partial"),
         (Judge, "a class"),
         (len, "builtin_function_or_method"),
     ],
@@ -119,6 +121,7 @@ def test_an_annotation_with_a_name_for_type_checkers_only_is_accepted() -> None:
         ({"max": 5}, "unknown argument max (valid: cases, max_ms"),
         ({"max_ms": 0}, "max_ms must be a number above 0, got 0"),
         ({"range": (1, 0)}, "range must be (low, high) with low < high, got (1, 0)"),
+        ({"range": 1}, "range must be (low, high), with None for an open end, got 1"),
         ({"threshold": "high"}, "threshold must be a number, got 'high'"),
         ({"cases": "42"}, "cases must be a list, got '42'"),
     ],

@@ -91,7 +91,9 @@ async def test_the_agent_runs_the_tool_and_ends_with_the_answer_or_after_max_tur
     "function",
     [
         {"name": "multiply", "arguments": '{"a": 17'},
+        {"name": "multiply", "arguments": "[17, 23]"},
         {"name": "multiply", "arguments": '{"a": "17", "b": 23}'},
+        {"name": "multiply", "arguments": '{"a": 17}'},
         {"name": "multiply", "arguments": None},
         {"name": "divide", "arguments": '{"a": 17, "b": 23}'},
     ],
@@ -106,7 +108,9 @@ def test_an_invalid_tool_call_is_answered_with_an_error(function: dict[str, Any]
     ("last", "reward"),
     [
         (ANSWER, 1.0),
+        ({"role": "assistant", "content": "17 * 23 = 391\n#### 391"}, 1.0),
         ({"role": "assistant", "content": "#### 392"}, 0.0),
+        ({"role": "assistant", "content": "391"}, 0.0),
         (CALL, 0.0),
         ({"role": "tool", "content": "#### 391"}, 0.0),
     ],
