@@ -89,10 +89,16 @@ def test_missing_keys_have_their_defaults(load_table: Load, workspace: Path) -> 
 CALIBRATED = Scoring(("rewards:exact", "rewards:close"), calibrate="human", calibrate_within=0.5)
 VALUES: list[tuple[str, str, object]] = [
     ("evaluation", "pass_threshold = -1", Evaluation(pass_threshold=-1.0)),
+    ("evaluation", "pass_threshold = 0.0", Evaluation(pass_threshold=0.0)),
+    ("evaluation", "n = 0x10", Evaluation(n=16)),
     ("env", 'A = "line\\nbreak"', {"A": "line\nbreak"}),
     ("secrets", 'required = ["A1_"]', ("A1_",)),
     ("model", 'base_url = "http://[::1]:8000/v1"', ModelTable(base_url="http://[::1]:8000/v1")),
+    ("model", 'base_url = "https://host"', ModelTable(base_url="https://host")),
     ("model", 'api_key_env = "_key1"', ModelTable(api_key_env="_key1")),
+    ("model", 'client = "auto"', ModelTable(client="auto")),
+    ("model", 'client = "openai"', ModelTable(client="openai")),
+    ("model", 'client = "light"', ModelTable(client="light")),
     ("model", 'client = "anthropic"', ModelTable(client="anthropic")),
     ("model", 'client = "litellm"', ModelTable(client="litellm")),
     ("model", 'headers = {X-A = "1", "b.c" = ""}', ModelTable(headers={"X-A": "1", "b.c": ""})),
@@ -100,6 +106,7 @@ VALUES: list[tuple[str, str, object]] = [
     ("sampling", "temperature = 0", Sampling(temperature=0.0)),
     ("sampling", "top_p = 1\nmax_tokens = 1", Sampling(top_p=1.0, max_tokens=1)),
     ("sampling", "seed = -3", Sampling(seed=-3)),
+    ("sampling", 'stop = "\\n"', Sampling(stop=("\n",))),
     ("sampling", 'stop = ["a", "b"]', Sampling(stop=("a", "b"))),
     (
         "sampling",
@@ -122,6 +129,7 @@ VALUES: list[tuple[str, str, object]] = [
     ("agent", 'agent = "server:agent_loop"', AgentTable("server:agent_loop")),
     ("agent", "max_turns = 1", AgentTable("chat", max_turns=1, bounds_turns=True)),
     ("data", 'path = "data/multiply.jsonl"', Data("data/multiply.jsonl")),
+    ("data", "seed = 7", Data(seed=7)),
     (
         "data",
         'columns = {user_prompt = "q", ground_truth = "a"}',
@@ -134,11 +142,13 @@ VALUES: list[tuple[str, str, object]] = [
     ("evaluation", "limit = 5", RowSelection(limit=5)),
     ("gate", 'pass_rate = ">= 0.7"', (GateRule("pass_rate", 0.7),)),
     ("gate", 'pass_rate = " >=1 "', (GateRule("pass_rate", 1.0),)),
+    ("gate", "pass_rate = {min = 0}", (GateRule("pass_rate", 0.0),)),
     ("gate.pass_rate", 'min = 0.5\nrule = "point"', (GateRule("pass_rate", 0.5, "point"),)),
     ("limits", "max_errors = 0", LimitsTable(0)),
     ("limits", 'max_errors = "5%"', LimitsTable(0.05)),
     ("limits.rollout", "tokens = 5000", LimitsTable(rollout={"tokens": 5000})),
     ("limits", "rollout = {cost_usd = 1, tool_calls = 3}", LimitsTable(rollout={"cost_usd": 1.0, "tool_calls": 3})),
+    ("limits", 'max_errors = "100 %"', LimitsTable(1.0)),
     ("cassette", 'path = "a/b.jsonl"\nrecord = "new"', CassetteTable("a/b.jsonl", "new")),
     ("output", 'dir = "runs"\nresults = "out/r.json"', Output("runs", "out/r.json")),
 ]

@@ -62,6 +62,7 @@ def dotenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
         (r'A="x\ny\tz\"q\"\\"', 'x\ny\tz"q"\\'),
         ('A="x"# a comment', "x"),
         ("A=$B${C}", "$B${C}"),
+        ('A="$B"', "$B"),
         ("A=it's", "it's"),
         ("A=x\r", "x"),
         ("\ufeffA=x", "x"),
