@@ -595,12 +595,6 @@ async def test_an_answer_with_large_headers_is_an_answer(headers: dict[str, Any]
     assert (kind(refused), refused.retry_after_s) == (("provider", True, "no", 429), 3)
 
 
-async def test_headers_without_end_are_the_servers_failure() -> None:
-    endless: dict[str, Any] = {"x-trace": "t" * 2**18}
-    error = await failure_of(servers.data({}, **endless))
-    assert kind(error)[:2] == ("provider", True)
-
-
 # -- connections ---------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from openai import OpenAI
 
 from pytest_osmosis.config.tables import ModelTable
-from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import api_shapes, completions, messages, responses
 from pytest_osmosis.models.api_shapes import AnswerLabel, ApiShape, read_body
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
@@ -338,32 +337,6 @@ def test_blocks_of_a_model_with_the_same_api_are_answered_unchanged() -> None:
     written = messages.write_reply(OF_ANTHROPIC, LABEL)
     assert (written["content"], written["stop_reason"]) == (BLOCKS, "tool_use")
     assert messages.read_reply(200, json.dumps(written), ANTHROPIC, FAILURES) == OF_ANTHROPIC
-
-
-KINDS_NAMES = "text tool_use thinking redacted_thinking refusal function image_url auto user"
-PLACES_NAMES = "type text function name arguments id thinking signature data image_url url input"
-KINDS, PLACES = st.sampled_from(KINDS_NAMES.split()), st.sampled_from(PLACES_NAMES.split())
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.just(0.5) | st.just("") | KINDS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(PLACES, inner, max_size=5),
-    max_leaves=12,
-)
-ODD = st.fixed_dictionaries(
-    {"role": st.just("assistant"), "content": VALUES},
-    optional=dict.fromkeys(("tool_calls", "reasoning_content", "content_blocks", "refusal", "annotations"), VALUES),
-)
-
-
-@pytest.mark.parametrize("shape", [completions, messages, responses])
-@given(message=ODD, finish_reason=VALUES, usage=VALUES)
-def test_any_reply_that_was_read_is_written(shape: ApiShape, message: Any, finish_reason: Any, usage: Any) -> None:
-    choice = {"message": message, "finish_reason": finish_reason}
-    try:
-        reply = completions.read_reply(200, json.dumps({"choices": [choice], "usage": usage}), OTHER, FAILURES)
-    except ModelError:
-        return
-    json.dumps(shape.write_reply(reply, LABEL), allow_nan=False)
-    assert all(event.endswith(b"\n\n") for event in shape.write_events(reply, LABEL))
 
 
 # -- streams ----------------------------------------------------------------------------------------------
