@@ -312,10 +312,12 @@ async def test_a_failure_says_why(path: str) -> None:
 
 @PATHS
 async def test_a_request_that_comes_too_soon_is_told_how_long_to_wait(path: str) -> None:
-    async with served(disturbances=Disturbances(rate_limit=RequestRate(1, 600.0))) as client:
+    printed = io.StringIO()
+    async with served(disturbances=Disturbances(rate_limit=RequestRate(1, 600.0)), log=printed) as client:
         first, second = await client.post(path, json=body()), await client.post(path, json=body())
 
     assert (first.status, second.status) == (200, 429)
+    assert [json.loads(line)["status"] for line in printed.getvalue().splitlines()] == [200, 429]
     assert 500 < int(second.headers["retry-after"]) <= 600
     assert 500_000 < int(second.headers["retry-after-ms"]) <= 600_000
 

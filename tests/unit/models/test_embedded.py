@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatRequest, Message, Usage
@@ -100,6 +102,12 @@ def test_the_last_expression_of_the_user_is_solved_and_without_one_the_answer_is
     messages = [*user("1 + 1"), {"role": "assistant", "content": "2 + 2"}, {"role": "user", "content": parts}]
 
     assert answer(messages).content == "17 * 23 = 391\n#### 391"
+
+
+@settings(max_examples=25)
+@given(st.text())
+def test_any_text_gets_an_answer(text: str) -> None:
+    assert answer(user(text), [MULTIPLY]).message["role"] == "assistant"
 
 
 # -- right or wrong ---------------------------------------------------------------------------------------
