@@ -170,6 +170,15 @@ def test_a_sweep_crosses_its_values_the_last_key_fastest(evals: Evals) -> None:
     assert dict(second.sampling.extra_body) == {"fixed": 1, "level": "hard"}
 
 
+def test_an_ordinary_config_is_swept_in_six_lines(evals: Evals) -> None:
+    ordinary = '[experiment]\nmodel_path = "demo/arithmetic"\ndataset = "multiply"\n[secrets]\nrequired = []\n[scoring]\neval_fns = ["rewards:exact"]\n'
+    sweep = '[[ablation]]\n[ablation.sweep]\nmodel_path = ["openai/a", "openai/b", "openai/c"]\n[ablation.sweep.agent]\nprompt = ["Be brief.", "Be kind."]\n'
+    found = evals(ordinary + sweep)
+    assert len(found) == 6
+    assert {each.experiment.model_path for each in found.values()} == {"openai/a", "openai/b", "openai/c"}
+    assert {each.agent.prompt for each in found.values()} == {"Be brief.", "Be kind."}
+
+
 @pytest.mark.parametrize(
     ("blocks", "names"),
     [

@@ -112,6 +112,10 @@ def test_a_table_for_another_eval_is_not_taken_for_a_misspelling(
             "max_response_mb, max_retries, timeout_s)",
         ),
         (
+            "[tool.pytest-osmosis.eval.x.evaluation]\nn = 'a'",
+            'pyproject.toml:2: [evaluation] n: must be an integer of at least 1, got "a"',
+        ),
+        (
             "[tool.pytest-osmosis.eval.xx]\nlimit = 2",
             "pyproject.toml:1: [tool.pytest-osmosis.eval.xx]: no eval has this name, did you mean "
             "[tool.pytest-osmosis.eval.x]? (if not, remove the table)",
@@ -212,6 +216,11 @@ def test_setting_a_key_inside_a_value_keeps_the_others_of_the_file(load_table: L
     ("text", "expected"),
     [
         ("evaluation.n=x", '--osmosis-set evaluation.n: must be an integer of at least 1, got "x"'),
+        (
+            'scoring.thresholds."rewards:exac"=1',
+            '--osmosis-set scoring.thresholds."rewards:exac": unknown function, did you mean '
+            '"rewards:exact"? (valid: "rewards:exact", "rewards:close")',
+        ),
         (
             "scoring.eval_fns=rewards.exact",
             '--osmosis-set scoring.eval_fns: each must be "module:function", got "rewards.exact"; did you mean '
