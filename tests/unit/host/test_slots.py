@@ -338,7 +338,7 @@ async def test_a_hold_ends_even_if_its_timer_comes_early() -> None:
     assert limits.slots.limit == LIMIT
 
 
-async def test_a_hold_lasts_as_long_as_the_longest_requested() -> None:
+async def test_a_hold_lasts_as_long_as_the_longest_requested_and_a_pause_and_a_hold_outlast_each_other() -> None:
     clock, limits = LoopClock(), host_limits()
     limits.hold(LONG_S)
     limits.hold(SOON_S)
@@ -346,10 +346,7 @@ async def test_a_hold_lasts_as_long_as_the_longest_requested() -> None:
     assert limits.slots.limit == 0
     await clock.advance(LONG_S - SOON_S)
     assert limits.slots.limit == LIMIT
-
-
-async def test_a_pause_outlasts_a_hold_and_a_hold_outlasts_a_pause() -> None:
-    clock, limits = LoopClock(), host_limits()
+    limits = host_limits()
     limits.hold(SOON_S)
     limits.pause(True)
     await clock.advance(SOON_S)
