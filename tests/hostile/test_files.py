@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import shlex
@@ -31,31 +30,13 @@ def put_socket(path: Path) -> None:
         os.chdir(folder)
 
 
-NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "folder": (Path.mkdir, "is a folder, not a file"),
+KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "pipe": (os.mkfifo, "is a pipe, not a file"),
     "socket": (put_socket, "is a socket, not a file"),
     "loop": (lambda path: path.symlink_to(path), "is a link to itself"),
-    "broken": (lambda path: path.symlink_to("gone"), "is a link to gone, which does not exist"),
-}
-ELSEWHERE: dict[str, tuple[Callable[[Path], object], str]] = {
     "device": (lambda path: path.symlink_to("/dev/zero"), "is a device, not a file"),
     "kernel": (lambda path: path.symlink_to("/proc/self/environ"), "is a view of the kernel, not a file"),
 }
-KINDS = {**NO_FILES, **ELSEWHERE}
-
-
-def test_what_is_no_file_is_named_as_dataset(hostile: HostileWorkspace) -> None:
-    for name in NO_FILES:
-        hostile.eval(name)
-        (hostile.root / f"data/{name}.jsonl").unlink()
-        NO_FILES[name][0](hostile.root / f"data/{name}.jsonl")
-
-    result = hostile.run("--osmosis-config=configs/eval")
-
-    assert result.ret == 4
-    for name, (_, fault) in NO_FILES.items():
-        assert f"data/{name}.jsonl: {fault}" in result.stderr.str()
 
 
 def test_what_is_no_file_is_named_as_config_and_elsewhere(hostile: HostileWorkspace) -> None:
@@ -123,30 +104,6 @@ def test_secrets_from_standard_input_that_cannot_be_read_are_refused(hostile: Ho
     result = hostile.run(CONFIG, "--osmosis-secrets-file=-", stdin=b"TOKEN=\xff\xfe")
     assert result.ret == 4
     assert "stdin:1: must be UTF-8 text, got the byte 0xff" in result.stderr.str()
-
-
-def test_text_in_another_format_is_named(hostile: HostileWorkspace) -> None:
-    for name in ("gzip", "utf16"):
-        hostile.eval(name)
-    text = (hostile.root / "data/gzip.jsonl").read_text(encoding="utf-8")
-    hostile.write_bytes("data/gzip.jsonl", gzip.compress(text.encode()))
-    hostile.write_bytes("data/utf16.jsonl", text.encode("utf-16"))
-    toml = (hostile.root / "configs/eval/gzip.toml").read_text(encoding="utf-8")
-    hostile.write_bytes("configs/eval/bom.toml", b"\xef\xbb\xbf" + toml.encode())
-    hostile.write_bytes("configs/eval/wide.toml", toml.encode("utf-16"))
-    hostile.write("configs/eval/twice.toml", toml.replace('dataset = "gzip"', 'dataset = "a"\ndataset = "b"'))
-
-    result = hostile.run("--osmosis-config=configs/eval")
-
-    assert result.ret == 4
-    for problem in (
-        "data/gzip.jsonl: is compressed with gzip; unpack it with gunzip",
-        "data/utf16.jsonl: is UTF-16 text; save it as UTF-8",
-        "configs/eval/bom.toml:1: begins with a byte order mark; save it as UTF-8 without BOM",
-        "configs/eval/wide.toml: is UTF-16 text; save it as UTF-8",
-        "configs/eval/twice.toml:4: [experiment] dataset: given twice, first on line 3; keep one of them",
-    ):
-        assert problem in result.stderr.str()
 
 
 def test_the_advice_for_a_dataset_outside_the_workspace_works(hostile: HostileWorkspace) -> None:
