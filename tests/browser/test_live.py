@@ -82,22 +82,6 @@ def test_selection_and_scroll_stay_while_an_eval_run_grows(pages: Pages, tmp_pat
         page.close()  # before the dashboard, for which it would ask
 
 
-def test_an_eval_run_that_is_killed_is_shown_as_failed(pages: Pages, tmp_path: Path) -> None:
-    with growing(tmp_path) as run, dashboard_of(tmp_path, "--no-open") as dashboard:
-        run.tell("append 20")
-        page = pages.open(dashboard.address(), server=dashboard.server)
-        settled(page)
-        row = page.get_by_role("row").filter(has=page.get_by_role("link", name=NAME, exact=True))
-        expect(row).to_contain_text("running")
-
-        run.kill()
-
-        expect(row).to_contain_text("failed")
-        row.get_by_role("link", name=NAME).click()
-        expect_ended(page, n_ended(tmp_path))
-        page.close()  # before the dashboard, for which it would ask
-
-
 def test_a_new_eval_run_appears_in_the_list(pages: Pages, tmp_path: Path) -> None:
     with dashboard_of(tmp_path, "--no-open") as dashboard:
         page = pages.open(dashboard.address(), server=dashboard.server)
