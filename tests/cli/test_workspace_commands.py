@@ -133,36 +133,26 @@ def test_init_takes_no_name_that_is_a_path(tmp_path: Path, name: str) -> None:
 # -- the rest ----------------------------------------------------------------------------------------------
 
 
-def test_version(tmp_path: Path) -> None:
-    assert python(tmp_path, "-m", "pytest_osmosis", "--version").stdout == f"pytest-osmosis {__version__}\n"
-
-
 def test_schema_prints_the_schema_of_results_or_of_a_config(typed: Cli) -> None:
     assert json.loads(typed("schema"))["title"] == "Results of one eval run"
     assert typed("schema", "results") == typed("schema")
     assert json.loads(typed("schema", "config"))["title"] == "Eval config of pytest-osmosis"
 
 
-def test_demo_is_the_demo_server(tmp_path: Path) -> None:
+def test_the_program_is_the_same_however_it_is_called(tmp_path: Path) -> None:
+    assert python(tmp_path, "-m", "pytest_osmosis", "--version").stdout == f"pytest-osmosis {__version__}\n"
+    done = python(tmp_path, "-m", "pytest_osmosis")
+    assert (done.returncode, "usage: python -m pytest_osmosis" in done.stderr) == (2, True)
+    script = Path(sys.executable).with_name("pytest-osmosis")
+    done = subprocess.run([script, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "usage: pytest-osmosis [-h] [--version] COMMAND ...")
     typed = [("pytest_osmosis", "demo"), ("pytest_osmosis.demo",)]
     helps = [python(tmp_path, "-m", *words, "--help").stdout for words in typed]
-
     assert [text.splitlines()[0].partition(" [")[0] for text in helps] == [
         "usage: python -m pytest_osmosis demo",
         "usage: python -m pytest_osmosis.demo",
     ]
     assert all("--error-rate" in text for text in helps)
-
-
-def test_a_missing_command_is_a_usage_error(tmp_path: Path) -> None:
-    done = python(tmp_path, "-m", "pytest_osmosis")
-    assert (done.returncode, "usage: python -m pytest_osmosis" in done.stderr) == (2, True)
-
-
-def test_the_console_script_is_the_same_program(tmp_path: Path) -> None:
-    script = Path(sys.executable).with_name("pytest-osmosis")
-    done = subprocess.run([script, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "usage: pytest-osmosis [-h] [--version] COMMAND ...")
 
 
 @pytest.mark.parametrize("command", [["init", "x"], ["runs"], ["schema"], ["--help"], ["show", "row0-run0"]])
