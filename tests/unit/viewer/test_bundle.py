@@ -1,9 +1,13 @@
-"""The bundle is built of the sources in viewer/, is small, and holds nothing that HTML would obey."""
+"""The bundle is built of the sources in viewer/, is small, and holds nothing that HTML would obey.
+
+The types in its sources are those of Python.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+import runpy
 from importlib import resources
 from pathlib import Path
 
@@ -51,6 +55,12 @@ def test_the_bundle_cannot_end_the_element_that_holds_it(name: str) -> None:
 
 def test_the_bundle_is_small() -> None:
     assert sum(len(built(name)) for name in NAMES) <= MOST_BYTES
+
+
+def test_the_types_of_the_front_end_are_up_to_date() -> None:
+    made = runpy.run_path(str(VIEWER / "shapes.py"))["typescript"]()
+
+    assert (VIEWER / "src" / "shapes.ts").read_text(encoding="utf-8") == made, "run: python viewer/shapes.py"
 
 
 def test_the_bundle_names_no_other_host() -> None:

@@ -95,21 +95,6 @@ def test_what_cannot_be_read_is_an_error_until_it_can(going_on: RunInProgress) -
     assert "running" in outcomes(page_of(live))
 
 
-def test_a_torn_line_is_read_once_it_is_whole(going_on: RunInProgress) -> None:
-    live = LiveRun(going_on.directory)
-    page = page_of(live)
-    before = going_on.directory.journal.read_bytes()
-    going_on.append()
-    lines = going_on.directory.journal.read_bytes()[len(before) :]
-    torn = lines.index(b'{"ev":"rollout"') + 99
-    going_on.directory.journal.write_bytes(before + lines[:torn])
-    page = page_of(live)
-    assert set(outcomes(page)) == {"running"}
-    going_on.directory.journal.write_bytes(before + lines)
-    page = page_of(live)
-    assert not {"running", "pending"} & set(outcomes(page))
-
-
 def test_a_conversation_is_whole_that_was_torn_when_another_one_was_opened(going_on: RunInProgress) -> None:
     live = LiveRun(going_on.directory)
     going_on.append()

@@ -76,13 +76,6 @@ def test_the_prompts_of_the_dataset_are_those_that_are_sent(progress: RunInProgr
     assert run.prompts == asked
 
 
-def test_nothing_is_in_flight_once_a_process_was_killed(tmp_path: Path) -> None:
-    page = opened(write_run(tmp_path, SMALL, until=14)).page()
-
-    assert (page["head"]["row"]["status"], outcomes(page)) == ("failed", {"pending": 12})
-    assert page["head"]["row"]["reason"] is not None
-
-
 def test_an_eval_run_without_a_journal_has_its_planned_runs(tmp_path: Path) -> None:
     directory = write_run(tmp_path, SMALL, until=1)
     directory.journal.unlink()
