@@ -20,7 +20,7 @@ def lines(pairs: list[Pair], results: Results, kind: Kind = "previous run") -> l
     return changed_rows_lines(compare(kind, "x-0", Matched(pairs)), results)
 
 
-def test_worse_rows_are_named_before_better_ones_with_a_command_for_both_eval_runs() -> None:
+def test_worse_rows_are_named_before_better_ones_with_counts_and_a_command_for_both_eval_runs() -> None:
     results = results_of([*ran(True), *ran(False, row=1), *ran(True, row=2)])
     pairs = [Pair(0, 0, [True], [False]), Pair(1, 4, [False], [True]), Pair(2, 2, [True], [True])]
 
@@ -31,12 +31,10 @@ def test_worse_rows_are_named_before_better_ones_with_a_command_for_both_eval_ru
         "  row1 then: pytest-osmosis show x-0 row4-run0",
     ]
 
+    of_five = results_of([*ran(True, False, True, False, False, row=12), *ran(True, False)], n=5)
+    several = [Pair(0, 0, [True, False], [False]), Pair(12, 12, [True, False, True, False, False], [True] * 5)]
 
-def test_rows_of_several_runs_say_how_many_passed_and_the_command_shows_one_that_did_not() -> None:
-    results = results_of([*ran(True, False, True, False, False, row=12), *ran(True, False)], n=5)
-    pairs = [Pair(0, 0, [True, False], [False]), Pair(12, 12, [True, False, True, False, False], [True] * 5)]
-
-    assert lines(pairs, results) == [
+    assert lines(several, of_five) == [
         "  worse: row12 5/5 -> 2/5",
         "  better: row0 0/1 -> 1/2",
         "  row12 now: pytest-osmosis show x-1 row12-run1",

@@ -31,14 +31,12 @@ def test_a_line_has_the_beginning_of_a_reason(reason: str, line: str) -> None:
     assert len(line) <= REASON_IN_A_LINE
 
 
-def test_the_reason_of_a_score_that_was_reached_explains_nothing() -> None:
+def test_a_reason_is_left_out_that_explains_nothing_or_is_there_already() -> None:
     record = finished({A: 1.0, B: 0.5}, notes=RunNotes(reasons={A: "exact", B: "too long"}))
 
     assert reason_in_a_line(record, PassRule((A, B))) == "too long"
     assert reason_in_a_line(record, PassRule((A, B), decide=A)) == ""
 
-
-def test_a_reason_is_not_repeated_unless_the_line_left_some_of_it_out() -> None:
     assert note_lines(RunNotes(reasons={A: "short"}), [A], brief, said="short") == []
     assert note_lines(RunNotes(reasons={A: "two\nlines"}), [A], brief, said="two lines") == ["reason: two", "    lines"]
     [line] = note_lines(RunNotes(reasons={A: "x" * 1000}), [A], brief, said="x" * 77 + "...")

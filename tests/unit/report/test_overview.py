@@ -131,12 +131,6 @@ def test_there_is_no_mean_if_several_functions_decide() -> None:
     assert cells(results_of(records, scorers=[A, B], decide=B))["mean"] == "0.500"
 
 
-def test_evals_of_one_name_are_told_apart_by_their_paths() -> None:
-    same = [replace(results_of(HALF), description=EvalDescription("x", "m", 1, {"path": path})) for path in ("a", "b")]
-
-    assert [row[0] for row in overview_rows(same)[1:]] == ["x (a)", "x (b)"]
-
-
 def test_the_last_line_counts_evals_by_their_gates_and_adds_up() -> None:
     made = [replace(results_of(HALF, price=PRICE), verdicts=verdicts(*states)) for states in FIVE]
 
@@ -150,7 +144,7 @@ def test_the_last_line_counts_evals_by_their_gates_and_adds_up() -> None:
 FIVE: list[tuple[State, ...]] = [("holds", "fails"), ("not measured",), ("partial",), ("holds",), ()]
 
 
-def test_columns_line_up_and_words_stand_left() -> None:
+def test_columns_line_up_and_evals_of_one_name_are_told_apart_by_their_paths() -> None:
     lines = overview_lines([named("set2", results_of(HALF, minimum=0.4)), named("set10", results_of(HALF))])
 
     assert lines == [
@@ -160,6 +154,10 @@ def test_columns_line_up_and_words_stand_left() -> None:
         "",
         "2 evals: 1 holds, 1 without a gate; 4 of 8 runs passed; cost unknown, 6.4 s",
     ]
+
+    same = [replace(results_of(HALF), description=EvalDescription("x", "m", 1, {"path": path})) for path in ("a", "b")]
+
+    assert [row[0] for row in overview_rows(same)[1:]] == ["x (a)", "x (b)"]
 
 
 def test_a_table_that_is_too_wide_names_a_common_model_below_and_shortens_other_names() -> None:
@@ -233,14 +231,12 @@ def test_an_entry_with_other_rows_is_marked_and_one_that_is_not_measured_says_so
     ]
 
 
-def test_few_rows_are_said_to_show_nothing() -> None:
+def test_few_rows_are_said_to_show_nothing_and_other_evals_share_the_table() -> None:
     few = results_of([finished({A: 1.0}, row) for row in range(5)])
 
     lines = overview_lines(entries({"a": FIRST, "b": few}))
     assert "5 rows cannot show a difference: p is at least 0.062, whatever the rows are" in lines
 
-
-def test_gates_of_entries_and_evals_of_other_configs_share_the_table() -> None:
     gated = replace(BETTER, verdicts=verdicts("holds"))
 
     head, *rows = overview_rows([named("z", results_of(HALF)), *entries({"a": FIRST, "b": gated})])
