@@ -152,12 +152,10 @@ FIRST = (loaded(f="a"), rows("p w"), rollout(), score(F, 0.5))
 SECOND = (loaded(g="b"), rows("p w"), score(G, 1.0))
 
 
-def test_an_unfinished_rescoring_does_not_count() -> None:
+def test_only_a_finished_rescoring_replaces_earlier_scores() -> None:
     assert fold([*FIRST, *SECOND]) == fold(FIRST)
     assert fold([*FIRST, *SECOND, *SECOND[:2]]) == fold(FIRST)
 
-
-def test_a_finished_rescoring_replaces_earlier_scores() -> None:
     ledger = fold([*FIRST, *SECOND, *SECOND, {"ev": "rescored"}])
 
     assert ledger.scorers == (G,)

@@ -103,7 +103,7 @@ def test_the_worst_gate_speaks_for_an_eval(states: tuple[State, ...], cell: str)
     assert cells(replace(results_of(HALF), verdicts=verdicts(*states)))["gate"] == cell
 
 
-def test_costs_are_known_unknown_or_a_lower_bound() -> None:
+def test_costs_are_known_unknown_or_a_lower_bound_and_several_deciding_functions_have_no_mean() -> None:
     def cost(*records: object, price: Price | None = PRICE) -> str:
         return cells(results_of(list(records), price=price))["cost"]  # type: ignore[arg-type]
 
@@ -111,6 +111,11 @@ def test_costs_are_known_unknown_or_a_lower_bound() -> None:
     assert cost(finished({A: 1.0}), failed("agent", 1)) == ">= $0.000018"
     assert cost(failed("agent")) == "unknown"
     assert cost(pending(0)) == "$0"
+
+    several = [finished({A: 1.0, B: 0.5}, row) for row in range(3)]
+
+    assert cells(results_of(several, scorers=[A, B]))["mean"] == "-"
+    assert cells(results_of(several, scorers=[A, B], decide=B))["mean"] == "0.500"
 
 
 def test_a_baselines_model_has_a_row_with_its_own_numbers() -> None:
@@ -122,13 +127,6 @@ def test_a_baselines_model_has_a_row_with_its_own_numbers() -> None:
     assert own[5] == "unknown"
     assert other[:4] == ["  baseline", "other", "1.000 (0.473 to 1.000)", "1.000"]
     assert other[4:] == ["-", "$0.000072", ""]
-
-
-def test_there_is_no_mean_if_several_functions_decide() -> None:
-    records = [finished({A: 1.0, B: 0.5}, row) for row in range(3)]
-
-    assert cells(results_of(records, scorers=[A, B]))["mean"] == "-"
-    assert cells(results_of(records, scorers=[A, B], decide=B))["mean"] == "0.500"
 
 
 def test_the_last_line_counts_evals_by_their_gates_and_adds_up() -> None:

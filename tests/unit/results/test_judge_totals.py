@@ -40,7 +40,7 @@ def test_costs_are_those_of_known_prices_and_runs_with_another_cost_are_counted(
     assert totals.prices == {"free": None, "priced": PRICE}
 
 
-def test_judges_at_different_addresses_are_different() -> None:
+def test_judges_at_different_addresses_are_different_and_without_requests_there_are_no_sums() -> None:
     uses = (use("m"), use("m", base_url="http://a"), use("m", base_url="http://b"))
 
     totals = judge_totals([finished({A: 1.0}, judge_uses=uses)], price_of)
@@ -52,6 +52,4 @@ def test_judges_at_different_addresses_are_different() -> None:
         "m at http://b": 2,
     }
 
-
-def test_without_requests_to_judges_there_are_no_sums() -> None:
     assert judge_totals([finished({A: 1.0})], price_of) is None

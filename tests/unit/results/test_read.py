@@ -116,13 +116,11 @@ def test_runs_of_the_baselines_model_do_not_count_as_the_evals_own(stored: Store
     assert {run.id(row.row_index).model for row in found.rows for run in row.runs} == set(ModelTag)
 
 
-def test_the_pass_rule_is_that_of_the_results(stored: Stored) -> None:
+def test_the_pass_rule_and_the_cost_of_a_run_are_read(stored: Stored) -> None:
     rule = read_results(stored(published([finished({A: 0.5})], thresholds={A: 0.5}))).pass_rule
 
     assert (rule.passed(finished({A: 0.5})), rule.passed(finished({A: 0.4}))) == (True, False)
 
-
-def test_the_cost_of_a_run_is_read(stored: Stored) -> None:
     found = read_results(stored(changed(("rows", 1, "runs", 0, "cost_usd"), 0.25)))
 
     assert [run.cost_usd for run in found.rows[1].runs] == [0.25, None]
@@ -314,7 +312,7 @@ def test_what_the_schema_admits_is_read(stored: Stored, place: tuple[Any, ...]) 
 # -- heads -------------------------------------------------------------------------------------------------
 
 
-def test_a_head_is_read_without_the_rows(stored: Stored) -> None:
+def test_a_head_is_read_without_the_rows_but_with_thresholds_and_prices(stored: Stored) -> None:
     head = read_head(stored(RESULTS))
 
     assert (head.status, head.partial, head.summary.total_rows, head.summary.pass_rate) == ("finished", False, 4, 4 / 7)
@@ -322,11 +320,9 @@ def test_a_head_is_read_without_the_rows(stored: Stored) -> None:
     assert refusal(stored("{"), read_head).startswith("base.json: is not JSON: ")
     assert refusal(stored("[]"), read_head) == "base.json: must be an object, got []"
 
+    settings = read_head(stored(RESULTS))
 
-def test_settings_need_the_thresholds_and_the_prices(stored: Stored) -> None:
-    head = read_head(stored(RESULTS))
-
-    assert head.pass_rule == read_results(stored(RESULTS)).pass_rule
-    assert head.prices == {ModelTag.PRIMARY: None, ModelTag.BASELINE: None}
+    assert settings.pass_rule == read_results(stored(RESULTS)).pass_rule
+    assert settings.prices == {ModelTag.PRIMARY: None, ModelTag.BASELINE: None}
     assert refusal(stored(changed(("config", "price"), ...)), read_head) == "base.json: config: lacks price"
     assert refusal(stored(changed(("config", "thresholds"), ...)), read_head) == "base.json: config: lacks thresholds"

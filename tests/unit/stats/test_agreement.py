@@ -111,21 +111,19 @@ def test_constant_ratings_leave_nothing_to_correct_for_chance(pairs: list[tuple[
         assert getattr(found, name) == (None, None, undefined)
 
 
-def test_without_rows_no_figure_is_defined() -> None:
+def test_constant_ratings_still_have_shares_and_a_bias_but_not_without_rows() -> None:
     found = agreement([RatedRow(1.0, [])], tolerance=0.5)
 
     assert (found.n_rows, found.n_runs) == (0, 0)
     assert found.equal == found.within == found.mean_difference == (None, None, NO_ROWS)
 
+    constant = agreement(rated([(1.0, 1.0)] * 19 + [(1.0, 0.5)]), tolerance=0.5)
 
-def test_constant_ratings_still_have_shares_and_a_bias() -> None:
-    found = agreement(rated([(1.0, 1.0)] * 19 + [(1.0, 0.5)]), tolerance=0.5)
-
-    assert (found.equal.value, found.mean_difference.value) == (0.95, -0.025)
-    assert found.within is not None
-    assert found.within.value == 1.0
-    assert found.equal.interval is not None
-    assert found.equal.interval.method == "Gaffke, mid-p"
+    assert (constant.equal.value, constant.mean_difference.value) == (0.95, -0.025)
+    assert constant.within is not None
+    assert constant.within.value == 1.0
+    assert constant.equal.interval is not None
+    assert constant.equal.interval.method == "Gaffke, mid-p"
 
 
 def test_a_tolerance_includes_its_bound_and_rounding_errors_do_not_make_scores_differ() -> None:
@@ -251,11 +249,9 @@ def units(table: str) -> list[list[float]]:
     return [[float(value) for value in unit if value != "."] for unit in zip(*observers, strict=True)]
 
 
-def test_alpha_of_the_published_example() -> None:
+def test_alpha_of_the_published_example_and_of_two_votes_by_counting_pairs() -> None:
     assert krippendorff_alpha(units(KRIPPENDORFF)) == pytest.approx(0.849, abs=5e-4)
 
-
-def test_alpha_of_two_votes_by_counting_pairs() -> None:
     votes = [[0.0, 0.5], [1.0, 1.0], [0.5, 0.5]]
     everything = [vote for run in votes for vote in run]
     observed = statistics.fmean((one - other) ** 2 for one, other in votes)

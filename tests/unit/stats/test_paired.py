@@ -55,7 +55,7 @@ def test_mcnemar_has_no_largest_number_of_rows() -> None:
     assert 0 < mcnemar(0, 1000) < 1e-300
 
 
-def test_outcomes_of_one_run_a_row_are_compared_by_mcnemar() -> None:
+def test_outcomes_are_compared_by_mcnemar_and_means_of_several_runs_by_sign_flips() -> None:
     result = compare(NEW, OLD)
 
     assert (result.n_rows, result.better, result.worse) == (10, 3, 1)
@@ -64,17 +64,13 @@ def test_outcomes_of_one_run_a_row_are_compared_by_mcnemar() -> None:
     assert (result.p, result.test) == (0.625, "McNemar, exact")
     assert result.interval == gaffke([[a - b] for a, b in zip(NEW, OLD, strict=True)], -1.0)
 
-
-def test_means_of_several_runs_are_compared_by_sign_flips() -> None:
-    result = compare([1.0, 0.75, 0.5, 0.25], [0.5, 0.5, 0.75, 0.25])
-
-    assert (result.n_rows, result.better, result.worse, result.difference) == (4, 2, 1, 0.125)
-    assert (result.p, result.test) == (0.75, "sign-flip, exact")  # of 8 assignments 6: all but 0.0 twice
-    assert result.interval == gaffke([[0.5], [0.25], [-0.25], [0.0]], -1.0)
-
-
-def test_the_sign_flip_of_outcomes_is_mcnemar() -> None:
     assert sign_flip([a - b for a, b in zip(NEW, OLD, strict=True)]) == (0.625, "sign-flip, exact")
+
+    means = compare([1.0, 0.75, 0.5, 0.25], [0.5, 0.5, 0.75, 0.25])
+
+    assert (means.n_rows, means.better, means.worse, means.difference) == (4, 2, 1, 0.125)
+    assert (means.p, means.test) == (0.75, "sign-flip, exact")  # of 8 assignments 6: all but 0.0 twice
+    assert means.interval == gaffke([[0.5], [0.25], [-0.25], [0.0]], -1.0)
 
 
 @given(st.lists(st.fractions(-1, 1, max_denominator=7), min_size=1, max_size=8))

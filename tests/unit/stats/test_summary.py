@@ -169,11 +169,9 @@ def test_order_of_the_scores_does_not_matter(values: list[float], random: Random
         assert statistic(shuffled) == statistic(values)
 
 
-def test_mean_is_summed_without_loss() -> None:
+def test_mean_is_summed_without_loss_and_finite_for_the_largest_scores() -> None:
     assert mean([1e16, 1.0, -1e16, 1.0]) == 0.5
 
-
-def test_the_largest_scores_still_have_a_finite_mean_median_and_std() -> None:
     values = [sys.float_info.max, sys.float_info.max / 2]
     assert mean(values) == percentile(values, 50) == sys.float_info.max * 0.75
     assert std(values) == pytest.approx(sys.float_info.max / 4)
@@ -236,18 +234,16 @@ def test_summary_describes_all_runs() -> None:
     )
 
 
-def test_scores_beyond_0_and_1_widen_the_range_of_the_interval_of_their_mean() -> None:
-    scores = [[4.0], [-1.0], [0.5]]
-    found = summarize({row: [RunScore(score, False)] for row, (score,) in enumerate(scores)}, n=1)
-
-    assert found.mean_interval == gaffke(scores, -1.0, 4.0)
-    assert found.pass_rate_interval == gaffke([[0.0]] * 3)
-
-
-def test_unmeasured_runs_count_as_zero_in_mean_and_pass_rate() -> None:
+def test_unmeasured_runs_count_as_zero_and_scores_beyond_0_and_1_widen_the_range() -> None:
     summary = summarize({0: [PASS, UNMEASURED], 1: [PASS, PASS]}, n=2)
     assert (summary.mean, summary.min, summary.pass_rate) == (0.75, 0.0, 0.75)
     assert (summary.n_runs, summary.n_measured) == (4, 3)
+
+    beyond = [[4.0], [-1.0], [0.5]]
+    found = summarize({row: [RunScore(score, False)] for row, (score,) in enumerate(beyond)}, n=1)
+
+    assert found.mean_interval == gaffke(beyond, -1.0, 4.0)
+    assert found.pass_rate_interval == gaffke([[0.0]] * 3)
 
 
 @pytest.mark.parametrize(

@@ -44,11 +44,6 @@ def test_fishers_test_counts_every_way_to_deal_the_passes(data: st.DataObject, n
     )
 
 
-def test_fishers_test_has_no_table_with_more_passes_than_rows() -> None:
-    with pytest.raises(ValueError, match="3 of 2 and 0 of 1 are not counts of rows"):
-        fisher(3, 2, 0, 1)
-
-
 SHARES = st.lists(st.integers(0, 4).map(lambda n: n / 4), min_size=1, max_size=6)
 
 
@@ -90,10 +85,13 @@ def test_a_true_difference_of_nothing_is_rarely_significant() -> None:
     assert sum(p < ALPHA for p in ps) <= 3  # 5% of 20, and two standard deviations
 
 
-def test_thousands_of_rows_are_compared() -> None:
+def test_thousands_of_rows_are_compared_and_no_table_has_more_passes_than_rows() -> None:
     assert compare_unpaired(outcomes(7000, 10_000), outcomes(7100, 10_000)).p == pytest.approx(0.125, abs=0.002)
     assert compare_unpaired(outcomes(7000, 10_001), outcomes(7100, 10_001)).p == pytest.approx(0.12, abs=0.01)
     assert compare_unpaired([0.5] * 1000, [0.0] * 1000).p < 1e-14
+
+    with pytest.raises(ValueError, match="3 of 2 and 0 of 1 are not counts of rows"):
+        fisher(3, 2, 0, 1)
 
 
 def test_an_interval_that_contains_0_against_the_test_gets_the_end_of_the_test() -> None:

@@ -123,10 +123,14 @@ def test_a_verdict_names_the_runs_that_it_counted_and_those_that_passed_for_cert
     assert (verdict.value, verdict.text) == (value, text)
 
 
-def test_a_part_of_the_plan_has_no_verdict() -> None:
+def test_a_part_of_the_plan_has_no_verdict_and_rows_with_fewer_than_k_runs_no_pass_at_k() -> None:
     verdict = verdict_without_value(rule(0.7), "partial", "12 of 1,500 runs")
 
     assert (verdict.state, verdict.text, verdict.value) == ("partial", "12 of 1,500 runs", None)
+
+    assert decide(GateRule("pass_at", 0.5, k=2), [[1.0], [0.0, 0.0]]).value == 0.0
+    few = decide(GateRule("pass_at", 0.5, k=2), [[1.0], [1.0]])
+    assert (few.state, few.text) == ("not measured", "no row has 2 runs")
 
 
 @pytest.mark.parametrize(
@@ -191,12 +195,6 @@ def test_a_point_verdict_holds_for_every_outcome_of_the_unmeasured_runs(
         assert {decide(gate, filled).state for filled in outcomes_of(runs, 64)} == {state}
 
 
-def test_rows_with_fewer_than_k_runs_are_in_no_pass_at_k() -> None:
-    assert decide(GateRule("pass_at", 0.5, k=2), [[1.0], [0.0, 0.0]]).value == 0.0
-    verdict = decide(GateRule("pass_at", 0.5, k=2), [[1.0], [1.0]])
-    assert (verdict.state, verdict.text) == ("not measured", "no row has 2 runs")
-
-
 @pytest.mark.parametrize(
     ("runs", "minimum", "state", "text"),
     [
@@ -248,7 +246,7 @@ def test_a_finding_shows_the_bound_of_the_interval_next_to_the_value_also_withou
     assert (equal.state, equal.text) == ("fails", "0.500, lower bound 0.158 (2 runs)")
 
 
-def test_correlated_runs_of_a_row_widen_the_interval() -> None:
+def test_correlated_runs_of_a_row_widen_the_interval_whose_ends_are_printed() -> None:
     alike, apart = [[1.0] * 5] * 18 + [[0.0] * 5] * 2, [[1.0] * 5] * 10 + [[1.0] * 4 + [0.0]] * 10
 
     lower = GateRule("pass_rate", 0.85, "lower")
@@ -259,12 +257,10 @@ def test_correlated_runs_of_a_row_widen_the_interval() -> None:
     assert decide(GateRule("pass_rate", 0.78, "lower"), apart).state == "holds"
     assert decide(GateRule("pass_rate", 0.78, "lower"), alike).state == "fails"
 
-
-def test_a_bound_is_an_end_of_the_interval_that_is_printed() -> None:
     rows = [[0.5, 1.0], [0.0, 0.25], [0.75, 0.75], [3.0, 0.0]]
-    lower = decide(GateRule("mean", 0.2, "lower"), rows)
+    bound = decide(GateRule("mean", 0.2, "lower"), rows)
 
-    assert lower.compared == stats.gaffke(rows, 0.0, 3.0, level=0.9).low
+    assert bound.compared == stats.gaffke(rows, 0.0, 3.0, level=0.9).low
     found = stats.summarize({i: [stats.RunScore(score, False) for score in row] for i, row in enumerate(rows)}, 2)
     assert found.mean_interval == stats.gaffke(rows, 0.0, 3.0)
 
