@@ -160,16 +160,6 @@ def test_correlations_are_those_of_the_standard_library(pairs: list[tuple[float,
         assert ranked == pytest.approx(statistics.correlation(*ranks))
 
 
-@given(single_runs)
-def test_linear_scales_do_not_change_correlations(pairs: list[tuple[float, float]]) -> None:
-    mirrored = [(rating, 3 - 2 * score) for rating, score in pairs]
-
-    for statistic in (pearson, spearman):
-        value, other = statistic(cells(pairs)), statistic(cells(mirrored))
-        assert (value is None) == (other is None)
-        assert value is None or other == pytest.approx(-value)
-
-
 @given(several_runs, st.integers(1, 3))
 def test_weights_count_pairs(rows: list[tuple[float, list[float]]], times: int) -> None:
     pairs = [(rating, score) for rating, scores in rows for score in scores]

@@ -17,20 +17,6 @@ def outcomes(passed: int, n: int) -> list[float]:
     return [1.0] * passed + [0.0] * (n - passed)
 
 
-@pytest.mark.parametrize(
-    ("tables", "expected"),
-    [
-        ((3, 10, 9, 10), 0.0197666111),
-        ((9, 10, 3, 10), 0.0197666111),
-        ((3, 4, 1, 4), 0.4857142857),  # Fisher's tea
-        ((0, 5, 5, 5), 2 / math.comb(10, 5)),
-        ((4, 4, 4, 4), 1.0),
-    ],
-)
-def test_fishers_test_gives_the_published_vectors(tables: tuple[int, int, int, int], expected: float) -> None:
-    assert fisher(*tables) == pytest.approx(expected, abs=1e-9)
-
-
 @given(st.data(), st.integers(1, 5), st.integers(1, 5))
 def test_fishers_test_counts_every_way_to_deal_the_passes(data: st.DataObject, n_new: int, n_old: int) -> None:
     here, there = data.draw(st.integers(0, n_new)), data.draw(st.integers(0, n_old))

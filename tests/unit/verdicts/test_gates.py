@@ -93,18 +93,6 @@ def test_a_pass_rate_exactly_at_the_minimum_holds(digits: int) -> None:
         assert decide(rule(minimum), tally(passed - 1, total - passed + 1, 0)).state == "fails"
 
 
-@given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 9), st.floats(0, 1))
-def test_a_verdict_holds_for_every_outcome_of_the_unmeasured_runs(
-    passed: int, not_passed: int, unmeasured: int, minimum: float
-) -> None:
-    state = decide(rule(minimum), tally(passed, not_passed, unmeasured)).state
-
-    if passed + not_passed and state != "not measured":
-        for would_pass in range(unmeasured + 1):
-            filled = tally(passed + would_pass, not_passed + unmeasured - would_pass, 0)
-            assert decide(rule(minimum), filled).state == state
-
-
 @pytest.mark.parametrize(
     ("runs", "value", "text"),
     [
