@@ -121,7 +121,7 @@ def _shown(part: Locator) -> str:
     return str(part.evaluate("each => each.textContent"))
 
 
-def test_results_of_tools_stand_below_their_calls(pages: Pages, report: Path) -> None:
+def test_results_of_tools_stand_below_their_calls_and_nothing_is_dropped(pages: Pages, report: Path) -> None:
     page = _opened(pages, report, 0)
     calls = page.locator(".call")
 
@@ -134,14 +134,10 @@ def test_results_of_tools_stand_below_their_calls(pages: Pages, report: Path) ->
     expect(calls.nth(2)).to_contain_text("no result with this id follows")
     assert _shown(calls.nth(3).locator(".call-result .text")) == "a cat"
 
-
-def test_nothing_that_an_agent_returned_is_dropped(pages: Pages, report: Path) -> None:
-    page = _opened(pages, report, 0)
     roles = [_shown(each) for each in page.locator(".message .role").all()]
-
     assert roles == ["user", "assistant", "tool", "user", "assistant", "not a message", "assistant", "assistant"]
     whole = _shown(page.locator(".messages"))
-    texts = [
+    texts = (
         "I shall multiply.",
         "of nobody",
         "call_9",
@@ -149,7 +145,7 @@ def test_nothing_that_an_agent_returned_is_dropped(pages: Pages, report: Path) -
         "image/png",
         "not a message at all",
         "I will not.",
-    ]
+    )
     assert [text for text in texts if text not in whole] == []
     page.locator(".message").nth(1).get_by_role("button", name="JSON").click()
     assert '"reasoning_content": "I shall multiply."' in _shown(page.locator(".message").nth(1))
@@ -186,7 +182,7 @@ def test_markdown_is_laid_out_on_demand_and_is_in_the_address(pages: Pages, repo
         assert view.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_long_text_is_folded_where_the_search_of_the_browser_finds_it(pages: Pages, report: Path) -> None:
+def test_a_long_text_is_folded_where_searches_find_it(pages: Pages, report: Path) -> None:
     page = _opened(pages, report, 3)
     answer = page.locator(".message").nth(1)
     folded = answer.locator(".fold-body")
@@ -197,10 +193,7 @@ def test_a_long_text_is_folded_where_the_search_of_the_browser_finds_it(pages: P
     expect(answer.get_by_role("button", name="Show less")).to_be_visible()
     assert folded.get_attribute("hidden") is None
 
-
-def test_the_texts_of_a_query_are_counted_and_brought_into_view(pages: Pages, report: Path) -> None:
     page = _opened(pages, report, 3, "?q=%22the last LINE%22")
-
     expect(page.locator(".hits")).to_contain_text("1 hit in this conversation")
     expect(page.locator(".message").nth(1).get_by_role("button", name="Show less")).to_be_in_viewport()
 

@@ -101,8 +101,3 @@ def test_the_page_names_what_ran_and_when(typed: Cli, stored: Stored) -> None:
     page = json.loads(typed("show", "--json"))
     assert (page["model"], page["dataset"], page["rollout"]) == ("demo/arithmetic", "data/x.jsonl", "sums")
     assert (page["started_at"], page["ended_at"]) == (PLANNED["started_at"], AT)
-
-
-def test_an_unknown_name_is_refused(typed: Cli, stored: Stored) -> None:
-    stored("x-1")
-    assert 'run "y": not found in .osmosis/runs' in typed("show", "y", fails=1)
