@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.hostile.runners import commands
+from tests.hostile.sweep import commands
 from tests.hostile.workspaces import PLAIN_AND_XDIST, HostileWorkspace
 from tests.plugin.workspaces import PYTEST
 from tests.servers import ChatServer, data, reply, status
