@@ -17,8 +17,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.canary import Canary
-from tests.browser.dashboards import write_report
 from tests.browser.pages import Pages
+from tests.browser.viewed import write_report
 from tests.cli.dashboards import dashboard as dashboard_of
 from tests.plugin.workspaces import Shell, Workspace
 

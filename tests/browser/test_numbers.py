@@ -12,9 +12,8 @@ from playwright.sync_api import expect
 
 from benchmarks.viewer_runs import Event, RunInProgress, SyntheticRun
 from pytest_osmosis.text.numbers import score
-from tests.browser.dashboards import write_report
 from tests.browser.pages import Pages, go, settled
-from tests.browser.viewed import EVAL, KILLED, NOW, THEN, VIEWS, Viewed
+from tests.browser.viewed import EVAL, KILLED, NOW, THEN, VIEWS, Viewed, write_report
 from tests.cli.dashboards import RunningDashboard
 
 

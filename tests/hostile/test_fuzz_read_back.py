@@ -35,8 +35,7 @@ from pytest_osmosis.results.heads import previous_run
 from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.stored_results import read_run_lines
 from pytest_osmosis.text.redaction import Redaction, Sanitizer
-from tests.hostile.fuzzing import Fuzzer, check_message
-from tests.hostile.mutations import json_document, json_lines, mutated_bytes
+from tests.hostile.fuzzing import Fuzzer, check_message, json_document, json_lines, mutated_bytes
 from tests.journals import with_checksums
 from tests.preparing import prepare_again
 from tests.unit.made import MANIFEST, finished, published
