@@ -198,13 +198,6 @@ def test_a_long_text_is_folded_where_searches_find_it(pages: Pages, report: Path
     expect(page.locator(".message").nth(1).get_by_role("button", name="Show less")).to_be_in_viewport()
 
 
-def test_all_messages_of_a_long_conversation_are_in_the_page(pages: Pages, report: Path) -> None:
-    page = _opened(pages, report, 4)
-
-    expect(page.locator(".message")).to_have_count(N_MESSAGES + 1)
-    assert f"message {N_MESSAGES - 1}" in _shown(page.locator(".message").last)
-
-
 def test_an_error_shows_where_it_broke_and_the_end_of_its_traceback(pages: Pages, report: Path) -> None:
     page = _opened(pages, report, 5)
     failure = page.get_by_role("region", name="error")
@@ -217,7 +210,9 @@ def test_an_error_shows_where_it_broke_and_the_end_of_its_traceback(pages: Pages
     expect(page.locator(".scores")).to_contain_text("not scored")
 
 
-def test_scores_and_the_answer_stand_next_to_what_was_expected(pages: Pages, report: Path) -> None:
+def test_scores_and_the_answer_stand_next_to_what_was_expected_and_all_messages_are_there(
+    pages: Pages, report: Path
+) -> None:
     page = _opened(pages, report, 0)
 
     expect(page.locator(".score")).to_contain_text("0.25 < 1")
@@ -230,6 +225,11 @@ def test_scores_and_the_answer_stand_next_to_what_was_expected(pages: Pages, rep
     expect(page.locator(".conversation-title")).to_have_text("Row 2, run 0")
     expect(page.locator(".sameness")).to_have_text("≠ not the same text")
     expect(page.locator(".records")).to_contain_text("printed")
+
+    long = _opened(pages, report, 4)
+
+    expect(long.locator(".message")).to_have_count(N_MESSAGES + 1)
+    assert f"message {N_MESSAGES - 1}" in _shown(long.locator(".message").last)
 
 
 def test_a_report_without_a_conversation_says_so_and_shows_its_scores(pages: Pages, tmp_path: Path) -> None:

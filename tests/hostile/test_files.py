@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-def test_what_is_no_file_is_named_as_config_and_elsewhere(hostile: HostileWorkspace) -> None:
+def test_what_is_no_file_is_named_as_config_and_elsewhere_and_as_a_file_of_cases(hostile: HostileWorkspace) -> None:
     hostile.eval(rows=1)
     for name, (make, _) in KINDS.items():
         make(hostile.root / f"{name}.toml")
@@ -53,6 +53,21 @@ def test_what_is_no_file_is_named_as_config_and_elsewhere(hostile: HostileWorksp
     assert result.ret == 4
     for name in ("pipe", "socket", "device", "kernel"):
         assert f"{name}.toml: {KINDS[name][1]}" in result.stderr.str()
+
+    for suffix in ("toml", "jsonl"):
+        hostile.write(
+            f"of_{suffix}.py",
+            "from pytest_osmosis import osmosis_reward\n\n"
+            "@osmosis_reward\n"
+            "def f(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:\n    return 1.0\n",
+        )
+        os.mkfifo(hostile.root / f"of_{suffix}.cases.{suffix}")
+
+    cases = hostile.run("of_toml.py", "of_jsonl.py")
+
+    assert cases.ret != 0
+    for suffix in ("toml", "jsonl"):
+        assert f"of_{suffix}.cases.{suffix}: is a pipe, not a file" in cases.stdout.str() + cases.stderr.str()
 
 
 def test_what_is_no_file_is_named_as_secrets_file_baseline_and_stored_run(
@@ -139,20 +154,3 @@ def test_a_dataset_that_changes_during_a_run_is_reported_at_the_lines_of_its_row
     lines = re.findall(r"its row can no longer be read[^_]*?dataset row: data/x\.jsonl:(\d+)", result.stdout.str())
     assert lines, result.stdout.str()
     assert all(int(line) > 0 for line in lines)
-
-
-def test_what_is_no_file_is_named_as_a_file_of_cases(hostile: HostileWorkspace) -> None:
-    for suffix in ("toml", "jsonl"):
-        hostile.write(
-            f"of_{suffix}.py",
-            "from pytest_osmosis import osmosis_reward\n\n"
-            "@osmosis_reward\n"
-            "def f(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:\n    return 1.0\n",
-        )
-        os.mkfifo(hostile.root / f"of_{suffix}.cases.{suffix}")
-
-    result = hostile.run("of_toml.py", "of_jsonl.py")
-
-    assert result.ret != 0
-    for suffix in ("toml", "jsonl"):
-        assert f"of_{suffix}.cases.{suffix}: is a pipe, not a file" in result.stdout.str() + result.stderr.str()

@@ -254,14 +254,6 @@ def test_an_eval_run_without_a_journal_has_its_planned_runs(tmp_path: Path) -> N
     assert page["head"]["row"]["ended"] == 0
 
 
-def test_results_that_were_damaged_are_an_error_that_names_them(tmp_path: Path) -> None:
-    directory = write_run(tmp_path, SMALL)
-    directory.results.write_text(directory.results.read_text()[:500])
-
-    with pytest.raises(ResultsError, match=r"results\.json"):
-        opened(directory)
-
-
 def test_a_run_that_its_grader_removed_is_in_no_rate(tmp_path: Path) -> None:
     directory = write_run(tmp_path, SMALL)
     events = [dict(event) for event in replay(directory.journal)]
@@ -301,8 +293,11 @@ def test_a_command_quotes_the_path_of_a_config_for_a_shell(tmp_path: Path) -> No
     assert rerun[1] == "]'"
 
 
-def test_pages_are_strict_json_and_hold_no_conversation(tmp_path: Path) -> None:
-    page = opened(write_run(tmp_path, SMALL)).page()
-    text = json.dumps(page, allow_nan=False)
-
+def test_pages_are_strict_json_without_conversations_and_damaged_results_are_named(tmp_path: Path) -> None:
+    directory = write_run(tmp_path, SMALL)
+    text = json.dumps(opened(directory).page(), allow_nan=False)
     assert "You answer questions of customers" not in text, "the system prompt"
+
+    directory.results.write_text(directory.results.read_text()[:500])
+    with pytest.raises(ResultsError, match=r"results\.json"):
+        opened(directory)
