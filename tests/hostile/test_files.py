@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.files import reading
-from tests.hostile.workspaces import HostileWorkspace
+from tests.hostile.workspaces import CONFIG, HostileWorkspace
 from tests.plugin.workspaces import PYTEST
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 VALID_SECRETS = "--osmosis-secrets-file takes a file with lines NAME=VALUE, or - to read them from standard input"
 
 

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.plugin.command import options
-from tests.hostile.workspaces import HostileWorkspace
+from tests.hostile.workspaces import CONFIG, HostileWorkspace
 from tests.plugin.workspaces import read_json
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 NASTY = "a\x1b[31mb\x9bc\r\n::error::d \u202e##[error]e\x07"
 SHOWN = "a\\x1b[31mb\\x9bc"
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.workspaces import HostileWorkspace
+from tests.hostile.workspaces import CONFIG, HostileWorkspace
 
 pytestmark = pytest.mark.usefixtures("measured")
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 def test_a_plan_out_of_reach_is_refused_with_its_size_and_numbers_without_measure_too(

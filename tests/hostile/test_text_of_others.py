@@ -14,11 +14,10 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.hostile.sweep import commands
-from tests.hostile.workspaces import PLAIN_AND_XDIST, HostileWorkspace
+from tests.hostile.workspaces import CONFIG, PLAIN_AND_XDIST, HostileWorkspace
 from tests.plugin.workspaces import PYTEST
 from tests.servers import ChatServer, data, reply, status
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 NASTY = (
     "::error file=a,line=1::x\n  ::set-output name=a::b\n\u3000::add-mask::a\r::stop-commands::t\x85::debug::x\n"
     "a ##[error]b ##[set-env name=PATH;]c ##vso[task.setvariable variable=a]b ##VSO[task.complete]\n"
