@@ -1,4 +1,4 @@
-"""A dashboard follows an eval run: while it grows, with a line that is not whole, until it ends or is killed."""
+"""A dashboard follows an eval run: while it grows, with a line that is not whole, until it ends."""
 
 from __future__ import annotations
 

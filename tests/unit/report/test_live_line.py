@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.record.run_record import RunCounts
 from pytest_osmosis.report.live_line import Pace, live_line, session_counts
-from pytest_osmosis.text.safe import fitted, width
+from pytest_osmosis.text.safe import width
 
 
 def line(columns: int | None = None, name: str = "multiply", *, mean: bool = True, **counts: Any) -> str:
@@ -187,8 +187,3 @@ def test_the_pace_covers_whole_waves_of_long_rollouts() -> None:
 def test_remaining_times_are_rounded(left_s: float, shown: str) -> None:
     progress = RunCounts(submitted=110, done=100)
     assert live_line("x", progress, paced(progress, began_s=left_s * 10), mean=False).endswith(f", {shown} left")
-
-
-@given(st.text(max_size=30), st.integers(0, 40))
-def test_a_fitted_text_fits(text: str, columns: int) -> None:
-    assert width(fitted(text, columns)) <= columns
