@@ -79,7 +79,8 @@ def test_a_run_that_never_ended_is_reported_as_far_as_it_got_and_a_large_report_
 
     assert "--conversations=failed leaves out those of runs that passed" in typed("html")
 
-    page = (report := Report(tmp_path / "report.html")).run()
+    report = Report(tmp_path / "report.html")
+    page = report.run()
     assert page["head"]["row"]["status"] == "failed"
     held = [report.conversation(page, at) for at in range(len(page["runs"]["row"]))]
     assert [each["rollout"]["messages"] for each in held if each is not None] == [ROLLOUT["messages"]]

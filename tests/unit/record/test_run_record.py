@@ -85,7 +85,7 @@ def test_the_later_of_two_events_about_a_score_counts(last: str) -> None:
     assert ("rewards:a" in record.scores, "rewards:a" in record.scorer_errors) == (last == "score", last == "error")
 
 
-def test_a_rollout_holds_its_usage_and_has_no_tokens_without_any() -> None:
+def test_a_rollout_holds_its_usage_and_answers_from_a_store_are_told_from_others() -> None:
     usage = {"input_tokens": 7, "output_tokens": 5, "cached_input_tokens": 2}
 
     record = record_of(start(), rollout(usage=usage, retries=2, finish_reason="length", model="m-2026"))
@@ -94,19 +94,17 @@ def test_a_rollout_holds_its_usage_and_has_no_tokens_without_any() -> None:
     assert record_of(rollout(usage=None)).tokens is None
     assert record_of(rollout(usage={"input_tokens": 0, "output_tokens": 0})).tokens == 0
 
-
-def test_answers_from_a_store_are_told_from_those_that_were_asked_for() -> None:
     stored = {"requests": 2, "usage": {"input_tokens": 6}}
     use = {"model": "j", "base_url": None, "calls": 3, "retries": 0, "uncounted": 0, "usage": {"input_tokens": 9}}
-    record = record_of(
+    mixed = record_of(
         start(),
         rollout(usage={"input_tokens": 10, "output_tokens": 1}, stored=stored),
         score(scores={"rewards:a": 1.0}, judges=[{**use, "stored": stored}, use]),
     )
 
-    assert (record.tokens, record.judge_tokens) == (11, 18)
-    assert (record.stored.requests, record.judge_uses[0].stored.requests) == (2, 2)
-    assert (record.charged.tokens, record.charged.judge_tokens) == (5, 12)
+    assert (mixed.tokens, mixed.judge_tokens) == (11, 18)
+    assert (mixed.stored.requests, mixed.judge_uses[0].stored.requests) == (2, 2)
+    assert (mixed.charged.tokens, mixed.charged.judge_tokens) == (5, 12)
     whole = record_of(start(), rollout())
     assert whole.charged is whole, "nothing of it was stored"
     unknown = record_of(start(), rollout(usage={"input_tokens": 10}, stored={"requests": 1, "usage": None}))

@@ -42,7 +42,13 @@ def test_worse_rows_are_named_before_better_ones_with_counts_and_a_command_for_b
     ]
 
 
-def test_of_a_worse_row_a_run_that_counts_and_of_a_better_one_a_run_that_passed_is_shown() -> None:
+def test_only_the_first_ten_rows_are_named_with_a_run_that_counts_or_passed() -> None:
+    results = results_of([record for row in range(14) for record in ran(False, row=row)])
+    pairs = [Pair(row, row, [False], [True]) for row in range(14)]
+
+    assert lines(pairs, results)[0] == f"  worse: {', '.join(f'row{row}' for row in range(10))} and 4 more"
+    assert lines([Pair(0, 0, [True], [True])], results_of(ran(True))) == []
+
     removed_first = results_of([removed(), finished({A: 0.0}, 0, 1)], n=2)
     better = results_of(ran(False, True), n=2)
 
@@ -53,15 +59,7 @@ def test_of_a_worse_row_a_run_that_counts_and_of_a_better_one_a_run_that_passed_
     ]
 
 
-def test_only_the_first_ten_rows_are_named_and_nothing_is_said_if_none_changed() -> None:
-    results = results_of([record for row in range(14) for record in ran(False, row=row)])
-    pairs = [Pair(row, row, [False], [True]) for row in range(14)]
-
-    assert lines(pairs, results)[0] == f"  worse: {', '.join(f'row{row}' for row in range(10))} and 4 more"
-    assert lines([Pair(0, 0, [True], [True])], results_of(ran(True))) == []
-
-
-def test_a_model_that_is_the_baseline_has_a_run_to_show_and_a_stored_one_may_not() -> None:
+def test_commands_can_be_copied_from_any_folder_and_show_what_is_stored_of_a_baseline() -> None:
     pairs = [Pair(0, 0, [False], [True])]
     two_models = results_of(ran(False), baseline=[of_baseline(record) for record in ran(True)])
     never_ran = results_of(ran(False), baseline=[of_baseline(pending())])
@@ -70,18 +68,16 @@ def test_a_model_that_is_the_baseline_has_a_run_to_show_and_a_stored_one_may_not
         "  row0 now: pytest-osmosis show x-1 row0-run0",
         "  row0 by the baseline: pytest-osmosis show x-1 row0-run0-baseline",
     ]
-    for results in (never_ran, results_of(ran(False))):
-        assert lines(pairs, results, "baseline")[1:] == ["  row0 now: pytest-osmosis show x-1 row0-run0"]
+    for baseline in (never_ran, results_of(ran(False))):
+        assert lines(pairs, baseline, "baseline")[1:] == ["  row0 now: pytest-osmosis show x-1 row0-run0"]
 
-
-def test_commands_can_be_copied_from_any_folder() -> None:
-    pairs, results = [Pair(0, 0, [False], [True])], results_of(ran(False))
+    one, own = [Pair(0, 0, [False], [True])], results_of(ran(False))
     names = {
         "../my evals/x-1": "'../my evals/x-1'",
         "-runs/x-1": "./-runs/x-1",
         ".osmosis/runs/-x": "./.osmosis/runs/-x",
     }
 
-    found = {folder: lines(pairs, replace(results, provenance={"run_dir": folder}))[1] for folder in names}
+    found = {folder: lines(one, replace(own, provenance={"run_dir": folder}))[1] for folder in names}
 
     assert found == {folder: f"  row0 now: pytest-osmosis show {name} row0-run0" for folder, name in names.items()}

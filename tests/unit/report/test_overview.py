@@ -193,7 +193,7 @@ FIRST = results_of([finished({A: float(row % 2)}, row) for row in range(20)])
 OTHERS = results_of([finished({A: 1.0}, row) for row in range(100, 120)])
 
 
-def test_entries_of_a_config_are_compared_with_the_first() -> None:
+def test_entries_of_a_config_are_compared_with_the_first_unless_rows_or_measures_lack() -> None:
     lines = overview_lines(entries({"a": FIRST, "a~t=1": BETTER, "a~t=2": FIRST}))
 
     assert [re.split(r" {2,}", line)[2:] for line in lines[:4]] == [
@@ -204,8 +204,6 @@ def test_entries_of_a_config_are_compared_with_the_first() -> None:
     ]
     assert lines[4] == "compared with a, over the 20 rows that both measured; p by Holm's method for 2 comparisons"
 
-
-def test_an_entry_with_other_rows_is_marked_and_one_that_is_not_measured_says_so() -> None:
     unmeasured = results_of([failed("provider", row) for row in range(20)], stopped="401: no key")
 
     head, _, other, missing = overview_rows(made := entries({"a": FIRST, "b": OTHERS, "c": unmeasured}))

@@ -401,7 +401,7 @@ def compared(**counts: int) -> Results:
     return replace(results_of([finished({A: 0.0})]), comparison=against, verdicts=[decide(rule, against)])
 
 
-def test_a_comparison_with_a_baseline_reports_omitted_rows_and_differences() -> None:
+def test_a_comparison_with_a_baseline_reports_omitted_rows_and_differences_and_a_corrected_p() -> None:
     lines = all_lines(compared(kept=44, worse=6))
 
     # se = sqrt((6 - 0.72) / 49 / 50) = 0.0464; 0.07 - 1.96 se lies 0.452 se below 0
@@ -415,29 +415,27 @@ def test_a_comparison_with_a_baseline_reports_omitted_rows_and_differences() -> 
         "  low power: if the true loss were 0.07, this gate would notice 33% of the time; 173 rows would make it 80%",
     ]
 
-
-def test_a_corrected_p_is_shown_next_to_the_uncorrected_one() -> None:
     made = compared(kept=94, worse=6)
     assert made.comparison is not None
 
-    lines = summary_lines(replace(made, comparison=made.comparison.among(3, 0.09375), verdicts=[]))
+    corrected = summary_lines(replace(made, comparison=made.comparison.among(3, 0.09375), verdicts=[]))
 
-    assert any("may be chance (p = 0.031, McNemar, exact; as one of 3 evals p = 0.094, Holm)" in line for line in lines)
-    assert not any("regression" in line for line in lines)
-
-
-def test_table_and_costs_include_the_baselines_model() -> None:
-    baseline = [of_baseline(finished({A: 1.0}, 0)), of_baseline(pending(1, reason="401"))]
-
-    lines = all_lines(results_of([finished({A: 0.0}, 0), finished({A: 1.0}, 1)], baseline=baseline))
-
-    assert [line.split()[:2] for line in lines[1:3]] == [[A, "vendor/some-model"], [A, "other"]]
-    assert "baseline other: pass rate 1.000: 1 of 1 run passed; 18 tokens, cost unknown" in lines
-    assert "1 run of the baseline never ran: 401" in lines
-    assert any(line.startswith("54 tokens (33 in, 21 out)") for line in lines)
+    assert any(
+        "may be chance (p = 0.031, McNemar, exact; as one of 3 evals p = 0.094, Holm)" in line for line in corrected
+    )
+    assert not any("regression" in line for line in corrected)
 
 
-def test_tokens_and_errors_of_the_baselines_model_are_told_apart() -> None:
+def test_table_tokens_costs_and_errors_of_the_baselines_model_are_told_apart() -> None:
+    two_rows = [of_baseline(finished({A: 1.0}, 0)), of_baseline(pending(1, reason="401"))]
+
+    both = all_lines(results_of([finished({A: 0.0}, 0), finished({A: 1.0}, 1)], baseline=two_rows))
+
+    assert [line.split()[:2] for line in both[1:3]] == [[A, "vendor/some-model"], [A, "other"]]
+    assert "baseline other: pass rate 1.000: 1 of 1 run passed; 18 tokens, cost unknown" in both
+    assert "1 run of the baseline never ran: 401" in both
+    assert any(line.startswith("54 tokens (33 in, 21 out)") for line in both)
+
     baseline = [of_baseline(failed("provider", row)) for row in range(2)]
 
     lines = summary_lines(results_of([finished({A: 1.0}, 0), failed("agent", 1)], baseline=baseline))

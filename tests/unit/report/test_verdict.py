@@ -31,7 +31,7 @@ def never(n: int, reason: str | None = None) -> list[RunRecord]:
     return [pending(100 + row, reason=reason) for row in range(n)]
 
 
-def test_an_interrupt_counts_the_runs_that_never_started_and_those_that_it_cut_off() -> None:
+def test_a_stop_says_why_and_how_many_runs_never_started_or_did_not_finish() -> None:
     begun = [pending(200 + row)._replace(started=True) for row in range(3)]
 
     for missing, said in (
@@ -42,8 +42,6 @@ def test_an_interrupt_counts_the_runs_that_never_started_and_those_that_it_cut_o
     ):
         assert stopped("interrupt", "interrupted", missing) == [f"interrupted{said}"]
 
-
-def test_a_stop_says_why_and_how_many_runs_never_started() -> None:
     text = "46 of 120 runs not measured (limit 10%), mostly 502 Bad Gateway"
 
     assert stopped("max_errors", text, never(2)) == [f"stopped: {text}", "2 of 12 runs never started"]
@@ -53,8 +51,6 @@ def test_a_stop_says_why_and_how_many_runs_never_started() -> None:
         "1 of 11 runs never started",
     ]
 
-
-def test_runs_that_were_given_up_one_by_one_are_counted_by_reason() -> None:
     records = [finished({A: 1.0}), *never(2, "its host was lost"), pending(50)]
 
     assert lines(results_of(records))[:-1] == ["2 runs never ran: its host was lost", "1 run never ran"]

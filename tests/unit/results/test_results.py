@@ -363,7 +363,7 @@ def test_the_comparisons_with_the_baseline_and_the_previous_run_are_published() 
     }
 
 
-def test_every_row_that_changed_is_published_below_the_rows() -> None:
+def test_every_row_that_changed_is_published_below_the_rows_and_changes_by_rescoring_counted() -> None:
     since = compare("previous run", "x-1", COMPARED, started_at="2026-11-20T14:03:59.000+00:00")
     against = compare("baseline", "base.json", Matched([Pair(1, 2, [True, True], [None, False])]))
 
@@ -386,14 +386,12 @@ def test_every_row_that_changed_is_published_below_the_rows() -> None:
         "earlier_measured": 1,
     }
 
-
-def test_the_comparison_with_the_verdicts_before_a_rescoring_is_published() -> None:
     before = compare("verdicts before", "results.1.json", COMPARED)
     rescored = Rescored("2026-11-20T14:03:59.000+00:00", 12.3456, {A: 3}, before)
 
-    found = published(replace(results_of([finished({A: 1.0})]), rescored=rescored))["rescored"]
+    scored = published(replace(results_of([finished({A: 1.0})]), rescored=rescored))["rescored"]
 
-    assert found == {
+    assert scored == {
         "rolled_out_at": "2026-11-20T14:03:59.000+00:00",
         "duration_ms": 12.346,
         "kept": {A: 3},

@@ -183,22 +183,20 @@ def test_mcnemars_test_rejects_only_what_the_interval_excludes_without_help(bett
             assert interval.low > 0
 
 
-def test_an_interval_that_the_test_does_not_confirm_reaches_0() -> None:
+def test_an_interval_reaches_0_or_ends_where_the_test_stops_to_reject() -> None:
     result = compare([1.0] * 5 + [0.0] * 50, [0.0] * 55)
 
     assert (result.p, result.interval.low) == (0.0625, 0.0)
     assert result.interval.method == "Gaffke, mid-p, extended to 0"
     assert result.interval.high > gaffke([[1.0]] * 5 + [[0.0]] * 50).high - 1e-9
 
-
-def test_an_interval_that_the_test_narrows_ends_where_it_stops_to_reject() -> None:
     differences = [Fraction(i, 20) for i in (3, 4, 1, 2, 5, 3, 2, 1, 4, 6, -1, 2)]
-    result = compare([0.5 + float(d) for d in differences], [0.5] * 12)
+    narrowed = compare([0.5 + float(d) for d in differences], [0.5] * 12)
 
-    assert result.p == every_assignment(differences) < ALPHA
-    assert gaffke([[float(d)] for d in differences], -1.0).low < 0 < result.interval.low
-    assert result.interval.method == "Gaffke, mid-p, and sign-flip"
-    shift = Fraction(result.interval.low)
+    assert narrowed.p == every_assignment(differences) < ALPHA
+    assert gaffke([[float(d)] for d in differences], -1.0).low < 0 < narrowed.interval.low
+    assert narrowed.interval.method == "Gaffke, mid-p, and sign-flip"
+    shift = Fraction(narrowed.interval.low)
     assert every_assignment([d - shift * Fraction(7, 10) for d in differences]) < ALPHA
     assert every_assignment([d - shift * Fraction(13, 10) for d in differences]) >= ALPHA
 

@@ -272,13 +272,19 @@ def test_a_verdict_on_a_bound_holds_for_every_outcome_of_the_unmeasured_runs(
 # -- power ------------------------------------------------------------------------------------------------
 
 
-def test_power_is_the_chance_to_fail_5_points_below_the_minimum() -> None:
+def test_power_is_the_chance_to_fail_5_points_below_the_minimum_and_proofs_notice_every_drop() -> None:
     power = decide(rule(0.7), tally(35, 15, 0)).power
 
     assert power is not None
     assert power.chance == pytest.approx(binomial_below(35, 50, 0.65), abs=0.005)
     # a gate on 80 rows fails below 56 passes, and (55.5 / 80 - 0.65) / sqrt(0.65 * 0.35 / 80) = 0.82 is below 0.8416
     assert power.n_rows == 81
+
+    proof = decide(GateRule("pass_rate", 0.7, "lower"), tally(30, 10, 0)).power
+
+    assert proof is not None
+    assert proof.chance > 0.95
+    assert proof.n_rows == 1
 
 
 def binomial_below(passed: int, n: int, rate: float) -> float:
@@ -315,14 +321,6 @@ def test_the_suggested_number_of_rows_reaches_the_power(kind: Any) -> None:
     assert enough is not None
     assert short is not None
     assert short.chance < 0.8 <= enough.chance
-
-
-def test_proving_a_gate_good_notices_every_drop() -> None:
-    power = decide(GateRule("pass_rate", 0.7, "lower"), tally(30, 10, 0)).power
-
-    assert power is not None
-    assert power.chance > 0.95
-    assert power.n_rows == 1
 
 
 @pytest.mark.parametrize("minimum", [0.0, 0.05])
