@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import pytest
@@ -121,9 +120,7 @@ def mixed(stored: Stored) -> None:
         "c": (of_model("anthropic/claude", "tools", "data/b.jsonl"), {**RESULTS, "status": "stopped", **INTERRUPTED}),
     }
     for age_s, (name, (manifest, results)) in enumerate(runs.items()):
-        folder = stored(name, results=results, age_s=-age_s)
-        (folder / "manifest.json").write_text(json.dumps(manifest))
-        os.utime(folder / "manifest.json", (2_000_000_000 + age_s,) * 2)
+        stored(name, results=results, age_s=-age_s, manifest=manifest)
 
 
 INTERRUPTED = {"stop_reason": "interrupted", "stopped_by": "interrupt"}

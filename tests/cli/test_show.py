@@ -203,9 +203,7 @@ PLANNED = {**MANIFEST, "pass_rule": RULE, "gates": ["pass_rate >= 0.7"]}
 
 
 def test_an_eval_run_that_was_killed_before_its_code_was_loaded_has_no_runs(typed: Cli, stored: Stored) -> None:
-    folder = stored("x-1", results=None)
-    (folder / "manifest.json").write_text(json.dumps(PLANNED))
-    (folder / "journal.jsonl").write_bytes(b"")
+    (stored("x-1", results=None, manifest=PLANNED) / "journal.jsonl").write_bytes(b"")
     said = typed("show")
     assert said.startswith("x-1: failed, 0 of 4 planned runs ended\n")
     assert "pass_rate >= 0.7: not decided (the eval run did not end)" in said
