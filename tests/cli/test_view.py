@@ -94,22 +94,19 @@ def test_a_port_in_use_and_an_address_of_another_machine_are_reported(typed: Cli
     assert said.endswith("; it must be an address of this machine\n")
 
 
-def test_if_the_usual_port_is_in_use_it_has_a_free_one(tmp_path: Path) -> None:
+def test_it_has_a_free_port_if_the_usual_one_is_in_use_waits_for_the_first_run_and_ends_with_ctrl_c(
+    tmp_path: Path,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:  # another program may have the real one, and let go of it
         port = taken.getsockname()[1]
         with dashboard(tmp_path, "--no-open", usual_port=port) as running:
             assert running.port != port
             assert f"port {port} is in use" in running.said
-            assert running.api("runs").status == 200
-
-
-def test_the_dashboard_waits_for_the_first_run_and_ends_with_ctrl_c(tmp_path: Path) -> None:
-    with dashboard(tmp_path, "--no-open") as running:
-        assert "no runs in .osmosis/runs yet" in running.said
-        assert running.api("runs").json["runs"] == []
-        store(tmp_path)
-        assert [run["name"] for run in running.api("runs").json["runs"]] == [NAME]
-        assert running.interrupt() == (0, "")
+            assert "no runs in .osmosis/runs yet" in running.said
+            assert running.api("runs").json["runs"] == []
+            store(tmp_path)
+            assert [run["name"] for run in running.api("runs").json["runs"]] == [NAME]
+            assert running.interrupt() == (0, "")
 
 
 def test_a_named_run_is_opened_in_the_browser_with_a_key_for_one_request(tmp_path: Path) -> None:

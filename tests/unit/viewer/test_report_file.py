@@ -89,7 +89,7 @@ def test_a_report_lets_a_browser_run_nothing_but_its_own_script(tmp_path: Path) 
     ]
 
 
-def test_the_verdict_without_scripts_escapes_text_of_others(tmp_path: Path) -> None:
+def test_the_verdict_without_scripts_escapes_text_of_others_in_a_report_of_its_owner(tmp_path: Path) -> None:
     hostile = "<img src=x onerror=alert(1)> & \x1b[31m \u202e"
     page = run_page("sums", [0, 1, 2])
     page["head"]["account"] = page["head"]["remarks"] = [hostile]
@@ -100,6 +100,9 @@ def test_the_verdict_without_scripts_escapes_text_of_others(tmp_path: Path) -> N
     assert text.count("&lt;img src=x onerror=alert(1)&gt; &amp; \\x1b[31m \\u202e") == 2
     assert "gate pass_rate &gt;= 0.9: FAILS: 0.5" in text
     assert text.endswith("</html>\n")
+    (tmp_path / "other.html").write_text("<!doctype html>\n<p>mine")
+    assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o600
+    assert [is_report(tmp_path / name) for name in ("report.html", "other.html", "none.html")] == [True, False, False]
 
 
 def test_secrets_that_became_known_later_are_redacted_everywhere(tmp_path: Path) -> None:
@@ -111,15 +114,6 @@ def test_secrets_that_became_known_later_are_redacted_everywhere(tmp_path: Path)
     read = report.run("sums")
     assert report.conversation(read, 1)["rollout"]["messages"][0]["content"] == "it is [API_KEY], [API_KEY]"
     assert read["rows"]["prompt"][0] == "the key is [API_KEY]"
-
-
-def test_only_its_owner_may_read_a_report_and_it_is_recognised(tmp_path: Path) -> None:
-    other = tmp_path / "other.html"
-    other.write_text("<!doctype html>\n<p>mine")
-    written(tmp_path / "report.html", ReportedRun(run_page("sums", [0]), conversation))
-
-    assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o600
-    assert [is_report(tmp_path / name) for name in ("report.html", "other.html", "none.html")] == [True, False, False]
 
 
 def test_a_report_that_cannot_be_finished_leaves_the_earlier_one(tmp_path: Path) -> None:
