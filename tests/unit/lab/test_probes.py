@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,8 +28,6 @@ UNSTEADY = {
 
 
 BACKTRACKING = {target.name: target for target in targets_in(backtracking, Path(backtracking.__file__))}
-SLOW = {"regex_catastrophe", "slow"}
-"""Bugs whose detection takes seconds of CPU time."""
 
 
 BUSY_S = 10_000.0
@@ -43,22 +41,11 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LabProcess.__init__, "__kwdefaults__", defaults)
 
 
-def marked(bugs: Mapping[str, Target]) -> list[pytest.ParameterSet]:
-    marks = {name: [pytest.mark.slow] if name in SLOW else [] for name in bugs}
-    return [pytest.param(target, id=name, marks=marks[name]) for name, target in bugs.items()]
-
-
 @pytest.fixture
 def context(target: Target) -> Iterator[ProbeContext]:
     context = ProbeContext(target, budget_s=BUSY_S)
     yield context
     context.close()
-
-
-def test_every_function_with_a_planted_bug_is_listed() -> None:
-    assert len(RIGHT) == 5
-    assert {*PLANTED} == {*planted.PLANTED}
-    assert len(PLANTED) == 7
 
 
 @pytest.mark.slow
@@ -81,7 +68,7 @@ def test_a_probe_reports_calls_that_it_left_out(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", marked(PLANTED))
+@pytest.mark.parametrize("target", PLANTED.values(), ids=PLANTED)
 def test_a_planted_bug_is_found(context: ProbeContext, target: Target) -> None:
     name, code = planted.PLANTED[target.name]
 
@@ -91,7 +78,7 @@ def test_a_planted_bug_is_found(context: ProbeContext, target: Target) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", marked(MORE))
+@pytest.mark.parametrize("target", MORE.values(), ids=MORE)
 def test_rarer_bugs_are_found(context: ProbeContext, target: Target) -> None:
     name, code, level = planted_more.PLANTED[target.name]
 
