@@ -8,7 +8,7 @@ import json
 import lzma
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.datasets import Dataset, Row, check_rows, open_dataset
+from pytest_osmosis.datasets import Row, check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError
+from tests.unit.datasets.conftest import Opened, check_all, problem_of
 
 GOOD = '{"user_prompt": "2+2?"}'
 MUST_CHAT = 'must be a non-empty list of {"role": ..., "content": ...}'
@@ -28,35 +29,14 @@ CELLS_FIX = "quote cells that contain a comma or a line break"
 CSV_FIX = "quote cells that contain a comma, a quote or a line break, and double the quotes inside them"
 NAME_IT = 'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}'
 
+
 Problems = Callable[..., str]
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Callable[..., Dataset]:
-    """Open a dataset with this text. The suffix of its name determines the format."""
-
-    def write_and_open(text: str | bytes, name: str = "x.jsonl", columns: Mapping[str, str] | None = None) -> Dataset:
-        path = tmp_path / name
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
-        return open_dataset(path, columns or {}, display=f"data/{name}")
-
-    return write_and_open
-
-
-def check_all(dataset: Dataset) -> None:
-    check_rows(dataset, range(len(dataset)))
-
-
-@pytest.fixture
-def problem(opened: Callable[..., Dataset]) -> Problems:
-    """Return the problems with a dataset of this text, from opening it or from checking its rows."""
-
-    def read(text: str | bytes, name: str = "x.jsonl", columns: Mapping[str, str] | None = None) -> str:
-        with pytest.raises(DatasetError) as caught:
-            check_all(opened(text, name, columns))
-        return str(caught.value)
-
-    return read
+def problem(opened: Opened) -> Problems:
+    """Return the problems with a dataset of this text."""
+    return lambda *given, **columns: problem_of(lambda: opened(*given, **columns))
 
 
 # -- rows --------------------------------------------------------------------------------------------------
@@ -85,7 +65,7 @@ MUST_METADATA = "must be a JSON object that is not empty in a row without a prom
         ("x.csv", 'metadata,label\n"{""task"": ""a""}",1\n'),
     ],
 )
-def test_row_may_have_metadata_in_place_of_a_prompt(opened: Callable[..., Dataset], name: str, text: str) -> None:
+def test_row_may_have_metadata_in_place_of_a_prompt(opened: Opened, name: str, text: str) -> None:
     dataset = opened(text, name)
     check_all(dataset)
     row = dataset.row(0)
@@ -94,15 +74,12 @@ def test_row_may_have_metadata_in_place_of_a_prompt(opened: Callable[..., Datase
     assert str(row.ground_truth) == "1"
 
 
-def test_row_with_metadata_may_have_a_system_prompt_alone(opened: Callable[..., Dataset]) -> None:
-    row = opened('{"metadata": {"task": "a"}, "system_prompt": "Be brief."}').row(0)
-    assert row.messages == [{"role": "system", "content": "Be brief."}]
-
-
-def test_metadata_with_a_prompt_is_a_column_like_others(opened: Callable[..., Dataset]) -> None:
-    row = opened('{"user_prompt": "2+2?", "metadata": "easy"}').row(0)
-    assert [message["content"] for message in row.messages] == ["2+2?"]
-    assert row.record["metadata"] == "easy"
+def test_metadata_may_be_beside_a_system_prompt_alone_and_with_a_prompt_it_may_be_anything(opened: Opened) -> None:
+    alone = opened('{"metadata": {"task": "a"}, "system_prompt": "Be brief."}').row(0)
+    assert alone.messages == [{"role": "system", "content": "Be brief."}]
+    asked = opened('{"user_prompt": "2+2?", "metadata": "easy"}').row(0)
+    assert [message["content"] for message in asked.messages] == ["2+2?"]
+    assert asked.record["metadata"] == "easy"
 
 
 @pytest.mark.parametrize("got", ["{}", "null", '"easy"', "[1]", '"[1]"'])
@@ -113,7 +90,7 @@ def test_metadata_in_place_of_a_prompt_must_be_an_object(problem: Problems, got:
     )
 
 
-def test_rows_with_other_metadata_are_other_rows(opened: Callable[..., Dataset]) -> None:
+def test_rows_with_other_metadata_are_other_rows(opened: Opened) -> None:
     dataset = opened('{"metadata": {"task": "a"}}\n{"metadata": {"task": "b"}}\n{"metadata": {"task": "a"}, "x": 1}')
     checked = check_rows(dataset, range(3))
     assert checked.digests[0] == checked.digests[2] != checked.digests[1]
@@ -121,7 +98,7 @@ def test_rows_with_other_metadata_are_other_rows(opened: Callable[..., Dataset])
     assert checked.notes == ("row 2 repeats the prompt of row 0, which weighs double; remove it, or raise n",)
 
 
-def test_an_agent_that_only_sends_the_prompt_needs_one(opened: Callable[..., Dataset]) -> None:
+def test_an_agent_that_only_sends_the_prompt_needs_one(opened: Opened) -> None:
     dataset = opened(f'{GOOD}\n{{"metadata": {{"task": "a"}}}}')
     with pytest.raises(DatasetError) as caught:
         check_rows(dataset, range(2), must_ask=True)
@@ -176,11 +153,9 @@ def test_each_message_has_a_role_and_content(problem: Problems, message: object,
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
-def test_instructions_may_come_from_the_system_or_the_developer(tmp_path: Path, role: str) -> None:
+def test_instructions_may_come_from_the_system_or_the_developer(opened: Opened, role: str) -> None:
     chat = [{"role": role, "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
-    path = tmp_path / "x.jsonl"
-    path.write_text(json.dumps({"messages": chat}), encoding="utf-8")
-    row = open_dataset(path).row(0)
+    row = opened(json.dumps({"messages": chat})).row(0)
 
     assert row.messages == chat
     assert row.with_system_prompt("Be kind.").messages == [{"role": "system", "content": "Be kind."}, chat[1]]
@@ -355,7 +330,7 @@ def test_csv_with_another_separator_is_reported(
     )
 
 
-def test_csv_column_with_a_semicolon_in_its_name_can_be_the_prompt(opened: Callable[..., Dataset]) -> None:
+def test_csv_column_with_a_semicolon_in_its_name_can_be_the_prompt(opened: Opened) -> None:
     dataset = opened("ask;tell\n2+2?\n", "x.csv", {"user_prompt": "ask;tell"})
 
     assert dataset.row(0).messages == [{"role": "user", "content": "2+2?"}]
@@ -399,7 +374,7 @@ def test_a_mapped_column_that_is_missing_or_next_to_one_with_our_name_is_rejecte
     assert problem(text, name, columns) == f"data/{name}{expected}"
 
 
-def test_mapped_column_that_some_row_has_is_enough(opened: Callable[..., Dataset]) -> None:
+def test_mapped_column_that_some_row_has_is_enough(opened: Opened) -> None:
     dataset = opened(f'{GOOD}\n{{"user_prompt": "3+3?", "answer": 6}}', columns={"ground_truth": "answer"})
     check_rows(dataset, [0, 1])
 
@@ -426,12 +401,9 @@ def test_bad_byte_is_reported_with_its_line(problem: Problems, name: str, text: 
     assert problem(text, name) == f"{where}: byte 0xff is not UTF-8; save the file as UTF-8"
 
 
-def test_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported_and_problems_name_a_file_by_its_path_by_default(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"^data/x\.jsonl: no such file$"):
         open_dataset(tmp_path / "x.jsonl", display="data/x.jsonl")
-
-
-def test_problems_name_a_file_by_its_path_by_default(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("7")
     with pytest.raises(DatasetError) as caught:
         open_dataset(tmp_path / "x.jsonl").row(0)
@@ -439,7 +411,7 @@ def test_problems_name_a_file_by_its_path_by_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["content", "time"])
-def test_file_that_changed_after_it_was_indexed_is_rejected(opened: Callable[..., Dataset], change: str) -> None:
+def test_file_that_changed_after_it_was_indexed_is_rejected(opened: Opened, change: str) -> None:
     dataset = opened(GOOD)
     if change == "content":
         dataset.path.write_text(f"\n{GOOD}")
@@ -453,22 +425,17 @@ def test_file_that_changed_after_it_was_indexed_is_rejected(opened: Callable[...
 # -- check_rows --------------------------------------------------------------------------------------------
 
 
-def test_only_selected_rows_are_checked(opened: Callable[..., Dataset]) -> None:
+def test_only_selected_rows_are_checked(opened: Opened) -> None:
     dataset = opened(f"{GOOD}\nnot JSON\n{GOOD}")
     check_rows(dataset, [0, 2])
 
 
-def test_all_problems_are_reported_at_once(opened: Callable[..., Dataset]) -> None:
-    dataset = opened("7\n" * 20)
+def test_all_problems_are_reported_at_once_and_no_more_than_20_are_listed(opened: Opened) -> None:
     with pytest.raises(DatasetError) as caught:
-        check_rows(dataset, range(20))
+        check_all(opened("7\n" * 20))
     assert [problem.where for problem in caught.value.problems] == [f"data/x.jsonl:{n}" for n in range(1, 21)]
-
-
-def test_no_more_than_20_problems_are_listed(opened: Callable[..., Dataset]) -> None:
-    dataset = opened('{"user_prompt": 7, "system_prompt": 8}\n' * 28 + "7")
     with pytest.raises(DatasetError) as caught:
-        check_rows(dataset, range(29))
+        check_all(opened('{"user_prompt": 7, "system_prompt": 8}\n' * 28 + "7"))
     assert len(caught.value.problems) == 21
     assert str(caught.value).splitlines()[-1] == "data/x.jsonl: ... and 37 more"
 
