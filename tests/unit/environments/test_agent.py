@@ -89,24 +89,17 @@ async def test_only_errors_of_infrastructure_are_repeated_and_no_more_often_than
 
 
 @pytest.mark.parametrize(("kwargs", "n_threads"), [({}, 32), ({"concurrency": 256}, 256)])
-async def test_an_environment_gets_a_thread_for_each_rollout_in_flight_unless_it_was_given_a_number(
+async def test_an_environment_gets_a_thread_for_each_rollout_in_flight_unless_it_has_a_number(
     kwargs: dict[str, Any], n_threads: int
 ) -> None:
-    environment = Environment([])
+    environment, concurrency = Environment([]), Concurrency(32, kwargs)
 
-    Concurrency(32, kwargs).apply(environment)
+    concurrency.apply(environment)
 
     assert environment.n_threads == n_threads
-
-
-async def test_a_number_that_an_environment_sets_itself_stays() -> None:
-    environment, concurrency = Environment([]), Concurrency(32, {})
-
+    environment.set_concurrency(512)
     concurrency.apply(environment)
-    environment.set_concurrency(256)
-    concurrency.apply(environment)
-
-    assert environment.n_threads == 256
+    assert environment.n_threads == 512, "a number that it sets itself stays"
 
 
 async def test_without_a_method_of_its_own_the_pool_of_the_loop_gets_them() -> None:
