@@ -107,6 +107,10 @@ def test_an_eval_of_an_environment_runs_whole_and_by_node_id(workspace: Workspac
     assert results["config"]["pass_threshold"] == 0.5
     assert results["config"]["sampling"] == {"seed": None, "temperature": 0.25, "accuracy": 1.0}
     assert [row["row_index"] for row in results["rows"]] == [0, 1, 2]
+    manifest = read_json(workspace.run_dirs("double-it")[0] / "manifest.json")
+    environment = manifest["environment"]
+    assert (environment["env_id"], environment["version"], environment["n_rows"]) == ("me/double-it", "0.1.3", 8)
+    assert manifest["inputs"]["environment"]["env_id"] == "double-it"
     workspace.run(f"{ID}[row7-run1]", *COMMAND).assert_outcomes(passed=1)
     missing = workspace.run(f"{ID}[row8-run1]", *COMMAND)
     assert missing.ret == 4
@@ -249,14 +253,6 @@ def test_a_stored_run_of_another_environment_is_not_scored(workspace: Workspace)
         refused.stderr.fnmatch_lines([said])
 
 
-def test_an_environment_is_torn_down_once_its_rows_are_known(workspace: Workspace) -> None:
-    torn = 'async def _teardown(self):\n        Path("torn.txt").touch()\n        raise OSError("too late to matter")'
-    write(workspace, SOURCE.replace("async def rollout(", f"{torn}\n\n    async def rollout("))
-
-    assert workspace.run(*COMMAND, "--co").ret == 0
-    assert (workspace.root / "torn.txt").exists()
-
-
 TEARS_DOWN = """async def _teardown(self):
         with open("torn.txt", "a") as file:
             print(os.getpid(), file=file)
@@ -318,7 +314,8 @@ def test_a_process_that_died_after_its_rows_becomes_no_host(workspace: Workspace
 
 
 def test_a_refused_command_leaves_no_process_that_has_loaded_an_environment(workspace: Workspace) -> None:
-    write(workspace, SOURCE.replace("async def rollout(", TEARS_DOWN))
+    raises = TEARS_DOWN.replace("\n\n", '\n        raise OSError("too late to matter")\n\n')
+    write(workspace, SOURCE.replace("async def rollout(", raises))
 
     refused = workspace.run(f"{ID}[row8-run1]", *COMMAND)
 
@@ -520,17 +517,6 @@ def test_an_environment_that_loads_for_ever_is_named_and_ended_with_pytest(works
     children = [Path(f"/proc/{pid}") for pid in (workspace.root / "loads.txt").read_text().split()]
     wait_until(lambda: not any(child.exists() for child in children), "the end of the processes")
     assert (workspace.root / "torn.txt").read_text().strip() in {child.name for child in children}
-
-
-def test_a_manifest_names_the_environment(workspace: Workspace) -> None:
-    write(workspace)
-    workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-run=one").assert_outcomes(passed=2)
-
-    manifest = read_json(workspace.root / ".osmosis/runs/one/manifest.json")
-
-    environment = manifest["environment"]
-    assert (environment["env_id"], environment["version"], environment["n_rows"]) == ("me/double-it", "0.1.3", 8)
-    assert manifest["inputs"]["environment"]["env_id"] == "double-it"
 
 
 CHANGED = "*double_it.py has changed since environment me/double-it told its rows; start the eval again*"
