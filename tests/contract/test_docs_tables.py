@@ -127,13 +127,6 @@ def test_flags_name_existing_options_or_say_that_they_are_not_supported() -> Non
     assert silent == {}, "these do not exist; say so"
 
 
-def test_flags_that_are_not_supported_yet_name_no_existing_option() -> None:
-    later = [row for row in FLAG_ROWS if row[2].startswith("not supported yet")]
-    named = [row for row in later if OPTION.findall(" ".join(row[1:])) + KEY.findall(" ".join(row[1:]))]
-
-    assert [row[0] for row in named if not unsupported(row)] == [], "everything that these name exists now"
-
-
 def flags_of(row: list[str]) -> list[str]:
     return re.findall(r"`(--?[\w-]+)", row[0])
 
