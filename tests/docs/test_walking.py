@@ -94,21 +94,11 @@ def test_a_wrong_output_line_is_reported(walked: Page) -> None:
 
 def test_a_demo_server_answers_at_the_page_s_address_with_its_key(walked: Page) -> None:
     ask = "import sys, urllib.request as u; r = u.Request(sys.argv[1], headers={'X-Api-Key': sys.argv[2]}); "
-    assert not problems(
-        walked,
-        "<!-- test: server=http://here:8000/v1 models=tiny key=a-key-of-mine -->",
-        "<!-- test: env KEY=a-key-of-mine -->",
-        *(
-            "```console run",
-            f'python -c "{ask}print(u.urlopen(r).read().decode()[-78:])" http://here:8000/v1/models "$KEY"',
-        ),
-        *(
-            "```",
-            "```text output",
-            '"id": "tiny", "object": "model", "created": 0, "owned_by": "pytest-osmosis"}]}',
-            "```",
-        ),
-    )
+    typed = f'python -c "{ask}print(u.urlopen(r).read().decode()[-78:])" http://here:8000/v1/models "$KEY"'
+    printed = '"id": "tiny", "object": "model", "created": 0, "owned_by": "pytest-osmosis"}]}'
+    needs = ("server=http://here:8000/v1 models=tiny key=a-key-of-mine", "env KEY=a-key-of-mine")
+    page = [*(f"<!-- test: {need} -->" for need in needs), "```console run", typed, "```"]
+    assert not problems(walked, *page, "```text output", printed, "```")
 
 
 def test_an_unknown_need_is_refused(walked: Page) -> None:
