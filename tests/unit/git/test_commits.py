@@ -121,19 +121,13 @@ def test_a_shallow_clone_says_so(repository: Path, tmp_path: Path) -> None:
     assert fault(clone, "branch", "early").endswith("(known here: main; nothing is fetched; this clone is shallow)")
 
 
-def test_outside_of_a_repository_and_without_git(
+def test_a_commit_that_cannot_be_looked_for_is_a_fault(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "is not in the work tree of a git repository" in fault(tmp_path, "branch", "main")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert fault(repository, "branch", "main") == "git is not installed, or not on PATH"
-
-
-def test_a_workspace_that_the_commit_does_not_have(repository: Path) -> None:
     commit(repository, {"later/agent.py": "1"})
 
     assert fault(repository / "later", "branch", "early").endswith("has no folder later, which is the workspace")
-
-
-def test_a_name_with_a_null_character_is_refused(repository: Path) -> None:
     assert "null character" in fault(repository, "branch", "early\0")
+    assert "is not in the work tree of a git repository" in fault(tmp_path, "branch", "main")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert fault(repository, "branch", "main") == "git is not installed, or not on PATH"
