@@ -174,8 +174,6 @@ def test_the_results_are_those_of_the_sdk(
     ]
 
 
-# -- the repository of the page ---------------------------------------------------------------------------------------
-
 REPOSITORY_OF_THE_PAGE = "https://github.com/Osmosis-AI/osmosis-remote-rollout-example.git"
 COMMIT = "ca28ba4e6ef52f459d2fe63855d72966073f909d"
 UNREACHABLE = re.compile(r"Could not resolve|Failed to connect|Couldn't connect|timed out|unreachable", re.IGNORECASE)

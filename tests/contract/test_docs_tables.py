@@ -49,8 +49,6 @@ def command_parsers(parser: argparse.ArgumentParser, above: str = "") -> Iterato
         yield from command_parsers(command, f"{above}{name} ")
 
 
-# -- flags ------------------------------------------------------------------------------------------------
-
 FLAG_TABLES = (
     "## `osmosis eval` (eval mode)",
     "## `osmosis eval submit` and `osmosis eval run`",
@@ -197,8 +195,6 @@ def test_every_flag_of_prime_eval_has_an_equivalent_or_a_reason() -> None:
     assert sorted(re.findall(r"`([\w-]+)`", " ".join(row[0] for row in listed))) == sorted(PRIME_FLAGS.split())
     assert [row[0] for row in listed if not any(row[1:])] == []
 
-
-# -- outcomes ---------------------------------------------------------------------------------------------
 
 PASS_RULE = PassRule((made.A,))
 

@@ -20,9 +20,6 @@ from pytest_osmosis.config.tables import EXAMPLE_MODEL
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-# -- public names -----------------------------------------------------------------------------------------
-
-
 EACH_FIRST = """
 import importlib, sys, traceback
 
@@ -55,9 +52,6 @@ def test_every_public_name_can_be_imported_first() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'pytest_osmosis' has no attribute 'AgentWorkflov'"):
         _ = pytest_osmosis.AgentWorkflov
-
-
-# -- metadata ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +105,6 @@ def test_the_page_of_limitations_has_the_oldest_release_of_each_requirement(proj
 def test_pyproject_and_the_package_have_the_same_version(project: dict[str, Any]) -> None:
     assert project["version"] == pytest_osmosis.__version__
 
-
-# -- files ------------------------------------------------------------------------------------------------
 
 FOLDERS = ("pytest_osmosis", "tests", "examples", "configs", "docs", "benchmarks", "viewer", ".ci", ".github")
 MACHINE = re.compile(
@@ -196,9 +188,6 @@ def test_the_readme_and_the_scaffold_name_the_model_of_messages() -> None:
         assert f'"{EXAMPLE_MODEL}"' in (REPOSITORY / path).read_text(encoding="utf-8"), path
 
 
-# -- the wheel ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.nightly
 def test_the_wheel_holds_exactly_the_files_of_the_package(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
@@ -210,9 +199,6 @@ def test_the_wheel_holds_exactly_the_files_of_the_package(tmp_path: Path) -> Non
 
     assert {"pytest_osmosis/py.typed", "pytest_osmosis/results.schema.json"} <= packed
     assert packed == {path for path in published if path.startswith("pytest_osmosis/")}
-
-
-# -- continuous integration ---------------------------------------------------------------------------------
 
 
 def test_ci_and_pre_commit_run_what_the_makefile_runs() -> None:

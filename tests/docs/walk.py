@@ -138,8 +138,6 @@ class Page:
                 return self._output(block)
         raise AssertionError(block)
 
-    # -- files -------------------------------------------------------------------------------------------
-
     def _file(self, block: Block) -> str | None:
         name = block.options["file"]
         self._write(name, block.text)
@@ -187,8 +185,6 @@ class Page:
                 if str(getattr(sys.modules[name], "__file__", None)).startswith(str(self.folder)):
                     del sys.modules[name]
         return None
-
-    # -- commands ----------------------------------------------------------------------------------------
 
     def _run(self, block: Block) -> str | None:
         wanted = int(block.options.get("exit", "0"))

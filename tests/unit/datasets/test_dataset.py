@@ -47,8 +47,6 @@ def prompts(found: Dataset) -> list[str]:
     return [found.row(index).messages[-1]["content"] for index in range(len(found))]
 
 
-# -- round trips -------------------------------------------------------------------------------------------
-
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 awkward = st.sampled_from(['"', '""', ",", "\n", "\r\n", "\r", "\\", "\u2028", "\x00", "\ufeff", "]", "}, {", "[", "é"])
 texts = st.lists(words | awkward, max_size=5).map("".join)
@@ -99,9 +97,6 @@ def test_json_rows_read_back_equal_in_any_order(suffix: str, write: Writer, data
 def test_csv_rows_read_back_equal_in_any_order(data: st.DataObject) -> None:
     records = data.draw(csv_records)
     reads_back(".csv", write_csv, records, data.draw(st.permutations(range(len(records)))))
-
-
-# -- content of rows ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("system_prompt", ["Be brief.", None, "", "  "])
@@ -170,9 +165,6 @@ def test_columns_get_our_names_and_a_label_is_the_ground_truth_if_there_is_no_ot
     assert row.record == {"user_prompt": "2+2?", "ground_truth": ground_truth, **others}
 
 
-# -- lines of rows -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"], ids=["plain", "bom"])
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
 @pytest.mark.parametrize(
@@ -218,9 +210,6 @@ def test_a_dataset_has_the_path_and_digest_of_its_file_and_no_row_beyond_it(open
     for index in (-1, 1):
         with pytest.raises(IndexError, match=f"row {index} of 1"):
             found.row(index)
-
-
-# -- laziness and threads ----------------------------------------------------------------------------------
 
 
 @pytest.fixture

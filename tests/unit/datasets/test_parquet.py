@@ -132,9 +132,6 @@ def test_messages_may_be_json_text_and_columns_mapped(opened: Opened) -> None:
     assert (row.messages[0]["content"], row.ground_truth) == ("2+2?", "4")
 
 
-# -- problems ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("value", "message"), [(float("nan"), "NaN"), (float("inf"), "Infinity"), (float("-inf"), "-Infinity")]
 )

@@ -39,9 +39,6 @@ def problem(opened: Opened) -> Problems:
     return lambda *given, **columns: problem_of(lambda: opened(*given, **columns))
 
 
-# -- rows --------------------------------------------------------------------------------------------------
-
-
 def test_row_without_columns_is_reported(problem: Problems) -> None:
     assert 'no "messages" either; the columns are none; ' in problem("{}")
 
@@ -169,9 +166,6 @@ def test_long_value_is_cut_and_shown_on_one_line(problem: Problems) -> None:
     assert shown.isprintable()
 
 
-# -- JSON --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("got", ["[1, 2]", '"2+2?"', "7", "null"])
 @pytest.mark.parametrize("name", ["x.jsonl", "x.json"])
 def test_row_must_be_an_object(problem: Problems, got: str, name: str) -> None:
@@ -204,9 +198,6 @@ def test_very_deep_nesting_is_rejected(problem: Problems, name: str, row: str) -
     text = f'{{"user_prompt": {"[" * 100_000}{"]" * 100_000}}}'
     shown = problem(f"[{text}]" if name == "x.json" else text, name)
     assert shown == f"data/{name}:1: {row}nested too deeply to be read; flatten it"
-
-
-# -- CSV ---------------------------------------------------------------------------------------------------
 
 
 NEITHER = 'missing, and no "messages" either; the columns are'
@@ -336,9 +327,6 @@ def test_csv_column_with_a_semicolon_in_its_name_can_be_the_prompt(opened: Opene
     assert dataset.row(0).messages == [{"role": "user", "content": "2+2?"}]
 
 
-# -- columns -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "text", "columns", "expected"),
     [
@@ -385,9 +373,6 @@ def test_two_of_our_columns_cannot_be_mapped_to_the_same_column(problem: Problem
     )
 
 
-# -- bytes and files ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "text", "where"),
     [
@@ -420,9 +405,6 @@ def test_file_that_changed_after_it_was_indexed_is_rejected(opened: Opened, chan
     with pytest.raises(DatasetError) as caught:
         dataset.row(0)
     assert str(caught.value) == "data/x.jsonl: has changed since it was first read; start the eval again"
-
-
-# -- check_rows --------------------------------------------------------------------------------------------
 
 
 def test_only_selected_rows_are_checked(opened: Opened) -> None:

@@ -70,9 +70,6 @@ def of_another_program(folder: Path, results: str, **metadata: Any) -> PrimeRun:
     return read_prime_run(folder)
 
 
-# -- written ---------------------------------------------------------------------------------------------
-
-
 def test_a_line_has_the_reward_of_a_run_or_the_reason_why_there_is_none(tmp_path: Path) -> None:
     told = {"error": "ToolError", "error_chain_repr": "ToolError('no')", "error_chain_str": "ToolError"}
     broke: dict[str, Any] = {"boundary": "agent", "error": "ValueError: no", "details": ""}
@@ -147,9 +144,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
             return
         pause.wait(0.02)
     pytest.fail("it never happened")
-
-
-# -- of another program ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("end", ["", '{"example_id": 2, "rew'])

@@ -157,9 +157,6 @@ def test_the_manifest_says_what_ran(run: StoredEvalRun) -> None:
     assert manifest.git == {"git_commit": None, "git_dirty": None}  # no session asked git
 
 
-# -- code --------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def agent_run(workspace: Workspace, ran: Ran) -> StoredEvalRun:
     workspace.write("agents/short.py", AGENT)
@@ -188,9 +185,6 @@ def test_changed_code_is_refused_with_the_names_of_its_files(agent_run: StoredEv
     assert refusal(["a: 1 -> 2"]).startswith(
         "cannot be resumed, because its rollouts were made with other inputs; this changed:\n  a: 1 -> 2\n"
     )
-
-
-# -- files -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])

@@ -36,9 +36,6 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-# -- prepare ----------------------------------------------------------------------------------------------
-
-
 def test_problems_of_dataset_model_and_secrets_are_reported_at_once(workspace: Workspace) -> None:
     workspace.configure(
         ('model_path = "demo/arithmetic"', 'model_path = "nobody/model"'),
@@ -160,9 +157,6 @@ def test_sampling_is_worded_for_the_header_which_says_if_a_seed_is_not_sent(
     assert sampling_text(prepared.config, prepared.models.target) == text
 
 
-# -- the run directory ------------------------------------------------------------------------------------
-
-
 def test_a_run_directory_holds_manifest_journal_and_results(workspace: Workspace, ran: Ran) -> None:
     workspace.rows([{}, {"score": 0.5}, {"raises": True}])
 
@@ -213,9 +207,6 @@ def test_runs_of_an_eval_that_never_began_are_pending(workspace: Workspace, begu
     (again,) = finish([run])
     assert finished.results.count("pending") == 3
     assert again.results.records == finished.results.records
-
-
-# -- results ----------------------------------------------------------------------------------------------
 
 
 def test_partial_results_never_replace_whole_ones(workspace: Workspace, ran: Ran) -> None:
