@@ -178,18 +178,24 @@ def test_the_threshold_is_the_environments_unless_the_eval_sets_one(workspace: W
     workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-pass-threshold=0.6").assert_outcomes(passed=2)
 
 
-def test_an_environment_of_a_toml_may_be_scored_by_functions_too(workspace: Workspace) -> None:
-    write(workspace)
+def test_an_eval_of_a_toml_may_score_by_functions_too_and_gives_secrets_and_variables(workspace: Workspace) -> None:
+    needs = 'assert os.environ["MY_KEY"] == "abcdefgh" and os.environ["LEVEL"] == "3"'
+    write(workspace, f"{SOURCE}\n{needs}\n")
+    workspace.write("keys.env", "MY_KEY=abcdefgh\n")
     workspace.write("rewards.py", "def half(solution_str, ground_truth, extra_info=None):\n    return 0.5\n")
     scoring = '[scoring]\neval_fns = ["rewards:half"]\nthresholds = {"rewards:half" = 0.9}\ndecide = "reward"\n'
-    write_config(workspace, scoring)
+    write_config(workspace, f'{scoring}[env]\nLEVEL = "3"\n', secret="MY_KEY")
+    marker = '@pytest.mark.osmosis_eval("../configs/eval/x.toml", limit=2)'
+    workspace.write("tests/test_x.py", f"import pytest\n\n{marker}\ndef test_it(rollout):\n    pass\n")
+    keys = "--osmosis-secrets-file=keys.env"
 
-    result = workspace.run("configs/eval/x.toml")
+    result = workspace.run("configs/eval/x.toml", keys)
 
     result.assert_outcomes(passed=9)
     result.stdout.fnmatch_lines(["  scored by: its reward, rewards:half"])
     assert set(workspace.results()["summary"]["eval_fns"]) == {"reward", "rewards:half"}
     assert n_loads(workspace) == 1  # and not where functions that block score
+    assert workspace.run("tests", "--osmosis-source=model", keys, "--osmosis-dry-run").ret == 0
 
 
 def test_a_package_is_not_imported_by_pytest(workspace: Workspace) -> None:
@@ -208,28 +214,6 @@ def test_functions_that_need_all_runs_of_a_row_refuse_to_score_alone(workspace: 
     refused.stderr.fnmatch_lines([f"ERROR: --osmosis-env: {text}"])
     listed = workspace.run(*COMMAND, "--co")
     listed.stdout.fnmatch_lines(["  scored by: its reward, all runs of a row together"])
-
-
-def test_an_environment_gets_the_secrets_and_variables_of_its_eval(workspace: Workspace) -> None:
-    needs = 'assert os.environ["MY_KEY"] == "abcdefgh" and os.environ["LEVEL"] == "3"'
-    write(workspace, f"{SOURCE}\n{needs}\n")
-    workspace.write("keys.env", "MY_KEY=abcdefgh\n")
-    write_config(workspace, '[env]\nLEVEL = "3"\n', secret="MY_KEY")
-
-    command = ("configs/eval/x.toml", "--osmosis-secrets-file=keys.env", "--osmosis-limit=1")
-    assert workspace.run(*command, "--co").ret == 0
-    workspace.run(*command).assert_outcomes(passed=3)
-
-
-def test_an_environment_gets_the_secrets_of_an_eval_from_which_tests_request_rollouts(workspace: Workspace) -> None:
-    write(workspace, f'{SOURCE}\nassert os.environ["MY_KEY"] == "abcdefgh"\n')
-    workspace.write("keys.env", "MY_KEY=abcdefgh\n")
-    write_config(workspace, secret="MY_KEY")
-    marker = '@pytest.mark.osmosis_eval("../configs/eval/x.toml", limit=2)'
-    workspace.write("tests/test_x.py", f"import pytest\n\n{marker}\ndef test_it(rollout):\n    pass\n")
-
-    command = ("tests", "--osmosis-source=model", "--osmosis-secrets-file=keys.env", "--osmosis-dry-run")
-    assert workspace.run(*command).ret == 0
 
 
 def test_a_stored_run_of_another_environment_is_not_scored(workspace: Workspace) -> None:
@@ -272,25 +256,18 @@ def test_each_host_loads_the_environment_once(workspace: Workspace) -> None:
     assert log.split() == ["loading"] * n_loads(workspace)
 
 
-@pytest.mark.slow  # it starts three processes
-def test_only_so_many_processes_wait_for_their_eval(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow  # it starts three processes, and then two
+def test_only_so_many_processes_wait_for_their_eval_and_each_eval_has_hosts_of_its_own(workspace: Workspace) -> None:
     write_two(workspace, SOURCE, SOURCE)
-    monkeypatch.setattr(processes, "MOST_KEPT", 1)
-
-    workspace.run("configs/eval/x.toml").assert_outcomes(passed=12)
-
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "MOST_KEPT", 1)
+        workspace.run("configs/eval/x.toml").assert_outcomes(passed=12)
     assert n_loads(workspace) == 3
 
-
-@pytest.mark.slow
-def test_evals_that_share_an_environment_have_hosts_of_their_own(workspace: Workspace) -> None:
-    write(workspace)
-    evals = '[[eval]]\nenv_id = "double-it"\n[[eval]]\nenv_id = "double-it"\nname = "again"\n'
+    evals = '[[eval]]\nenv_id = "one"\n[[eval]]\nenv_id = "one"\nname = "again"\n'
     workspace.write("configs/eval/x.toml", f'model = "demo/arithmetic"\nnum_examples = 1\n{evals}')
-
     workspace.run("configs/eval/x.toml").assert_outcomes(passed=6)
-
-    assert n_loads(workspace) == 2
+    assert n_loads(workspace) == 3 + 2
 
 
 @pytest.mark.slow
@@ -537,11 +514,8 @@ def test_rows_and_rollouts_are_of_the_same_code(workspace: Workspace) -> None:
     result.stderr.fnmatch_lines([CHANGED])
     assert not (workspace.root / ".osmosis/runs/new").exists()
 
-
-def test_an_environment_that_changes_while_it_tells_its_rows_is_refused(workspace: Workspace) -> None:
+    (workspace.root / "conftest.py").unlink()
     write(workspace, SOURCE + "\nopen(__file__, 'a').write('# saved')\n")
-
     result = workspace.run(*COMMAND)
-
     assert result.ret == 4
     result.stderr.fnmatch_lines([CHANGED])
