@@ -6,8 +6,6 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.docs.blocks import REPOSITORY
 from tests.docs.translations import (
     TRANSLATIONS,
@@ -17,7 +15,6 @@ from tests.docs.translations import (
     names,
     original_of,
     outline,
-    with_code_of,
 )
 
 UPDATE = "run python -m tests.docs.update with the path of this page"
@@ -63,13 +60,3 @@ def test_a_change_of_structure_is_noticed() -> None:
     }
 
     assert [change for change, text in changed.items() if outline(text) == outline(original)] == []
-
-
-def test_blocks_are_copied_into_a_translation() -> None:
-    original = "# A\n\n```python run\n1\n```\n\n```text output\n2\n```\n"
-
-    assert with_code_of(original, "# 一\n\n```\n```\n\n好\n\n```\nx\n```\n") == (
-        "# 一\n\n```python run\n1\n```\n\n好\n\n```text output\n2\n```\n"
-    )
-    with pytest.raises(ValueError, match="1 blocks instead of 2"):
-        with_code_of(original, "# 一\n\n```\n```\n")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs import blocks
-from tests.docs.printed import difference, updated
-from tests.docs.walk import Page, with_tables
+from tests.docs.printed import difference
+from tests.docs.walk import Page
 
 
 @pytest.fixture
@@ -127,17 +127,3 @@ def test_what_only_a_busy_machine_prints_is_no_difference() -> None:
     assert [line for line in BUSY if difference("a\nb", f"a\n{line}\nb\n")] == []
     assert difference("submitted: x", "submitted: x (pending: its code is still being loaded)") == ""
     assert difference("a\nb", "a\nosmosis: 1 of 20 runs failed\nb\n") != ""
-
-
-def test_outputs_are_updated_between_their_elisions() -> None:
-    printed = "head\nosmosis: sums\n  rows: 3\n  gate: none\nrootdir\n2 passed in 3 s\n"
-
-    assert updated("...\nosmosis: sums\n  gate: some\n...\n1 passed in 1 s\n", printed) == (
-        "...\nosmosis: sums\n  rows: 3\n  gate: none\n...\n2 passed in 3 s\n"
-    )
-
-
-def test_tables_replace_those_of_the_same_name() -> None:
-    text = "a = 1\n[one]\nx = 1\n\n[two]\ny = 2\n"
-
-    assert with_tables(text, "[one]\nz = 3\n") == "a = 1\n[two]\ny = 2\n\n[one]\nz = 3\n"

@@ -112,6 +112,7 @@ def test_an_eval_of_an_environment_runs_whole_and_by_node_id(workspace: Workspac
     assert (environment["env_id"], environment["version"], environment["n_rows"]) == ("me/double-it", "0.1.3", 8)
     assert manifest["inputs"]["environment"]["env_id"] == "double-it"
     workspace.run(f"{ID}[row7-run1]", *COMMAND).assert_outcomes(passed=1)
+    workspace.run(f"{ID}[row7-run1]", *COMMAND, "--osmosis-pass-threshold=0.7").assert_outcomes(failed=1)
     missing = workspace.run(f"{ID}[row8-run1]", *COMMAND)
     assert missing.ret == 4
     missing.stderr.fnmatch_lines([f"ERROR: {ID}[[]row8-run1]: not found: environment double-it has 8 rows, the last *"])
@@ -169,13 +170,6 @@ def test_a_run_goes_on_only_with_the_same_environment(workspace: Workspace) -> N
     assert asked.ret == 4
     asked.stderr.fnmatch_lines(["  the prompt or metadata of rows 0, 1, 2: changed"])
     assert (workspace.root / ".osmosis/runs/one/rows.jsonl").read_bytes() == kept
-
-
-def test_the_threshold_is_the_environments_unless_the_eval_sets_one(workspace: Workspace) -> None:
-    write(workspace, SOURCE.replace("pass_threshold = 0.5", "pass_threshold = 0.7"))
-
-    workspace.run(*COMMAND, "--osmosis-limit=1").assert_outcomes(failed=2)
-    workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-pass-threshold=0.6").assert_outcomes(passed=2)
 
 
 def test_an_eval_of_a_toml_may_score_by_functions_too_and_gives_secrets_and_variables(workspace: Workspace) -> None:

@@ -24,24 +24,11 @@ ENVIRONMENT = """
 import asyncio, signal, threading
 
 
-class Error(Exception):
-    pass
-
-
-class InfraError(Error):
-    pass
-
-
-class SandboxError(InfraError):
-    pass
-
-
-class ModelError(Error):
-    pass
-
-
-class ToolError(Error):
-    pass
+class Error(Exception): ...
+class InfraError(Error): ...
+class SandboxError(InfraError): ...
+class ModelError(Error): ...
+class ToolError(Error): ...
 
 
 class Rubric:

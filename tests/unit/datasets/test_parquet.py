@@ -115,7 +115,7 @@ def test_values_become_json_values(opened: Opened) -> None:
     }
 
 
-def test_keys_that_a_message_lacks_are_left_out(opened: Opened) -> None:
+def test_messages_have_only_keys_of_their_own_may_be_json_text_and_columns_mapped(opened: Opened) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     chats = [
         [{"role": "user", "content": "2+2?"}],
@@ -123,11 +123,7 @@ def test_keys_that_a_message_lacks_are_left_out(opened: Opened) -> None:
     ]
     dataset = opened({"messages": chats})
     assert [dataset.row(0).messages, dataset.row(1).messages] == chats
-
-
-def test_messages_may_be_json_text_and_columns_mapped(opened: Opened) -> None:
-    text = '[{"role": "user", "content": "2+2?"}]'
-    assert opened({"messages": [text]}).row(0).messages == json.loads(text)
+    assert opened({"messages": [json.dumps(chats[0])]}).row(0).messages == chats[0]
     row = opened({"question": ["2+2?"], "Label": ["4"]}, columns={"user_prompt": "question"}).row(0)
     assert (row.messages[0]["content"], row.ground_truth) == ("2+2?", "4")
 

@@ -59,20 +59,16 @@ def test_a_branch_that_only_origin_has_is_used(repository: Path, clone: Path) ->
     assert found.notes == ("branch early is origin's, as of the last fetch",)
 
 
-def test_a_workspace_may_be_a_folder_of_the_repository(repository: Path) -> None:
+def test_a_workspace_may_be_a_folder_of_the_repository_and_links_lead_to_files_of_the_commit(repository: Path) -> None:
     found = commit_of(repository / "evals", "branch", "early")
 
     assert found.subfolder == PurePosixPath("evals")
     assert (found.kind("agent.py"), found.kind("rewards.py"), found.kind(".")) == ("blob", "missing", "tree")
     assert found.files(".") == ["agent.py"]
-
-
-def test_a_link_in_a_commit_leads_to_its_files_and_not_out_of_it(repository: Path) -> None:
     (repository / "inside").symlink_to("evals")
     (repository / "outside").symlink_to("/etc")
-    found = commit_of(repository, "commit_sha", commit(repository, {}))
-
-    assert (found.kind("inside/agent.py"), found.kind("outside/passwd")) == ("blob", "missing")
+    linked = commit_of(repository, "commit_sha", commit(repository, {}))
+    assert (linked.kind("inside/agent.py"), linked.kind("outside/passwd")) == ("blob", "missing")
 
 
 def test_what_a_worktree_lacks_is_noted(repository: Path, tmp_path: Path) -> None:
