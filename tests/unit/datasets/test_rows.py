@@ -39,21 +39,6 @@ def problem(opened: Opened) -> Problems:
     return lambda *given, **columns: problem_of(lambda: opened(*given, **columns))
 
 
-def test_row_without_columns_is_reported(problem: Problems) -> None:
-    assert 'no "messages" either; the columns are none; ' in problem("{}")
-
-
-@pytest.mark.parametrize("got", ["7", '""', '" \\n "', "null", '["a"]'])
-def test_user_prompt_must_be_a_non_blank_string(problem: Problems, got: str) -> None:
-    assert problem(f'{{"user_prompt": {got}}}') == (
-        f'data/x.jsonl:1: row 0: column "user_prompt": must be a non-blank string, got {got}; '
-        "write the prompt there or remove the row"
-    )
-
-
-MUST_METADATA = "must be a JSON object that is not empty in a row without a prompt"
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -79,14 +64,6 @@ def test_metadata_may_be_beside_a_system_prompt_alone_and_with_a_prompt_it_may_b
     assert asked.record["metadata"] == "easy"
 
 
-@pytest.mark.parametrize("got", ["{}", "null", '"easy"', "[1]", '"[1]"'])
-def test_metadata_in_place_of_a_prompt_must_be_an_object(problem: Problems, got: str) -> None:
-    shown = json.dumps(json.loads(got), ensure_ascii=False)
-    assert problem(f'{{"metadata": {got}}}') == (
-        f'data/x.jsonl:1: row 0: column "metadata": {MUST_METADATA}, got {shown}; write one, or a user_prompt'
-    )
-
-
 def test_rows_with_other_metadata_are_other_rows(opened: Opened) -> None:
     dataset = opened('{"metadata": {"task": "a"}}\n{"metadata": {"task": "b"}}\n{"metadata": {"task": "a"}, "x": 1}')
     checked = check_rows(dataset, range(3))
@@ -103,50 +80,6 @@ def test_an_agent_that_only_sends_the_prompt_needs_one(opened: Opened) -> None:
         'data/x.jsonl:2: row 1: has metadata and no prompt, and the agent "chat" sends a prompt; write a user_prompt, '
         "or name an agent that reads the metadata"
     )
-
-
-def test_all_faults_of_a_row_are_reported(problem: Problems) -> None:
-    lines = problem('{"user_prompt": 7, "system_prompt": 8}').splitlines()
-    assert [line.partition(": must be")[0] for line in lines] == [
-        'data/x.jsonl:1: row 0: column "user_prompt"',
-        'data/x.jsonl:1: row 0: column "system_prompt"',
-    ]
-
-
-@pytest.mark.parametrize("got", ["[]", '"2+2?"', "{}", "7"])
-def test_messages_must_be_a_list(problem: Problems, got: str) -> None:
-    assert problem(f'{{"messages": {got}}}') == (
-        f'data/x.jsonl:1: row 0: column "messages": {MUST_CHAT}, got {got}; write the chat there or use user_prompt'
-    )
-
-
-def test_messages_cannot_be_combined_with_prompts(problem: Problems) -> None:
-    chat = [{"role": "user", "content": "2+2?"}]
-    found = problem(json.dumps({"messages": chat, "user_prompt": "2+2?", "system_prompt": "Be brief."}))
-    assert found.splitlines() == [
-        f'data/x.jsonl:1: row 0: column "messages": cannot be combined with "{name}"; keep one of them in this row'
-        for name in ("user_prompt", "system_prompt")
-    ]
-
-
-ROLES = "system, developer, user, assistant, tool"
-
-
-@pytest.mark.parametrize(
-    ("message", "fault"),
-    [
-        ("2+2?", 'must be an object with "role" and "content", got "2+2?"'),
-        ({"content": "2+2?"}, f'"role" must be one of {ROLES}, got null'),
-        ({"role": "human", "content": "2+2?"}, f'"role" must be one of {ROLES}, got "human"'),
-        ({"role": ["user"], "content": "2+2?"}, f'"role" must be one of {ROLES}, got ["user"]'),
-        ({"role": "user"}, '"content" must be a string or a list of parts, got null'),
-        ({"role": "assistant"}, '"content" must be a string or a list of parts, got null'),
-        ({"role": "user", "content": 7}, '"content" must be a string or a list of parts, got 7'),
-    ],
-)
-def test_each_message_has_a_role_and_content(problem: Problems, message: object, fault: str) -> None:
-    chat = [{"role": "system", "content": "Be brief."}, message]
-    assert problem(json.dumps({"messages": chat})) == f'data/x.jsonl:1: row 0: column "messages": message 1: {fault}'
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
@@ -166,24 +99,9 @@ def test_long_value_is_cut_and_shown_on_one_line(problem: Problems) -> None:
     assert shown.isprintable()
 
 
-@pytest.mark.parametrize("got", ["[1, 2]", '"2+2?"', "7", "null"])
-@pytest.mark.parametrize("name", ["x.jsonl", "x.json"])
-def test_row_must_be_an_object(problem: Problems, got: str, name: str) -> None:
-    text = f"[{GOOD},\n{got}]" if name == "x.json" else f"{GOOD}\n{got}"
-    assert problem(text, name) == f'data/{name}:2: row 1: must be an object like {{"user_prompt": "..."}}, got {got}'
-
-
 def test_json_number_across_two_chunks_is_one_row(problem: Problems) -> None:
     text = f"[{' ' * ((1 << 18) - 3)}12345]"
     assert problem(text, "x.json").endswith(", got 12345")
-
-
-@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
-@pytest.mark.parametrize("name", ["x.jsonl", "x.json"])
-def test_nan_and_infinity_are_rejected(problem: Problems, constant: str, name: str) -> None:
-    row = f'{{"user_prompt": "2+2?", "ground_truth": {constant}}}'
-    text = f"[{row}]" if name == "x.json" else row
-    assert problem(text, name) == f"data/{name}:1: row 0: {constant} is not JSON; use null or a finite number"
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.json"])
@@ -193,17 +111,97 @@ def test_integer_too_long_for_python_is_rejected(problem: Problems, name: str) -
     assert shown.startswith(f"data/{name}:1: row 0: not a usable number: Exceeds the limit (4300 digits)")
 
 
-@pytest.mark.parametrize(("name", "row"), [("x.jsonl", "row 0: "), ("x.json", "")])
-def test_very_deep_nesting_is_rejected(problem: Problems, name: str, row: str) -> None:
-    text = f'{{"user_prompt": {"[" * 100_000}{"]" * 100_000}}}'
-    shown = problem(f"[{text}]" if name == "x.json" else text, name)
-    assert shown == f"data/{name}:1: {row}nested too deeply to be read; flatten it"
-
-
 NEITHER = 'missing, and no "messages" either; the columns are'
 FORMATTER = "check that line with a JSON formatter"
 ONE_VALUE = "expected one complete JSON value"
-PROBLEMS: dict[str, tuple[str, str, str]] = {
+MUST_METADATA = "must be a JSON object that is not empty in a row without a prompt"
+ROLES = "system, developer, user, assistant, tool"
+NESTED = f'{{"user_prompt": {"[" * 100_000}{"]" * 100_000}}}'
+PROBLEMS: dict[str, tuple[str, str | bytes, str]] = {
+    "no columns": ("x.jsonl", "{}", f':1: row 0: column "user_prompt": {NEITHER} none; {NAME_IT}'),
+    **{
+        f"the prompt {got}": (
+            "x.jsonl", f'{{"user_prompt": {got}}}',
+            f':1: row 0: column "user_prompt": must be a non-blank string, got {got}; '
+            "write the prompt there or remove the row",
+        )
+        for got in ("7", '""', '" \\n "', "null", '["a"]')
+    },
+    **{
+        f"the metadata {got}": (
+            "x.jsonl", f'{{"metadata": {got}}}',
+            f':1: row 0: column "metadata": {MUST_METADATA}, got {got}; write one, or a user_prompt',
+        )
+        for got in ("{}", "null", '"easy"', "[1]", '"[1]"')
+    },
+    "two faults": (
+        "x.jsonl", '{"user_prompt": 7, "system_prompt": 8}',
+        ':1: row 0: column "user_prompt": must be a non-blank string, got 7; write the prompt there or remove the row\n'
+        'data/x.jsonl:1: row 0: column "system_prompt": must be a string or null, got 8; put it in quotes or remove it',
+    ),
+    **{
+        f"the messages {got}": (
+            "x.jsonl", f'{{"messages": {got}}}',
+            f':1: row 0: column "messages": {MUST_CHAT}, got {got}; write the chat there or use user_prompt',
+        )
+        for got in ("[]", '"2+2?"', "{}", "7")
+    },
+    "messages beside prompts": (
+        "x.jsonl", '{"messages": [{"role": "user", "content": "2+2?"}], "user_prompt": "2+2?", "system_prompt": "Be."}',
+        "\ndata/x.jsonl".join(
+            f':1: row 0: column "messages": cannot be combined with "{name}"; keep one of them in this row'
+            for name in ("user_prompt", "system_prompt")
+        ),
+    ),
+    **{
+        f"the message {message}": (
+            "x.jsonl", f'{{"messages": [{{"role": "system", "content": "Be brief."}}, {message}]}}',
+            f':1: row 0: column "messages": message 1: {fault}',
+        )
+        for message, fault in (
+            ('"2+2?"', 'must be an object with "role" and "content", got "2+2?"'),
+            ('{"content": "2+2?"}', f'"role" must be one of {ROLES}, got null'),
+            ('{"role": "human", "content": "2+2?"}', f'"role" must be one of {ROLES}, got "human"'),
+            ('{"role": ["user"], "content": "2+2?"}', f'"role" must be one of {ROLES}, got ["user"]'),
+            ('{"role": "user"}', '"content" must be a string or a list of parts, got null'),
+            ('{"role": "assistant"}', '"content" must be a string or a list of parts, got null'),
+            ('{"role": "user", "content": 7}', '"content" must be a string or a list of parts, got 7'),
+        )
+    },
+    **{
+        f"{got} for an object in {name}": (
+            name, f"[{GOOD},\n{got}]" if name == "x.json" else f"{GOOD}\n{got}",
+            f':2: row 1: must be an object like {{"user_prompt": "..."}}, got {got}',
+        )
+        for got in ("[1, 2]", '"2+2?"', "7", "null") for name in ("x.jsonl", "x.json")
+    },
+    **{
+        f"{constant} in {name}": (
+            name, before + f'{{"user_prompt": "2+2?", "ground_truth": {constant}}}' + after,
+            f":1: row 0: {constant} is not JSON; use null or a finite number",
+        )
+        for constant in ("NaN", "Infinity", "-Infinity")
+        for name, before, after in (("x.jsonl", "", ""), ("x.json", "[", "]"))
+    },
+    "nested deeply": ("x.jsonl", NESTED, ":1: row 0: nested too deeply to be read; flatten it"),
+    "nested deeply in an array": ("x.json", f"[{NESTED}]", ":1: nested too deeply to be read; flatten it"),
+    **{
+        f"{written} between cells, {where}": (
+            "x.csv", f"user_prompt{separator}ground_truth\n{prompt}{separator}4\n",
+            f':{where} cells are separated by "{written}"; save the file with commas, or as .jsonl',
+        )
+        for separator, written in ((";", ";"), ("\t", "\\t"), ("|", "|"))
+        for prompt, where in (("2+2?", "1: header:"), ('"2+2?"', "2:"))
+    },
+    **{
+        f"a bad byte at {where}": (name, text, f":{where}: byte 0xff is not UTF-8; save the file as UTF-8")
+        for name, text, where in (
+            ("x.jsonl", b'{"user_prompt": "a"}\n{"user_prompt": "\xff"}\n', "2: row 1"),
+            ("x.json", b'[{"user_prompt": "a"},\n{"user_prompt":\n"\xff"}]', "3: row 1"),
+            ("x.csv", b'user_prompt,k\na,b\n"a\n\n\xff",b\n', "5: row 1"),
+            ("x.csv", b"user_prompt,\xff\na,b\n", "1: header"),
+        )
+    },
     "a prompt that is no text, at its line": (
         "x.jsonl", f'{GOOD}\n\n{GOOD}\n{{"user_prompt": 7}}\n',
         ':4: row 2: column "user_prompt": must be a non-blank string, got 7; write the prompt there or remove the row',
@@ -306,19 +304,9 @@ PROBLEMS: dict[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize(("name", "text", "expected"), PROBLEMS.values(), ids=PROBLEMS)
 def test_a_dataset_that_is_not_valid_is_named_with_its_line(
-    problem: Problems, name: str, text: str, expected: str
+    problem: Problems, name: str, text: str | bytes, expected: str
 ) -> None:
     assert problem(text, name) == f"data/{name}{expected}"
-
-
-@pytest.mark.parametrize(("separator", "written"), [(";", ";"), ("\t", "\\t"), ("|", "|")])
-@pytest.mark.parametrize(("prompt", "where"), [("2+2?", "data/x.csv:1: header:"), ('"2+2?"', "data/x.csv:2:")])
-def test_csv_with_another_separator_is_reported(
-    problem: Problems, separator: str, written: str, prompt: str, where: str
-) -> None:
-    assert problem(f"user_prompt{separator}ground_truth\n{prompt}{separator}4\n", "x.csv") == (
-        f'{where} cells are separated by "{written}"; save the file with commas, or as .jsonl'
-    )
 
 
 def test_csv_column_with_a_semicolon_in_its_name_can_be_the_prompt(opened: Opened) -> None:
@@ -371,19 +359,6 @@ def test_two_of_our_columns_cannot_be_mapped_to_the_same_column(problem: Problem
     assert problem(GOOD, columns={"user_prompt": "text", "ground_truth": "Text"}) == (
         '[data] columns: "text" is mapped to more than one column; keep one of them'
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "where"),
-    [
-        ("x.jsonl", b'{"user_prompt": "a"}\n{"user_prompt": "\xff"}\n', "data/x.jsonl:2: row 1"),
-        ("x.json", b'[{"user_prompt": "a"},\n{"user_prompt":\n"\xff"}]', "data/x.json:3: row 1"),
-        ("x.csv", b'user_prompt,k\na,b\n"a\n\n\xff",b\n', "data/x.csv:5: row 1"),
-        ("x.csv", b"user_prompt,\xff\na,b\n", "data/x.csv:1: header"),
-    ],
-)
-def test_bad_byte_is_reported_with_its_line(problem: Problems, name: str, text: bytes, where: str) -> None:
-    assert problem(text, name) == f"{where}: byte 0xff is not UTF-8; save the file as UTF-8"
 
 
 def test_a_file_that_is_not_there_is_reported_and_problems_name_a_file_by_its_path_by_default(tmp_path: Path) -> None:
