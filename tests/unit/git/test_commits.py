@@ -39,7 +39,9 @@ def clone(repository: Path, tmp_path: Path) -> Path:
     return tmp_path / "clone"
 
 
-def test_a_branch_is_the_local_one_even_if_origin_has_moved(repository: Path, clone: Path) -> None:
+def test_a_branch_is_the_local_one_even_if_origin_has_moved_or_else_that_of_origin(
+    repository: Path, clone: Path
+) -> None:
     mine = commit(clone, {"rewards.py": "mine"})
     commit(clone, {"rewards.py": "mine, later"})
     git(clone, "reset", "-q", "--hard", mine)
@@ -50,13 +52,9 @@ def test_a_branch_is_the_local_one_even_if_origin_has_moved(repository: Path, cl
 
     assert (found.sha, found.title) == (mine, f"{mine[:7]} (branch main)")
     assert found.notes == ("branch main is 1 commit ahead of and 1 commit behind origin/main, as of the last fetch",)
-
-
-def test_a_branch_that_only_origin_has_is_used(repository: Path, clone: Path) -> None:
-    found = commit_of(clone, "branch", "early")
-
-    assert found.sha == git(repository, "rev-parse", "early")
-    assert found.notes == ("branch early is origin's, as of the last fetch",)
+    of_origin = commit_of(clone, "branch", "early")
+    assert of_origin.sha == git(repository, "rev-parse", "early")
+    assert of_origin.notes == ("branch early is origin's, as of the last fetch",)
 
 
 def test_a_workspace_may_be_a_folder_of_the_repository_and_links_lead_to_files_of_the_commit(repository: Path) -> None:

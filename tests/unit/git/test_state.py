@@ -151,18 +151,16 @@ def test_git_that_takes_too_long_is_ended(repository: Path, tmp_path: Path, monk
     query._thread.join(60)
 
 
-def test_a_query_that_is_closed_says_nothing(repository: Path) -> None:
-    query = GitQuery(repository)
-    query._closed = True
-    query._thread.start()
-
-    assert query.state() == NOTHING
-
-
-def test_each_workspace_is_asked_about_once(repository: Path, tmp_path: Path) -> None:
+def test_each_workspace_is_asked_about_once_and_a_query_that_is_closed_says_nothing(
+    repository: Path, tmp_path: Path
+) -> None:
     queries = GitQueries()
 
     assert queries.of(repository) is queries.of(repository)
     assert queries.of(tmp_path).state() == NOTHING
     assert queries.of(repository).state().commit == git(repository, "rev-parse", "HEAD")
     queries.close()
+    query = GitQuery(repository)
+    query._closed = True
+    query._thread.start()
+    assert query.state() == NOTHING
