@@ -67,10 +67,11 @@ def required(requirements: list[str]) -> set[str]:
     return {re.split(r"[\[<>=~! ;]", requirement, maxsplit=1)[0] for requirement in requirements}
 
 
-def test_pytest_finds_the_plugin_by_its_entry_point(project: dict[str, Any]) -> None:
+def test_pytest_finds_the_plugin_by_its_entry_point_and_pyproject_has_its_version(project: dict[str, Any]) -> None:
     assert project["entry-points"] == {"pytest11": {"osmosis": "pytest_osmosis.plugin"}}
     assert "Framework :: Pytest" in project["classifiers"]
     assert [each.value for each in entry_points(group="pytest11", name="osmosis")] == ["pytest_osmosis.plugin"]
+    assert project["version"] == pytest_osmosis.__version__
 
 
 def test_only_what_every_user_needs_is_required(project: dict[str, Any]) -> None:
@@ -100,10 +101,6 @@ def test_the_page_of_limitations_has_the_oldest_release_of_each_requirement(proj
     page = (REPOSITORY / "docs" / "explanation" / "limitations.md").read_text(encoding="utf-8")
     for name, release in re.findall(r"^([\w-]+)>=([\d.]+)", "\n".join(project["dependencies"]), re.MULTILINE):
         assert f"{name} {release}" in page
-
-
-def test_pyproject_and_the_package_have_the_same_version(project: dict[str, Any]) -> None:
-    assert project["version"] == pytest_osmosis.__version__
 
 
 FOLDERS = ("pytest_osmosis", "tests", "examples", "configs", "docs", "benchmarks", "viewer", ".ci", ".github")
