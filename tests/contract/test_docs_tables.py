@@ -211,18 +211,12 @@ CASES = {
 """For the first cell of each row of the table, a record that the row describes."""
 
 
-def published(record: RunRecord) -> dict[str, Any]:
-    """Return the run's entry in results.json, or {} if it has none."""
-    rows = made.results_of([record]).to_json()["rows"]
-    run: dict[str, Any] = rows[0]["runs"][0] if rows else {}
-    return run
-
-
 def row_of(case: str, record: RunRecord) -> list[str]:
     """Return the row of the table that the code makes for a case."""
     kind = kind_of(record, PASS_RULE)
     gated = kind if kind in ("passed", "skipped") else "xfailed"
-    run = published(record)
+    rows = made.results_of([record]).to_json()["rows"]
+    run: dict[str, Any] = rows[0]["runs"][0] if rows else {}
     counts = record.status not in ("pending", "skipped")
     measured = ("yes" if PASS_RULE.measured(record) else "no") if counts else ""
     return [case, kind, gated, run.get("status", ""), str(run.get("success", "")).lower(), measured]

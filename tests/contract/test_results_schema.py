@@ -147,13 +147,6 @@ def faults(results: object) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(results)]
 
 
-def unreachable(config: str) -> str:
-    """Return the config with a server that does not exist (port 9, discard)."""
-    return (
-        config.replace("demo/arithmetic", "served") + '[model]\nbase_url = "http://127.0.0.1:9/v1"\nmax_retries = 0\n'
-    )
-
-
 def removing(config: str) -> str:
     """Return the config with a Grader that removes every run."""
     Path("taking.py").write_text(
@@ -161,11 +154,6 @@ def removing(config: str) -> str:
         "    async def grade(self, ctx):\n        ctx.sample.remove_sample = True\n        ctx.set_reward(0.0)\n"
     )
     return config.replace('eval_fns = ["answering:exact"]', 'grader = "taking:Out"')
-
-
-def judged(config: str) -> str:
-    """Return the config with an LLM judge too."""
-    return config.replace("[scoring]", '[judge]\nmodel_path = "demo/judge"\n[scoring]\nrubric = "Right?"')
 
 
 def test_the_schema_is_a_valid_json_schema() -> None:
@@ -191,13 +179,16 @@ def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluat
     rescored = evaluate(again=True)
     partial = evaluate(runs=[RunId(0, 0)])
     interrupted = evaluate(interrupt=True)
-    stopped = evaluate(unreachable(CONFIG).replace("max_turns", 'prompt = "Be brief."\nmax_turns'))
+    nowhere = '[model]\nbase_url = "http://127.0.0.1:9/v1"\nmax_retries = 0\n'  # port 9 is discard
+    served = CONFIG.replace("demo/arithmetic", "served").replace("max_turns", 'prompt = "Be brief."\nmax_turns')
+    stopped = evaluate(served + nowhere)
     removed = evaluate(removing(CONFIG))
     base = copy.deepcopy(whole)
     base["rows"][1]["runs"][0].update(passed=True, scores={"answering:exact": 1.0})
     Path("base.json").write_text(json.dumps(base))
     compared = evaluate(f'{CONFIG}[baseline]\nresults = "base.json"\n')
-    two_models = evaluate(f'{judged(CONFIG)}[baseline]\nmodel_path = "demo/arithmetic"\n')
+    judged = CONFIG.replace("[scoring]", '[judge]\nmodel_path = "demo/judge"\n[scoring]\nrubric = "Right?"')
+    two_models = evaluate(f'{judged}[baseline]\nmodel_path = "demo/arithmetic"\n')
 
     answers = [{"solution_str": "42", "ground_truth": str(truth), "human": truth == 42} for truth in (42, 43)]
     Path("data/r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in answers))

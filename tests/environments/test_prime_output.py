@@ -35,15 +35,12 @@ def command(workspace: Workspace, server: ChatServer) -> tuple[str, ...]:
     )
 
 
-def lines_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
-
-
 def test_the_files_hold_what_the_environment_says(workspace: Workspace, command: tuple[str, ...]) -> None:
     result = workspace.run(*command, "--osmosis-save-results", "--osmosis-state-columns=judge_response,nothing")
     assert result.ret == 1, result.stdout.str()
     (folder,) = (workspace.root / "outputs/evals/my-env--openai--gpt-4.1-mini").iterdir()
-    lines, metadata = lines_of(folder), read_json(folder / "metadata.json")
+    lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    metadata = read_json(folder / "metadata.json")
     assert [(line["example_id"], line["run_index"], line["reward"]) for line in lines] == [
         *((0, 0, 1.0), (0, 1, 1.0), (1, 0, 0.0)),
         *((1, 1, 0.0), (2, 0, 1.0), (2, 1, 1.0)),
