@@ -100,9 +100,7 @@ def test_csv_rows_read_back_equal_in_any_order(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("system_prompt", ["Be brief.", None, "", "  "])
-def test_system_prompt_comes_before_the_user_prompt_unless_it_is_blank(
-    opened: Opened, system_prompt: str | None
-) -> None:
+def test_a_system_prompt_comes_first_unless_it_is_blank(opened: Opened, system_prompt: str | None) -> None:
     found = opened(json.dumps({"user_prompt": "2+2?", "system_prompt": system_prompt}))
     sent = [{"role": "system", "content": "Be brief."}] * (system_prompt == "Be brief.")
     assert found.row(0).messages == [*sent, {"role": "user", "content": "2+2?"}]

@@ -110,9 +110,7 @@ FIX = 'add one of them, or name the column with the answer in [data] columns = {
         ({"solution_str": "42", "system_prompt": 1}, 'column "system_prompt": must be a string or null, got 1'),
     ],
 )
-def test_a_row_without_anything_to_score_is_named_with_its_line(
-    opened: Opened, row: dict[str, Any], fault: str
-) -> None:
+def test_a_row_with_nothing_to_score_is_named_with_its_line(opened: Opened, row: dict[str, Any], fault: str) -> None:
     assert problem_of(lambda: opened({"solution_str": "x"}, row)).startswith(f"data/x.jsonl:2: row 1: {fault}")
 
 

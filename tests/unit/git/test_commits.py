@@ -39,9 +39,7 @@ def clone(repository: Path, tmp_path: Path) -> Path:
     return tmp_path / "clone"
 
 
-def test_a_branch_is_the_local_one_even_if_origin_has_moved_or_else_that_of_origin(
-    repository: Path, clone: Path
-) -> None:
+def test_a_branch_is_the_local_one_or_else_that_of_origin(repository: Path, clone: Path) -> None:
     mine = commit(clone, {"rewards.py": "mine"})
     commit(clone, {"rewards.py": "mine, later"})
     git(clone, "reset", "-q", "--hard", mine)

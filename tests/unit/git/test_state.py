@@ -151,9 +151,7 @@ def test_git_that_takes_too_long_is_ended(repository: Path, tmp_path: Path, monk
     query._thread.join(60)
 
 
-def test_each_workspace_is_asked_about_once_and_a_query_that_is_closed_says_nothing(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_each_workspace_is_asked_once_and_a_closed_query_says_nothing(repository: Path, tmp_path: Path) -> None:
     queries = GitQueries()
 
     assert queries.of(repository) is queries.of(repository)

@@ -67,9 +67,7 @@ def test_a_row_without_a_reference_has_no_rollout(references: ReferenceSolutions
     assert references.exist
 
 
-def test_functions_and_graders_score_references_and_leave_nothing_behind(
-    references: ReferenceSolutions,
-) -> None:
+def test_functions_and_graders_score_references_and_leave_nothing_behind(references: ReferenceSolutions) -> None:
     rollout = references.rollout(RunId(0, 0))
     assert rollout is not None
     before = list(sys.path)
@@ -88,9 +86,7 @@ async def test_scores_can_be_looked_up_in_a_coroutine(references: ReferenceSolut
     assert rollout.scores["code_of_mine:exact"] == 1.0
 
 
-def test_the_traceback_of_an_error_begins_at_the_users_function_and_a_removed_sample_has_no_score(
-    references: ReferenceSolutions,
-) -> None:
+def test_a_traceback_begins_at_the_users_code_and_a_removed_sample_has_no_score(references: ReferenceSolutions) -> None:
     broken, removed = references.rollout(RunId(4, 0)), references.rollout(RunId(5, 0))
     assert broken is not None
     assert removed is not None
