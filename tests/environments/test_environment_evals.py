@@ -79,10 +79,7 @@ def n_loads(workspace: Workspace) -> int:
 def test_an_eval_of_an_environment_is_listed_with_its_rows(workspace: Workspace) -> None:
     write(workspace)
 
-    result = workspace.run(*COMMAND, "--co")
-
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(
+    workspace.run(*COMMAND, "--co", exits=0).stdout.fnmatch_lines(
         [
             "osmosis: double-it (without a TOML)",
             "  model: demo/arithmetic (embedded); sampling: temperature 0.25 (the environment's), accuracy 1.0 *",
@@ -94,7 +91,7 @@ def test_an_eval_of_an_environment_is_listed_with_its_rows(workspace: Workspace)
         ],
     )
     assert n_loads(workspace) == 1
-    assert workspace.run(*COMMAND, "--osmosis-dry-run").ret == 0
+    workspace.run(*COMMAND, "--osmosis-dry-run", exits=0)
     assert not (workspace.root / ".osmosis").exists()
 
 
@@ -113,8 +110,7 @@ def test_an_eval_of_an_environment_runs_whole_and_by_node_id(workspace: Workspac
     assert manifest["inputs"]["environment"]["env_id"] == "double-it"
     workspace.run(f"{ID}[row7-run1]", *COMMAND).assert_outcomes(passed=1)
     workspace.run(f"{ID}[row7-run1]", *COMMAND, "--osmosis-pass-threshold=0.7").assert_outcomes(failed=1)
-    missing = workspace.run(f"{ID}[row8-run1]", *COMMAND)
-    assert missing.ret == 4
+    missing = workspace.run(f"{ID}[row8-run1]", *COMMAND, exits=4)
     missing.stderr.fnmatch_lines([f"ERROR: {ID}[[]row8-run1]: not found: environment double-it has 8 rows, the last *"])
 
 
@@ -145,8 +141,7 @@ def test_modules_that_an_environment_imports_belong_to_its_code(workspace: Works
 
     workspace.write(helper, "RIGHT = 0.4\n")
     workspace.run("--osmosis-from=one").assert_outcomes(failed=6)
-    others = workspace.run(*COMMAND, "--osmosis-run=one", "--osmosis-limit=4")
-    assert others.ret == 4
+    others = workspace.run(*COMMAND, "--osmosis-run=one", "--osmosis-limit=4", exits=4)
     others.stderr.fnmatch_lines(["  grading.py: changed"])
 
 
@@ -156,19 +151,14 @@ def test_a_run_goes_on_only_with_the_same_environment(workspace: Workspace) -> N
     workspace.run(*COMMAND, "--osmosis-run=one").assert_outcomes(passed=6)
     kept = (workspace.root / ".osmosis/runs/one/rows.jsonl").read_bytes()
 
-    others = workspace.run(*COMMAND, "--osmosis-run=one", '--osmosis-env-args={"rows": 5}')
-    assert others.ret == 4
+    others = workspace.run(*COMMAND, "--osmosis-run=one", '--osmosis-env-args={"rows": 5}', exits=4)
     others.stderr.fnmatch_lines(['  [[]environment] env_args: {} -> {"rows": 5}'])
-
-    write(workspace, f"{SOURCE}\n# changed\n")
-    changed = workspace.run(*COMMAND, "--osmosis-run=one")
-    assert changed.ret == 4
-    changed.stderr.fnmatch_lines(["  [[]environment] code: * -> *"])
-
-    write(workspace, SOURCE.replace("{index} * 2?", "{index} * 2 =?"))
-    asked = workspace.run(*COMMAND, "--osmosis-run=one")
-    assert asked.ret == 4
-    asked.stderr.fnmatch_lines(["  the prompt or metadata of rows 0, 1, 2: changed"])
+    for source, change in (
+        (f"{SOURCE}\n# changed\n", "  [[]environment] code: * -> *"),
+        (SOURCE.replace(" * 2?", " * 2 =?"), "  the prompt or metadata of rows 0, 1, 2: changed"),
+    ):
+        write(workspace, source)
+        workspace.run(*COMMAND, "--osmosis-run=one", exits=4).stderr.fnmatch_lines([change])
     assert (workspace.root / ".osmosis/runs/one/rows.jsonl").read_bytes() == kept
 
 
@@ -201,9 +191,8 @@ def test_a_package_is_not_imported_by_pytest(workspace: Workspace) -> None:
 def test_functions_that_need_all_runs_of_a_row_refuse_to_score_alone(workspace: Workspace) -> None:
     write(workspace, SOURCE.replace("class Rubric:", "class Rubric:\n    has_group_rewards = True\n"))
 
-    refused = workspace.run(*COMMAND, "--osmosis-independent-scoring")
+    refused = workspace.run(*COMMAND, "--osmosis-independent-scoring", exits=4)
 
-    assert refused.ret == 4
     text = "environment me/double-it has a reward function that needs all runs of a row; leave out independent_scoring"
     refused.stderr.fnmatch_lines([f"ERROR: --osmosis-env: {text}"])
     listed = workspace.run(*COMMAND, "--co")
@@ -226,9 +215,7 @@ def test_a_stored_run_of_another_environment_is_not_scored(workspace: Workspace)
         ({}, "ERROR: run one: was made without an environment, and environment double-it is named now; *"),
     ):
         path.write_text(json.dumps({**manifest, **told}))
-        refused = workspace.run("--osmosis-from=one")
-        assert refused.ret == 4
-        refused.stderr.fnmatch_lines([said])
+        workspace.run("--osmosis-from=one", exits=4).stderr.fnmatch_lines([said])
 
 
 TEARS_DOWN = """async def _teardown(self):
@@ -288,9 +275,8 @@ def test_a_refused_command_leaves_no_process_that_has_loaded_an_environment(work
     raises = TEARS_DOWN.replace("\n\n", '\n        raise OSError("too late to matter")\n\n')
     write(workspace, SOURCE.replace("async def rollout(", raises))
 
-    refused = workspace.run(f"{ID}[row8-run1]", *COMMAND)
+    workspace.run(f"{ID}[row8-run1]", *COMMAND, exits=4)
 
-    assert refused.ret == 4
     assert (workspace.root / "torn.txt").read_text() == (workspace.root / "loads.txt").read_text()
 
 
@@ -355,9 +341,8 @@ def test_the_environments_of_a_command_load_at_once_each_with_a_line(
     write_two(workspace, one, SOURCE + MEET.replace("MINE", "two").replace("OTHER", "one"))
     monkeypatch.setattr(processes, "LONG_S", 0.0)
 
-    result = workspace.run("configs/eval/x.toml", "--co")
+    result = workspace.run("configs/eval/x.toml", "--co", exits=0)
 
-    assert result.ret == 0
     assert n_loads(workspace) == 2
     for name in ("one", "two"):
         lines = [f"osmosis: loading environment {name}: waits for *", f"osmosis: loaded environment {name}: 8 rows (*"]
@@ -368,9 +353,8 @@ def test_the_environments_of_a_command_load_at_once_each_with_a_line(
 def test_an_environment_that_does_not_load_leaves_the_others_running(workspace: Workspace) -> None:
     write_two(workspace, SOURCE.replace("return Environment(rows)", "return 1 // 0"), SOURCE)
 
-    result = workspace.run("configs/eval/x.toml")
+    result = workspace.run("configs/eval/x.toml", exits=9)
 
-    assert result.ret == 9
     result.assert_outcomes(passed=6, errors=1)
     said = "environment one does not load: load_environment() failed: ZeroDivisionError: *"
     result.stdout.fnmatch_lines(
@@ -402,9 +386,8 @@ def test_an_environment_that_loads_only_for_its_rows_leaves_the_others_running(w
     once = 'assert not Path("was.here").exists(), "loads but once"\n    Path("was.here").touch()\n    return'
     write_two(workspace, SOURCE.replace("return Environment", f"{once} Environment"), SOURCE)
 
-    result = workspace.run("configs/eval/x.toml")
+    result = workspace.run("configs/eval/x.toml", exits=9)
 
-    assert result.ret == 9
     result.assert_outcomes(passed=6, skipped=6, errors=1)
     result.stdout.fnmatch_lines(["*environment one does not load: load_environment() failed: AssertionError: loads *"])
 
@@ -416,10 +399,9 @@ def test_an_environment_that_does_not_load_may_be_alone_in_its_file(workspace: W
     write_config(workspace, name="b")
     both = ("configs/eval/a.toml", "configs/eval/b.toml")
 
-    listed = workspace.run(*both, "--co")
-    assert listed.ret == 9
+    listed = workspace.run(*both, "--co", exits=9)
     listed.stdout.fnmatch_lines(["osmosis: not measured: configs/eval/a.toml: environment one does not load: *"])
-    assert workspace.run(*both, "--osmosis-dry-run").ret == 9
+    workspace.run(*both, "--osmosis-dry-run", exits=9)
     workspace.run(*both, "--osmosis-limit=1").assert_outcomes(passed=3, errors=1)
     assert "a.toml" not in (workspace.root / ".pytest_cache/v/cache/lastfailed").read_text()
     named = workspace.run("configs/eval/a.toml::a[row0-run0]", "configs/eval/b.toml")
@@ -432,9 +414,8 @@ def test_an_environment_that_does_not_load_may_be_alone_in_its_file(workspace: W
 def test_a_command_of_which_no_environment_loads_is_a_usage_error(workspace: Workspace) -> None:
     write_two(workspace, "1 // 0\n", "1 // 0\n")
 
-    result = workspace.run("configs/eval/x.toml")
+    result = workspace.run("configs/eval/x.toml", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: *: environment {name} does not load: *" for name in ("one", "two")])
 
 
@@ -468,9 +449,8 @@ def test_an_environment_that_does_not_load_is_a_usage_error(
     write(workspace, source)
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret-of-mine")
 
-    result = workspace.run(*COMMAND)
+    result = workspace.run(*COMMAND, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: --osmosis-env{lines[0].removeprefix('*')}", *lines[1:]])
     assert not (workspace.root / ".osmosis").exists()
 
@@ -502,14 +482,9 @@ def test_rows_and_rollouts_are_of_the_same_code(workspace: Workspace) -> None:
     assert n_loads(workspace) == 1
 
     workspace.write("conftest.py", SETS + saves)
-    result = workspace.run(*COMMAND, "--osmosis-run=new")
-
-    assert result.ret == 4
-    result.stderr.fnmatch_lines([CHANGED])
+    workspace.run(*COMMAND, "--osmosis-run=new", exits=4).stderr.fnmatch_lines([CHANGED])
     assert not (workspace.root / ".osmosis/runs/new").exists()
 
     (workspace.root / "conftest.py").unlink()
     write(workspace, SOURCE + "\nopen(__file__, 'a').write('# saved')\n")
-    result = workspace.run(*COMMAND)
-    assert result.ret == 4
-    result.stderr.fnmatch_lines([CHANGED])
+    workspace.run(*COMMAND, exits=4).stderr.fnmatch_lines([CHANGED])

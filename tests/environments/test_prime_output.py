@@ -36,8 +36,7 @@ def command(workspace: Workspace, server: ChatServer) -> tuple[str, ...]:
 
 
 def test_the_files_hold_what_the_environment_says(workspace: Workspace, command: tuple[str, ...]) -> None:
-    result = workspace.run(*command, "--osmosis-save-results", "--osmosis-state-columns=judge_response,nothing")
-    assert result.ret == 1, result.stdout.str()
+    workspace.run(*command, "--osmosis-save-results", "--osmosis-state-columns=judge_response,nothing", exits=1)
     (folder,) = (workspace.root / "outputs/evals/my-env--openai--gpt-4.1-mini").iterdir()
     lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     metadata = read_json(folder / "metadata.json")
@@ -74,15 +73,12 @@ def test_resume_takes_the_newest_run_that_fits_by_the_rule_of_the_page(
     run("more", "--osmosis-num-examples=4", *part)
     n_before = len(server.requests)
 
-    resumed = workspace.run(*command, "--osmosis-resume", "--osmosis-no-probe")
+    resumed = workspace.run(*command, "--osmosis-resume", "--osmosis-no-probe", exits=1)
 
-    assert resumed.ret == 1, resumed.stdout.str()
     assert len(server.requests) - n_before == 4
     resumed.stdout.fnmatch_lines(["*resumes fits*: 2 of 6 rollouts stored, 4 left"])
 
-    refused = workspace.run(*command, "--osmosis-resume", "--osmosis-model=openai/third")
-
-    assert refused.ret == 4
+    refused = workspace.run(*command, "--osmosis-resume", "--osmosis-model=openai/third", exits=4)
     refused.stderr.fnmatch_lines(
         [
             "ERROR: *: none of the stored runs of my-env can be resumed:",

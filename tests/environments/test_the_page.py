@@ -341,8 +341,7 @@ def test_a_minimal_config(page: Workspace, server: ChatServer, monkeypatch: pyte
     monkeypatch.delenv("PYTEST_OSMOSIS_BASE_URL")
     at_prime = "openai/gpt-4.1-mini is asked at https://api.pinference.ai/api/v1"
 
-    refused = page.run("configs/eval/gsm8k.toml")
-    assert refused.ret == 4
+    refused = page.run("configs/eval/gsm8k.toml", exits=4)
     missing = 'missing; name the model, like "openai/gpt-5.4-mini"; without one, '
     as_prime = f"{missing}{at_prime}, as prime eval does, if PRIME_API_KEY is set"
     assert refused.errlines == [f"ERROR: configs/eval/gsm8k.toml: [experiment] model_path: {as_prime}", ""]
@@ -398,10 +397,9 @@ def test_settings_of_an_environment_need_one(workspace: Workspace) -> None:
 
     result = workspace.run(
         "--osmosis-config=configs/eval/x.toml", '--osmosis-env-args={"a": 1}', "--osmosis-state-columns=a",
-        "--osmosis-rollout-retries=2", "--osmosis-independent-scoring",
+        "--osmosis-rollout-retries=2", "--osmosis-independent-scoring", exits=4,
     )  # fmt: skip
 
-    assert result.ret == 4
     said = [line for line in result.errlines if line]
     assert said[0] == (
         "ERROR: --osmosis-env-args: concerns environments alone, and the eval at configs/eval/x.toml:1 is none; "
