@@ -57,38 +57,32 @@ def test_ground_truths_in_their_own_prompts_are_one_warning_with_a_count() -> No
 
 
 @pytest.mark.parametrize(
-    ("prompt", "ground_truth"),
+    ("prompt", "ground_truth", "is_found"),
     [
-        ("The answer is New\n York.", "new york"),
-        ("It is 391.", "391"),
-        ("It is (391).", 391),
-        ("It is 39.5, isn't it?", 39.5),
+        ("The answer is New\n York.", "new york", True),
+        ("It is 391.", "391", True),
+        ("It is (391).", 391, True),
+        ("It is 39.5, isn't it?", 39.5, True),
+        ("What is 1391 - 1000?", "391", False),
+        ("What is 391.5 - 0.5?", "391", False),
+        ("What is 1,391 - 1,000?", "391", False),
+        ("What is 5 - 0?", "5", False),
+        ("Is it true?", True, False),
+        ("Parisian", "Paris", False),
+        ("Which of ['Paris']?", ["Paris"], False),
     ],
 )
-def test_ground_truth_is_found_in_any_case_and_with_any_blanks(prompt: str, ground_truth: object) -> None:
-    assert notes_of([row(0, prompt, ground_truth)]) == (f"row 0 contains its ground truth in its prompt: {TOLD}",)
+def test_whole_words_are_found_in_any_case_and_with_any_blanks(
+    prompt: str, ground_truth: object, is_found: bool
+) -> None:
+    note = f"row 0 contains its ground truth in its prompt: {TOLD}"
+    assert notes_of([row(0, prompt, ground_truth)]) == ((note,) if is_found else ())
 
 
 def test_ground_truth_is_found_in_parts_and_in_any_message() -> None:
     parts = [{"type": "image_url", "image_url": {}}, {"type": "text", "text": "Say Paris"}]
     messages: list[dict[str, Any]] = [{"role": "system", "content": parts}, {"role": "user", "content": "Now."}]
     assert len(notes_of([Row(0, messages, "Paris", {}, 1)])) == 1
-
-
-@pytest.mark.parametrize(
-    ("prompt", "ground_truth"),
-    [
-        ("What is 1391 - 1000?", "391"),
-        ("What is 391.5 - 0.5?", "391"),
-        ("What is 1,391 - 1,000?", "391"),
-        ("What is 5 - 0?", "5"),
-        ("Is it true?", True),
-        ("Parisian", "Paris"),
-        ("Which of ['Paris']?", ["Paris"]),
-    ],
-)
-def test_a_ground_truth_that_is_not_a_whole_word_is_not_reported(prompt: str, ground_truth: object) -> None:
-    assert notes_of([row(0, prompt, ground_truth)]) == ()
 
 
 def test_labels_may_be_listed_in_the_prompt_but_one_answer_for_all_rows_is_no_label() -> None:
