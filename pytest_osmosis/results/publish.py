@@ -20,7 +20,7 @@ from msgspec import UNSET
 
 from pytest_osmosis import stats
 from pytest_osmosis.files import private
-from pytest_osmosis.formats.codec import encode
+from pytest_osmosis.formats.codec import builtin, encode
 from pytest_osmosis.formats.events import plain
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
@@ -63,7 +63,8 @@ from pytest_osmosis.verdicts.pass_rule import PassRule
 
 def published(results: Results) -> dict[str, Any]:
     """Return the published object, strict JSON."""
-    return {key: list(value) if isinstance(value, Iterator) else value for key, value in _members(results).items()}
+    members = _members(results).items()
+    return {key: encode(list(value)) if isinstance(value, Iterator) else value for key, value in members}
 
 
 def published_head(results: Results) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def published_text(results: Results, redaction: Redaction) -> Iterator[str]:
     """Yield the published object as the text of a file, piece by piece, because it is large for many rows."""
     return text_of(
         {
-            key: (redacted(item, redaction) for item in value)
+            key: (redacted(builtin(item), redaction) for item in value)
             if isinstance(value, list | Iterator)
             else redacted(value, redaction)
             for key, value in _members(results).items()
@@ -185,13 +186,13 @@ def _head(results: Results) -> dict[str, Any]:
 
 
 def _members(results: Results) -> dict[str, Any]:
-    """Return the members of the published object; those with an item for each row or run are iterators."""
+    """Return the members of the published object; those with a struct for each row or run are iterators."""
     return {
         **published_head(results),
-        "rows": map(encode, _rows(results)),
-        "pending": (encode(_pending(results, record)) for record in results.all_records if record.status == "pending"),
+        "rows": _rows(results),
+        "pending": (_pending(results, record) for record in results.all_records if record.status == "pending"),
         "changed_rows": (
-            encode(published_change(AGAINST[compared.kind], row))
+            published_change(AGAINST[compared.kind], row)
             for compared in results.comparisons
             for row in compared.changed_rows
         ),
