@@ -207,7 +207,7 @@ def _file_of(name: str) -> Path | None:
     """Return our file for a module, or the folder of a package without one; None if we have neither."""
     path = FOLDER.joinpath(*name.split("."))
     candidates = (path / "__init__.py", path.with_suffix(".py"), path)
-    return next((file for file in candidates if file.is_file() or (file is path and file.is_dir())), None)
+    return next(filter(Path.exists, candidates), None)
 
 
 def _is_offered(name: str) -> bool:
