@@ -2,7 +2,7 @@
 
 With `[agent] endpoint = "env"` they also share a URL and a key, which variables of the environment name. A request
 there says by a header which rollout sends it (`client_hooks`). One without it is that of the only rollout in flight.
-Clients and frameworks read the address of a model from these variables.
+`endpoint_variables` are those from which clients and frameworks read the address of a model.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ NO_TRACES = {"OPENAI_AGENTS_DISABLE_TRACING": "1"}
 PROXIES = ("HTTP_PROXY", "ALL_PROXY")
 
 
-def variables(address: Address) -> dict[str, str | None]:
+def endpoint_variables(address: Address) -> dict[str, str | None]:
     """Return the variables of a host whose clients use the endpoint; None removes one."""
     return {
         "OPENAI_BASE_URL": address.base_url,
@@ -132,7 +132,7 @@ def variables(address: Address) -> dict[str, str | None]:
     }
 
 
-def direct(host: str, environ: Mapping[str, str]) -> dict[str, str | None]:
+def proxy_variables(host: str, environ: Mapping[str, str]) -> dict[str, str | None]:
     """Return the variables that keep requests to `host` from a proxy; none are needed if no proxy is set."""
     if not any(environ.get(name) or environ.get(name.lower()) for name in PROXIES):
         return {}
@@ -143,7 +143,7 @@ def direct(host: str, environ: Mapping[str, str]) -> dict[str, str | None]:
     return {"no_proxy": names, "NO_PROXY": names}
 
 
-def apply(changes: Mapping[str, str | None]) -> dict[str, str | None]:
+def change_environ(changes: Mapping[str, str | None]) -> dict[str, str | None]:
     """Change variables of this process, and return the changes that undo it."""
     before = {name: os.environ.get(name) for name in changes}
     for name, value in changes.items():
@@ -155,10 +155,10 @@ def apply(changes: Mapping[str, str | None]) -> dict[str, str | None]:
 
 
 @contextmanager
-def applied(changes: Mapping[str, str | None]) -> Iterator[None]:
+def changed_environ(changes: Mapping[str, str | None]) -> Iterator[None]:
     """A context with these changes."""
-    before = apply(changes)
+    before = change_environ(changes)
     try:
         yield
     finally:
-        apply(before)
+        change_environ(before)

@@ -13,7 +13,14 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_osmosis.endpoint.rollouts import CURRENT, EndpointRollout, applied, apply, direct, variables
+from pytest_osmosis.endpoint.rollouts import (
+    CURRENT,
+    EndpointRollout,
+    change_environ,
+    changed_environ,
+    endpoint_variables,
+    proxy_variables,
+)
 from pytest_osmosis.endpoint.standby import begins_turn
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.chat import RolloutChat
@@ -48,21 +55,21 @@ class HostEndpoint:
 
     def set_variables(self, *, hooks: bool = True) -> None:
         """Prepare the environment of user code, before it loads; with `hooks`, the HTTP clients of this process too."""
-        self._variables = direct(LOOPBACK, self.environ)
+        self._variables = proxy_variables(LOOPBACK, self.environ)
         if self.is_shared:
             server = self.server
-            self._variables = {**self._variables, **variables(server.share())}
+            self._variables = {**self._variables, **endpoint_variables(server.share())}
             if hooks:
                 from pytest_osmosis.endpoint import client_hooks
 
                 client_hooks.install(LOOPBACK, server.port())
-        apply(self._variables)
+        change_environ(self._variables)
 
     def withdrawn(self) -> AbstractContextManager[None]:
         """Return a context in which the environment is as it was before `set_variables`."""
         if not self._variables:
             return nullcontext()
-        return applied({name: self.environ.get(name) for name in self._variables})
+        return changed_environ({name: self.environ.get(name) for name in self._variables})
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let requests be served by `loop`, which runs the rollouts."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis import seams
-from pytest_osmosis.endpoint.rollouts import applied
+from pytest_osmosis.endpoint.rollouts import changed_environ
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host import fast_exit, output
 from pytest_osmosis.host.chat import Clients, clients_of
@@ -76,7 +76,9 @@ def main() -> None:
     setup = Setup.from_json(request)
     reader = RequestReader(requests)
     reader.start()
-    with applied({name: environ.get(name) for name in {*environ, *os.environ}}):  # an environment may have changed it
+    with changed_environ(
+        {name: environ.get(name) for name in {*environ, *os.environ}}
+    ):  # an environment may have changed it
         clients = _clients(setup, environ)
     if environment is None:
         _begin_to_load(code, endpoint, sdk_shim)

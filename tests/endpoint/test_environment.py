@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_osmosis.endpoint.rollouts import Address, variables
+from pytest_osmosis.endpoint.rollouts import Address, endpoint_variables
 from tests.engine.evaluating import Live, Workspace, evaluated
 from tests.servers import ChatServer, answered, reply
 
@@ -210,5 +210,5 @@ def test_reward_functions_ask_their_own_model(workspace: Workspace, server: Chat
 
 
 def test_the_agents_sdk_of_openai_sends_no_traces_with_the_endpoints_key() -> None:
-    changes = variables(Address("http://127.0.0.1:1/v1", "key"))
+    changes = endpoint_variables(Address("http://127.0.0.1:1/v1", "key"))
     assert changes["OPENAI_AGENTS_DISABLE_TRACING"] == "1"
