@@ -87,7 +87,7 @@ TOO_MANY = {"error": {"code": "429", "message": "exceeded token rate limit"}}
 FLAGGED = {"reasons": ["violence"], "flagged_input": "how to"}
 FILTERED = "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."
 FILTER = {"code": "content_filter", "status": 400, "innererror": {"code": "ResponsibleAIPolicyViolation"}}
-NO_SUBSCRIPTION = "Access denied due to invalid subscription key or wrong endpoint."
+NO_SUBSCRIPTION = "Access denied due to invalid subscription key or wrong API endpoint."
 NO_NAME = "/chat/completions: Invalid model name passed in model=x."
 BUDGET = "Budget has been exceeded! Current cost: 10.2, Max budget: 10.0"
 LITELLM_BUSY = "litellm.RateLimitError: RateLimitError: OpenAIException - slow down"
@@ -95,7 +95,8 @@ LITELLM_LATE = "litellm.Timeout: Connection timed out. Timeout passed=1.0"
 VLLM_LONG = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."
 LLAMA_LONG = "the request exceeds the available context size, try increasing it"
 WAITED = (
-    '\n         \n{"choices":[{"message":{"role":"assistant","content":"42"},"finish_reason":"stop","error":null}]}'
+    '\n         \n{"choices":[{"message":{"role":"assistant","content":"42"},"finish_reason":"stop",'
+    '"native_finish_reason":"STOP","error":null}]}'
 )
 UNSAID: Mapping[str, Any] = {"refusal": None, "tool_calls": [], "function_call": None}
 
@@ -104,7 +105,9 @@ FAILING: Mapping[str, Mapping[str, Failing]] = {
         "unknown model": Failing(servers.data(NO_MODEL, status=404), MISSING, "The model `x` does not exist."),
         "long prompt": failing(MODEL_400, VLLM_LONG, type="BadRequestError", param=None, code=400),
         "wrong key": Failing(servers.data({"error": "Unauthorized"}, status=401), DENIED, "Unauthorized"),
-        "dead engine": failing(BROKEN, "EngineCore encountered an issue. See stack trace.", type="InternalServerError"),
+        "dead engine": failing(
+            BROKEN, "EngineCore encountered an issue. See stack trace for the root cause.", type="InternalServerError"
+        ),
     },
     "llama.cpp": {
         "loading": failing(LOADING, "Loading model", type="unavailable_error", code=503),
@@ -174,8 +177,15 @@ FAILING: Mapping[str, Mapping[str, Failing]] = {
 
 REPLYING: Mapping[str, Mapping[str, Replying]] = {
     "vLLM": {
-        "reasoning": replying(
-            12, {"reasoning_content": "6 * 7", **UNSAID}, {"stop_reason": None}, kv_transfer_params=None
+        "reasoning": Replying(
+            chat(
+                {"content": "42", "reasoning_content": "6 * 7", **UNSAID},
+                tokens(9, 12, prompt_tokens_details=None),
+                {"logprobs": None, "stop_reason": None},
+                kv_transfer_params=None,
+            ),
+            "42",
+            12,
         ),
     },
     "llama.cpp": {

@@ -22,7 +22,9 @@ def test_a_rollout_of_the_sdk_is_scored_and_its_tokens_are_counted(name: str, tm
     pytest.importorskip(FRAMEWORKS[name], reason=f"{name} is not installed: make test-frameworks")
     ignored = shutil.ignore_patterns(".osmosis", "__pycache__", ".pytest_cache")
     example = shutil.copytree(EXAMPLE, tmp_path / "example", ignore=ignored)
-    runs = [run for row in rolled_out(example, name)["rows"] for run in row["runs"]]
+    results = rolled_out(example, name)
+    assert results["summary"]["usage"].keys() == {"input_tokens", "output_tokens"}
+    runs = [run for row in results["rows"] for run in row["runs"]]
     assert [run["scores"] for run in runs] == [{"reward": 1.0}] * 6
     printed = printed_by(example, "test_rollouts.py", "--osmosis-source=model", f"-kof_{name}")
     assert "2 passed" in printed

@@ -15,6 +15,7 @@ from pytest_osmosis.config import EvalConfig, load_eval_config
 from pytest_osmosis.config.document import Override
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.config.tables import (
+    EVAL_TABLES,
     MOST_HOSTS_OF_CLUSTER,
     AgentTable,
     CassetteTable,
@@ -356,3 +357,9 @@ def test_a_preflight_may_run_on_a_cluster(load_training: Load, workspace: Path) 
     config = load_training(f"[experiment]\n{code}")
 
     assert config.execution == Execution(engine="ray", ray=RayOptions("a:1"))
+
+
+def test_the_description_of_every_table_and_key_is_a_sentence() -> None:
+    helps = [table.help for table in EVAL_TABLES.values()]
+    helps += [field.help for table in EVAL_TABLES.values() for field in table.fields]
+    assert all(text.endswith(".") for text in helps)

@@ -170,3 +170,15 @@ def test_configs_with_several_evals_and_with_environments_are_valid() -> None:
 )
 def test_mistakes_in_several_evals_are_found(text: str, path: str) -> None:
     assert [fault.partition(":")[0] for fault in faults(text)] == [path]
+
+
+def test_every_key_of_every_table_is_in_the_schema_described_and_has_a_type() -> None:
+    properties: dict[str, Any] = SCHEMA["properties"]
+    assert list(properties) == list(EVAL_TABLES)
+    for table in EVAL_TABLES.values():
+        declared = properties[table.name]
+        assert declared["description"].startswith(table.help)
+        assert list(declared.get("properties", {})) == [field.name for field in table.fields]
+        for field in table.fields:
+            assert declared["properties"][field.name]["description"].startswith(field.help)
+            assert field.kind.schema or not field.supported, f"[{table.name}] {field.name}"
