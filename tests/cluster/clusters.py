@@ -79,13 +79,7 @@ class RayCluster:
 
     @property
     def dashboard(self) -> str:
-        """The host and port of the dashboard."""
         return str(self._cluster.webui_url)
-
-    @property
-    def store(self) -> Any:
-        """The client of the head's store of keys and values, where uploads are. It is private to Ray."""
-        return self._cluster.head_node.get_gcs_client()
 
     def add(self, environ: Mapping[str, str] | None = None, **options: Any) -> Any:
         """Start a node, the first one as the head, and return it once it is part of the cluster."""
@@ -115,34 +109,13 @@ class RayCluster:
         self._cluster.wait_for_nodes(timeout=DEADLINE_S)
 
     def lose(self, node: Any) -> None:
-        """Kill all processes of a node, hosts included, and have Ray's own tools forget it."""
-        self.kill(node)
+        """Kill all processes of a node at once, hosts included, as if its machine had lost its power.
+
+        Ray's own tools forget it.
+        """
+        _signal(_pids_of(node), signal.SIGKILL)
         self.workers.remove(node)
         self._cluster.remove_node(node, allow_graceful=False)
-
-    @staticmethod
-    def kill(node: Any) -> None:
-        """Kill all processes of a node at once, hosts included, as if its machine had lost its power."""
-        _signal(_pids_of(node), signal.SIGKILL)
-
-    @contextmanager
-    def frozen(self, node: Any) -> Iterator[set[int]]:
-        """Stop all processes of a node, hosts included, and yield them; let them go on at the end."""
-        stopped: set[int] = set()
-        try:
-            while new := _pids_of(node) - stopped:  # those that were started meanwhile
-                _signal(new, signal.SIGSTOP)
-                stopped |= new
-            yield stopped
-        finally:
-            _signal(stopped, signal.SIGCONT)
-
-    def kill_head(self) -> None:
-        """Kill all processes of the head, at once."""
-        for infos in self._cluster.head_node.all_processes.values():
-            for info in infos:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(info.process.pid, signal.SIGKILL)
 
     def pids(self, command: str = "") -> set[int]:
         """Return the processes of this cluster whose command line contains `command`."""
@@ -238,7 +211,6 @@ def cluster(shared_cluster: RayCluster) -> Iterator[RayCluster]:
 
 
 def until(condition: Callable[[], Any], what: str = "") -> Any:
-    """Wait for a condition, and return its value."""
     end = time.monotonic() + DEADLINE_S
     while not (value := condition()):
         assert time.monotonic() < end, f"waited in vain {what}"
@@ -316,6 +288,7 @@ def _patient_ray() -> Iterator[None]:
 
 @contextmanager
 def _environ(fields: dict[str, str]) -> Iterator[None]:
+    """Set variables, and nothing else: others that Ray sets stay."""
     before = {name: os.environ.get(name) for name in fields}
     os.environ.update(fields)
     try:

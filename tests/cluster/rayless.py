@@ -54,7 +54,6 @@ class LocalNodes:
 
     @property
     def boot(self) -> str:
-        """The code of a bridge."""
         return PROGRAM.format(nodes=str(self.file))
 
     @property
@@ -64,7 +63,6 @@ class LocalNodes:
 
     @contextmanager
     def opened(self) -> Iterator[ClusterHosts]:
-        """Connect to such a bridge from this process."""
         boot, cluster_hosts.BOOT = cluster_hosts.BOOT, self.boot
         hosts = ClusterHosts(RayOptions(ADDRESS), os.environ)
         try:

@@ -41,7 +41,6 @@ class SimulatedActor:
         return _Call(self, call)
 
     def answer(self, call: str, *arguments: Any) -> Future[Any]:
-        """Return the future of a call."""
         match call:
             case "start":
                 return self._started
@@ -124,7 +123,6 @@ class SimulatedCluster:
 
     @contextmanager
     def running(self, needs: Mapping[str, Any] | None = None, **options: Any) -> Iterator[Self]:
-        """Have hosts placed."""
         with self.played():
             self.driver = Actors(HostNeeds(needs or {"num_cpus": 1}), self._hear, **options)
             thread = threading.Thread(target=self.driver.run, args=("head:1", "2"), daemon=True)
@@ -146,6 +144,16 @@ class SimulatedCluster:
         [actor] = [each for each in self.actors if any(call[:2] == ("open", number) for call in each.calls)]
         return actor
 
+    def opened(self, number: int, role: str = "host", **options: Any) -> SimulatedActor:
+        """Open a host, and return its actor."""
+        self.open(number, role, **options)
+        return self.opened_in(number)
+
+    def have(self, node: str, n_cpus: float) -> None:
+        """Let a node be seen with so many CPUs."""
+        self.n_cpus[node] = n_cpus
+        self.see()
+
     def see(self) -> None:
         """Let the nodes be seen as they are now."""
         self.driver.put(self.look())
@@ -158,12 +166,10 @@ class SimulatedCluster:
 
     @property
     def facts(self) -> ClusterFacts:
-        """The facts that were told last."""
         self.wait_for(Kind.FACTS, 0)
         return ClusterFacts(**self.heard(Kind.FACTS)[0])
 
     def wait_for(self, kind: Kind, *numbers: int) -> None:
-        """Wait until hosts have said something of a kind."""
         with self._heard:
             done = self._heard.wait_for(
                 lambda: {*numbers} <= {frame.number for frame in self._frames if frame.kind is kind}, DEADLINE_S
@@ -176,7 +182,6 @@ class SimulatedCluster:
         return _Class(self, options)
 
     def made(self, options: Mapping[str, Any]) -> SimulatedActor:
-        """Return a new actor."""
         return SimulatedActor(self, options)
 
     def join(self, actor: SimulatedActor) -> None:

@@ -9,15 +9,13 @@ import pickle
 import queue
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, indent
 from typing import Any
 
 import pytest
@@ -29,12 +27,11 @@ from pytest_osmosis.addons.ray.placement import pieces
 from pytest_osmosis.host.protocol import HostCode, Setup, encode
 from pytest_osmosis.models.targets import ModelTarget
 from tests.cluster.clusters import is_running, until
+from tests.engine import evaluating
 
 DEADLINE_S = 60.0
-REWARDS = """
-def exact(solution_str, ground_truth, extra_info):
-    return float(solution_str == ground_truth)
-"""
+
+
 AGENT = """
 import asyncio, itertools, os, signal, subprocess, sys, time
 
@@ -42,19 +39,15 @@ async def rollout(ctx):
 """
 
 
-class Workspace:
-    """A folder with an agent and a reward function."""
+class Workspace(evaluating.Workspace):
+    """A folder with an agent, a reward function and the setup of their hosts."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        root.mkdir(parents=True, exist_ok=True)
-        (root / "rewards.py").write_text(REWARDS)
+        super().__init__(root)
         self.agent('return [*ctx.prompt, {"role": "assistant", "content": "42"}]')
 
     def agent(self, code: str) -> None:
-        """Write the body of the agent."""
-        body = "".join(f"    {line}\n" for line in dedent(code).strip().splitlines())
-        (self.root / "agent.py").write_text(AGENT + body)
+        self.write("agent.py", AGENT + indent(dedent(code), "    "))
 
     def setup(self, **fields: Any) -> Setup:
         root = str(self.root)
@@ -83,7 +76,6 @@ class Ear:
         self.actor.send(number, *pieces(encode(messages)))
 
     def run(self, number: int, *rows: int) -> None:
-        """Have rows rolled out."""
         self.send(number, *(_run_request(row) for row in rows))
 
     def rolled_out(self, setup: Setup, **options: Any) -> dict[str, Any]:
@@ -100,7 +92,6 @@ class Ear:
         return self.actor._pipes[number].pid
 
     def listen(self, gather_s: float = 0.0) -> None:
-        """Hear one reply."""
         for kind, number, first, second in self.actor.listen(gather_s):
             self.frames.setdefault(number, []).append((Kind(kind), first, second))
             if kind == Kind.SAID:
@@ -123,7 +114,6 @@ class Ear:
         return value
 
     def heard(self) -> str:
-        """The last frames, for a failure."""
         return str(
             [(number, kind, body[-500:]) for number in self.frames for kind, body, _ in self.frames[number][-5:]]
         )
@@ -198,19 +188,6 @@ def test_a_host_loads_code_rolls_out_and_closes(ear: Ear, workspace: Workspace) 
     assert {event["row"]: event["output"]["stdout"] for event in rollouts} == {0: "out of 0\n", 1: "out of 1\n"}
     assert ear.log(7) == b"to the log" * 2
     assert not is_running(ear.pid(7))
-
-
-def test_a_host_that_is_killed_ends_with_its_children(ear: Ear, workspace: Workspace) -> None:
-    workspace.agent("""
-        child = subprocess.Popen(["sleep", "1000"])
-        print(child.pid)
-        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-    """)
-    rollout = ear.rolled_out(workspace.setup())
-    ear.kill(1)
-    assert ear.until_death(1) == {"how": "SIGKILL", "by": "host"}
-    child = int(rollout["output"]["stdout"])
-    ear.until(lambda: not is_running(child), "for the child's end")
 
 
 def test_death_comes_after_everything_that_a_host_wrote(ear: Ear, workspace: Workspace) -> None:
@@ -298,34 +275,6 @@ def test_an_actor_that_nobody_listens_to_ends_with_its_processes(
     assert ended == [1]
 
 
-ACTOR = """
-import sys
-from pytest_osmosis.addons.ray.actor import HostActor
-
-actor = HostActor("/")
-for call in map(eval, sys.stdin):
-    actor.open(*call)
-    actor.listen(0.0)
-    print(actor._pipes[1].process.pid, flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_hosts_go_with_the_process_of_their_actor(workspace: Workspace) -> None:
-    workspace.agent("sum(itertools.repeat(0))")
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", ACTOR], stdin=pipe, stdout=pipe, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        fields = json.dumps({"environ": {}, "upload": ""}).encode()
-        process.stdin.write(repr((1, 1, encode([workspace.setup().to_json()]), fields)) + "\n")
-        process.stdin.flush()
-        pid = int(process.stdout.readline())
-        assert is_running(pid)
-        process.kill()
-    until(lambda: not is_running(pid), "for the host's end")
-
-
 def test_code_runs_in_the_folder_that_was_uploaded_and_paths_are_moved(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -386,16 +335,3 @@ def test_hosts_have_the_environment_of_the_node_without_rays(
     """)
     rollout = ear.rolled_out(workspace.setup(), environ={"GIVEN": "config"})
     assert rollout["output"]["stdout"] == f"None 2 None 3 /its/home config {workspace.root}\n"
-
-
-def test_a_large_environment_comes_in_parts_that_ray_keeps_out_of_its_store(ear: Ear, workspace: Workspace) -> None:
-    workspace.agent("""
-        print(*(len(os.environ[name]) for name in ("FIRST", "SECOND", "THIRD")))
-        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-    """)
-    environ = {"FIRST": "1" * 50_000, "SECOND": "2" * 50_000, "THIRD": "3" * 50_000}
-    parts = pieces(json.dumps({"environ": environ}).encode())
-    assert len(parts) == 3
-    assert all(len(part) < 100_000 for part in parts)
-    rollout = ear.rolled_out(workspace.setup(), environ=environ)
-    assert rollout["output"]["stdout"] == "50000 50000 50000\n"

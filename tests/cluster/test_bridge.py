@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import pytest
 from pytest_osmosis.addons.ray.frames import ClusterFacts, Frame, Kind, read_frame
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.host.protocol import encode
-from tests.cluster.clusters import DEADLINE_S, RayCluster, head_by_command, is_running, until
+from tests.cluster.clusters import DEADLINE_S, RayCluster, head_by_command, until
 from tests.cluster.test_actor import Workspace
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -83,7 +83,6 @@ class Bridge:
         self.process.stdin.flush()
 
     def until(self, condition: Callable[[], Any], what: str = "") -> Any:
-        """Wait until a condition holds, and return its value."""
         end = time.monotonic() + DEADLINE_S
         with self._heard:
             while not (value := condition()):
@@ -94,7 +93,6 @@ class Bridge:
         return value
 
     def connect(self, address: str | None, *, upload: Path | None = None, **options: Any) -> ClusterFacts:
-        """Connect to a cluster, and return the first facts."""
         self._connect(RayOptions(address, **options), upload)
         self.until(lambda: self.of(Kind.FACTS) or self.of(Kind.REFUSED), "for facts")
         assert not self.of(Kind.REFUSED), self.of(Kind.REFUSED)
@@ -125,31 +123,25 @@ class Bridge:
         setup = encode([workspace.setup().to_json()])
         self.say(Frame(Kind.OPEN, number, setup, json.dumps(fields).encode()))
 
-    def roll_out(self, number: int, *rows: int, **fields: Any) -> None:
-        run = {"op": "run", "run": 0, "attempt": 1, "ground_truth": "42", "record": {}, "seed": None, **fields}
-        prompt = [{"role": "user", "content": "6 * 7"}]
-        self.say(Frame(Kind.SEND, number, encode({**run, "row": row, "prompt": prompt} for row in rows)))
-
     def events(self, number: int, kind: str) -> list[dict[str, Any]]:
         """The events of a host, as far as their lines are whole."""
         *lines, _ = b"".join(frame.first for frame in self.of(Kind.SAID, number)).split(b"\n")
         return [event for event in map(json.loads, lines) if event["ev"] == kind]
 
-    def until_event(self, number: int, kind: str, n: int = 1) -> list[dict[str, Any]]:
-        self.until(
-            lambda: len(self.events(number, kind)) >= n or self.of(Kind.DIED, number), f"for {n} x {kind} of {number}"
-        )
-        assert len(self.events(number, kind)) >= n, self.of(Kind.DIED, number)
+    def until_event(self, number: int, kind: str) -> list[dict[str, Any]]:
+        self.until(lambda: self.events(number, kind) or self.of(Kind.DIED, number), f"for {kind} of {number}")
+        assert self.events(number, kind), self.of(Kind.DIED, number)
         return self.events(number, kind)
 
     def ready(self, number: int, workspace: Workspace, role: str = "host") -> None:
-        """Open a host, and wait until it is ready."""
         self.open(number, workspace, role)
         self.until_event(number, "ready")
 
     def answer(self, number: int) -> str:
         """Have a row rolled out, and return the answer."""
-        self.roll_out(number, 0)
+        run = {"op": "run", "row": 0, "run": 0, "attempt": 1, "ground_truth": "42", "record": {}, "seed": None}
+        prompt = [{"role": "user", "content": "6 * 7"}]
+        self.say(Frame(Kind.SEND, number, encode([{**run, "prompt": prompt}])))
         [rolled] = self.until_event(number, "rollout")
         return str(rolled["messages"][-1]["content"])
 
@@ -160,7 +152,6 @@ class Bridge:
         return self.of(Kind.PLACED, number)[0].first.decode()
 
     def death(self, number: int) -> dict[str, str]:
-        """Wait until a host has died, and return how."""
         [frame] = self.until(lambda: self.of(Kind.DIED, number), f"for the death of {number}")
         death: dict[str, str] = json.loads(frame.first)
         return death
@@ -202,24 +193,6 @@ def workspace(tmp_path: Path) -> Workspace:
     workspace = Workspace(tmp_path / "workspace")
     (workspace.root / "rewards.py").write_text(REWARDS)
     return workspace
-
-
-def test_hosts_roll_out_on_all_nodes(cluster: RayCluster, workspace: Workspace, tmp_path: Path) -> None:
-    with bridge_process(tmp_path, RAY_ADDRESS=cluster.address) as bridge:
-        facts = bridge.connect(None)
-        assert (facts.address, facts.n_nodes, facts.n_places) == (cluster.address, 2, 4)
-        assert facts.is_local
-        for number in range(1, 5):
-            bridge.open(number, workspace)
-        nodes = {bridge.placed(number) for number in range(1, 5)}
-        assert len(nodes) == 2
-        for number in range(1, 5):
-            bridge.until_event(number, "ready")
-            bridge.roll_out(number, *range(8))
-        for number in range(1, 5):
-            scores = bridge.until_event(number, "score", 8)
-            assert [score["scores"] for score in scores] == [{"rewards:exact": 1.0}] * 8
-        assert {bridge.placed(number) for number in range(1, 5)} == nodes
 
 
 def test_a_host_without_room_starts_on_a_node_that_joins(
@@ -278,63 +251,6 @@ def test_the_host_of_a_killed_actor_dies_by_the_machine_with_its_scorer(
     bridge.ready(4, workspace)
 
 
-def test_hosts_start_elsewhere_if_their_node_has_just_died(
-    cluster: RayCluster, bridge: Bridge, workspace: Workspace
-) -> None:
-    with ExitStack() as joined:
-        nodes = [joined.enter_context(cluster.joined(num_cpus=0, resources={"doomed": 2})) for _ in range(2)]
-        bridge.connect(cluster.address, resources={"num_cpus": 0, "resources": {"doomed": 1}})
-        bridge.ready(1, workspace)
-        [doomed] = [node for node in nodes if node.node_id == bridge.placed(1)]
-        cluster.kill(doomed)
-        cluster.lose(doomed)
-        death = bridge.death(1)
-        assert death["by"] == "machine"
-        assert "was lost" in death["how"]
-        bridge.open(2, workspace)
-        assert bridge.placed(2) != doomed.node_id
-        bridge.open(3, workspace, "quarantine")
-        assert bridge.placed(3) != doomed.node_id
-        bridge.close()
-
-
-def test_a_node_without_memory_ends_its_hosts_by_the_machine(
-    cluster: RayCluster, bridge: Bridge, workspace: Workspace
-) -> None:
-    little = {"RAY_memory_usage_threshold": "0.001", "RAY_memory_monitor_refresh_ms": "100"}
-    with cluster.joined(little, num_cpus=0, resources={"short": 1}):
-        bridge.connect(cluster.address, resources={"num_cpus": 0, "resources": {"short": 1}})
-        bridge.open(1, workspace)
-        death = bridge.death(1)
-        assert "is out of memory: Ray ended the actor of a host" in death["how"]
-        assert death["by"] == "machine"
-        bridge.close()
-
-
-def test_no_host_outlives_a_bridge_that_is_closed(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
-    bridge.connect(cluster.address)
-    bridge.ready(1, workspace)
-    assert cluster.hosts_of(workspace.root)
-    bridge.close()
-    assert bridge.process.returncode == 0
-    until(lambda: not cluster.hosts_of(workspace.root), "for the end of its hosts")
-    until(lambda: not cluster.pids(ACTOR), "for the end of its actors")
-
-
-def test_nothing_outlives_a_bridge_that_is_killed(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
-    workspace.agent("""
-        child = subprocess.Popen(["sleep", "1000"])
-        return [*ctx.prompt, {"role": "assistant", "content": f"{child.pid} {os.getpid()}"}]
-    """)
-    bridge.connect(cluster.address)
-    bridge.ready(1, workspace)
-    child, host = map(int, bridge.answer(1).split())
-    assert is_running(child)
-    bridge.process.kill()
-    until(lambda: not is_running(host), "for the end of its host")
-    until(lambda: not is_running(child), "for the end of a program of user code")
-
-
 def test_a_workspace_that_nodes_do_not_share_is_uploaded(
     cluster: RayCluster, bridge: Bridge, workspace: Workspace
 ) -> None:
@@ -372,14 +288,6 @@ def test_a_node_without_our_package_is_named_and_avoided(
         assert death["by"] == "host", "no other node could run it"
         assert re.search(r"cannot be imported on node \S+ \(No module", death["how"]), death
         bridge.close()
-
-
-def test_a_mistake_in_runtime_env_is_the_users(cluster: RayCluster, bridge: Bridge, workspace: Workspace) -> None:
-    bridge.connect(cluster.address, runtime_env={"conda": "no-such-environment-here"})
-    bridge.open(1, workspace)
-    death = bridge.death(1)
-    assert death["by"] == "host"
-    assert "[execution.ray] runtime_env" in death["how"]
 
 
 def test_the_cluster_of_this_machine_is_found(cluster: RayCluster, tmp_path: Path) -> None:

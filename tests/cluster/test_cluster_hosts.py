@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import queue
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +21,7 @@ from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron
 from pytest_osmosis.errors import ClusterError, HostError
 from pytest_osmosis.host.protocol import HostCode, Setup
-from tests.cluster.clusters import is_running, until
+from tests.cluster.clusters import until
 
 DEADLINE_S = 180.0
 FACTS = ClusterFacts("head:6379", "2.60.0", n_nodes=2, n_places=32)
@@ -130,10 +127,20 @@ def test_a_refusal_is_an_error_with_its_text(bridge: Make) -> None:
         made.spawn()
 
 
-def test_a_bridge_that_dies_while_it_connects_is_an_error_with_what_it_wrote(bridge: Make) -> None:
-    made = bridge("os.write(2, b'this is odd\\n'); os._exit(3)")
-    with pytest.raises(ClusterError, match=r"its process ended \(exit status 3\)\nthis is odd$"):
-        made.hosts.open()
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [
+        (r"os.write(2, b'this is odd\n'); os._exit(3)", r"its process ended \(exit status 3\)\nthis is odd$"),
+        (r"os.write(1, b'hello, I am Ray!' * 10); time.sleep(1000)", "a message of its process cannot be read"),
+        (r"os.write(1, b'\x10' + b'\xff' * 12); time.sleep(1000)", "a message of its process cannot be read"),
+        (r"os.write(1, b'\x02' + bytes(12)); time.sleep(1000)", "a message of its process cannot be read"),
+    ],
+)
+def test_a_bridge_that_dies_or_writes_other_things_than_frames_is_an_error(
+    bridge: Make, program: str, error: str
+) -> None:
+    with pytest.raises(ClusterError, match=error):
+        bridge(program).hosts.open()
 
 
 def test_a_bridge_that_says_nothing_is_an_error(bridge: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,15 +148,6 @@ def test_a_bridge_that_says_nothing_is_an_error(bridge: Make, monkeypatch: pytes
     monkeypatch.setattr(bridges, "CLOSE_S", 0.2)
     with pytest.raises(ClusterError, match="did not answer within"):
         bridge("time.sleep(1000)").hosts.open()
-
-
-@pytest.mark.parametrize(
-    "output", ["b'hello, I am Ray!' * 10", "b'\\\\x10' + b'\\\\xff' * 12", "b'\\\\x02' + bytes(12)"]
-)
-def test_a_bridge_that_writes_other_things_than_frames_is_ended(bridge: Make, output: str) -> None:
-    made = bridge(f"os.write(1, {output}); time.sleep(1000)".replace("\\\\", "\\"))
-    with pytest.raises(ClusterError, match="a message of its process cannot be read"):
-        made.hosts.open()
 
 
 @pytest.mark.parametrize(
@@ -183,25 +181,18 @@ def test_a_bridge_that_ends_takes_all_hosts_along(bridge: Make, end: str, how: s
         assert live.posted.empty()
 
 
-def test_a_host_is_opened_with_its_setup_and_what_is_given(bridge: Make) -> None:
+def test_a_host_is_opened_with_its_setup_and_what_is_given_and_the_number_of_its_eval(bridge: Make) -> None:
     program = hearing('say(Kind.SAID, frame.number, b"", frame.first + frame.second + b"\\n")')
     with opened(bridge(program)) as live:
         live.spawn("scorer")
-        until(lambda: len(live.logged()) == 2)
-        setup, given = map(json.loads, live.logged())
-        assert setup["op"] == "setup"
-        assert given == {"role": "scorer", "environ": {"GIVEN": "secret"}, "eval": 0}
-
-
-def test_evals_are_numbered_in_their_order(bridge: Make) -> None:
-    program = hearing('say(Kind.SAID, frame.number, b"", frame.second + b"\\n")')
-    with opened(bridge(program)) as live:
         for _ in range(2):
             spawn, setup = live.hosts.of_eval(), Setup(HostCode("roll", str(live.folder), (), {}))
             spawn("host", setup, environ=HostEnviron({}), log=live.log, post=live.posted.put)
-        until(lambda: len(live.logged()) == 2)
-        given = [json.loads(line) for line in live.logged()]
-    assert [each["eval"] for each in given] == [1, 2]
+        until(lambda: len(live.logged()) == 6)
+        lines = [json.loads(line) for line in live.logged()]
+    assert {line["op"] for line in lines[::2]} == {"setup"}
+    assert lines[1] == {"role": "scorer", "environ": {"GIVEN": "secret"}, "eval": 0}
+    assert [given["eval"] for given in lines[1::2]] == [0, 1, 2]
 
 
 def test_names_that_hold_secrets_are_not_in_the_environment_of_the_bridge(bridge: Make) -> None:
@@ -324,21 +315,6 @@ def test_threads_send_at_once_and_nothing_is_lost(bridge: Make) -> None:
         assert sum(line.startswith("SEND") for line in live.logged()) == 40 * 20
 
 
-def test_sending_never_waits_for_a_bridge_that_does_not_read(bridge: Make) -> None:
-    program = hearing("""
-    if frame.kind is Kind.OPEN:
-        say(Kind.PLACED, 1, b'b')
-        os.kill(os.getpid(), signal.SIGSTOP)
-    """)
-    with opened(bridge(program)) as live:
-        host = live.spawn()
-        until(lambda: host.placed_at is not None)
-        for _ in range(40):
-            host.send([{"op": "pause"}] * 5_000)
-        assert live.hosts._bridge is not None
-        os.kill(live.hosts._bridge.pid, signal.SIGCONT)
-
-
 def test_of_what_a_bridge_prints_only_the_end_is_kept(bridge: Make) -> None:
     program = hearing("""
     for _ in range(500):
@@ -365,26 +341,6 @@ def test_closing_ends_a_bridge_that_does_not_end(bridge: Make, monkeypatch: pyte
         assert live.died() == Died(host, "the connection to the Ray cluster was closed", "machine")
         with pytest.raises(HostError, match="was closed"):
             live.spawn()
-
-
-OPENS = """
-import os, signal, sys
-from pytest_osmosis.addons.ray import hosts
-from pytest_osmosis.config.tables import RayOptions
-hosts.BOOT = sys.argv[1]
-opened = hosts.ClusterHosts(RayOptions(), os.environ)
-opened.open()
-print(opened._bridge.pid, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_bridge_ends_with_the_process_that_started_it_however_that_ends() -> None:
-    boot = BRIDGE.format(facts=json.dumps(FACTS._asdict()).encode()) + "connect()\nwhile True: time.sleep(1000)"
-    root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", OPENS, boot], stdout=subprocess.PIPE, cwd=root, timeout=DEADLINE_S)
-    assert done.returncode == -signal.SIGKILL
-    until(lambda: not is_running(int(done.stdout)))
 
 
 def test_a_connection_that_is_not_open_starts_no_host(tmp_path: Path) -> None:

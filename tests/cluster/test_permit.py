@@ -14,8 +14,3 @@ def test_a_cluster_starts_for_no_test_that_is_not_marked(tmp_path: Path) -> None
         with pytest.raises(RuntimeError, match=r"test_permit\.py::.* starts a Ray cluster, and is not marked ray"):
             with start:
                 pass
-
-
-def test_the_shared_cluster_starts_for_no_test_that_is_not_marked(request: pytest.FixtureRequest) -> None:
-    with pytest.raises(RuntimeError, match="is not marked ray"):
-        request.getfixturevalue("cluster")

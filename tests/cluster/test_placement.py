@@ -33,29 +33,20 @@ def test_an_actor_asks_for_what_a_host_needs() -> None:
         assert cluster.actors[0].options == {"num_cpus": 0, "scheduling_strategy": "SPREAD", **needs}
 
 
-def test_what_replaces_a_crashed_host_has_its_actor() -> None:
+def test_what_replaces_a_crashed_host_has_its_actor_and_a_quarantine_needs_no_room_of_its_own() -> None:
     with SimulatedCluster(1, 1).running() as cluster:
-        cluster.open(1)
-        actor = cluster.opened_in(1)
+        actor = cluster.opened(1)
         cluster.driver.put(Frame(Kind.KILL, 1))
         cluster.wait_for(Kind.DIED, 1)
-        cluster.open(2)
-        assert cluster.opened_in(2) is actor
+        assert cluster.opened(2) is actor
+        assert cluster.opened(3, "quarantine") is actor
         assert cluster.heard(Kind.DIED) == {1: {"how": "SIGKILL", "by": "host"}}
-
-
-def test_a_quarantine_needs_no_room_of_its_own() -> None:
-    with SimulatedCluster(1, 1).running() as cluster:
-        cluster.open(1)
-        cluster.open(2, "quarantine")
-        assert cluster.opened_in(1) is cluster.opened_in(2)
 
 
 def test_no_eval_has_a_process_in_an_actor_of_another() -> None:
     with SimulatedCluster(1, 2).running() as cluster:
         cluster.open(1, of_eval=1)
-        cluster.open(2, "scorer", of_eval=2)
-        assert cluster.opened_in(1) is not cluster.opened_in(2)
+        assert cluster.opened_in(1) is not cluster.opened(2, "scorer", of_eval=2)
 
 
 def test_a_host_without_room_waits_until_an_actor_has_no_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,8 +73,7 @@ def test_a_host_that_is_ended_before_its_actor_starts_is_ended_there_too() -> No
         cluster.driver.put(Frame(Kind.KILL, 1))
         cluster.wait_for(Kind.DIED, 1)
         assert cluster.heard(Kind.DIED)[1] == {"how": "it was ended while it waited for a place", "by": "machine"}
-        cluster.n_cpus["10.0.0.0"] = 1.0
-        cluster.see()
+        cluster.have("10.0.0.0", 1.0)
         actor = cluster.opened_in(2)
         assert [call[:2] for call in actor.calls] == [("open", 1), ("open", 2), ("kill", 1)]
 
@@ -91,8 +81,7 @@ def test_a_host_that_is_ended_before_its_actor_starts_is_ended_there_too() -> No
 def test_the_environment_of_a_host_goes_to_its_actor_alone_as_an_argument() -> None:
     with SimulatedCluster(1, 2).running() as cluster:
         cluster.open(1)
-        cluster.open(2)
-        actor = cluster.opened_in(2)
+        actor = cluster.opened(2)
         [(_, _, n_setup, *pieces)] = actor.calls
         assert json.loads(b"".join(pieces[n_setup:])) == {"environ": {"SECRET": "s"}, "upload": ""}
         assert "SECRET" not in str(actor.options)
@@ -101,8 +90,7 @@ def test_the_environment_of_a_host_goes_to_its_actor_alone_as_an_argument() -> N
 def test_what_a_host_is_sent_comes_whole_in_arguments_that_ray_keeps_out_of_its_store() -> None:
     lines = [bytes([each]) * 150_000 for each in b"ab"]
     with SimulatedCluster(1, 1).running() as cluster:
-        cluster.open(1, setup=b"s" * 150_000)
-        actor = cluster.opened_in(1)
+        actor = cluster.opened(1, setup=b"s" * 150_000)
         for line in lines:
             cluster.driver.put(Frame(Kind.SEND, 1, line))
         cluster.driver.put(Frame(Kind.KILL, 1))
@@ -116,28 +104,24 @@ def test_what_a_host_is_sent_comes_whole_in_arguments_that_ray_keeps_out_of_its_
 def test_the_hosts_of_a_lost_node_die_by_the_machine_and_start_elsewhere() -> None:
     with SimulatedCluster(2, 2).running() as cluster:
         cluster.open(1)
-        cluster.open(2, "scorer")
-        actor = cluster.opened_in(2)
+        actor = cluster.opened(2, "scorer")
         actor.fail(RuntimeError("The actor is dead because its node has died."))
         cluster.wait_for(Kind.DIED, 1, 2)
         lost = {"how": f"node {actor.node_id} was lost", "by": "machine"}
         assert cluster.heard(Kind.DIED) == {1: lost, 2: lost}
-        cluster.open(3)
-        other = cluster.opened_in(3)
+        other = cluster.opened(3)
         assert other.options["label_selector"] == {NODE_ID: f"!in({actor.node_id})"}
         assert other.node_id != actor.node_id
 
 
 def test_a_node_that_says_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     with SimulatedCluster(2, 2).running() as cluster:
-        cluster.open(1)
-        actor = cluster.opened_in(1)
+        actor = cluster.opened(1)
         monkeypatch.setattr(placement, "ANSWER_S", 0.0)
         cluster.wait_for(Kind.DIED, 1)
         monkeypatch.undo()
         assert cluster.heard(Kind.DIED)[1] == {"how": f"node {actor.node_id} said nothing for 0 s", "by": "machine"}
-        cluster.open(2)
-        assert cluster.opened_in(2).node_id != actor.node_id
+        assert cluster.opened(2).node_id != actor.node_id
 
 
 def test_the_actors_of_a_node_are_lost_together() -> None:
@@ -161,12 +145,10 @@ def test_a_node_on_which_no_host_can_run_is_named_and_avoided_while_there_are_ot
         assert cluster.heard(Kind.DIED)[1] == {"how": "it has no pytest-osmosis", "by": "host"}
         cluster.open(2)
         cluster.wait_for(Kind.DIED, 2)
-        cluster.n_cpus["10.1.0.1"] = 1.0
-        cluster.see()
+        cluster.have("10.1.0.1", 1.0)
         cluster.open(3)
         cluster.wait_for(Kind.DIED, 3)
-        cluster.open(4)
-        assert cluster.opened_in(4).node_id == "10.1.0.1"
+        assert cluster.opened(4).node_id == "10.1.0.1"
 
 
 def test_a_mistake_of_the_users_is_the_machines_while_other_hosts_run() -> None:
@@ -199,8 +181,7 @@ def test_there_are_as_many_places_as_are_free_or_ours_and_never_more_than_nodes_
         assert (cluster.facts.n_nodes, cluster.facts.n_places) == (2, 3)
         cluster.open(1)
         cluster.wait_for(Kind.PLACED, 1)
-        cluster.n_cpus["10.1.0.1"] = 2.0
-        cluster.see()
+        cluster.have("10.1.0.1", 2.0)
         until(lambda: (cluster.facts.n_nodes, cluster.facts.n_places) == (3, 5), "for the node that joined")
         cluster.used_by_others = 0.0
         cluster.see()
@@ -212,11 +193,9 @@ def test_there_are_as_many_places_as_are_free_or_ours_and_never_more_than_nodes_
 
 def test_hosts_that_must_stay_here_start_on_no_node_elsewhere() -> None:
     with SimulatedCluster(0, 0).running(only_here=True) as cluster:
-        cluster.n_cpus["192.0.2.1"] = 2.0
-        cluster.see()
+        cluster.have("192.0.2.1", 2.0)
         until(lambda: cluster.facts.n_elsewhere == 1, "for the node elsewhere")
         assert (cluster.facts.is_local, cluster.facts.n_places) == (False, 0)
         cluster.open(1)
-        cluster.n_cpus["127.0.0.1"] = 2.0
-        cluster.see()
+        cluster.have("127.0.0.1", 2.0)
         assert cluster.opened_in(1).node_id == "127.0.0.1"

@@ -6,17 +6,16 @@ leave that group.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from tests.cluster.clusters import HOST, RayCluster, is_running, until
 from tests.plugin.workspaces import Session, Workspace, hosts_under
+from tests.unit.processes.test_guard import guards_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -112,16 +111,6 @@ def until_nothing_is_left(notes: list[Note]) -> None:
         until(lambda: not left(), "for the end of all")
     except AssertionError:
         pytest.fail(f"still there: {left()}")
-
-
-def guards_of(pid: int) -> set[int]:
-    """Return the processes of the guard of a process."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit() and f"guarding.py\0{pid}\0".encode() in (entry / "cmdline").read_bytes():
-                found.add(int(entry.name))
-    return found
 
 
 def without_times(value: Any) -> Any:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 from urllib.error import HTTPError
@@ -65,21 +63,6 @@ CANARIES = {
     "FROM_FILE": "canary-93bb-of-the-file",
     "FROM_ENV": "canary-c2d7-of-the-env",
 }
-LEAKS = """
-import sys
-import ray
-
-@ray.remote(num_cpus=0)
-class Leak:
-    def ready(self):
-        return True
-
-ray.init(address=sys.argv[1], log_to_driver=False)
-leak = Leak.options(runtime_env={"env_vars": {"LEAK": sys.argv[2]}}).remote()
-ray.get(leak.ready.remote())
-print("ready", flush=True)
-sys.stdin.read()
-"""
 
 
 class Dashboard:
@@ -124,7 +107,6 @@ class Dashboard:
         return {name for name in names if name.startswith(("worker-", "python-core-"))}
 
     def node_ids(self) -> list[str]:
-        """Return the ids of the nodes that are alive."""
         nodes = self.json(NODES)["data"]["result"]["result"]
         return [node["node_id"] for node in nodes if node["state"] == "ALIVE"]
 
@@ -138,7 +120,6 @@ class Dashboard:
         return True
 
     def logs(self, node_id: str) -> set[str]:
-        """Return the names of the logs of a node."""
         listing = self.json(f"/api/v0/logs?{urlencode({'node_id': node_id})}")
         return {name for names in listing["data"]["result"].values() for name in names}
 
@@ -210,19 +191,3 @@ def test_secrets_are_in_nothing_that_ray_writes_or_shows(
     assert not holders(found, CANARIES["FROM_FILE"])
     [config] = holders(found, CANARIES["FROM_ENV"])  # it is a file of the workspace that was uploaded
     assert config.endswith("/configs/eval/x.toml")
-
-
-def test_the_same_search_finds_what_is_in_a_runtime_env(cluster: RayCluster, dashboard: Dashboard) -> None:
-    canary = "canary-077a-on-purpose"
-    driver = subprocess.Popen(
-        [sys.executable, "-c", LEAKS, cluster.address, canary], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    try:
-        assert driver.stdout is not None
-        assert driver.stdout.readline() == b"ready\n"
-        pages, files = dashboard.everything(), written(cluster)
-    finally:
-        driver.communicate()
-    assert {ACTORS, "/api/jobs/"} <= {*holders(pages, canary)}
-    assert any("logs/file" in page for page in holders(pages, canary))
-    assert holders(files, canary)

@@ -42,7 +42,6 @@ Write = Callable[..., None]
 
 @pytest.fixture
 def nodes(workspace: Workspace, tmp_path: Path) -> LocalNodes:
-    """Two nodes with two CPUs each."""
     nodes = LocalNodes(tmp_path / "nodes.json")
     workspace.write("rayless_bridge.py", nodes.plugin)
     workspace.plugins.append("-prayless_bridge")
@@ -190,34 +189,6 @@ def test_debuggers_stay_in_this_process(workspace: Workspace) -> None:
     assert "osmosis: user code runs in this process, not on a cluster (--osmosis-inline)" in result.outlines
     modules = json.loads((workspace.root / "modules.json").read_text())
     assert not [name for name in modules if name.startswith(("ray", "pytest_osmosis.addons.ray"))]
-
-
-def test_code_that_does_not_load_ends_the_session_and_its_hosts(workspace: Workspace, eval_on: Write) -> None:
-    eval_on(2)
-    workspace.write("rewards.py", "raise RuntimeError('broken')\n")
-
-    result = workspace.run(CONFIG)
-
-    assert result.ret == 4
-    assert any("broken" in line for line in result.errlines)
-    until(lambda: not hosts_under(workspace.root), "for hosts to end")
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_the_hosts_on_the_cluster(workspace: Workspace, eval_on: Write) -> None:
-    workspace.hurry()
-    workspace.plugins.append("-prayless_bridge")
-    workspace.write("agent.py", AGENT)
-    workspace.write("slow", "")
-    eval_on(4, agent={"agent": "agent:rollout"})
-    session = workspace.start(CONFIG)
-    until(lambda: calls(workspace), "for a rollout")
-
-    session.interrupt()
-
-    assert session.wait() == 2, session.output
-    until(lambda: not hosts_under(workspace.root), "for hosts to end")
-    assert workspace.results()["schema_version"]
 
 
 @pytest.mark.slow

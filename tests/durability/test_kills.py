@@ -144,7 +144,7 @@ class Eval:
 
     root: Path
 
-    def start(self, name: str, *arguments: str, most_bytes: int | None = None) -> subprocess.Popen[str]:
+    def start(self, name: str, *, most_bytes: int | None = None) -> subprocess.Popen[str]:
         """Begin a run, or go on with it; with `most_bytes`, no file may become larger."""
 
         def begin() -> None:
@@ -152,7 +152,7 @@ class Eval:
             if most_bytes is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
-        words = [*PYTEST, "-pno:cacheprovider", "--osmosis-config=x.toml", f"--osmosis-run={name}", *arguments]
+        words = [*PYTEST, "-pno:cacheprovider", "--osmosis-config=x.toml", f"--osmosis-run={name}"]
         with (self.root / "output.txt").open("w") as output:
             return subprocess.Popen(
                 words, cwd=self.root, stdout=output, stderr=output, text=True, start_new_session=True, preexec_fn=begin
@@ -169,20 +169,18 @@ class Eval:
         journal = self.directory(name) / "journal.jsonl"
         return journal.stat().st_size if journal.exists() else 0
 
+    def _events(self, name: str) -> Sequence[Mapping[str, Any]]:
+        journal = self.directory(name) / "journal.jsonl"
+        return list(replay(journal)) if journal.exists() else []
+
     def rolled(self, name: str) -> Counter[RunId]:
         """Return how often the journal holds a rollout of each run that no infrastructure broke."""
-        journal = self.directory(name) / "journal.jsonl"
-        events = replay(journal) if journal.exists() else ()
-        return Counter(
-            RunId.of(event)
-            for event in events
-            if event["ev"] == "rollout" and event.get("boundary") not in INFRASTRUCTURE
-        )
+        rollouts = (event for event in self._events(name) if event["ev"] == "rollout")
+        return Counter(RunId.of(event) for event in rollouts if event.get("boundary") not in INFRASTRUCTURE)
 
     def lost(self, name: str) -> tuple[int, int]:
         """Return how many rollouts are lost at most, as the journal says, and how many it holds."""
-        journal = self.directory(name) / "journal.jsonl"
-        events = list(replay(journal)) if journal.exists() else []
+        events = self._events(name)
         return fold(events).most_lost, sum(event["ev"] == "rollout" for event in events)
 
 
@@ -211,15 +209,13 @@ class Killer:
 
     def session(self, kind: str) -> bool:
         """Kill one session. Return False if it had ended before."""
-        arguments, most_bytes = [], None
-        if kind == "worker":
-            arguments = ["-n1"]
+        most_bytes: int | None = None
         if kind == "full disk":
             most_bytes = (
                 max(self._eval.journal_bytes(self._name), 1) + self._rows_bytes() + self._some(self._plan.few_bytes)
             )
         self._server.allow({"full disk": UNBOUNDED, "wave": 0}.get(kind, self._plan.batch))
-        process = self._eval.start(self._name, *arguments, most_bytes=most_bytes)
+        process = self._eval.start(self._name, most_bytes=most_bytes)
         try:
             return self._killed(kind, process)
         finally:
@@ -242,8 +238,8 @@ class Killer:
                 self._wait_for_requests(process, self._some(self._plan.most_requests))
         if process.poll() is not None:
             return False
-        if kind in ("worker", "host"):
-            for pid in self._victims(kind, process.pid)[:1]:
+        if kind == "host":
+            for pid in hosts_under(self._eval.root)[:1]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self._wait_for_requests(process, self._some(self._plan.most_requests) // 2)
@@ -272,26 +268,8 @@ class Killer:
             lambda: process.poll() is not None or len(self._server.requested) > before + n, f"request {n} of a session"
         )
 
-    def _victims(self, kind: str, pid: int) -> list[int]:
-        if kind == "host":
-            return hosts_under(self._eval.root)
-        children = [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in _children(task)]
-        return [child for child in children if b"sys.stdin.readline" in _command_of(child)]
 
-
-def _children(task: Path) -> Sequence[str]:
-    with contextlib.suppress(OSError):
-        return (task / "children").read_text().split()
-    return ()
-
-
-def _command_of(pid: int) -> bytes:
-    with contextlib.suppress(OSError):  # it has ended meanwhile
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    return b""
-
-
-KINDS = {"SIGKILL": 5, "wave": 4, "SIGTERM": 3, "SIGINT": 3, "host": 3, "worker": 2, "full disk": 2, "start": 2}
+KINDS = {"SIGKILL": 5, "wave": 4, "SIGTERM": 3, "SIGINT": 3, "host": 3, "full disk": 2, "start": 2}
 FEW = Plan(100, 8, 20, 10_000, ("full disk", "host", "wave"), lambda: random.Random(SEED))
 MANY = Plan(1000, 32, 70, 40_000, [kind for kind, n in KINDS.items() for _ in range(n)], kill_choices)
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,25 @@ def printed_by(example: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def rolled_out(example: Path, config: str, *arguments: str, options: Sequence[str] = ()) -> dict[str, Any]:
+    """Run an eval of an example with a demo server, compare its tokens with those of the server, and return results."""
+    with demo_server(*options) as server:
+        printed_by(
+            example,
+            f"--osmosis-config=configs/eval/{config}.toml",
+            f"--osmosis-base-url={server.base_url}",
+            "--osmosis-no-probe",
+            "--osmosis-output=results.json",
+            *arguments,
+        )
+        stats = server.stats()
+    results: dict[str, Any] = json.loads((example / "results.json").read_text(encoding="utf-8"))
+    counted = {name: stats[name] for name in ("input_tokens", "output_tokens")}
+    assert {name: results["summary"]["usage"][name] for name in counted} == counted
+    assert stats["requests"] == 12, "each run asks twice: the model calls the tool, and answers"
+    return results
+
+
 @pytest.mark.parametrize(
     ("api", "model", "options"),
     [
@@ -63,21 +83,7 @@ def printed_by(example: Path, *arguments: str) -> str:
 def test_the_tokens_of_an_example_are_those_that_the_server_counts(
     example: Path, api: str, model: str, options: tuple[str, ...]
 ) -> None:
-    with demo_server(*options) as server:
-        printed_by(
-            example,
-            "--osmosis-config=configs/eval/products.toml",
-            f"--osmosis-base-url={server.base_url}",
-            f"--osmosis-api-client-type={api}",
-            f"--osmosis-model={model}",
-            "--osmosis-no-probe",
-            "--osmosis-output=results.json",
-        )
-        stats = server.stats()
-    results: dict[str, Any] = json.loads((example / "results.json").read_text(encoding="utf-8"))
-    counted = {name: stats[name] for name in ("input_tokens", "output_tokens")}
-    assert {name: results["summary"]["usage"][name] for name in counted} == counted
-    assert stats["requests"] == 12, "each run asks twice: the model calls the tool, and answers"
+    rolled_out(example, "products", f"--osmosis-api-client-type={api}", f"--osmosis-model={model}", options=options)
 
 
 @pytest.mark.slow

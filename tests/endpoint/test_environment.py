@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_osmosis.endpoint.rollouts import Address, variables
 from tests.engine.evaluating import Live, Workspace, evaluated
 from tests.servers import ChatServer, answered, reply
 
@@ -206,3 +207,8 @@ def test_reward_functions_ask_their_own_model(workspace: Workspace, server: Chat
 
     assert errors(live) == []
     assert live.kinds() == ["passed"] * 4
+
+
+def test_the_agents_sdk_of_openai_sends_no_traces_with_the_endpoints_key() -> None:
+    changes = variables(Address("http://127.0.0.1:1/v1", "key"))
+    assert changes["OPENAI_AGENTS_DISABLE_TRACING"] == "1"

@@ -8,12 +8,13 @@ import pytest
 from aiohttp import web
 
 from tests.endpoint.scenes import failures, play
-from tests.engine.evaluating import Workspace, evaluated
+from tests.engine.evaluating import Workspace, asked_rows, evaluated
 from tests.servers import (
     OVERFLOW,
     ChatServer,
     Exchange,
     by_api,
+    by_row,
     completion,
     held,
     messages_reply,
@@ -137,55 +138,36 @@ def test_a_client_gets_the_errors_of_the_server(workspace: Workspace, client: st
     assert live.kinds() == ["passed"] * len(SCENES)
 
 
-FAILING = """
-from openai import AsyncOpenAI
-
-async def rollout(ctx):
-    client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
-    await ctx.chat(ctx.prompt)
-    try:
-        await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
-    except Exception:
-        raise KeyError("the framework's own error") from None
-"""
-
-
-def test_a_rollout_is_charged_to_its_last_failed_request(workspace: Workspace) -> None:
-    workspace.agent(FAILING)
-    with ChatServer(reply("42"), status(503)) as server:
-        live = evaluated(workspace.config(server, model={"max_retries": 1}, data={"rows": "0"}))
-
-    assert len(server.requests) == 3, "the client must not repeat what the host has repeated"
-    event = live.events("rollout")[0]
-    assert (event["boundary"], event["retries"]) == ("provider", 1)
-    assert event["error"] == "the server answered 503 Service Unavailable: scripted 503 (2 tries)"
-    assert "KeyError: " in event["details"]
-    assert event["usage"] == {"input_tokens": 7, "output_tokens": 3}
-
-
-LATER = """
+FAILS = """
 from openai import AsyncOpenAI
 
 async def rollout(ctx):
     client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
     if ctx.row_index == 0:
-        try:
-            await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
-        except Exception:
-            pass
+        await ctx.chat(ctx.prompt)
+    try:
         await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
-        raise KeyError("later")
+    except Exception:
+        if ctx.row_index == 0:
+            raise KeyError("the framework's own error") from None
+    await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
+    raise KeyError("later")
 """
 
 
-def test_an_error_after_an_answered_request_is_the_agents(workspace: Workspace) -> None:
-    workspace.agent(LATER)
-    with ChatServer(status(400), reply("42")) as server:
-        live = evaluated(workspace.config(server, data={"rows": "0"}))
+def test_a_rollout_is_charged_to_its_last_failed_request_unless_a_later_one_was_answered(workspace: Workspace) -> None:
+    workspace.agent(FAILS)
+    scripts = {0: [reply("42"), status(503)], 1: [status(400), reply("42")]}
+    with ChatServer(by_row(scripts, reply("42"))) as server:
+        live = evaluated(workspace.config(server, model={"max_retries": 1}, data={"rows": "0-1"}))
 
-    event = live.events("rollout")[0]
-    assert (event["boundary"], event["error"]) == ("agent", "KeyError: 'later'")
-    assert event["usage"] == {"input_tokens": 7, "output_tokens": 3}
+    assert asked_rows(server) == {0: 3, 1: 2}, "the client must not repeat what the host has repeated"
+    failed, later = sorted(live.events("rollout"), key=lambda event: event["row"])
+    assert (failed["boundary"], failed["retries"]) == ("provider", 1)
+    assert failed["error"] == "the server answered 503 Service Unavailable: scripted 503 (2 tries)"
+    assert "KeyError: " in failed["details"]
+    assert (later["boundary"], later["error"]) == ("agent", "KeyError: 'later'")
+    assert failed["usage"] == later["usage"] == {"input_tokens": 7, "output_tokens": 3}
 
 
 TOGETHER = """
@@ -223,14 +205,3 @@ def test_a_failure_stays_that_of_a_rollout_though_another_request_was_answered_m
         "provider",
         "the server answered 503 Service Unavailable: scripted 503",
     )
-
-
-def test_a_wrong_key_stops_the_eval(workspace: Workspace) -> None:
-    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(50)])
-    workspace.agent(FAILING)
-    with ChatServer(reply("42"), status(401)) as server:
-        live = evaluated(workspace.config(server, evaluation={"batch_size": 1}))
-
-    assert len(server.requests) == 2
-    assert live.kinds().count("skipped") == 49
-    assert "401 Unauthorized" in str(live.events("rollout")[0]["error"])

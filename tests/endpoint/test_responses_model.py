@@ -100,15 +100,6 @@ SCENES = {
         last = await client.messages.create(model="x", max_tokens=99, messages=turns, tools=[tool])
         assert (last.content[-1].text, last.stop_reason) == ("42", "end_turn"), last
     """,
-    "openai, in a thread that holds the loop": """
-        client = openai.OpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
-        messages = list(ctx.prompt)
-        first = client.chat.completions.create(model="x", messages=messages, tools=[TOOL]).choices[0].message
-        said = {"role": "assistant", "content": None, "tool_calls": [first.tool_calls[0].model_dump()]}
-        messages += [said, {"role": "tool", "tool_call_id": first.tool_calls[0].id, "content": "3"}]
-        last = client.chat.completions.create(model="x", messages=messages, tools=[TOOL])
-        assert last.choices[0].message.content == "42", last
-    """,
 }
 
 

@@ -52,11 +52,9 @@ class Workspace:
         self.rows({"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(rows))
 
     def rows(self, rows: Iterator[Mapping[str, Any]] | Sequence[Mapping[str, Any]]) -> None:
-        """Replace the dataset."""
         self.write("data/rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
     def write(self, path: str, text: str) -> Path:
-        """Write a file of the user's."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(dedent(text), encoding="utf-8")
@@ -97,15 +95,15 @@ def _toml(value: Any) -> str:
 
 
 class Live:
-    """An eval that runs: the outcomes reported so far, and its hosts."""
+    """An eval that runs: the outcomes reported so far, and its hosts. `answers` are from a cassette or a cache."""
 
     def __init__(
         self,
         config: Path,
         *,
-        environ: Mapping[str, str],
-        probe: bool,
-        spawn: Spawn,
+        environ: Mapping[str, str] | None = None,
+        probe: bool = False,
+        spawn: Spawn = HostConnection,
         answers: AnswerStore | None = None,
         clock: Clock = SYSTEM,
     ) -> None:
@@ -113,7 +111,7 @@ class Live:
         self.mark = uuid.uuid4().hex
         self._others = set(threading.enumerate())
         clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-        own = {**clean, **environ}
+        own = {**clean, **(environ or {})}
         self.prepared = prepare(config, environ=own, answers=answers)
         self.run = EvalRun.start(
             self.prepared,
@@ -126,20 +124,19 @@ class Live:
 
     @property
     def actor(self) -> Actor:
-        """The engine's state."""
         return self.run.engine._actor
 
     @property
     def hosts(self) -> Hosts:
-        """The engine's hosts."""
         return self.actor.hosts
 
-    def wait_for(self, condition: Callable[[], object], what: str = "") -> None:
-        """Return when the condition holds; fails after a deadline."""
+    def wait_for(self, condition: Callable[[], object], what: str = "") -> Any:
+        """Return the value of the condition once it holds; fails after a deadline."""
         end = time.monotonic() + DEADLINE_S
-        while not condition():
+        while not (value := condition()):
             assert time.monotonic() < end, f"waited in vain {what}: {self.run.engine.progress} {self.run_files()}"
             time.sleep(0.005)
+        return value
 
     def pause(self) -> None:
         """Pause the engine, and wait until its hosts have been told."""
@@ -149,28 +146,23 @@ class Live:
         self.wait_for(lambda: self.actor._looked_at > paused, "for the end of the engine's turn")
 
     def wait(self) -> Live:
-        """Wait until every run is done."""
         self.wait_for(lambda: len(self.told) >= len(self.run.selected.runs), "for every run")
         return self
 
     def host(self, name: str) -> HostConnection:
         """Wait for a ready host of the role "host", "scorer" or "quarantine", and return its connection."""
-        found: list[HostConnection] = []
 
-        def there() -> bool:
+        def there() -> list[HostConnection]:
             connections = [host.connection for host in self.hosts if host.role == name and host.ready]
-            found[:] = [each for each in connections if isinstance(each, HostConnection)]
-            return bool(found)
+            return [each for each in connections if isinstance(each, HostConnection)]
 
-        self.wait_for(there, f"for {name}")
+        found: list[HostConnection] = self.wait_for(there, f"for {name}")
         return found[0]
 
     def record(self, row: int, run: int = 0) -> RunRecord:
-        """The record of a run."""
         return self.run.engine.ledger.records[RunId(row, run)]
 
     def outcome(self, row: int, run: int = 0) -> Outcome:
-        """The outcome of a run."""
         return dict(self.told)[RunId(row, run)]
 
     def kinds(self) -> list[str]:
@@ -178,11 +170,9 @@ class Live:
         return [outcome.kind for _, outcome in sorted(self.told, key=lambda told: told[0])]
 
     def events(self, kind: str) -> list[Mapping[str, Any]]:
-        """The journal's events of a kind."""
         return [event for event in replay(self.run.directory.journal) if event["ev"] == kind]
 
     def run_files(self) -> dict[str, str]:
-        """Every file of the run directory, by name."""
         return {
             str(path.relative_to(self.run.directory.path)): path.read_text(encoding="utf-8", errors="replace")
             for path in self.run.directory.path.rglob("*")
@@ -191,13 +181,11 @@ class Live:
 
     @property
     def stop(self) -> Stop:
-        """The reason why it stopped."""
         assert self.run.engine.stopped is not None
         return self.run.engine.stopped
 
     @property
     def results(self) -> Results:
-        """The results of a finished eval."""
         assert self.finished is not None
         return self.finished.results
 
@@ -218,34 +206,20 @@ class Live:
 
     def _check_nothing_is_left(self) -> None:
         self.wait_for(lambda: not _processes(self.mark), "for processes to end")
-        self.wait_for(
-            lambda: (
-                not [
-                    each
-                    for each in threading.enumerate()
-                    if each.name.startswith("osmosis") and each not in self._others
-                ]
-            ),
-            "for threads",
-        )
+
+        def has_threads() -> bool:
+            return any(each.name.startswith("osmosis") for each in {*threading.enumerate()} - self._others)
+
+        self.wait_for(lambda: not has_threads(), "for threads")
 
 
 @contextmanager
-def running(
-    config: Path,
-    *,
-    environ: Mapping[str, str] | None = None,
-    probe: bool = False,
-    paused: bool = False,
-    spawn: Spawn = HostConnection,
-    answers: AnswerStore | None = None,
-    clock: Clock = SYSTEM,
-) -> Iterator[Live]:
-    """The eval in `config`, begun; finished and checked on leaving. `answers` are from a cassette or a cache.
+def running(config: Path, *, paused: bool = False, **options: Any) -> Iterator[Live]:
+    """The eval in `config`, begun; finished and checked on leaving. `options` are those of `Live`.
 
     The engine goes by `clock`; hosts, which are other processes, go by their own.
     """
-    live = Live(config, environ=environ or {}, probe=probe, spawn=spawn, answers=answers, clock=clock)
+    live = Live(config, **options)
     try:
         live.run.engine.loaded()
         if paused:
@@ -259,16 +233,9 @@ def running(
     live.finish()
 
 
-def evaluated(
-    config: Path,
-    *,
-    environ: Mapping[str, str] | None = None,
-    probe: bool = False,
-    spawn: Spawn = HostConnection,
-    answers: AnswerStore | None = None,
-) -> Live:
+def evaluated(config: Path, **options: Any) -> Live:
     """The eval in `config`, done."""
-    with running(config, environ=environ, probe=probe, spawn=spawn, answers=answers) as live:
+    with running(config, **options) as live:
         live.wait()
     return live
 

@@ -68,7 +68,6 @@ class ScriptedHost:
         self.say("rollout", run, attempt, ms=1.0, messages=[], n_prompt=0, **{"usage": USAGE, **fields})
 
     def rolls_out(self, *runs: RunId, attempt: int = 1) -> None:
-        """Begin and end rollouts."""
         for run in runs:
             self.starts(run, attempt=attempt)
             self.rolls(run, attempt)
@@ -144,12 +143,10 @@ class SteppedEngine:
 
     @property
     def actor(self) -> Actor:
-        """The engine's state, whose turns the test takes."""
         return self.engine._actor
 
     @property
     def most_silent_s(self) -> float:
-        """The seconds for which a host may be silent."""
         return self.engine.job.setup.agent_timeout_s + SILENCE_SLACK_S
 
     def _spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> ScriptedHost:
@@ -180,8 +177,12 @@ class SteppedEngine:
     def turn(self) -> None:
         self.actor.turn()
 
+    def after(self, act: Callable[..., None], /, *args: Any, **fields: Any) -> None:
+        """Take a turn after a host has done something."""
+        act(*args, **fields)
+        self.turn()
+
     def host(self, name: str) -> ScriptedHost:
-        """Return the newest host of a role."""
         return next(host for host in reversed(self.hosts) if host.name == name)
 
     def later(self, seconds: float) -> None:
@@ -203,7 +204,6 @@ class SteppedEngine:
         assert "internal accounting error" not in notices
 
     def kinds(self) -> list[str]:
-        """The outcome of each run, as they were told."""
         return [outcome.kind for _, outcome in self.told]
 
     def limits(self) -> list[int]:

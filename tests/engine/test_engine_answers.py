@@ -9,7 +9,7 @@ import pytest
 
 from pytest_osmosis.record.run_id import RunId
 from tests.engine.evaluating import Live, Workspace, evaluated
-from tests.servers import Behaviour, ChatServer, blocks, completion, data, message, refusal, reply, status, tool_call
+from tests.servers import Behaviour, ChatServer, completion, data, message, refusal, reply, status
 
 CHAT = [
     {"role": "user", "content": "What is 6 * 7?"},
@@ -22,137 +22,84 @@ def exact(solution_str, ground_truth, extra_info):
     print(f"solution_str={solution_str!r}")
     return float(solution_str == ground_truth)
 """
-WORKFLOW = """
-from pytest_osmosis import AgentWorkflow
-
-class Flow(AgentWorkflow):
-    async def run(self, ctx):
-        return [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]
-
-rollout = Flow
-"""
-AGENTS = {
-    "chat": None,
-    "function": "async def rollout(ctx):\n    return [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]",
-    "last chat": "async def rollout(ctx):\n    await ctx.chat(ctx.prompt)",
-    "workflow": WORKFLOW,
-}
-FILTERED = data(
-    completion(
-        {},
-        choices=[
-            {"index": 0, "message": {"role": "assistant", "content": "4"}, "finish_reason": "content_filter"},
-        ],
-    )
-)
-CUT_OFF = data(
-    completion(
-        {},
-        choices=[
-            {"index": 0, "message": {"role": "assistant", "content": None}, "finish_reason": "length"},
-        ],
-    )
-)
 
 
-def evaluate(workspace: Workspace, behaviour: Behaviour, agent: str | None = None, **tables: Any) -> Live:
-    """Evaluate one row with an assistant message in its prompt."""
-    workspace.rows([{"messages": CHAT, "ground_truth": "42"}])
+def ending(content: str | None, finish_reason: str) -> Behaviour:
+    """Answers that end for a reason of the server's."""
+    said = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish_reason}
+    return data(completion({}, choices=[said]))
+
+
+def evaluate(workspace: Workspace, *script: Behaviour, agent: str | None = None, rows: int = 1, **tables: Any) -> Live:
+    """Evaluate rows with an assistant message in their prompt."""
+    workspace.rows([{"messages": CHAT, "ground_truth": "42", "number": row} for row in range(rows)])
     workspace.write("rewards.py", SOLUTION)
     if agent is not None:
         workspace.agent(agent)
-    with ChatServer(behaviour) as server:
+    with ChatServer(*script) as server:
         return evaluated(workspace.config(server, **tables))
 
 
-def solution(live: Live) -> str:
-    """Return the solution_str that the reward function got."""
-    (score,) = live.events("score")
-    return str(score["output"]["stdout"].strip().removeprefix("solution_str="))
+def solutions(live: Live) -> dict[int, str]:
+    """Return the solution_str that the reward function got for each row."""
+    printed = {event["row"]: str(event["output"]["stdout"]) for event in live.events("score")}
+    return {row: text.strip().removeprefix("solution_str=") for row, text in printed.items()}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("agent", "behaviour"),
-    [*((agent, refusal("I will not")) for agent in AGENTS.values()), (None, FILTERED)],
-    ids=[*AGENTS, "filter"],
-)
-def test_a_refusal_is_the_models_failure(workspace: Workspace, agent: str | None, behaviour: Behaviour) -> None:
-    live = evaluate(workspace, behaviour, agent)
-    record = live.record(0)
-    assert (record.status, record.boundary, dict(record.scores)) == ("failed", "model", {})
-    assert record.tokens == 10, "a refusal costs money too"
-    assert "refused: I will not" in str(record.error) or "content filter" in str(record.error)
+def test_a_refusal_is_the_models_failure(workspace: Workspace) -> None:
+    live = evaluate(workspace, refusal("I will not"), ending("4", "content_filter"), rows=2)
+    records = [live.record(row) for row in range(2)]
+    assert [(each.status, each.boundary, dict(each.scores)) for each in records] == [("failed", "model", {})] * 2
+    assert [each.tokens for each in records] == [10, 10], "a refusal costs money too"
+    errors = " ".join(str(each.error) for each in records)
+    assert "refused: I will not" in errors
+    assert "content filter" in errors
 
 
 @pytest.mark.slow
-def test_a_refusal_of_anthropic_is_the_models_failure(workspace: Workspace) -> None:
-    said = blocks({"type": "text", "text": "I will not"}, stop_reason="refusal")
-    live = evaluate(workspace, said, model={"client": "anthropic"})
-    assert (live.record(0).boundary, live.record(0).error) == ("model", "the model refused: I will not")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("behaviour", "model"),
-    [(CUT_OFF, {}), (message(content=None), {}), (message(), {}), (blocks(), {"client": "anthropic"})],
-    ids=["length", "null", "absent", "no blocks"],
-)
-def test_an_answer_without_text_is_empty(workspace: Workspace, behaviour: Behaviour, model: dict[str, Any]) -> None:
-    live = evaluate(workspace, behaviour, model=model)
-    assert live.kinds() == ["failed"]
-    assert solution(live) == "''"
+def test_an_answer_without_text_is_empty(workspace: Workspace) -> None:
+    live = evaluate(workspace, ending(None, "length"), message(content=None), message(), rows=3)
+    assert live.kinds() == ["failed"] * 3
+    assert solutions(live) == dict.fromkeys(range(3), "''")
     assert live.outcome(0).reason == 'score 0 < 1 (the answer is empty): expected "42"'
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("agent", "expected"),
-    [
-        ("async def rollout(ctx):\n    return ctx.prompt", "''"),
-        ("async def rollout(ctx):\n    return [*ctx.prompt, {'role': 'tool', 'content': '41'}]", "''"),
-        ("async def rollout(ctx):\n    return [{'role': 'assistant', 'content': '41'}]", "'41'"),
-    ],
-    ids=["the prompt", "a tool's message", "no prompt"],
-)
-def test_messages_of_the_prompt_are_no_answer(workspace: Workspace, agent: str, expected: str) -> None:
-    live = evaluate(workspace, reply("42"), agent)
-    assert solution(live) == expected
-    if expected == "''":
-        assert live.outcome(0).reason == 'score 0 < 1 (the rollout has no assistant message): expected "42"'
+OF_ITS_OWN = """
+from pytest_osmosis.errors import ModelError
+
+CALL = {"id": "call_1", "type": "function", "function": {"name": "multiply", "arguments": "{}"}}
+SAID = {"role": "assistant", "content": "41"}
+TOOL = {"role": "tool", "tool_call_id": "call_1", "content": "42"}
+
+async def rollout(ctx):
+    match ctx.row_index:
+        case 0:
+            return ctx.prompt
+        case 1:
+            return [*ctx.prompt, TOOL]
+        case 2:
+            return [SAID]
+        case 3:
+            return [*ctx.prompt, SAID, {"role": "assistant", "content": None, "tool_calls": [CALL]}, TOOL]
+        case 4:
+            return [*ctx.prompt, {"role": "assistant", "content": None, "refusal": "no"}]
+    try:
+        await ctx.chat(ctx.prompt)
+    except ModelError as error:
+        assert error.boundary == "model"
+    return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+"""
 
 
-def test_an_agent_that_appends_a_tool_message_is_scored_by_its_last_text(workspace: Workspace) -> None:
-    code = """
-    async def rollout(ctx):
-        call = (await ctx.chat(ctx.prompt)).message
-        said = {"role": "assistant", "content": "so far 41"}
-        return [*ctx.prompt, said, call, {"role": "tool", "tool_call_id": "call_1", "content": "42"}]
-    """
-    assert solution(evaluate(workspace, tool_call("multiply", {"a": 6}), code)) == "'so far 41'"
-
-
-def test_a_refusal_that_an_agent_gets_by_itself_is_the_models_failure(workspace: Workspace) -> None:
-    code = """
-    async def rollout(ctx):
-        return [*ctx.prompt, {"role": "assistant", "content": None, "refusal": "no"}]
-    """
-    live = evaluate(workspace, reply("42"), code)
-    assert (live.record(0).boundary, live.record(0).error) == ("model", "the model refused: no")
-
-
-def test_an_agent_may_answer_after_a_refusal(workspace: Workspace) -> None:
-    code = """
-    from pytest_osmosis.errors import ModelError
-
-    async def rollout(ctx):
-        try:
-            await ctx.chat(ctx.prompt)
-        except ModelError as error:
-            assert error.boundary == "model"
-        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-    """
-    assert evaluate(workspace, refusal("no"), code).kinds() == ["passed"]
+def test_messages_of_the_prompt_are_no_answer(workspace: Workspace) -> None:
+    """Nor is a tool's. A refusal that an agent gets by itself is the model's, and one may answer after a refusal."""
+    live = evaluate(workspace, refusal("I will not"), agent=OF_ITS_OWN, rows=6)
+    assert solutions(live) == {0: "''", 1: "''", 2: "'41'", 3: "'41'", 5: "'42'"}
+    for row in range(2):
+        assert live.outcome(row).reason == 'score 0 < 1 (the rollout has no assistant message): expected "42"'
+    assert (live.record(4).boundary, live.record(4).error) == ("model", "the model refused: no")
+    assert live.outcome(5).kind == "passed"
 
 
 BY_CHAT = "await ctx.chat(ctx.prompt)"
@@ -176,24 +123,16 @@ async def rollout(ctx):
 @pytest.mark.slow
 @pytest.mark.parametrize("ask", [BY_CHAT, BY_CLIENT], ids=["ctx.chat", "a client of its own"])
 def test_an_answer_from_memory_in_an_outage_measures_nothing(workspace: Workspace, ask: str) -> None:
-    live = evaluate(workspace, status(400, {"error": {"message": "no such thing"}}), MAKES_DO.format(ask))
+    agent, once = MAKES_DO.format(ask), {"max_retries": 0}
+    live = evaluate(workspace, status(400, {"error": {"message": "no such thing"}}), agent=agent)
     assert live.kinds() == ["passed"]  # the model's server rejected the request: that is no outage
-    live = evaluate(workspace, status(501), MAKES_DO.format(ask), model={"max_retries": 0})
+    live = evaluate(workspace, reply("41"), status(501), agent=agent, model=once)
+    assert live.kinds() == ["passed"], "it has answered before"
+    live = evaluate(workspace, status(501), agent=agent, model=once)
     assert live.kinds() == ["error"]
     assert live.record(0).boundary == "provider"
     assert "501" in str(live.record(0).error)
     assert str(live.record(0).error).endswith("; the agent returned without an answer of the model")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ask", [BY_CHAT, BY_CLIENT], ids=["ctx.chat", "a client of its own"])
-def test_an_agent_may_go_on_once_the_model_has_answered(workspace: Workspace, ask: str) -> None:
-    workspace.rows([{"user_prompt": "6 * 7?", "ground_truth": "42"}])
-    workspace.agent(MAKES_DO.format(ask))
-    with ChatServer(reply("41"), status(501)) as server:
-        live = evaluated(workspace.config(server, model={"max_retries": 0}))
-        assert len(server.requests) == 2
-    assert live.kinds() == ["passed"]
 
 
 def test_the_journal_tells_the_prompt_from_the_rollout(workspace: Workspace) -> None:

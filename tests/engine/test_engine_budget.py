@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.record.run_id import RunId
-from tests.engine.evaluating import Live, Workspace, evaluated
+from tests.engine.evaluating import Workspace, evaluated
 from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
-from tests.servers import ChatServer, Exchange, reply
+from tests.servers import ChatServer, reply
 
 pytestmark = pytest.mark.slow
 
@@ -28,63 +25,18 @@ async def rollout(ctx):
 """
 
 
-class Meter:
-    """Answers with the number of input tokens that `tokens_of` gives the nth request."""
-
-    def __init__(self, tokens_of: Callable[[int], int]) -> None:
-        self.n = 0
-        self._tokens_of = tokens_of
-
-    async def __call__(self, exchange: Exchange) -> web.StreamResponse:
-        tokens = self._tokens_of(self.n)
-        self.n += 1
-        usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
-        return await reply("42", usage=usage)(exchange)
-
-
-def spent(workspace: Workspace, meter: Meter, usd: float, **tables: Mapping[str, Any]) -> Live:
-    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(200)])
-    with ChatServer(meter) as server:
-        limits: dict[str, Any] = {"max_cost_usd": usd, "max_errors": 1000}
-        return evaluated(workspace.config(server, **{"limits": limits, "prices": PRICES, **tables}))
-
-
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_runs_of_equal_cost_never_exceed_the_bound_and_use_it_up(workspace: Workspace, hosts: int) -> None:
-    meter = Meter(lambda n: 1000)
-    live = spent(workspace, meter, 0.0505, evaluation={"batch_size": 16}, execution={"hosts": hosts})
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(200)])
+    with ChatServer(reply("42", usage={"prompt_tokens": 1000, "completion_tokens": 0, "total_tokens": 1000})) as server:
+        limits = {"max_cost_usd": 0.0505, "max_errors": 1000}
+        tables: dict[str, Any] = {"limits": limits, "prices": PRICES, "execution": {"hosts": hosts}}
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 16}, **tables))
 
     assert live.results.cost_usd == pytest.approx(0.050)
-    assert meter.n == 50
+    assert len(server.requests) == 50
     text = "[limits] max_cost_usd = 0.0505 has no room for another run: $0.050 spent, about $0.0010 a run"
     assert live.stop == ("max_cost_usd", text)
-
-
-def test_a_bound_that_the_runs_reach_exactly_stops_nothing(workspace: Workspace) -> None:
-    live = spent(workspace, Meter(lambda n: 1000), 0.2, evaluation={"batch_size": 16})
-
-    assert live.results.count("finished") == 200
-    assert live.run.engine.stopped is None or live.run.engine.stopped.reason == "closed"
-
-
-def test_a_bound_slows_nothing_once_a_cost_is_known(workspace: Workspace) -> None:
-    """The first run is alone. All others are answered only once four of them are in flight."""
-    arrived, together = 0, asyncio.Event()
-
-    async def answer(exchange: Exchange) -> web.StreamResponse:
-        nonlocal arrived
-        arrived += 1
-        if arrived == 5:
-            together.set()
-        if arrived > 1:
-            await together.wait()
-        return await reply("42")(exchange)
-
-    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(5)])
-    with ChatServer(answer) as server:
-        tables: dict[str, Any] = {"limits": {"max_cost_usd": 100}, "prices": PRICES, "evaluation": {"batch_size": 4}}
-        live = evaluated(workspace.config(server, **tables))
-    assert live.kinds() == ["passed"] * 5
 
 
 def test_a_reply_without_usage_leaves_the_cost_of_its_rollout_unknown(workspace: Workspace) -> None:
@@ -131,8 +83,7 @@ def judges(stepped: SteppedEngine, run: RunId) -> None:
     """Let the host roll a run out, which uses 7 tokens, and the judge score it, which uses none."""
     host = stepped.host("host")
     host.rolls_out(run)
-    host.scores(run, name="judge")
-    stepped.turn()
+    stepped.after(host.scores, run, name="judge")
 
 
 def test_a_run_that_waits_for_its_group_holds_no_other_back(make: Make) -> None:
@@ -146,8 +97,7 @@ def test_a_bound_without_room_for_the_rest_of_a_group_stops_the_eval(make: Make)
     stepped, host = in_groups(make, 25)
     for run in stepped.runs[:2]:
         judges(stepped, run)
-    host.scores(*stepped.runs[:2], name="whole")
-    stepped.turn()
+    stepped.after(host.scores, *stepped.runs[:2], name="whole")
     judges(stepped, stepped.runs[2])
 
     assert host.runs() == stepped.runs[:3]

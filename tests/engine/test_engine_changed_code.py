@@ -70,16 +70,6 @@ def check_stopped(live: Live, file: str) -> None:
     assert len(live.events("loaded")) == 1
 
 
-@pytest.mark.parametrize("file", ["rewards.py", "helper.py", "later.py"])
-def test_a_scorer_with_other_code_scores_nothing(workspace: Workspace, file: str) -> None:
-    tables = written(workspace)
-    saving = Saving(workspace.root / file, FILES[file].replace("1.0", "0.0") + "# saved\n", "scorer")
-    live = evaluated(workspace.config(None, **tables), spawn=saving)
-    check_stopped(live, file)
-    assert not any("rewards:sync" in record.scores for record in live.results.records)
-    assert set(live.kinds()) <= {"error", "skipped"}
-
-
 @pytest.mark.parametrize(("file", "role"), [("agent.py", "host"), ("prompts.py", "quarantine"), ("rewards.py", "host")])
 def test_a_host_that_is_replaced_by_other_code_rolls_out_nothing(workspace: Workspace, file: str, role: str) -> None:
     tables = written(workspace, evaluation={"batch_size": 2})
@@ -97,27 +87,16 @@ def test_a_host_that_is_replaced_by_other_code_rolls_out_nothing(workspace: Work
     assert set(prompts) == {"row 0"}
 
 
-def test_the_second_of_two_hosts_must_have_the_code_of_the_first(workspace: Workspace) -> None:
-    tables = written(workspace, execution={"hosts": 2})
-    saving = Saving(workspace.root / "agent.py", AGENT + "# saved\n", "host", 3)
-    with ChatServer(held(reply("42"))) as server:
-        with running(workspace.config(server, **tables), spawn=saving) as live:
-            live.wait_for(lambda: len([host for host in live.hosts if host.role == "host" and host.ready]) == 2)
-            server.wait_for(lambda server: server.in_flight == 4)
-            live.wait_for(lambda: live.run.engine.progress.in_flight == 4)
-            server.release()
-            os.kill(live.host("host").pid, signal.SIGKILL)
-            live.wait()
-    check_stopped(live, "agent.py")
-
-
-@pytest.mark.parametrize("new", ["helper/__init__.py", "later/__init__.py"])
-def test_a_new_file_that_stands_before_another_is_a_change_too(workspace: Workspace, new: str) -> None:
+@pytest.mark.parametrize("file", ["rewards.py", "helper.py", "later.py", "helper/__init__.py", "later/__init__.py"])
+def test_a_scorer_with_other_code_scores_nothing(workspace: Workspace, file: str) -> None:
+    """Nor with a new file that stands before another."""
     tables = written(workspace)
-    (workspace.root / new).parent.mkdir()
-    saving = Saving(workspace.root / new, "right = 0.0\n", "scorer")
-    live = evaluated(workspace.config(None, **tables), spawn=saving)
-    check_stopped(live, new)
+    (workspace.root / file).parent.mkdir(exist_ok=True)
+    text = FILES.get(file, "right = 1.0\n").replace("1.0", "0.0") + "# saved\n"
+    live = evaluated(workspace.config(None, **tables), spawn=Saving(workspace.root / file, text, "scorer"))
+    check_stopped(live, file)
+    assert not any("rewards:sync" in record.scores for record in live.results.records)
+    assert set(live.kinds()) <= {"error", "skipped"}
 
 
 def test_files_that_no_digest_covers_may_change(workspace: Workspace) -> None:

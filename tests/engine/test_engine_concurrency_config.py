@@ -23,22 +23,21 @@ from osmosis_ai.rollout import AgentWorkflow, AgentWorkflowConfig, ConcurrencyCo
 workflow_config = AgentWorkflowConfig(name="flow", concurrency=ConcurrencyConfig(max_concurrent=ROLLOUTS))
 grader_config = GraderConfig(name="judge", concurrency=ConcurrencyConfig(max_concurrent=SCORINGS))
 """
-CODE = """
+NOTE = """
 import asyncio
-import pathlib
-
-LOG = pathlib.Path(__file__).with_name("log.txt")
+import time
 
 def note(text):
-    with LOG.open("a") as log:
+    with open("log.txt", "a") as log:
         log.write(text + " ")
-
+"""
+CODE = f"""{NOTE}
 class Flow(AgentWorkflow):
     async def run(self, ctx):
         note("rollout+")
         await asyncio.sleep(0.02)
         note("rollout-")
-        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        return [*ctx.prompt, {{"role": "assistant", "content": "42"}}]
 
 class Judge(Grader):
     async def grade(self, ctx):
@@ -79,7 +78,7 @@ def test_a_config_limits_all_hosts_together(
         )
     )
     assert live.kinds() == ["passed"] * 12
-    log = (tmp_path / "rollouts/mine/log.txt").read_text(encoding="utf-8")
+    log = (tmp_path / "log.txt").read_text(encoding="utf-8")
     assert most_at_once(log, "rollout") <= (rollouts or 6)
     assert most_at_once(log, "scoring") <= (scorings or 6)
     said = [text for text in live.actor.notices.texts if "the workflow's config allows" in text]
@@ -93,14 +92,7 @@ def test_a_limit_that_is_no_number_is_refused(tmp_path: Path) -> None:
         evaluated(workspace.config(None, experiment={"rollout": "mine", "entrypoint": "main.py"}))
 
 
-SCORED = """
-import asyncio
-import time
-
-def note(text):
-    with open("log.txt", "a") as log:
-        log.write(text + " ")
-
+SCORED = f"""{NOTE}
 async def waits(solution_str):
     note("scoring+")
     while open("log.txt").read().count("scoring+") < MEETING:

@@ -52,6 +52,7 @@ def talking(tmp_path: Path, heard: queue.SimpleQueue[Heard | Died]) -> Iterator[
 def test_a_host_that_writes_much_never_waits_for_its_reader(
     tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Messages that are gathered meanwhile are read once they need not wait."""
     monkeypatch.setattr(pipes, "SIZE_BYTES", size)
     heard: queue.SimpleQueue[Heard | Died] = queue.SimpleQueue()
     with talking(tmp_path, heard) as connection:
@@ -59,21 +60,11 @@ def test_a_host_that_writes_much_never_waits_for_its_reader(
         connection.send([{"op": "pause"}])
         n_heard = 0
         while n_heard < 1 + 64 - size // 50_000:
-            said = heard.get(timeout=DEADLINE_S)
-            assert isinstance(said, Heard)
-            n_heard += len(said.events)
-
-
-def test_gathered_messages_are_read_once_they_need_not_wait(tmp_path: Path) -> None:
-    heard: queue.SimpleQueue[Heard | Died] = queue.SimpleQueue()
-    with talking(tmp_path, heard) as connection:
-        connection.gather_s = FOR_EVER_S
-        connection.send([{"op": "pause"}])
-        first = heard.get(timeout=DEADLINE_S)
-        assert isinstance(first, Heard)
+            gathered = heard.get(timeout=DEADLINE_S)
+            assert isinstance(gathered, Heard)
+            n_heard += len(gathered.events)
         connection.gather_s = 0.0
         connection.send([{"op": "close"}])
-        n_heard = len(first.events)
         while isinstance(said := heard.get(timeout=DEADLINE_S), Heard):
             n_heard += len(said.events)
     assert n_heard == 66

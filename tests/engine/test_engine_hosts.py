@@ -1,4 +1,7 @@
-"""Several hosts for one eval: limits that they share, the cost of a killed host, and their ends."""
+"""Several hosts for one eval: limits that they share, the cost of a killed host, and their ends.
+
+No run is rolled out more often than it must, and none waits for ever.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import resource
 import signal
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +17,14 @@ import pytest
 
 from pytest_osmosis.engine import hosts
 from pytest_osmosis.engine.host_connection import Connection, Died, HostConnection, Post
+from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_id import RunId
 from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, evaluated, running
 from tests.engine.stepped import ScriptedHost
-from tests.servers import ChatServer, held, reply
+from tests.servers import ChatServer, held, reply, slow
 
 TWO = {"hosts": 2}
-PIDS = """
-async def rollout(ctx):
-    reply = await ctx.chat(ctx.prompt)
-    return [*ctx.prompt, {"role": "user", "content": str(os.getpid())}, reply.message]
-"""
 
 
 class Unplaced(ScriptedHost):
@@ -79,21 +79,38 @@ def test_blocking_functions_are_spread_over_as_many_scorers_as_hosts(workspace: 
     assert live.kinds() == ["passed"] * 8
 
 
-def test_a_killed_host_costs_only_the_rollouts_it_had_begun(workspace: Workspace) -> None:
-    workspace.agent(PIDS)
+@pytest.mark.parametrize(
+    ("batch_size", "n_hosts"),
+    [pytest.param(1, 1, marks=pytest.mark.slow), pytest.param(3, 1, marks=pytest.mark.slow), (4, 2)],
+)
+def test_a_killed_host_costs_only_the_rollouts_it_had_begun(
+    workspace: Workspace, batch_size: int, n_hosts: int
+) -> None:
+    """They are rolled out once more, one at a time."""
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(8)])
-    with ChatServer(held(reply("42"))) as server:
-        with running(workspace.config(server, evaluation={"batch_size": 4}, execution=TWO)) as live:
-            server.wait_for(lambda server: server.in_flight == 4)
-            live.wait_for(lambda: live.run.engine.progress.in_flight == 4)
+    n_begun = batch_size // n_hosts
+    with ChatServer(held(slow(0.1, reply("42")))) as server:
+        config = workspace.config(server, evaluation={"batch_size": batch_size}, execution={"hosts": n_hosts})
+        with running(config) as live:
+            server.wait_for(lambda server: server.in_flight == batch_size)
+            live.wait_for(lambda: live.run.engine.progress.in_flight == batch_size)
             os.killpg(live.host("host").pid, signal.SIGKILL)
+            server.wait_for(lambda server: len(server.requests) > batch_size)
             live.host("quarantine")
             server.release()
             live.wait()
+            live.wait_for(lambda: {host.role for host in live.hosts} == {"host", "scorer"})
         again = {row for row, times in asked_rows(server).items() if times == 2}
-        assert sorted(asked_rows(server).values()) == [1] * 6 + [2] * 2
-    assert {row for row in range(8) if live.record(row).attempt == 2} == again
+        assert sorted(asked_rows(server).values()) == [1] * (8 - n_begun) + [2] * n_begun
+        if n_hosts == 1:  # else another host may send a request before the server learns that one is gone
+            assert server.max_in_flight == batch_size
     assert live.kinds() == ["passed"] * 8
+    assert {row for row in range(8) if live.record(row).attempt == 2} == again
+    assert live.run.engine.progress.repeated == n_begun
+    starts = [(event["row"], event["at"]) for event in live.events("start") if event["attempt"] == 2]
+    ends = {event["row"]: event["at"] for event in live.events("rollout")}
+    assert all(ends[before] <= at for (before, _), (_, at) in pairwise(starts)), "one at a time"
+    assert any("rolled out once more" in text for text in live.run.engine.notices.texts)
 
 
 @pytest.fixture
@@ -103,33 +120,19 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_host_ends_although_a_thread_never_does(workspace: Workspace) -> None:
-    """Exit handlers of user code run; if the host was killed, they would not."""
-    workspace.agent(
-        """
-        import atexit, threading
-        threading.Thread(target=threading.Event().wait).start()
-        atexit.register(lambda: open("ended", "w").close())
-        async def rollout(ctx):
-            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-        """
-    )
-    live = evaluated(workspace.config(None))
-    assert live.kinds() == ["passed"] * 4
-    assert (workspace.root / "ended").exists()
-
-
-@pytest.mark.usefixtures("patient")
-def test_exit_handlers_that_were_registered_before_ours_run(
+def test_exit_handlers_run_although_a_thread_never_ends(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python's logging registers one when it is imported; coverage and other tools when the interpreter starts."""
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "sitecustomize.py").write_text("import atexit\natexit.register(lambda: open('tool', 'w').close())\n")
+    monkeypatch.setenv("PYTHONPATH", str(tools))
     workspace.agent(
         """
-        import logging.handlers
+        import atexit, logging.handlers, threading
+        threading.Thread(target=threading.Event().wait).start()
+        atexit.register(lambda: open("ended", "w").close())
         memory = logging.handlers.MemoryHandler(1000, target=logging.FileHandler("logged"))
         async def rollout(ctx):
             memory.emit(logging.makeLogRecord({"msg": "kept to the end", "levelno": 20}))
@@ -138,9 +141,7 @@ def test_exit_handlers_that_were_registered_before_ours_run(
     )
     assert evaluated(workspace.config(None)).kinds() == ["passed"] * 4
     assert "kept to the end" in (workspace.root / "logged").read_text()
-
-    monkeypatch.setenv("PYTHONPATH", str(tools))
-    assert evaluated(workspace.config(None)).kinds() == ["passed"] * 4
+    assert (workspace.root / "ended").exists()
     assert (workspace.root / "tool").exists()
 
 
@@ -210,3 +211,46 @@ def test_a_host_may_open_more_files_than_shells_allow(workspace: Workspace, serv
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     assert live.kinds() == ["passed"] * 4, live.events("rollout")
+
+
+SOON_OVER = """
+import os, threading, time
+
+def end():
+    while not os.path.exists(f"end-{{os.getpid()}}"):
+        time.sleep(0.01)
+    {words}
+    os._exit(3)
+
+threading.Thread(target=end, daemon=True).start()
+def exact(solution_str):
+    return 1.0
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["pass", "os.write(2, b'last words')"], ids=["silent", "last words"])
+def test_hosts_that_die_before_they_begin_anything_end_the_eval(workspace: Workspace, words: str) -> None:
+    """They load the code, and die while they probe the model. The message names their log, if there is one."""
+    workspace.write("rewards.py", SOON_OVER.format(words=words))
+    with ChatServer(slow(1000, reply("42"))) as server:
+        with running(workspace.config(server), probe=True) as live:
+            for n_probes in (1, 2, 3):
+                server.wait_for(lambda server, n=n_probes: len(server.requests) == n)  # type: ignore[misc]
+                workspace.write(f"end-{live.host('host').pid}", "")
+            live.wait()
+    assert live.kinds() == ["skipped"] * 4
+    assert live.stop.reason == "systemic"
+    assert "3 processes in a row ended before they ran any of your code (exit status 3)" in live.stop.text
+    log = live.run.directory.host_log
+    assert log.exists() == (str(log) in live.stop.text) == (words != "pass")
+
+
+@pytest.mark.slow
+def test_a_host_that_dies_while_it_loads_is_an_error(workspace: Workspace, server: ChatServer) -> None:
+    workspace.write("rewards.py", "import os\nos._exit(4)\n")
+    with (
+        pytest.raises(HostError, match=r"ended while it loaded your code \(exit status 4\)$"),
+        running(workspace.config(server)),
+    ):
+        pass

@@ -1,11 +1,19 @@
-"""The numbers of rollouts and requests in flight, and of all requests, as the server sees them."""
+"""The numbers of rollouts and requests in flight, and of all requests, as the server sees them, and per minute.
+
+A slow machine may delay requests on their way, so those that arrive keep to a limit only as their permits do.
+"""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
 
-from tests.engine.evaluating import Workspace, asked_rows, evaluated, running
-from tests.servers import ChatServer, held, reply
+import pytest
+from aiohttp import web
+
+from pytest_osmosis.engine.limits import BURST_S, WINDOW_S, Charge, Rate
+from tests.clocks import ThreadClock
+from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated, running
+from tests.servers import ChatServer, Exchange, held, reply, status
 
 pytestmark = pytest.mark.slow
 
@@ -16,9 +24,13 @@ async def rollout(ctx):
 """
 
 
-@pytest.mark.parametrize("batch_size", [1, 3])
-def test_the_server_sees_batch_size_requests_at_once_and_never_more(workspace: Workspace, batch_size: int) -> None:
+@pytest.mark.parametrize(("batch_size", "agent", "n_asks"), [(1, None, 1), (3, None, 1), (4, GATHERING, 3)])
+def test_the_server_sees_batch_size_requests_at_once_and_never_more(
+    workspace: Workspace, batch_size: int, agent: str | None, n_asks: int
+) -> None:
     workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(8)])
+    if agent is not None:
+        workspace.agent(agent)
     with ChatServer(held(reply("42"))) as server:
         with running(workspace.config(server, evaluation={"batch_size": batch_size})) as live:
             server.wait_for(lambda server: server.in_flight == batch_size)
@@ -26,105 +38,123 @@ def test_the_server_sees_batch_size_requests_at_once_and_never_more(workspace: W
             server.release()
             live.wait()
         assert server.max_in_flight == batch_size
-        assert asked_rows(server) == dict.fromkeys(range(8), 1)
+        assert asked_rows(server) == dict.fromkeys(range(8), n_asks)
     assert live.kinds() == ["passed"] * 8
 
 
-def test_a_rollout_begins_the_moment_one_ends(workspace: Workspace) -> None:
-    """The next rollout takes the connection that the last one gave back, before any other rollout goes on.
+TWICE = """
+async def rollout(ctx):
+    for _ in range(2):
+        reply = await ctx.chat(ctx.prompt)
+    return [*ctx.prompt, reply.message]
+"""
 
-    Half of the rows begin at once; the others, which the host has been handed too, begin as these end.
+
+class Log:
+    """The number of requests that arrived. It refuses one in four."""
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.arrived = 0
+        self._refuses = refuses
+
+    async def __call__(self, exchange: Exchange) -> web.StreamResponse:
+        self.arrived += 1
+        fails = self._refuses and self.arrived % 4 == 0
+        return await (status(500) if fails else reply("42"))(exchange)
+
+
+@pytest.fixture
+def charges(monkeypatch: pytest.MonkeyPatch) -> list[Charge]:
+    """All that is charged to limits, each with the time of its permit."""
+    charges: list[Charge] = []
+    take = Rate.take
+
+    def taken(self: Rate, now: float, amount: float) -> Charge:
+        charges.append(take(self, now, amount))
+        return charges[-1]
+
+    monkeypatch.setattr(Rate, "take", taken)
+    return charges
+
+
+def most_within(times: Sequence[float], seconds: float) -> int:
+    """Return the most times within any span of that many seconds."""
+    return max(sum(begin <= at < begin + seconds for at in times) for begin in times)
+
+
+def is_settled(live: Live, clock: ThreadClock, log: Log, charges: Sequence[Charge]) -> bool:
+    """Return True if the engine has looked, all that it permitted has arrived, and another request waits, or none will.
+
+    The engine tells its progress only after it has sent permits, so that may still be of the time before.
     """
-    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(16)])
-    workspace.agent(
-        """
-        import pathlib
-
-        LOG = []
+    permits = live.actor.permits
+    waits = permits._looked_at == clock.now() and (permits.held_by or len(live.told) == len(live.run.selected.runs))
+    return bool(waits) and log.arrived == len(charges)
 
 
-        async def rollout(ctx):
-            LOG.append("begin")
-            for _ in range(100 + ctx.row_index):
-                LOG.append("step")
-                await asyncio.sleep(0)
-            LOG.append("end")
-            if LOG.count("end") == 16:
-                pathlib.Path("log.txt").write_text(" ".join(LOG))
-            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-        """
-    )
-    with ChatServer(reply("42")) as server:
-        live = evaluated(workspace.config(server, evaluation={"batch_size": 8}))
-    assert live.kinds() == ["passed"] * 16
-    log = (workspace.root / "log.txt").read_text().split()
-    followed = [log[index + 1] for index, what in enumerate(log[:-1]) if what == "end"]
-    assert followed.count("begin") == 8
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_requests_of_all_hosts_and_their_retries_keep_to_the_limit(
+    workspace: Workspace, charges: list[Charge], hosts: int
+) -> None:
+    log, clock = Log(refuses=True), ThreadClock()
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(12)])
+    workspace.agent(TWICE)
+    with ChatServer(log) as server:
+        execution = {"hosts": hosts, "requests_per_minute": 60}
+        config = workspace.config(server, evaluation={"batch_size": 8}, execution=execution)
+        with running(config, clock=clock) as live:
+            engine = live.run.engine
+            live.wait_for(lambda: engine.progress.held > 1, "for requests held")
+            assert engine.progress.held_by == "requests_per_minute"
+            begun = clock.now()
+            while len(live.told) < 12:
+                clock.advance(WINDOW_S / 60)
+                live.wait_for(lambda: is_settled(live, clock, log, charges), "for one that waits")
+                assert log.arrived <= 1 + (clock.now() - begun + BURST_S) * 60 / WINDOW_S
+    assert live.kinds() == ["passed"] * 12
+    assert log.arrived == len(charges) > 24
+    throttling = live.results.to_json()["summary"]["throttling"]
+    assert throttling["pauses"] == 0
+    assert throttling["held_s"]["requests_per_minute"] == pytest.approx(clock.now() - begun, abs=0.001)
 
 
-@pytest.mark.parametrize("batch_size", [1, 4])
-def test_concurrent_requests_of_one_agent_stay_within_batch_size(workspace: Workspace, batch_size: int) -> None:
-    workspace.agent(GATHERING)
-    with ChatServer(held(reply("42"))) as server:
-        with running(workspace.config(server, evaluation={"batch_size": batch_size})) as live:
-            server.wait_for(lambda server: server.in_flight == batch_size)
-            server.release()
-            live.wait()
-        assert server.max_in_flight == batch_size
-        assert asked_rows(server) == dict.fromkeys(range(4), 3)
+def test_a_request_cancelled_while_it_waits_for_its_permit_does_not_count(
+    workspace: Workspace, charges: list[Charge]
+) -> None:
+    log = Log()
+    workspace.agent("""
+    async def rollout(ctx):
+        for _ in range(3):
+            try:
+                await asyncio.wait_for(ctx.chat(ctx.prompt), 0.05)
+            except TimeoutError:
+                pass
+        reply = await ctx.chat(ctx.prompt)
+        return [*ctx.prompt, reply.message]
+    """)
+    with ChatServer(log) as server:
+        live = evaluated(workspace.config(server, execution={"requests_per_minute": 120}))
     assert live.kinds() == ["passed"] * 4
+    used = [charge.at for charge in charges if charge.amount]
+    assert most_within(used, 1.0) <= 1 + (1.0 + 2 * BURST_S) * 2
+    assert log.arrived <= len(used)
+    assert live.actor.permits._granted == {}
+    assert not live.actor.permits._waiting
 
 
-@pytest.mark.parametrize("hosts", [1, 3])
-def test_the_session_may_lower_and_raise_how_many_are_in_flight(workspace: Workspace, hosts: int) -> None:
-    """With one in flight and three hosts, no run waits in a host that may begin nothing."""
-    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(40)])
+@pytest.mark.slow
+def test_code_that_cancels_requests_for_ever_while_they_wait_for_permits_ends(workspace: Workspace) -> None:
+    """Its clock stands still during a wait. But permits come, and between the waits it uses time."""
     workspace.agent(
         """
-        import pathlib
+        import contextlib
 
         async def rollout(ctx):
-            row = ctx.prompt[0]["content"].split()[1]
-            pathlib.Path(f"begun-{row}").touch()
-            while not pathlib.Path("go").exists() and not pathlib.Path(f"go-{row}").exists():
-                await asyncio.sleep(0.01)
-            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(ctx.chat(ctx.prompt), 0.001)
         """
     )
-    config = workspace.config(None, evaluation={"batch_size": 6}, execution={"hosts": hosts})
-
-    def begun() -> list[int]:
-        return sorted(int(path.name.partition("-")[2]) for path in workspace.root.glob("begun-*"))
-
-    def end(rows: list[int]) -> None:
-        for row in rows:
-            workspace.write(f"go-{row}", "")
-
-    def known() -> int:
-        return sum(sum(host.sent_limits) for host in live.hosts.rolling)
-
-    with running(config) as live:
-        engine = live.run.engine
-        live.wait_for(lambda: len(begun()) == 6)
-        engine.limit(1)
-        assert engine.most_in_flight == 6, "they go on"
-        live.wait_for(lambda: known() <= 1)
-        end(begun()[:5])
-        live.wait_for(lambda: engine.most_in_flight == 1)
-        live.wait_for(lambda: engine.progress.done == 5)
-        assert len(begun()) == 6
-        end(begun())
-        live.wait_for(lambda: engine.progress.done == 6 and len(begun()) == 7)
-        engine.limit(0)
-        live.wait_for(lambda: known() == 0)
-        end(begun())
-        live.wait_for(lambda: engine.most_in_flight == 0)
-        engine.limit(99)
-        assert engine.most_in_flight == 6
-        live.wait_for(lambda: len(begun()) == 13)
-        engine.limit(2)
-        workspace.write("go", "")
-        live.wait()
-    assert engine.most_in_flight == 0, "it has ended"
-    assert live.kinds() == ["passed"] * 40
-    assert {record.attempt for record in live.results.records} == {1}
+    evaluation = {"agent_workflow_timeout_s": 1}
+    live = evaluated(workspace.config(None, evaluation=evaluation, execution={"requests_per_minute": 60}))
+    assert live.kinds() == ["error"] * 4

@@ -11,19 +11,8 @@ import pytest
 from aiohttp import web
 
 from pytest_osmosis.text.chat_messages import blocks_in
-from tests.clocks import ThreadClock
-from tests.engine.evaluating import Live, Workspace, evaluated, running
-from tests.host_clock import HostClock
-from tests.servers import (
-    Behaviour,
-    ChatServer,
-    Exchange,
-    cut_connection,
-    reply,
-    slow,
-    status,
-    together,
-)
+from tests.engine.evaluating import Live, Workspace, evaluated
+from tests.servers import Behaviour, ChatServer, Exchange, reply, slow, status, together
 
 pytestmark = pytest.mark.slow
 
@@ -112,18 +101,6 @@ def test_a_judge_scores_each_run_and_is_counted_apart(questions: Workspace) -> N
     assert published["rows"][0]["runs"][0]["judges_cost_usd"] == 13e-6
 
 
-def test_several_votes_are_a_mean_and_an_agreement(questions: Workspace) -> None:
-    votes = [reply(json.dumps({"score": score, "explanation": f"{score}"})) for score in (0, 1, 1)]
-    questions.rows([{"user_prompt": "What is 6 * 7?", "ground_truth": "42"}])
-    live, _ = judged_by(questions, *votes, judge={"votes": 3})
-
-    record = live.record(0)
-    assert record.scores["rubric"] == pytest.approx(2 / 3)
-    assert record.metrics["rubric"] == {"agreement": pytest.approx(1 / 3)}
-    assert record.reasons["rubric"].endswith("agreement 0.33)")
-    assert live.kinds() == ["failed"]
-
-
 def test_votes_that_were_paid_for_are_counted_though_another_was_refused(questions: Workspace) -> None:
     asked: set[str] = set()
 
@@ -157,13 +134,14 @@ def test_a_judge_may_see_the_conversation_and_columns(questions: Workspace) -> N
     assert live.record(0).scores["rubric"] == 10.0
 
 
-@pytest.mark.parametrize("fault", [status(503), cut_connection()], ids=["503", "cut"])
-def test_requests_to_a_judge_are_retried(questions: Workspace, fault: Behaviour) -> None:
-    live, _ = judged_by(questions, fault, reply(RIGHT))
+def test_requests_to_a_judge_are_retried_and_have_limits_of_their_own(questions: Workspace) -> None:
+    tables: dict[str, Any] = {"judge": {"requests_per_minute": 600}, "execution": {"hosts": 2}}
+    live, _ = judged_by(questions, status(503), reply(RIGHT), **tables)
 
     assert live.kinds() == ["passed"] * ROWS
     assert sum(use.retries for row in range(ROWS) for use in live.record(row).judge_uses) == 1
     assert sum(live.record(row).retries for row in range(ROWS)) == 0
+    assert live.results.throttling.held_s.keys() == {"judge.requests_per_minute"}
 
 
 def test_an_outage_of_a_judge_is_no_score(questions: Workspace) -> None:
@@ -219,13 +197,6 @@ def test_requests_to_judges_have_a_bound_of_their_own(questions: Workspace) -> N
 
     assert set(live.kinds()) == {"passed"}
     assert server.max_in_flight == 2
-
-
-def test_requests_to_judges_have_limits_of_their_own(questions: Workspace) -> None:
-    live, _ = judged_by(questions, reply(RIGHT), judge={"requests_per_minute": 600}, execution={"hosts": 2})
-
-    assert live.kinds() == ["passed"] * ROWS
-    assert live.results.throttling.held_s.keys() == {"judge.requests_per_minute"}
 
 
 @pytest.mark.parametrize(("limits", "runs"), [({"max_tokens": 240}, 11), ({"max_cost_usd": 60e-6}, 6)], ids=str)
@@ -284,27 +255,6 @@ def test_failures_of_judges_in_functions_are_told_apart(
     error = live.record(0).scorer_errors["judging:judged"]
     assert (error.boundary, live.results.boundaries()) == (boundary, {boundary: 1})
     assert text in error.message
-
-
-def test_the_wait_for_a_judges_permit_does_not_count_for_a_blocking_function(
-    questions: Workspace, tmp_path: Path
-) -> None:
-    clock, engine_clock = HostClock(tmp_path / "clock"), ThreadClock()
-    questions.rows([{"user_prompt": f"What is {row} + 40?", "ground_truth": f"{row + 40}"} for row in range(2)])
-    limits: dict[str, Any] = {"judge": {"requests_per_minute": 7}, "evaluation": {"grader_timeout_s": 60}}
-    with ChatServer(reply(RIGHT)) as server:
-        config = calling_config(questions, OLD, **limits)
-        with running(config, environ=keys(server) | clock.environ, clock=engine_clock) as live:
-            live.wait_for(lambda: live.run.engine.progress.held_by == "judge.requests_per_minute", "for the wait")
-            scorer = live.host("scorer").pid
-            clock.advance(100)
-            n_looks = clock.looks(scorer)
-            live.wait_for(lambda: clock.looks(scorer) > n_looks + 1, "for the monitor to look")
-            engine_clock.advance(10)
-            live.wait()
-
-    assert live.kinds() == ["passed"] * 2
-    assert live.results.throttling.held_s["judge.requests_per_minute"] == 10
 
 
 def test_a_function_without_its_key_is_a_reward_error(questions: Workspace) -> None:

@@ -1,4 +1,6 @@
-"""The log of hosts: bounded whatever user code writes to raw descriptors, and complete when a host crashes."""
+"""The log of hosts, bounded whatever user code writes, and complete when a host crashes; and how rarely they collect
+garbage, as imports and rollouts leave little.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import pytest
 
 from pytest_osmosis.engine import artifacts
 from pytest_osmosis.engine.artifacts import HEAD_BYTES, MOST_LOG_BYTES, TAIL_BYTES, HostLog
+from pytest_osmosis.host.main import COLLECT_AFTER, COLLECT_AFTER_LOADING
 from tests.engine.evaluating import Workspace, evaluated
 from tests.servers import ChatServer
 
@@ -40,33 +43,6 @@ def test_a_log_that_is_not_too_large_is_left_alone(tmp_path: Path) -> None:
     assert path.stat().st_size == MOST_LOG_BYTES
 
 
-def test_a_flood_on_the_raw_descriptors_is_bounded(workspace: Workspace, server: ChatServer) -> None:
-    """User code writes it, and so does a process that it left behind."""
-    workspace.agent(
-        f"""
-        MOST, KEPT = {MOST_LOG_BYTES}, {HEAD_BYTES + TAIL_BYTES}
-
-        async def rollout(ctx):
-            os.write(1, b"the begin\\n")
-            for _ in range(200):
-                os.write(2, b"x" * 65_536)
-            subprocess.run(["head", "-c", "9000000", "/dev/zero"])
-            os.write(2, b"x" * MOST)
-            while not KEPT < os.fstat(2).st_size <= MOST:  # a cut may lose what is written meanwhile
-                await asyncio.sleep(0.01)
-            await ctx.chat(ctx.prompt)
-            os.write(2, b"the end\\n")
-        """
-    )
-    live = evaluated(workspace.config(server, data={"rows": "0"}))
-    assert live.kinds() == ["passed"]
-    text = live.run_files()["host.log"]
-    assert text.startswith("the begin\n")
-    assert text.endswith("the end\n")
-    assert "bytes left out ...]" in text
-    assert len(text) < HEAD_BYTES + TAIL_BYTES + 1000
-
-
 def test_a_fatal_error_after_the_log_was_cut_is_still_reported(
     workspace: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,3 +69,25 @@ def test_a_fatal_error_after_the_log_was_cut_is_still_reported(
     live = evaluated(workspace.config(server, data={"rows": "0"}))
     assert live.record(0).boundary == "agent"
     assert "Fatal Python error: Segmentation fault" in live.outcome(0).text
+    assert "bytes left out ...]" in live.run_files()["host.log"]
+
+
+TELLS = """
+import gc
+WHILE_LOADING, IS_ENABLED = gc.get_threshold()[0], gc.isenabled()
+{}
+
+async def rollout(ctx):
+    said = f"{{WHILE_LOADING}} {{gc.get_threshold()[0]}} {{IS_ENABLED}} {{gc.isenabled()}}"
+    return [*ctx.prompt, {{"role": "assistant", "content": said}}]
+"""
+
+
+@pytest.mark.parametrize(("set_by_user", "later"), [("", COLLECT_AFTER), ("gc.set_threshold(1234)", 1234)])
+def test_garbage_is_collected_rarely_unless_user_code_sets_a_threshold(
+    workspace: Workspace, set_by_user: str, later: int
+) -> None:
+    workspace.agent(TELLS.format(set_by_user))
+    live = evaluated(workspace.config(None))
+    said = {event["messages"][-1]["content"] for event in live.events("rollout")}
+    assert said == {f"{COLLECT_AFTER_LOADING} {later} True True"}

@@ -26,8 +26,7 @@ LOST = "its machine was lost three times (node n1 was lost)"
 def roll_out(stepped: SteppedEngine) -> ScriptedHost:
     """Let a host roll the first run out, and return the host."""
     host = stepped.begin().host("host")
-    host.rolls_out(RUN)
-    stepped.turn()
+    stepped.after(host.rolls_out, RUN)
     return host
 
 
@@ -51,30 +50,22 @@ def check_reported_as_unmeasured(stepped: SteppedEngine, message: str) -> None:
     assert stepped.engine.progress.unmeasured == 1
 
 
-@pytest.mark.parametrize("role", ["scorer", "host", "quarantine"])
-def test_a_function_for_which_no_process_can_be_started_is_not_to_blame(make: Make, role: str) -> None:
-    stepped = make(1, scorers=BLOCKING if role == "scorer" else ASYNC)
+@pytest.mark.parametrize(
+    ("role", "grouped"),
+    [("scorer", []), ("host", []), ("host", ["judge"]), ("quarantine", []), ("quarantine", ["judge"])],
+)
+def test_a_function_for_which_no_process_can_be_started_is_not_to_blame(
+    make: Make, role: str, grouped: list[str]
+) -> None:
+    """Nor is one of a group."""
+    stepped = make(1, scorers=BLOCKING if role == "scorer" else ASYNC, grouped=grouped)
     host = roll_out(stepped)
     stepped.spawns = False
     if role == "quarantine":
         host.say("scoring", RUN, name="judge")
     if role == "scorer":
         stepped.host("scorer").die()
-    host.die()
-    stepped.turn()
-    stepped.turn()
-    check_reported_as_unmeasured(stepped, "no memory")
-
-
-@pytest.mark.parametrize("has_begun", [False, True])
-def test_a_group_for_which_no_process_can_be_started_is_not_to_blame(make: Make, has_begun: bool) -> None:
-    stepped = make(1, scorers={"whole": False}, grouped=["whole"])
-    host = roll_out(stepped)
-    if has_begun:
-        host.say("scoring", RUN, name="whole")
-    stepped.spawns = False
-    host.die()
-    stepped.turn()
+    stepped.after(host.die)
     stepped.turn()
     check_reported_as_unmeasured(stepped, "no memory")
 
@@ -85,8 +76,7 @@ def test_scoring_that_loses_its_machine_three_times_is_not_to_blame(make: Make, 
     host = roll_out(stepped)
     for role in ("host", "quarantine", None):
         host.say("scoring", RUN, name="judge")
-        host.is_lost()
-        stepped.turn()
+        stepped.after(host.is_lost)
         if role is not None:
             host = stepped.host(role)
             stepped.is_ready(host)
@@ -99,8 +89,7 @@ def test_a_blocking_function_that_loses_its_machine_three_times_is_not_to_blame(
     for _ in range(3):
         stepped.is_ready(stepped.host("scorer"))
         stepped.host("scorer").say("scoring", RUN, name="exact")
-        stepped.host("scorer").is_lost()
-        stepped.turn()
+        stepped.after(stepped.host("scorer").is_lost)
     check_reported_as_unmeasured(stepped, LOST)
 
 
@@ -111,8 +100,7 @@ def test_a_lost_scorer_leaves_its_place_to_the_next_where_one_may_score_at_once(
         scorer = stepped.host("scorer")
         stepped.is_ready(scorer)
         assert len(scorer.asked("score")) == 1
-        scorer.is_lost()
-        stepped.turn()
+        stepped.after(scorer.is_lost)
 
 
 def test_a_function_that_ends_two_processes_is_to_blame(make: Make) -> None:
@@ -121,8 +109,7 @@ def test_a_function_that_ends_two_processes_is_to_blame(make: Make) -> None:
     for _ in range(2):
         stepped.is_ready(stepped.host("scorer"))
         stepped.host("scorer").say("scoring", RUN, name="exact")
-        stepped.host("scorer").die()
-        stepped.turn()
+        stepped.after(stepped.host("scorer").die)
     stepped.end()
 
     assert boundaries(stepped) == [("reward", "ended its process twice (SIGKILL)")]
@@ -189,11 +176,9 @@ def test_no_run_is_said_to_be_repeated_if_it_fails_because_it_was_lost_with_the_
         host = stepped.host("host")
         stepped.is_ready(host)
         stepped.turn()
-        host.starts(RUN, attempt=attempt)
-        stepped.turn()
+        stepped.after(host.starts, RUN, attempt=attempt)
         stepped.spawns = attempt == 1
-        host.is_lost(f"node n{attempt} was lost", f"n{attempt}")
-        stepped.turn()
+        stepped.after(host.is_lost, f"node n{attempt} was lost", f"n{attempt}")
     stepped.end()
 
     again = "node n1 was lost; 1 run that had begun there is rolled out once more"
@@ -205,13 +190,11 @@ def test_of_the_runs_of_a_lost_machine_those_count_as_repeated_that_had_begun_be
     stepped = make(2, scorers=ASYNC).begin()
     host = stepped.host("host")
     host.starts(*stepped.runs)
-    host.is_lost()
-    stepped.turn()
+    stepped.after(host.is_lost)
     further = stepped.host("host")
     stepped.is_ready(further)
     assert further.runs() == stepped.runs
-    further.starts(RUN, attempt=2)
-    stepped.turn()
+    stepped.after(further.starts, RUN, attempt=2)
     stepped.engine.stop("interrupt", "interrupted")
     further.say("dropped", runs=[{**stepped.runs[1].to_json(), "attempt": 2}])
     stepped.end()
@@ -224,15 +207,13 @@ def test_a_machine_that_fails_again_and_again_gets_one_line_and_a_count_in_the_s
     stepped = make(20, hosts=2, scorers=ASYNC).begin()
     bad = stepped.host("host")
     for _ in range(3):
-        bad.is_lost()
-        stepped.turn()
+        stepped.after(bad.is_lost)
         stepped.later(recovery.REPORT_S)
         bad = stepped.host("host")
     assert stepped.engine.notices.alerts == ["node n1 was lost"]
     stepped.is_ready(bad)
     bad.starts(bad.runs()[0])
-    bad.is_lost()
-    stepped.turn()
+    stepped.after(bad.is_lost)
     stepped.later(recovery.REPORT_S)
     stepped.end()
 
@@ -247,8 +228,7 @@ def test_a_bad_machine_does_not_end_an_eval_while_a_host_elsewhere_works(make: M
     works, bad = stepped.hosts
     works.starts(*works.runs())
     for _ in range(2 * MOST_LOST):
-        bad.is_lost()
-        stepped.turn()
+        stepped.after(bad.is_lost)
         assert stepped.engine.stopped is None
         bad = stepped.host("host")
 

@@ -1,6 +1,7 @@
 """User code that hangs, crashes, floods or returns garbage: it costs its own rollout, and other runs pass.
 
-Agents misbehave together in one eval, each in its own row; further rows chat.
+Agents misbehave together in one eval, each in its own row; further rows chat. The last one holds the interpreter's lock
+and never returns to Python: the engine's clock is put forward once it has noted that in a file.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from textwrap import indent
 
 import pytest
 
+from pytest_osmosis.engine.host_connection import HostConnection
+from pytest_osmosis.engine.hosts import SILENCE_SLACK_S
+from pytest_osmosis.engine.run_table import Stage
 from pytest_osmosis.host.user_errors import CANCELLED
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE
+from tests.clocks import ThreadClock
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated, running
 from tests.host_clock import HostClock
-from tests.servers import ChatServer, held, reply
+from tests.servers import ChatServer
 
 pytestmark = pytest.mark.slow
 
@@ -45,11 +50,6 @@ class Bad:
     error: str
     details: str = ""
     boundary: str = "agent"
-
-
-def run_with(workspace: Workspace, server: ChatServer, codes: Sequence[str], **evaluation: object) -> Live:
-    """Run the eval of `written`."""
-    return evaluated(written(workspace, server, codes, **evaluation))
 
 
 def written(workspace: Workspace, server: ChatServer, codes: Sequence[str], **evaluation: object) -> Path:
@@ -176,7 +176,7 @@ SOFT = [
 
 
 def test_errors_exits_and_invalid_conversations_fail_at_the_agent(workspace: Workspace, server: ChatServer) -> None:
-    live = run_with(workspace, server, [bad.code for bad in SOFT])
+    live = evaluated(written(workspace, server, [bad.code for bad in SOFT]))
     check(live, server, SOFT, most=1)
     assert not live.run.engine.notices.texts, "the host lived on"
 
@@ -195,7 +195,7 @@ HARD = [
 def test_agents_that_crash_their_host_cost_others_at_most_one_more_rollout(
     workspace: Workspace, server: ChatServer
 ) -> None:
-    live = run_with(workspace, server, [bad.code for bad in HARD], batch_size=4)
+    live = evaluated(written(workspace, server, [bad.code for bad in HARD], batch_size=4))
     check(live, server, HARD, most=2)
 
 
@@ -225,13 +225,6 @@ def test_an_agent_that_cannot_be_interrupted_costs_others_at_most_one_more_rollo
     check(live, server, [STUCK], most=2)
 
 
-def test_a_run_that_crashes_its_quarantine_returns_its_slot(workspace: Workspace, server: ChatServer) -> None:
-    """There is one slot, which the quarantine took from the main host."""
-    live = run_with(workspace, server, ["await ctx.chat(ctx.prompt)\nos._exit(7)"], batch_size=1)
-    check(live, server, HARD[1:2], most=2)
-    assert server.max_in_flight == 1
-
-
 HARMLESS = {
     "10 MB of print": "for _ in range(100_000):\n    print('x' * 100)",
     "10 MB in one print": "print('x' * 10_000_000)",
@@ -256,110 +249,12 @@ HARMLESS = {
 
 def test_side_effects_of_agents_harm_no_run(workspace: Workspace, server: ChatServer) -> None:
     codes = [f"{code}\nawait ctx.chat(ctx.prompt)" for code in HARMLESS.values()]
-    live = run_with(workspace, server, codes)
+    live = evaluated(written(workspace, server, codes))
     failed = [name for name, kind in zip(HARMLESS, live.kinds(), strict=False) if kind != "passed"]
     assert failed == []
     assert live.kinds() == ["passed"] * (len(HARMLESS) + SIBLINGS)
     assert asked_rows(server) == dict.fromkeys(range(len(HARMLESS) + SIBLINGS), 1)
     assert not live.run.engine.notices.texts
-
-
-def test_runs_that_block_in_turn_use_up_only_their_own_time(workspace: Workspace, clock: HostClock) -> None:
-    """Each of four holds the loop for 40 s, in one go, within a deadline of 60 s. All have begun by then."""
-    workspace.agent(
-        """
-        ALL = asyncio.Barrier(4)
-
-        async def rollout(ctx):
-            await ALL.wait()
-            open(f"holds-{ctx.row_index}", "w").close()
-            while not os.path.exists(f"go-{ctx.row_index}"):
-                time.sleep(0.01)
-            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-        """
-    )
-    config = workspace.config(None, evaluation={"agent_workflow_timeout_s": 60, "batch_size": 4})
-    with running(config, environ=clock.environ) as live:
-        ended = set[str]()
-
-        host = live.host("host").pid
-
-        def has_charged(n_looks: int) -> bool:
-            return clock.looks(host) > n_looks + 1
-
-        for n in range(1, 5):
-            holds(live, workspace, n)
-            clock.advance(40)
-            [row] = {path.name.removeprefix("holds-") for path in workspace.root.glob("holds-*")} - ended
-            looked = partial(has_charged, clock.looks(host))
-            live.wait_for(looked, "for the monitor to charge the row that holds the loop")
-            workspace.write(f"go-{row}", "")
-            ended.add(row)
-        live.wait()
-    assert live.kinds() == ["passed"] * 4
-
-
-def test_other_runs_survive_a_run_that_hangs_until_its_deadline(workspace: Workspace, clock: HostClock) -> None:
-    """Row 1 holds the loop until its deadline; the others end after that, and count."""
-    workspace.agent(
-        """
-        OVER = asyncio.Event()
-
-        async def rollout(ctx):
-            if ctx.row_index == 1:
-                try:
-                    open("holds-1", "w").close()
-                    while True: pass
-                finally:
-                    OVER.set()
-            await OVER.wait()
-            for _ in range(10):  # its deadline would expire meanwhile
-                await asyncio.sleep(0)
-            return [{"role": "assistant", "content": "42"}]
-        """
-    )
-    config = workspace.config(None, evaluation={"agent_workflow_timeout_s": 60, "batch_size": 4})
-    with running(config, environ=clock.environ) as live:
-        holds(live, workspace)
-        clock.advance(60)
-        live.wait()
-    assert live.kinds() == ["passed", "error", "passed", "passed"]
-    assert live.record(1).boundary == "timeout"
-
-
-def test_a_run_that_holds_the_loop_while_its_request_is_queued_is_interrupted(
-    workspace: Workspace, clock: HostClock
-) -> None:
-    """Its clock stands still then: row 1 uses both slots for requests."""
-    workspace.agent(
-        """
-        GREEDY = asyncio.Event()
-
-        async def rollout(ctx):
-            if ctx.row_index == 1:
-                asked = [asyncio.create_task(ctx.chat(ctx.prompt)) for _ in range(2)]
-                await asyncio.sleep(0)
-                GREEDY.set()
-                await asyncio.gather(*asked)
-            else:
-                await GREEDY.wait()
-                asked = asyncio.create_task(ctx.chat(ctx.prompt))
-                await asyncio.sleep(0)
-                open("holds-0", "w").close()
-                time.sleep(1000)
-        """
-    )
-    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(2)])
-    with ChatServer(held(reply("42"))) as server:
-        config = workspace.config(server, evaluation={"batch_size": 2, "agent_workflow_timeout_s": 60})
-        with running(config, environ=clock.environ) as live:
-            holds(live, workspace)
-            clock.advance(60)
-            live.wait_for(lambda: live.told, "for the end of row 0")
-            server.release()
-            live.wait()
-    assert live.kinds() == ["error", "passed"]
-    assert (live.record(0).boundary, live.record(0).error) == ("timeout", HELD)
 
 
 def test_a_run_cancelled_before_it_runs_returns_its_slot(workspace: Workspace) -> None:
@@ -426,3 +321,52 @@ def test_the_output_of_a_run_is_bounded_and_its_own(workspace: Workspace, server
         assert len(sections["stdout"]) < 100_000
         assert f"logged {row}" in sections["log"]
         assert f"warned {row}" in sections["warnings"]
+
+
+TIMEOUT_S = 600
+AGENT = """
+import glob, itertools, mmap
+
+IS_FIRST = not glob.glob("held-*")
+with open(f"held-{os.getpid()}", "w+b") as file:
+    file.truncate(1)
+    held = mmap.mmap(file.fileno(), 1)
+ALL = asyncio.Barrier(4)
+
+async def rollout(ctx):
+    if IS_FIRST:
+        await ALL.wait()
+    if ctx.row_index == 1:
+        sum(itertools.chain(map(held.write, [b"1"]), itertools.repeat(0)))  # it notes that it holds the lock
+    elif IS_FIRST:
+        await asyncio.Event().wait()
+    return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+"""
+
+
+def test_an_agent_in_a_c_loop_ends_two_hosts_and_its_neighbours_are_rolled_out_once_more(workspace: Workspace) -> None:
+    workspace.agent(AGENT)
+    clock = ThreadClock()
+    config = workspace.config(None, evaluation={"agent_workflow_timeout_s": TIMEOUT_S})
+    with running(config, clock=clock) as live:
+
+        def is_held(connection: HostConnection) -> bool:
+            """True once nothing else is under way, also no start, and the engine has heard the last event."""
+            busy = [each for each in live.hosts if each.is_busy or not each.ready]
+            return [each.connection for each in busy] == [connection] and all(
+                state.stage is Stage.ROLLING for each in busy for state in each.runs
+            )
+
+        for role in ("host", "quarantine"):
+            host = live.host(role)
+            file = workspace.root / f"held-{host.pid}"
+            live.wait_for(lambda file=file: file.read_bytes()[0], "for code in C")  # type: ignore[misc]
+            live.wait_for(partial(is_held, host), "for all others: the engine ends those that do not start")
+            clock.advance(TIMEOUT_S + SILENCE_SLACK_S + 1)
+            live.wait_for(lambda host=host: host not in [each.connection for each in live.hosts], "for its end")  # type: ignore[misc]
+        live.wait()
+    record = live.record(1)
+    assert (record.boundary, record.attempt) == ("agent", 2)
+    assert str(record.error) == "ended its process twice (it sent nothing for 610 s)"
+    assert live.kinds() == ["passed", "error", "passed", "passed"]
+    assert sorted(event["row"] for event in live.events("start")) == [0, 0, 1, 1, 2, 2, 3, 3]

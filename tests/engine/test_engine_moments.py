@@ -38,8 +38,7 @@ from tests.plugin.workspaces import wait_until
 def rolls_and_dies(stepped: SteppedEngine) -> None:
     """Let the host roll out the first run and die, so that no other can be started."""
     host = stepped.host("host")
-    host.rolls_out(RunId(0, 0))
-    stepped.turn()
+    stepped.after(host.rolls_out, RunId(0, 0))
     stepped.spawns = False
     host.die()
 
@@ -54,14 +53,12 @@ def test_an_unreadable_row_that_stops_the_eval_also_stops_runs_read_with_it(make
 def test_a_run_that_a_dead_quarantine_had_not_begun_does_not_begin_after_a_stop(make: Make) -> None:
     stepped = make(1).begin()
     stepped.host("host").starts(RunId(0, 0))
-    stepped.host("host").die()
-    stepped.turn()
+    stepped.after(stepped.host("host").die)
     quarantine = stepped.host("quarantine")
     stepped.is_ready(quarantine)
     assert quarantine.runs() == stepped.runs
     stepped.engine.stop("interrupt", "enough")
-    quarantine.die()
-    stepped.turn()
+    stepped.after(quarantine.die)
     assert stepped.host("quarantine") is quarantine
     stepped.end()
     assert stepped.kinds() == ["skipped"]
@@ -72,8 +69,7 @@ def test_each_host_keeps_one_slot_however_often_servers_refuse(make: Make) -> No
     stepped = make(20, hosts=3).begin()
     for _ in range(5):
         stepped.clock.advance(1.0)
-        stepped.hosts[0].say("throttled", wait_s=0.0)
-        stepped.turn()
+        stepped.after(stepped.hosts[0].say, "throttled", wait_s=0.0)
     assert stepped.limits() == [1, 1, 1]
 
 
@@ -131,8 +127,7 @@ def test_messages_are_gathered_while_a_host_has_enough_to_begin(make: Make, low_
 
     def go_on(runs: Sequence[RunId], after_s: float) -> float:
         stepped.clock.advance(after_s)
-        host.rolls_out(*runs)
-        stepped.turn()
+        stepped.after(host.rolls_out, *runs)
         return host.gather_s
 
     assert go_on(stepped.runs[:2], after_s=10.0) == most_s
@@ -141,8 +136,7 @@ def test_messages_are_gathered_while_a_host_has_enough_to_begin(make: Make, low_
     scorer = stepped.host("scorer")
     while len(scorer.asked("score")) < 16:
         assert host.gather_s == scorer.gather_s == 0.01
-        scorer.scores(RunId.of(scorer.asked("score")[-1]), ms=10.0)
-        stepped.turn()
+        stepped.after(scorer.scores, RunId.of(scorer.asked("score")[-1]), ms=10.0)
     assert host.gather_s == scorer.gather_s == 0.0, "nothing is left to score"
 
 
@@ -154,8 +148,7 @@ def test_a_scorer_far_away_gets_more_ahead_and_says_less_often(tmp_path: Path) -
         stepped = SteppedEngine(folder, 16, batch_size=16)
         stepped.delay_s = delay_s
         stepped.begin()
-        stepped.host("host").rolls_out(*stepped.runs)
-        stepped.turn()
+        stepped.after(stepped.host("host").rolls_out, *stepped.runs)
         scorer = stepped.host("scorer")
         assert scorer.gather_s == pytest.approx(0.01 + delay_s)
         asked.append(len(scorer.asked("score")))
@@ -166,14 +159,12 @@ def test_a_scorer_far_away_gets_more_ahead_and_says_less_often(tmp_path: Path) -
 def test_rollouts_that_succeed_after_a_pause_let_more_runs_begin(make: Make) -> None:
     stepped = make(8).begin()
     host = stepped.host("host")
-    host.say("throttled", wait_s=0.0)
-    stepped.turn()
+    stepped.after(host.say, "throttled", wait_s=0.0)
     failure: dict[str, Any] = {"boundary": "agent", "error": "no", "details": ""}
     limits = []
     for run, fields in zip(stepped.runs, (failure, {}, {}), strict=False):
         host.starts(run)
-        host.rolls(run, **fields)
-        stepped.turn()
+        stepped.after(host.rolls, run, **fields)
         limits.append(host.asked("limit")[-1]["limit"])
     assert limits == [2, 2, 3]
 
@@ -181,8 +172,7 @@ def test_rollouts_that_succeed_after_a_pause_let_more_runs_begin(make: Make) -> 
 def test_messages_are_not_gathered_if_requests_need_permits(make: Make) -> None:
     stepped = make(40, batch_size=12, limits=Limits(60)).begin()
     host = stepped.host("host")
-    host.rolls_out(*stepped.runs[:2])
-    stepped.turn()
+    stepped.after(host.rolls_out, *stepped.runs[:2])
     assert len(host.runs()) == 26
     assert host.gather_s == 0.0
 
@@ -191,8 +181,8 @@ def test_the_pause_for_a_server_does_not_count_as_silence(make: Make) -> None:
     stepped = make(hosts=2).begin()
     first, other = stepped.hosts[:2]
     most_s = stepped.most_silent_s
-    first.say("throttled", wait_s=2 * most_s)
-    stepped.turn()
+    stepped.after(first.say, "throttled", wait_s=2 * most_s)
+    assert [host.asked("hold") for host in (first, other)] == [[], [{"op": "hold", "wait_s": 2 * most_s}]]
     for seconds, killed in ((2 * most_s, False), (most_s - 1.0, False), (2.0, True)):
         stepped.later(seconds)
         assert (first.killed, other.killed) == (killed, killed)
@@ -222,12 +212,10 @@ def test_a_host_that_is_held_up_is_found_however_often_servers_refuse(make: Make
 def test_a_quarantine_that_has_nothing_left_to_do_may_end_as_slowly_as_a_busy_machine_lets_it(make: Make) -> None:
     stepped = make(1).begin()
     stepped.host("host").starts(stepped.runs[0])
-    stepped.host("host").die()
-    stepped.turn()
+    stepped.after(stepped.host("host").die)
     quarantine = stepped.host("quarantine")
     stepped.is_ready(quarantine)
-    quarantine.rolls_out(stepped.runs[0], attempt=2)
-    stepped.turn()
+    stepped.after(quarantine.rolls_out, stepped.runs[0], attempt=2)
     assert quarantine.asked("close")
     for seconds, killed in ((2 * engine_hosts.CLOSE_S, False), (engine_hosts.SILENCE_SLACK_S, True)):
         stepped.later(seconds)
@@ -239,8 +227,7 @@ def test_a_host_that_starts_during_a_servers_pause_keeps_the_pause(make: Make, n
     stepped = make().begin()
     stepped.hosts[0].starts(RunId(0, 0))
     stepped.hosts[0].say("throttled", wait_s=300.0)
-    stepped.hosts[0].die()
-    stepped.turn()
+    stepped.after(stepped.hosts[0].die)
     stepped.is_ready(stepped.host(name))
     stepped.turn()
     held, *given = [message for message in stepped.host(name).told if message["op"] in ("hold", "run")]
@@ -289,12 +276,10 @@ def test_a_host_that_does_not_become_ready_is_ended_however_often_its_limit_chan
 def test_a_silent_host_that_its_machine_took_along_was_lost_with_that(make: Make) -> None:
     stepped = make().begin()
     host = stepped.host("host")
-    host.starts(RunId(0, 0))
-    stepped.turn()
+    stepped.after(host.starts, RunId(0, 0))
     stepped.later(1000.0)
     assert host.killed
-    host.is_lost()
-    stepped.turn()
+    stepped.after(host.is_lost)
     stepped.later(recovery.REPORT_S)
     assert "node n1 was lost; 1 run that had begun there is rolled out once more" in stepped.engine.notices.texts
 
@@ -325,14 +310,12 @@ def test_the_run_that_keeps_its_host_silent_is_found_in_quarantine(make: Make) -
         if attempt > 1:
             stepped.is_ready(host)
             stepped.turn()
-        host.starts(*host.runs(), attempt=attempt)
-        stepped.turn()
+        stepped.after(host.starts, *host.runs(), attempt=attempt)
         for seconds, killed in ((most_s - 1.0, False), (2.0, True)):
             stepped.later(seconds)
             assert host.killed == killed
         assert not stepped.told
-        host.die()
-        stepped.turn()
+        stepped.after(host.die)
     (rollout,) = stepped.events("rollout")
     told = {"row": 0, "boundary": "agent", "error": f"ended its process twice (it sent nothing for {most_s:.0f} s)"}
     assert {name: rollout[name] for name in told} == told
@@ -341,11 +324,9 @@ def test_the_run_that_keeps_its_host_silent_is_found_in_quarantine(make: Make) -
 def test_a_group_whose_function_cannot_be_interrupted_gets_no_score_and_its_host_ends(make: Make) -> None:
     stepped = make(1, scorers={"whole": False}, grouped=["whole"]).begin()
     host = stepped.host("host")
-    host.rolls_out(RunId(0, 0))
-    stepped.turn()
+    stepped.after(host.rolls_out, RunId(0, 0))
     host.say("scoring", RunId(0, 0), name="whole")
-    host.say("stalled", RunId(0, 0), stack="File ...")
-    stepped.turn()
+    stepped.after(host.say, "stalled", RunId(0, 0), stack="File ...")
     assert host.killed
     (score,) = stepped.events("score")
     assert score["errors"]["whole"] == {"message": UNINTERRUPTIBLE, "details": "File ..."}
@@ -353,11 +334,9 @@ def test_a_group_whose_function_cannot_be_interrupted_gets_no_score_and_its_host
 
 def test_suspects_without_a_host_are_reported_once_if_the_first_of_them_stops_the_eval(make: Make) -> None:
     stepped = make(max_errors=0).begin()
-    stepped.host("host").starts(*stepped.runs)
-    stepped.turn()
+    stepped.after(stepped.host("host").starts, *stepped.runs)
     stepped.spawns = False
-    stepped.host("host").die()
-    stepped.turn()
+    stepped.after(stepped.host("host").die)
     assert Counter(stepped.kinds()) == {"error": 1, "skipped": 3}
 
 
@@ -368,8 +347,7 @@ def test_a_function_without_a_host_fails_once(make: Make) -> None:
     rolls_and_dies(stepped)
     for _ in range(3):
         stepped.turn()
-    stepped.host("scorer").scores(RunId(0, 0))
-    stepped.turn()
+    stepped.after(stepped.host("scorer").scores, RunId(0, 0))
     assert [[*event["scores"], *event["errors"]] for event in stepped.events("score")] == [["judge"], ["exact"]]
 
 
@@ -378,8 +356,7 @@ def test_a_host_that_cannot_be_started_and_is_not_needed_stops_nothing(make: Mak
     stepped.is_ready(stepped.host("scorer"))
     rolls_and_dies(stepped)
     stepped.turn()
-    stepped.host("scorer").scores(RunId(0, 0))
-    stepped.turn()
+    stepped.after(stepped.host("scorer").scores, RunId(0, 0))
     assert stepped.engine.stopped is None
 
 
@@ -404,11 +381,9 @@ def test_quarantines_that_die_before_they_begin_are_given_up_although_other_host
 def test_hosts_killed_between_runs_are_replaced(make: Make) -> None:
     stepped = make(12).begin()
     for row in range(6):
-        stepped.host("host").rolls_out(RunId(row, 0))
-        stepped.turn()
+        stepped.after(stepped.host("host").rolls_out, RunId(row, 0))
         for _ in range(2):
-            stepped.host("host").die()
-            stepped.turn()
+            stepped.after(stepped.host("host").die)
             stepped.is_ready(stepped.host("host"))
     assert stepped.engine.stopped is None
 
@@ -419,8 +394,7 @@ def test_the_quarantine_takes_its_slot_from_the_newest_host(make: Make) -> None:
     first, second, third = stepped.hosts[:3]
     stepped.is_ready(first)
     second.starts(second.runs()[0])
-    second.die()
-    stepped.turn()
+    stepped.after(second.die)
     assert stepped.host("quarantine")
     assert stepped.limits() == [3, 2, 1]
     assert [first.asked("limit")[-1:], third.asked("limit")[1:]] == [[], []]
@@ -429,8 +403,7 @@ def test_the_quarantine_takes_its_slot_from_the_newest_host(make: Make) -> None:
 def test_a_probe_of_a_dead_host_is_repeated_after_the_pause(make: Make) -> None:
     stepped = make(probes=(ModelTag.PRIMARY,)).begin()
     stepped.engine.pause()
-    stepped.host("host").die()
-    stepped.turn()
+    stepped.after(stepped.host("host").die)
     stepped.is_ready(stepped.host("host"))
     assert stepped.host("host").asked("probe") == []
     stepped.engine.resume()
@@ -452,8 +425,7 @@ def test_a_baseline_whose_model_denies_every_request_ends_alone_and_the_user_rea
     stepped.runs[2:] = [RunId(row, 0, ModelTag.BASELINE) for row in range(2)]
     stepped.begin()
     host = stepped.host("host")
-    host.say("denied", model_tag="baseline", error="401")
-    stepped.turn()
+    stepped.after(host.say, "denied", model_tag="baseline", error="401")
     assert [message["model_tag"] for message in (*host.asked("deny"), *host.asked("drop"))] == ["baseline", "baseline"]
     assert stepped.engine.notices.alerts == ["no further request is sent to the baseline's model: 401"]
     assert stepped.engine.stopped is None
@@ -468,8 +440,7 @@ def test_an_error_that_no_run_survives_ends_a_resumed_eval_unless_an_earlier_run
         host = stepped.host("host")
         broken = {} if boundary is None else {"boundary": boundary, "error": "503", "details": "", **fields}
         host.starts(run)
-        host.rolls(run, **broken)
-        stepped.turn()
+        stepped.after(host.rolls, run, **broken)
         stepped.end()
 
     inputs = ScoreInputs(dict.fromkeys(range(2), Content("prompt", "row")))
@@ -523,8 +494,7 @@ def test_the_end_of_a_model_in_words(today: str, text: str) -> None:
 def test_messages_of_a_closing_host_count(make: Make) -> None:
     stepped = make(1).begin()
     host = stepped.host("host")
-    host.starts(RunId(0, 0))
-    stepped.turn()
+    stepped.after(host.starts, RunId(0, 0))
     host.last = lambda: host.rolls(RunId(0, 0))
     stepped.end()
     assert stepped.events("rollout")
@@ -588,8 +558,7 @@ def test_all_runs_of_a_lost_machine_begin_once_more_at_once_and_the_user_reads_o
         host.starts(*host.runs())
     stepped.turn()
     first.is_lost()
-    second.is_lost()
-    stepped.turn()
+    stepped.after(second.is_lost)
     stepped.clock.advance(recovery.REPORT_S)
     others = stepped.hosts[2:]
     for host in others:
@@ -607,11 +576,9 @@ def test_the_user_reads_one_line_of_each_machine_whose_hosts_end_one_after_the_o
         host.starts(host.runs()[0])
     stepped.turn()
     one, another, elsewhere = stepped.hosts[:3]
-    one.is_lost("the process that runs the hosts ended on node n1")
-    stepped.turn()
+    stepped.after(one.is_lost, "the process that runs the hosts ended on node n1")
     another.is_lost()
-    elsewhere.is_lost("node n2 was lost", "n2")
-    stepped.turn()
+    stepped.after(elsewhere.is_lost, "node n2 was lost", "n2")
     assert stepped.engine.notices.alerts == [], "more hosts of these machines may follow"
     stepped.later(recovery.REPORT_S)
     stepped.end()
@@ -652,8 +619,7 @@ def test_an_eval_ends_if_every_machine_is_lost_before_code_runs(make: Make) -> N
     stepped = make(4)
     stepped.actor.hosts.start()
     for _ in range(MOST_LOST):
-        stepped.host("host").is_lost()
-        stepped.turn()
+        stepped.after(stepped.host("host").is_lost)
     assert stepped.actor.loaded.is_set()
     assert "10 processes in a row were lost with their machines" in str(stepped.actor.refused)
     stepped.engine.submit(stepped.runs)
@@ -675,8 +641,7 @@ def test_a_host_that_waits_for_a_place_leaves_its_share_to_others(make: Make) ->
     waits.placed_at = stepped.clock.now()
     stepped.is_ready(waits)
     ready.say("limited")
-    waits.say("limited")
-    stepped.turn()
+    stepped.after(waits.say, "limited")
     stepped.turn()
     assert stepped.limits() == [2, 2]
     stepped.engine.submit(stepped.runs)
@@ -714,8 +679,7 @@ def test_an_idle_host_gets_the_runs_that_a_slow_one_has_not_begun(make: Make) ->
     stepped.turn()
     assert len(slow.asked("drop")) == 1, "it was asked once"
     waiting = slow.runs()[2:]
-    slow.say("dropped", runs=[{**run.to_json(), "attempt": 1} for run in waiting])
-    stepped.turn()
+    stepped.after(slow.say, "dropped", runs=[{**run.to_json(), "attempt": 1} for run in waiting])
     assert fast.runs()[4:] == waiting
 
 
@@ -732,8 +696,7 @@ def test_runs_that_were_handed_out_are_taken_back_once_the_bound_is_reached(make
 
     def rolls(run: RunId, tokens: int) -> None:
         host.starts(run)
-        host.rolls(run, usage={"input_tokens": tokens, "output_tokens": 0})
-        stepped.turn()
+        stepped.after(host.rolls, run, usage={"input_tokens": tokens, "output_tokens": 0})
 
     rolls(stepped.runs[0], 10)
     handed = host.runs()

@@ -32,7 +32,6 @@ def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrestartedHost]:
 
 
 def pid_of(warm: PrestartedHost) -> int:
-    """Return the id of the process that waits."""
     assert warm._host is not None
     return warm._host.pid
 
@@ -47,7 +46,7 @@ def test_a_prestarted_host_becomes_the_first_host_of_the_first_eval(workspace: W
     assert "written outside of any run" in (live.run.directory.host_log).read_text()
 
 
-def test_a_prestarted_host_is_not_used_if_the_host_must_start_with_other_variables(
+def test_a_prestarted_host_is_not_used_if_the_host_must_start_with_other_variables_and_is_ended(
     workspace: Workspace, warm: PrestartedHost
 ) -> None:
     workspace.agent(TELLS)
@@ -55,6 +54,9 @@ def test_a_prestarted_host_is_not_used_if_the_host_must_start_with_other_variabl
     live = evaluated(workspace.config(None, env={"PYTHONHASHSEED": "7"}), spawn=warm.spawn)
     assert not any(event["messages"][-1]["content"].startswith(f"{pid} ") for event in live.events("rollout"))
     assert Path(f"/proc/{pid}").exists()
+    warm.close()
+    warm.close()
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_prestarted_host_that_died_is_not_used(workspace: Workspace, warm: PrestartedHost) -> None:
@@ -63,10 +65,3 @@ def test_a_prestarted_host_that_died_is_not_used(workspace: Workspace, warm: Pre
     os.waitid(os.P_PID, warm._host.pid, os.WEXITED | os.WNOWAIT)
     live = evaluated(workspace.config(None), spawn=warm.spawn)
     assert [record.status for record in live.results.records] == ["finished"] * 4
-
-
-def test_an_unused_prestarted_host_is_ended(warm: PrestartedHost) -> None:
-    pid = pid_of(warm)
-    warm.close()
-    warm.close()
-    assert not Path(f"/proc/{pid}").exists()

@@ -177,7 +177,6 @@ class History:
         return submit
 
     def pass_by(self) -> History:
-        """Run it to its end."""
         self.engine.start()
         assert self.engine._actor.ended.wait(DEADLINE_S), "the engine's thread hangs"
         return self

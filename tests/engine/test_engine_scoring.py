@@ -64,16 +64,27 @@ VALUES = {
 }
 
 
+NUMBERS = """
+from fractions import Fraction
+class Scalar:
+    shape = ()
+    def item(self): return 0.5
+def good(solution_str): return True
+def a_fraction(solution_str): return Fraction(1, 4)
+def a_scalar(solution_str): return Scalar()
+"""
+
+
 def test_an_invalid_score_is_an_error_of_that_function_only(workspace: Workspace) -> None:
     names = [f"bad{index}" for index in range(len(VALUES))]
-    code = "def good(solution_str):\n    return 1\n"
+    code = NUMBERS
     for name, value in zip(names, VALUES, strict=True):
         code += f"def {name}(solution_str):\n    return {value}\nasync def a{name}(solution_str):\n    return {value}\n"
-    everyone = ["good", *names, *(f"a{name}" for name in names)]
+    everyone = ["good", "a_fraction", "a_scalar", *names, *(f"a{name}" for name in names)]
     live = scored_by(workspace, code, *everyone, scoring={"decide": "rewards:good"}, data={"rows": "0"})
     record = live.record(0)
     assert live.kinds() == ["passed"], "functions that do not decide harm nothing"
-    assert record.scores == {"rewards:good": 1.0}
+    assert record.scores == {"rewards:good": 1.0, "rewards:a_fraction": 0.25, "rewards:a_scalar": 0.5}
     for name, message in zip(names, VALUES.values(), strict=True):
         assert message in record.scorer_errors[f"rewards:{name}"].message
         assert message in record.scorer_errors[f"rewards:a{name}"].message
@@ -81,37 +92,8 @@ def test_an_invalid_score_is_an_error_of_that_function_only(workspace: Workspace
     assert not record.scorer_errors["rewards:bad0"].details
 
 
-def test_ints_bools_fractions_and_numpy_scalars_are_numbers(workspace: Workspace) -> None:
-    code = """
-from fractions import Fraction
-class Scalar:
-    shape = ()
-    def item(self): return 0.5
-def an_int(solution_str): return 1
-def a_bool(solution_str): return True
-def a_fraction(solution_str): return Fraction(1, 4)
-def a_scalar(solution_str): return Scalar()
-"""
-    names = ["an_int", "a_bool", "a_fraction", "a_scalar"]
-    live = scored_by(workspace, code, *names, data={"rows": "0"})
-    assert list(live.record(0).scores.values()) == [1.0, 1.0, 0.25, 0.5]
-
-
-def test_a_deciding_function_that_raises_is_an_error_of_the_reward_with_its_traceback(workspace: Workspace) -> None:
-    code = """
-def exact(solution_str, extra_info):
-    if extra_info["user_prompt"] == "row 1":
-        raise KeyError("what")
-    return 1
-"""
-    live = scored_by(workspace, code, "exact")
-    assert live.kinds() == ["passed", "error", "passed", "passed"]
-    assert "reward error: rewards:exact: KeyError: 'what'" in live.outcome(1).text
-    assert 'raise KeyError("what")' in live.outcome(1).text
-    assert live.results.pass_rule.boundary(live.record(1)) == "reward"
-
-
 def test_each_mode_gets_its_arguments_and_only_those_it_takes(workspace: Workspace) -> None:
+    """Async objects, and async functions that decorators hide, are awaited."""
     workspace.rows([{"user_prompt": "row 0", "ground_truth": "42", "level": 3}])
     code = """
 def simple(solution_str, ground_truth, extra_info):
@@ -128,15 +110,7 @@ def anything(solution_str, **kwargs):
     return 1
 def defaults(solution_str, threshold=0.5):
     return threshold
-"""
-    names = ["simple", "full", "only_messages", "anything", "defaults"]
-    live = scored_by(workspace, code, *names)
-    assert not live.record(0).scorer_errors
-    assert list(live.record(0).scores.values()) == [1, 1, 1, 1, 0.5]
 
-
-def test_async_objects_and_functions_that_decorators_hide_are_awaited(workspace: Workspace) -> None:
-    code = """
 import functools
 class Judge:
     async def __call__(self, solution_str, ground_truth):
@@ -157,39 +131,11 @@ def narrow(function):
 def narrowed(solution_str, level, extra_info=None):
     return level
 """
-    live = scored_by(workspace, code, "judge", "partly", "hidden", "narrowed")
+    scores = dict.fromkeys(("simple", "full", "only_messages", "anything"), 1.0)
+    scores |= {"defaults": 0.5, "judge": 1.0, "partly": 2.0, "hidden": 3.0, "narrowed": 4.0}
+    live = scored_by(workspace, code, *scores)
     assert not live.record(0).scorer_errors
-    assert list(live.record(0).scores.values()) == [1, 2, 3, 4]
-
-
-def test_a_grader_must_set_a_reward_or_remove_the_sample(workspace: Workspace, server: ChatServer) -> None:
-    workspace.write(
-        "graders.py",
-        """
-        from pytest_osmosis import Grader
-        class Choosy(Grader):
-            async def grade(self, ctx):
-                prompt = ctx.sample.messages[0]["content"]
-                if prompt == "row 0":
-                    ctx.sample.remove_sample = True
-                elif prompt == "row 1":
-                    return 1.0
-                elif prompt == "row 2":
-                    ctx.set_reward("high")
-                else:
-                    ctx.sample.reward = True
-        """,
-    )
-    slow = "import time\ndef slow(solution_str):\n    time.sleep(0.2)\n    return 1\n"
-    workspace.write("rewards.py", slow)
-    scoring = {"eval_fns": ["rewards:slow"], "grader": "graders:Choosy", "decide": "reward"}
-    live = evaluated(workspace.config(server, scoring=scoring))
-    assert live.kinds() == ["skipped", "error", "error", "passed"]
-    assert [record.status for record in live.results.records] == ["skipped", "finished", "finished", "finished"]
-    assert "Choosy.grade() set no reward" in live.outcome(1).text
-    assert "must return a number, got str: 'high'" in live.outcome(2).text
-    assert 'ctx.set_reward("high")' in live.outcome(2).text
-    assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
+    assert live.record(0).scores == {f"rewards:{name}": score for name, score in scores.items()}
 
 
 def test_no_more_than_batch_size_judges_run_at_once(workspace: Workspace) -> None:

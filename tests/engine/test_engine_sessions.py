@@ -6,7 +6,6 @@ import os
 
 import pytest
 
-from pytest_osmosis.engine.host_connection import HostConnection
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.stop import Ending, Stop, StopReason, ending_of
 from tests.engine.evaluating import Live, Workspace, evaluated, running
@@ -34,7 +33,7 @@ def test_a_session_that_was_stopped_says_why(workspace: Workspace) -> None:
 
 
 def test_a_session_that_never_begins_leaves_an_empty_journal(workspace: Workspace) -> None:
-    live = Live(workspace.config(None), environ={}, probe=False, spawn=HostConnection)
+    live = Live(workspace.config(None))
     live.run.engine.loaded()
     live.run.engine.close()
 

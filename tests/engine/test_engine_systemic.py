@@ -1,7 +1,4 @@
-"""Failures that every further run would meet stop an eval; runs that never ran are pending with the reason.
-
-A host gets two runs ahead of their turn, so two may still begin before it gets the stop.
-"""
+"""Failures that every further run would meet stop an eval; runs that never ran are pending with the reason."""
 
 from __future__ import annotations
 
@@ -13,9 +10,6 @@ from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
 from tests.servers import QUOTA, Behaviour, ChatServer, by_row, reply, status, together
 
 pytestmark = pytest.mark.slow
-
-ONE_BY_ONE = {"evaluation": {"batch_size": 1}}
-AHEAD = 2
 
 
 @pytest.fixture
@@ -31,19 +25,12 @@ def stopped_with(live: Live, text: str) -> bool:
     return text in live.results.stopped
 
 
-def test_a_401_at_the_probe_stops_before_any_rollout(workspace: Workspace) -> None:
-    with ChatServer(status(401)) as server:
-        live = evaluated(workspace.config(server), probe=True)
-        assert len(server.requests) == 1
-    assert live.kinds() == ["skipped"] * 8
-    assert {record.status for record in live.results.records} == {"pending"}
-    assert stopped_with(live, "the test request (probe) failed: the server answered 401")
-
-
 def test_a_404_at_the_probe_says_where_it_asked_and_how_to_leave_the_probe_out(workspace: Workspace) -> None:
     with ChatServer(status(404)) as server:
         live = evaluated(workspace.config(server, model={"base_url": server.url}), probe=True)
         assert len(server.requests) == 1
+    assert live.kinds() == ["skipped"] * 8
+    assert {record.status for record in live.results.records} == {"pending"}
     assert stopped_with(
         live, f"the test request (probe) failed: the server answered 404 Not Found at {server.url}/chat/completions"
     )
@@ -53,8 +40,8 @@ def test_a_404_at_the_probe_says_where_it_asked_and_how_to_leave_the_probe_out(w
 
 def test_a_401_during_rollouts_stops_runs_that_had_not_begun(workspace: Workspace) -> None:
     with ChatServer(by_row({1: [status(401)]}, reply("42"))) as server:
-        live = evaluated(workspace.config(server, **ONE_BY_ONE))
-        assert max(asked_rows(server)) <= 1 + AHEAD
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 1}))
+        assert max(asked_rows(server)) <= 3, "a host gets two runs ahead of their turn"
     assert live.kinds() == ["passed", "error", *["skipped"] * 6]
     assert live.record(1).boundary == "provider"
     assert stopped_with(live, "401")
@@ -73,10 +60,9 @@ def test_nothing_is_sent_after_the_first_answer_that_denies_every_request(
     assert live.stop.reason == "systemic"
 
 
-@pytest.mark.slow
-def test_no_host_sends_more_once_another_was_denied(workspace: Workspace) -> None:
+def test_no_host_sends_more_once_another_was_denied_whatever_agents_do_with_the_error(workspace: Workspace) -> None:
     """Every agent asks again and again. Both hosts have requests in flight when the key is refused."""
-    workspace.rows([{"user_prompt": f"row {index}"} for index in range(40)])
+    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(40)])
     workspace.agent(
         """
         async def rollout(ctx):
@@ -85,28 +71,13 @@ def test_no_host_sends_more_once_another_was_denied(workspace: Workspace) -> Non
                     await ctx.chat(ctx.prompt)
                 except Exception:
                     await asyncio.sleep(0.05)
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
         """
     )
     with ChatServer(together(8, status(401))) as server:
         live = evaluated(workspace.config(server, evaluation={"batch_size": 8}, execution={"hosts": 2}))
         assert len(server.requests) == 8
-    assert "401" in live.stop.text
-
-
-def test_a_denial_that_the_agent_swallows_stops_the_eval_all_the_same(workspace: Workspace) -> None:
-    workspace.agent(
-        """
-        async def rollout(ctx):
-            try:
-                await ctx.chat(ctx.prompt)
-            except Exception:
-                return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-        """
-    )
-    with ChatServer(status(401)) as server:
-        live = evaluated(workspace.config(server, **ONE_BY_ONE))
-        assert len(server.requests) == 1
-    assert live.kinds() == ["error", *["skipped"] * 7]
+    assert set(live.kinds()) == {"error", "skipped"}
     assert stopped_with(live, "401")
 
 

@@ -142,7 +142,7 @@ class World:
         self.ended = False
         self.hung = False
         self._idle = 0
-        self._engine: Engine | None = None
+        self.engine: Engine
         self.stored: StoredNow | None = None
 
     # -- the clock ------------------------------------------------------------------------------------------
@@ -180,15 +180,6 @@ class World:
     # -- moves ---------------------------------------------------------------------------------------------
 
     @property
-    def engine(self) -> Engine:
-        assert self._engine is not None
-        return self._engine
-
-    @engine.setter
-    def engine(self, engine: Engine) -> None:
-        self._engine = engine
-
-    @property
     def engine_paused(self) -> bool:
         return self.engine._actor.paused
 
@@ -215,7 +206,6 @@ class World:
         """Let others move, as the user."""
 
     def close(self, grace_s: float) -> None:
-        """End the user's session."""
         self.ended = True
         self.put(Close(grace_s))
 
@@ -231,7 +221,6 @@ class World:
     # -- invariants ----------------------------------------------------------------------------------------
 
     def handed(self, host: FakeHost, key: Key) -> None:
-        """Check a run request."""
         self.n_handed_out += 1
         self.might_be_killed(begins_all=True)
         record = self.engine.ledger.records.get(key.run)
@@ -297,7 +286,6 @@ class World:
             self.violations.append(f"{key} begins after a stop that {host.name} has not heard of")
 
     def scores(self) -> None:
-        """Check a scoring that a host has begun."""
         held = sum(host.n_scoring for host in self.living())
         if held > (self.climate.max_scorings or held):
             self.violations.append(f"{held} scorings at once of {self.climate.max_scorings}")
@@ -307,7 +295,6 @@ class World:
         return (host for host in self.hosts if not (host.dead or host.killed or host.name == "scorer"))
 
     def lose_machine(self, machine: int) -> None:
-        """End all hosts of a machine."""
         self.machines_left -= 1
         for host in self.hosts:
             if host.machine == machine and host.placed_at is not None and not host.dead:
@@ -427,7 +414,6 @@ class FakeHost:
 
     @property
     def n_scoring(self) -> int:
-        """The number of scorings in flight."""
         return sum(scoring.held for scoring in self._scorings)
 
     @property

@@ -89,28 +89,19 @@ def differences(was: Figures, now: Figures, tolerance: float = TOLERANCE) -> lis
     ]
 
 
-def most_called(now: Needs, lines: list[str]) -> list[str]:
-    """Return a line for each of the functions that a rollout calls most, of the sides that lines are about."""
-    return [
-        f"  {side}: {now[side][name]} calls of {name}"
-        for side in _sides(now, lines)
-        for name in sorted(now[side], key=lambda name: -now[side][name])[:N_LISTED]
-    ]
+def most_calls(was: Needs, now: Needs, lines: list[str]) -> list[str]:
+    """Return a line for each of the functions whose calls changed most, of the sides that lines are about.
 
-
-def _sides(now: Needs, lines: list[str]) -> list[str]:
-    return list(dict.fromkeys(line.split(", ")[0] for line in lines if line.split(", ")[0] in now))
-
-
-def calls_that_changed(was: Needs, now: Needs, lines: list[str]) -> list[str]:
-    """Return a line for each of the functions whose calls changed most, of the sides that lines are about."""
-    changed = []
-    for side in _sides(now, lines):
-        by = {name: now[side].get(name, 0) - was[side].get(name, 0) for name in {*now[side], *was[side]}}
+    If nothing is known of earlier calls, they are those that are called most.
+    """
+    found = []
+    for side in dict.fromkeys(name for name in (line.split(", ")[0] for line in lines) if name in now):
+        old, new = was.get(side, {}), now[side]
+        by = {name: new.get(name, 0) - old.get(name, 0) for name in {*new, *old}}
         most = sorted((name for name in by if by[name]), key=lambda name: (-abs(by[name]), name))[:N_LISTED]
-        changed += [f"  {side}: {was[side].get(n, 0)} -> {now[side].get(n, 0)} calls of {n}" for n in most]
-        changed += [] if most else [f"  {side}: no function is called more or less often; look for loops"]
-    return changed
+        found += [f"  {side}: {old.get(n, 0)} -> {new.get(n, 0)} calls of {n}" for n in most]
+        found += [] if most else [f"  {side}: no function is called more or less often; look for loops"]
+    return found
 
 
 def module_differences(was: Mapping[str, Mapping[str, Any]], now: Mapping[str, Imports]) -> list[str]:

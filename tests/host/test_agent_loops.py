@@ -10,7 +10,7 @@ import pytest
 
 from pytest_osmosis.errors import CodeError
 from tests.engine.evaluating import Live, Workspace, evaluated
-from tests.servers import ChatServer, reply, slow, status, tool_call
+from tests.servers import ChatServer, by_row, reply, status, tool_call
 
 HEAD = """
 from osmosis_ai.rollout import (
@@ -76,7 +76,6 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def loop_eval(workspace: Workspace, server: ChatServer | None, agent: str, **tables: Mapping[str, object]) -> Live:
-    """Run an eval of the loop `agent`."""
     given: Mapping[str, Mapping[str, object]] = {
         "agent": {"agent": agent, "max_turns": 4},
         "evaluation": {"n": 2, "batch_size": 1},
@@ -146,7 +145,10 @@ class Faulty(RolloutAgentLoop):
 
     async def run(self, ctx):
         row = ctx.request.metadata["row_index"]
-        answer = await ctx.chat(ctx.request.messages)
+        try:
+            answer = await ctx.chat(ctx.request.messages)
+        except Exception as error:
+            return ctx.error(f"no answer: {error}")
         messages = [*ctx.request.messages, answer.message]
         if row == 0:
             return ctx.error("the tool has no power", final_messages=messages)
@@ -168,10 +170,12 @@ loop = Faulty()
 
 
 def test_the_failures_of_a_loop_are_its_own_and_keep_what_is_known(workspace: Workspace) -> None:
-    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(10)])
+    """But an error that a loop made of a model's refusal is the model's."""
+    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(12)])
     workspace.write("server.py", FAULTY)
+    too_long = status(400, {"error": {"message": "the context is too long"}})
 
-    with ChatServer(reply("42")) as server:
+    with ChatServer(by_row({10: [too_long]}, reply("42"))) as server:
         live = loop_eval(workspace, server, "server:loop", evaluation={"batch_size": 4})
 
     records = [live.record(row) for row in range(10)]
@@ -192,79 +196,10 @@ def test_the_failures_of_a_loop_are_its_own_and_keep_what_is_known(workspace: Wo
     assert records[0].usage is not None
     assert records[9].metrics["rollout"].keys() == {"num_llm_calls", "llm_latency_ms", "num_tool_calls"}
     assert [message["role"] for message in live.events("rollout")[0]["messages"]] == ["user", "assistant"]
-
-
-CATCHES = (
-    HEAD
-    + """
-class Catches(RolloutAgentLoop):
-    name = "catches"
-
-    def get_tools(self, request):
-        return []
-
-    async def run(self, ctx):
-        try:
-            answer = await ctx.chat(ctx.request.messages)
-        except Exception as error:
-            return ctx.error(f"no answer: {error}")
-        return ctx.complete([*ctx.request.messages, answer.message])
-
-loop = Catches()
-"""
-)
-
-
-def test_an_error_that_a_loop_made_of_a_models_refusal_is_the_models(workspace: Workspace) -> None:
-    workspace.write("server.py", CATCHES)
-
-    with ChatServer(reply("42"), status(400, {"error": {"message": "the context is too long"}})) as server:
-        live = loop_eval(workspace, server, "server:loop")
-
-    assert [live.record(0, run).boundary for run in (0, 1)] == [None, "model"]
-    assert "fields" not in live.events("rollout")[0]  # its finish reason is the model's
-    assert "the context is too long" in (live.record(0, 1).error or "")
-
-
-TOGETHER = (
-    HEAD
-    + """
-import asyncio
-
-class Together(RolloutAgentLoop):
-    name = "together"
-
-    def get_tools(self, request):
-        return []
-
-    async def run(self, ctx):
-        answers = await asyncio.gather(*(ctx.chat(ctx.request.messages) for _ in range(2)), return_exceptions=True)
-        return ctx.error(str(next(answer for answer in answers if isinstance(answer, Exception))))
-
-loop = Together()
-"""
-)
-
-
-def test_a_failure_stays_that_of_a_loop_though_another_request_was_answered_meanwhile(workspace: Workspace) -> None:
-    workspace.write("server.py", TOGETHER)
-
-    with ChatServer(status(400, {"error": {"message": "the context is too long"}}), slow(0.5, reply("42"))) as server:
-        live = loop_eval(workspace, server, "server:loop", evaluation={"n": 1})
-
-    assert live.record(0).boundary == "model"
-
-
-def test_an_sdk_without_agent_loops_keeps_its_own_names(workspace: Workspace) -> None:
-    workspace.write("osmosis_ai/__init__.py", "")
-    workspace.write("osmosis_ai/rollout/__init__.py", "def create_app(loop): return 'its own'\n")
-    workspace.write("server.py", f"{CATCHES}assert create_app(loop) == 'its own'\n")
-
-    with ChatServer(reply("42")) as server:
-        live = loop_eval(workspace, server, "server:loop")
-
-    assert live.kinds() == ["passed"] * 2
-    assert live.run.engine.notes[0].startswith("pytest-osmosis adds names that the installed osmosis_ai lacks")
+    assert live.record(10).boundary == "model"
+    assert "the context is too long" in (live.record(10).error or "")
+    [completed] = [event for event in live.events("rollout") if event["row"] == 11]
+    assert "fields" not in completed  # its finish reason is the model's
 
 
 @pytest.mark.parametrize(
@@ -291,7 +226,7 @@ def test_a_loop_that_cannot_run_is_refused(workspace: Workspace, code: str, agen
 
 
 def test_a_loop_whose_run_cannot_be_awaited_says_so(workspace: Workspace) -> None:
-    workspace.write("server.py", f"{CATCHES}Catches.run = lambda self, ctx: ctx.complete([])\n")
+    workspace.write("server.py", f"{CALCULATOR}{INSTANCE}Calculator.run = lambda self, ctx: ctx.complete([])\n")
 
     live = loop_eval(workspace, None, "server:loop")
 

@@ -29,8 +29,6 @@ from tests.servers import (
     by_api,
     completion,
     messages_reply,
-    reply,
-    slow,
     status,
 )
 
@@ -246,45 +244,6 @@ def _run(event: Mapping[str, Any]) -> tuple[int, int]:
     return event["row"], event["run"]
 
 
-def by_text(exchange: Exchange) -> str:
-    """Return an answer that depends on nothing but the request."""
-    return f"answer to {sum(map(ord, json.dumps(exchange.seen.body['messages'])))}"
-
-
-def staggered() -> Behaviour:
-    """Answers equal requests equally, in an order of its own."""
-    numbers = count()
-
-    async def behave(exchange: Exchange) -> web.StreamResponse:
-        return await slow((next(numbers) * 7 % 5) / 50, reply(by_text(exchange)))(exchange)
-
-    return behave
-
-
-PARALLEL = """
-async def rollout(ctx):
-    replies = await asyncio.gather(*(ctx.chat([*ctx.prompt, {"role": "user", "content": str(n)}]) for n in range(4)))
-    last = await ctx.chat([*ctx.prompt, *(each.message for each in replies)])
-    return [*ctx.prompt, last.message]
-"""
-
-
-@pytest.mark.slow
-def test_a_cassette_does_not_depend_on_the_order_of_answers(workspace: Workspace) -> None:
-    workspace.agent(PARALLEL)
-    cassettes = []
-    for hosts, batch_size in ((1, 1), (2, 8)):
-        with ChatServer(staggered()) as server:
-            tables = {"evaluation": {"n": 2, "batch_size": batch_size}, "execution": {"hosts": hosts}}
-            evaluated(workspace.config(server, cassette={"record": "all"}, **tables))
-        path = workspace.root / "cassettes/x.jsonl"
-        cassettes.append(path.read_bytes())
-        path.unlink()
-
-    assert cassettes[0] == cassettes[1]
-    assert len(cassettes[0].splitlines()) == 1 + 4 * 2 * 5
-
-
 TURNS = """
 async def rollout(ctx):
     messages = list(ctx.prompt)
@@ -342,18 +301,6 @@ def test_a_request_that_was_not_recorded_shows_what_has_changed(workspace: Works
     assert longer.events("rollout")[0]["error"].startswith(
         "the cassette has no answer: 2 requests of the rollout were recorded and are answered, and this is request 3;"
     )
-
-
-def test_a_replay_in_which_nothing_is_recorded_stops(workspace: Workspace, server: ChatServer) -> None:
-    workspace.rows([{"user_prompt": f"row {number}", "ground_truth": "42"} for number in range(40)])
-    turns(workspace, "first")
-    evaluated(workspace.config(server, cassette={"record": "all"}))
-    turns(workspace, "another")
-    replayed = evaluated(workspace.config(GONE), answers="cassette")
-
-    assert replayed.stop.reason == "systemic"
-    assert "runs all failed the same way: provider: the cassette has no answer: request 1" in replayed.stop.text
-    assert len(replayed.events("rollout")) < 40
 
 
 @pytest.mark.parametrize(("cassette", "answers"), [({"record": "new"}, None), ({}, "cache")])

@@ -107,26 +107,24 @@ def test_an_agent_that_stops_at_a_bound_keeps_its_answer(workspace: Workspace) -
     )
 
 
-def test_requests_sent_at_once_do_not_exceed_max_turns(workspace: Workspace) -> None:
+@pytest.mark.parametrize(
+    ("tables", "n_asked"),
+    [
+        ({"agent": {"agent": "agent:rollout", "max_turns": 4}}, 4),
+        ({"evaluation": {"batch_size": 1}, "limits": {"rollout": {"tokens": 100}}}, 2),
+    ],
+    ids=["sent at once", "one in flight, while others wait"],
+)
+def test_requests_of_one_rollout_that_wait_for_each_other_keep_to_its_bound(
+    workspace: Workspace, tables: Mapping[str, Any], n_asked: int
+) -> None:
     code = """
     async def rollout(ctx):
         await asyncio.gather(*(ctx.chat(ctx.prompt) for _ in range(9)), return_exceptions=True)
     """
-    _, requests = rolled(workspace, reply("42"), code, agent={"agent": "agent:rollout", "max_turns": 4})
-
-    assert requests == [4, 4]
-
-
-def test_a_request_that_waited_is_refused_if_others_of_its_rollout_met_a_bound(workspace: Workspace) -> None:
-    """One request is in flight at a time, so the others of the rollout begin only after answers have come."""
-    code = """
-    async def rollout(ctx):
-        await asyncio.gather(*(ctx.chat(ctx.prompt) for _ in range(9)), return_exceptions=True)
-    """
-    tables: dict[str, Any] = {"evaluation": {"batch_size": 1}, "limits": {"rollout": {"tokens": 100}}}
     _, requests = rolled(workspace, reply("42", usage=USAGE), code, **tables)
 
-    assert requests == [2, 2]
+    assert requests == [n_asked, n_asked]
 
 
 @pytest.mark.parametrize("bound", [{"tokens": 1000}, {"cost_usd": 5.0}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,10 @@ def make(workspace: Workspace, *, body: str = "pass", folder: str = "mcp", main:
     workspace.write(f"{folder}/tools/math.py", MULTIPLY.format(body))
 
 
-def test_the_tools_of_a_folder_are_called(workspace: Workspace) -> None:
-    make(workspace)
+def test_the_tools_of_a_folder_that_a_command_or_a_config_names_are_called(workspace: Workspace) -> None:
+    """A tool may import a sibling of its server when it is called."""
+    make(workspace, body="import late; late.used()")
+    workspace.write("mcp/late.py", "def used(): pass\n")
 
     result = workspace.run(*COMMAND)
 
@@ -59,10 +62,7 @@ def test_the_tools_of_a_folder_are_called(workspace: Workspace) -> None:
     assert "  agent: the tools of mcp, scored by rewards:score" in result.outlines
     assert "osmosis: 1 tool of mcp: multiply" in result.outlines
     assert CALLED in result.outlines
-
-
-def test_a_config_names_the_folder(workspace: Workspace) -> None:
-    make(workspace)
+    assert FAILED not in result.outlines
 
     result = workspace.run("--osmosis-config=configs/eval/x.toml")
 
@@ -70,8 +70,7 @@ def test_a_config_names_the_folder(workspace: Workspace) -> None:
     assert CALLED in result.outlines
     first = workspace.events("rollout")[0]
     assert [message["role"] for message in first["messages"]] == ["user", "assistant", "tool", "assistant"]
-    again = workspace.run("--osmosis-from=latest", "--osmosis-rescore")
-    again.assert_outcomes(passed=3)
+    workspace.run("--osmosis-from=latest", "--osmosis-rescore").assert_outcomes(passed=3)
 
 
 def test_modules_of_the_same_names_do_not_meet(workspace: Workspace) -> None:
@@ -93,16 +92,6 @@ def test_modules_of_the_same_names_do_not_meet(workspace: Workspace) -> None:
 
     result.assert_outcomes(passed=3)
     assert CALLED in result.outlines
-
-
-def test_a_tool_may_import_a_sibling_when_it_is_called(workspace: Workspace) -> None:
-    make(workspace, body="import late; late.used()")
-    workspace.write("mcp/late.py", "def used(): pass\n")
-
-    result = workspace.run(*COMMAND)
-
-    result.assert_outcomes(passed=3)
-    assert FAILED not in result.outlines
 
 
 def test_relative_imports_work_too(workspace: Workspace) -> None:
@@ -178,3 +167,20 @@ def test_the_server_of_a_commit(workspace: Workspace) -> None:
     result.assert_outcomes(passed=3)
     assert CALLED in result.outlines
     assert f"osmosis: 1 tool of {early[:7]}:mcp: multiply" in result.outlines
+
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "mcp-tools"
+
+
+def test_the_example_passes_its_gate(workspace: Workspace) -> None:
+    shutil.copytree(EXAMPLE, workspace.root, dirs_exist_ok=True)
+
+    result = workspace.run("--osmosis-config=configs/eval/orders.toml")
+
+    assert result.ret == 0
+    assert "osmosis: 2 tools of mcp: multiply, subtract" in result.outlines
+    summary = workspace.results("orders")["summary"]
+    assert summary["eval_fns"]["rewards:right_price"]["mean"] == 1.0
+    assert summary["eval_fns"]["rewards:used_tools"]["mean"] == 1.0
+    calls = [len(event["messages"]) for event in workspace.events("rollout", "orders")]
+    assert sorted(calls) == [5, 5, 5, 7, 7, 7]

@@ -118,14 +118,20 @@ def server() -> Any:
         ("text", {}, "a text"),
         ("truth", {}, "true"),
         ("picture", {}, "see:\n[image, image/png: not shown]"),
+        ("fail", {}, "Error: Error calling tool 'fail': no luck"),
+        ("add", {"b": 1}, "Error: 1 validation error for call[add]"),
+        ("add", "{a: 1}", "Error: Invalid JSON arguments: "),
+        ("add", "[1]", "Error: Expected dict from JSON, got list"),
+        ("multiply", {}, "Error: Unknown tool: "),
     ],
 )
-async def test_the_result_of_a_tool_is_a_message(server: Any, name: str, given: Any, content: str) -> None:
+async def test_the_result_or_the_error_of_a_tool_is_a_message(server: Any, name: str, given: Any, content: str) -> None:
     output = await rolled(server, call((name, given)), DONE)
 
-    assert output.messages[-2] == {"role": "tool", "content": content, "tool_call_id": "call_0"}
-    assert output.messages[-1] == DONE
-    assert output.metrics == {"tool_calls": 1, "tool_errors": 0}
+    is_error, told = content.startswith("Error: "), output.messages[-2]
+    assert told["content"].startswith(content) if is_error else told["content"] == content
+    assert (told["role"], told["tool_call_id"], output.messages[-1]) == ("tool", "call_0", DONE)
+    assert output.metrics == {"tool_calls": 1, "tool_errors": int(is_error)}
     assert output.info == {}
 
 
@@ -151,23 +157,6 @@ async def test_a_tool_that_hangs_costs_its_rollout_alone(server: Any) -> None:
             await host.clock.advance(CANCEL_AGAIN_S)  # the client waits for its server
             assert (await host.rollout(0))["boundary"] == "timeout"
             over.set()
-
-
-@pytest.mark.parametrize(
-    ("name", "given", "text"),
-    [
-        ("fail", {}, "Error: Error calling tool 'fail': no luck"),
-        ("add", {"b": 1}, "Error: 1 validation error for call[add]"),
-        ("add", "{a: 1}", "Error: Invalid JSON arguments: "),
-        ("add", "[1]", "Error: Expected dict from JSON, got list"),
-        ("multiply", {}, "Error: Unknown tool: "),
-    ],
-)
-async def test_an_error_of_a_tool_is_told_to_the_model(server: Any, name: str, given: Any, text: str) -> None:
-    output = await rolled(server, call((name, given)), DONE)
-
-    assert output.messages[-2]["content"].startswith(text)
-    assert output.metrics == {"tool_calls": 1, "tool_errors": 1}
 
 
 async def test_all_calls_of_a_turn_are_answered_in_their_order(server: Any) -> None:
@@ -197,8 +186,11 @@ async def test_tools_are_offered_as_functions_with_their_whole_schema(server: An
     assert tools["text"]["function"]["parameters"]["properties"] == {}
 
 
-async def test_names_that_a_model_cannot_call_are_refused() -> None:
+async def test_a_server_without_tools_and_names_that_a_model_cannot_call_are_refused() -> None:
     from fastmcp import FastMCP
+
+    with pytest.raises(UnusableTools, match="the server has no tools"):
+        await offered_tools(FastMCP("empty"))
 
     mcp = FastMCP("tools")
     for name in ("math/add", "good-name_1", "two words", "x" * 65):
@@ -207,13 +199,6 @@ async def test_names_that_a_model_cannot_call_are_refused() -> None:
     with pytest.raises(UnusableTools, match=r"cannot call: .*math/add.*two words.*xxx.*: rename") as error:
         await offered_tools(mcp)
     assert "good-name_1" not in str(error.value)
-
-
-async def test_a_server_without_tools_is_refused() -> None:
-    from fastmcp import FastMCP
-
-    with pytest.raises(UnusableTools, match="the server has no tools"):
-        await offered_tools(FastMCP("empty"))
 
 
 async def test_rollouts_in_flight_share_the_lifespan_of_the_server() -> None:
