@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,16 +75,11 @@ def results(workspace: Workspace, name: str) -> dict[str, Any]:
 
 
 def paste(workspace: Workspace, output: str) -> pytest.RunResult:
-    """Run the last line of what pytest printed, as a shell would."""
+    """Run the last line of what pytest printed, as a shell would, without the options that `Workspace` adds."""
     program, *words = shlex.split(output.rstrip().splitlines()[-1])
     assert program == "pytest"
-    return workspace.run(*_own(workspace, words))
-
-
-def _own(workspace: Workspace, words: list[str]) -> list[str]:
-    """Return the words without options that the test itself added in front of them."""
     added = (*workspace.plugins, *workspace.arguments)
-    return [word for word in words if word not in added and not word.startswith("-pno:")]
+    return workspace.run(*(word for word in words if word not in added and not word.startswith("-pno:")))
 
 
 @pytest.mark.journey
@@ -216,26 +210,12 @@ def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(works
 
 
 @pytest.mark.slow
-def test_a_rollout_without_a_score_of_the_present_code_is_only_scored(workspace: Workspace) -> None:
-    with_agent(workspace, rows=3)
-    workspace.run(CONFIG, "--osmosis-run=one")
-    rewards = workspace.root / "rewards.py"
-    rewards.write_text(rewards.read_text().replace('.get("score", 1.0)', '.get("score", 0.25)'))
-
-    workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-pass-threshold=0.2", exits=0)
-
-    assert calls(workspace) == Counter({0: 1, 1: 1, 2: 1})
-    scores = [run["scores"] for row in results(workspace, "one")["rows"] for run in row["runs"]]
-    assert scores == [{"rewards:score": 0.25}] * 3
-
-
-@pytest.mark.slow
 def test_a_run_grows_by_n_by_rows_and_by_parts(workspace: Workspace) -> None:
     with_agent(workspace, rows=4)
     part = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3", "-k", "row1")
     assert (part.ret, calls(workspace)) == (0, Counter({1: 1}))
 
-    whole = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3")
+    whole = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3", "--osmosis-inline")
     assert (whole.ret, calls(workspace)) == (0, Counter({0: 1, 1: 1, 2: 1}))
 
     grown = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-n=2", "--osmosis-granularity=row")
@@ -286,32 +266,18 @@ def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(wor
     assert read_json(archived / "results.json")["summary"]["total_runs"] == 2
     assert results(workspace, "one")["provenance"]["sessions"] == 1
 
-
-@pytest.mark.slow
-def test_fresh_takes_nothing_away_if_the_new_run_cannot_begin(workspace: Workspace) -> None:
-    with_agent(workspace, rows=2)
-    workspace.run(CONFIG, "--osmosis-run=one")
     workspace.write("agent.py", "import nowhere_at_all\n")
-
     workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-fresh", exits=4)
-
-    assert [path.name for path in (workspace.root / ".osmosis" / "runs").iterdir()] == ["one"]
+    assert {path.name for path in archived.parent.iterdir()} == {"one", archived.name}, "nothing is taken away"
     assert (run_dir(workspace, "one") / "results.json").exists()
 
 
 @pytest.mark.slow
-def test_a_broken_line_in_the_middle_stops_with_its_place(workspace: Workspace) -> None:
+def test_a_run_whose_journal_was_emptied_is_not_begun_anew(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.run(CONFIG, "--osmosis-run=one")
-    journal = run_dir(workspace, "one") / "journal.jsonl"
-    lines = journal.read_text().splitlines(keepends=True)
-    journal.write_text("".join([*lines[:4], "not json\n", *lines[4:]]))
+    (run_dir(workspace, "one") / "journal.jsonl").write_text("")
 
-    broken = workspace.run(CONFIG, "--osmosis-run=one", exits=4)
-
-    broken.stderr.fnmatch_lines(["*journal.jsonl:5: not a journal line*"])
-
-    journal.write_text("")
     emptied = workspace.run(CONFIG, "--osmosis-run=one")
 
     assert (emptied.ret, calls(workspace).total()) == (4, 2), "what was paid for is not made again unasked"
@@ -352,13 +318,14 @@ def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no ulimit")
 def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(workspace: Workspace) -> None:
     with_agent(workspace, rows=40, evaluation={"batch_size": 4})
     words = shlex.join(workspace.words(CONFIG, "--osmosis-run=one"))
     full = workspace.pytester.run("bash", "-c", f"ulimit -f 8; exec {words}")
 
     assert full.ret == 9
+    assert "INTERNALERROR" not in full.stdout.str()
+    assert not hosts_under(workspace.root)
     full.stdout.fnmatch_lines(["*journal.jsonl: cannot be written: File too large"])
     full.stdout.fnmatch_lines(["*not stored, so resuming makes * again; free some space"])
     full.stdout.fnmatch_lines(["osmosis: *, after you have freed some space on the disk:", "pytest *"])
@@ -474,16 +441,6 @@ def test_tests_over_rollouts_go_on_too(workspace: Workspace) -> None:
     again = workspace.run("test_answers.py", "--osmosis-source=model", "--osmosis-run=one")
 
     assert (first.ret, again.ret) == (0, 0)
-    assert calls(workspace) == Counter(range(3))
-
-
-@pytest.mark.slow
-def test_inline_a_run_goes_on_in_this_process(workspace: Workspace) -> None:
-    with_agent(workspace, rows=3)
-    workspace.run(CONFIG, "--osmosis-run=one", "-k", "row0")
-
-    workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-inline", exits=0)
-
     assert calls(workspace) == Counter(range(3))
 
 

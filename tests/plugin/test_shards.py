@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.plugin.test_baseline_model import Models, eval_of
 from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, Row, Workspace, read_json, timeless
-from tests.servers import ChatServer
 
 GATE = {"pass_rate": ">= 0.9"}
 
@@ -61,27 +57,6 @@ def test_a_shard_without_rows_succeeds_with_empty_results(workspace: Workspace) 
 
 
 @pytest.mark.slow
-def test_a_shard_that_cannot_measure_or_has_too_many_errors_is_not_measured(workspace: Workspace) -> None:
-    workspace.eval(rows=[BROKEN, {}, BROKEN, {}, {}, {}], gate=GATE, limits={"max_errors": "50%"})
-
-    assert workspace.run(CONFIG, "--osmosis-shard=1/2").ret == 9
-    assert workspace.run(CONFIG, "--osmosis-shard=2/2").ret == 0
-
-
-@pytest.mark.slow
-def test_of_a_shard_k_selects_some_runs_whose_own_verdicts_count(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}, FAIL, {}, {}], gate=GATE, output={"results": "out.json"})
-
-    some = workspace.run(CONFIG, "--osmosis-shard=2/2", "-k", "row1")
-    none = workspace.run(CONFIG, "--osmosis-shard=1/2", "-k", "row1", "--osmosis-output=none.json")
-
-    assert (some.ret, none.ret) == (1, 0)
-    some.stdout.fnmatch_lines(["*not decided (only 1 of 2 runs of shard 2 of 2 selected)"])
-    assert read_json(workspace.root / "out.json")["shard"]["whole"] is False
-    assert read_json(workspace.root / "none.json")["shard"]["whole"] is False
-
-
-@pytest.mark.slow
 def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(workspace: Workspace) -> None:
     workspace.eval(rows=[{}] * 4, output={"results": "out.json"})
     workspace.run(CONFIG)
@@ -116,10 +91,6 @@ def test_what_is_no_shard_or_not_of_it_is_refused(workspace: Workspace) -> None:
 # -- merged ------------------------------------------------------------------------------------------------
 
 
-def merge(workspace: Workspace, *args: str) -> pytest.RunResult:
-    return workspace.cli("merge", *args)
-
-
 def run_shards(workspace: Workspace, n: int, *args: str) -> list[str]:
     """Run every shard of the eval x, and return the files of their results."""
     paths = [f"shards/{number}.json" for number in range(1, n + 1)]
@@ -145,7 +116,7 @@ def test_merged_shards_equal_the_whole(workspace: Workspace) -> None:
     whole = workspace.run(CONFIG, "--osmosis-output=whole.json")
 
     paths = run_shards(workspace, 3)
-    merged = merge(workspace, *paths, "-o", "merged.json", "--markdown=page.md")
+    merged = workspace.cli("merge", *paths, "-o", "merged.json", "--markdown=page.md")
 
     assert (whole.ret, merged.ret) == (0, 0)
     made, expected = (timeless(read_json(workspace.root / f"{name}.json")) for name in ("merged", "whole"))
@@ -160,47 +131,17 @@ def test_merged_shards_equal_the_whole(workspace: Workspace) -> None:
     assert "x: every gate holds" in (workspace.root / "page.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def models() -> Models:
-    return Models()
-
-
-@pytest.fixture
-def server(models: Models) -> Iterator[ChatServer]:
-    with ChatServer(models) as server:
-        yield server
-
-
-@pytest.mark.slow
-def test_a_regression_against_a_baseline_model_fails_the_merged_whole(
-    workspace: Workspace, models: Models, server: ChatServer
-) -> None:
-    models.wrong = {"new": range(6), "old": ()}
-    eval_of(workspace, server, gate={"max_regression": 0.02})
-    whole = workspace.run(CONFIG, "--osmosis-no-probe", "--osmosis-output=whole.json")
-
-    paths = run_shards(workspace, 8, "--osmosis-no-probe")  # one has no row
-    merged = merge(workspace, *paths, "-o", "merged.json", "--json")
-
-    assert (whole.ret, merged.ret) == (1, 1)
-    expected = timeless(read_json(workspace.root / "whole.json"))
-    assert timeless(read_json(workspace.root / "merged.json")) == {**expected, "last_run": None} | {
-        "last_run": timeless(read_json(workspace.root / "merged.json"))["last_run"]
-    }
-    assert json.loads(merged.stdout.str())["gates"][0]["state"] == "fails"
-
-
 @pytest.mark.slow
 def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(workspace: Workspace) -> None:
     workspace.eval(rows=[{}] * 4, gate=GATE)
     one, two = run_shards(workspace, 2)
     workspace.write("mine.json", "{}")
 
-    twice = merge(workspace, one, two, one)
-    nothing = merge(workspace, one, "none.json")
-    onto = merge(workspace, one, two, "-o", one)
-    mine = merge(workspace, one, two, "-o", "mine.json")
-    missing = merge(workspace, two, "-o", "merged.json")
+    twice = workspace.cli("merge", one, two, one)
+    nothing = workspace.cli("merge", one, "none.json")
+    onto = workspace.cli("merge", one, two, "-o", one)
+    mine = workspace.cli("merge", one, two, "-o", "mine.json")
+    missing = workspace.cli("merge", two, "-o", "merged.json")
 
     assert [result.ret for result in (twice, nothing, onto, mine, missing)] == [4, 4, 4, 4, 9]
     assert f"{one}: holds shard 1 of 2 of x again, as {one} does; name one of them" in twice.stderr.str()
@@ -220,8 +161,8 @@ def test_several_evals_are_merged_in_one_command(workspace: Workspace) -> None:
         workspace.run("--osmosis-config=configs/eval", *args)
     paths = sorted(str(path) for path in (workspace.root / "shards").glob("*.json"))
 
-    result = merge(workspace, *paths, "-o", "merged/{name}.json")
-    refused = merge(workspace, *paths, "-o", "merged.json")
+    result = workspace.cli("merge", *paths, "-o", "merged/{name}.json")
+    refused = workspace.cli("merge", *paths, "-o", "merged.json")
 
     assert (result.ret, refused.ret, len(paths)) == (1, 4, 4)
     result.stdout.fnmatch_lines(["x: merged of 2 shards", "y: merged of 2 shards", "2 evals: 1 fails, 1 holds; *"])
@@ -230,11 +171,6 @@ def test_several_evals_are_merged_in_one_command(workspace: Workspace) -> None:
 
 
 # -- with runs that are stored -------------------------------------------------------------------------------
-
-
-def manifest(workspace: Workspace, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = read_json(workspace.root / ".osmosis" / "runs" / name / "manifest.json")
-    return found
 
 
 @pytest.mark.slow
@@ -248,15 +184,17 @@ def test_a_shard_that_was_stopped_goes_on_as_that_shard_and_as_no_other(workspac
     newest = workspace.run(CONFIG, "--osmosis-shard=2/2", "--osmosis-resume")
     resumed = workspace.run(CONFIG, shard, "--osmosis-resume", "--osmosis-output=one.json")
     workspace.run(CONFIG, "--osmosis-shard=2/2", "--osmosis-run=two", "--osmosis-output=two.json")
-    merged = merge(workspace, "one.json", "two.json", "-o", "merged.json")
+    merged = workspace.cli("merge", "one.json", "two.json", "-o", "merged.json", "--json")
 
     assert [each.ret for each in (other, whole, newest, resumed, merged)] == [4, 4, 4, 0, 0]
     assert "run one: is shard 1 of 2, and not shard 2 of 2; add --osmosis-shard=1/2 to resume" in other.stderr.str()
     assert "run one: is shard 1 of 2, and not a run of all rows; add --osmosis-shard=1/2" in whole.stderr.str()
     newest.stderr.fnmatch_lines(["*: no run of shard 2 of 2 of x is stored in *; one is shard 1 of 2"])
-    assert manifest(workspace, "one")["shard"] == {"index": 1, "of": 2}
+    manifest = read_json(workspace.root / ".osmosis/runs/one/manifest.json")
+    assert manifest["shard"] == {"index": 1, "of": 2}
     published = read_json(workspace.root / "one.json")
     assert ([row["row_index"] for row in published["rows"]], published["shard"]["whole"]) == ([0, 2, 4, 6], True)
+    assert json.loads(merged.stdout.str())["gates"][0]["state"] == "holds"
     assert read_json(workspace.root / "merged.json")["summary"]["total_runs"] == 8
 
 
@@ -274,7 +212,7 @@ def test_a_shard_whose_rollouts_are_scored_again_stays_that_shard(workspace: Wor
     ]
     one = workspace.run(CONFIG, "--osmosis-from=s1", "--osmosis-shard=1/2", threshold, "--osmosis-output=s1.json")
     two = workspace.run(CONFIG, "--osmosis-from=s2", threshold, "--osmosis-output=s2.json")
-    merged = merge(workspace, "s1.json", "s2.json", "-o", "merged.json")
+    merged = workspace.cli("merge", "s1.json", "s2.json", "-o", "merged.json")
 
     assert [each.ret for each in (*refused, one, two, merged)] == [4, 4, 0, 0, 0]
     why = "--osmosis-shard=2/2: contradicts --osmosis-from: {}, and all its rollouts are scored; "

@@ -259,34 +259,6 @@ def test_however_a_session_ends_nothing_is_left(
     assert len(weather.asked) <= ALL
 
 
-@pytest.mark.slow
-def test_a_full_disk_stops_the_eval_and_is_reported(place: Callable[[list[str]], Place]) -> None:
-    """Limit files to a few KB, first the journal and at the end the results."""
-    weather = Weather(4, faults=0.0)
-    here = place([])
-    with ChatServer(weather) as server:
-        here.eval(server)
-        here.workspace.write("full.py", FULL)
-        session = here.workspace.start(CONFIG, "--osmosis-no-probe", "-pleft", "-pfull", "-pno:cacheprovider")
-        status = session.wait()
-
-    assert status == 9, session.output
-    assert "INTERNALERROR" not in session.output
-    assert "File too large" in session.output
-    assert read_json(here.workspace.root / "left.json") == {}
-    assert not processes(here.mark)
-    assert 0 < len(weather.asked) < ALL
-    check_requests(here.journal(), Weather(0), batch_size=BATCH, retries=RETRIES)
-
-
-FULL = """
-import resource
-
-def pytest_collection_finish():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-"""
-
-
 HOSTILE = """
 import asyncio, os, resource, sys
 
@@ -329,24 +301,5 @@ def test_user_code_that_harms_its_process_costs_only_its_own_run(place: Callable
     boundaries = {row["row_index"]: {run.get("boundary") for run in row["runs"]} for row in rows}
     assert {row: found for row, found in boundaries.items() if found != {None}} == {row: {"agent"} for row in (1, 2, 5)}
     assert len(session.output) < 1_000_000
-    assert read_json(here.workspace.root / "left.json") == {}
-    assert not processes(here.mark)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", [PLAIN, UNDER_XDIST])
-def test_an_empty_selection_sends_no_request_and_leaves_nothing(
-    place: Callable[[list[str]], Place], arguments: list[str]
-) -> None:
-    weather = Weather(6)
-    here = place(arguments)
-    with ChatServer(weather) as server:
-        here.eval(server)
-        session = here.start("-k", "nothing_is_called_so")
-
-        assert session.wait() == 5, session.output
-
-    assert not weather.asked
-    assert not here.workspace.run_dirs()
     assert read_json(here.workspace.root / "left.json") == {}
     assert not processes(here.mark)
