@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Row, Workspace, read_json, wait_until
+from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Row, Workspace, read_json
 from tests.servers import ChatServer, answered, by_row, held, reply, status
 
 MODEL = "--osmosis-source=model"
@@ -454,26 +454,18 @@ def test_test_evals_and_named_evals_run_one_after_the_other(workspace: Workspace
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server), gate={"pass_rate": ">= 0.5"})
 
+        offline = workspace.run("tests", "configs/eval/x.toml", "--osmosis-no-probe")
+        assert (len(server.requests), workspace.run_dirs("x-tests")) == (5, []), "the tests use references"
         result = workspace.run("tests", "configs/eval/x.toml", MODEL, "--osmosis-no-probe")
 
-        assert len(server.requests) == 7 + 5
+        assert len(server.requests) == 5 + 7 + 5
         assert server.max_in_flight == 1
+    offline.assert_outcomes(passed=11 + 5 + 1)
     result.assert_outcomes(passed=5 + 2 + 5 + 1, failed=4)
-    assert [len(workspace.run_dirs(name)) for name in ("x-tests", "x-2*")] == [1, 1]
+    assert [len(workspace.run_dirs(name)) for name in ("x-tests", "x-2*")] == [1, 2]
     assert workspace.last_failed() == {
         f"tests/test_x.py::test_answer[row{row}-run{run}]" for row in (1, 2) for run in range(2)
     }
-
-
-def test_a_named_eval_alone_leaves_the_tests_offline(workspace: Workspace) -> None:
-    with ChatServer(reply("0")) as server:
-        make(workspace, model=at(server))
-
-        result = workspace.run("tests", "--osmosis-config=configs/eval/x.toml", "--osmosis-no-probe")
-
-        assert len(server.requests) == 5
-        result.assert_outcomes(passed=16)
-        assert workspace.run_dirs("x-tests") == []
 
 
 @pytest.mark.slow
@@ -490,24 +482,6 @@ def test_maxfail_stops_a_test_eval(workspace: Workspace) -> None:
         assert len(server.requests) < 30
     assert "1 failed" in session.output
     assert workspace.results("x-tests")["status"] == "stopped"
-
-
-@pytest.mark.slow
-@PLAIN_AND_XDIST
-def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
-    with ChatServer(reply("0"), held(reply("0"))) as server:
-        make(workspace, model=at(server))
-        workspace.hurry()
-        session = workspace.start("tests", MODEL, "--osmosis-no-probe")
-        wait_until(lambda: len(server.requests) == 2, "two requests")
-        wait_until(lambda: workspace.events("score", "x-tests"), "the first score")
-
-        session.interrupt()
-
-        assert session.wait() == 2, session.output
-    results = workspace.results("x-tests")
-    assert (results["summary"]["total_runs"], len(results["pending"])) == (1, 6)
-    assert "INTERNALERROR" not in session.output
 
 
 @pytest.mark.slow
