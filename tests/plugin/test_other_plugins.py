@@ -246,6 +246,7 @@ def test_stepwise_keeps_the_order_of_collection(workspace: Workspace) -> None:
         first = workspace.run(CONFIG, "--sw", "--osmosis-no-probe", "-v")
         again = workspace.run(CONFIG, "--sw", "--osmosis-no-probe")
 
+    assert (first.ret, again.ret) == (2, 2)
     first.assert_outcomes(passed=2, failed=1)
     first.stdout.fnmatch_lines(["*x[[]row0-run0[]] PASSED*", "*x[[]row1-run0[]] PASSED*", "*x[[]row2-run0[]] FAILED*"])
     again.assert_outcomes(failed=1, deselected=2)
@@ -263,4 +264,5 @@ def test_an_eval_works_with_strict_options_and_without_a_cache(workspace: Worksp
 
     assert done.parseoutcomes()["passed"] == 2
     assert junit_cases(workspace.root / "junit.xml").keys() == {"x[row0-run0]", "x[row2-run0]"}
+    assert [row["row_index"] for row in workspace.results()["rows"]] == [0, 2]
     assert not (workspace.root / ".pytest_cache").exists()

@@ -73,17 +73,6 @@ def test_a_smoke_run_of_all_rows_is_not_a_run_of_the_plan(workspace: Workspace) 
     assert "last run" not in whole.stdout.str()
 
 
-@pytest.mark.journey
-def test_a_smoke_run_needs_no_toml(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}, FAIL, {}])
-    dataset = ("--osmosis-agent=chat", "--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score")
-    named = (*dataset, "--osmosis-model=demo/arithmetic")
-
-    result = workspace.run(*named, "--osmosis-smoke", "--osmosis-smoke-rows=2", exits=0)
-
-    result.assert_outcomes(passed=2)
-
-
 @pytest.mark.slow
 def test_lf_selects_errors_and_forgets_no_failure_that_only_a_score_hides(workspace: Workspace) -> None:
     rows: list[Row] = [FAIL, {}, BROKEN, {}, {}, FAIL]
