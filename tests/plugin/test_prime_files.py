@@ -54,6 +54,11 @@ def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> No
     assert lines[-1]["error"]["error"] == "ZeroDivisionError"
     assert lines[-1]["error_chain"] == "ZeroDivisionError: the reward function broke"
     assert (metadata["num_examples"], round(metadata["avg_error"], 3)) == (3, 0.333)
+    lines_part, _, metadata_part = PAGE.read_text().partition("## metadata.json")
+    members = {key for line in lines for key in line} - {"rewards:score"}
+    for text, keys in ((lines_part, members), (metadata_part, metadata.keys())):
+        named = {name for row in re.findall(r"^\| (`.*)$", text, re.M) for name in re.findall(r"`([a-z_]+)`", row)}
+        assert keys - named == set()
 
 
 @pytest.mark.slow
@@ -96,17 +101,6 @@ async def rollout(ctx):
 def found_in(folder: Path) -> list[tuple[int, int]]:
     lines = map(json.loads, (folder / "results.jsonl").read_text().splitlines())
     return [(line["example_id"], line["run_index"]) for line in lines]
-
-
-def test_the_page_names_every_member(workspace: Workspace) -> None:
-    workspace.eval("x", [{"score": 1.0}, {"reward": "raises"}], output=OUTPUT, limits={"max_errors": 9})
-    workspace.run("--osmosis-config=configs/eval/x.toml")
-    _, lines, metadata = files_in(workspace)
-    lines_part, _, metadata_part = PAGE.read_text().partition("## metadata.json")
-    members = {key for line in lines for key in line} - {"rewards:score"}
-    for text, keys in ((lines_part, members), (metadata_part, metadata.keys())):
-        named = {name for row in re.findall(r"^\| (`.*)$", text, re.M) for name in re.findall(r"`([a-z_]+)`", row)}
-        assert keys - named == set()
 
 
 def test_a_folder_outside_the_workspace_is_refused(workspace: Workspace) -> None:

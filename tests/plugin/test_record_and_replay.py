@@ -70,25 +70,6 @@ def test_a_replay_without_a_server_equals_the_recording(multiply: Workspace, age
 
 
 @pytest.mark.slow
-def test_a_changed_prompt_fails_with_a_readable_difference(multiply: Workspace) -> None:
-    with demo_server() as server:
-        run(multiply, server, "--osmosis-record")
-    data = multiply.root / "data/multiply.jsonl"
-    data.write_text(data.read_text(encoding="utf-8").replace("What is 64 * 16?", "What is 64 times 16?"))
-
-    result = run(multiply, None, "--osmosis-replay")
-
-    assert result.ret == 1, "the change is at fault, and no outage"
-    assert multiply.results("multiply")["summary"]["boundaries"] == {"provider": 2}
-    result.stdout.fnmatch_lines(
-        ["*ERROR at setup of multiply[[]replay[]]*", "2 of 6 runs asked what was not recorded *"]
-    )
-    result.stdout.fnmatch_lines(
-        ['-   "content": "What is 64 [*] 16[?]",', '+   "content": "What is 64 times 16[?]",'], consecutive=True
-    )
-
-
-@pytest.mark.slow
 def test_new_asks_only_for_what_is_missing(multiply: Workspace) -> None:
     with demo_server() as server:
         run(multiply, server, "--osmosis-record=new", "--osmosis-limit=2")
@@ -134,14 +115,6 @@ def test_a_replay_needs_neither_key_nor_price_nor_secret(multiply: Workspace, mo
     assert replay.ret == 0, replay.stderr.str()
     note = "OF_THE_AGENT: not set; that matters only if the agent or a reward function reads it"
     replay.stdout.fnmatch_lines([f"  replays {CASSETTE}: no model is asked", f"  note: {note}"])
-
-
-def test_a_replay_without_a_cassette_begins_nothing(multiply: Workspace) -> None:
-    result = run(multiply, None, "--osmosis-replay")
-
-    assert result.ret == 4
-    result.stderr.fnmatch_lines([f"ERROR: cassette {CASSETTE}: no such file; record it: --osmosis-record"])
-    assert not multiply.run_dirs("multiply")
 
 
 @pytest.mark.slow

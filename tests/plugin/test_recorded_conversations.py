@@ -139,20 +139,3 @@ def test_other_answers_to_the_same_prompts_are_compared_with_a_baseline(workspac
             "  +1.000, 95% interval * to *; 7 rows better, 0 worse: *",
         ]
     )
-
-
-@pytest.mark.slow
-def test_bad_rows_and_settings_are_named_before_anything_runs(workspace: Workspace) -> None:
-    fill(workspace, rows=[ROWS[2], {"user_prompt": "What?"}])
-
-    rows = workspace.run(*TYPED)
-    settings = workspace.run(*TYPED, "--osmosis-baseline-model=openai/gpt-5", "--osmosis-limit=1")
-
-    assert rows.ret == settings.ret == 4
-    rows.stderr.fnmatch_lines(['ERROR: answers.jsonl:2: row 1: column "messages": missing, and no "solution_str" *'])
-    settings.stderr.fnmatch_lines(
-        [
-            'ERROR: --osmosis-baseline-model: cannot be used with ?agent? agent = "recorded", which asks no model; '
-            "compare with ?baseline? results"
-        ]
-    )

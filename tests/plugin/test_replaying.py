@@ -207,18 +207,6 @@ def test_a_baseline_is_measured(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
-def test_a_replay_stays_one_when_it_is_scored_again(workspace: Workspace) -> None:
-    workspace.eval(rows=2)
-    assert workspace.run(CONFIG, "--osmosis-record").ret == 0
-    assert workspace.run(CONFIG, "--osmosis-replay").ret == 0
-
-    again = workspace.run("--osmosis-from=latest", exits=0)
-
-    again.stdout.fnmatch_lines(["replayed from cassettes/x.jsonl: no model was asked"])
-    assert use(workspace)["mode"] == "replay"
-
-
-@pytest.mark.slow
 def test_the_page_and_the_properties_of_a_replay_say_so(workspace: Workspace) -> None:
     workspace.eval(rows=1)
     assert workspace.run(CONFIG, "--osmosis-record", "--junitxml=junit.xml").ret == 0
@@ -231,6 +219,10 @@ def test_the_page_and_the_properties_of_a_replay_say_so(workspace: Workspace) ->
     assert "replayed from cassettes/x.jsonl: no model was asked" in page
     properties = (workspace.root / "junit.xml").read_text(encoding="utf-8")
     assert '<property name="osmosis.replayed" value="true"' in properties
+
+    again = workspace.run("--osmosis-from=latest", exits=0)
+    again.stdout.fnmatch_lines(["replayed from cassettes/x.jsonl: no model was asked"])
+    assert use(workspace)["mode"] == "replay", "also when it is scored again"
 
 
 TURNS = """
@@ -284,13 +276,3 @@ def test_two_evals_do_not_record_into_one_cassette(workspace: Workspace) -> None
 
     text = "would be written for the cassette of configs/eval/x.toml and for the cassette of configs/eval/y.toml"
     result.stderr.fnmatch_lines([f"ERROR: cassette all.jsonl: {text}; give each a path of its own"])
-
-
-def test_a_file_of_others_is_no_cassette(workspace: Workspace) -> None:
-    workspace.eval(cassette={"path": "notes.jsonl"})
-    workspace.write("notes.jsonl", '{"mine": 1}\n')
-
-    for word in ("--osmosis-record", "--osmosis-record=new", "--osmosis-replay"):
-        result = workspace.run(CONFIG, word, exits=4)
-        result.stderr.fnmatch_lines(["ERROR: notes.jsonl:1: is not a cassette: *"])
-    assert (workspace.root / "notes.jsonl").read_text(encoding="utf-8") == '{"mine": 1}\n'

@@ -55,27 +55,6 @@ def test_junit_and_json_reports_hold_each_runs_properties(workspace: Workspace) 
         assert {key: value for each in listed for key, value in each.items()} == properties
 
 
-def test_a_json_report_holds_the_gate_that_failed(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}, {"score": 0.0}], gate={"pass_rate": ">= 0.7"})
-
-    workspace.run(CONFIG, "--json-report", "--json-report-file=report.json", exits=1)
-
-    report = read_json(workspace.root / "report.json")
-    assert report["exitcode"] == 1
-    outcomes = {test["nodeid"].partition("::")[2]: test["outcome"] for test in report["tests"]}
-    assert outcomes == {"x[row0-run0]": "passed", "x[row1-run0]": "xfailed", "x[gate pass_rate >= 0.7]": "failed"}
-
-
-def test_a_markdown_summary_that_cannot_be_written_is_refused_before_anything_runs(workspace: Workspace) -> None:
-    workspace.eval()
-    workspace.write("a-file", "")
-
-    result = workspace.run(CONFIG, "--osmosis-markdown=a-file/summary.md", exits=4)
-
-    result.stderr.fnmatch_lines(["ERROR: --osmosis-markdown=a-file/summary.md: cannot be written: * is not a folder"])
-    assert workspace.run_dirs() == []
-
-
 IN_THE_WAY = """
 from pathlib import Path
 

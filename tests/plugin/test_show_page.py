@@ -79,18 +79,6 @@ def test_causes_and_boundaries_are_on_the_page(workspace: Workspace) -> None:
     assert "\n  row2-run0  model: " in page
 
 
-def test_a_part_of_the_plan_is_called_one(workspace: Workspace) -> None:
-    workspace.eval(rows=4, gate={"pass_rate": ">= 0.7"})
-    workspace.run(CONFIG, "-k", "row1-")
-    assert ": finished, a part of the plan\n" in shown(workspace)
-
-
-def test_a_smoke_test_is_called_one(workspace: Workspace) -> None:
-    workspace.eval(rows=passing(0, 1, 1))
-    workspace.run(CONFIG, "--osmosis-smoke", "--osmosis-smoke-rows=2")
-    assert "smoke: 2 of 3 runs, scores did not decide\n" in shown(workspace)
-
-
 def test_an_eval_that_stopped_says_why(workspace: Workspace) -> None:
     workspace.eval(rows=[{"reward": "raises"}] * 8, limits={"max_errors": 1})
     screen = workspace.run(CONFIG)
@@ -153,8 +141,12 @@ def test_a_test_eval_is_called_one(workspace: Workspace) -> None:
     assert "  made for tests over rollouts, which decide by themselves whether they pass\n" in page
 
 
-def test_a_gate_that_was_decided_early_leaves_runs_that_were_not_needed(workspace: Workspace) -> None:
+def test_a_part_a_smoke_test_and_an_eval_that_was_decided_early_are_called_so(workspace: Workspace) -> None:
     workspace.eval(rows=passing(*[1] * 40), gate={"pass_rate": ">= 0.1"})
+    workspace.run(CONFIG, "-k", "row1-")
+    assert ": finished, a part of the plan\n" in shown(workspace)
+    workspace.run(CONFIG, "--osmosis-smoke", "--osmosis-smoke-rows=2")
+    assert "smoke: 2 of 40 runs, scores did not decide\n" in shown(workspace)
     screen = workspace.run(CONFIG, "--osmosis-stop-when-decided").outlines
     page = shown(workspace).splitlines()
     assert page[0].endswith(": finished early")
