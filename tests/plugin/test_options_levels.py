@@ -13,22 +13,16 @@ import pytest
 
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.plugin.command import options
-from tests.plugin.workspaces import CONFIG, DEADLINE_S, Workspace
-from tests.servers import ChatServer, reply, together
+from tests.plugin.workspaces import CONFIG, Workspace
+from tests.servers import ChatServer, reply
 
 
-def test_every_named_key_has_an_option() -> None:
+def test_every_named_key_has_an_option_and_every_option_a_group_and_a_sentence() -> None:
     named = [option.dest.removeprefix("osmosis_") for option in (*options.AGENTS, *options.OF_CONFIG)]
     assert sorted(named) == sorted(OPTIONS)
-
-
-def test_help_shows_every_option_in_one_group() -> None:
+    assert [option.flag for option in options.ALL if not option.help[0].isupper() or option.help[-1] != "."] == []
     shown = [option.name for group in options.GROUPS.values() for option in group]
     assert sorted(shown) == sorted(option.name for option in options.ALL)
-
-
-def test_every_help_text_is_a_sentence() -> None:
-    assert [option.flag for option in options.ALL if not option.help[0].isupper() or option.help[-1] != "."] == []
 
 
 def test_the_header_names_the_origin_of_overrides(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,17 +125,6 @@ def test_options_of_addopts_apply_to_an_eval_that_the_command_names(workspace: W
     workspace.run(CONFIG).assert_outcomes(passed=6)
 
 
-def test_max_in_flight_limits_every_eval(workspace: Workspace) -> None:
-    with ChatServer(together(2, reply("42"))) as server:
-        workspace.eval(rows=12, model={"base_url": server.base_url}, evaluation={"batch_size": 8})
-
-        result = workspace.run(CONFIG, "--osmosis-max-in-flight=2", "--osmosis-no-probe")
-
-        result.assert_outcomes(passed=12)
-        result.stdout.fnmatch_lines(["  overridden: batch_size = 2 (--osmosis-max-in-flight)"])
-        assert server.max_in_flight == 2
-
-
 def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> None:
     workspace.eval(scoring={"eval_fns": ["nowhere:score"]})
     workspace.write("tests/test_python.py", "def test_python(): open('ran', 'w')\n")
@@ -157,6 +140,8 @@ def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> No
     )
     assert not (workspace.root / ".osmosis").exists()
     assert not (workspace.root / "ran").exists()
+    some = workspace.run(CONFIG, "--osmosis-dry-run", "-k", "row1-", exits=0)
+    some.stdout.fnmatch_lines(["*= 2 deselected, 1 not run (dry run) in *"])
 
 
 @pytest.mark.parametrize("workers", [(), pytest.param(("-n1",), marks=pytest.mark.slow)])
@@ -200,14 +185,6 @@ def test_over_a_rollout(rollout):
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*fixture a*", "osmosis: dry run: *", "SKIPPED *--setup-only: no model is asked"])
     assert not (workspace.root / ".osmosis").exists()
-
-
-def test_a_dry_run_counts_selected_and_deselected_tests(workspace: Workspace) -> None:
-    workspace.eval()
-
-    result = workspace.run(CONFIG, "--osmosis-dry-run", "-k", "row1-", exits=0)
-
-    result.stdout.fnmatch_lines(["*= 2 deselected, 1 not run (dry run) in *"])
 
 
 def test_a_dry_run_reports_missing_secrets_and_prices_as_the_run_does(workspace: Workspace) -> None:
@@ -263,22 +240,6 @@ def test_on_a_terminal_the_user_is_asked(workspace: Workspace, answer: str, stat
     with ChatServer(reply("42")) as server:
         priced(workspace, server)
         ours, theirs = os.openpty()
-        words = workspace.words(CONFIG, "--osmosis-confirm-above=0", "--osmosis-no-probe")
-        with subprocess.Popen(words, cwd=workspace.root, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-            os.write(ours, f"{answer}\n".encode())
-
-            assert process.wait(DEADLINE_S) == status
-        os.close(theirs)
-        os.close(ours)
-    assert len(workspace.run_dirs()) == runs
-
-
-@pytest.mark.slow
-def test_the_question_does_not_change_the_terminals_width(workspace: Workspace) -> None:
-    """pytest suspends its capturing between tests; if it stayed resumed, the terminal would seem 80 columns wide."""
-    with ChatServer(reply("42")) as server:
-        priced(workspace, server)
-        ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 133, 0, 0))
         words = workspace.words(CONFIG, "--osmosis-confirm-above=0", "--osmosis-no-probe")
         environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
@@ -286,11 +247,12 @@ def test_the_question_does_not_change_the_terminals_width(workspace: Workspace) 
             words, cwd=workspace.root, stdin=theirs, stdout=theirs, stderr=theirs, env=environ
         ) as process:
             os.close(theirs)
-            os.write(ours, b"y\n")
+            os.write(ours, f"{answer}\n".encode())
             lines = until_it_ends(ours).splitlines()
 
-    section = next(line for line in lines if line.endswith("-") and "osmosis: x" in line)
-    assert (process.returncode, len(section)) == (0, 133)
+    assert (process.returncode, len(workspace.run_dirs())) == (status, runs)
+    sections = [line for line in lines if line.endswith("-") and "osmosis: x" in line]
+    assert {len(line) for line in sections} == {133} if runs else not sections, "capturing must be suspended again"
 
 
 def until_it_ends(terminal: int) -> str:

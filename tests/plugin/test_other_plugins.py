@@ -188,7 +188,7 @@ def pytest_configure(config):
 
 
 @pytest.mark.slow
-def test_a_terminal_of_another_plugin_gets_no_live_line(workspace: Workspace) -> None:
+def test_a_terminal_of_another_plugin_gets_no_live_line_and_internal_errors(workspace: Workspace) -> None:
     workspace.write("conftest.py", TERMINAL)
     workspace.eval(rows=2)
 
@@ -197,14 +197,8 @@ def test_a_terminal_of_another_plugin_gets_no_live_line(workspace: Workspace) ->
     assert "INTERNALERROR" not in done.stdout.str()
     assert workspace.results()["summary"]["total_runs"] == 2
 
-
-@pytest.mark.slow
-def test_an_internal_error_is_reported_to_a_terminal_of_another_plugin(workspace: Workspace) -> None:
     workspace.write("conftest.py", TERMINAL + "\ndef pytest_runtest_logreport():\n    raise OSError('disk')\n")
-    workspace.eval(rows=2)
-
     done = workspace.run(CONFIG, exits=pytest.ExitCode.INTERNAL_ERROR)
-
     assert done.stderr.str().count("Error: disk") == 1
     assert "AttributeError" not in done.stderr.str()
 

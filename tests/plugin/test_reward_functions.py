@@ -70,13 +70,19 @@ def outcomes(workspace: Workspace, *arguments: str) -> dict[str, int]:
 def test_reward_functions_of_a_file_are_tests(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS)
 
-    result = workspace.run("rewards.py", "-v")
+    result = workspace.run("rewards.py", "-v", "--json-report", "--json-report-file=report.json")
 
     result.assert_outcomes(passed=3, failed=1)
     printed = result.stdout.str()
     assert "spaces(solution_str='41', ground_truth='42') = 0.0, must be 1" in printed
     assert "case: rewards.py:11" in printed
     assert "RewardWarning" not in printed
+    report = json.loads((workspace.root / "report.json").read_text(encoding="utf-8"))
+    lines = {test["nodeid"]: test["lineno"] for test in report["tests"]}
+    assert lines == {IDS[0]: 10, IDS[1]: 10, IDS[2]: 10, IDS[3]: 14}
+    assert [REWARDS.splitlines()[line][:15] for line in (10, 14)] == ["@osmosis_reward"] * 2
+    assert workspace.last_failed() == {IDS[2]}
+    assert outcomes(workspace, "rewards.py", "--lf") == {"failed": 1, "deselected": 3}
 
 
 def test_reward_functions_are_collected_only_where_they_are_defined(workspace: Workspace) -> None:
@@ -119,26 +125,6 @@ def test_node_ids_keywords_and_markers_select(workspace: Workspace) -> None:
     assert collected(workspace, "rewards.py", "-k", "exact and contract") == IDS[3:]
     assert collected(workspace, "rewards.py", "test_a.py", "-mosmosis_reward", "--strict-markers") == IDS
     assert collected(workspace, "rewards.py", "test_a.py", "-mnot osmosis") == ["test_a.py::test_a"]
-
-
-def test_last_failed_runs_only_what_failed(workspace: Workspace) -> None:
-    workspace.write("rewards.py", REWARDS)
-    workspace.run("rewards.py")
-
-    assert workspace.last_failed() == {IDS[2]}
-    assert outcomes(workspace, "rewards.py", "--lf") == {"failed": 1, "deselected": 3}
-
-
-def test_a_report_points_to_the_function(workspace: Workspace) -> None:
-    workspace.write("rewards.py", REWARDS)
-
-    workspace.run("rewards.py", "--json-report", "--json-report-file=report.json")
-
-    report = json.loads((workspace.root / "report.json").read_text(encoding="utf-8"))
-    lines = {test["nodeid"]: test["lineno"] for test in report["tests"]}
-    source = REWARDS.splitlines()
-    assert lines == {IDS[0]: 10, IDS[1]: 10, IDS[2]: 10, IDS[3]: 14}
-    assert (source[10][:15], source[14]) == ("@osmosis_reward", "@osmosis_reward")
 
 
 def test_a_traceback_begins_in_the_function(workspace: Workspace) -> None:
@@ -394,24 +380,6 @@ def test_a_test_of_the_lab_says_what_its_time_did_not_suffice_for(workspace: Wor
     )
 
 
-def test_a_finding_of_the_lab_shows_the_call_and_a_fix(workspace: Workspace) -> None:
-    workspace.write("rewards.py", LEAKY)
-
-    result = workspace.run("rewards.py", "--osmosis-lab", "-k", "lab-leaks or lab-range")
-
-    assert {kind: n for kind, n in result.parseoutcomes().items() if kind in ("passed", "failed")} == {
-        "passed": 1,
-        "failed": 1,
-    }
-    result.stdout.fnmatch_lines(
-        [
-            "an answer that lists several possibilities scores as the right one (leak-listed)",
-            "  contained(solution_str='41, 42, 43', ground_truth='42') = 1.0",
-            "  fix: *",
-        ]
-    )
-
-
 @pytest.mark.parametrize("origin", ["--osmosis-lab", "ini osmosis_lab"])
 def test_the_lab_without_its_libraries_is_refused_with_an_install_hint(workspace: Workspace, origin: str) -> None:
     workspace.write("rewards.py", LEAKY)
@@ -423,17 +391,6 @@ def test_the_lab_without_its_libraries_is_refused_with_an_install_hint(workspace
     hint = f'{origin}: needs hypothesis, psutil: pip install "pytest-osmosis[lab]"'
     assert hint in result.stderr.str()
     workspace.run("rewards.py").assert_outcomes(passed=1)
-
-
-def test_reference_solutions_make_a_test(workspace: Workspace) -> None:
-    workspace.write("rewards.py", LEAKY.replace("reward\ndef", 'reward(dataset="references.jsonl")\ndef'))
-    rows = [{"user_prompt": "?", "ground_truth": truth, "solution_str": f"not 1, but {truth}"} for truth in ("1", "2")]
-    workspace.write("references.jsonl", "\n".join(map(json.dumps, rows)))
-
-    result = workspace.run("rewards.py::contained[rows]")
-
-    result.assert_outcomes(failed=1)
-    assert "for references.jsonl:1 the solution of line 2 scores 1 or more too" in result.stdout.str()
 
 
 def test_a_run_leaves_no_files_behind(workspace: Workspace) -> None:
