@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
+from tests.plugin.test_stress import MARK, processes
 from tests.plugin.workspaces import UNDER_XDIST, Workspace, wait_until
 
-MARK = "OSMOSIS_TEST_MARK"
 C_LOOP = """
 import itertools, os, pathlib
 
@@ -39,18 +38,7 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
     """Return the function that finds the processes which the test started."""
     mark = uuid.uuid4().hex
     monkeypatch.setenv(MARK, mark)
-
-    def alive() -> list[int]:
-        found = []
-        for process in Path("/proc").iterdir():
-            try:
-                if process.name.isdigit() and mark.encode() in (process / "environ").read_bytes():
-                    found.append(int(process.name))
-            except OSError:
-                continue
-        return found
-
-    return alive
+    return lambda: processes(mark)
 
 
 def killed_in_loops(workspace: Workspace, n_loops: int, *args: str) -> None:

@@ -122,20 +122,3 @@ def test_runs_repeat_the_scoring_and_say_nothing_of_equal_answers(workspace: Wor
     result.assert_outcomes(failed=8)
     result.stdout.fnmatch_lines(["  4 rows x 2 runs: the rows hold the conversations, nothing is rolled out, *"])
     result.stdout.no_fnmatch_line("*equal answers*")
-
-
-@pytest.mark.slow
-def test_other_answers_to_the_same_prompts_are_compared_with_a_baseline(workspace: Workspace) -> None:
-    rows = [{"user_prompt": f"{n}?", "solution_str": "no", "ground_truth": "yes"} for n in range(7)]
-    fill(workspace, rows=rows)
-    workspace.run(*TYPED, "--osmosis-output=earlier.json")
-    fill(workspace, rows=[{**row, "solution_str": "yes"} for row in rows])
-
-    result = workspace.run(*TYPED, "--osmosis-set=baseline.results=earlier.json", exits=0)
-
-    result.stdout.fnmatch_lines(
-        [
-            "against the baseline earlier.json (*): pass rate 1.000, baseline 0.000, same 7 rows",
-            "  +1.000, 95% interval * to *; 7 rows better, 0 worse: *",
-        ]
-    )

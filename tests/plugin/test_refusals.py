@@ -129,17 +129,6 @@ def test_all_load_errors_are_reported_at_once_each_module_once(workspace: Worksp
     assert (workspace.root / "tries.txt").read_text() == "x"
 
 
-def test_a_load_error_in_one_eval_keeps_the_others_from_starting(workspace: Workspace) -> None:
-    workspace.eval("x")
-    workspace.eval("y", scoring={"eval_fns": ["rewards:scores"]})
-
-    result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml", exits=4)
-
-    result.stderr.fnmatch_lines(['ERROR: y: rewards:scores: module "rewards" has no "scores", did you mean "score"?'])
-    assert not workspace.run_dirs("x")
-    assert not workspace.run_dirs("y")
-
-
 def test_an_unwritable_run_folder_is_reported(workspace: Workspace) -> None:
     workspace.eval("x", output={"dir": "runs"})
     workspace.eval("y", output={"dir": "taken"})

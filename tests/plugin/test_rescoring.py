@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.plugin.workspaces import CONFIG, Shell, Workspace, read_json, wait_until
-from tests.servers import ChatServer, message, reply
+from tests.servers import ChatServer, reply
 
 LIMIT = "[limits] max_tokens = 30 has no room for another run: 24 tokens used, about 12 tokens a run"
 PENDING = f"no rollout is stored ({LIMIT})"
@@ -90,31 +90,6 @@ def test_a_changed_function_is_applied_without_asking_the_model(workspace: Works
 
 
 @pytest.mark.slow
-def test_new_thresholds_and_gates_apply_to_stored_scores(workspace: Workspace) -> None:
-    workspace.eval(rows=[{"score": 0.25}, {"score": 0.75}, {"score": 1.0}])
-    workspace.run(CONFIG)
-
-    lower = workspace.run(FROM, "--osmosis-pass-threshold=0.5", "--osmosis-gate=pass_rate >= 0.6")
-    higher = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.6")
-
-    assert (lower.ret, higher.ret) == (0, 1)
-    lower.assert_outcomes(passed=3, xfailed=1)
-    lower.stdout.fnmatch_lines(
-        [
-            "reused 3 stored scores (code and rows unchanged); --osmosis-rescore recomputes them",
-            "against the previous verdicts (results.1.json): 1 row better, 0 worse",
-            "gate pass_rate >= 0.6: HOLDS: *",
-        ]
-    )
-    higher.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate pass_rate >= 0.6?*"])
-    assert [path.name for path in sorted(workspace.run_dirs()[0].glob("results*"))] == [
-        "results.1.json",
-        "results.2.json",
-        "results.json",
-    ]
-
-
-@pytest.mark.slow
 def test_functions_are_called_again_only_if_code_changed_or_the_command_says_so(stored_workspace: Workspace) -> None:
     workspace, calls = stored_workspace, stored_workspace.root / "calls"
     (run_dir,) = workspace.run_dirs()
@@ -157,29 +132,6 @@ def test_rescoring_a_part_decides_no_gate(workspace: Workspace) -> None:
     assert [row["row_index"] for row in partial["rows"]] == [1]
     again = workspace.run(FROM)
     again.stdout.fnmatch_lines(["reused 1 stored score (code and rows unchanged);*"])
-
-
-SEEN = """
-def pytest_osmosis_gate(eval_id, results):
-    with open("seen", "a") as file:
-        print(results.stopped, file=file)
-"""
-
-
-@pytest.mark.slow
-def test_without_a_gate_a_rescore_of_an_unfinished_eval_run_is_not_measured(workspace: Workspace) -> None:
-    workspace.eval(rows=3, limits={"max_tokens": 30})
-    workspace.write("conftest.py", SEEN)
-    workspace.run(CONFIG).assert_outcomes(passed=2, skipped=1, errors=1)
-
-    result = workspace.run(FROM, "--junitxml=junit.xml")
-    part = workspace.run(FROM, "-k", "row0")
-
-    lacking = f"1 of 3 runs has no rollout to score; that eval run stopped: {LIMIT}"
-    assert (result.ret, part.ret) == (9, 0), "the part has all of its rollouts"
-    result.assert_outcomes(passed=2, skipped=1, errors=1)
-    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?rollouts? - *", "not measured: 1 of 3 runs has no *"])
-    assert (workspace.root / "seen").read_text().splitlines() == [LIMIT, lacking]
 
 
 @pytest.mark.slow
@@ -414,23 +366,6 @@ def test_a_run_of_the_last_failures_is_rescored_as_a_part_of_the_plan(workspace:
     assert (results["partial"], results["summary"]["pass_rate"]) == (True, 1.0)
     assert (part / "results.2.json").exists()
     of_whole.assert_outcomes(passed=4)
-
-
-@pytest.mark.slow
-def test_an_answer_in_the_prompt_is_not_scored_again_either(workspace: Workspace) -> None:
-    chat = [{"role": "user", "content": "2 * 2?"}, {"role": "assistant", "content": "4"}]
-    row = {"messages": [*chat, {"role": "user", "content": "Sure?"}], "ground_truth": "4"}
-    workspace.write("rewards.py", "def score(solution_str, **kwargs):\n    return 0.0\n")
-    with ChatServer(message(content=None)) as server:
-        workspace.eval(model={"base_url": server.base_url})
-        workspace.write("data/x.jsonl", json.dumps(row) + "\n")
-        workspace.run(CONFIG).assert_outcomes(failed=1)
-    workspace.write(
-        "rewards.py", "def score(solution_str, ground_truth):\n    return float(solution_str == ground_truth)\n"
-    )
-    result = workspace.run(CONFIG, FROM)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*score 0 < 1 (the answer is empty)*"])
 
 
 @pytest.mark.slow

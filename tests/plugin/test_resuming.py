@@ -234,23 +234,6 @@ def test_a_run_grows_by_n_by_rows_and_by_parts(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
-def test_a_prompt_counts_as_it_was_rolled_out_not_as_it_was_planned(workspace: Workspace) -> None:
-    with_agent(workspace, rows=2)
-    assert workspace.run(CONFIG, "--osmosis-run=one", "-k", "row0").ret == 0
-    planned = (workspace.root / "data/x.jsonl").read_text()
-    (workspace.root / "data/x.jsonl").write_text(planned.replace("1 * 2", "1 * 2, please"))
-
-    changed = workspace.run(CONFIG, "--osmosis-run=one")
-    again = workspace.run(CONFIG, "--osmosis-run=one")
-    (workspace.root / "data/x.jsonl").write_text(planned)
-    mixed_up = workspace.run(CONFIG, "--osmosis-run=one")
-
-    assert (changed.ret, again.ret, mixed_up.ret) == (0, 0, 4)
-    mixed_up.stderr.fnmatch_lines(["*the prompt or metadata of row 1: changed"])
-    assert calls(workspace) == {0: 1, 1: 1}
-
-
-@pytest.mark.slow
 def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.run(CONFIG, "--osmosis-run=one")
@@ -445,30 +428,6 @@ def test_tests_over_rollouts_go_on_too(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
-def test_a_crash_in_a_further_attempt_is_repeated_once_and_only_that_counts_as_a_crash(
-    workspace: Workspace,
-) -> None:
-    workspace.hurry()
-    crash = "    if os.path.exists('dies'):\n        os.remove('dies')\n        os._exit(3)\n    await ctx"
-    workspace.write("agent.py", AGENT.replace("    await ctx", crash))
-    workspace.eval("x", rows=2, agent={"agent": "agent:rollout"})
-    touch(workspace, "slow-1")
-    session = workspace.start(CONFIG, "--osmosis-run=one")
-    wait_until(lambda: (1, 0) in _runs(workspace, "one", "start") and calls(workspace)[1], "the second rollout")
-    kill(session, workspace)
-    remove(workspace, "slow-1")
-    touch(workspace, "dies")
-
-    resumed = workspace.run(CONFIG, "--osmosis-run=one")
-
-    assert (resumed.ret, calls(workspace)) == (0, Counter({0: 1, 1: 3}))
-    found = results(workspace, "one")
-    assert [run["attempt"] for row in found["rows"] for run in row["runs"]] == [1, 3]
-    assert found["summary"]["rolled_out_again"] == 1
-    resumed.stdout.fnmatch_lines(["1 run rolled out a second time, because the first process ended*"])
-
-
-@pytest.mark.slow
 def test_a_judge_that_could_not_be_asked_is_asked_again(workspace: Workspace) -> None:
     verdict = reply(json.dumps({"score": 1.0, "explanation": "right"}))
     with ChatServer(verdict, status(503), verdict) as judge:
@@ -497,20 +456,13 @@ def test_a_judge_that_could_not_be_asked_is_asked_again(workspace: Workspace) ->
     ids=["row", "smoke", "baseline", "decided"],
 )
 def test_runs_of_every_kind_go_on(workspace: Workspace, words: list[str], n_rollouts: int) -> None:
-    workspace.hurry()
     with_agent(workspace, rows=3)
-    touch(workspace, "slow-1")
-    session = workspace.start(CONFIG, "--osmosis-run=one", *words)
-    wait_until(lambda: (1, 0) in _runs(workspace, "one", "start"), "the second row")
-    session.interrupt()
-    assert session.wait() == 2, session.output
-    remove(workspace, "slow-1")
-    lost = calls(workspace).total() - len(_rolled(workspace, "one"))
+    workspace.run(CONFIG, "--osmosis-run=one", *words, "-k", "row0")
+    assert 0 < calls(workspace).total() < n_rollouts
 
-    resumed = paste(workspace, session.output)
+    workspace.run(CONFIG, "--osmosis-run=one", *words, exits=0)
 
-    assert resumed.ret == 0
-    assert calls(workspace).total() == n_rollouts + lost
+    assert calls(workspace).total() == n_rollouts
     assert results(workspace, "one")["provenance"]["sessions"] == 2
 
 

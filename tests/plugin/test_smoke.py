@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, Row, Workspace, read_json
-from tests.servers import ChatServer, status
 
 GATE = {"pass_rate": ">= 0.9"}
 
@@ -52,15 +51,6 @@ def test_an_error_fails_a_smoke_run_whatever_max_errors_allows(workspace: Worksp
     result.stdout.fnmatch_lines(["run it again: pytest *row1-run0* --osmosis-smoke"])
 
 
-def test_a_failed_probe_is_not_measured(workspace: Workspace) -> None:
-    with ChatServer(status(401)) as server:
-        workspace.eval(rows=3, model={"base_url": server.base_url})
-
-        workspace.run(CONFIG, "--osmosis-smoke", exits=9)
-
-        assert len(server.requests) == 1
-
-
 @pytest.mark.slow
 def test_a_smoke_run_of_all_rows_is_not_a_run_of_the_plan(workspace: Workspace) -> None:
     workspace.eval(rows=2)
@@ -86,14 +76,6 @@ def test_lf_selects_errors_and_forgets_no_failure_that_only_a_score_hides(worksp
 
     assert workspace.last_failed() == ids(0, 3, 5)
     workspace.run(CONFIG, "--osmosis-smoke", "--lf").assert_outcomes(passed=1, errors=1)
-
-
-def test_a_row_named_by_a_node_id_is_run_too(workspace: Workspace) -> None:
-    workspace.eval(rows=[*[{}] * 7, FAIL])
-
-    result = workspace.run("configs/eval/x.toml::x[row7-run0]", "--osmosis-smoke", exits=0)
-
-    result.assert_outcomes(passed=1)
 
 
 @pytest.mark.slow

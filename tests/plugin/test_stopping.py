@@ -7,16 +7,6 @@ import pytest
 from tests.plugin.workspaces import CONFIG, PLAIN_AND_XDIST, Workspace, hosts_under, junit_cases
 from tests.servers import ChatServer, by_row, held, reply
 
-RECORDS_LOW_LATENCY = """
-from pathlib import Path
-
-def pytest_sessionfinish(session):
-    controller = session.config.pluginmanager.get_plugin("osmosis-controller")
-    if controller is not None:
-        jobs = [run.engine.job for run in controller.evals.runs.values()]
-        Path("low_latency").write_text(str([job.early_stop.low_latency for job in jobs]))
-"""
-
 
 @PLAIN_AND_XDIST
 def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None:
@@ -84,19 +74,6 @@ def test_a_test_that_exits_under_xdist_is_not_green(workspace: Workspace) -> Non
 
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR, "xdist itself does not survive it"
     result.stdout.fnmatch_lines(["results: .osmosis/runs/x-*"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("options", "low_latency"), [([], False), (["--maxfail=2"], True), (["--sw"], True)])
-def test_hosts_report_at_once_if_a_failure_may_end_the_session(
-    workspace: Workspace, options: list[str], low_latency: bool
-) -> None:
-    workspace.eval(rows=1)
-    workspace.write("conftest.py", RECORDS_LOW_LATENCY)
-
-    workspace.run(CONFIG, *options)
-
-    assert (workspace.root / "low_latency").read_text() == f"[{low_latency}]"
 
 
 @PLAIN_AND_XDIST

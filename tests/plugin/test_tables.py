@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import web
 
-from tests.plugin.workspaces import BROKEN, FAIL, PASS, PLAIN_AND_XDIST, Row, Shell, Workspace, junit_cases, wait_until
-from tests.servers import Behaviour, ChatServer, Exchange, by_row, held, reply, status
+from tests.plugin.workspaces import BROKEN, FAIL, PASS, Row, Shell, Workspace, junit_cases
+from tests.servers import Behaviour, ChatServer, Exchange, reply, status
 
 # -- outcomes ---------------------------------------------------------------------------------------------
 
@@ -283,19 +283,6 @@ NO_WARNINGS = ("test_warns.py", "--max-warnings=0")
 RAISES = "def pytest_runtest_logfinish(): raise RuntimeError('a plugin broke')\n"
 
 
-TOUCHES_A_FILE_AT_A_FAILURE = """
-import os
-from pathlib import Path
-
-import pytest
-
-@pytest.hookimpl(trylast=True)  # the other plugins have noted the failure
-def pytest_runtest_logreport(report):
-    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
-        Path("failed").touch()
-"""
-
-
 class Case(NamedTuple):
     """A session: its evals, further arguments and files, and its exit code.
 
@@ -380,27 +367,3 @@ def test_the_exit_code_is_the_one_in_the_table(workspace: Workspace, case: Case,
     assert ("INTERNALERROR" in result.stdout.str()) == (case.exit == 3)
     if case.exit == 4:
         assert not any(workspace.run_dirs(eval_name) for eval_name in case.evals)
-
-
-@pytest.mark.slow
-@PLAIN_AND_XDIST
-@pytest.mark.parametrize("measured", [False, True], ids=["2 and 9", "2 and 1"])
-def test_the_exit_code_of_ctrl_c_beats_not_measured_and_failed(workspace: Workspace, measured: bool) -> None:
-    first = {0: [reply("42")]} if measured else {}
-    with ChatServer(by_row(first, held(reply("42")))) as server:
-        workspace.hurry()
-        model = {"base_url": server.base_url}
-        workspace.eval(rows=[FAIL] * 6, evaluation={"batch_size": 2}, execution={"hosts": 1}, model=model)
-        workspace.write("conftest.py", TOUCHES_A_FILE_AT_A_FAILURE)
-        session = workspace.start(NAMED, "--osmosis-no-probe", "--junitxml=junit.xml")
-        wait_until(lambda: len(server.requests) == 2 + measured, "the requests")
-        if measured:
-            wait_until((workspace.root / "failed").exists, "the first test to fail")
-
-        session.interrupt()
-
-        assert session.wait() == 2, session.output
-    pending = [run["row_index"] for run in workspace.results()["pending"]]
-    assert len(pending) == 6 - measured
-    assert workspace.results()["summary"]["measured"] == measured
-    assert len(reported(workspace)) == measured, "no report of what did not run, as in pytest"

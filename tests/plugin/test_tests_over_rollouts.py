@@ -399,19 +399,6 @@ def test_a_failed_rollout_is_an_error_of_its_tests_with_the_boundary(workspace: 
         result.stdout.fnmatch_lines(["model: *400*", f"run it again: pytest *{MODEL}*"])
 
 
-def test_tests_of_a_stopped_eval_are_skipped_and_exit_with_9(workspace: Workspace) -> None:
-    with ChatServer(status(401)) as server:
-        make(workspace, model=at(server))
-
-        result = workspace.run("tests", MODEL, "-rsE", exits=9)
-
-        result.assert_outcomes(passed=1, skipped=10, errors=1)
-        result.stdout.fnmatch_lines(
-            ["SKIPPED*the test request (probe) failed*", "ERROR configs/eval/x.toml::x-tests?probe?*"]
-        )
-        assert len(server.requests) == 1
-
-
 @pytest.mark.slow
 def test_a_missing_secret_and_code_that_does_not_load_are_usage_errors(workspace: Workspace) -> None:
     make(workspace, secrets={"required": ["NOT_SET"]})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from importlib.util import find_spec
 
 import pytest
 
@@ -172,16 +171,6 @@ def test_a_preflight_and_an_eval_run_in_one_command(workspace: Workspace) -> Non
     result.stdout.fnmatch_lines(["  x: preflight of a training config, no model to ask", "  y: demo/arithmetic*"])
     names = {case for case in (workspace.root / "junit.xml").read_text().split('"') if case.startswith("x[")}
     assert names == {f"x[row{n}-run0]" for n in range(5)}
-
-
-@pytest.mark.addon
-@pytest.mark.skipif(find_spec("osmosis_ai") is not None, reason="osmosis_ai is installed")
-def test_a_preflight_says_that_the_sdk_was_stood_in_for(workspace: Workspace) -> None:
-    training(workspace, main=MAIN.replace("pytest_osmosis", "osmosis_ai.rollout"))
-
-    result = workspace.run(CONFIG, exits=0)
-
-    result.stdout.fnmatch_lines(["osmosis: osmosis_ai is not installed: pytest-osmosis stands in for it*"])
 
 
 @pytest.mark.parametrize("option", ["--osmosis-dry-run", "--co"])
