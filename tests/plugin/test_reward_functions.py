@@ -201,44 +201,6 @@ def test_a_second_session_of_a_process_knows_only_its_own_functions(workspace: W
     workspace.run("rewards.py").assert_outcomes(passed=3, failed=1)
 
 
-SDK = """
-import functools
-
-def osmosis_reward(function):
-    @functools.wraps(function)
-    def wrapper(*args, **kwargs):
-        return function(*args, **kwargs)
-    return wrapper
-"""
-OF_THE_SDK = """
-from osmosis_ai.utils import osmosis_reward
-
-class Exact:
-    def __call__(self, solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
-        return 1.0
-
-exact = osmosis_reward(Exact())
-"""
-
-
-@pytest.mark.slow
-def test_an_object_that_the_sdk_wrapped_is_tested_and_its_method_is_not_overlooked(workspace: Workspace) -> None:
-    workspace.ini("pythonpath = .")
-    workspace.write("osmosis_ai/__init__.py", "")
-    workspace.write("osmosis_ai/utils.py", SDK)
-    workspace.write("rewards.py", OF_THE_SDK)
-
-    assert outcomes(workspace, "rewards.py") == {"passed": 1}
-
-    workspace.write("rewards.py", OF_THE_SDK + "class Other:\n    score = staticmethod(osmosis_reward(exact))\n")
-    refused = workspace.run("rewards.py")
-    workspace.write("rewards.py", f"{OF_THE_SDK}class Other:\n    @osmosis_reward\n    def score(solution_str): ...\n")
-    method = workspace.run("rewards.py")
-
-    refused.assert_outcomes(passed=1)
-    method.stdout.fnmatch_lines(["*rewards.py:10: Other.score is decorated with @osmosis_reward and would not be *"])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["test_a.py"]])
 def test_an_ini_key_that_leads_to_no_reward_function_is_a_usage_error(

@@ -152,24 +152,6 @@ def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(workspace: Works
     assert read_json(workspace.root / "merged.partial.json")["partial"] is True
 
 
-@pytest.mark.slow
-def test_several_evals_are_merged_in_one_command(workspace: Workspace) -> None:
-    for name, rows in (("x", [{}] * 4), ("y", [FAIL] * 4)):
-        workspace.eval(name, rows=rows, gate=GATE)
-    for number in (1, 2):
-        args = [f"--osmosis-shard={number}/2", f"--osmosis-output=shards/{number}-{{name}}.json"]
-        workspace.run("--osmosis-config=configs/eval", *args)
-    paths = sorted(str(path) for path in (workspace.root / "shards").glob("*.json"))
-
-    result = workspace.cli("merge", *paths, "-o", "merged/{name}.json")
-    refused = workspace.cli("merge", *paths, "-o", "merged.json")
-
-    assert (result.ret, refused.ret, len(paths)) == (1, 4, 4)
-    result.stdout.fnmatch_lines(["x: merged of 2 shards", "y: merged of 2 shards", "2 evals: 1 fails, 1 holds; *"])
-    assert read_json(workspace.root / "merged/x.json")["gates"][0]["state"] == "holds"
-    assert read_json(workspace.root / "merged/y.json")["gates"][0]["state"] == "fails"
-
-
 # -- with runs that are stored -------------------------------------------------------------------------------
 
 

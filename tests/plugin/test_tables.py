@@ -257,23 +257,6 @@ def test_a_systemic_stop_is_reported_as_an_error(session: Session) -> None:
     assert "401" in message
 
 
-def test_a_run_that_did_not_pass_shows_why(session: Session) -> None:
-    if session.gated:
-        pytest.skip("xfailed tests show their reason alone")
-    session.result.stdout.fnmatch_lines_random(
-        [
-            "  rewards:score 0.25 < 0.5",
-            "  assistant: 42",
-            "dataset row: data/x.jsonl:3",
-            "run it again: pytest 'configs/eval/x.toml::x?row2-run0?' --osmosis-no-probe",
-            '    raise ZeroDivisionError("the reward function broke")',
-            '    raise LookupError("the agent broke")',
-            "    await asyncio.sleep(600)",
-        ]
-    )
-    assert "pytest_osmosis/" not in session.result.stdout.str()
-
-
 # -- exit codes -------------------------------------------------------------------------------------------
 
 ANY_ERRORS = {"max_errors": 9}

@@ -102,24 +102,35 @@ def test_the_same_tests_run_offline_and_over_a_model_that_rolls_out_each_run_onc
 
 
 def test_a_failure_shows_the_conversation_and_the_command_that_repeats_it(workspace: Workspace) -> None:
-    with ChatServer(reply("0")) as server:
+    with ChatServer(reply("0"), status(400)) as server:
         make(workspace, model=at(server))
 
-        result = workspace.run("tests", MODEL, "-rA", "-k", "row1-run0", exits=1)
+        result = workspace.run("tests", MODEL, "--osmosis-no-probe", "-rA", "-k", "row1-run0 or row2-run0", exits=1)
 
-        assert outcomes(result) == {"test_answer[row1-run0]": "FAILED", "test_scores[row1-run0]": "PASSED"}
-        assert len(server.requests) == 1 + 1
-    result.stdout.fnmatch_lines(
-        ["  user: What is 1 ? 2?", "  assistant: 0", "dataset row: data/x.jsonl:2", f"run it again: pytest *{MODEL}"]
+        assert outcomes(result) == {
+            "test_answer[row1-run0]": "FAILED",
+            "test_scores[row1-run0]": "PASSED",
+            "test_answer[row2-run0]": "ERROR",
+            "test_scores[row2-run0]": "ERROR",
+        }
+        assert len(server.requests) == 2
+    said = result.stdout
+    said.fnmatch_lines(
+        ["  user: What is 1 ? 2?", "  assistant: 0", "dataset row: data/x.jsonl:2", f"run it again: pytest *{MODEL}*"]
     )
-    command = re.search(r"run it again: pytest '(\S+)'", result.stdout.str())
-    assert command is not None
-    assert command[1] == "tests/test_x.py::test_answer[row1-run0]"
+    said.fnmatch_lines_random(
+        ["model: *400*", f"run it again: pytest 'tests/test_x.py::test_answer?row1-run0?' *{MODEL}*"]
+    )
 
 
-def test_rollouts_run_ahead_of_the_tests(workspace: Workspace) -> None:
+def test_rollouts_run_ahead_of_the_tests_and_session_fixtures_are_torn_down(workspace: Workspace) -> None:
     tests = f"""
 import pathlib, time, pytest
+
+@pytest.fixture(scope="session", autouse=True)
+def shared():
+    yield
+    raise RuntimeError("torn down")
 
 {MARK}, rows="all")
 def test_first_waits_for_all(rollout):
@@ -132,7 +143,7 @@ def test_first_waits_for_all(rollout):
 """
     make(workspace, tests, evaluation={"batch_size": 2})
 
-    workspace.run("tests", MODEL).assert_outcomes(passed=5)
+    workspace.run("tests", MODEL).assert_outcomes(passed=5, errors=1)
 
 
 def test_nothing_is_rolled_out_for_tests_that_will_not_run(workspace: Workspace) -> None:
@@ -205,39 +216,23 @@ def anyio_backend():
         result.assert_outcomes(passed=4)
 
 
-def test_session_fixtures_are_torn_down_after_tests_over_rollouts(workspace: Workspace) -> None:
-    tests = f"""
-import pytest
-
-@pytest.fixture(scope="session", autouse=True)
-def shared():
-    yield
-    raise RuntimeError("torn down")
-
-{MARK}, limit=2)
-def test_x(rollout):
-    pass
-"""
-    make(workspace, tests)
-
-    workspace.run("tests", MODEL).assert_outcomes(passed=2, errors=1)
-
-
 @pytest.mark.slow
-def test_listing_and_dry_runs_ask_no_model_and_load_no_code(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_listing_dry_runs_and_usage_errors_ask_no_model(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server), scoring={"eval_fns": ["nowhere:f"]}, secrets={"required": ["NOT_SET"]})
 
         listed = workspace.run("tests", MODEL, "--co", "-q")
         offline = workspace.run("tests", "--co", "-q")
+        unset = workspace.run("tests", MODEL, exits=4)
         monkeypatch.setenv("NOT_SET", "set-for-the-dry-run")
         dry = workspace.run("tests", MODEL, "--osmosis-dry-run")
+        unloaded = workspace.run("tests", MODEL, exits=4)
 
         assert [line for line in listed.outlines if "::" in line] == [f"tests/test_x.py::{name}" for name in IDS]
         assert [line for line in offline.outlines if "::" in line] == [f"tests/test_x.py::{name}" for name in IDS]
         dry.stdout.fnmatch_lines(["  7 rollouts of 4 rows, *", "*11 not run (dry run)*"])
+        unset.stderr.fnmatch_lines(["ERROR: secret NOT_SET: missing or empty*"])
+        unloaded.stderr.fnmatch_lines(['*no module "nowhere"*'])
         assert (len(server.requests), workspace.run_dirs("x-tests")) == (0, [])
 
 
@@ -387,29 +382,6 @@ def test_none(rollout):
             'SKIPPED * data/x.jsonl:2: the row has no reference solution (column "solution_str")',
         ]
     )
-
-
-def test_a_failed_rollout_is_an_error_of_its_tests_with_the_boundary(workspace: Workspace) -> None:
-    with ChatServer(status(400), reply("0"), reply("0")) as server:
-        make(workspace, f"import pytest\n{MARK}, limit=3)\ndef test_x(rollout): ...", model=at(server))
-
-        result = workspace.run("tests", MODEL, "--osmosis-no-probe", "-rA", exits=1)
-
-        assert sorted(outcomes(result).values()) == ["ERROR", "PASSED", "PASSED"]
-        result.stdout.fnmatch_lines(["model: *400*", f"run it again: pytest *{MODEL}*"])
-
-
-@pytest.mark.slow
-def test_a_missing_secret_and_code_that_does_not_load_are_usage_errors(workspace: Workspace) -> None:
-    make(workspace, secrets={"required": ["NOT_SET"]})
-    unset = workspace.run("tests", MODEL)
-    make(workspace, scoring={"eval_fns": ["nowhere:f"]})
-    unloaded = workspace.run("tests", MODEL)
-
-    assert (unset.ret, unloaded.ret) == (4, 4)
-    unset.stderr.fnmatch_lines(["ERROR: secret NOT_SET: missing or empty*"])
-    unloaded.stderr.fnmatch_lines(['*no module "nowhere"*'])
-    assert workspace.run_dirs("x-tests") == []
 
 
 def test_an_error_of_a_reward_function_is_raised_when_a_test_looks_up_its_score(workspace: Workspace) -> None:
