@@ -77,21 +77,6 @@ def test_unknown_and_invalid_variables_are_reported(workspace: Workspace, monkey
     ]
 
 
-def test_variables_start_no_eval_and_do_not_affect_other_runs(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace.eval()
-    workspace.write("test_python.py", "def test_python(): pass\n")
-    monkeypatch.setenv("PYTEST_OSMOSIS_AGENT", "chat")
-    monkeypatch.setenv("PYTEST_OSMOSIS_CONFIG", "configs/eval/x.toml")
-    monkeypatch.setenv("PYTEST_OSMOSIS_MCP", "mcp")
-
-    result = workspace.run()
-
-    result.assert_outcomes(passed=1)
-    assert "osmosis:" not in result.stdout.str()
-
-
 @pytest.mark.parametrize("value", ["0", "false", ""])
 def test_variables_of_the_command_alone_may_say_no(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, value: str
@@ -103,18 +88,22 @@ def test_variables_of_the_command_alone_may_say_no(
     assert workspace.run(CONFIG, "--co").ret == 0
 
 
-@pytest.mark.parametrize("addopts", [CONFIG, "configs/eval/x.toml", "--osmosis-agent=chat --osmosis-n=2"])
-def test_addopts_start_no_eval(workspace: Workspace, addopts: str) -> None:
+def test_neither_addopts_nor_variables_start_an_eval(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval()
     workspace.write("test_python.py", "def test_python(): pass\n")
-    workspace.ini(f"addopts = {addopts}")
+    ignored = "osmosis: *: ignored, because only addopts names it; an eval starts only if the command names it"
+    for addopts in (CONFIG, "configs/eval/x.toml", "--osmosis-agent=chat --osmosis-n=2"):
+        workspace.ini(f"addopts = {addopts}")
+        result = workspace.run()
+        result.assert_outcomes(passed=1)
+        result.stdout.fnmatch_lines([ignored])
 
+    workspace.ini()
+    for name, value in (("AGENT", "chat"), ("CONFIG", "configs/eval/x.toml"), ("MCP", "mcp")):
+        monkeypatch.setenv(f"PYTEST_OSMOSIS_{name}", value)
     result = workspace.run()
-
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["osmosis: *: ignored, because only addopts names it; an eval starts only if the command names it"]
-    )
+    assert "osmosis:" not in result.stdout.str()
     assert not (workspace.root / ".osmosis").exists()
 
 
@@ -145,19 +134,7 @@ def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> No
 
 
 @pytest.mark.parametrize("workers", [(), pytest.param(("-n1",), marks=pytest.mark.slow)])
-def test_a_setup_plan_requests_no_model(workspace: Workspace, workers: tuple[str, ...]) -> None:
-    workspace.write("tests/test_python.py", "import pytest\n@pytest.fixture\ndef a(): 1 / 0\ndef test_python(a): ...\n")
-    with ChatServer(reply("42")) as server:
-        priced(workspace, server)
-        result = workspace.run(CONFIG, "tests", "--setup-plan", *workers)
-
-        assert (result.ret, server.requests) == (0, [])
-    result.stdout.fnmatch_lines(["*SETUP*a", "*test_python (fixtures used: a)*", "osmosis: dry run: *"])
-    assert not (workspace.root / ".osmosis").exists()
-
-
-@pytest.mark.parametrize("workers", [(), pytest.param(("-n1",), marks=pytest.mark.slow)])
-def test_setup_only_requests_no_model_and_reports_no_passed_test(
+def test_setup_plan_and_setup_only_request_no_model_and_report_no_passed_test(
     workspace: Workspace, workers: tuple[str, ...]
 ) -> None:
     workspace.write(
@@ -167,7 +144,7 @@ import pytest
 
 @pytest.fixture
 def a():
-    print("fixture a")
+    open("made", "w").close()
 
 def test_python(a):
     assert False
@@ -177,13 +154,17 @@ def test_over_a_rollout(rollout):
     assert False
 """,
     )
+    made = workspace.root / "made"
     with ChatServer(reply("42")) as server:
         priced(workspace, server)
-        result = workspace.run(CONFIG, "tests", "--setup-only", "--osmosis-source=model", "-rs", "-s", *workers)
+        plan = workspace.run(CONFIG, "tests/test_python.py::test_python", "--setup-plan", *workers, exits=0)
+        assert not made.exists()
+        only = workspace.run(CONFIG, "tests", "--setup-only", "--osmosis-source=model", "-rs", *workers, exits=0)
 
-        assert (result.ret, server.requests) == (0, [])
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*fixture a*", "osmosis: dry run: *", "SKIPPED *--setup-only: no model is asked"])
+        assert (made.exists(), server.requests) == (True, [])
+    plan.stdout.fnmatch_lines(["*SETUP*a", "*test_python (fixtures used: a)*", "osmosis: dry run: *"])
+    only.assert_outcomes(skipped=1)
+    only.stdout.fnmatch_lines(["osmosis: dry run: *", "SKIPPED *--setup-only: no model is asked"])
     assert not (workspace.root / ".osmosis").exists()
 
 

@@ -24,16 +24,6 @@ async def rollout(ctx):
     messages = [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]
     return AgentWorkflowOutput(messages, metrics={"turns": ctx.row_index + 1}, info={"plan": ["multiply"]})
 """
-GRADER = """
-from pytest_osmosis import Grader
-
-class Judge(Grader):
-    async def grade(self, ctx):
-        ctx.sample.metrics["half"] = ctx.sample.metrics["turns"] / 2
-        ctx.sample.extra_fields["judge"] = "strict"
-        ctx.sample.remove_sample = ctx.metadata.get("removed", False)
-        ctx.set_reward(0.5)
-"""
 OFF = '{"score": 0.0, "reason": "off by one", "metrics": {"distance": 1}}'
 EXACT = 'SimpleNamespace(score=1.0, reason="exact", metrics={"distance": 0})'
 
@@ -87,22 +77,6 @@ def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
     }
     assert [line.strip() for line in workspace.show("row0-run0")[3:7]] == ["reason: off by one", *told]
     assert "  reason: exact" in workspace.show("row1-run0"), "passed runs have reasons too"
-
-
-def test_a_grader_reports_through_its_sample(workspace: Workspace) -> None:
-    prepare(workspace, "0", "0", scoring={"grader": "judge:Judge", "eval_fns": []})
-    workspace.write("judge.py", GRADER)
-    data = (workspace.root / "data/x.jsonl").read_text(encoding="utf-8").splitlines()
-    workspace.write("data/x.jsonl", "\n".join([data[0], data[1][:-1] + ', "removed": true}']) + "\n")
-
-    result = workspace.run(CONFIG)
-
-    result.assert_outcomes(failed=1, skipped=1)
-    result.stdout.fnmatch_lines(
-        ["metrics: half 0.5", "metrics of the rollout: turns 1", 'extra fields: {"judge": "strict"}', "half *     1"]
-    )
-    removed = workspace.results()["rows"][1]["runs"][0]
-    assert (removed["status"], removed["fields"]["reward"]) == ("skipped", {"judge": "strict"})
 
 
 def test_an_agent_whose_metrics_are_no_numbers_is_an_agent_error(workspace: Workspace) -> None:

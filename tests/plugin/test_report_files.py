@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.report.markdown import MARK
 from tests.plugin.workspaces import CONFIG, PLAIN_AND_XDIST, Workspace, junit_cases, read_json
 from tests.servers import ChatServer, reply, slow
 
@@ -86,23 +85,3 @@ def test_files_that_cannot_be_written_at_the_end_are_errors(
         ]
     )
     assert len(workspace.results()["rows"]) == 3
-
-
-@pytest.mark.journey
-def test_a_markdown_summary_is_written_and_added_to_the_job_page(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = workspace.root / "page.md"
-    page.write_text("what another step wrote\n", encoding="utf-8")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
-    workspace.eval(rows=[{}, {"score": 0.25}], gate={"pass_rate": ">= 0.7"})
-
-    workspace.run(CONFIG, "--osmosis-markdown=out/summary.md")
-
-    written = (workspace.root / "out" / "summary.md").read_text(encoding="utf-8")
-    section = written.removeprefix(MARK)
-    assert section.startswith("### x: a gate fails\n")
-    assert section != written
-    assert "| pass\\_rate &gt;= 0.7 | fails |" in written
-    assert '| row1-run0 | score 0.25 &lt; 1: answered "1 \\* 2 = 2 &#35;&#35;&#35;&#35; 2", expected "2" |' in written
-    assert page.read_text(encoding="utf-8") == "what another step wrote\n" + section

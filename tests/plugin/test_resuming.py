@@ -339,18 +339,6 @@ def test_requests_that_make_no_sense_are_refused(workspace: Workspace, words: li
 
 
 @pytest.mark.slow
-def test_several_evals_share_a_name_and_go_on_together(workspace: Workspace) -> None:
-    with_agent(workspace, rows=2)
-    workspace.eval("y", rows=2)
-    first = workspace.run(CONFIG, "configs/eval/y.toml", "--osmosis-run=night", "-k", "row0")
-    again = workspace.run(CONFIG, "configs/eval/y.toml", "--osmosis-run=night")
-
-    assert (first.ret, again.ret) == (0, 0)
-    assert sorted(path.name for path in run_dir(workspace, "x").parent.iterdir()) == ["night-x", "night-y"]
-    assert calls(workspace) == Counter(range(2))
-
-
-@pytest.mark.slow
 def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     now, part = (CONFIG, "--osmosis-limit=2"), ("-k", "row0")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pytest_osmosis.report.markdown import MARK
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases, read_json, wait_until
 from tests.servers import ChatServer, by_row, held, reply
 
@@ -56,9 +57,9 @@ def test_several_evals_end_with_one_table_in_natural_order(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     four_evals(workspace)
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(workspace.root / "job.md"))
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(workspace.write("job.md", "what another step wrote\n")))
 
-    lines = workspace.run(CONFIGS, "--osmosis-markdown=page.md", exits=9).outlines
+    lines = workspace.run(CONFIGS, "--osmosis-markdown=out/page.md", exits=9).outlines
 
     head, *rows, total = table(lines)
     assert head == ["eval", "model", "pass rate (95% interval)", "mean", "gate", "cost", "time"]
@@ -83,16 +84,16 @@ def test_several_evals_end_with_one_table_in_natural_order(
     assert len(block) == 2
     assert block[1].startswith("  1 run not measured: rewards:score: ZeroDivisionError")
     assert not any("rewards:score       >= 1" in line for line in lines), "no table of statistics"
-    page, job = ((workspace.root / name).read_text(encoding="utf-8") for name in ("page.md", "job.md"))
-    assert page.endswith(job)
-    assert job.splitlines()[:4] == [
+    page, job = ((workspace.root / name).read_text(encoding="utf-8") for name in ("out/page.md", "job.md"))
+    assert (job, page[: len(MARK)]) == ("what another step wrote\n" + page.removeprefix(MARK), MARK)
+    assert job.splitlines()[1:5] == [
         "### 4 evals",
         "",
         "| eval | model | pass rate (95% interval) | mean | gate | cost | time |",
         "|---|---|---|---|---|---|---|",
     ]
-    assert [line.split(" | ")[0] for line in job.splitlines()[4:8]] == ["| set1", "| set2", "| set9", "| set10"]
-    assert job.splitlines()[9] == "\\* counts runs that were not measured as not passed"
+    assert [line.split(" | ")[0] for line in job.splitlines()[5:9]] == ["| set1", "| set2", "| set9", "| set10"]
+    assert job.splitlines()[10] == "\\* counts runs that were not measured as not passed"
     assert [line for line in job.splitlines() if line.startswith("### ")][1:] == [
         "### set1: not measured",
         "### set2: every gate holds",
