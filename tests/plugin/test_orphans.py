@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 
@@ -67,21 +68,20 @@ def test_hosts_end_with_a_killed_pytest(
 
 
 @pytest.mark.slow
-def test_children_of_the_lab_end_with_a_killed_pytest(workspace: Workspace, marked: Callable[[], list[int]]) -> None:
+@pytest.mark.parametrize(
+    ("workspace", "args"),
+    [([], ("--osmosis-lab", "-klab")), (["-n2"], ("-k", "cases"))],
+    ids=["children of the lab", "workers of xdist"],
+    indirect=["workspace"],
+)
+def test_tests_of_reward_functions_end_with_a_killed_pytest(
+    workspace: Workspace, marked: Callable[[], list[int]], args: tuple[str, ...]
+) -> None:
+    case = {"function": "score", "solution_str": "1", "ground_truth": "1", "expect": 1}
     workspace.write("rewards.py", SCORE)
-    killed_in_loops(workspace, 1, "rewards.py", "--osmosis-lab", "-klab")
-    wait_until(lambda: not marked(), "the processes of the lab to end")
-
-
-@pytest.mark.slow
-@UNDER_XDIST
-def test_a_worker_of_xdist_ends_with_its_controller(workspace: Workspace, marked: Callable[[], list[int]]) -> None:
-    workspace.write("rewards.py", SCORE)
-    workspace.write(
-        "rewards.cases.jsonl", '{"function": "score", "solution_str": "1", "ground_truth": "1", "expect": 1}\n'
-    )
-    killed_in_loops(workspace, 1, "rewards.py", "-k", "cases")
-    wait_until(lambda: not marked(), "the workers to end")
+    workspace.write("rewards.cases.jsonl", f"{json.dumps(case)}\n")
+    killed_in_loops(workspace, 1, "rewards.py", *args)
+    wait_until(lambda: not marked(), "the processes to end")
 
 
 @pytest.mark.slow

@@ -79,15 +79,6 @@ def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
     assert "  reason: exact" in workspace.show("row1-run0"), "passed runs have reasons too"
 
 
-def test_an_agent_whose_metrics_are_no_numbers_is_an_agent_error(workspace: Workspace) -> None:
-    prepare(workspace, "1.0")
-    workspace.write("agent.py", AGENT.replace("ctx.row_index + 1", "float('nan')"))
-
-    workspace.run(CONFIG).stdout.fnmatch_lines(
-        ["agent: agent:rollout(): metrics: 'turns' must be a finite number, got nan; leave it out where *"]
-    )
-
-
 @pytest.mark.parametrize("workers", [[], pytest.param(["-n1"], marks=pytest.mark.slow)], ids=["plain", "-n1"])
 def test_tests_over_rollouts_read_them(workspace: Workspace, workers: list[str]) -> None:
     prepare(workspace, OFF)
