@@ -54,28 +54,12 @@ def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:
     assert results["status"] == "finished"
     assert results["partial"] is False
     assert results["pending"] == []
-    assert (
-        results["config"].items()
-        >= {
-            "model": "demo/arithmetic",
-            "n_runs": 3,
-            "pass_threshold": 0.5,
-            "eval_fns": ["rewards:score"],
-        }.items()
-    )
+    config = {"model": "demo/arithmetic", "n_runs": 3, "pass_threshold": 0.5, "eval_fns": ["rewards:score"]}
+    assert results["config"].items() >= config.items()
     summary = results["summary"]
     assert (summary["total_rows"], summary["total_runs"]) == (2, 6)
-    assert (
-        summary["eval_fns"]["rewards:score"].items()
-        >= {
-            "mean": 0.625,
-            "std": 0.375,
-            "min": 0.25,
-            "max": 1.0,
-            "pass_at_1": 0.5,
-            "pass_at_3": 0.5,
-        }.items()
-    )
+    of_function = {"mean": 0.625, "std": 0.375, "min": 0.25, "max": 1.0, "pass_at_1": 0.5, "pass_at_3": 0.5}
+    assert summary["eval_fns"]["rewards:score"].items() >= of_function.items()
     runs = [run for row in results["rows"] for run in row["runs"]]
     assert summary["total_tokens"] == sum(run["tokens"] for run in runs) > 0
     assert summary["total_duration_ms"] > max(run["duration_ms"] for run in runs) > 0

@@ -22,7 +22,7 @@ REPORTED: Mapping[str, tuple[str, str]] = {
     "passed": ("passed", "passed"),
     "a function that does not decide raised": ("passed", "passed"),
     "not passed": ("failure", "xfail"),
-    **dict.fromkeys(("model", "agent", "timeout", "provider", "host"), BREAKS),
+    **dict.fromkeys(("model", "agent", "timeout", "provider"), BREAKS),
     **dict.fromkeys(("reward raised", "reward hung", "reward gave None", "reward gave a str"), BREAKS),
     **dict.fromkeys(("reward gave NaN", "reward gave inf"), BREAKS),
     "taken out": ("skip", "skip"),
@@ -41,13 +41,7 @@ ROWS: Mapping[str, Row] = {
     "reward gave NaN": {"reward": "NaN"},
     "reward gave inf": {"reward": "inf"},
     "taken out": {"grader": "removes"},
-    "removes the dataset": {"agent": "removes the dataset"},
-    **{f"waits for that, {number}": {"agent": "waits for that", "number": number} for number in range(3)},
-    **{f"read ahead or not, {number}": {} for number in range(4)},
-    "host": {},
 }
-"""Four are in flight when the dataset is removed: that run, and those that wait for it. Four more may be read ahead, so
-the last row cannot be read."""
 LATE: Mapping[str, tuple[str, Row, Row]] = {
     "timeout": ("late-agent", {"agent": "hangs"}, {"agent_workflow_timeout_s": 1.0}),
     "reward hung": ("late-function", {"reward": "hangs"}, {"grader_timeout_s": 2.0}),
@@ -56,9 +50,6 @@ LATE: Mapping[str, tuple[str, Row, Row]] = {
 
 AGENT = """
 import asyncio
-from pathlib import Path
-
-DATASET = Path("data/x.jsonl")
 
 async def rollout(ctx):
     match ctx.metadata.get("agent"):
@@ -66,14 +57,6 @@ async def rollout(ctx):
             raise LookupError("the agent broke")
         case "hangs":
             await asyncio.sleep(600)
-        case "removes the dataset":
-            while not all(Path(f"waits-{number}").exists() for number in range(2)):
-                await asyncio.sleep(0.01)
-            DATASET.unlink()
-        case "waits for that":
-            Path(f"waits-{ctx.metadata['number']}").touch()
-            while DATASET.exists():
-                await asyncio.sleep(0.01)
     await ctx.chat(ctx.prompt)
 """
 REWARDS = """
@@ -112,7 +95,6 @@ REASONS = {
     "agent": "agent: LookupError: the agent broke",
     "timeout": "timeout: took longer than 1 s (agent_workflow_timeout_s)",
     "provider": "provider: the server answered 503",
-    "host": "host: its row can no longer be read",
     "reward raised": "reward error: rewards:score: ZeroDivisionError: the reward function broke",
     "reward hung": "reward error: rewards:score: took longer than 2 s (grader_timeout_s)",
     "reward gave None": "reward error: rewards:score: ",
