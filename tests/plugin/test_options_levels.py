@@ -268,22 +268,6 @@ def test_collect_run_starts_evals_of_collected_folders(workspace: Workspace) -> 
     workspace.run("--osmosis-config=configs/eval/y.toml").assert_outcomes(passed=2)
 
 
-@pytest.mark.slow
-def test_collect_list_shows_evals_but_runs_none(workspace: Workspace) -> None:
-    workspace.eval("x", rows=1)
-    workspace.eval("broken", rows=1, evaluation={"n": 0})
-    workspace.write("tests/test_python.py", "def test_python(): pass\n")
-    workspace.ini("osmosis_collect = list")
-
-    listed = workspace.run("--co")
-    workspace.run().assert_outcomes(passed=1)
-    workspace.run("configs/eval/x.toml::x[row0-run0]").assert_outcomes(passed=1)
-
-    listed.stdout.fnmatch_lines(["osmosis: not listed: configs/eval/broken.toml:*: *n: must be*", "*x?row0-run0?*"])
-    assert listed.ret == 0
-    assert len(workspace.run_dirs("x")) == 1
-
-
 def test_collect_accepts_three_values(workspace: Workspace) -> None:
     workspace.ini("osmosis_collect = always")
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.demo_servers import DemoServer, demo_server
+from tests.plugin.test_replaying import use
 from tests.plugin.workspaces import Workspace, read_json, timeless
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -46,12 +47,6 @@ def numbers(workspace: Workspace) -> Any:
     return timeless(workspace.results("multiply"), "overridden", "last_run", "changed_rows")
 
 
-def use(workspace: Workspace) -> dict[str, Any]:
-    """Return what the last run's results say of its cassette."""
-    found: dict[str, Any] = workspace.results("multiply")["provenance"]["cassette"]
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_replay_without_a_server_equals_the_recording(multiply: Workspace, agent: str) -> None:
@@ -60,12 +55,12 @@ def test_a_replay_without_a_server_equals_the_recording(multiply: Workspace, age
         asked = server.stats()["requests"] - 1  # the probe
     recorded = numbers(multiply)
     assert recording.ret == 0, recording.stdout.str()
-    assert use(multiply)["requests"] == asked
+    assert use(multiply, "multiply")["requests"] == asked
 
     replay = run(multiply, None, *AGENTS[agent], "--osmosis-replay")
     assert replay.ret == recording.ret, replay.stdout.str()
     assert numbers(multiply) == recorded
-    assert (use(multiply)["requests"], use(multiply)["replayed"]) == (asked, asked)
+    assert (use(multiply, "multiply")["requests"], use(multiply, "multiply")["replayed"]) == (asked, asked)
     replay.stdout.fnmatch_lines([f"replayed from {CASSETTE}: no model was asked", "pass rate *"])
 
 
@@ -82,7 +77,7 @@ def test_new_asks_only_for_what_is_missing(multiply: Workspace) -> None:
     replay = run(multiply, None, "--osmosis-replay")
     assert replay.ret == 0
     assert first == 2 * second
-    assert use(multiply)["requests"] == first + second
+    assert use(multiply, "multiply")["requests"] == first + second
 
 
 @pytest.mark.slow

@@ -252,22 +252,6 @@ def test_what_a_killed_session_recorded_is_not_asked_again(workspace: Workspace)
     assert workspace.run(CONFIG, "--osmosis-replay").ret == 0
 
 
-@pytest.mark.slow
-def test_an_interrupted_session_writes_what_it_has(workspace: Workspace) -> None:
-    with ChatServer(reply("1"), reply("2"), never()) as server:
-        workspace.eval(rows=4, model={"base_url": server.base_url})
-        session = workspace.start(CONFIG, "--osmosis-record", "--osmosis-no-probe")
-        wait_until(lambda: len(server.requests) == 3, "three requests")
-        wait_until(lambda: len(workspace.events("score")) == 2 and len(workspace.events("start")) == 3, "the third run")
-        session.interrupt()
-        assert session.wait() == 2
-
-    assert "2 answers recorded in cassettes/x.jsonl" in session.output
-    assert "1 of 2 rollouts is not in the cassette: 1 not ended" in session.output
-    result = workspace.run(CONFIG, "--osmosis-replay", "-k", "row0- or row1-")
-    result.assert_outcomes(passed=2, deselected=2)
-
-
 def test_two_evals_do_not_record_into_one_cassette(workspace: Workspace) -> None:
     for name in ("x", "y"):
         workspace.eval(name, cassette={"path": "all.jsonl", "record": "new"}, data={"path": "data/x.jsonl"})

@@ -252,15 +252,6 @@ def test_a_note_is_a_warning_or_an_error_if_warnings_are_errors(workspace: Works
     strict.assert_outcomes(failed=1)
 
 
-def test_invalid_cases_are_errors_with_their_lines(workspace: Workspace) -> None:
-    workspace.write("rewards.py", REWARDS)
-    workspace.write("rewards.cases.toml", CASES.replace("1.0", '"1.0"'))
-
-    result = workspace.run("rewards.py", exits=pytest.ExitCode.INTERRUPTED)
-
-    result.stdout.fnmatch_lines(["rewards.cases.toml:6: exact: expect: must be a finite number or a range*"])
-
-
 NAN = """
 from pytest_osmosis import osmosis_reward
 
@@ -324,22 +315,6 @@ def test_a_budget_that_makes_no_sense_is_a_usage_error(
     result = workspace.run("rewards.py", *arguments, exits=pytest.ExitCode.USAGE_ERROR)
 
     result.stderr.fnmatch_lines([f"ERROR: {message}*"])
-
-
-def test_a_test_of_the_lab_says_what_its_time_did_not_suffice_for(workspace: Workspace) -> None:
-    workspace.write("rewards.py", LEAKY)
-    budget = "--osmosis-lab-budget=0.000001"
-
-    result = workspace.run("rewards.py", "--osmosis-lab", budget, "-k", "lab-leaks or lab-range", "-rs")
-
-    result.assert_outcomes(skipped=2, deselected=5, warnings=2)
-    result.stdout.fnmatch_lines(
-        [
-            "*RewardWarning: contained: the check is incomplete (cut-short)",
-            "*after 1e-06 s and 0 calls, * calls were left out",
-            "*fix: make the function faster, or give each test more time: --osmosis-lab-budget=60",
-        ]
-    )
 
 
 @pytest.mark.parametrize("origin", ["--osmosis-lab", "ini osmosis_lab"])

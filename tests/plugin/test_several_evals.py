@@ -116,20 +116,28 @@ def test_verbose_shows_every_eval_whole_before_the_table(workspace: Workspace) -
 
 
 @pytest.mark.slow
-def test_the_header_has_a_line_for_each_of_several_evals_in_the_order_of_the_command(workspace: Workspace) -> None:
+def test_header_table_and_places_have_each_of_several_evals_in_the_order_of_the_command(workspace: Workspace) -> None:
     four_evals(workspace)
+    rewards = (workspace.root / "rewards.py").read_text(encoding="utf-8")
+    workspace.write("rewards.py", f"{rewards}\nimport os\n\nos.write(1, b'imported')\n")
     workspace.eval("set3", rows=[{"user_prompt": "the same"}] * 2, evaluation={"n": 2, "batch_size": 4})
 
-    lines = workspace.run(*(f"configs/eval/set{number}.toml" for number in (9, 10, 3))).outlines
+    named = [f"configs/eval/set{number}.toml" for number in (9, 10, 3, 2)]
+    lines = workspace.run(*named, "--osmosis-output=out/{name}.json").outlines
 
-    first = lines.index("osmosis: 3 evals, 8 rollouts (-v shows each eval whole)")
-    assert lines[first + 1 : first + 4] == [
+    first = lines.index("osmosis: 4 evals, 13 rollouts (-v shows each eval whole)")
+    assert lines[first + 1 : first + 5] == [
         "  set9: demo/arithmetic (embedded), 2 rows x 1 run, 1 in flight",
         "  set10: demo/arithmetic (embedded), 2 rows x 1 run, 1 in flight, gate pass_rate >= 0.5",
         "  set3: demo/arithmetic (embedded), 2 rows x 2 runs, 4 in flight, 1 note",
+        "  set2: demo/arithmetic (embedded), 5 rows x 1 run, 1 in flight, gate pass_rate >= 0.5",
     ]
     assert not any(line.startswith("  dataset:") for line in lines)
-    assert [row[0] for row in table(lines)[1:4]] == ["set9", "set10", "set3"]
+    assert [row[0] for row in table(lines)[1:5]] == ["set9", "set10", "set3", "set2"]
+    assert [line for line in lines if line.startswith("results: ")] == [
+        "results: out/set9.json, out/set10.json, out/set3.json and 1 more"
+    ]
+    assert "user code also wrote to host.log of set9, set10, set3 and 1 more" in lines
 
 
 @pytest.mark.slow
@@ -191,20 +199,6 @@ def test_evals_that_tests_need_have_a_line_each_and_the_table(workspace: Workspa
     assert [row[:2] + row[3:6] for row in rows] == [
         [f"{name}-tests", "demo/arithmetic", "1.000", "-", "$0"] for name in "ab"
     ]
-
-
-@pytest.mark.slow
-def test_results_that_lie_elsewhere_and_output_of_user_code_are_named_once(workspace: Workspace) -> None:
-    four_evals(workspace)
-    rewards = (workspace.root / "rewards.py").read_text(encoding="utf-8")
-    workspace.write("rewards.py", f"{rewards}\nimport os\n\nos.write(1, b'imported')\n")
-
-    lines = workspace.run(CONFIGS, "--osmosis-output=out/{name}.json").outlines
-
-    assert [line for line in lines if line.startswith("results: ")] == [
-        "results: out/set1.json, out/set2.json, out/set9.json and 1 more"
-    ]
-    assert "user code also wrote to host.log of set1, set2, set9 and 1 more" in lines
 
 
 HUGE = {"one": [1e160, 1.0], "same": [1.7e308] * 2, "far": [1.7e308, -1.7e308], "small": [5e-324, -5e-324]}
