@@ -128,22 +128,15 @@ def test_pytest_repeat_does_not_repeat_a_rollout(workspace: Workspace) -> None:
 @PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
 @pytest.mark.slow
-def test_a_plugin_that_picks_tests_keeps_the_named_eval(workspace: Workspace) -> None:
-    workspace.eval(rows=2)
+def test_plugins_that_order_and_pick_tests_change_no_score_and_leave_out_no_named_eval(workspace: Workspace) -> None:
+    rows = [{"score": index / 8} for index in range(8)]
+    workspace.eval(rows=rows, sampling={"seed": 3, "extra_body": {"accuracy": 0.5}})
     workspace.write("test_old.py", "def test_old():\n    pass\n")
     for words in (["init"], ["add", "."], ["-c", "user.name=x", "-c", "user.email=x@localhost", "commit", "-m", "x"]):
         assert workspace.pytester.run("git", *words).ret == 0
     workspace.write("test_new.py", "def test_new():\n    pass\n")
 
-    workspace.run_process(CONFIG, "--picked").assert_outcomes(passed=2 + 1)
-
-
-@PLAIN_AND_XDIST
-@pytest.mark.usefixtures("companions")
-@pytest.mark.slow
-def test_pytest_randomly_changes_no_score(workspace: Workspace) -> None:
-    rows = [{"score": index / 8} for index in range(8)]
-    workspace.eval(rows=rows, sampling={"seed": 3, "extra_body": {"accuracy": 0.5}})
+    workspace.run_process(CONFIG, "--picked").assert_outcomes(failed=8, passed=1)
     scores = []
     for seed in (1, 2):
         workspace.run_process(CONFIG, f"--randomly-seed={seed}").assert_outcomes(failed=8)

@@ -65,36 +65,6 @@ def test_a_replay_without_a_server_equals_the_recording(multiply: Workspace, age
 
 
 @pytest.mark.slow
-def test_new_asks_only_for_what_is_missing(multiply: Workspace) -> None:
-    with demo_server() as server:
-        run(multiply, server, "--osmosis-record=new", "--osmosis-limit=2")
-        first = server.stats()["requests"]
-        run(multiply, server, "--osmosis-record=new")
-        second = server.stats()["requests"] - first
-        run(multiply, server, "--osmosis-record=new")
-        assert server.stats()["requests"] == first + second
-
-    replay = run(multiply, None, "--osmosis-replay")
-    assert replay.ret == 0
-    assert first == 2 * second
-    assert use(multiply, "multiply")["requests"] == first + second
-
-
-@pytest.mark.slow
-def test_the_cache_answers_a_second_session(multiply: Workspace) -> None:
-    with demo_server() as server:
-        run(multiply, server, "--osmosis-cache")
-        recorded, asked = numbers(multiply), server.stats()["requests"]
-        second = run(multiply, server, "--osmosis-cache")
-        assert server.stats()["requests"] == asked
-
-    assert numbers(multiply) == recorded
-    second.stdout.fnmatch_lines([f"{asked} of {asked} requests came from the cache: * tokens not spent, cost unknown"])
-    assert not (multiply.root / CASSETTE).exists()
-    assert (multiply.root / ".osmosis/.gitignore").read_text(encoding="utf-8") == "*\n"
-
-
-@pytest.mark.slow
 def test_a_replay_needs_neither_key_nor_price_nor_secret(multiply: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     config = multiply.root / "configs/eval/multiply.toml"
     text = config.read_text(encoding="utf-8").replace("required = []", 'required = ["OF_THE_AGENT"]')

@@ -130,24 +130,17 @@ def test_an_unwritable_run_folder_is_reported(workspace: Workspace) -> None:
     assert not list((workspace.root / "runs").iterdir())
 
 
-def test_a_collection_error_in_a_python_test_starts_no_eval(workspace: Workspace) -> None:
+def test_a_session_that_ends_before_the_first_run_leaves_no_run(workspace: Workspace) -> None:
     workspace.eval()
     workspace.write("test_broken.py", "raise RuntimeError\n")
-
-    result = workspace.run(CONFIG, "test_broken.py", exits=2)
-
-    result.assert_outcomes(errors=1)
+    workspace.run(CONFIG, "test_broken.py", exits=2).assert_outcomes(errors=1)
     assert not (workspace.root / ".osmosis").exists()
 
-
-def test_a_session_that_ends_before_the_first_run_leaves_no_run(workspace: Workspace) -> None:
     workspace.write(
         "conftest.py",
         "import pytest\n\n\n@pytest.hookimpl(trylast=True)\n"
         "def pytest_collection_finish():\n    raise pytest.UsageError('another plugin refuses')\n",
     )
-    workspace.eval()
-
     result = workspace.run(CONFIG)
 
     assert "another plugin refuses" in result.stdout.str() + result.stderr.str()

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.demo_servers import DemoServer, demo_server
-from tests.plugin.workspaces import CONFIG, Workspace, wait_until
-from tests.servers import ChatServer, never, reply
+from tests.plugin.workspaces import CONFIG, Workspace
 
 GONE = DemoServer("http://127.0.0.1:9/v1")
 TESTS = """
@@ -78,22 +77,6 @@ def test_judges_are_replayed_also_for_rescoring(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
-def test_the_model_of_the_baseline_is_replayed(workspace: Workspace) -> None:
-    workspace.eval(rows=3)
-    with demo_server("--model=other") as server:
-        words = ["--osmosis-baseline-model=other", f"--osmosis-baseline-base-url={server.base_url}"]
-        run(workspace, server, CONFIG, *words, "--osmosis-record")
-    recorded = scores(workspace)
-
-    words = ["--osmosis-baseline-model=other", f"--osmosis-baseline-base-url={GONE.base_url}"]
-    replay = run(workspace, GONE, CONFIG, *words, "--osmosis-replay")
-
-    assert replay.ret == 0, replay.stdout.str()
-    assert scores(workspace) == recorded
-    assert use(workspace)["replayed"] == 6
-
-
-@pytest.mark.slow
 def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
     workspace.eval(rows=3)
     workspace.write("test_x.py", TESTS)
@@ -105,16 +88,6 @@ def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
     replay.assert_outcomes(passed=3)
     replay.stdout.fnmatch_lines(["  replays cassettes/x.jsonl: no model is asked"])
     assert use(workspace, "x-tests")["replayed"] == 3
-
-
-@pytest.mark.slow
-def test_debuggers_record_and_replay(workspace: Workspace) -> None:
-    workspace.eval(rows=2)
-    with demo_server() as server:
-        run(workspace, server, CONFIG, "--osmosis-record", "--osmosis-inline").assert_outcomes(passed=2)
-
-    for words in ([], ["--osmosis-inline"], ["--pdb"]):
-        run(workspace, GONE, CONFIG, "--osmosis-replay", *words).assert_outcomes(passed=2)
 
 
 def test_a_cassette_that_cannot_be_written_fails_the_session(workspace: Workspace) -> None:
@@ -223,33 +196,6 @@ def test_the_page_and_the_properties_of_a_replay_say_so(workspace: Workspace) ->
     again = workspace.run("--osmosis-from=latest", exits=0)
     again.stdout.fnmatch_lines(["replayed from cassettes/x.jsonl: no model was asked"])
     assert use(workspace)["mode"] == "replay", "also when it is scored again"
-
-
-TURNS = """
-async def rollout(ctx):
-    messages = list(ctx.prompt)
-    for _ in range(3):
-        messages += [(await ctx.chat(messages)).message, {"role": "user", "content": "Go on."}]
-    return messages[:-1]
-"""
-
-
-@pytest.mark.slow
-def test_what_a_killed_session_recorded_is_not_asked_again(workspace: Workspace) -> None:
-    workspace.write("agents.py", TURNS)
-    words = (CONFIG, "--osmosis-record", "--osmosis-no-probe")
-    with ChatServer(reply("1"), reply("2"), never(), reply("3")) as server:
-        workspace.eval(rows=1, agent={"agent": "agents:rollout"}, model={"base_url": server.base_url})
-        session = workspace.start(*words)
-        wait_until(lambda: len(server.requests) == 3, "three requests")
-        log = workspace.run_dirs()[-1] / "exchanges.jsonl"
-        wait_until(lambda: log.exists() and '"2"' in log.read_text(encoding="utf-8"), "an answer that a host has")
-        session.kill()
-
-        assert workspace.run(*words, "--osmosis-resume").ret == 0
-        assert len(server.requests) == 4, "only the request that was in flight is repeated"
-
-    assert workspace.run(CONFIG, "--osmosis-replay").ret == 0
 
 
 def test_two_evals_do_not_record_into_one_cassette(workspace: Workspace) -> None:

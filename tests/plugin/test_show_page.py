@@ -60,15 +60,6 @@ def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(workspace: 
     assert every.count("score 0 < 1") == 25
 
 
-def test_an_eval_that_stopped_says_why(workspace: Workspace) -> None:
-    workspace.eval(rows=[{"reward": "raises"}] * 8, limits={"max_errors": 1})
-    screen = workspace.run(CONFIG)
-    page = shown(workspace).splitlines()
-    assert page[0].endswith(": failed")
-    (reason,) = (line for line in page if line.startswith("stopped: "))
-    assert reason in screen.outlines
-
-
 def test_a_baseline_model_has_its_runs_in_the_list_of_all(workspace: Workspace) -> None:
     workspace.eval(rows=passing(1, 0), baseline={"model_path": "demo/arithmetic"})
     workspace.run(CONFIG)
