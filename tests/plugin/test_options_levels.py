@@ -208,6 +208,8 @@ def test_without_a_terminal_high_or_unknown_costs_are_refused(workspace: Workspa
     unknown.stderr.fnmatch_lines([message.format("the cost of x is unknown, because no earlier run recorded one")])
     refused.stderr.fnmatch_lines([message.format("about $*, above $*")])
     assert len(workspace.run_dirs()) == 2
+    workspace.eval("free")
+    workspace.run("configs/eval/free.toml", "--osmosis-confirm-above=0").assert_outcomes(passed=3)
 
 
 @pytest.mark.journey
@@ -240,12 +242,6 @@ def until_it_ends(terminal: int) -> str:
     return b"".join(pieces).decode()
 
 
-def test_a_free_eval_starts_without_a_question(workspace: Workspace) -> None:
-    workspace.eval()
-
-    workspace.run(CONFIG, "--osmosis-confirm-above=0").assert_outcomes(passed=3)
-
-
 # -- osmosis_collect ---------------------------------------------------------------------------------------
 
 
@@ -262,10 +258,6 @@ def test_collect_run_starts_evals_of_collected_folders(workspace: Workspace) -> 
     workspace.run("tests").assert_outcomes(passed=1)
     workspace.run("--osmosis-config=configs/eval/y.toml").assert_outcomes(passed=2)
 
-
-def test_collect_accepts_three_values(workspace: Workspace) -> None:
     workspace.ini("osmosis_collect = always")
-
-    result = workspace.run(exits=4)
-
-    result.stderr.fnmatch_lines(['ERROR: osmosis_collect: must be "never", "list" or "run", got "always"'])
+    refused = workspace.run(exits=4)
+    refused.stderr.fnmatch_lines(['ERROR: osmosis_collect: must be "never", "list" or "run", got "always"'])

@@ -111,14 +111,3 @@ def test_a_toml_scores_with_a_grader_shows_and_scores_again(workspace: Workspace
             "  note: row 0: changed after the rollout, except in the conversation, so it is scored as now",
         ]
     )
-
-
-def test_runs_repeat_the_scoring_and_say_nothing_of_equal_answers(workspace: Workspace) -> None:
-    wrong = [{"user_prompt": f"{n}?", "solution_str": "?", "ground_truth": "!"} for n in range(4)]
-    fill(workspace, rows=wrong)
-
-    result = workspace.run(*TYPED, "--osmosis-n=2")
-
-    result.assert_outcomes(failed=8)
-    result.stdout.fnmatch_lines(["  4 rows x 2 runs: the rows hold the conversations, nothing is rolled out, *"])
-    result.stdout.no_fnmatch_line("*equal answers*")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.plugin.workspaces import CONFIG, Shell, Workspace, read_json, wait_until
+from tests.plugin.workspaces import CONFIG, Workspace, read_json, wait_until
 from tests.servers import ChatServer, reply
 
 LIMIT = "[limits] max_tokens = 30 has no room for another run: 24 tokens used, about 12 tokens a run"
@@ -17,12 +14,6 @@ PENDING = f"no rollout is stored ({LIMIT})"
 FROM = "--osmosis-from=latest"
 ALWAYS = "def score(solution_str, **kwargs):\n    return {}\n"
 BY_TRUTH = "def score(solution_str, ground_truth, **kwargs):\n    return float(ground_truth != '0')\n"
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with ChatServer(reply("42")) as server:
-        yield server
 
 
 COUNTING = """
@@ -34,39 +25,28 @@ def score(solution_str, **kwargs):
 """
 
 
-@pytest.fixture(scope="module")
-def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run an eval of two rows; return its workspace, which `stored_workspace` copies."""
-    workspace = Workspace(Shell(tmp_path_factory.mktemp("stored")), [])
+@pytest.fixture
+def stored_workspace(workspace: Workspace) -> Workspace:
+    """A workspace with a stored run of two rows that passed."""
     workspace.write("rewards.py", COUNTING)
     workspace.write("helpers.py", "given = 1.0\n")
     workspace.eval(rows=2, limits={"max_errors": 2})
     workspace.run(CONFIG, "--osmosis-output=out/results.json").assert_outcomes(passed=2)
-    return workspace.root
-
-
-@pytest.fixture
-def stored_workspace(workspace: Workspace, two_runs: Path) -> Workspace:
-    """A workspace with a stored run of two rows that passed. The manifest names its folder."""
-    shutil.copytree(two_runs, workspace.root, dirs_exist_ok=True)
-    manifest = workspace.run_dirs()[0] / "manifest.json"
-    manifest.write_text(manifest.read_text().replace(str(two_runs), str(workspace.root)))
     return workspace
 
 
 @pytest.mark.journey
-def test_a_changed_function_is_applied_without_asking_the_model(workspace: Workspace, server: ChatServer) -> None:
-    workspace.eval(rows=4, model={"base_url": server.base_url}, limits={"max_errors": 4})
-    workspace.run(CONFIG)
+def test_a_changed_function_is_applied_without_asking_the_model(workspace: Workspace) -> None:
+    with ChatServer(reply("42")) as server:
+        workspace.eval(rows=4, model={"base_url": server.base_url}, limits={"max_errors": 4})
+        workspace.run(CONFIG)
     (run_dir,) = workspace.run_dirs()
     journal, first = (run_dir / "journal.jsonl").read_bytes(), (run_dir / "results.json").read_bytes()
-    asked = len(server.requests)
     workspace.write("rewards.py", BY_TRUTH)
 
     result = workspace.run(FROM, "--junitxml=junit.xml", exits=1)
 
     result.assert_outcomes(passed=3, failed=1)
-    assert len(server.requests) == asked
     result.stdout.fnmatch_lines(
         [
             f"  from run {run_dir.name} of * UTC: 4 stored rollouts, no model is asked",

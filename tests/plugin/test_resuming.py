@@ -46,16 +46,6 @@ def calls(workspace: Workspace) -> Counter[int]:
     return Counter(map(int, log.read_text().split())) if log.exists() else Counter()
 
 
-def touch(workspace: Workspace, *names: str) -> None:
-    for name in names:
-        (workspace.root / name).touch()
-
-
-def remove(workspace: Workspace, *names: str) -> None:
-    for name in names:
-        (workspace.root / name).unlink()
-
-
 def run_dir(workspace: Workspace, name: str) -> Path:
     return workspace.root / ".osmosis" / "runs" / name
 
@@ -150,13 +140,13 @@ def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(works
     with ChatServer(reply("42"), status(400, {"error": {"message": "no"}}), status(503), reply("42")) as server:
         model = {"base_url": server.base_url, "max_retries": 0}
         with_agent(workspace, rows=5, model=model, limits={"max_errors": 5})
-        touch(workspace, "broken-4")
+        (workspace.root / "broken-4").touch()
         first = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-no-probe")
         failed = results(workspace, "one")["summary"]["boundaries"]
         plain = workspace.run(CONFIG, RESUME, "--osmosis-no-probe")
         after_plain = results(workspace, "one")["summary"]["boundaries"]
         calls_before = calls(workspace)
-        remove(workspace, "broken-4")
+        (workspace.root / "broken-4").unlink()
         retried = workspace.run(CONFIG, RESUME, "--osmosis-retry-failed", "--osmosis-no-probe")
 
     assert (first.ret, plain.ret, retried.ret) == (1, 1, 0)
@@ -237,9 +227,9 @@ def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.write("agent.py", AGENT)
     workspace.eval("x", rows=[{"score": 0.0}, *({} for _ in range(5))], agent={"agent": "agent:rollout"})
-    touch(workspace, "slow-2")
+    (workspace.root / "slow-2").touch()
     stopped = workspace.run(CONFIG, "-x")
-    remove(workspace, "slow-2")
+    (workspace.root / "slow-2").unlink()
     lost = calls(workspace) - Counter(row for row, _ in _rolled(workspace, workspace.run_dirs()[-1].name))
     assert stopped.outlines[-1].endswith(f"{CONFIG} -x --maxfail=0 {RESUME}")
 
@@ -406,7 +396,7 @@ def test_runs_of_every_kind_go_on(workspace: Workspace, words: list[str], n_roll
 def test_after_an_internal_error_of_pytest_the_command_is_printed_too(workspace: Workspace) -> None:
     workspace.hurry()
     with_agent(workspace, rows=3)
-    touch(workspace, "slow-2")
+    (workspace.root / "slow-2").touch()
     workspace.write(
         "broken_plugin.py",
         "def pytest_runtest_logreport(report):\n    if 'row0' in report.nodeid: raise OSError('no')\n",

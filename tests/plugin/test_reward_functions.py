@@ -99,19 +99,14 @@ def test_reward_functions_are_collected_only_where_they_are_defined(workspace: W
     assert ids == [*in_plain, *IDS, *in_test_module]
 
 
-def test_a_plain_run_ignores_files_that_are_not_named(workspace: Workspace) -> None:
-    workspace.write("rewards.py", REWARDS)
-    workspace.write("plain.py", PLAIN)
-    workspace.write("test_a.py", "import rewards, plain\nfrom plain import exact\ndef test_a(): pass\n")
-
-    assert collected(workspace) == ["test_a.py::test_a"]
-
-
-def test_named_files_join_testpaths(workspace: Workspace) -> None:
-    workspace.ini("osmosis_rewards = rewards.py", "testpaths = tests")
+def test_a_plain_run_collects_only_files_that_are_named_besides_testpaths(workspace: Workspace) -> None:
     workspace.write("rewards.py", PLAIN)
-    workspace.write("tests/test_a.py", "def test_a(): pass\n")
+    workspace.write("graded.py", REWARDS)
+    workspace.write("tests/test_a.py", "import graded, rewards\nfrom rewards import exact\ndef test_a(): pass\n")
+    workspace.ini("pythonpath = .")
+    assert collected(workspace) == ["tests/test_a.py::test_a"]
 
+    workspace.ini("pythonpath = .", "osmosis_rewards = rewards.py", "testpaths = tests")
     assert outcomes(workspace) == {"passed": 2}
 
 

@@ -103,19 +103,6 @@ def test_several_evals_end_with_one_table_in_natural_order(
 
 
 @pytest.mark.slow
-def test_verbose_shows_every_eval_whole_before_the_table(workspace: Workspace) -> None:
-    four_evals(workspace)
-
-    result = workspace.run(CONFIGS, "-v")
-
-    sections = [line.strip("- ") for line in result.outlines if re.match("-+ osmosis", line)]
-    assert sections == [*(f"osmosis: set{number}" for number in (1, 2, 9, 10)), "osmosis: 4 evals"]
-    assert sum(line.startswith("rewards:score       >= 1") for line in result.outlines) == 4
-    assert len(table(result.outlines)) == 7
-    result.stdout.fnmatch_lines(["osmosis: set10 (configs/eval/set10.toml)", "  dataset: data/set10.jsonl, all 2"])
-
-
-@pytest.mark.slow
 def test_header_table_and_places_have_each_of_several_evals_in_the_order_of_the_command(workspace: Workspace) -> None:
     four_evals(workspace)
     rewards = (workspace.root / "rewards.py").read_text(encoding="utf-8")
@@ -161,8 +148,15 @@ def test_what_ends_the_session_stops_no_eval_that_is_done(workspace: Workspace, 
 
 
 @pytest.mark.slow
-def test_quiet_prints_the_verdict_and_no_account_and_quieter_one_line(workspace: Workspace) -> None:
+def test_verbose_shows_every_eval_whole_quiet_the_verdict_and_quieter_one_line(workspace: Workspace) -> None:
     four_evals(workspace)
+
+    verbose = workspace.run(CONFIGS, "-v")
+    sections = [line.strip("- ") for line in verbose.outlines if re.match("-+ osmosis", line)]
+    assert sections == [*(f"osmosis: set{number}" for number in (1, 2, 9, 10)), "osmosis: 4 evals"]
+    assert sum(line.startswith("rewards:score       >= 1") for line in verbose.outlines) == 4
+    assert len(table(verbose.outlines)) == 7
+    verbose.stdout.fnmatch_lines(["osmosis: set10 (configs/eval/set10.toml)", "  dataset: data/set10.jsonl, all 2"])
 
     several, one = workspace.run(CONFIGS, "-q"), workspace.run("--osmosis-config=configs/eval/set10.toml", "-q")
     quieter = workspace.run(CONFIGS, "-qq").outlines

@@ -202,15 +202,10 @@ def reported(workspace: Workspace) -> dict[str, tuple[str, str]]:
     return reports
 
 
-def place_of(name: str) -> tuple[str, int]:
-    """Return the eval and the row of a run."""
-    return (LATE[name][0], 0) if name in LATE else ("x", list(ROWS).index(name))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REPORTED)
 def test_a_test_reports_the_outcome_of_its_run(session: Session, name: str) -> None:
-    of_eval, index = place_of(name)
+    of_eval, index = (LATE[name][0], 0) if name in LATE else ("x", list(ROWS).index(name))
     kind, message = session.reported[f"{of_eval}[row{index}-run0]"]
 
     assert kind == REPORTED[name][session.gated]

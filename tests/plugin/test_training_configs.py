@@ -136,20 +136,6 @@ def test_a_secrets_file_has_the_secrets_of_a_training_config_inline_too(workspac
 
 
 @pytest.mark.slow
-def test_rows_are_selected_like_any_test(workspace: Workspace) -> None:
-    training(workspace)
-
-    listed = workspace.run(CONFIG, DEMO, "--co", "-q")
-    row = workspace.run(f"{FILE}::x[row6-run0]", DEMO)
-    without_model = workspace.run(f"{FILE}::x[row6-run0]")
-
-    assert [line for line in listed.outlines if "::" in line] == [f"{FILE}::x[row{n}-run0]" for n in range(5)]
-    row.assert_outcomes(passed=1)
-    without_model.assert_outcomes(skipped=1)
-    assert row.ret == without_model.ret == 0
-
-
-@pytest.mark.slow
 def test_a_rollout_that_breaks_fails_and_a_server_that_is_down_measures_nothing(workspace: Workspace) -> None:
     training(workspace)
     with ChatServer(reply("0"), refusal("no")) as server:
