@@ -167,11 +167,6 @@ def place(
         os.kill(pid, signal.SIGKILL)
 
 
-def kill_host(folder: Path) -> None:
-    """Kill an engine host and all its children."""
-    os.killpg(hosts_under(folder)[0], signal.SIGKILL)
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -190,7 +185,7 @@ def test_killed_workers_and_hosts_change_no_outcome(place: Callable[[list[str]],
         os.kill(session.workers[0], signal.SIGKILL)
         weather.held_from = 8
         here.wait_for_scores(10)
-        kill_host(here.workspace.root)
+        os.killpg(hosts_under(here.workspace.root)[0], signal.SIGKILL)  # a host and all its children
         weather.held_from = ROWS
 
         assert session.wait() == 0, session.output
