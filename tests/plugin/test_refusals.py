@@ -57,25 +57,34 @@ def test_a_faulty_key_leads_to_no_further_problem(workspace: Workspace) -> None:
 
 
 @pytest.mark.journey
-def test_code_that_does_not_load_shows_the_users_traceback_and_leaves_no_run(workspace: Workspace) -> None:
+def test_code_that_does_not_load_shows_the_users_traceback_once_and_leaves_no_run(workspace: Workspace) -> None:
     with ChatServer() as server:
-        workspace.eval(model={"base_url": server.base_url})
-        workspace.write("rewards.py", "import helper\n")
+        workspace.eval(
+            agent={"agent": "agents:rollot"},
+            scoring={"eval_fns": ["rewards:score", "rewards:other", "others:score", "others:scor"]},
+            model={"base_url": server.base_url},
+        )
+        workspace.write("rewards.py", "open('tries.txt', 'a').write('x')\nimport helper\n")
         workspace.write("helper.py", "def load():\n    raise KeyError('no such thing')\n\nload()\n")
+        workspace.write("others.py", "def score(solution_str, ground_truth):\n    return 1.0\n")
+        workspace.write("agents.py", "async def rollout(ctx):\n    return None\n")
 
-        result = workspace.run(CONFIG)
+        result = workspace.run(CONFIG, exits=4)
 
         assert not server.requests
-    assert result.ret == 4
     result.stderr.fnmatch_lines(
         [
             "ERROR: x: rewards:score: does not load: KeyError: 'no such thing'",
             "Traceback (most recent call last):",
-            '  File "*/rewards.py", line 1, in <module>',
+            '  File "*/rewards.py", line 2, in <module>',
             '  File "*/helper.py", line 2, in load',
             "KeyError: 'no such thing'",
+            'others:scor: module "others" has no "scor", did you mean "score"?',
+            'agents:rollot: module "agents" has no "rollot", did you mean "rollout"?',
         ]
     )
+    result.stderr.no_fnmatch_line("*rewards:other*")
+    assert (workspace.root / "tries.txt").read_text() == "x", "each module once"
     assert "pytest_osmosis/" not in result.stderr.str()
     assert "INTERNALERROR" not in result.stdout.str()
     assert not workspace.run_dirs()
@@ -92,29 +101,6 @@ def test_the_last_output_of_a_host_that_dies_while_loading_is_redacted(
 
     result.stderr.fnmatch_lines(["ERROR: x: the process ended while it loaded your code (exit status 4)", "*is what*"])
     assert "tell-nobody-of-this" not in result.stdout.str() + result.stderr.str()
-
-
-def test_all_load_errors_are_reported_at_once_each_module_once(workspace: Workspace) -> None:
-    workspace.eval(
-        agent={"agent": "agents:rollot"},
-        scoring={"eval_fns": ["rewards:score", "rewards:other", "others:score", "others:scor"]},
-    )
-    workspace.write("rewards.py", "open('tries.txt', 'a').write('x')\nraise KeyError('no such thing')\n")
-    workspace.write("others.py", "def score(solution_str, ground_truth):\n    return 1.0\n")
-    workspace.write("agents.py", "async def rollout(ctx):\n    return None\n")
-
-    result = workspace.run(CONFIG, exits=4)
-
-    result.stderr.fnmatch_lines(
-        [
-            "ERROR: x: rewards:score: does not load: KeyError: 'no such thing'",
-            '  File "*/rewards.py", line 2, in <module>',
-            'others:scor: module "others" has no "scor", did you mean "score"?',
-            'agents:rollot: module "agents" has no "rollot", did you mean "rollout"?',
-        ]
-    )
-    result.stderr.no_fnmatch_line("*rewards:other*")
-    assert (workspace.root / "tries.txt").read_text() == "x"
 
 
 def test_an_unwritable_run_folder_is_reported(workspace: Workspace) -> None:

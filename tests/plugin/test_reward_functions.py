@@ -279,7 +279,7 @@ def contained(solution_str: str, ground_truth: str, extra_info: dict = None) -> 
 """
 
 
-def test_option_and_ini_turn_the_lab_on(workspace: Workspace) -> None:
+def test_option_and_ini_turn_the_lab_on_which_leaves_no_files_behind(workspace: Workspace) -> None:
     workspace.write("rewards.py", LEAKY)
     probes = ["determinism", "range", "robustness", "fuzz", "speed", "leaks"]
     in_lab = ["rewards.py::contained[contract]", *(f"rewards.py::contained[lab-{probe}]" for probe in probes)]
@@ -291,6 +291,10 @@ def test_option_and_ini_turn_the_lab_on(workspace: Workspace) -> None:
 
     assert off == in_lab[:1]
     assert by_option == by_ini == in_lab
+    ran = workspace.run("rewards.py", "-k", "fuzz or range", "-pno:cacheprovider")
+    ran.assert_outcomes(passed=2, deselected=5)
+    left = {path.name for path in workspace.root.iterdir()} - {"__pycache__", ".pytest_cache"}
+    assert left == {"pytest.ini", "rewards.py"}
 
 
 @pytest.mark.parametrize(
@@ -323,13 +327,3 @@ def test_the_lab_without_its_libraries_is_refused_with_an_install_hint(workspace
     hint = f'{origin}: needs hypothesis, psutil: pip install "pytest-osmosis[lab]"'
     assert hint in result.stderr.str()
     workspace.run("rewards.py").assert_outcomes(passed=1)
-
-
-def test_a_run_leaves_no_files_behind(workspace: Workspace) -> None:
-    workspace.write("rewards.py", LEAKY)
-
-    result = workspace.run("rewards.py", "--osmosis-lab", "-k", "fuzz or range", "-pno:cacheprovider")
-
-    result.assert_outcomes(passed=2, deselected=5)
-    left = {path.name for path in workspace.root.iterdir()} - {"__pycache__", "stdout", "stderr"}
-    assert left == {"pytest.ini", "rewards.py"}

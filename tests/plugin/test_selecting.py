@@ -7,8 +7,11 @@ import pytest
 from tests.plugin.workspaces import CONFIG, Workspace
 
 
-def test_k_selects_runs_by_their_name(workspace: Workspace) -> None:
+def test_k_selects_runs_by_their_name_and_if_nothing_is_selected_nothing_runs(workspace: Workspace) -> None:
     workspace.eval(rows=13, gate={"pass_rate": ">= 0.5"})
+
+    workspace.run(CONFIG, "-k", "row99", exits=5)
+    assert not (workspace.root / ".osmosis").exists()
 
     result = workspace.run(CONFIG, "-k", "row1-")
 
@@ -44,14 +47,6 @@ def test_a_named_eval_without_a_selected_test_is_mentioned(workspace: Workspace)
         assert result.ret == 0
         result.stdout.fnmatch_lines([text])
     assert not any(text in line for line in workspace.run(CONFIG, "--co").outlines)
-
-
-def test_nothing_selected_is_exit_5_and_runs_nothing(workspace: Workspace) -> None:
-    workspace.eval(gate={"pass_rate": ">= 0.5"})
-
-    workspace.run(CONFIG, "-k", "row99", exits=5)
-
-    assert not (workspace.root / ".osmosis").exists()
 
 
 @pytest.mark.journey

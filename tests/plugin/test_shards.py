@@ -45,17 +45,6 @@ def test_a_shard_runs_every_nth_row_and_leaves_its_gate_to_the_merge(workspace: 
     )
 
 
-def test_a_shard_without_rows_succeeds_with_empty_results(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}, {}], gate=GATE, output={"results": "out.json"})
-
-    result = workspace.run(CONFIG, "--osmosis-shard=3/3", "-rs", exits=0)
-
-    result.assert_outcomes(skipped=2)
-    result.stdout.fnmatch_lines(["*shard 3 of 3 has none of the selected rows"])
-    published = read_json(workspace.root / "out.json")
-    assert (published["rows"], published["pending"], published["shard"]["rows"]) == ([], [], 0)
-
-
 @pytest.mark.slow
 def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(workspace: Workspace) -> None:
     workspace.eval(rows=[{}] * 4, output={"results": "out.json"})
@@ -77,8 +66,8 @@ def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(works
 
 
 @pytest.mark.slow
-def test_what_is_no_shard_or_not_of_it_is_refused(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}] * 4, gate=GATE)
+def test_what_is_no_shard_or_not_of_it_is_refused_and_one_without_rows_has_empty_results(workspace: Workspace) -> None:
+    workspace.eval(rows=[{}, {}], gate=GATE, output={"results": "out.json"})
     form = 'must be K/N, the K-th of N shards, like 1/8 to 8/8 (N at most 10000), got "{}"'
 
     for text in ("0/8", "9/8", "x", "1/2/3", "1/20000"):
@@ -86,6 +75,12 @@ def test_what_is_no_shard_or_not_of_it_is_refused(workspace: Workspace) -> None:
         assert f"--osmosis-shard: {form.format(text)}" in result.stderr.str()
     result = workspace.run("configs/eval/x.toml::x[row1-run0]", "--osmosis-shard=1/2", exits=4)
     result.stderr.fnmatch_lines(["*row1 is not among the rows of shard 1 of 2*"])
+
+    empty = workspace.run(CONFIG, "--osmosis-shard=3/3", "-rs", exits=0)
+    empty.assert_outcomes(skipped=2)
+    empty.stdout.fnmatch_lines(["*shard 3 of 3 has none of the selected rows"])
+    published = read_json(workspace.root / "out.json")
+    assert (published["rows"], published["pending"], published["shard"]["rows"]) == ([], [], 0)
 
 
 # -- merged ------------------------------------------------------------------------------------------------
