@@ -1,4 +1,4 @@
-"""Replays of judges, of the model of a baseline, of tests over rollouts, of rescoring, and in debuggers."""
+"""Replays of tests over rollouts and of rescoring, what breaks a replay, and what says that it is one."""
 
 from __future__ import annotations
 
@@ -32,16 +32,11 @@ def run(workspace: Workspace, server: DemoServer, *words: str) -> pytest.RunResu
     return workspace.run(*(f"--osmosis-set={key}={server.base_url}" for key in keys), *words)
 
 
-def scores(workspace: Workspace, name: str = "x") -> Any:
+def scores(workspace: Workspace) -> Any:
     return [
         [(each["run_index"], each.get("model_tag"), each["scores"], each["usage"]) for each in row["runs"]]
-        for row in workspace.results(name)["rows"]
+        for row in workspace.results()["rows"]
     ]
-
-
-def of_judges(workspace: Workspace) -> dict[str, Any]:
-    """Return the sums over all judges, whose addresses differ."""
-    return {key: value for key, value in workspace.results()["summary"]["judges"].items() if key != "models"}
 
 
 def use(workspace: Workspace, name: str = "x") -> dict[str, Any]:
@@ -50,7 +45,7 @@ def use(workspace: Workspace, name: str = "x") -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_judges_are_replayed_also_for_rescoring(workspace: Workspace) -> None:
+def test_judges_are_replayed_for_rescoring(workspace: Workspace) -> None:
     workspace.eval(
         rows=3,
         judge={"model_path": "demo/judge", "votes": 2},
@@ -58,22 +53,14 @@ def test_judges_are_replayed_also_for_rescoring(workspace: Workspace) -> None:
     )
     with demo_server() as server:
         assert run(workspace, server, CONFIG, "--osmosis-record", "--osmosis-no-probe").ret == 0
-        asked = server.stats()["requests"]
-    recorded, judges = scores(workspace), of_judges(workspace)
+        assert server.stats()["requests"] == 3 * (1 + 2)
+    recorded = scores(workspace)
 
     words = ("--osmosis-from=latest", "--osmosis-rescore", f"--osmosis-set=judge.base_url={GONE.base_url}")
     workspace.run(*words, "--osmosis-replay", exits=0)
 
     assert scores(workspace) == recorded
     assert use(workspace)["replayed"] == 3 * 2
-
-    replay = run(workspace, GONE, CONFIG, "--osmosis-replay")
-
-    assert replay.ret == 0, replay.stdout.str()
-    assert scores(workspace) == recorded
-    assert of_judges(workspace) == judges
-    assert asked == 3 * (1 + 2)
-    assert (use(workspace)["requests"], use(workspace)["replayed"]) == (asked, asked)
 
 
 @pytest.mark.slow
