@@ -1,4 +1,4 @@
-"""--osmosis-n, -limit, -batch-size, -output, -secrets-file and -no-probe."""
+"""--osmosis-n, -limit, -batch-size, -output and -secrets-file, and options with empty values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that go on: what is stored is not paid for again, what is missing is made, and the results are those of one run.
+"""Runs that go on: what is stored is not paid for again, what is missing is made, and what does not fit is refused.
 
 The server and the agent count what they were asked.
 """

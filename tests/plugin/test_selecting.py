@@ -1,4 +1,4 @@
-"""-k, -m, --deselect and --co for evals."""
+"""-k and --co for evals, options that change their order, and evals of which nothing is selected."""
 
 from __future__ import annotations
 

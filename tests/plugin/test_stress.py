@@ -1,4 +1,4 @@
-"""Sessions in bad weather: workers and hosts killed, Ctrl-C, SIGTERM, a full disk, user code that harms its process.
+"""Sessions in bad weather: workers and hosts killed, Ctrl-C, SIGTERM.
 
 After each session the server's counts show that no attempt sent more requests than allowed, pytest's report shows each
 run once and correctly, and nothing is left behind: no process, thread, descriptor, temporary file or warning.
