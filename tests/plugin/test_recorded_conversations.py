@@ -41,7 +41,7 @@ ROWS: Sequence[Mapping[str, Any]] = [
 TYPED = ("--osmosis-agent=recorded", "--osmosis-dataset=answers.jsonl", "--osmosis-eval-fn=rewards:right")
 TOML = """
 [experiment]
-{model}
+model_path = "openai/gpt-5"
 dataset = "answers"
 [agent]
 agent = "recorded"
@@ -86,7 +86,7 @@ def test_conversations_are_scored_without_a_toml_and_without_a_model(workspace: 
 def test_a_toml_scores_with_a_grader_shows_and_scores_again(workspace: Workspace) -> None:
     fill(workspace, "data")
     workspace.write("graders.py", GRADER)
-    workspace.write("configs/eval/answers.toml", TOML.format(model='model_path = "openai/gpt-5"'))
+    workspace.write("configs/eval/answers.toml", TOML)
     config = "--osmosis-config=configs/eval/answers.toml"
 
     result = workspace.run(config, "--osmosis-gate=pass_rate >= 0.5", exits=0)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.demo_servers import DemoServer, demo_server
-from tests.plugin.workspaces import CONFIG, Workspace
+from tests.plugin.workspaces import CONFIG, Workspace, wait_until
+from tests.servers import ChatServer, never, reply
 
 GONE = DemoServer("http://127.0.0.1:9/v1")
 TESTS = """
@@ -183,6 +184,33 @@ def test_the_page_and_the_properties_of_a_replay_say_so(workspace: Workspace) ->
     again = workspace.run("--osmosis-from=latest", exits=0)
     again.stdout.fnmatch_lines(["replayed from cassettes/x.jsonl: no model was asked"])
     assert use(workspace)["mode"] == "replay", "also when it is scored again"
+
+
+TURNS = """
+async def rollout(ctx):
+    messages = list(ctx.prompt)
+    for _ in range(3):
+        messages += [(await ctx.chat(messages)).message, {"role": "user", "content": "Go on."}]
+    return messages[:-1]
+"""
+
+
+@pytest.mark.slow
+def test_what_a_killed_session_recorded_is_not_asked_again(workspace: Workspace) -> None:
+    workspace.write("agents.py", TURNS)
+    words = (CONFIG, "--osmosis-record", "--osmosis-no-probe")
+    with ChatServer(reply("1"), reply("2"), never(), reply("3")) as server:
+        workspace.eval(rows=1, agent={"agent": "agents:rollout"}, model={"base_url": server.base_url})
+        session = workspace.start(*words)
+        wait_until(lambda: len(server.requests) == 3, "three requests")
+        log = workspace.run_dirs()[-1] / "exchanges.jsonl"
+        wait_until(lambda: log.exists() and '"2"' in log.read_text(encoding="utf-8"), "an answer that a host has")
+        session.kill()
+
+        assert workspace.run(*words, "--osmosis-resume").ret == 0
+        assert len(server.requests) == 4, "only the request that was in flight is repeated"
+
+    assert workspace.run(CONFIG, "--osmosis-replay").ret == 0
 
 
 def test_two_evals_do_not_record_into_one_cassette(workspace: Workspace) -> None:

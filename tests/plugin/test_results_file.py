@@ -13,13 +13,7 @@ PATIENT = constants({"git.PATIENCE_S": 60.0})
 
 
 def make(workspace: Workspace) -> None:
-    """Two rows, three runs each: 0.0, 1.0 and 1.0 by run, and by row the other way round."""
-    workspace.write(
-        "rewards.py",
-        "calls = 0\n\n"
-        "def score(solution_str, ground_truth, extra_info=None, **kwargs):\n"
-        "    return extra_info['score']\n",
-    )
+    """Write an eval of two rows, one of which passes, with three runs each."""
     workspace.eval(rows=[{"score": 1.0}, {"score": 0.25}], evaluation={"n": 3, "pass_threshold": 0.5, "batch_size": 4})
 
 
