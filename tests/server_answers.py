@@ -17,6 +17,8 @@ Kind = tuple[str, bool, str, int]
 MODEL_400: Kind = ("model", False, "no", 400)
 DENIED: Kind = ("provider", False, "always", 401)
 MISSING: Kind = ("provider", False, "until_success", 404)
+REFUSED_400: Kind = ("provider", False, "always", 400)
+BROKEN: Kind = ("provider", True, "no", 500)
 UPSTREAM_502: Kind = ("provider", True, "no", 502)
 BUSY: Kind = ("provider", True, "no", 429)
 LOADING: Kind = ("provider", True, "no", 503)
@@ -56,307 +58,145 @@ def tokens(prompt: int, completion: int, total: int | None = None, **details: An
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total, **details}
 
 
+def failing(kind: Kind, message: str, said: str = "", /, **fields: Any) -> Failing:
+    """An error in the shape of OpenAI, with the status of its kind; by default all of its message is shown."""
+    return Failing(error(kind[3], message, **fields), kind, said or message.rstrip("."))
+
+
+def replying(n: int, message: Mapping[str, Any], choice: Mapping[str, Any] | None = None, **fields: Any) -> Replying:
+    """A reply of "42" in `n` output tokens, in the shape of OpenAI with further fields."""
+    return Replying(chat({"content": "42", **message}, tokens(9, n), choice, **fields), "42", n)
+
+
+def listed(kind: Kind, message: str, name: str) -> Failing:
+    """An error in the shape of Gemini."""
+    value = [{"error": {"code": kind[3], "message": message, "status": name}}]
+    return Failing(servers.data(value, status=kind[3]), kind, message.rstrip("."))
+
+
+def text(kind: Kind, said: str) -> Failing:
+    """An error as plain text."""
+    return Failing(servers.body(said, status=kind[3], content_type="text/plain"), kind, said)
+
+
+NO_MODEL = {"object": "error", "message": "The model `x` does not exist.", "type": "NotFoundError", "code": 404}
+LATE = '\n         \n\n   {"error":{"code":504,"message":"timed out"}}'
+FAILED = {"code": 502, "message": "Upstream error from X: reset"}
+FAILED_UPSTREAM = {"error": {"message": "Provider returned error", "code": 502, "metadata": {"provider_name": "X"}}}
+TOO_MANY = {"error": {"code": "429", "message": "exceeded token rate limit"}}
+FLAGGED = {"reasons": ["violence"], "flagged_input": "how to"}
+FILTERED = "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."
+FILTER = {"code": "content_filter", "status": 400, "innererror": {"code": "ResponsibleAIPolicyViolation"}}
+NO_SUBSCRIPTION = "Access denied due to invalid subscription key or wrong endpoint."
+NO_NAME = "/chat/completions: Invalid model name passed in model=x."
+BUDGET = "Budget has been exceeded! Current cost: 10.2, Max budget: 10.0"
+LITELLM_BUSY = "litellm.RateLimitError: RateLimitError: OpenAIException - slow down"
+LITELLM_LATE = "litellm.Timeout: Connection timed out. Timeout passed=1.0"
+VLLM_LONG = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."
+LLAMA_LONG = "the request exceeds the available context size, try increasing it"
+WAITED = (
+    '\n         \n{"choices":[{"message":{"role":"assistant","content":"42"},"finish_reason":"stop","error":null}]}'
+)
+UNSAID = {"refusal": None, "tool_calls": [], "function_call": None}
+
 FAILING: Mapping[str, Mapping[str, Failing]] = {
     "vLLM": {
-        "unknown model": Failing(
-            servers.data(
-                {
-                    "object": "error",
-                    "message": "The model `x` does not exist.",
-                    "type": "NotFoundError",
-                    "param": None,
-                    "code": 404,
-                },
-                status=404,
-            ),
-            MISSING,
-            "The model `x` does not exist.",
-        ),
-        "long prompt": Failing(
-            error(
-                400,
-                "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.",
-                type="BadRequestError",
-                param=None,
-                code=400,
-            ),
-            MODEL_400,
-            "maximum context length is 4096 tokens",
-        ),
+        "unknown model": Failing(servers.data(NO_MODEL, status=404), MISSING, "The model `x` does not exist."),
+        "long prompt": failing(MODEL_400, VLLM_LONG, type="BadRequestError", param=None, code=400),
         "wrong key": Failing(servers.data({"error": "Unauthorized"}, status=401), DENIED, "Unauthorized"),
-        "dead engine": Failing(
-            error(
-                500, "EngineCore encountered an issue. See stack trace for the root cause.", type="InternalServerError"
-            ),
-            ("provider", True, "no", 500),
-            "EngineCore encountered an issue",
-        ),
+        "dead engine": failing(BROKEN, "EngineCore encountered an issue. See stack trace.", type="InternalServerError"),
     },
     "llama.cpp": {
-        "loading": Failing(error(503, "Loading model", type="unavailable_error", code=503), LOADING, "Loading model"),
-        "wrong key": Failing(
-            error(401, "Invalid API Key", type="authentication_error", code=401), DENIED, "Invalid API Key"
+        "loading": failing(LOADING, "Loading model", type="unavailable_error", code=503),
+        "wrong key": failing(DENIED, "Invalid API Key", type="authentication_error", code=401),
+        "long prompt": failing(
+            MODEL_400, LLAMA_LONG, type="exceed_context_size_error", code=400, n_prompt_tokens=5000, n_ctx=4096
         ),
-        "long prompt": Failing(
-            error(
-                400,
-                "the request exceeds the available context size, try increasing it",
-                type="exceed_context_size_error",
-                code=400,
-                n_prompt_tokens=5000,
-                n_ctx=4096,
-            ),
-            MODEL_400,
-            "exceeds the available context size",
-        ),
-        "Python server, null content": Failing(
-            error(500, "[{'type': 'missing', 'loc': ('body', 'messages')}]", type="internal_server_error"),
-            ("provider", True, "no", 500),
-            "'missing'",
+        "Python server, null content": failing(
+            BROKEN, "[{'type': 'missing', 'loc': ('body', 'messages')}]", "'missing'", type="internal_server_error"
         ),
     },
     "Ollama": {
-        "unknown model": Failing(
-            error(404, 'model "qwen9" not found, try pulling it first', type="api_error", param=None, code=None),
-            MISSING,
-            "try pulling it first",
+        "unknown model": failing(
+            MISSING, 'model "qwen9" not found, try pulling it first', type="api_error", param=None, code=None
         ),
-        "no such path": Failing(
-            servers.body("404 page not found", status=404, content_type="text/plain"), MISSING, "404 page not found"
+        "no such path": text(MISSING, "404 page not found"),
+        "queue full": failing(
+            LOADING, "server busy, please try again. maximum pending requests exceeded", type="api_error"
         ),
-        "queue full": Failing(
-            error(503, "server busy, please try again. maximum pending requests exceeded", type="api_error"),
-            LOADING,
-            "maximum pending requests exceeded",
-        ),
-        "no tools": Failing(
-            error(400, "registry.ollama.ai/library/m does not support tools", type="api_error"),
-            MODEL_400,
-            "does not support tools",
-        ),
-        "runner died": Failing(
-            error(500, "llama runner process has terminated: signal: killed", type="api_error"),
-            ("provider", True, "no", 500),
-            "llama runner process has terminated",
-        ),
+        "no tools": failing(MODEL_400, "registry.ollama.ai/library/m does not support tools", type="api_error"),
+        "runner died": failing(BROKEN, "llama runner process has terminated: signal: killed", type="api_error"),
     },
     "LiteLLM proxy": {
-        "wrong key without a database": Failing(
-            error(400, "No connected db.", type="no_db_connection", param=None, code="400"),
-            ("provider", False, "always", 400),
-            "No connected db.",
+        "wrong key without a database": failing(
+            REFUSED_400, "No connected db.", type="no_db_connection", param=None, code="400"
         ),
-        "no key": Failing(
-            servers.body("Internal Server Error", status=500, content_type="text/plain"),
-            ("provider", True, "no", 500),
-            "Internal Server Error",
+        "no key": text(BROKEN, "Internal Server Error"),
+        "wrong key with a database": failing(
+            DENIED, "Authentication Error, Invalid proxy server token passed.", type="token_not_found_in_db", code="401"
         ),
-        "wrong key with a database": Failing(
-            error(
-                401,
-                "Authentication Error, Invalid proxy server token passed.",
-                type="token_not_found_in_db",
-                code="401",
-            ),
-            DENIED,
-            "Invalid proxy server token",
-        ),
-        "unknown model": Failing(
-            error(
-                400,
-                "/chat/completions: Invalid model name passed in model=x.",
-                type="invalid_request_error",
-                code="400",
-            ),
-            MODEL_400,
-            "Invalid model name",
-        ),
-        "budget": Failing(
-            error(
-                400,
-                "Budget has been exceeded! Current cost: 10.2, Max budget: 10.0",
-                type="budget_exceeded",
-                code="400",
-            ),
-            ("provider", False, "always", 400),
-            "Budget has been exceeded",
-        ),
-        "upstream busy": Failing(
-            error(
-                429,
-                "litellm.RateLimitError: RateLimitError: OpenAIException - slow down",
-                type="throttling_error",
-                code="429",
-            ),
-            BUSY,
-            "slow down",
-        ),
-        "upstream timeout": Failing(
-            error(408, "litellm.Timeout: Connection timed out. Timeout passed=1.0", type=None, code="408"),
-            ("provider", True, "no", 408),
-            "Connection timed out",
+        "unknown model": failing(MODEL_400, NO_NAME, type="invalid_request_error", code="400"),
+        "budget": failing(REFUSED_400, BUDGET, type="budget_exceeded", code="400"),
+        "upstream busy": failing(BUSY, LITELLM_BUSY, "slow down", type="throttling_error", code="429"),
+        "upstream timeout": failing(
+            ("provider", True, "no", 408), LITELLM_LATE, "Connection timed out", type=None, code="408"
         ),
     },
     "OpenRouter": {
-        "wrong key": Failing(error(401, "User not found.", code=401), DENIED, "User not found."),
-        "no credit": Failing(
-            error(402, "Insufficient credits", code=402), ("provider", False, "always", 402), "Insufficient credits"
-        ),
-        "upstream fails, in a 200": Failing(
-            servers.data(
-                {"error": {"message": "Provider returned error", "code": 502, "metadata": {"provider_name": "X"}}}
-            ),
-            UPSTREAM_502,
-            "Provider returned error",
-        ),
+        "wrong key": failing(DENIED, "User not found.", code=401),
+        "no credit": failing(("provider", False, "always", 402), "Insufficient credits", code=402),
+        "upstream fails, in a 200": Failing(servers.data(FAILED_UPSTREAM), UPSTREAM_502, "Provider returned error"),
         "upstream fails in the middle": Failing(
-            chat(
-                {"content": "The ans"},
-                tokens(5, 3),
-                {"finish_reason": "error", "error": {"code": 502, "message": "Upstream error from X: reset"}},
-            ),
+            chat({"content": "The ans"}, tokens(5, 3), {"finish_reason": "error", "error": FAILED}),
             UPSTREAM_502,
             "Upstream error from X",
         ),
-        "upstream busy": Failing(
-            error(429, "Provider returned error", code=429, metadata={"raw": "rate-limited upstream"}),
-            BUSY,
-            "Provider returned error",
-        ),
-        "waits, then fails": Failing(
-            servers.body('\n         \n\n   {"error":{"code":504,"message":"timed out"}}'),
-            ("provider", True, "no", 504),
-            "timed out",
-        ),
-        "unknown model": Failing(
-            error(400, "x/y is not a valid model ID", code=400), MODEL_400, "is not a valid model ID"
-        ),
-        "moderation": Failing(
-            error(403, "Input was flagged", code=403, metadata={"reasons": ["violence"], "flagged_input": "how to"}),
-            ("model", False, "no", 403),
-            "Input was flagged",
-        ),
+        "upstream busy": failing(BUSY, "Provider returned error", code=429, metadata={"raw": "rate-limited upstream"}),
+        "waits, then fails": Failing(servers.body(LATE), ("provider", True, "no", 504), "timed out"),
+        "unknown model": failing(MODEL_400, "x/y is not a valid model ID", code=400),
+        "moderation": failing(("model", False, "no", 403), "Input was flagged", code=403, metadata=FLAGGED),
     },
     "Azure": {
-        "wrong key": Failing(
-            error(401, "Access denied due to invalid subscription key or wrong API endpoint.", code="401"),
-            DENIED,
-            "invalid subscription key",
+        "wrong key": failing(DENIED, NO_SUBSCRIPTION, "invalid subscription", code="401"),
+        "unknown deployment": failing(
+            MISSING, "The API deployment for this resource does not exist.", code="DeploymentNotFound"
         ),
-        "unknown deployment": Failing(
-            error(404, "The API deployment for this resource does not exist.", code="DeploymentNotFound"),
-            MISSING,
-            "does not exist",
-        ),
-        "wrong path": Failing(error(404, "Resource not found", code="404"), MISSING, "Resource not found"),
-        "busy": Failing(
-            servers.data(
-                {"error": {"code": "429", "message": "exceeded token rate limit"}}, status=429, retry_after="7"
-            ),
-            BUSY,
-            "exceeded token rate limit",
-        ),
-        "filtered prompt": Failing(
-            error(
-                400,
-                "The response was filtered due to the prompt triggering Azure OpenAI's content management policy.",
-                code="content_filter",
-                status=400,
-                innererror={"code": "ResponsibleAIPolicyViolation"},
-            ),
-            MODEL_400,
-            "content management policy",
-        ),
+        "wrong path": failing(MISSING, "Resource not found", code="404"),
+        "busy": Failing(servers.data(TOO_MANY, status=429, retry_after="7"), BUSY, "exceeded token rate limit"),
+        "filtered prompt": failing(MODEL_400, FILTERED, **FILTER),
     },
     "Gemini": {
-        "wrong key": Failing(
-            servers.data(
-                [
-                    {
-                        "error": {
-                            "code": 400,
-                            "message": "API key not valid. Please pass a valid API key.",
-                            "status": "INVALID_ARGUMENT",
-                        }
-                    }
-                ],
-                status=400,
-            ),
-            ("provider", False, "always", 400),
-            "API key not valid",
-        ),
-        "busy": Failing(
-            servers.data(
-                [{"error": {"code": 429, "message": "Resource has been exhausted", "status": "RESOURCE_EXHAUSTED"}}],
-                status=429,
-            ),
-            BUSY,
-            "Resource has been exhausted",
-        ),
-        "overloaded": Failing(
-            servers.data(
-                [{"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}], status=503
-            ),
-            LOADING,
-            "overloaded",
-        ),
+        "wrong key": listed(REFUSED_400, "API key not valid. Please pass a valid API key.", "INVALID_ARGUMENT"),
+        "busy": listed(BUSY, "Resource has been exhausted", "RESOURCE_EXHAUSTED"),
+        "overloaded": listed(LOADING, "The model is overloaded.", "UNAVAILABLE"),
     },
 }
 
 REPLYING: Mapping[str, Mapping[str, Replying]] = {
     "vLLM": {
-        "reasoning": Replying(
-            chat(
-                {
-                    "content": "42",
-                    "reasoning_content": "6 * 7",
-                    "refusal": None,
-                    "tool_calls": [],
-                    "function_call": None,
-                },
-                tokens(9, 12, prompt_tokens_details=None),
-                {"logprobs": None, "stop_reason": None},
-                kv_transfer_params=None,
-            ),
-            "42",
-            12,
+        "reasoning": replying(
+            12, {"reasoning_content": "6 * 7", **UNSAID}, {"stop_reason": None}, kv_transfer_params=None
         ),
     },
     "llama.cpp": {
-        "timings": Replying(
-            chat({"content": "42"}, tokens(9, 2), timings={"prompt_ms": 1.5}, system_fingerprint="b1-abc"), "42", 2
-        ),
+        "timings": replying(2, {}, timings={"prompt_ms": 1.5}, system_fingerprint="b1-abc"),
     },
     "Ollama": {
-        "plain": Replying(chat({"content": "42"}, tokens(9, 2), system_fingerprint="fp_ollama"), "42", 2),
+        "plain": replying(2, {}, system_fingerprint="fp_ollama"),
     },
     "LiteLLM proxy": {
-        "extra fields": Replying(
-            chat({"content": "42", "provider_specific_fields": {"refusal": None}, "annotations": []}, tokens(10, 20)),
-            "42",
-            20,
-        ),
+        "extra fields": replying(20, {"provider_specific_fields": {"refusal": None}, "annotations": []}),
     },
     "OpenRouter": {
-        "waits first": Replying(
-            servers.body(
-                '\n         \n{"choices":[{"message":{"role":"assistant","content":"42"},"finish_reason":"stop",'
-                '"native_finish_reason":"STOP","error":null}]}'
-            ),
-            "42",
-        ),
+        "waits first": Replying(servers.body(WAITED), "42"),
         "cost": Replying(chat({"content": "42", "reasoning": None}, tokens(9, 2, cost=0.01), provider="X"), "42", 2),
     },
     "Azure": {
-        "filter results": Replying(
-            chat(
-                {"content": "42", "refusal": None},
-                tokens(9, 2),
-                {"content_filter_results": {"hate": {"filtered": False, "severity": "safe"}}},
-                prompt_filter_results=[{"prompt_index": 0, "content_filter_results": {}}],
-            ),
-            "42",
+        "filter results": replying(
             2,
+            {"refusal": None},
+            {"content_filter_results": {"hate": {"filtered": False, "severity": "safe"}}},
+            prompt_filter_results=[{"prompt_index": 0, "content_filter_results": {}}],
         ),
         "filtered answer": Replying(
             chat({}, tokens(9, 2), {"finish_reason": "content_filter"}), "", 2, "content_filter"

@@ -116,7 +116,7 @@ def digest(model: str = "m", scope: str = "", **fields: Any) -> str:
     return Fingerprint.of(stored_request(ChatRequest(**fields), model, dumps), scope).digest
 
 
-def test_the_digest_covers_what_shapes_an_answer() -> None:
+def test_the_digest_covers_what_shapes_an_answer_and_no_identity_of_the_run() -> None:
     others = [
         digest("another"),
         digest(seed=1),
@@ -130,9 +130,6 @@ def test_the_digest_covers_what_shapes_an_answer() -> None:
         digest(scope="https://another"),
     ]
     assert len({digest(), *others}) == len(others) + 1
-
-
-def test_the_digest_covers_no_identity_of_the_run() -> None:
     assert digest(run="row0-run0") == digest(run="row1-run7")
     assert digest(headers={"X-Session-ID": "0"}) == digest(headers={"X-Session-ID": "1"})
 

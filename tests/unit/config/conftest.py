@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.config import EvalConfig, Override, load_eval_config
+from pytest_osmosis.config import EvalConfig, Override, load_eval_config, load_training_config
 from pytest_osmosis.errors import ConfigError
 
 BASE = {
@@ -66,6 +67,18 @@ def load(workspace: Path) -> Callable[..., EvalConfig]:
 
 
 @pytest.fixture
+def load_training(workspace: Path) -> Callable[..., EvalConfig]:
+    """Load a text and overrides as configs/training/x.toml of the workspace."""
+
+    def load(text: str, *overrides: Override) -> EvalConfig:
+        path = workspace / "configs/training/x.toml"
+        path.write_text(text, encoding="utf-8")
+        return load_training_config(path, overrides)
+
+    return load
+
+
+@pytest.fixture
 def load_table(load: Callable[..., EvalConfig]) -> Callable[..., EvalConfig]:
     """Load a config that is complete, with the body of one table."""
     return lambda table, body, *overrides: load(complete(table, body), *overrides)
@@ -78,7 +91,7 @@ def problems(load: Callable[..., EvalConfig]) -> Callable[..., list[str]]:
     def problems(text: str, *overrides: Override) -> list[str]:
         with pytest.raises(ConfigError) as caught:
             load(text, *overrides)
-        return [str(problem).removeprefix("configs/eval/x.toml:") for problem in caught.value.problems]
+        return [re.sub(r"^configs/\w+/x\.toml:", "", str(problem)) for problem in caught.value.problems]
 
     return problems
 

@@ -121,16 +121,13 @@ extra_headers = {}
     ]
 
 
-def test_replicas_must_have_one_model_and_must_differ(tmp_path: Path) -> None:
+def test_replicas_must_have_one_model_and_must_differ_and_single_brackets_are_explained(tmp_path: Path) -> None:
     same, other = VALID.split("\n\n")[0], VALID.split("\n\n")[0].replace("Qwen3-8B", "Qwen3-14B")
     assert [text.partition(" (")[0] for text in problems_in(tmp_path, f"{same}\n\n{same}\n{other}")] == [
         f'8: [[endpoint]] "qwen": the same entry is at {shown(tmp_path / "configs/endpoints.toml")}:1 already; remove '
         "one of them",
         '14: [[endpoint]] "qwen" model: replicas must have the same model, got "Qwen/Qwen3-14B" after "Qwen/Qwen3-8B"',
     ]
-
-
-def test_single_brackets_are_explained(tmp_path: Path) -> None:
     (problem,) = problems_in(tmp_path, '[endpoint]\nendpoint_id = "a"\n')
     assert problem == (
         '1: [[endpoint]]: must be an array of tables, each under its own [[endpoint]], got {endpoint_id = "a"}'

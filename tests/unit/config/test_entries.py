@@ -38,13 +38,8 @@ def evals(workspace: Path) -> Evals:
 
 
 @pytest.fixture
-def problems(evals: Evals) -> Problems:
-    def problems(text: str, *overrides: Override) -> list[str]:
-        with pytest.raises(ConfigError) as caught:
-            evals(text, *overrides)
-        return [str(problem).removeprefix("configs/eval/x.toml:") for problem in caught.value.problems]
-
-    return problems
+def load(evals: Evals) -> Evals:
+    return evals
 
 
 def test_keys_of_an_entry_replace_those_of_all_entries(evals: Evals) -> None:
@@ -100,8 +95,6 @@ def test_minus_one_means_all_rows_and_no_limit_of_concurrency(evals: Evals) -> N
     [
         ('endpoint_id = "e"', 'model = "openai/x"', {"experiment.model_path": "openai/x", "model.endpoint_id": None}),
         ("[data]\nrows = '1'", "num_examples = 3", {"selection.rows": None, "selection.limit": 3}),
-        ("num_examples = 3", "data.rows = '1'", {"selection.rows": ((1, 1),), "selection.limit": None}),
-        ('branch = "main"', 'commit_sha = "abcdef1"', {"experiment.branch": None, "experiment.commit_sha": "abcdef1"}),
     ],
 )
 def test_a_key_of_an_entry_replaces_another_that_excludes_it(
@@ -169,21 +162,15 @@ def test_a_sweep_crosses_its_values_the_last_key_fastest(evals: Evals) -> None:
     )
     found = evals(SHARED + text)
     assert list(found) == [
-        "multiply~temperature=0.0~prompt=Be-brief~level=easy",
-        "multiply~temperature=0.0~prompt=Be-brief~level=hard",
-        "multiply~temperature=0.0~prompt=Be-kind~level=easy",
-        "multiply~temperature=0.0~prompt=Be-kind~level=hard",
-        "multiply~temperature=0.5~prompt=Be-brief~level=easy",
-        "multiply~temperature=0.5~prompt=Be-brief~level=hard",
-        "multiply~temperature=0.5~prompt=Be-kind~level=easy",
-        "multiply~temperature=0.5~prompt=Be-kind~level=hard",
+        f"multiply~temperature={temperature}~prompt=Be-{prompt}~level={level}"
+        for temperature, prompt, level in itertools.product(("0.0", "0.5"), ("brief", "kind"), ("easy", "hard"))
     ]
     second = found["multiply~temperature=0.0~prompt=Be-brief~level=hard"]
     assert (second.sampling.temperature, second.agent.prompt) == (0.0, "Be brief.")
     assert dict(second.sampling.extra_body) == {"fixed": 1, "level": "hard"}
 
 
-def test_an_ordinary_config_is_swept_in_six_lines(evals: Evals, load: Callable[..., EvalConfig]) -> None:
+def test_an_ordinary_config_is_swept_in_six_lines(evals: Evals) -> None:
     ordinary = '[experiment]\nmodel_path = "demo/arithmetic"\ndataset = "multiply"\n[secrets]\nrequired = []\n[scoring]\neval_fns = ["rewards:exact"]\n'
     sweep = '[[ablation]]\n[ablation.sweep]\nmodel_path = ["openai/a", "openai/b", "openai/c"]\n[ablation.sweep.agent]\nprompt = ["Be brief.", "Be kind."]\n'
     found = evals(ordinary + sweep)

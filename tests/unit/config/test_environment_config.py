@@ -12,6 +12,7 @@ from pytest_osmosis.config.tables import RowSelection
 from pytest_osmosis.errors import ConfigError
 
 Load = Callable[..., EvalConfig]
+Problems = Callable[..., list[str]]
 
 MODEL = Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model")
 HEAD = '[experiment]\nmodel_path = "demo/arithmetic"\n[secrets]\nrequired = []\n[environment]\n'
@@ -33,12 +34,6 @@ def word_count(workspace: Path) -> Path:
     folder = workspace / "environments/word_count"
     package(folder)
     return folder
-
-
-def problems_of(load: Load, text: str, *overrides: Override) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        load(text, *overrides)
-    return [str(problem).removeprefix("configs/eval/x.toml:") for problem in caught.value.problems]
 
 
 def env(value: str) -> Override:
@@ -97,13 +92,13 @@ def test_a_folder_of_environments_is_named_below_the_workspace_or_typed(load: Lo
         ("3", "must be a string that is not blank, got 3"),
     ],
 )
-def test_a_folder_that_cannot_be_one_is_the_only_problem(load: Load, path: str, problem: str) -> None:
-    found = problems_of(load, f"{WORD_COUNT}env_dir_path = {path}\n")
+def test_a_folder_that_cannot_be_one_is_the_only_problem(problems: Problems, path: str, problem: str) -> None:
+    found = problems(f"{WORD_COUNT}env_dir_path = {path}\n")
 
     assert found == [f"7: [environment] env_dir_path: {problem}"]
 
 
-def test_defaults_are_those_of_prime_eval(load: Load, workspace: Path) -> None:
+def test_defaults_are_those_of_prime_eval(load: Load) -> None:
     config = load(WORD_COUNT)
 
     assert (config.evaluation.n, config.evaluation.batch_size, config.selection) == (3, 32, RowSelection(limit=5))
@@ -125,17 +120,17 @@ def test_defaults_of_the_package_are_below_every_other_level(load: Load, word_co
     assert load(f'{WORD_COUNT}[data]\nrows = "1"\n').preset == ("n = 4 (environments/word_count/pyproject.toml:6)",)
 
 
-def test_a_gate_may_need_as_many_runs_as_an_environment_makes_by_default(load: Load, workspace: Path) -> None:
+def test_a_gate_may_need_as_many_runs_as_an_environment_makes_by_default(load: Load, problems: Problems) -> None:
     text = f"{WORD_COUNT}[gate]\npass_at_"
 
     assert load(f'{text}2 = ">= 0.5"\n').gates
-    assert "needs [evaluation] n of at least 4, n is 3" in problems_of(load, f'{text}4 = ">= 0.5"\n')[0]
+    assert "needs [evaluation] n of at least 4, n is 3" in problems(f'{text}4 = ">= 0.5"\n')[0]
 
 
-def test_defaults_that_are_not_valid_are_problems_of_the_package(load: Load, word_count: Path) -> None:
+def test_defaults_that_are_not_valid_are_problems_of_the_package(problems: Problems, word_count: Path) -> None:
     package(word_count, evals='num_examples = 0\nrollouts_per_example = "3"\n')
 
-    assert problems_of(load, WORD_COUNT) == [
+    assert problems(WORD_COUNT) == [
         "environments/word_count/pyproject.toml:5: [tool.verifiers.eval] num_examples: must be an integer of at least "
         "1, or -1 for all, got 0",
         "environments/word_count/pyproject.toml:6: [tool.verifiers.eval] rollouts_per_example: must be an integer of "
@@ -143,8 +138,8 @@ def test_defaults_that_are_not_valid_are_problems_of_the_package(load: Load, wor
     ]
 
 
-def test_an_unknown_environment_is_reported_with_the_places_and_similar_names(load: Load, workspace: Path) -> None:
-    (problem,) = problems_of(load, f'{HEAD}env_id = "me/wort-count"\n')
+def test_an_unknown_environment_is_reported_with_the_places_and_similar_names(problems: Problems) -> None:
+    (problem,) = problems(f'{HEAD}env_id = "me/wort-count"\n')
 
     begin = '6: [environment] env_id: "me/wort-count" was not found: no module wort_count is installed in '
     assert problem.startswith(begin)
@@ -155,36 +150,33 @@ def test_an_unknown_environment_is_reported_with_the_places_and_similar_names(lo
     )
 
 
-def test_a_version_that_is_not_there_is_reported(load: Load, workspace: Path) -> None:
-    assert problems_of(load, f'{HEAD}env_id = "word_count@0.3.0"\n') == [
+def test_a_version_that_is_not_there_is_reported(problems: Problems) -> None:
+    assert problems(f'{HEAD}env_id = "word_count@0.3.0"\n') == [
         '6: [environment] env_id: "word_count@0.3.0" names version 0.3.0, and environments/word_count/word_count.py is '
         "version 0.2.0; install that version (prime env install word_count@0.3.0), or leave out @0.3.0"
     ]
 
 
 @pytest.mark.parametrize("env_id", ["../word_count", "a b", "1x", "x@", "x" * 300, "/etc/passwd"])
-def test_an_id_that_is_none_is_reported(load: Load, env_id: str) -> None:
-    (problem,) = problems_of(load, f'{HEAD}env_id = "{env_id}"\n')
+def test_an_id_that_is_none_is_reported(problems: Problems, env_id: str) -> None:
+    (problem,) = problems(f'{HEAD}env_id = "{env_id}"\n')
 
     assert problem.startswith('6: [environment] env_id: must be like "gsm8k", "owner/name" or "owner/name@version"')
 
 
-def test_keys_that_contradict_an_environment_are_all_reported(load: Load, workspace: Path) -> None:
+def test_keys_that_contradict_an_environment_are_all_reported_and_its_own_need_its_id(problems: Problems) -> None:
     text = f'{WORD_COUNT}[agent]\nagent = "chat"\n[data]\npath = "data/multiply.jsonl"\n'
 
-    assert problems_of(load, text) == [
+    assert problems(text) == [
         "8: [agent] agent: cannot be used with [environment] env_id: the environment rolls out",
         "10: [data] path: cannot be used with [environment] env_id: the environment has the rows",
     ]
-
-
-def test_keys_of_an_environment_need_its_id(load: Load) -> None:
     needs_id = "6: [environment] env_args: needs env_id, the environment that it is for"
 
-    assert needs_id in problems_of(load, f"{HEAD}env_args = {{split = 'x'}}\n[agent]\nagent = 'chat'\n")
+    assert needs_id in problems(f"{HEAD}env_args = {{split = 'x'}}\n[agent]\nagent = 'chat'\n")
 
 
-def test_an_environment_scores_as_reward_besides_functions(load: Load, workspace: Path) -> None:
+def test_an_environment_scores_as_reward_besides_functions(load: Load) -> None:
     text = f'{WORD_COUNT}[scoring]\neval_fns = ["rewards:short"]\nthresholds = {{reward = 0.7}}\n'
 
     assert load(text).scoring.thresholds == {"reward": 0.7}

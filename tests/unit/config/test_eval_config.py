@@ -1,11 +1,11 @@
-"""Valid eval configs, and the `EvalConfig`s that they become."""
+"""Valid eval configs, the `EvalConfig`s that they become, and the rules of `[execution]` with a cluster."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import json
+import tomllib
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +15,24 @@ from pytest_osmosis.config import EvalConfig, load_eval_config
 from pytest_osmosis.config.document import Override
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.config.tables import (
-    EVAL_TABLES,
+    MOST_HOSTS_OF_CLUSTER,
     AgentTable,
     CassetteTable,
     Data,
     Evaluation,
+    Execution,
     Experiment,
     LimitsTable,
     ModelTable,
     Output,
+    RayOptions,
     RowSelection,
     Sampling,
     Scoring,
 )
 
 Load = Callable[..., EvalConfig]
+Problems = Callable[..., list[str]]
 
 OF_THE_PLATFORM = """\
 [experiment]
@@ -83,6 +86,7 @@ def test_missing_keys_have_their_defaults(load_table: Load, workspace: Path) -> 
     )
 
 
+CALIBRATED = Scoring(("rewards:exact", "rewards:close"), calibrate="human", calibrate_within=0.5)
 VALUES: list[tuple[str, str, object]] = [
     ("evaluation", "pass_threshold = -1", Evaluation(pass_threshold=-1.0)),
     ("evaluation", "pass_threshold = 0.0", Evaluation(pass_threshold=0.0)),
@@ -94,8 +98,8 @@ VALUES: list[tuple[str, str, object]] = [
     ("model", 'api_key_env = "_key1"', ModelTable(api_key_env="_key1")),
     ("model", 'client = "auto"', ModelTable(client="auto")),
     ("model", 'client = "openai"', ModelTable(client="openai")),
-    ("model", 'client = "anthropic"', ModelTable(client="anthropic")),
     ("model", 'client = "light"', ModelTable(client="light")),
+    ("model", 'client = "anthropic"', ModelTable(client="anthropic")),
     ("model", 'client = "litellm"', ModelTable(client="litellm")),
     ("model", 'headers = {X-A = "1", "b.c" = ""}', ModelTable(headers={"X-A": "1", "b.c": ""})),
     ("model", "max_retries = 0\ntimeout_s = 1", ModelTable(max_retries=0, timeout_s=1.0)),
@@ -120,6 +124,8 @@ VALUES: list[tuple[str, str, object]] = [
         Scoring((), "a:G", thresholds={"reward": 0.5}, decide="reward"),
     ),
     ("scoring", 'eval_fns = ["a:b"]\ndecide = "any"', Scoring(("a:b",), decide="any")),
+    ("scoring", 'calibrate = "human"\ncalibrate_within = 0.5', CALIBRATED),
+    ("execution", "hosts = 512", Execution(hosts=512)),
     ("agent", 'agent = "server:agent_loop"', AgentTable("server:agent_loop")),
     ("agent", "max_turns = 1", AgentTable("chat", max_turns=1, bounds_turns=True)),
     ("data", 'path = "data/multiply.jsonl"', Data("data/multiply.jsonl")),
@@ -188,9 +194,6 @@ def test_an_entrypoint_is_the_agent_unless_one_is_named_but_its_grader_stays(loa
     assert named.scoring.thresholds == {"reward": 0.5}
     below = load(OF_THE_PLATFORM.replace('"main.py"', '"sub/deep.py"'))
     assert below.experiment.entrypoint == "sub/deep.py"
-
-
-def test_functions_and_the_entrypoints_grader_can_both_have_thresholds(load: Load) -> None:
     scoring = '[scoring]\neval_fns = ["a:b"]\nthresholds = {"a:b" = 1, reward = 2}\ndecide = "reward"\n'
     assert load(OF_THE_PLATFORM + scoring).scoring.thresholds == {"a:b": 1.0, "reward": 2.0}
 
@@ -223,36 +226,133 @@ def test_a_config_cannot_be_changed(load: Load) -> None:
         config.env["A"] = "x"
 
 
-DATACLASSES: dict[str, Any] = {
-    "evaluation": Evaluation(),
-    "model": ModelTable(),
-    "sampling": Sampling(),
-    "scoring": Scoring(),
-    "agent": AgentTable(),
-    "data": Data(),
-    "limits": LimitsTable(),
-    "output": Output(),
-    "cassette": CassetteTable(),
-}
+# -- clusters ------------------------------------------------------------------------------------------------
+
+ON_A_CLUSTER = """\
+engine = "ray"
+hosts = 6400
+[execution.ray]
+address = "10.0.0.1:6379"
+workspace = "upload"
+exclude = ["data/big/*", ".cache"]
+runtime_env = {pip = ["numpy>=2"]}
+[execution.ray.resources]
+num_cpus = 1
+num_gpus = 0.125
+memory = 2000000000
+resources = {browser = 1}
+label_selector = {"ray.io/zone" = "!in(a)"}
+accelerator_type = "H100"
+"""
+BY_COMMIT = """\
+[experiment]
+model_path = "demo/arithmetic"
+dataset = "multiply"
+{commit}
+[scoring]
+eval_fns = ["rewards:exact"]
+[secrets]
+required = []
+[execution]
+engine = "ray"
+"""
 
 
-@pytest.mark.parametrize("table", DATACLASSES)
-def test_declared_defaults_equal_those_of_the_dataclasses(table: str) -> None:
-    kept = {field.name for field in fields(DATACLASSES[table])}
-    for field in EVAL_TABLES[table].fields:
-        if field.name in kept:
-            default = getattr(DATACLASSES[table], field.name)
-            assert field.default == default or (field.default is None and not default), field.name
+def test_every_key_of_a_cluster_is_read_and_sent_as_json_and_hosts_run_here_without_one(load_table: Load) -> None:
+    execution = load_table("execution", ON_A_CLUSTER).execution
+
+    assert (execution.engine, execution.hosts) == ("ray", 6400)
+    given = tomllib.loads(f"[execution]\n{ON_A_CLUSTER}")["execution"]["ray"]
+    assert execution.ray == RayOptions(**{**given, "exclude": ("data/big/*", ".cache")})
+    sent = json.loads(json.dumps(execution.ray.to_json()))
+    assert RayOptions(**{**sent, "exclude": tuple(sent["exclude"])}) == execution.ray
+    assert load_table("execution", "").execution == Execution()
+    assert load_table("execution", 'ray = {address = "auto"}').execution == Execution()
+    assert load_table("execution", 'engine = "ray"').execution == Execution(engine="ray")
 
 
-def test_the_description_of_every_table_and_key_is_a_sentence() -> None:
-    helps = [table.help for table in EVAL_TABLES.values()]
-    helps += [field.help for table in EVAL_TABLES.values() for field in table.fields]
-    assert all(text.endswith(".") for text in helps)
+def test_each_key_of_the_cluster_comes_from_the_highest_level_that_sets_it(load_table: Load, workspace: Path) -> None:
+    (workspace / "pyproject.toml").write_text(
+        '[tool.pytest-osmosis]\nengine = "ray"\nhosts = 3\n'
+        '[tool.pytest-osmosis.execution.ray]\naddress = "a:1"\nworkspace = "shared"\nresources = {num_cpus = 4}\n'
+    )
+
+    config = load_table(
+        "execution",
+        '[execution.ray]\nworkspace = "upload"\nresources = {num_gpus = 1}',
+        Override("execution", "ray", "b:2", "--osmosis-set execution.ray.address", ("address",), as_toml=True),
+        Override("execution", "hosts", "auto", "--osmosis-hosts"),
+    )
+
+    assert config.execution.engine == "ray"
+    assert config.execution.hosts is None
+    assert config.execution.ray == RayOptions("b:2", workspace="upload", resources={"num_cpus": 1, "num_gpus": 1})
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    heavy = ("tomli", "asyncio", "aiohttp", "openai", "difflib", "pytest")
-    code = f"import sys, pytest_osmosis.config; print([name for name in {heavy} if name in sys.modules])"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == "[]\n"
+HERE = Override("execution", "engine", "local", "--osmosis-engine")
+
+
+def test_a_config_that_may_run_on_a_cluster_too_runs_here_with_fewer_hosts(load_table: Load) -> None:
+    few = Override("execution", "hosts", "2", "--osmosis-hosts")
+    text = f'engine = "ray"\nhosts = {MOST_HOSTS_OF_CLUSTER}'
+
+    assert load_table("execution", ON_A_CLUSTER, HERE, few).execution.engine == "local"
+    assert load_table("execution", text).execution.hosts == MOST_HOSTS_OF_CLUSTER
+
+
+@pytest.mark.parametrize(("commit", "key"), [('branch = "main"', "branch"), ('commit_sha = "abcdef1"', "commit_sha")])
+def test_the_code_of_a_commit_must_be_uploaded(problems: Problems, load: Load, commit: str, key: str) -> None:
+    text = BY_COMMIT.format(commit=commit)
+
+    assert problems(text) == [
+        f'10: [execution] engine: "ray" cannot run [experiment] {key} from a shared workspace: its files are in a '
+        'folder on this machine; set [execution.ray] workspace = "upload"'
+    ]
+    assert load(text + '[execution.ray]\nworkspace = "upload"\n').execution.ray.workspace == "upload"
+    assert load(text.replace("ray", "local")).execution.engine == "local"
+
+
+def test_nothing_is_left_out_of_a_shared_workspace_and_a_misspelt_one_is_one_problem(
+    problems: Problems, table_problems: Problems
+) -> None:
+    assert table_problems("execution", 'engine = "ray"\nray.exclude = ["big"]') == [
+        '3: [execution] ray.exclude: needs workspace = "upload": else nothing is sent that it could leave out'
+    ]
+    (misspelt,) = problems(BY_COMMIT.format(commit='branch = "main"') + '[execution.ray]\nworkspace = "up"\n')
+    assert misspelt.startswith("12: [execution] ray.workspace:")
+
+
+def test_files_of_packages_are_those_of_the_workspace(
+    load_table: Load, table_problems: Problems, workspace: Path
+) -> None:
+    text = 'engine = "ray"\nray.runtime_env = {{pip = {}}}'
+    file = str(workspace / "nodes.txt")
+
+    assert table_problems("execution", text.format('"nodes.txt"')) == [
+        "3: [execution] ray.runtime_env.pip: must be an existing file (looked for nodes.txt)"
+    ]
+    (workspace / "nodes.txt").write_text("numpy\n")
+    assert load_table("execution", text.format('"nodes.txt"')).execution.ray.runtime_env == {"pip": file}
+    packages = load_table("execution", text.format('{packages = "nodes.txt", pip_check = true}')).execution.ray
+    assert packages.runtime_env == {"pip": {"packages": file, "pip_check": True}}
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ('[ray]\naddress = "auto"\n', "[execution.ray]"),
+        ('[execution]\naddress = "auto"\n', "[execution.ray] address"),
+    ],
+)
+def test_keys_in_another_place_are_found(problems: Problems, text: str, meant: str) -> None:
+    assert any(f"did you mean {meant}?" in line for line in problems(text))
+
+
+def test_a_preflight_may_run_on_a_cluster(load_training: Load, workspace: Path) -> None:
+    (workspace / "pyproject.toml").write_text(
+        '[tool.pytest-osmosis.execution]\nengine = "ray"\nray = {address = "a:1"}\n'
+    )
+    code = 'rollout = "multiply"\nentrypoint = "main.py"\nmodel_path = "Qwen/Qwen3"\ndataset = "multiply"\n'
+    config = load_training(f"[experiment]\n{code}")
+
+    assert config.execution == Execution(engine="ray", ray=RayOptions("a:1"))

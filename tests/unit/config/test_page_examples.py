@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.config import EvalConfig, load_training_config
+from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.eval_config import TRAINING_TABLES
 from pytest_osmosis.config.tables import Experiment, RowSelection, Sampling
 from pytest_osmosis.errors import ConfigError
@@ -81,18 +80,7 @@ NUMBERS = """
 
 
 def whole(text: str) -> str:
-    """Return an example with its optional lines."""
     return re.sub(r"^# ", "", text, flags=re.MULTILINE)
-
-
-@pytest.fixture
-def load_training(workspace: Path) -> Callable[[str], EvalConfig]:
-    def load(text: str) -> EvalConfig:
-        path = workspace / "configs/training/x.toml"
-        path.write_text(text, encoding="utf-8")
-        return load_training_config(path)
-
-    return load
 
 
 def test_the_values_in_comments_of_the_eval_example_are_the_defaults(load: Callable[..., EvalConfig]) -> None:

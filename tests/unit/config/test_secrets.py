@@ -148,12 +148,9 @@ def test_stdin_is_read_once_whatever_was_in_it() -> None:
         assert stdin.call_count == 1
 
 
-def test_without_stdin_the_environment_and_a_file_are_left(dotenv: Callable[[str], Path]) -> None:
+def test_stdin_is_read_for_a_dash_and_a_bad_line_of_it_reported(dotenv: Callable[[str], Path]) -> None:
     assert SecretsSource("-", no_stdin).without_stdin.resolve(["A"], {"A": "x"}) == {"A": "x"}
     assert SecretsSource(dotenv("A=y"), no_stdin).without_stdin.resolve(["A"], {"A": "x"}) == {"A": "y"}
-
-
-def test_stdin_is_read_for_a_dash_and_a_bad_line_of_it_reported() -> None:
     assert SecretsSource("-", lambda: "A=x\n").resolve(["A"], {}) == {"A": "x"}
     assert problems_of([], "-", read_stdin=lambda: "\nbad") == [f"stdin:2: {KEY_VALUE}"]
     assert SecretsSource(None, no_stdin).resolve([], {}) == {}

@@ -15,7 +15,6 @@ from pytest_osmosis.config import EvalConfig, Override, is_training_config, load
 from pytest_osmosis.config.eval_config import NOT_OF_TRAINING, TRAINING_TABLES
 from pytest_osmosis.config.schema import training_schema
 from pytest_osmosis.config.tables import ModelTable, Sampling
-from pytest_osmosis.errors import ConfigError
 
 EXPERIMENT = """\
 [experiment]
@@ -57,25 +56,8 @@ Problems = Callable[..., list[str]]
 
 
 @pytest.fixture
-def load(workspace: Path) -> Load:
-    """Load a text and overrides as configs/training/x.toml of the workspace."""
-
-    def load(text: str, *overrides: Override) -> EvalConfig:
-        path = workspace / "configs/training/x.toml"
-        path.write_text(text, encoding="utf-8")
-        return load_training_config(path, overrides)
-
-    return load
-
-
-@pytest.fixture
-def problems(load: Load) -> Problems:
-    def problems(text: str, *overrides: Override) -> list[str]:
-        with pytest.raises(ConfigError) as caught:
-            load(text, *overrides)
-        return [str(problem).removeprefix("configs/training/x.toml:") for problem in caught.value.problems]
-
-    return problems
+def load(load_training: Load) -> Load:
+    return load_training
 
 
 def test_a_training_config_describes_the_rollouts_of_its_preflight(load: Load) -> None:

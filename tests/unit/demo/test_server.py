@@ -1,4 +1,4 @@
-"""The demo server: a round trip with each API, its errors, counts and log, and its command."""
+"""The demo server: a round trip with each API, its errors, counts and log, its command, and rehearsed outages."""
 
 from __future__ import annotations
 
@@ -18,23 +18,17 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
-from anthropic import AsyncAnthropic
-from openai import AsyncOpenAI
 
-from pytest_osmosis.demo import Disturbances, Latency, application, main
+from pytest_osmosis.demo import Disturbances, Fates, Latency, RateLimiter, RequestRate, application, main
 from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.embedded import ArithmeticModel
 
 DEADLINE_S = 60
 CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
+PATHS = pytest.mark.parametrize("path", [CHAT, MESSAGES])
 ANSWER = "17 * 23 = 391\n#### 391"
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "What is 17 * 23?"}]
-PARAMETERS = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}}
-MULTIPLY: dict[str, Any] = {
-    "type": "function",
-    "function": {"name": "multiply", "parameters": PARAMETERS, "strict": True},  # `stream` of openai 2.0 takes no other
-}
 
 
 def body(**fields: Any) -> dict[str, Any]:
@@ -50,49 +44,14 @@ async def served(**settings: Any) -> AsyncIterator[TestClient[Any, Any]]:
 # -- round trips ------------------------------------------------------------------------------------------
 
 
-async def test_the_openai_client_gets_one_answer_whole_streamed_and_as_a_response() -> None:
-    async with served() as server, AsyncOpenAI(base_url=str(server.make_url("/v1")), api_key="none") as client:
-        for tools in ([], [MULTIPLY]):
-            fields: dict[str, Any] = {"model": "arithmetic", "messages": QUESTION, "tools": tools}
-            whole = await client.chat.completions.create(**fields)
-            async with client.chat.completions.stream(**fields, stream_options={"include_usage": True}) as stream:
-                streamed = await stream.get_final_completion()
-
-            expected = (None, [("multiply", '{"a": 17, "b": 23}')]) if tools else (ANSWER, [])
-            assert [said(whole), said(streamed)] == [expected] * 2
-            assert (whole.choices[0].finish_reason, whole.usage) == (streamed.choices[0].finish_reason, streamed.usage)
-            assert await response(client, tools) == (expected[0] or "", expected[1])
-
-
-def said(completion: Any) -> tuple[str | None, list[tuple[str, str]]]:
-    message = completion.choices[0].message
-    return message.content, [(call.function.name, call.function.arguments) for call in message.tool_calls or []]
-
-
-async def response(client: AsyncOpenAI, tools: list[dict[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    """The text and the calls of a streamed response."""
-    functions: Any = [{"type": "function", **tool["function"]} for tool in tools]
-    async with client.responses.stream(model="arithmetic", input="What is 17 * 23?", tools=functions) as stream:
-        found = await stream.get_final_response()
-    return found.output_text, [(item.name, item.arguments) for item in found.output if item.type == "function_call"]
-
-
-async def test_the_anthropic_client_gets_one_answer_whole_and_streamed() -> None:
-    tool = {"name": "multiply", "input_schema": PARAMETERS}
-    async with served() as server, AsyncAnthropic(base_url=str(server.make_url("/")), api_key="none") as client:
-        for tools in ([], [tool]):
-            fields: dict[str, Any] = {**body(), "tools": tools}
-            whole = await client.messages.create(**fields)
-            async with client.messages.stream(**fields) as stream:
-                streamed = await stream.get_final_message()
-
-            [content] = whole.to_dict(exclude_none=True)["content"]  # older releases of the client add `citations`
-            assert content["input"] == {"a": 17, "b": 23} if tools else content["text"] == ANSWER
-            assert streamed.to_dict(exclude_none=True)["content"] == [content]
-            assert (streamed.stop_reason, streamed.usage.output_tokens) == (
-                whole.stop_reason,
-                whole.usage.output_tokens,
-            )
+async def test_each_api_answers_whole_and_streamed() -> None:
+    of_responses: dict[str, Any] = {"model": "arithmetic", "input": "What is 17 * 23?"}
+    async with served() as client:
+        for path, sent in ((CHAT, body()), (MESSAGES, body()), ("/v1/responses", of_responses)):
+            whole = await client.post(path, json=sent)
+            streamed = await client.post(path, json={**sent, "stream": True})
+            assert (whole.status, streamed.status, streamed.content_type) == (200, 200, "text/event-stream")
+            assert json.dumps(ANSWER) in await whole.text()
 
 
 async def test_a_seed_gets_the_reply_of_the_embedded_model() -> None:
@@ -142,14 +101,11 @@ async def test_an_error_has_the_shape_of_its_api() -> None:
                 assert text in error["message"]
 
 
-async def test_a_body_beyond_the_bound_is_refused() -> None:
+async def test_a_body_beyond_the_bound_and_an_unknown_path_are_errors_of_the_api() -> None:
     async with served() as client:
         answer = await client.post(CHAT, data=io.BytesIO(b" " * (17 * 2**20)))
         assert answer.status == 413
         assert "error" in await answer.json()
-
-
-async def test_an_unknown_path_is_an_error_of_the_api() -> None:
     async with served() as client:
         for method, path, status in (("GET", "/v1/nothing", 404), ("GET", CHAT, 405)):
             answer = await client.request(method, path)
@@ -294,3 +250,83 @@ def test_an_argument_out_of_bounds_is_refused(capsys: pytest.CaptureFixture[str]
 def test_a_log_that_cannot_be_written_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--port=0", f"--log={tmp_path}"]) == 1
     assert capsys.readouterr().err == f"--log={tmp_path}: cannot be written: Is a directory\n"
+
+
+# -- rehearsed outages: the same requests fail for the same seed ---------------------------------------------
+
+BODIES = [f"body {number}".encode() for number in range(1000)]
+
+
+def failing(disturbances: Disturbances, bodies: list[bytes]) -> set[bytes]:
+    fates = Fates(disturbances)
+    return {body for body in bodies if fates.of(body).fails}
+
+
+def test_about_the_share_of_requests_fails_and_the_seed_decides_which() -> None:
+    third = Disturbances(error_rate=0.3, seed=1)
+
+    failed = failing(third, BODIES)
+
+    assert 250 < len(failed) < 350
+    assert failing(third, BODIES[::-1]) == failed
+    assert failing(Disturbances(error_rate=0.3, seed=2), BODIES) != failed
+    assert failing(Disturbances(error_rate=0.6, seed=1), BODIES) > failed
+    assert failing(Disturbances(error_rate=0.0), BODIES) == set()
+    assert failing(Disturbances(error_rate=1.0), BODIES) == set(BODIES)
+
+
+def test_a_request_that_comes_again_may_fare_better_and_latencies_fill_their_range() -> None:
+    fates = Fates(Disturbances(error_rate=0.5))
+
+    again = [fates.of(b"same") for _ in range(100)]
+
+    assert [fate.earlier for fate in again] == list(range(100))
+    assert {fate.fails for fate in again} == {True, False}
+    fates = Fates(Disturbances(Latency(0.2, 1.0)))
+
+    found = [fates.of(body).latency_s for body in BODIES]
+
+    assert 0.2 <= min(found) < 0.21
+    assert 0.99 < max(found) < 1.0
+    assert Fates(Disturbances(Latency(0.2, 0.2))).of(b"x").latency_s == 0.2
+
+
+def test_a_limit_admits_its_requests_in_any_span() -> None:
+    clock = [100.0]
+    limiter = RateLimiter(RequestRate(2, 10.0), lambda: clock[0])
+    waits = []
+    for now in (100.0, 106.0, 107.0, 110.0, 110.5, 116.0):
+        clock[0] = now
+        waits.append(limiter.wait_s())
+
+    assert waits == [0.0, 0.0, 3.0, 0.0, 5.5, 0.0]
+
+
+@PATHS
+async def test_a_failure_says_why(path: str) -> None:
+    async with served(disturbances=Disturbances(error_rate=1.0, error_status=503)) as client:
+        answer = await client.post(path, json=body())
+        assert answer.status == 503
+        assert "the demo server fails this request (--error-rate=1)" in await answer.text()
+
+
+@PATHS
+async def test_a_request_that_comes_too_soon_is_told_how_long_to_wait(path: str) -> None:
+    printed = io.StringIO()
+    async with served(disturbances=Disturbances(rate_limit=RequestRate(1, 600.0)), log=printed) as client:
+        first, second = await client.post(path, json=body()), await client.post(path, json=body())
+
+    assert (first.status, second.status) == (200, 429)
+    assert [json.loads(line)["status"] for line in printed.getvalue().splitlines()] == [200, 429]
+    assert 500 < int(second.headers["retry-after"]) <= 600
+    assert 500_000 < int(second.headers["retry-after-ms"]) <= 600_000
+
+
+async def test_stats_count_failures_apart_from_requests_that_came_too_soon() -> None:
+    async with served(disturbances=Disturbances(error_rate=1.0, rate_limit=RequestRate(1, 600.0))) as client:
+        for _ in range(3):
+            assert (await client.post(CHAT, json=body())).status >= 400
+        counts = await stats_with(client, in_flight=0)
+
+    tokens = {"input_tokens": 0, "output_tokens": 0}
+    assert counts == {"requests": 3, "in_flight": 0, "max_in_flight": 1, "failed": 1, "limited": 2, **tokens}

@@ -1,4 +1,4 @@
-"""The budget: when no further run begins, and the reason that users read."""
+"""The budget: when no further run begins, and why; and failures that every further run would meet."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.engine.budget import Budget
+from pytest_osmosis.engine.budget import Budget, Systemic
 from pytest_osmosis.engine.job import Bounds
-from pytest_osmosis.formats.words import StopReason
+from pytest_osmosis.formats.events import RolloutEvent
+from pytest_osmosis.formats.words import Boundary, StopReason
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord, StoredUse
 from pytest_osmosis.record.stop import Stop
@@ -41,7 +42,7 @@ def test_tokens_and_dollars_are_counted_until_they_are_spent(limits: dict[str, A
     assert budget.rolled_out(rolled(1)) == Stop(reason, f"[limits] {reason} = {limits[reason]} is reached")
 
 
-def test_answers_from_a_store_are_not_charged() -> None:
+def test_answers_and_judgements_from_a_store_are_not_charged() -> None:
     stored = rolled(0)._replace(stored=StoredUse(1, (("input_tokens", 10), ("output_tokens", 5))))  # 3 of 18 are new
     all_stored = rolled(1)._replace(stored=StoredUse(2, tuple((rolled(1).usage or {}).items())))
     assert [record.charged.tokens for record in (rolled(0), stored, all_stored)] == [18, 3, 0]
@@ -49,9 +50,6 @@ def test_answers_from_a_store_are_not_charged() -> None:
     budget = Budget(bounds(max_tokens=6))
     assert [budget.rolled_out(record) for record in (all_stored, stored)] == [None, None]
     assert budget.rolled_out(stored) is not None
-
-
-def test_judgements_from_a_store_are_not_charged() -> None:
     usage = (("input_tokens", 12), ("output_tokens", 6))
     asked = JudgeUse("judge", None, 2, 0, 0, usage)
     half = asked._replace(stored=StoredUse(1, (("input_tokens", 6), ("output_tokens", 3))))
@@ -110,16 +108,13 @@ def test_before_a_cost_is_known_one_run_per_host_begins() -> None:
     assert fits(budget, 2)
 
 
-def test_a_run_begins_only_if_it_fits_beside_those_in_flight() -> None:
+def test_a_run_begins_only_if_it_fits_beside_those_in_flight_by_the_mean_of_all_runs() -> None:
     budget = Budget(bounds(max_cost_usd=1.0, cost_usd=dollars))
     for usd in (0.05, 0.15, 0.1):
         assert budget.rolled_out(costing(usd)) is None
 
     assert fits(budget, 6)  # 0.30 + (6 + 1) * 0.10
     assert not fits(budget, 7)
-
-
-def test_the_mean_is_that_of_all_runs() -> None:
     budget = Budget(bounds(max_cost_usd=1.0, cost_usd=dollars))
     budget.rolled_out(costing(0.1))
     budget.rolled_out(costing(0.3, ModelTag.BASELINE))
@@ -142,7 +137,7 @@ def judging(usd: float, n_hosts: int = 1) -> Budget:
     return Budget(limits, n_hosts=n_hosts)
 
 
-def test_what_judges_use_is_in_the_mean() -> None:
+def test_what_judges_use_is_in_the_mean_about_which_a_run_that_broke_says_nothing() -> None:
     budget = judging(1.0, n_hosts=2)
     budget.rolled_out(costing(0.1))
     assert not fits(budget, 2), "the cost of a judge is not known"
@@ -151,9 +146,6 @@ def test_what_judges_use_is_in_the_mean() -> None:
 
     assert fits(budget, 2)  # 0.3 + (2 + 1) * 0.2
     assert not fits(budget, 3)
-
-
-def test_a_run_that_broke_says_nothing_about_what_judges_use() -> None:
     budget, broken = judging(1.0), costing(0.1)._replace(boundary="agent")
     budget.rolled_out(broken)
     budget.done(broken)
@@ -193,12 +185,88 @@ def test_tokens_have_the_same_rule() -> None:
     assert full(budget) == Stop("max_tokens", text)
 
 
-def test_runs_that_cost_nothing_always_fit() -> None:
+def test_runs_that_cost_nothing_and_those_without_bounds_on_spending_always_fit() -> None:
     budget = Budget(bounds(max_cost_usd=0.5, cost_usd=dollars))
     budget.rolled_out(costing(0.0))
 
     assert fits(budget, 1000)
 
-
-def test_without_bounds_on_spending_every_run_fits() -> None:
     assert fits(Budget(bounds(max_duration_s=5.0)), 1000)
+
+
+# -- systemic failures ---------------------------------------------------------------------------------------
+
+SUCCESS: RolloutEvent = {"ev": "rollout", "row": 0, "run": 0, "attempt": 1, "ms": 1.0, "messages": [], "n_prompt": 0}
+
+
+def failing(error: str, boundary: Boundary = "provider", systemic: str = "no", row: int = 0) -> RolloutEvent:
+    return {**SUCCESS, "boundary": boundary, "error": error, "systemic": systemic, "row": row}
+
+
+def test_a_systemic_error_stops_the_eval_always_or_only_before_a_success() -> None:
+    systemic = Systemic(1)
+    assert systemic.saw(SUCCESS) is None
+    assert systemic.saw(failing("401", systemic="always")) == "401"
+    assert Systemic(1).saw(failing("404", systemic="until_success")) == "404"
+    later = Systemic(1)
+    later.saw(SUCCESS)
+    assert later.saw(failing("404", systemic="until_success")) is None
+
+
+@pytest.mark.parametrize(("batch_size", "same"), [(1, 10), (10, 10), (64, 64)])
+def test_the_same_error_in_the_first_runs_stops_the_eval(batch_size: int, same: int) -> None:
+    systemic = Systemic(batch_size)
+    causes = [systemic.saw(failing(f"broken at 0x{n:08x} after {n} s", "agent")) for n in range(same)]
+    assert causes[:-1] == [None] * (same - 1)
+    assert (
+        causes[-1]
+        == f"the first {same} runs all failed the same way: agent: broken at 0x{same - 1:08x} after {same - 1} s"
+    )
+
+
+def test_a_success_another_error_or_a_refusal_among_the_first_runs_does_not_stop_the_eval() -> None:
+    broken = failing("broken", "agent")
+    healthy, mixed, boundaries, refusals = (Systemic(1) for _ in range(4))
+    healthy.saw(SUCCESS)
+    assert [healthy.saw(broken) for _ in range(30)] == [None] * 30
+    assert [mixed.saw(failing(f"broken {'ab'[n % 2]}")) for n in range(30)] == [None] * 30
+    assert [boundaries.saw(failing("broken", ("agent", "model")[n % 2])) for n in range(30)] == [None] * 30
+    assert [refusals.saw(failing("I cannot", "model", systemic="never")) for _ in range(30)] == [None] * 30
+
+
+def test_an_error_that_the_probe_met_too_stops_the_eval_at_once() -> None:
+    systemic = Systemic(1, probe_error="400: No connected db. (request 8a7f00e1)")
+    met, other = failing("400: No connected db. (request 77be41aa)", "model"), failing("400: too long", "model")
+    assert (systemic.is_of_probe(other), systemic.saw(other)) == (False, None)
+    assert systemic.is_of_probe(met)
+    assert systemic.saw(met) == f"the test request (probe) and a run failed the same way: {met['error']}"
+
+
+def test_an_error_of_the_probe_is_forgotten_once_a_run_succeeds() -> None:
+    systemic = Systemic(1, probe_error="400: no")
+    systemic.saw(SUCCESS)
+    assert not systemic.is_of_probe(failing("400: no", "model"))
+    assert systemic.saw(failing("400: no", "model")) is None
+    assert not Systemic(1, probe_error="400: no").is_of_probe(failing("400: no", "agent"))
+
+
+@pytest.mark.parametrize(
+    ("rollouts", "cause"),
+    [
+        ([failing("400: a1", "model", row=row) for row in range(3)], "all 3 runs failed the same way: model: 400: a1"),
+        ([failing(f"400: id-{row}000000", "model", row=row) for row in (0, 1)], "all 2 runs failed the same way"),
+        ([failing("503", row=row) for row in range(3)], "all 3 runs failed the same way: provider: 503"),
+        ([failing("400", "model"), failing("400", "model")], None),  # of one row
+        ([failing("400", "model", row=0), failing("too long", "model", row=1)], None),
+        ([failing("400", "model", row=0), failing("400", "provider", row=1)], None),
+        ([failing("broken", "agent", row=row) for row in range(3)], None),
+        ([failing("no", "model", systemic="never", row=row) for row in range(3)], None),
+        ([failing("400", "model", row=0), failing("400", "model", row=1), SUCCESS], None),
+        ([], None),
+    ],
+)
+def test_an_error_of_requests_that_all_runs_met_is_systemic(rollouts: list[RolloutEvent], cause: str | None) -> None:
+    systemic = Systemic(1)
+    assert [systemic.saw(rollout) for rollout in rollouts] == [None] * len(rollouts)
+    assert (systemic.met_by_all() or "").startswith(cause or "")
+    assert (systemic.met_by_all() is None) == (cause is None)

@@ -31,6 +31,9 @@ def test_a_run_goes_through_the_stages_of_the_table_only(stage: Stage) -> None:
 def test_a_run_that_is_rolled_out_is_never_rolled_out_again() -> None:
     assert NEXT_STAGES[Stage.ROLLED_OUT] == {Stage.DONE}
     assert NEXT_STAGES[Stage.DONE] == set()
+    table = RunTable(1, SteppedClock())
+    with pytest.raises(RuntimeError, match="row3-run0 is ROLLED_OUT and cannot become QUEUED"):
+        table.queue_again(table.add(RUN, ROW, Stage.ROLLED_OUT))
 
 
 @pytest.mark.parametrize(
@@ -46,12 +49,6 @@ def test_a_run_that_rolls_is_counted_by_what_it_waits_for(retrying: int, held: i
     assert {each: n for each, n in vars(tally).items() if n} == {"n_to_roll_out": 1, name: 1}
     tally.leave(state)
     assert not any(vars(tally).values())
-
-
-def test_a_run_that_is_rolled_out_does_not_return_to_the_queue() -> None:
-    table = RunTable(1, SteppedClock())
-    with pytest.raises(RuntimeError, match="row3-run0 is ROLLED_OUT and cannot become QUEUED"):
-        table.queue_again(table.add(RUN, ROW, Stage.ROLLED_OUT))
 
 
 def test_a_table_that_is_cleared_holds_and_counts_no_run() -> None:

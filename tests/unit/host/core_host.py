@@ -127,11 +127,9 @@ class CoreHost:
         raise AssertionError(f"no {wanted} in {self.events}")
 
     async def asked(self, n: int) -> None:
-        """Wait until the server has had so many requests."""
         await asyncio.to_thread(self.server.wait_for, lambda server: len(server.requests) == n)
 
     async def rollout(self, row: int) -> Mapping[str, Any]:
-        """Wait for the end of a rollout."""
         return await self.heard("rollout", row)
 
     async def close(self) -> None:

@@ -1,11 +1,23 @@
-"""The code of rollouts is the agent's module and what it imports, without the parts that only score."""
+"""The code of rollouts without the parts that only score, digests, and files that are read once by a process."""
 
 from __future__ import annotations
 
+import os
+import py_compile
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from hashlib import blake2b
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pytest_osmosis.engine.inline_host import ProcessState
+from pytest_osmosis.host.loading import UserCode, load
+from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.host.rollout_code import read_anew, rollout_code
 
 MAIN = '''\
@@ -118,3 +130,162 @@ def test_a_function_that_the_agent_calls_rolls_out_although_it_scores(folder: Pa
     replaced(folder / "main.py", 'bonus(ctx.text) * WEIGHTS["right"]', "0.5")
 
     assert code_in(folder)["main.py"] != before["main.py"]
+
+
+# -- digests of reward functions ------------------------------------------------------------------------------
+
+Digest = Callable[[], str]
+PRINT_DIGEST = """
+import importlib, sys
+from pytest_osmosis.host.rollout_code import source_digest
+sys.path.insert(0, ".")
+print(source_digest(getattr(importlib.import_module("rewards"), "score"), ["."]))
+"""
+
+
+@pytest.fixture
+def digest(tmp_path: Path) -> Digest:
+    """Return a function that computes the digest of rewards:score in a new process."""
+    (tmp_path / "rewards.py").write_text("import helpers\n\ndef score(solution_str):\n    from tools.more import x\n")
+    (tmp_path / "helpers.py").write_text("from deeper import one, two\n")
+    (tmp_path / "deeper.py").write_text("one, two = 1, 2\n")
+    (tmp_path / "unused.py").write_text("three = 3\n")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/__init__.py").write_text("")
+    (tmp_path / "tools/more.py").write_text("from .inner import x\n")
+    (tmp_path / "tools/inner.py").write_text("x = 1\n")
+
+    def digest() -> str:
+        command = [sys.executable, "-c", PRINT_DIGEST]
+        return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    return digest
+
+
+def test_the_digest_changes_with_every_imported_module_and_with_no_other(tmp_path: Path, digest: Digest) -> None:
+    digests = [digest()]
+    for file in ("rewards.py", "helpers.py", "deeper.py", "tools/__init__.py", "tools/inner.py", "unused.py"):
+        with (tmp_path / file).open("a") as source:
+            source.write("# changed\n")
+        digests.append(digest())
+
+    assert len({*digests[:-1]}) == len(digests) - 1
+    assert digests[-1] == digests[-2]
+
+
+# -- files are read once -------------------------------------------------------------------------------------
+
+
+RIGHT = "def score(solution_str):\n    return 1.0\n"
+WRONG = RIGHT.replace("1.0", "0.0")
+SAVES = "import pathlib\npathlib.Path(__file__).with_name({name!r}).write_text({text!r})\n"
+FROM_HELPER = "from helper import value\ndef score(solution_str):\n    return value\n"
+
+Load = Callable[..., UserCode]
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Iterator[Load]:
+    """Return a function that loads the code in `tmp_path` as a host does, with the fields of its setup."""
+    with ExitStack() as stack:
+
+        def loaded(**fields: Any) -> UserCode:
+            stack.enter_context(ProcessState(str(tmp_path), os.environ, [str(tmp_path)]).active())
+            return load(Setup(HostCode("score", str(tmp_path), (str(tmp_path),), {}), **fields))
+
+        yield loaded
+
+
+def scored(code: UserCode) -> float:
+    value: float = code.functions[0].function("42")
+    return value
+
+
+def digest_of(text: str) -> str:
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def test_a_file_that_is_saved_while_it_is_imported_is_run_and_digested_as_it_was(tmp_path: Path, loaded: Load) -> None:
+    (tmp_path / "helper.py").write_text("value = 1.0\n")
+    rewards = FROM_HELPER + SAVES.format(name="helper.py", text="value = 0.0\n")
+    rewards += SAVES.format(name="rewards.py", text=WRONG)
+    (tmp_path / "rewards.py").write_text(rewards)
+
+    code = loaded(eval_fns=("rewards:score",))
+
+    assert scored(code) == 1.0
+    assert code.files == {"rewards.py": digest_of(rewards), "helper.py": digest_of("value = 1.0\n")}
+    (tmp_path / "rewards.py").write_text(rewards)
+    (tmp_path / "helper.py").write_text("value = 1.0\n")
+    assert loaded(eval_fns=("rewards:score",)).digests == code.digests
+
+
+def test_a_compiled_file_of_the_same_second_and_size_is_not_run(tmp_path: Path, loaded: Load) -> None:
+    rewards = tmp_path / "rewards.py"
+    for text in (RIGHT, WRONG):
+        rewards.write_text(text)
+        os.utime(rewards, (1_000_000_000, 1_000_000_000))
+        if text == RIGHT:
+            py_compile.compile(str(rewards))
+
+    code = loaded(eval_fns=("rewards:score",))
+
+    assert (scored(code), code.files) == (0.0, {"rewards.py": digest_of(WRONG)})
+
+
+@pytest.mark.parametrize("helper", ["helper", "tools.helper"])
+def test_what_is_imported_later_is_what_was_digested(tmp_path: Path, loaded: Load, helper: str) -> None:
+    file = tmp_path / f"{helper.replace('.', '/')}.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("value = 1.0\n")
+    later = f"def score(solution_str):\n    import importlib\n    import {helper} as helper\n"
+    (tmp_path / "rewards.py").write_text(f"{later}    return importlib.reload(helper).value\n")
+    code = loaded(eval_fns=("rewards:score",))
+    file.write_text("value = 0.0\n")
+
+    assert (scored(code), scored(code)) == (1.0, 1.0)
+    assert code.files[f"{helper.replace('.', '/')}.py"] == digest_of("value = 1.0\n")
+
+
+def test_an_entrypoint_and_what_it_imports_are_read_once(tmp_path: Path, loaded: Load) -> None:
+    (tmp_path / "helper.py").write_text("value = 1.0\n")
+    main = "from helper import value\nfrom pytest_osmosis import Grader\nclass G(Grader):\n    score = value\n"
+    main += "    async def grade(self, ctx): ...\n" + SAVES.format(name="main.py", text="") + "score = 1\n"
+    (tmp_path / "main.py").write_text(main)
+
+    code = loaded(entrypoint=str(tmp_path / "main.py"))
+
+    assert code.grader is not None
+    assert code.files == {"main.py": digest_of(main), "helper.py": digest_of("value = 1.0\n")}
+
+
+def test_code_that_was_loaded_before_imports_what_it_would_have(tmp_path: Path, loaded: Load) -> None:
+    (tmp_path / "helper.py").write_text("value = 1.0\n")
+    (tmp_path / "rewards.py").write_text("def score(solution_str):\n    from helper import value\n    return value\n")
+    state = ProcessState(str(tmp_path), os.environ, [str(tmp_path)])
+    hooks = list(sys.path_hooks)
+    with state.active():
+        first = load(Setup(HostCode("score", str(tmp_path), (str(tmp_path),), {}), eval_fns=("rewards:score",)))
+    assert sys.path_hooks == hooks
+    (tmp_path / "helper.py").write_text("value = 0.0\n")
+
+    second = loaded(eval_fns=("rewards:score",))
+
+    assert scored(second) == 0.0
+    with state.active():
+        assert scored(first) == 1.0
+
+
+def test_installed_modules_and_those_of_other_folders_are_imported_as_usual(tmp_path: Path, loaded: Load) -> None:
+    packages = tmp_path / "lib" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "installed.py").write_text("value = 1.0\n")
+    rewards = f"import sys\nsys.path.append({str(packages)!r})\nimport installed\n{RIGHT}"
+    (tmp_path / "rewards.py").write_text(rewards)
+
+    code = loaded(eval_fns=("rewards:score",))
+
+    assert code.files.keys() == {"rewards.py"}
+    assert type(sys.modules["installed"].__loader__) is SourceFileLoader
+    sys.path.remove(str(packages))
+    sys.modules.pop("installed")

@@ -1,22 +1,34 @@
-"""Slots of rollouts and limits on requests: when one begins, when one waits, and when a rollout's clock is paused."""
+"""Slots of rollouts, limits on requests, permits: when one begins or waits, and when a rollout's clock is paused."""
 
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
+from pytest_osmosis.errors import BoundError, ModelError
+from pytest_osmosis.host.chat import OVERLOADED, OverloadDetector, RequestTotals, Sender, SentRequest
 from pytest_osmosis.host.deadline import Deadline, StallTime
+from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.slots import (
     DEADLOCK_S,
+    HostLimits,
     ModelRequest,
     Permit,
+    PermitClient,
     ResizableSemaphore,
     RolloutSlot,
     Slots,
     StandbySlot,
+    grant,
 )
-from tests.clocks import LoopClock, settled
+from pytest_osmosis.models.base import ChatReply, ChatRequest
+from pytest_osmosis.models.retry import RetryPolicy
+from pytest_osmosis.record.run_id import RunId
+from tests.clocks import LoopClock, ended, settled
 
 
 class FakeClock:
@@ -302,3 +314,172 @@ async def test_a_request_elsewhere_that_gets_no_permit_leaves_its_place_to_other
         with pytest.raises(RuntimeError):
             await StandbySlot(requests, deadline).begin_request(permit)
     assert requests.free
+
+
+# -- the limits of a host under pauses and holds ----------------------------------------------------------------
+
+SOON_S = 1.0
+LONG_S = 600.0
+LIMIT = 2
+
+
+def host_limits() -> HostLimits:
+    return HostLimits(LIMIT, lambda: None)
+
+
+async def test_a_hold_ends_even_if_its_timer_comes_early() -> None:
+    """A coarse clock may fire timers early: by up to 16 ms on Windows."""
+    limits = host_limits()
+    limits.hold(LONG_S)
+    assert limits.slots.limit == 0
+    asyncio.get_running_loop()._clock_resolution = 2 * LONG_S  # type: ignore[attr-defined]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert limits.slots.limit == LIMIT
+
+
+async def test_a_hold_lasts_as_long_as_the_longest_requested_and_a_pause_and_a_hold_outlast_each_other() -> None:
+    clock, limits = LoopClock(), host_limits()
+    limits.hold(LONG_S)
+    limits.hold(SOON_S)
+    await clock.advance(SOON_S)
+    assert limits.slots.limit == 0
+    await clock.advance(LONG_S - SOON_S)
+    assert limits.slots.limit == LIMIT
+    limits = host_limits()
+    limits.hold(SOON_S)
+    limits.pause(True)
+    await clock.advance(SOON_S)
+    assert limits.slots.limit == 0
+    limits.hold(LONG_S)
+    limits.pause(False)
+    assert limits.slots.limit == 0
+    limits.resize(LIMIT + 1, 2 * LIMIT, LIMIT)
+    assert limits.slots.limit == 0
+    await clock.advance(LONG_S)
+    assert limits.slots.limit == LIMIT + 1
+
+
+async def test_scoring_continues_during_a_hold_and_stops_during_a_pause() -> None:
+    limits = host_limits()
+    limits.hold(LONG_S)
+    assert (limits.slots.limit, limits.requests.limit, limits.scorings.limit) == (0, 0, LIMIT)
+    limits.pause(True)
+    assert limits.scorings.limit == 0
+
+
+# -- requests under limits per minute, and overloads ---------------------------------------------------------
+
+
+def refusal(status: int = 429) -> ModelError:
+    return ModelError("no room", status=status, retryable=True)
+
+
+def test_only_refusals_in_a_row_mean_that_the_server_has_no_room() -> None:
+    detector = OverloadDetector()
+    assert [detector.overloaded(refusal()) for _ in range(OVERLOADED)] == [False] * (OVERLOADED - 1) + [True]
+    assert not detector.overloaded(refusal()), "what was sent before is counted anew"
+    detector = OverloadDetector()
+    assert not any(detector.overloaded(error) for error in [refusal(500), refusal(408), None] * 20)
+    assert any(detector.overloaded(refusal(503)) for _ in range(OVERLOADED))
+    assert any(detector.overloaded(refusal(498)) for _ in range(OVERLOADED)), "Groq's words for no capacity"
+    chance, detector = random.Random(4), OverloadDetector()
+    answers = [refusal() if chance.random() < 0.05 else None for _ in range(1000)]
+    assert not any(detector.overloaded(answer) for answer in answers)
+
+
+class FailingModel:
+    """Fails each request with an error that a retry may help, in the last second of the `deadline` that it gets."""
+
+    deadline: Deadline | None = None
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        if self.deadline is not None:
+            self.deadline.owe(self.deadline.remaining_s() - 1)
+        raise ModelError("busy", retryable=True, retry_after_s=0.5)
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+
+def sent_request(events: list[Mapping[str, Any]]) -> SentRequest:
+    """Return a request whose permits are granted at once, and that keeps the events about them in `events`."""
+
+    def emit(event: Any) -> None:
+        if event["ev"] != "retry":
+            events.append(event)
+        if event["ev"] == "ask":
+            grant([event["id"]])
+
+    sender = Sender(PermitClient(emit), RetryPolicy(4), asyncio.timeout, emit)
+    slot, _ = FakeHost(1).begin()
+    return SentRequest(sender, slot, Key(RunId(0, 0), 1), ChatRequest(messages=[]), lambda: None, sent=True)
+
+
+def kinds(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [event["ev"] for event in events]
+
+
+async def test_a_request_that_is_refused_after_it_got_its_permit_gives_it_back() -> None:
+    events: list[Mapping[str, Any]] = []
+    with pytest.raises(BoundError):
+        async with sent_request(events):
+            raise BoundError("the rollout used 150 tokens", "[limits.rollout] tokens = 120")
+    assert kinds(events) == ["ask", "unused"]
+
+
+async def test_a_request_for_which_no_time_is_left_gives_its_permit_back() -> None:
+    events: list[Mapping[str, Any]] = []
+    deadline = Deadline(0, StallTime(), lambda task, times: None)
+    with pytest.raises(ModelError, match="no time is left for the request"):
+        async with sent_request(events) as request:
+            await request.reply(FailingModel(), 60.0, deadline)
+    assert kinds(events) == ["ask", "unused"]
+
+
+async def test_a_retry_for_which_no_time_is_left_gives_its_own_permit_back() -> None:
+    """The time that the wait for its second permit takes is the rollout's own, as others of its requests work."""
+    events: list[Mapping[str, Any]] = []
+    clock, model = LoopClock(), FailingModel()
+    model.deadline = deadline = Deadline(60, StallTime(), lambda task, times: None)
+
+    async def sent() -> None:
+        async with sent_request(events) as request:
+            await request.reply(model, 60.0, deadline)
+
+    task = asyncio.create_task(sent())
+    await clock.advance(0)
+    assert kinds(events) == ["ask", "answered"]
+    await clock.advance(5)
+    with pytest.raises(ModelError, match="busy; no time is left for the request"):
+        await ended(task)
+    assert kinds(events) == ["ask", "answered", "ask", "unused"]
+
+
+async def test_a_request_that_was_cancelled_after_it_was_sent_counts() -> None:
+    events: list[Mapping[str, Any]] = []
+    asked = asyncio.Event()
+
+    class SilentModel(FailingModel):
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            asked.set()
+            return await asyncio.Future()
+
+    async def sent() -> None:
+        async with sent_request(events) as request:
+            await request.reply(SilentModel(), 60.0, Deadline(60, StallTime(), lambda task, times: None))
+
+    task = asyncio.create_task(sent())
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ended(task)
+    assert kinds(events) == ["ask", "answered"]
+
+
+def test_the_last_answer_is_that_to_the_last_request() -> None:
+    totals = RequestTotals()
+    for turn in (1, 3, 2):
+        totals.add(ChatReply({"role": "assistant"}, f"reason {turn}", None, f"model {turn}"), turn)
+
+    assert (totals.answers, totals.finish_reason, totals.model) == (3, "reason 3", "model 3")

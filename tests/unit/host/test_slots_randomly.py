@@ -58,7 +58,6 @@ class FakeRollout:
 
     @property
     def states(self) -> list[State]:
-        """The state of each open request."""
         return [request.state for request in self.requests if not request.task.done()]
 
     async def _perform(self) -> None:
@@ -102,20 +101,17 @@ class World:
         self.permits_requested = 0
 
     def begin(self) -> None:
-        """Begin as many rollouts as the slots allow."""
         while self.queued and self.slots.begin():
             assert self.slots.begun <= 2 * self.limit
             self.queued -= 1
             self.rollouts.append(FakeRollout(self))
 
     async def blocked(self, kind: str, request: SentRequest | None) -> str:
-        """Wait until a random event ends the wait."""
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.blocking.append((kind, request, future))
         return await future
 
     async def get_permit(self) -> Permit:
-        """Return a permit once a random event grants it."""
         permit = Permit(self.permits_requested, lambda event: self.reported.append(event["id"]))
         self.permits_requested += 1
         try:
@@ -142,7 +138,6 @@ class World:
         return request if is_refused else None
 
     def cancel_something(self) -> None:
-        """Cancel a request or, less often, a rollout."""
         tasks = [request.task for rollout in self.rollouts for request in rollout.requests] * 3
         tasks += [rollout.task for rollout in self.rollouts if rollout.requests]
         live = [task for task in tasks if not task.done()]
@@ -209,7 +204,6 @@ class World:
         await asyncio.gather(*self.tasks(), return_exceptions=True)
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """Return all tasks that were ever created."""
         return [
             task
             for rollout in self.rollouts
@@ -218,7 +212,6 @@ class World:
 
 
 async def settled() -> None:
-    """Let every task run until it waits."""
     ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
     while True:
         await asyncio.sleep(0)
@@ -227,7 +220,6 @@ async def settled() -> None:
 
 
 async def live(seed: int) -> None:
-    """Run all events of one host."""
     world = World(seed)
     world.begin()
     try:

@@ -14,7 +14,7 @@ from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import create
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model
-from pytest_osmosis.models.targets import resolve
+from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests.servers import Behaviour, ChatServer
 
 ClientName = Literal["openai", "light", "anthropic", "litellm"]
@@ -31,8 +31,6 @@ TOOL = {"type": "function", "function": {"name": "multiply", "parameters": {"typ
 
 @dataclass
 class Current:
-    """The client that talks now."""
-
     name: ClientName
 
 
@@ -42,6 +40,18 @@ CLIENT = Current("light")
 def key_of(headers: Mapping[str, str]) -> str | None:
     """The key in the headers of a request, wherever the client put it."""
     return headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ") or None
+
+
+@asynccontextmanager
+async def created(
+    target: ModelTarget, environ: Mapping[str, str] | None = None, max_in_flight: int = 4
+) -> AsyncIterator[Model]:
+    """The model of a target, closed in the end."""
+    model = create(target, environ or {}, max_in_flight)
+    try:
+        yield model
+    finally:
+        await model.close()
 
 
 @asynccontextmanager
@@ -67,29 +77,23 @@ async def model_at(
         environ = {"MY_KEY": key or "sk-any", "OPENAI_BASE_URL": base_url}
         table = replace(table, base_url=None, api_key_env="MY_KEY")
         path = f"openai/{path}"
-    model = create(resolve(path, table, environ, where="x.toml:1"), environ, max_in_flight)
-    try:
+    async with created(resolve(path, table, environ, where="x.toml:1"), environ, max_in_flight) as model:
         yield model
-    finally:
-        await model.close()
 
 
 async def ask(server: ChatServer, key: str | None = None, **fields: Any) -> ChatReply:
-    """The reply to one request."""
     request = ChatRequest(**{"messages": PROMPT, **fields})
     async with model_at(server.base_url, key=key) as model:
         return await model.chat(request)
 
 
 async def sent(**fields: Any) -> dict[str, Any]:
-    """The body that is sent for a request."""
     with ChatServer() as server:
         await ask(server, **fields)
     return server.bodies[0]
 
 
 async def reply_of(behaviour: Behaviour) -> ChatReply:
-    """The reply that is read from what a server answers."""
     with ChatServer(behaviour) as server:
         return await ask(server)
 

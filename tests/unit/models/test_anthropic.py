@@ -8,17 +8,28 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.config.tables import ModelTable
-from pytest_osmosis.models import create
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.messages import DEFAULT_MAX_TOKENS
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests import servers
 from tests.servers import ChatServer
-from tests.unit.models.talking import CLIENT, KEY, PROMPT, ask, failure_of, key_of, kind, model_at, reply_of, sent
+from tests.unit.models.talking import (
+    CLIENT,
+    KEY,
+    PROMPT,
+    ask,
+    created,
+    failure_of,
+    key_of,
+    kind,
+    model_at,
+    reply_of,
+    sent,
+)
 
-PIXEL = "iVBORw0KGgo="
 CALL = {"id": "call_1", "type": "function", "function": {"name": "multiply", "arguments": '{"a": 17, "b": 23}'}}
 USE = {"type": "tool_use", "id": "call_1", "name": "multiply", "input": {"a": 17, "b": 23}}
+ONE_CALL: dict[str, Any] = {"parallel_tool_calls": False}
 RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "391"}
 
 
@@ -28,13 +39,16 @@ def client(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def turns(*messages: Message) -> list[Any]:
-    """The turns that are sent for these messages."""
     found: list[Any] = (await sent(messages=messages))["messages"]
     return found
 
 
 def user(content: Any) -> Message:
     return {"role": "user", "content": content}
+
+
+def calling(arguments: str) -> Message:
+    return {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}]}
 
 
 def text(said: str) -> dict[str, str]:
@@ -82,7 +96,7 @@ async def test_a_base_url_may_end_in_v1_as_for_other_clients(suffix: str) -> Non
     assert server.requests[0].path == "/v1/messages"
 
 
-async def test_sampling_keys_are_renamed_for_the_api() -> None:
+async def test_sampling_keys_are_renamed_for_the_api_and_a_service_without_seeds_gets_none() -> None:
     sampling = {"temperature": 0.5, "top_p": 0.9, "max_completion_tokens": 64, "stop": "END", "top_k": 5}
     renamed = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 64, "stop_sequences": ["END"], "top_k": 5, "seed": 7}
     body = {"model": "Qwen/Qwen3-8B", "messages": PROMPT, **renamed}
@@ -90,13 +104,9 @@ async def test_sampling_keys_are_renamed_for_the_api() -> None:
     assert await sent(sampling={"max_tokens": 64, "stop": ["END"]}) == {
         "model": "Qwen/Qwen3-8B", "messages": PROMPT, "max_tokens": 64, "stop_sequences": ["END"],
     }  # fmt: skip
-
-
-async def test_a_service_without_seeds_gets_none() -> None:
     with ChatServer() as server:
-        model = create(ModelTarget("anthropic", "m", server.url, client="anthropic", seed_key=None), {}, 1)
-        await model.chat(ChatRequest(messages=PROMPT, seed=7))
-        await model.close()
+        async with created(ModelTarget("anthropic", "m", server.url, client="anthropic", seed_key=None)) as model:
+            await model.chat(ChatRequest(messages=PROMPT, seed=7))
     assert "seed" not in server.bodies[0]
 
 
@@ -120,11 +130,8 @@ async def test_functions_become_tools_and_the_apis_own_are_sent_unchanged() -> N
         ({"tool_choice": "required"}, {"type": "any"}),
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, {"type": "tool", "name": "f"}),
         ({"tool_choice": {"type": "tool", "name": "f"}}, {"type": "tool", "name": "f"}),
-        ({"parallel_tool_calls": False}, {"type": "auto", "disable_parallel_tool_use": True}),
-        (
-            {"tool_choice": "required", "parallel_tool_calls": False},
-            {"type": "any", "disable_parallel_tool_use": True},
-        ),
+        (ONE_CALL, {"type": "auto", "disable_parallel_tool_use": True}),
+        ({"tool_choice": "required", **ONE_CALL}, {"type": "any", "disable_parallel_tool_use": True}),
         ({"parallel_tool_calls": True}, None),
         ({}, None),
     ],
@@ -154,23 +161,6 @@ async def test_turns_of_one_role_are_merged() -> None:
     ]
 
 
-async def test_tool_calls_and_their_results_become_blocks() -> None:
-    other = {**CALL, "id": "call_2"}
-    asked = {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL, other]}
-    failed = {"role": "tool", "tool_call_id": "call_2", "content": [text("no"), text("luck")]}
-    assert await turns(*PROMPT, asked, RESULT, failed, user("and?")) == [
-        *PROMPT,
-        {"role": "assistant", "content": [text("Let me see."), USE, {**USE, "id": "call_2"}]},
-        user(
-            [
-                {"type": "tool_result", "tool_use_id": "call_1", "content": "391"},
-                {"type": "tool_result", "tool_use_id": "call_2", "content": [text("no"), text("luck")]},
-                text("and?"),
-            ]
-        ),
-    ]
-
-
 @pytest.mark.parametrize("content", [None, "", " \n", [], [text("")]])
 async def test_empty_content_is_left_out(content: Any) -> None:
     asked = {"role": "assistant", "content": content, "tool_calls": [CALL]}
@@ -189,17 +179,6 @@ async def test_a_call_without_arguments_has_an_empty_input(arguments: Any) -> No
     assert asked["content"] == [{"type": "tool_use", "id": "c", "name": "now", "input": {}}]
 
 
-async def test_images_are_sent_by_address_or_whole_and_own_blocks_unchanged() -> None:
-    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}}
-    sources = {
-        "https://host/cat.png": {"type": "url", "url": "https://host/cat.png"},
-        f"data:image/png;base64,{PIXEL}": {"type": "base64", "media_type": "image/png", "data": PIXEL},
-    }
-    given = [{"type": "image_url", "image_url": {"url": url, "detail": "low"}} for url in sources]
-    read = [{"type": "image", "source": source} for source in sources.values()]
-    assert await turns(user([document, "What is it?", *given])) == [user([document, text("What is it?"), *read])]
-
-
 async def test_a_refusal_in_the_history_is_sent_as_text() -> None:
     refused = {"role": "assistant", "content": None, "refusal": "I will not"}
     assert (await turns(*PROMPT, refused, user("please")))[1] == {"role": "assistant", "content": "I will not"}
@@ -213,14 +192,8 @@ async def test_a_refusal_in_the_history_is_sent_as_text() -> None:
         (user([{"type": "image_url", "image_url": {}}]), "image_url must have a url, got null"),
         (user([{"type": "image_url", "image_url": {"url": "data:image/png,raw"}}]), "a data: URL must be as in"),
         ({"role": "assistant", "tool_calls": ["f"]}, "a tool call must be an object with a function, got 'f'"),
-        (
-            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]},
-            "tool call 'f': arguments must be a JSON object, got '{'",
-        ),
-        (
-            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]},
-            r"tool call 'f': arguments must be a JSON object, got '\[1\]'",
-        ),
+        (calling("{"), "tool call 'f': arguments must be a JSON object, got '{'"),
+        (calling("[1]"), r"tool call 'f': arguments must be a JSON object, got '\[1\]'"),
     ],
 )
 async def test_messages_that_the_api_cannot_hold_are_the_callers_error_and_are_not_sent(
@@ -236,9 +209,8 @@ async def test_anthropic_at_another_base_url_gets_its_key_and_headers(monkeypatc
     monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Gateway: mine")
     with ChatServer() as server:
         environ = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": KEY}
-        model = create(resolve("anthropic/claude", ModelTable(), environ, where="x"), environ, 1)
-        await model.chat(ChatRequest(messages=PROMPT))
-        await model.close()
+        async with created(resolve("anthropic/claude", ModelTable(), environ, where="x"), environ) as model:
+            await model.chat(ChatRequest(messages=PROMPT))
     headers = server.requests[0].headers
     assert (key_of(headers), headers["x-gateway"]) == (KEY, "mine")
     assert server.bodies[0]["model"] == "claude"
@@ -292,27 +264,20 @@ async def test_a_refusal_says_why(blocks: list[Any], details: Any, told: str) ->
     assert reply.message == {"role": "assistant", "content": None, "refusal": told}
 
 
+COUNTED: dict[str, Any] = {"input_tokens": 7, "output_tokens": 3}
+CACHED = {"cache_creation_input_tokens": 100, "cache_read_input_tokens": 1000}
+
+
 @pytest.mark.parametrize(
     ("usage", "known"),
     [
-        ({"input_tokens": 7, "output_tokens": 3}, Usage(7, 3)),
+        (COUNTED, Usage(7, 3)),
+        ({**COUNTED, **CACHED}, Usage(1107, 3, cached_input_tokens=1000, cache_write_tokens=100)),
         (
-            {
-                "input_tokens": 7,
-                "output_tokens": 3,
-                "cache_creation_input_tokens": 100,
-                "cache_read_input_tokens": 1000,
-            },
-            Usage(1107, 3, cached_input_tokens=1000, cache_write_tokens=100),
-        ),
-        (
-            {"input_tokens": 7, "output_tokens": 3, "cache_read_input_tokens": 0, "cache_creation_input_tokens": None},
+            {**COUNTED, "cache_read_input_tokens": 0, "cache_creation_input_tokens": None},
             Usage(7, 3, cached_input_tokens=0),
         ),
-        (
-            {"input_tokens": 7, "output_tokens": 30, "output_tokens_details": {"thinking_tokens": 20}},
-            Usage(7, 30, reasoning_tokens=20),
-        ),
+        ({**COUNTED, "output_tokens_details": {"thinking_tokens": 2}}, Usage(7, 3, reasoning_tokens=2)),
         ({"input_tokens": 7}, None),
         ({"input_tokens": "7", "output_tokens": 3}, None),
         ({"input_tokens": -1, "output_tokens": 3}, None),
@@ -338,12 +303,6 @@ async def test_thinking_is_shown_and_sent_back_unchanged() -> None:
             await model.chat(ChatRequest(messages=[*PROMPT, reply.message, RESULT]))
     assert (reply.content, reply.tool_calls, reply.message["reasoning_content"]) == ("Let me see.", [CALL], "Hm.")
     assert server.bodies[1]["messages"][1]["content"] == [thinking, redacted, text("Let me see."), USE]
-
-
-async def test_citations_are_sent_back_unchanged() -> None:
-    cited = {**text("42"), "citations": [{"type": "char_location", "cited_text": "42"}]}
-    reply = await reply_of(servers.blocks(cited))
-    assert (reply.content, reply.message["content_blocks"]) == ("42", [cited])
 
 
 MODELS, SERVERS = ("model", False, "no", 200), ("provider", True, "no", 200)

@@ -32,10 +32,7 @@ def solution(text: str) -> str:
 def tool(name: str, description: str = "", **types: str) -> dict[str, Any]:
     properties = {parameter: {"type": kind} for parameter, kind in types.items()}
     parameters = {"type": "object", "properties": properties, "required": list(types)}
-    return {
-        "type": "function",
-        "function": {"name": name, "description": description, "parameters": parameters},
-    }
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
 MULTIPLY = tool("multiply", a="number", b="number")
@@ -55,11 +52,7 @@ def converse(
         assert result is not None, f"one more call than expected: {reply.tool_calls}"
         [call] = reply.tool_calls
         calls.append((call["function"]["name"], json.loads(call["function"]["arguments"])))
-        messages = [
-            *messages,
-            reply.message,
-            {"role": "tool", "tool_call_id": call["id"], "content": result},
-        ]
+        messages = [*messages, reply.message, {"role": "tool", "tool_call_id": call["id"], "content": result}]
     return calls, reply.content
 
 
@@ -71,7 +64,7 @@ SOLVED = {
     "9 \N{MINUS SIGN} 12": "-3",
     "9-12": "-3",
     "-5 + 3": "-2",
-    "84 \N{DIVISION SIGN} 7": "12",
+    "84 \N{DIVISION SIGN} 7 / 2": "6",
     "3 - -4": "7",
     "(2 + 3)": "5",
     "2 + 3 * 4": "14",
@@ -97,20 +90,14 @@ UNSOLVABLE = [
 ]
 
 
-def test_the_last_expression_is_solved() -> None:
+def test_the_last_expression_of_the_user_is_solved_and_without_one_the_answer_is_polite() -> None:
     assert answer(user("What is 17 * 23?")).content == "17 * 23 = 391\n#### 391"
     assert {text: solution(text) for text in SOLVED} == SOLVED
-
-
-def test_an_unsolvable_question_gets_a_polite_answer_without_a_number() -> None:
     assert {text: answer(user(text), [MULTIPLY]).content for text in UNSOLVABLE} == dict.fromkeys(
         UNSOLVABLE, NOTHING_TO_SOLVE
     )
     assert answer(user("5 / 0 - 3"), [CALCULATOR]).content == DIVISION_BY_ZERO
     assert answer([{"role": "system", "content": "17 * 23"}]).content == NOTHING_TO_SOLVE
-
-
-def test_the_last_user_message_is_the_question() -> None:
     parts = [{"type": "text", "text": "17 *"}, {"type": "text", "text": " 23"}]
     messages = [*user("1 + 1"), {"role": "assistant", "content": "2 + 2"}, {"role": "user", "content": parts}]
 
@@ -130,20 +117,14 @@ def is_right(accuracy: float, key: str) -> bool:
     return answer(user("17 * 23"), accuracy=accuracy, key=key).content.endswith("#### 391")
 
 
-def test_the_share_of_right_answers_is_the_accuracy() -> None:
+def test_answers_are_right_by_their_accuracy_in_every_process_and_else_off_by_one_to_nine() -> None:
     shares = [sum(is_right(accuracy, str(key)) for key in range(1000)) / 1000 for accuracy in (0.0, 0.8, 1.0)]
 
     assert shares == [0.0, pytest.approx(0.8, abs=0.04), 1.0]
-
-
-def test_a_wrong_answer_is_off_by_one_to_nine() -> None:
+    assert "".join(str(int(is_right(0.5, str(key)))) for key in range(16)) == "1010110000001100"
     offsets = {int(answer(user("17 * 23"), accuracy=0, key=str(key)).content.split()[-1]) - 391 for key in range(500)}
 
     assert offsets == {*range(-9, 0), *range(1, 10)}
-
-
-def test_the_decision_is_the_same_in_every_process() -> None:
-    assert "".join(str(int(is_right(0.5, str(key)))) for key in range(16)) == "1010110000001100"
 
 
 def test_all_turns_of_a_tool_calling_conversation_agree() -> None:
@@ -213,11 +194,8 @@ def test_only_results_after_the_question_count_and_observations_of_the_user_are_
     assert answer([*user("17 * 23"), *after], [MULTIPLY]).content.endswith("#### 400")
 
 
-def test_no_tool_is_called_if_the_choice_is_none() -> None:
+def test_a_call_that_is_required_brings_the_answer_and_none_is_made_if_the_choice_is_none() -> None:
     assert reply_to(ChatRequest(user("17 * 23"), [MULTIPLY], {"tool_choice": "none"})).tool_calls == []
-
-
-def test_a_call_that_is_required_brings_the_answer() -> None:
     found = []
     for offered in (tool("done", response="string"), tool("final_answer", answer="number")):
         tools, sampling = [MULTIPLY, offered], {"tool_choice": "required"}
@@ -274,14 +252,11 @@ def test_a_request_of_the_wrong_shape_is_the_models_error() -> None:
         assert (caught.value.boundary, caught.value.status, caught.value.retryable) == ("model", 400, False)
 
 
-def test_usage_counts_words_and_those_of_tool_calls() -> None:
+def test_usage_counts_words_and_an_answer_longer_than_max_tokens_is_cut() -> None:
     first = answer([{"role": "system", "content": "Be  brief."}, *user("What is 17 * 23?")], [MULTIPLY])
     second = answer([*user("17 * 23"), first.message])
 
     assert (first.usage, second.usage) == (Usage(2 + 5, 5), Usage(3 + 5, 7))  # multiply {"a": 17, "b": 23}
-
-
-def test_an_answer_longer_than_max_tokens_is_cut() -> None:
     cut = reply_to(ChatRequest(user("17 * 23"), sampling={"max_tokens": 4}))
     whole = reply_to(ChatRequest(user("17 * 23"), sampling={"max_completion_tokens": 7}))
 

@@ -5,35 +5,24 @@ These run in the environment of `make test-litellm` only.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
 import pytest
 
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models import create
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Model, Usage
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests import servers
 from tests.servers import Behaviour, ChatServer
-from tests.unit.models.talking import HAS_LITELLM, KEY, PROMPT, key_of, kind
+from tests.unit.models.talking import HAS_LITELLM, KEY, PROMPT, created, key_of, kind
 
 pytestmark = pytest.mark.skipif(not HAS_LITELLM, reason="LiteLLM is not installed here: make test-litellm")
 
 
-@asynccontextmanager
-async def through_litellm(model_path: str, environ: Mapping[str, str]) -> AsyncIterator[Model]:
-    target = resolve(model_path, ModelTable(client="litellm"), environ, where="x.toml:1")
-    model = create(target, environ, 4)
-    try:
-        yield model
-    finally:
-        await model.close()
-
-
 async def asked(model_path: str, environ: Mapping[str, str], **fields: object) -> ChatReply:
-    async with through_litellm(model_path, environ) as model:
+    target = resolve(model_path, ModelTable(client="litellm"), environ, where="x.toml:1")
+    async with created(target, environ) as model:
         return await model.chat(ChatRequest(messages=PROMPT, **fields))  # type: ignore[arg-type]
 
 
@@ -107,10 +96,9 @@ async def test_a_request_that_litellm_does_not_send_is_reported_as_that(
     model: str, sampling: Mapping[str, object], text: str
 ) -> None:
     target = ModelTarget("litellm", model, client="litellm")
-    client = create(target, {"AZURE_API_KEY": "only for the check"}, 4)
-    with pytest.raises(ModelError) as caught:
-        await client.chat(ChatRequest(messages=PROMPT, sampling=sampling))
-    await client.close()
+    async with created(target, {"AZURE_API_KEY": "only for the check"}) as client:
+        with pytest.raises(ModelError) as caught:
+            await client.chat(ChatRequest(messages=PROMPT, sampling=sampling))
     assert kind(caught.value) == ("provider", False, "until_success", None)
     assert str(caught.value).startswith("no request was sent: ")
     assert text in str(caught.value)

@@ -17,13 +17,14 @@ from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.evals.eval_models import resolve_model
-from pytest_osmosis.models import create, probe
+from pytest_osmosis.models import probe
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.replicas import USES, ReplicatedModel, ReplicaUse, place_of
 from pytest_osmosis.models.retry import RetryPolicy, chat
 from tests import servers
 from tests.clocks import LoopClock, ended
 from tests.servers import ChatServer, Exchange
+from tests.unit.models.talking import created
 
 CLOSED = "http://127.0.0.1:9/v1"
 """An address where no server listens."""
@@ -43,17 +44,12 @@ def counted() -> Iterator[dict[str, ReplicaUse]]:
 async def replicated(
     *urls: str, now: Callable[[], float] | None = None, **table: Any
 ) -> AsyncIterator[ReplicatedModel]:
-    """The model of replicas at these addresses."""
     entries = tuple(RegisteredEndpoint("m", "model", url) for url in urls)
     target = resolve_model("m", ModelTable(**table), {}, where="x", registry=Registry("r.toml", {"m": entries}))
-    model = create(target, {}, 16)
-    assert isinstance(model, ReplicatedModel)
-    if now is not None:
-        model._now = now
-    try:
+    async with created(target, max_in_flight=16) as model:
+        assert isinstance(model, ReplicatedModel)
+        model._now = now or model._now
         yield model
-    finally:
-        await model.close()
 
 
 async def ask(model: ReplicatedModel, run: str = "row0-run0", retries: int = 4) -> ChatReply:
@@ -143,14 +139,11 @@ async def test_if_every_replica_is_left_out_the_request_fails_as_with_one_server
     assert "(3 tries)" in str(caught.value)
 
 
-async def test_a_refused_key_of_one_replica_does_not_deny_the_others() -> None:
+async def test_a_refused_key_denies_one_replica_and_an_address_that_does_not_fit_is_mended_in_the_registry() -> None:
     with ChatServer(servers.status(401)) as refusing, ChatServer(servers.reply("b")) as alive:
         async with replicated(refusing.base_url, alive.base_url) as model:
             assert [(await ask(model, retries=0)).content for _ in range(3)] == ["b"] * 3
     assert len(refusing.requests) == 1
-
-
-async def test_an_address_that_does_not_fit_is_mended_in_the_registry() -> None:
     with ChatServer(servers.status(307, Location="http://127.0.0.1:11/v1")) as moved:
         async with replicated(moved.base_url, moved.base_url) as model:
             with pytest.raises(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +12,10 @@ from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.evals.eval_models import resolve_model
-from pytest_osmosis.models import create
-from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
+from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests.servers import Behaviour, ChatServer, by_api, completion, data, responses_reply, status
-from tests.unit.models.talking import CLIENT, PROMPT, TOOL, kind
+from tests.unit.models.talking import CLIENT, PROMPT, TOOL, created, kind
 
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": [{"type": "summary_text", "text": "Multiply."}]}
 THOUGHT = {**REASONING, "encrypted_content": "gAAAA"}
@@ -26,7 +24,6 @@ CHAT_CALL = {"id": "call_1", "type": "function", "function": {"name": "multiply"
 
 
 def text(said: str, **fields: Any) -> dict[str, Any]:
-    """An item with a text."""
     content = [{"type": "output_text", "text": said, "annotations": []}]
     return {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": content, **fields}
 
@@ -38,15 +35,6 @@ def client(request: pytest.FixtureRequest) -> Iterator[None]:
     CLIENT.name = "light"
 
 
-@asynccontextmanager
-async def model_at(target: ModelTarget, environ: Mapping[str, str] | None = None) -> AsyncIterator[Model]:
-    model = create(target, environ or {}, 4)
-    try:
-        yield model
-    finally:
-        await model.close()
-
-
 def explicit(base_url: str) -> ModelTarget:
     """The target of a config that chooses Responses at its own server."""
     table = ModelTable(base_url=base_url, client=CLIENT.name, api_client_type="openai_responses")
@@ -54,12 +42,11 @@ def explicit(base_url: str) -> ModelTarget:
 
 
 async def ask(server: ChatServer, **fields: Any) -> ChatReply:
-    async with model_at(explicit(server.base_url)) as model:
+    async with created(explicit(server.base_url)) as model:
         return await model.chat(ChatRequest(**{"messages": PROMPT, **fields}))
 
 
 async def sent(**fields: Any) -> dict[str, Any]:
-    """The body that is sent for a request."""
     with ChatServer(data(responses_reply(text("42")))) as server:
         await ask(server, **fields)
     assert [seen.path for seen in server.requests] == ["/v1/responses"]
@@ -161,7 +148,7 @@ async def test_the_seed_of_a_run_is_left_out() -> None:
 # -- replies ----------------------------------------------------------------------------------------------
 
 
-async def test_items_become_a_message() -> None:
+async def test_items_become_a_message_that_has_them_only_if_chat_completions_cannot_represent_it() -> None:
     reply = await reply_of(THOUGHT, text("I multiply."), CALL)
     assert reply.message == {
         "role": "assistant",
@@ -171,16 +158,13 @@ async def test_items_become_a_message() -> None:
         ITEMS: [THOUGHT, text("I multiply."), CALL],
     }
     assert (reply.finish_reason, reply.model, reply.usage) == ("tool_calls", "served-model", Usage(7, 3, 2, 1))
-
-
-async def test_a_message_that_chat_completions_can_represent_has_no_items() -> None:
     assert (await reply_of(text("42"))).message == {"role": "assistant", "content": "42"}
     assert (await reply_of(CALL)).message == {"role": "assistant", "content": None, "tool_calls": [CHAT_CALL]}
     phased = text("42", phase="final_answer")
     assert (await reply_of(phased)).message == {"role": "assistant", "content": "42", ITEMS: [phased]}
 
 
-async def test_a_refusal_and_an_answer_that_is_cut_off() -> None:
+async def test_a_refusal_an_answer_that_is_cut_off_and_usage_that_is_not_whole() -> None:
     refused = await reply_of(text("", content=[{"type": "refusal", "refusal": "I will not."}]))
     assert refused.message == {"role": "assistant", "content": None, "refusal": "I will not."}
     for reason, finish in (("max_output_tokens", "length"), ("content_filter", "content_filter"), ("new", "new")):
@@ -188,9 +172,6 @@ async def test_a_refusal_and_an_answer_that_is_cut_off() -> None:
         assert (reply.content, reply.finish_reason) == ("4", finish)
     only_thought = await reply_of(THOUGHT, status="incomplete", incomplete_details={"reason": "max_output_tokens"})
     assert (only_thought.content, only_thought.finish_reason) == ("", "length")
-
-
-async def test_usage_that_is_not_whole_is_unknown() -> None:
     for usage in (None, {}, {"input_tokens": 7}, {"input_tokens": "7", "output_tokens": 3}):
         assert (await reply_of(text("42"), usage=usage)).usage is None
 
@@ -233,21 +214,15 @@ async def items_after(reply: ChatReply, **changes: Any) -> list[Any]:
     return list((await sent(messages=[*PROMPT, {**reply.message, **changes}]))["input"][1:])
 
 
-async def test_the_items_of_an_answer_go_back_unchanged() -> None:
+async def test_the_items_of_an_answer_go_back_unless_it_was_edited_or_nobody_stored_them() -> None:
     reply = await reply_of(THOUGHT, text("I multiply.", phase="commentary"), CALL)
     assert await items_after(reply) == [THOUGHT, text("I multiply.", phase="commentary"), CALL]
-
-
-async def test_an_edited_message_goes_back_as_it_was_edited() -> None:
     reply = await reply_of(THOUGHT, text("I multiply."), CALL)
     call = {key: CALL[key] for key in ("type", "call_id", "name", "arguments")}
     assert await items_after(reply, content="Now.") == [{"role": "assistant", "content": "Now."}, call]
     assert await items_after(reply, tool_calls=None) == [{"role": "assistant", "content": "I multiply."}]
     assert await items_after(reply, **{ITEMS: "?"}) == [{"role": "assistant", "content": "I multiply."}, call]
     assert await items_after(reply, **{ITEMS: ["?"]}) == [{"role": "assistant", "content": "I multiply."}, call]
-
-
-async def test_reasoning_that_nobody_stored_does_not_go_back() -> None:
     reply = await reply_of(REASONING, text("42"))
     assert await items_after(reply) == [text("42")]
 
@@ -255,7 +230,7 @@ async def test_reasoning_that_nobody_stored_does_not_go_back() -> None:
 async def test_a_model_that_does_not_reason_is_asked_for_no_reasoning() -> None:
     refusal = status(400, {"error": {"message": "Encrypted content is not supported with this model."}})
     with ChatServer(refusal, data(responses_reply(text("42")))) as server:
-        async with model_at(explicit(server.base_url)) as model:
+        async with created(explicit(server.base_url)) as model:
             for _ in range(2):
                 assert (await model.chat(ChatRequest(PROMPT))).content == "42"
     assert [body["include"] for body in server.bodies] == [["reasoning.encrypted_content"], [], []]
@@ -284,7 +259,7 @@ async def asked_by_default(behaviour: Behaviour, *requests: ChatRequest) -> list
     """The paths that are asked by a model at OpenAI itself, which is this server."""
     with ChatServer(behaviour) as server:
         target = ModelTarget("openai", "gpt-x", server.base_url, client=CLIENT.name, api="auto")
-        async with model_at(target) as model:
+        async with created(target) as model:
             for request in requests:
                 await model.chat(request)
         return [seen.path.removeprefix("/v1") for seen in server.requests]
@@ -319,7 +294,7 @@ USE_RESPONSES += "Please use /v1/responses instead."
 async def refused(code: int, message: str, target: ModelTarget) -> ModelError:
     """The error of a request with tools to a target at a server that refuses it."""
     with ChatServer(status(code, {"error": {"message": message}})) as server:
-        async with model_at(replace(target, base_url=server.base_url)) as model:
+        async with created(replace(target, base_url=server.base_url)) as model:
             with pytest.raises(ModelError) as caught:
                 await model.chat(ChatRequest(PROMPT, [TOOL]))
     return caught.value

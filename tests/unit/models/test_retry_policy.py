@@ -80,7 +80,7 @@ async def test_the_caller_is_told_how_each_request_ended() -> None:
     assert told == [*errors, None]
 
 
-async def test_a_request_that_a_replica_failed_moves_and_is_no_retry() -> None:
+async def test_a_request_that_a_replica_failed_moves_and_is_no_retry_and_needs_none() -> None:
     told: list[ModelError | None] = []
     n_moves = 0
 
@@ -92,9 +92,6 @@ async def test_a_request_that_a_replica_failed_moves_and_is_no_retry() -> None:
     found = await answered(model, on_result=told.append, moved=moved)
     assert [request.failed_at for request in model.requests] == [(), ("a",), ("a", "b"), ()]
     assert (found, n_moves, len(told)) == (Answered(REPLY, 1), 2, 2)
-
-
-async def test_a_replica_that_fails_needs_no_retry_to_be_left() -> None:
     found = await answered(Scripted(failed_at("a"), REPLY), policy=RetryPolicy(max_retries=0))
     assert found == Answered(REPLY, 0)
 
@@ -107,6 +104,7 @@ async def test_after_the_last_retry_the_last_error_counts_the_retries(max_retrie
 
     assert (error.status, error.retries) == (503 if max_retries else 500, max_retries)
     assert (error.boundary, len(model.requests)) == ("provider", 1 + max_retries)
+    assert str(error) == (f"no room ({1 + max_retries} tries)" if max_retries else "no room")
 
 
 async def test_a_permanent_error_ends_the_retries() -> None:
@@ -156,7 +154,7 @@ async def test_a_wait_that_takes_all_of_the_time_does_not_begin(left_s: float, n
     assert ("the next retry would be in" in str(error)) == (n_requests == 1)
 
 
-async def test_no_time_at_all_is_too_little_for_a_request_or_a_retry() -> None:
+async def test_no_time_at_all_is_too_little_for_a_request_or_a_retry_but_half_a_second_is_not() -> None:
     model = Scripted(busy(), busy())
     none = await failure(model, 0.0)
     assert (str(none), none.boundary, none.retryable) == ("no time is left for the request", "provider", False)
@@ -165,13 +163,7 @@ async def test_no_time_at_all_is_too_little_for_a_request_or_a_retry() -> None:
     during_a_wait = await failure(model, 60.0, 60.0, -1.0)
     assert str(during_a_wait).startswith("no room; no time is left for the request")
     assert (during_a_wait.boundary, during_a_wait.retries) == ("provider", 1)
-
-
-async def test_half_a_second_is_time_for_a_request() -> None:
     assert await answered(Scripted(REPLY), 0.5) == Answered(REPLY, 0)
-
-
-async def test_an_error_that_ends_for_lack_of_time_keeps_what_the_server_said() -> None:
     error = await failure(Scripted(busy(status=429, retry_after_s=90.0, systemic="until_success")), 0.5)
     assert str(error) == "no room; asked to wait 90 s, 0.5 s are left"
     assert (error.status, error.retry_after_s, error.systemic) == (429, 90.0, "until_success")

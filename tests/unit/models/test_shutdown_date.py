@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.config.tables import ModelTable
-from pytest_osmosis.models import DESCRIPTION_S, create, shutdown_date
+from pytest_osmosis.models import DESCRIPTION_S, shutdown_date
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests.clocks import LoopClock, ended
 from tests.servers import Behaviour, ChatServer, body, cut_connection, data, html, never, status
-from tests.unit.models.talking import CHAT_CLIENTS, KEY
+from tests.unit.models.talking import CHAT_CLIENTS, KEY, created
 
 DAY = date(2026, 12, 11)
 
@@ -29,15 +29,11 @@ def openais(server: ChatServer, client: Any, **table: Any) -> ModelTarget:
 
 
 async def day_of(target: ModelTarget) -> date | None:
-    model = create(target, {"OPENAI_API_KEY": KEY}, 4)
-    try:
+    async with created(target, {"OPENAI_API_KEY": KEY}) as model:
         return await shutdown_date(model)
-    finally:
-        await model.close()
 
 
 async def told(client: str, answer: Behaviour) -> date | None:
-    """The day that is read from an answer."""
     with ChatServer() as server:
         server.description = answer
         found = await day_of(openais(server, client))

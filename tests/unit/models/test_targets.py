@@ -1,20 +1,27 @@
-"""The model of a config: provider prefixes, base_url, keys, and the errors for invalid ones."""
+"""The model of a config: provider prefixes, base_url, keys, errors for invalid ones, and the client that it gets."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
-import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+from ssl import SSLContext
 from typing import Any, Literal
 
 import pytest
 
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ConfigError
+from pytest_osmosis.models import connections, create
+from pytest_osmosis.models.base import ChatRequest
+from pytest_osmosis.models.connections import LightModel
 from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES, key_variables
 from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_key, resolve
+from tests.servers import ChatServer
+from tests.unit.models.talking import KEY, PROMPT, created
 
 ClientChoice = Literal["auto", "openai", "anthropic", "light", "litellm"]
 
@@ -62,15 +69,6 @@ def test_with_a_base_url_the_name_is_sent_as_written_and_no_key_but_the_named_on
     assert found.describe == f"{name} at {LOCAL}"
 
 
-@pytest.mark.parametrize("client", ["openai", "anthropic", "light"])
-def test_the_table_is_carried_over(client: ClientChoice) -> None:
-    found = target(
-        "m", ModelTable(base_url=LOCAL, headers={"x-team": "evals"}, max_retries=2, timeout_s=9, client=client)
-    )
-    assert (dict(found.headers), found.max_retries, found.timeout_s) == ({"x-team": "evals"}, 2, 9.0)
-    assert found.client == client
-
-
 @pytest.mark.parametrize(
     ("base_url", "key"),
     [
@@ -86,9 +84,12 @@ def test_only_openai_itself_gets_max_completion_tokens(base_url: str | None, key
     assert target("openai/x", ModelTable(base_url=base_url)).max_tokens_key == key
 
 
-def test_a_target_survives_its_json_and_holds_no_key() -> None:
-    table = ModelTable(base_url=LOCAL, api_key_env="MY_KEY", headers={"a": "b"}, max_retries=1)
-    found = target("Qwen/Qwen3-8B", table, {"MY_KEY": "sk-secret-value"})
+@pytest.mark.parametrize("client", ["openai", "anthropic", "light"])
+def test_the_table_is_carried_over_and_survives_json_without_its_key(client: ClientChoice) -> None:
+    own: dict[str, Any] = {"base_url": LOCAL, "api_key_env": "MY_KEY", "headers": {"a": "b"}, "client": client}
+    found = target("m", ModelTable(**own, max_retries=2, timeout_s=9), {"MY_KEY": "sk-secret-value"})
+    assert (dict(found.headers), found.max_retries, found.timeout_s) == ({"a": "b"}, 2, 9.0)
+    assert found.client == client
     text = json.dumps(found.to_json())
     assert ModelTarget.from_json(json.loads(text)) == found
     assert "sk-secret-value" not in text
@@ -325,13 +326,52 @@ def test_no_key_is_missing_if_none_is_needed_or_it_is_set() -> None:
     assert missing_key(target("openai/x"), {"OPENAI_API_KEY": "k"}, where=WHERE) is None
 
 
-def test_resolving_needs_no_key_and_loads_no_client() -> None:
-    code = (
-        "import sys\n"
-        "from pytest_osmosis.config.tables import ModelTable\n"
-        "from pytest_osmosis.models.targets import resolve\n"
-        "resolve('openai/x', ModelTable(), {}, where='x.toml:1')\n"
-        "print(sorted({'asyncio', 'openai', 'aiohttp', 'httpx2'} & set(sys.modules)))\n"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "[]"
+# -- clients -------------------------------------------------------------------------------------------------
+
+
+async def test_openai_at_another_base_url_gets_its_key_and_organization(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    with ChatServer() as server:
+        environ = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY}
+        async with created(resolve("openai/gpt-5-mini", ModelTable(), environ, where="x"), environ) as model:
+            await model.chat(ChatRequest(messages=PROMPT))
+    headers = server.requests[0].headers
+    assert (headers["authorization"], headers["openai-organization"]) == (f"Bearer {KEY}", "org-1")
+    assert server.bodies[0]["model"] == "gpt-5-mini"
+
+
+def test_a_model_without_its_key_or_litellm_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = resolve("openai/x", ModelTable(), {}, where="x.toml:1")
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        create(target, {"OPENAI_API_KEY": ""}, 1)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    target = resolve("azure/gpt-5", ModelTable(), {}, where="x.toml:1")
+    with pytest.raises(ConfigError, match=r"LiteLLM is not installed; pip install 'pytest-osmosis\[litellm\]'"):
+        create(target, {}, 1)
+
+
+@pytest.mark.parametrize("missing", ["httpx", "httpx2"])
+def test_certificates_need_either_of_the_libraries_below_the_openai_client(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = next(name for name in ("httpx2", "httpx") if importlib.util.find_spec(name))
+    for name in ("httpx", "httpx2"):
+        monkeypatch.setitem(sys.modules, name, None if name == missing else importlib.import_module(installed))
+    connections._certificates.cache_clear()
+    create(ModelTarget("server", "m", "https://localhost:8000/v1", client="light"), {}, 1)
+
+
+def test_the_clients_of_a_process_load_certificates_once_for_the_same_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made() -> SSLContext | bool:
+        model = create(ModelTarget("server", "m", "https://localhost:8000/v1", client="light"), {}, 1)
+        assert isinstance(model, LightModel)
+        return model._connections._certificates
+
+    before = made()
+    assert made() is before
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    assert made() is not before

@@ -19,23 +19,18 @@ def reward(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | No
     return 1.0
 
 
-def test_the_decorator_returns_the_function_itself() -> None:
+def test_the_decorator_returns_the_function_whose_declaration_is_found_under_other_decorators() -> None:
     assert osmosis_reward(reward) is reward
     assert osmosis_reward(max_ms=5)(reward) is reward
 
-
-def test_the_declaration_is_found_under_other_decorators() -> None:
     @functools.cache
     @osmosis_reward(max_ms=5, range=(0, 1), cases=[("42", "42", 1.0)])
     def decorated(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
         return 1.0
 
     assert declaration_of(decorated) == Declaration(cases=[("42", "42", 1.0)], max_ms=5, range=(0, 1))
-
-
-@pytest.mark.parametrize("value", [print, 1, Declaration, lambda solution_str: 1.0, object()])
-def test_other_objects_have_no_declaration(value: object) -> None:
-    assert declaration_of(value) is None
+    others: list[object] = [print, 1, Declaration, lambda solution_str: 1.0, object()]
+    assert [declaration_of(other) for other in others] == [None] * 5
 
 
 # -- signatures -------------------------------------------------------------------------------------------
@@ -59,32 +54,16 @@ RIGHT = [
     "whatever",
     "",
 ]
+S, G, E = "solution_str: str", "ground_truth: str", "extra_info: dict = None"
+TEXT, DICT = "must be annotated as str", "must be annotated as dict or dict | None"
 WRONG = [
-    ("solution_str: str", "Function f must have at least 3 parameters, got 1"),
-    (
-        "solution_str, ground_truth: str, extra_info: dict = None",
-        "First parameter 'solution_str' must be annotated as str, got <class 'inspect._empty'>",
-    ),
-    (
-        "solution_str: str, truth: str, extra_info: dict = None",
-        "Second parameter must be named 'ground_truth', got 'truth'",
-    ),
-    (
-        "solution_str: str, ground_truth: int, extra_info: dict = None",
-        "Second parameter 'ground_truth' must be annotated as str, got <class 'int'>",
-    ),
-    (
-        "solution_str: str, ground_truth: str, extra: dict = None",
-        "Third parameter must be named 'extra_info', got 'extra'",
-    ),
-    (
-        "solution_str: str, ground_truth: str, extra_info: list = None",
-        "Third parameter 'extra_info' must be annotated as dict or dict | None, got <class 'list'>",
-    ),
-    (
-        "solution_str: str, ground_truth: str, extra_info: dict",
-        "Third parameter 'extra_info' must have a default value of None",
-    ),
+    (S, "Function f must have at least 3 parameters, got 1"),
+    (f"solution_str, {G}, {E}", f"First parameter 'solution_str' {TEXT}, got <class 'inspect._empty'>"),
+    (f"{S}, truth: str, {E}", "Second parameter must be named 'ground_truth', got 'truth'"),
+    (f"{S}, ground_truth: int, {E}", f"Second parameter 'ground_truth' {TEXT}, got <class 'int'>"),
+    (f"{S}, {G}, extra: dict = None", "Third parameter must be named 'extra_info', got 'extra'"),
+    (f"{S}, {G}, extra_info: list = None", f"Third parameter 'extra_info' {DICT}, got <class 'list'>"),
+    (f"{S}, {G}, extra_info: dict", "Third parameter 'extra_info' must have a default value of None"),
 ]
 
 
@@ -159,13 +138,7 @@ def test_a_wrong_argument_is_refused(arguments: dict[str, Any], message: str) ->
 SDK = """
 import functools
 
-def osmosis_reward(func):
-    @functools.wraps(func)
-    def wrapper(*args, **kwargs):
-        return func(*args, **kwargs)
-    return wrapper
-
-def other(func):
+def {name}(func):
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
         return func(*args, **kwargs)
@@ -176,7 +149,7 @@ def other(func):
 @pytest.mark.parametrize(("decorator", "declaration"), [("osmosis_reward", Declaration()), ("other", None)])
 def test_a_function_that_the_sdk_wrapped_is_recognised(decorator: str, declaration: Declaration | None) -> None:
     module = types.ModuleType("osmosis_ai.utils")
-    exec(SDK, module.__dict__)
+    exec(SDK.format(name=decorator), module.__dict__)
 
     assert declaration_of(getattr(module, decorator)(reward_of_the_sdk)) == declaration
 

@@ -64,7 +64,6 @@ def test_the_rows_have_correct_ground_truths_and_unique_prompts_that_do_not_cont
 
 
 def context(folder: Path, max_turns: int) -> AgentWorkflowContext:
-    """Return the context of a run of the embedded model."""
 
     async def chat(messages: Any, tools: Any, sampling: Any) -> ChatReply:
         return answer(messages, tools)

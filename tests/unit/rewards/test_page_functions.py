@@ -31,7 +31,6 @@ def conversation_quality(messages: list, ground_truth: str, metadata: dict, **kw
 
 @pytest.fixture
 def rewards() -> dict[str, Any]:
-    """The module with the functions of the page."""
     names: dict[str, Any] = {"__name__": "rewards"}
     exec(CODE, names)
     return names

@@ -300,7 +300,6 @@ def test_messages_read_the_reply_that_is_written(reply: ChatReply) -> None:
 
 
 def comparable(message: Message) -> Message:
-    """A message whose calls have their arguments as JSON."""
     calls = [
         (call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
         for call in message.get("tool_calls", ())
@@ -390,7 +389,6 @@ KNOWS_STOP_DETAILS = "stop_details" in anthropic.types.Message.model_fields
 
 
 def blocks_of(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """The blocks of a message, without empty fields."""
     return [{name: value for name, value in block.items() if value is not None} for block in message["content"]]
 
 
@@ -548,7 +546,6 @@ def responses_of_openai(reply: ChatReply) -> tuple[dict[str, Any], dict[str, Any
 
 
 def said_in(item: dict[str, Any]) -> str:
-    """The text of an item that is streamed in pieces."""
     if item["type"] == "function_call":
         return str(item["arguments"])
     return "".join(str(part.get("text") or part.get("refusal")) for part in item["content"])

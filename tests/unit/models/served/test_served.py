@@ -126,15 +126,12 @@ def test_an_api_refuses_what_it_does_not_serve(shape: Any, valid: dict[str, Any]
         assert caught.value.status == 400
 
 
-def test_null_stands_for_a_missing_field() -> None:
+def test_null_stands_for_a_missing_field_and_both_names_of_the_bound_on_tokens_are_one() -> None:
     fields = ("tools", "seed", "stream", "stream_options", "n", "temperature", "stop", "tool_choice", "metadata")
     read = completions.read_request({"messages": QUESTION, **dict.fromkeys(fields)})
     assert (list(read.chat.tools), read.chat.sampling, read.chat.seed, read.stream) == ([], {}, None, False)
     of_messages = messages.read_request({"messages": QUESTION, "max_tokens": 9, **dict.fromkeys(fields)})
     assert of_messages.chat.sampling == {"max_tokens": 9}
-
-
-def test_a_developer_keeps_its_role_and_both_names_of_the_bound_on_tokens_are_one() -> None:
     conversation = [{"role": "developer", "content": "Be brief."}, *QUESTION]
     read = completions.read_request({"messages": conversation, "max_tokens": 5, "max_completion_tokens": 7})
     assert (read.chat.messages, read.chat.sampling) == (conversation, {"max_tokens": 7})
@@ -213,13 +210,10 @@ def test_blocks_that_no_server_of_messages_sent_are_not_answered(blocks: Any) ->
     assert written["content"] == [{"type": "text", "text": "391"}]
 
 
-def test_unknown_tokens_are_left_out_or_0_where_the_api_requires_them() -> None:
+def test_unknown_tokens_are_left_out_or_0_and_the_model_is_the_one_that_the_server_named() -> None:
     reply = ChatReply(SAID)
     assert "usage" not in completions.write_reply(reply, LABEL)
     assert messages.write_reply(reply, LABEL)["usage"] == {"input_tokens": 0, "output_tokens": 0}
-
-
-def test_an_answer_names_the_model_that_the_server_named() -> None:
     for shape in (completions, messages):
         assert shape.write_reply(ChatReply(SAID), LABEL)["model"] == "asked"
         assert shape.write_reply(ChatReply(SAID, model="answered"), LABEL)["model"] == "answered"

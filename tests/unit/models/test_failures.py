@@ -1,8 +1,32 @@
-"""Errors and what led to them: the chain that tells what happened."""
+"""Failures: the boundary that follows from each status, and the chain of errors that tells what happened."""
 
 from __future__ import annotations
 
-from pytest_osmosis.models.failures import causes_of
+from datetime import UTC, datetime
+
+import pytest
+
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models.failures import Failures, causes_of
+
+DENIED = {401, 402}
+REFUSED = {403, 404, 407, 410, 412, 451}
+WRONG = {400, 405, 406, 411, 413, 414, 415, 416, 417, 422, 426, 428, 431, 446}
+
+
+def failure(status: int) -> ModelError:
+    now = datetime.now(UTC)
+    return Failures("http://model/v1", "http://model/v1/chat/completions").of_status(status, {}, "", now=now)
+
+
+@pytest.mark.parametrize("status", range(400, 500))
+def test_only_a_request_that_is_wrong_counts_as_the_models_failure(status: int) -> None:
+    error = failure(status)
+
+    assert error.status == status
+    assert (error.boundary == "model") == (status in WRONG)
+    assert error.retryable == (status not in DENIED | REFUSED | WRONG)
+    assert error.systemic == ("always" if status in DENIED else "until_success" if status in REFUSED else "no")
 
 
 def raised(cause: BaseException | None, context: BaseException | None = None) -> BaseException:
@@ -11,15 +35,12 @@ def raised(cause: BaseException | None, context: BaseException | None = None) ->
     return error
 
 
-def test_the_innermost_cause_comes_last() -> None:
+def test_the_innermost_cause_comes_last_and_what_was_being_handled_counts_only_if_asked_for() -> None:
     inner = OSError("inner")
     middle = raised(inner)
     outer = raised(middle)
 
     assert causes_of(outer) == [outer, middle, inner]
-
-
-def test_what_was_being_handled_counts_only_if_implicit_causes_do() -> None:
     handled, cause = KeyError("handled"), OSError("cause")
     implicit, explicit = raised(None, handled), raised(cause, handled)
 
