@@ -30,7 +30,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.text.redaction import Redaction
 from tests.browser import canary as canaries
 from tests.browser.canary import Canary
-from tests.browser.dashboards import write_report
+from tests.browser.viewed import write_report
 from tests.cli.dashboards import dashboard as dashboard_of
 
 ASSETS = Path(__file__).resolve().parents[1] / "pytest_osmosis" / "addons" / "viewer" / "assets"

@@ -17,9 +17,8 @@ from benchmarks.viewer_runs import BEGAN, SyntheticRun, write_run
 from tests.browser import canary as canaries
 from tests.browser import chromium
 from tests.browser.canary import Canary
-from tests.browser.dashboards import write_report
 from tests.browser.pages import Pages
-from tests.browser.viewed import KILLED, NOW, PAIRED, THEN, Viewed
+from tests.browser.viewed import KILLED, NOW, PAIRED, THEN, Viewed, write_report
 from tests.cli.dashboards import RunningDashboard
 from tests.cli.dashboards import dashboard as dashboard_of
 

@@ -1,4 +1,4 @@
-"""An eval run that grows as told, in a process of its own, which can be killed: `python -m tests.browser.growing ROOT`.
+"""An eval run that grows as told, in a process of its own: `python -m tests.browser.growing ROOT`.
 
 A line on its standard input says what to do: "append 12" adds events, "torn" half of one, "whole" the rest of it, and
 "finish" ends the eval run.
@@ -31,11 +31,6 @@ class Growing:
         self._process.stdin.write(f"{words}\n")
         self._process.stdin.flush()
         assert self._process.stdout.readline() == "done\n", words
-
-    def kill(self) -> None:
-        """End the process as the system does when memory is short."""
-        self._process.kill()
-        self._process.wait()
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
@@ -17,27 +18,8 @@ from pytest_osmosis.addons.viewer.report_file import Kept
 from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.text.redaction import Redaction
 
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run of the eval run: its name and what its page says of it."""
-
-    id: str
-    at: int
-    outcome: str
-    boundary: str | None
-    error: str
-    prompt: str
-    row: int
-    index: int
-    model: int
-    scores: dict[str, float | None]
-    metrics: dict[str, float | None]
-    ms: float | None
-    tokens: float | None
-    cost: float | None
-    turns: float | None
-    conversation: Any
+Run = SimpleNamespace
+"""A run of the eval run: its name and what its page says of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,14 +55,6 @@ def test_the_token_leaves_the_address_and_no_request_line_has_it(pages: Pages, d
     expect(page.get_by_role("link", name=NOW, exact=True)).to_be_visible()
 
 
-def test_without_the_token_the_page_says_how_to_get_it(pages: Pages, dashboard: RunningDashboard) -> None:
-    page = pages.open(f"http://{dashboard.server}/", server=dashboard.server)
-
-    expect(page.get_by_role("alert")).to_contain_text("pytest-osmosis view")
-    page.close()  # it asks again each second
-    pages.faults.errors.clear()  # the browser notes each 401
-
-
 def test_the_address_that_the_dashboard_opens_is_good_for_one_page(pages: Pages, tmp_path: Path) -> None:
     write_run(tmp_path, SyntheticRun("opened", rows=2, n=1))
     browser = NotingBrowser(tmp_path)

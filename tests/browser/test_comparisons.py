@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -22,9 +21,7 @@ from pytest_osmosis.addons.viewer.shapes import ComparedRow, ComparisonPage, His
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.text.numbers import difference
 from pytest_osmosis.text.redaction import Redaction
-from tests.browser.growing import NAME, growing
-from tests.browser.pages import DEADLINE_MS, Pages, settled
-from tests.cli.dashboards import dashboard as dashboard_of
+from tests.browser.pages import Pages
 from tests.unit.viewer.made_pages import list_of, run_page
 
 ROWS, N = 24, 2
@@ -137,6 +134,7 @@ def test_rows_are_opened_side_by_side_by_keys_and_the_address_opens_the_same(pag
     expect(pair.locator(".pair-whole")).to_have_count(2)
     again = pages.open(page.url, width=400, theme="dark")
     expect(again.locator(".pair-whole")).to_have_count(2)
+    assert again.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert again.locator(".pair-run[aria-pressed=true]").all_inner_texts() == picked
     expect(again.get_by_role("complementary").locator("h1")).to_have_text(f"row{listed[1]['b_row']}")
 
@@ -173,15 +171,6 @@ def test_a_history_leads_from_each_eval_run_to_its_page_and_its_comparison(pages
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page).to_have_url(made.address(f"/run/good/row{first['row_indices'][0]}-run0"))
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_scrolls_the_page_sideways_on_a_narrow_screen(pages: Pages, made: Made, theme: Any) -> None:
-    digest = made.good_bad["rows"][0]["digest"]
-    for place in ("/compare/good/bad", f"/compare/good/bad/{digest}", "/history/support"):
-        page = pages.open(made.address(place), width=400, theme=theme)
-        expect(page.locator(".compared-rows:visible, .pair-whole, .flip-rows").first).to_be_visible()
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), place
 
 
 # -- words -------------------------------------------------------------------------------------------------
@@ -245,27 +234,3 @@ def test_equal_answers_are_said_to_be_equal_and_long_ones_differ_by_lines(pages:
 
     page.goto(f"{words.as_uri()}#/compare/a/b/{len(ANSWERS) + 1:016x}")
     expect(page.locator(".pair-text mark")).to_have_text(["15000", "fifteen"])
-
-
-# -- live --------------------------------------------------------------------------------------------------
-
-
-def test_a_comparison_with_an_eval_run_that_goes_on_follows_it(pages: Pages, tmp_path: Path) -> None:
-    write_run(tmp_path, SyntheticRun("before", rows=8, n=2, seed=1))
-    with growing(tmp_path) as run, dashboard_of(tmp_path, "--no-open") as dashboard:
-        run.tell("append 30")
-        page = pages.page(server=dashboard.server)
-        page.clock.install()
-        page.goto(dashboard.address(f"compare/before/{NAME}"))
-        finding = page.get_by_role("region", name="Finding")
-        expect(finding).to_contain_text("B did not end")
-
-        run.tell("finish")
-        # The dashboard answers from what it read a moment ago, so the first poll may come too early.
-        end = time.monotonic() + DEADLINE_MS / 1000
-        while "B did not end" in (finding.text_content() or "") and time.monotonic() < end:
-            page.clock.fast_forward(11_000)
-            settled(page)
-
-        expect(finding).not_to_contain_text("B did not end")
-        expect(page.locator(".sides")).to_contain_text("finished")

@@ -121,7 +121,7 @@ def _shown(part: Locator) -> str:
     return str(part.evaluate("each => each.textContent"))
 
 
-def test_results_of_tools_stand_below_their_calls(pages: Pages, report: Path) -> None:
+def test_results_of_tools_stand_below_their_calls_and_nothing_is_dropped(pages: Pages, report: Path) -> None:
     page = _opened(pages, report, 0)
     calls = page.locator(".call")
 
@@ -134,14 +134,10 @@ def test_results_of_tools_stand_below_their_calls(pages: Pages, report: Path) ->
     expect(calls.nth(2)).to_contain_text("no result with this id follows")
     assert _shown(calls.nth(3).locator(".call-result .text")) == "a cat"
 
-
-def test_nothing_that_an_agent_returned_is_dropped(pages: Pages, report: Path) -> None:
-    page = _opened(pages, report, 0)
     roles = [_shown(each) for each in page.locator(".message .role").all()]
-
     assert roles == ["user", "assistant", "tool", "user", "assistant", "not a message", "assistant", "assistant"]
     whole = _shown(page.locator(".messages"))
-    texts = [
+    texts = (
         "I shall multiply.",
         "of nobody",
         "call_9",
@@ -149,7 +145,7 @@ def test_nothing_that_an_agent_returned_is_dropped(pages: Pages, report: Path) -
         "image/png",
         "not a message at all",
         "I will not.",
-    ]
+    )
     assert [text for text in texts if text not in whole] == []
     page.locator(".message").nth(1).get_by_role("button", name="JSON").click()
     assert '"reasoning_content": "I shall multiply."' in _shown(page.locator(".message").nth(1))
@@ -186,7 +182,7 @@ def test_markdown_is_laid_out_on_demand_and_is_in_the_address(pages: Pages, repo
         assert view.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_long_text_is_folded_where_the_search_of_the_browser_finds_it(pages: Pages, report: Path) -> None:
+def test_a_long_text_is_folded_where_searches_find_it(pages: Pages, report: Path) -> None:
     page = _opened(pages, report, 3)
     answer = page.locator(".message").nth(1)
     folded = answer.locator(".fold-body")
@@ -197,19 +193,9 @@ def test_a_long_text_is_folded_where_the_search_of_the_browser_finds_it(pages: P
     expect(answer.get_by_role("button", name="Show less")).to_be_visible()
     assert folded.get_attribute("hidden") is None
 
-
-def test_the_texts_of_a_query_are_counted_and_brought_into_view(pages: Pages, report: Path) -> None:
     page = _opened(pages, report, 3, "?q=%22the last LINE%22")
-
     expect(page.locator(".hits")).to_contain_text("1 hit in this conversation")
     expect(page.locator(".message").nth(1).get_by_role("button", name="Show less")).to_be_in_viewport()
-
-
-def test_all_messages_of_a_long_conversation_are_in_the_page(pages: Pages, report: Path) -> None:
-    page = _opened(pages, report, 4)
-
-    expect(page.locator(".message")).to_have_count(N_MESSAGES + 1)
-    assert f"message {N_MESSAGES - 1}" in _shown(page.locator(".message").last)
 
 
 def test_an_error_shows_where_it_broke_and_the_end_of_its_traceback(pages: Pages, report: Path) -> None:
@@ -224,7 +210,9 @@ def test_an_error_shows_where_it_broke_and_the_end_of_its_traceback(pages: Pages
     expect(page.locator(".scores")).to_contain_text("not scored")
 
 
-def test_scores_and_the_answer_stand_next_to_what_was_expected(pages: Pages, report: Path) -> None:
+def test_scores_and_the_answer_stand_next_to_what_was_expected_and_all_messages_are_there(
+    pages: Pages, report: Path
+) -> None:
     page = _opened(pages, report, 0)
 
     expect(page.locator(".score")).to_contain_text("0.25 < 1")
@@ -237,6 +225,11 @@ def test_scores_and_the_answer_stand_next_to_what_was_expected(pages: Pages, rep
     expect(page.locator(".conversation-title")).to_have_text("Row 2, run 0")
     expect(page.locator(".sameness")).to_have_text("≠ not the same text")
     expect(page.locator(".records")).to_contain_text("printed")
+
+    long = _opened(pages, report, 4)
+
+    expect(long.locator(".message")).to_have_count(N_MESSAGES + 1)
+    assert f"message {N_MESSAGES - 1}" in _shown(long.locator(".message").last)
 
 
 def test_a_report_without_a_conversation_says_so_and_shows_its_scores(pages: Pages, tmp_path: Path) -> None:

@@ -155,13 +155,18 @@ def test_next_failure_follows_the_query_and_the_order(pages: Pages, run_report: 
     expect(page.locator(".grid a:focus")).to_have_attribute("aria-label", f"{seen[-1]}: failed, 0.000")
 
 
-def test_a_row_beyond_the_first_opens_in_sight(pages: Pages, run_report: RunReport) -> None:
+def test_a_row_beyond_the_first_opens_in_sight_and_an_unknown_run_says_so(pages: Pages, run_report: RunReport) -> None:
     page = pages.open(run_report.address("row200-run2", "q=row:100-239"))
 
     open_cell = cell(page, "row200-run2")
     expect(open_cell).to_be_in_viewport()
     expect(open_cell).to_have_attribute("aria-current", "true")
     expect(page.get_by_role("gridcell", selected=True)).to_have_count(1)
+
+    unknown = pages.open(run_report.address("row9999-run0"))
+
+    expect(unknown.locator(".run-conversation")).to_contain_text("no run row9999-run0")
+    expect(first_row(unknown)).to_be_visible()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -205,10 +210,3 @@ def test_if_several_functions_decide_a_cell_shows_the_score_that_did(pages: Page
     page.get_by_label("Scores").select_option("rewards:correct")
 
     expect(cell(page, of_the_second[0].id)).to_have_accessible_name(f"{of_the_second[0].id}: failed, 1.000")
-
-
-def test_an_unknown_run_says_so(pages: Pages, run_report: RunReport) -> None:
-    page = pages.open(run_report.address("row9999-run0"))
-
-    expect(page.locator(".run-conversation")).to_contain_text("no run row9999-run0")
-    expect(first_row(page)).to_be_visible()

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.browser import chromium
 from tests.browser.canary import Canary
 from tests.browser.pages import Pages
 
 OUTSIDE = "http://example.invalid/other-host.png"
-
-
-def test_without_a_browser_the_tests_say_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    with pytest.raises(chromium.BrowserMissing) as missing:
-        chromium.executable()
-
-    assert "apt-get install chromium" in str(missing.value)
 
 
 def test_the_canary_counts_requests_that_leave_a_page(pages: Pages, canary: Canary, tmp_path: Path) -> None:

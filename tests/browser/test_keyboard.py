@@ -67,20 +67,6 @@ def test_n_and_p_lead_to_runs_that_did_not_pass(pages: Pages, viewed: Viewed) ->
     expect(page).to_have_url(re.compile(rf"/{visited[-2]}\b"))
 
 
-def test_a_query_is_written_and_left_by_keyboard(pages: Pages, viewed: Viewed) -> None:
-    n_failed = sum(run["passed"] is False for row in viewed.results(NOW)["rows"] for run in row["runs"])
-    page = pages.open(viewed.address(f"run/{NOW}"))
-    settled(page)
-
-    press(page, "/")
-    page.keyboard.type("status:failed")
-    press(page, "Enter")
-
-    expect(page.get_by_role("status").filter(has_text="of 90 runs")).to_contain_text(f"{n_failed} of 90 runs")
-    press(page, "Escape", "j")
-    expect(page.get_by_role("grid").locator(":focus")).to_have_count(1)
-
-
 def test_help_lists_the_keys_of_the_view(pages: Pages, viewed: Viewed) -> None:
     page = pages.open(viewed.address(VIEWS["conversation"]))
     settled(page)

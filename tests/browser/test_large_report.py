@@ -8,8 +8,8 @@ from playwright.sync_api import expect
 
 from benchmarks.viewer_pages import heap_mb
 from benchmarks.viewer_runs import SyntheticRun, write_run
-from tests.browser.dashboards import write_report
 from tests.browser.pages import Pages
+from tests.browser.viewed import write_report
 
 ROWS, N = 400, 5
 MOST_KB_EACH = 3.0

@@ -6,8 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.pages import Pages, go, settled
-from tests.browser.viewed import NOW, THEN, VIEWS, Viewed
-from tests.cli.dashboards import RunningDashboard
+from tests.browser.viewed import VIEWS, Viewed
 
 FOLLOWED = 4
 """Links of each kind that are followed: those of a column lead to the same kind of view."""
@@ -39,19 +38,6 @@ def test_every_view_of_a_report_opens_in_a_fresh_page(pages: Pages, viewed: View
         fresh.context.close()
 
 
-def test_every_view_of_a_dashboard_opens_in_a_fresh_page(pages: Pages, dashboard: RunningDashboard) -> None:
-    page = pages.open(dashboard.address(), server=dashboard.server)
-    for name in ("list", "failures", "conversation", "comparison", "history"):
-        view = VIEWS[name]
-        go(page, view)
-        here = shown(page)
-        assert "token" not in page.url
-        fresh = pages.open(dashboard.address(view), server=dashboard.server)
-        assert shown(fresh) == here, name
-        assert fresh.url.removesuffix("#/") == page.url.removesuffix("#/")
-        fresh.context.close()
-
-
 @pytest.mark.parametrize("view", ["list", "runs", "slices", "comparison", "history"])
 def test_links_in_a_view_lead_somewhere(pages: Pages, viewed: Viewed, view: str) -> None:
     page = pages.open(viewed.address(VIEWS[view]))
@@ -62,15 +48,3 @@ def test_links_in_a_view_lead_somewhere(pages: Pages, viewed: Viewed, view: str)
         go(page, link.removeprefix("#/"))
         expect(page.get_by_role("alert")).to_have_count(0)
         assert page.evaluate("location.hash") == link
-
-
-def test_back_leads_to_the_view_before(pages: Pages, viewed: Viewed) -> None:
-    page = pages.open(viewed.address(f"compare/{THEN}/{NOW}"))
-    before = shown(page)
-
-    page.get_by_role("link", name=NOW).first.click()
-    expect(page).to_have_url(viewed.address(f"run/{NOW}"))
-    page.go_back()
-
-    expect(page).to_have_url(viewed.address(f"compare/{THEN}/{NOW}"))
-    assert shown(page) == before

@@ -1,8 +1,10 @@
-"""A dashboard follows an eval run: while it grows, with a line that is not whole, until it ends or is killed."""
+"""A dashboard follows an eval run: while it grows, with a line that is not whole, until it ends."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from pathlib import Path
 
@@ -23,6 +25,19 @@ SET_HIDDEN = """(is_hidden) => {
 """Does what a browser does as its tab goes to the background, and comes back."""
 
 
+@contextmanager
+def viewing(pages: Pages, root: Path, view: str = "", *, stops_clock: bool = False) -> Iterator[Page]:
+    """Yield a view of a dashboard. It is closed before the dashboard, for which it would ask."""
+    with dashboard_of(root, "--no-open") as dashboard:
+        page = pages.page(server=dashboard.server)
+        if stops_clock:
+            page.clock.install()
+        page.goto(dashboard.address(view))
+        settled(page)
+        yield page
+        page.close()
+
+
 def expect_ended(page: Page, number: int) -> None:
     """Wait until this number of runs has ended on screen."""
     outcomes = page.get_by_role("grid").locator(
@@ -41,9 +56,7 @@ def n_ended(root: Path) -> int:
 
 
 def test_an_eval_run_is_followed_to_its_end(pages: Pages, tmp_path: Path) -> None:
-    with growing(tmp_path) as run, dashboard_of(tmp_path, "--no-open") as dashboard:
-        page = pages.open(dashboard.address(f"run/{NAME}"), server=dashboard.server)
-        settled(page)
+    with growing(tmp_path) as run, viewing(pages, tmp_path, f"run/{NAME}") as page:
         expect(page.locator("header")).to_contain_text("live")
         expect_ended(page, 0)
 
@@ -62,74 +75,42 @@ def test_an_eval_run_is_followed_to_its_end(pages: Pages, tmp_path: Path) -> Non
         expect(page.locator("main")).to_contain_text("finished")
         summary = json.loads((tmp_path / ".osmosis" / "runs" / NAME / "results.json").read_text())["summary"]
         expect(page.locator("main")).to_contain_text(f"{summary['pass_rate']:.3f}")
-        page.close()  # before the dashboard, for which it would ask
 
 
 def test_selection_and_scroll_stay_while_an_eval_run_grows(pages: Pages, tmp_path: Path) -> None:
-    with growing(tmp_path, rows=60) as run, dashboard_of(tmp_path, "--no-open") as dashboard:
+    with growing(tmp_path, rows=60) as run:
         run.tell("append 60")
-        page = pages.open(dashboard.address(f"run/{NAME}"), server=dashboard.server)
-        settled(page)
-        grid = page.get_by_role("grid")
-        grid.evaluate("(element) => { element.scrollTop = 200 }")
-        page.locator("[aria-label^='row9-run0']").focus()
+        with viewing(pages, tmp_path, f"run/{NAME}") as page:
+            grid = page.get_by_role("grid")
+            grid.evaluate("(element) => { element.scrollTop = 200 }")
+            page.locator("[aria-label^='row9-run0']").focus()
 
-        run.tell("append 200")
+            run.tell("append 200")
 
-        expect(page.locator("[aria-label^='row9-run0']")).to_be_focused()
-        expect(grid.locator("[aria-label*=': pending']")).to_have_count(0)
-        assert grid.evaluate("(element) => element.scrollTop") == 200
-        page.close()  # before the dashboard, for which it would ask
-
-
-def test_an_eval_run_that_is_killed_is_shown_as_failed(pages: Pages, tmp_path: Path) -> None:
-    with growing(tmp_path) as run, dashboard_of(tmp_path, "--no-open") as dashboard:
-        run.tell("append 20")
-        page = pages.open(dashboard.address(), server=dashboard.server)
-        settled(page)
-        row = page.get_by_role("row").filter(has=page.get_by_role("link", name=NAME, exact=True))
-        expect(row).to_contain_text("running")
-
-        run.kill()
-
-        expect(row).to_contain_text("failed")
-        row.get_by_role("link", name=NAME).click()
-        expect_ended(page, n_ended(tmp_path))
-        page.close()  # before the dashboard, for which it would ask
+            expect(page.locator("[aria-label^='row9-run0']")).to_be_focused()
+            expect(grid.locator("[aria-label*=': pending']")).to_have_count(0)
+            assert grid.evaluate("(element) => element.scrollTop") == 200
 
 
 def test_a_new_eval_run_appears_in_the_list(pages: Pages, tmp_path: Path) -> None:
-    with dashboard_of(tmp_path, "--no-open") as dashboard:
-        page = pages.open(dashboard.address(), server=dashboard.server)
+    with viewing(pages, tmp_path) as page:
         expect(page.locator("main")).to_contain_text("No eval runs yet")
-
         write_run(tmp_path, SyntheticRun(THEN, rows=3, n=1))
-
         expect(page.get_by_role("link", name=THEN, exact=True)).to_be_visible()
-        page.close()  # before the dashboard, for which it would ask
 
 
 def test_a_page_that_has_not_changed_is_not_sent_again(pages: Pages, tmp_path: Path) -> None:
-    with growing(tmp_path) as run, dashboard_of(tmp_path, "--no-open") as dashboard:
-        page = pages.page(server=dashboard.server)
-        page.clock.install()
-        page.goto(dashboard.address(f"run/{NAME}"))
-        settled(page)
+    with growing(tmp_path) as run, viewing(pages, tmp_path, f"run/{NAME}", stops_clock=True) as page:
         with page.expect_response(lambda answer: answer.status == HTTPStatus.NOT_MODIFIED):
             page.clock.fast_forward(1_000)
         expect_ended(page, 0)
         run.tell("append 30")
         expect_ended(page, n_ended(tmp_path))
-        page.close()  # before the dashboard, for which it would ask
 
 
 @pytest.mark.parametrize("view", ["", f"run/{NAME}", f"compare/{NAME}/{NAME}", "history/support"])
 def test_a_page_that_is_not_visible_does_not_poll(pages: Pages, tmp_path: Path, view: str) -> None:
-    with growing(tmp_path), dashboard_of(tmp_path, "--no-open") as dashboard:
-        page = pages.page(server=dashboard.server)
-        page.clock.install()
-        page.goto(dashboard.address(view))
-        settled(page)
+    with growing(tmp_path), viewing(pages, tmp_path, view, stops_clock=True) as page:
         with page.expect_response("**/api/**"):  # it polls
             page.clock.fast_forward(11_000)
         page.evaluate(SET_HIDDEN, True)
@@ -141,7 +122,6 @@ def test_a_page_that_is_not_visible_does_not_poll(pages: Pages, tmp_path: Path, 
 
         with page.expect_response("**/api/**"):
             page.evaluate(SET_HIDDEN, False)
-        page.close()  # before the dashboard, for which it would ask
 
 
 def test_scores_that_are_made_again_replace_those_on_screen(pages: Pages, tmp_path: Path) -> None:
@@ -151,8 +131,7 @@ def test_scores_that_are_made_again_replace_those_on_screen(pages: Pages, tmp_pa
     # Processes, because the event loop of the browser is in this one.
     assert workspace.run_process(config).ret == 1
     name = workspace.run_dirs()[-1].name
-    with dashboard_of(tmp_path, "--no-open") as dashboard:
-        page = pages.open(dashboard.address(f"run/{name}"), server=dashboard.server)
+    with viewing(pages, tmp_path, f"run/{name}") as page:
         expect(page.locator("[aria-label='row0-run0: failed, 0.250']")).to_be_visible()
 
         workspace.write("rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return 0.75\n")
@@ -161,4 +140,3 @@ def test_scores_that_are_made_again_replace_those_on_screen(pages: Pages, tmp_pa
 
         expect(page.locator("[aria-label='row0-run0: failed, 0.750']")).to_be_visible()
         expect(page.locator("[aria-label='row1-run0: failed, 0.750']")).to_be_visible()
-        page.close()  # before the dashboard, for which it would ask

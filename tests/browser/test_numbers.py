@@ -6,46 +6,15 @@ import re
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
 from benchmarks.viewer_runs import Event, RunInProgress, SyntheticRun
 from pytest_osmosis.text.numbers import score
-from tests.browser.dashboards import write_report
 from tests.browser.pages import Pages, go, settled
-from tests.browser.viewed import EVAL, KILLED, NOW, PAIRED, THEN, VIEWS, Viewed
+from tests.browser.viewed import EVAL, KILLED, NOW, THEN, VIEWS, Viewed, write_report
 from tests.cli.dashboards import RunningDashboard
-
-
-def outcome_of(run: dict[str, Any]) -> str:
-    """Return the outcome of a run in results.json as the viewer names it."""
-    if run["passed"] is None or run.get("boundary") in ("provider", "host", "reward"):
-        return "unmeasured"
-    return "passed" if run["passed"] else "failed"
-
-
-@pytest.mark.parametrize("name", [THEN, NOW])
-def test_each_cell_has_the_outcome_and_the_score_of_results(pages: Pages, viewed: Viewed, name: str) -> None:
-    results = viewed.results(name)
-    page = pages.open(viewed.address(f"run/{name}"), height=3000)
-    settled(page)
-    cells = dict(
-        label.split(": ", 1)
-        for label in page.get_by_role("grid")
-        .locator("[aria-label]")
-        .evaluate_all("(all) => all.map((each) => each.getAttribute('aria-label')).filter((each) => /^row/.test(each))")
-    )
-
-    expected = {}
-    for row in results["rows"]:
-        for run in row["runs"]:
-            value = run["scores"].get("rewards:correct")
-            said = outcome_of(run)
-            where = run.get("boundary", said) if value is None else score(value)
-            expected[f"row{row['row_index']}-run{run['run_index']}"] = said if where == said else f"{said}, {where}"
-    assert cells == expected
 
 
 @pytest.mark.parametrize("name", [THEN, NOW])
@@ -67,19 +36,6 @@ def test_statistics_of_functions_are_those_of_results(pages: Pages, viewed: View
     for statistics in results["summary"]["eval_fns"].values():
         for key in ("mean", "std", "min", "max", "pass_rate"):
             assert score(statistics[key]) in shown, (key, statistics[key])
-
-
-def test_the_list_of_a_dashboard_has_the_numbers_of_results(
-    pages: Pages, viewed: Viewed, dashboard: RunningDashboard
-) -> None:
-    page = pages.open(dashboard.address(), server=dashboard.server)
-    settled(page)
-
-    for name in (THEN, PAIRED, NOW):
-        summary = viewed.results(name)["summary"]
-        row = page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
-        expect(row).to_contain_text(score(summary["pass_rate"]))
-        expect(row).to_contain_text("finished")
 
 
 def test_a_killed_eval_run_has_counts_and_nowhere_a_pass_rate(pages: Pages, dashboard: RunningDashboard) -> None:

@@ -1,11 +1,16 @@
-"""The eval runs that the tests of views look at, and their addresses."""
+"""The eval runs that the tests of views look at, their reports, and their addresses."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.cli.dashboards import DEADLINE_S
 
 THEN, PAIRED, KILLED, NOW = "support-then", "support-paired", "support-killed", "support-now"
 EVAL = "support"
@@ -40,3 +45,14 @@ VIEWS = {
     "history": f"history/{EVAL}",
 }
 """Views of the report and of the dashboard, by what they show."""
+
+
+def write_report(root: Path, path: Path, runs: Sequence[str]) -> Path:
+    """Return the report on these eval runs of the workspace `root`.
+
+    Our command makes it in a process of its own: the event loop of the browser is in this one.
+    """
+    command = [sys.executable, "-m", "pytest_osmosis", "html", *runs, "-o", str(path)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return path

@@ -35,10 +35,10 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 def stored(tmp_path: Path) -> Stored:
     """The folder of an eval run that ended earlier, `age_s` seconds ago."""
 
-    def stored(name: str, *events: Any, results: Any = RESULTS, age_s: int = 100) -> Path:
+    def stored(name: str, *events: Any, results: Any = RESULTS, age_s: int = 100, manifest: Any = MANIFEST) -> Path:
         folder = tmp_path / ".osmosis/runs" / name
         folder.mkdir(parents=True)
-        (folder / "manifest.json").write_text(json.dumps(MANIFEST))
+        (folder / "manifest.json").write_text(json.dumps(manifest))
         os.utime(folder / "manifest.json", (2_000_000_000 - age_s,) * 2)
         (folder / "journal.jsonl").write_bytes(b"".join(map(encode, (LOADED, ROWS, *events))))
         if results is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from typing import Any
 
 import pytest
 
@@ -58,18 +59,6 @@ def test_json_says_the_same_and_more(there: Cli, real_runs: RealRuns) -> None:
     assert (rows[2]["change"], rows[2]["a"]["passed"], rows[2]["b"]["passed"]) == ("better", 0, 2)
     assert rows[1]["b"]["runs"][1]["outcome"] == "failed"
     assert rows[1]["a"]["runs"][0]["answer"] == "1 * 2 = 2\n#### 2"
-
-
-def test_different_evals_are_compared_over_the_rows_with_the_same_content(there: Cli) -> None:
-    page = there("runs", "compare", "x", "y")
-    assert "pass rate over the 6 rows that both measured" in page
-    assert "\n  B - A  0.000 (" in page
-    assert "): no difference (p = 1," in page
-    assert "\n  no row changed\n" in page
-    assert "rows left out: 2 only in B, 1 not measured in both" in page
-    lines = [" ".join(line.split()) for line in page.splitlines()]
-    assert {"eval x -> y", "n 2 -> 3", "dataset data/x.jsonl -> data/y.jsonl"} <= {*lines}
-    assert "worse in B" not in page
 
 
 def test_a_results_file_is_one_side_even_if_its_run_is_gone(copied: RealRuns, typed: Cli) -> None:
@@ -147,30 +136,37 @@ def test_what_rollouts_depend_on_is_compared_too(copied: RealRuns, typed: Cli) -
     assert "the runs were scored differently, so their pass rates do not mean the same" in lines
 
 
-def test_few_rows_are_called_few(typed: Cli, stored: Stored) -> None:
-    then, now = ([finished({"rewards:a": score}, row) for row in range(5)] for score in (1.0, 0.0))
-    stored("then", results=published(then), age_s=2)
-    stored("now", results=published(now), age_s=1)
-    page = typed("runs", "compare", "then", "now")
+def test_different_evals_are_compared_over_the_rows_with_the_same_content(there: Cli) -> None:
+    page = there("runs", "compare", "x", "y")
+    for line in (
+        "pass rate over the 6 rows that both measured",
+        "\n  B - A  0.000 (",
+        "): no difference (p = 1,",
+        "\n  no row changed\n",
+        "rows left out: 2 only in B, 1 not measured in both",
+    ):
+        assert line in page
+    lines = [" ".join(line.split()) for line in page.splitlines()]
+    assert {"eval x -> y", "n 2 -> 3", "dataset data/x.jsonl -> data/y.jsonl"} <= {*lines}
+    assert "worse in B" not in page
+
+
+def test_few_rows_are_called_few_and_other_scoring_is_marked_and_long_lists_are_cut(typed: Cli, stored: Stored) -> None:
+    def both(name: str, n_rows: int, then: float, now: float, **options: Any) -> tuple[str, str]:
+        old, new = ([finished({"rewards:a": score}, row) for row in range(n_rows)] for score in (then, now))
+        stored(f"{name}-then", results=published(old))
+        stored(f"{name}-now", results=published(new, **options))
+        return f"{name}-then", f"{name}-now"
+
+    page = typed("runs", "compare", *both("few", 5, 1.0, 0.0))
     assert "): decides nothing (p = 0.062, McNemar, exact)\n  0 rows better, 5 worse\n" in page
     assert "  5 rows cannot show a difference: p is at least 0.062, whatever the rows are" in page
-
-
-def test_runs_that_were_scored_differently_are_marked(typed: Cli, stored: Stored) -> None:
-    records = [finished({"rewards:a": 0.7}, row) for row in range(7)]
-    stored("then", results=published(records), age_s=2)
-    stored("now", results=published(records, thresholds={"rewards:a": 0.5}), age_s=1)
-    page = typed("runs", "compare", "then", "now")
+    page = typed("runs", "compare", *both("other", 7, 0.7, 0.7, thresholds={"rewards:a": 0.5}))
     assert "  the runs were scored differently, so their pass rates do not mean the same\n" in page
     assert '  thresholds  {"rewards:a": 1.0} -> {"rewards:a": 0.5}\n' in page
     assert "): B is better (p = 0.016, McNemar, exact)\n" in page
-
-
-def test_a_long_list_is_cut_unless_all_is_typed(typed: Cli, stored: Stored) -> None:
-    then, now = ([finished({"rewards:a": score}, row) for row in range(12)] for score in (1.0, 0.0))
-    stored("then", results=published(then), age_s=2)
-    stored("now", results=published(now), age_s=1)
-    page, every = (typed("runs", "compare", "then", "now", *options) for options in ([], ["--all"]))
+    page = typed("runs", "compare", *both("long", 12, 1.0, 0.0))
+    every = typed("runs", "compare", "long-then", "long-now", "--all")
     assert f"\n  worse: {', '.join(f'row{row}' for row in range(10))} and 2 more\n" in page
     assert ", row10, row11\n" in every
 
@@ -229,18 +225,10 @@ def test_several_runs_are_compared_with_the_first_and_p_is_corrected(there: Cli,
     )
 
 
-def test_earlier_results_in_a_run_directory_are_a_row_of_their_own_in_a_table(typed: Cli, stored: Stored) -> None:
-    folder = stored("x-20260102T000000Z-aaaaaa")
-    earlier = folder / "results.1.json"
-    earlier.write_text(json.dumps(RESULTS))
-
-    table = json.loads(typed("runs", "compare", folder.name, str(earlier), "--table", "--json"))
-
-    assert [entry["name"].endswith(f"{earlier.name})") for entry in table["entries"]] == [False, True]
-
-
-def test_runs_with_other_rows_are_compared_in_a_table_too(typed: Cli, stored: Stored) -> None:
-    stored("x-20260102T000000Z-aaaaaa", age_s=1)
+def test_runs_with_other_rows_and_earlier_results_of_a_run_are_compared_in_a_table_too(
+    typed: Cli, stored: Stored
+) -> None:
+    folder = stored("x-20260102T000000Z-aaaaaa", age_s=1)
     moved = [{**row, "row_digest": "f" * 16} for row in RESULTS["rows"]]
     stored("other", results={**RESULTS, "rows": moved}, age_s=2)
 
@@ -250,3 +238,7 @@ def test_runs_with_other_rows_are_compared_in_a_table_too(typed: Cli, stored: St
     assert "--table" not in typed("runs", "compare", "other", "x-2026", "--table")
     assert "other: is named twice; name different eval runs" in typed("runs", "compare", *["other"] * 3, fails=1)
     assert "other: one eval run cannot be compared; name two or more" in typed("runs", "compare", "other", fails=1)
+    earlier = folder / "results.1.json"
+    earlier.write_text(json.dumps(RESULTS))
+    table = json.loads(typed("runs", "compare", folder.name, str(earlier), "--table", "--json"))
+    assert [entry["name"].endswith(f"{earlier.name})") for entry in table["entries"]] == [False, True]

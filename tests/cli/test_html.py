@@ -71,14 +71,17 @@ def test_conversations_are_left_out_on_request(there: Cli, real_runs: RealRuns, 
     assert not all(passed)
 
 
-def test_a_run_that_never_ended_is_reported_as_far_as_it_got(typed: Cli, stored: Stored, tmp_path: Path) -> None:
+def test_a_run_that_never_ended_is_reported_as_far_as_it_got_and_a_large_report_says_how_to_get_less(
+    typed: Cli, stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_osmosis.addons.viewer.report.LARGE", 10_000)
     stored("sums-20261122T140157Z-1ef7a3", ROLLOUT, SCORE, results=None)
 
-    typed("html")
+    assert "--conversations=failed leaves out those of runs that passed" in typed("html")
 
     report = Report(tmp_path / "report.html")
-    assert report.run()["head"]["row"]["status"] == "failed"
     page = report.run()
+    assert page["head"]["row"]["status"] == "failed"
     held = [report.conversation(page, at) for at in range(len(page["runs"]["row"]))]
     assert [each["rollout"]["messages"] for each in held if each is not None] == [ROLLOUT["messages"]]
 
@@ -115,12 +118,3 @@ def test_secrets_that_the_environment_has_are_redacted(
     everything = Report(tmp_path / "report.html").everything()
     assert "my key is [OPENAI_API_KEY]" in everything
     assert secret not in everything
-
-
-def test_a_report_says_how_to_get_less_if_it_is_large(
-    typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_osmosis.addons.viewer.report.LARGE", 10_000)
-    stored("sums-20261122T140157Z-1ef7a3", ROLLOUT, SCORE, results=None)
-
-    assert "--conversations=failed leaves out those of runs that passed" in typed("html")

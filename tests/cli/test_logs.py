@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pytest_osmosis.cli.logs import SHORTENED, LogTail
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import Holder
 from pytest_osmosis.record.submission import SubmissionNote
@@ -35,3 +36,43 @@ def test_a_broken_note_of_a_submission_is_no_obstacle(typed: Cli, stored: Stored
     for note in ("", "[]", '{"process": 1, "arguments": [1], "folder": []}', '{"process": {"pid": "x"}}', "\0"):
         directory.submission.write_text(note)
         assert typed("runs", "logs", "sums") == "pytest has printed nothing yet\n"
+
+
+def test_lines_come_once_they_are_whole(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    tail = LogTail(path)
+    assert list(tail.new()) == [], "the file does not exist yet"
+    path.write_bytes(b"one\ntw")
+    assert list(tail.new()) == ["one"]
+    path.write_bytes(b"one\ntwo\r\nthree")
+    assert list(tail.new()) == ["two"]
+    assert list(tail.rest()) == ["three"]
+    assert list(tail.rest()) == []
+
+
+def test_only_the_last_lines_are_returned_and_the_others_are_not_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("".join(f"{number}\n" for number in range(10)))
+    tail = LogTail(path)
+    assert tail.last(2) == ["8", "9"]
+    assert list(tail.new()) == []
+
+
+def test_nothing_is_repeated_of_a_log_from_which_secrets_were_taken(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"the key is 0123456789\nand anoth")
+    tail = LogTail(path)
+    assert tail.last(None) == ["the key is 0123456789"]
+    path.write_bytes(b"the key is [KEY]\nand another\n")
+    assert list(tail.new()) == ["and another"]
+
+
+def test_a_log_that_became_shorter_is_followed_from_its_new_end(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"a long line\nanother\nand anoth")
+    tail = LogTail(path)
+    assert tail.last(None) == ["a long line", "another"]
+    path.write_bytes(b"short\n")
+    assert list(tail.new()) == [SHORTENED]
+    path.write_bytes(b"short\nnew\n")
+    assert list(tail.new()) == ["new"]

@@ -47,13 +47,10 @@ def folder(stored: Stored) -> Path:
     return stored("x-1", ROLLOUT, SCORE).parents[2]
 
 
-def test_a_page_goes_through_the_users_pager(folder: Path) -> None:
+def test_a_page_goes_through_the_users_pager_with_the_users_options_of_less(folder: Path) -> None:
     said = on_terminal(folder, "show", variables={"PAGER": "sed 's/^/paged: /'; echo \"LESS is $LESS\""})
     assert f"paged: {BOLD}x-1" in said
     assert said.endswith("LESS is FRX\n")
-
-
-def test_the_options_of_less_stay_those_of_the_user(folder: Path) -> None:
     assert on_terminal(folder, "runs", variables={"PAGER": 'echo "$LESS"; cat', "LESS": "S"}).startswith("S\n")
 
 
@@ -63,21 +60,18 @@ def test_without_a_pager_the_page_is_printed(folder: Path, pager: str) -> None:
     assert on_terminal(folder, "show", variables={"PAGER": pager}).startswith(f"{BOLD}x-1")
 
 
-@pytest.mark.parametrize("option", ["--no-pager", "--json"])
-def test_an_option_prints_the_page_at_once(folder: Path, option: str) -> None:
-    assert "paged" not in on_terminal(folder, "show", option, variables={"PAGER": "sed 's/^/paged: /'"})
+def test_an_option_prints_the_page_at_once_and_what_failed_is_red(folder: Path) -> None:
+    variables = {"PAGER": "sed 's/^/paged: /'"}
+    assert "paged" not in on_terminal(folder, "show", "--json", variables=variables)
+    said = on_terminal(folder, "show", "--no-pager", variables=variables)
+    assert "paged" not in said
+    assert f"  {RED}row3-run0\x1b[0m  score 0.25 < 0.5" in said
 
 
 def test_a_pager_that_the_user_leaves_early_is_no_error(folder: Path) -> None:
     said = on_terminal(folder, "show", "row3-run1", "--full", variables={"PAGER": "head -n 1"})
     assert said.count("\n") == 1
     assert "x-1 row3-run1" in said
-
-
-def test_what_failed_is_red_on_a_terminal(folder: Path) -> None:
-    said = on_terminal(folder, "show", "--no-pager", variables={})
-    assert f"  {RED}row3-run0\x1b[0m  score 0.25 < 0.5" in said
-    assert "\x1b" not in on_terminal(folder, "show", "--no-pager", variables={"NO_COLOR": "1"})
 
 
 @pytest.mark.parametrize(
@@ -106,6 +100,7 @@ def test_colours_of_a_pipe_follow_pytests_rules(
         monkeypatch.setenv(name, value)
     for command in ("show", "runs"):
         assert ("\x1b[" in typed(command, *option)) is coloured
+    assert "    \\x1b[31mred\n" in typed("show", "row3-run1", *option), "text of others has no colour of its own"
 
 
 @pytest.mark.parametrize(("columns", "lines"), [("50", 2), ("200", 1)])
@@ -114,8 +109,3 @@ def test_an_answer_that_does_not_fit_gets_a_line_of_its_own(folder: Path, column
     answer = 'answered "two \\x1b[31mred"'
     separator = ": " if lines == 1 else "\n             "
     assert f"  row3-run1  score 0.25 < 0.5{separator}{answer}\n" in said
-
-
-def test_text_of_others_has_no_colour_of_its_own(typed: Cli, stored: Stored) -> None:
-    stored("x-1", ROLLOUT, SCORE)
-    assert "    \\x1b[31mred\n" in typed("show", "row3-run1", "--color=yes")

@@ -30,14 +30,7 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
 def other(solution_str, ground_truth, extra_info=None, **kwargs):
     return 0.25
 """
-BREAKS = """
-async def rollout(ctx):
-    await ctx.chat(ctx.prompt)
-    if "Break." in ctx.prompt[-1]["content"]:
-        raise ValueError("no")
-"""
 FUNCTIONS = ["rewards:score", "rewards:other"]
-SPENT = ("total_tokens", "usage", "cost_usd", "cost_unknown", "retries")
 SCORES = (1, 1, 0, 1, 0.5, 1, 1, 1)
 
 
@@ -113,53 +106,6 @@ def test_baseline_file_and_previous_run_are_compared_again(workspace: Workspace,
     made, said = exported(workspace, workspace.run_dirs()[-1])
     assert "the baseline baseline.json can no longer be read" in said
     assert made["gates"][0]["state"] == "not measured"
-
-
-@pytest.mark.slow
-def test_a_part_of_the_plan_then_a_resumed_then_a_rescored_run(workspace: Workspace, exported: Export) -> None:
-    gate = {"pass_rate": ">= 0.5"}
-    run = evaluated(workspace, "--osmosis-run=x-a", "-k", "row0 or row3", gate=gate)
-    made = check_equal(workspace, exported, run)
-    assert (made["partial"], made["summary"]["selected"]) == (True, 4)
-
-    workspace.run(CONFIG, "--osmosis-run=x-a")
-    made = check_equal(workspace, exported, run)
-    assert (made["provenance"]["sessions"], made["summary"]["selected"], made["partial"]) == (2, 16, False)
-
-    workspace.write("rewards.py", REWARDS.replace("0.25", "0.75"))
-    workspace.run(CONFIG, "--osmosis-from=x-a")
-    made = check_equal(workspace, exported, run)
-    assert made["rescored"]["rolled_out_at"] == made["provenance"]["started_at"]
-    assert made["summary"]["eval_fns"][FUNCTIONS[1]]["mean"] == 0.75
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("change", [{"user_prompt": "Something else?"}, None], ids=["other prompt", "no row"])
-def test_rollouts_that_a_rescore_leaves_out_were_paid_for(
-    workspace: Workspace, exported: Export, change: dict[str, Any] | None
-) -> None:
-    """One of them was scored, the other broke; both are pending, and their tokens stay in all totals."""
-    workspace.write("agent.py", BREAKS)
-    rows: list[dict[str, Any]] = [{}, {}, {"user_prompt": "Break."}]
-    tables: dict[str, Any] = {
-        "agent": {"agent": "agent:rollout"},
-        "prices": {"demo/arithmetic": {"input": 1e3, "output": 1e3}},
-    }
-    workspace.eval("x", rows, **tables)
-    workspace.run(CONFIG)
-    (run,) = workspace.run_dirs()
-    before = check_equal(workspace, exported, run)["summary"]
-    workspace.eval("x", rows[:1] if change is None else [rows[0], change, change], **tables)
-
-    assert workspace.run(CONFIG, "--osmosis-from=latest").ret == 9
-
-    made = check_equal(workspace, exported, run)
-    assert [made["summary"][name] for name in ("finished", "failed", "pending")] == [1, 0, 2]
-    assert all(each["rollout"]["usage"] for each in made["pending"])
-    assert [made["summary"][name] for name in SPENT] == [before[name] for name in SPENT]
-    listed = json.loads(workspace.cli("runs", "--json").stdout.str())["runs"][0]
-    assert (listed["tokens"], listed["cost_usd"]) == (before["total_tokens"], before["cost_usd"])
-    workspace.cli("show", "latest").stdout.fnmatch_lines([f"*{before['total_tokens']} tokens*"])
 
 
 def test_a_shard_is_made_again(workspace: Workspace, exported: Export) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import pytest
@@ -56,22 +55,6 @@ def test_runs_show_the_states_of_gates(typed: Cli, stored: Stored) -> None:
     ]
 
 
-def test_evals_that_began_together_are_in_natural_order(typed: Cli, stored: Stored) -> None:
-    for name in ("set10", "set2", "set1"):
-        stored(f"{name}-20260102T000000Z-aaaaaa")
-    stored("set3-20260103T000000Z-aaaaaa")
-    names = [line.split("-")[0] for line in typed("runs").splitlines()[1:]]
-    assert names == ["set3", "set1", "set2", "set10"]
-
-
-def test_runs_of_one_eval(typed: Cli, stored: Stored) -> None:
-    stored("x-20260102T000000Z-aaaaaa")
-    stored("y-20260102T000000Z-aaaaaa", results={**RESULTS, "config": {**RESULTS["config"], "name": "sums"}})
-    assert len(typed("runs", "x").splitlines()) == 2
-    said = typed("runs", "sumz", fails=1)
-    assert said == 'eval "sumz": no runs in .osmosis/runs; did you mean "sums"? there are runs of sums, x\n'
-
-
 def test_runs_as_json(typed: Cli, stored: Stored) -> None:
     code = {"git_commit": "1f3a" * 10, "git_dirty": True}
     stored("x-1", results={**RESULTS, "gates": [GATE], "provenance": {**RESULTS["provenance"], **code}})
@@ -84,17 +67,17 @@ def test_runs_as_json(typed: Cli, stored: Stored) -> None:
     assert "results.json: is not JSON" in torn["problem"]
 
 
-def test_runs_without_any_run(typed: Cli) -> None:
-    assert typed("runs") == "no runs in .osmosis/runs; pytest --osmosis-config=CONFIG makes one\n"
-
-
 def test_runs_list_is_what_runs_does_without_a_command(typed: Cli, stored: Stored) -> None:
+    assert typed("runs") == "no runs in .osmosis/runs; pytest --osmosis-config=CONFIG makes one\n"
+    assert '--status "finnished": not a status; did you mean' in typed("runs", "--status", "finnished", fails=1)
     stored("x-20260102T000000Z-aaaaaa")
-    stored("sums-20260102T000000Z-aaaaaa", results={**RESULTS, "config": {**RESULTS["config"], "name": "sums"}})
+    stored("y-20260102T000000Z-aaaaaa", results={**RESULTS, "config": {**RESULTS["config"], "name": "sums"}})
     assert typed("runs", "list") == typed("runs")
     assert typed("runs", "list", "sums") == typed("runs", "sums")
     assert len(typed("runs", "sums").splitlines()) == 2
     assert typed("runs", "--json", "sums") == typed("runs", "list", "--json", "sums")
+    said = typed("runs", "sumz", fails=1)
+    assert said == 'eval "sumz": no runs in .osmosis/runs; did you mean "sums"? there are runs of sums, x\n'
 
 
 def test_an_unknown_command_of_runs_is_a_usage_error(typed: Cli, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,6 +98,10 @@ def test_the_newest_runs_are_listed_unless_all_are_asked_for(typed: Cli, stored:
     assert typed("runs", "x", "--all") == typed("runs", "--all")
     page = json.loads(typed("runs", "--json"))
     assert (len(page["runs"]), page["not_listed"]) == (20, 3)
+    for name in ("set10", "set2", "set1"):
+        stored(f"{name}-20260103T000000Z-aaaaaa")
+    names = [line.split("-")[0] for line in typed("runs").splitlines()[1:4]]
+    assert names == ["set1", "set2", "set10"], "evals that began together are in natural order"
 
 
 def of_model(model: str, rollout: str, dataset: str) -> dict[str, Any]:
@@ -133,35 +120,37 @@ def mixed(stored: Stored) -> None:
         "c": (of_model("anthropic/claude", "tools", "data/b.jsonl"), {**RESULTS, "status": "stopped", **INTERRUPTED}),
     }
     for age_s, (name, (manifest, results)) in enumerate(runs.items()):
-        folder = stored(name, results=results, age_s=-age_s)
-        (folder / "manifest.json").write_text(json.dumps(manifest))
-        os.utime(folder / "manifest.json", (2_000_000_000 + age_s,) * 2)
+        stored(name, results=results, age_s=-age_s, manifest=manifest)
 
 
 INTERRUPTED = {"stop_reason": "interrupted", "stopped_by": "interrupt"}
+FILTERS = {
+    "--status finished": "a",
+    "--status=failed": "b",
+    "--status stopped": "c",
+    "--status running": "",
+    "--model openai/gpt-5": "a",
+    "--model openai/": "ba",
+    "--model *mini": "b",
+    "--dataset data/b.jsonl --rollout tools": "c",
+    "--rollout sums --status failed": "b",
+    "x --rollout tools": "c",
+}
+"""Options, and the names of the runs that they select, the newest first."""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "names"),
-    [
-        (["--status", "finished"], "a"),
-        (["--status=failed"], "b"),
-        (["--status", "stopped"], "c"),
-        (["--status", "running"], ""),
-        (["--model", "openai/gpt-5"], "a"),
-        (["--model", "openai/"], "ba"),
-        (["--model", "*mini"], "b"),
-        (["--dataset", "data/b.jsonl", "--rollout", "tools"], "c"),
-        (["--rollout", "sums", "--status", "failed"], "b"),
-        (["x", "--rollout", "tools"], "c"),
-    ],
-)
 @pytest.mark.usefixtures("mixed")
-def test_filters_select_runs(typed: Cli, arguments: list[str], names: str) -> None:
-    page = json.loads(typed("runs", "list", "--json", *arguments))
-    assert [run["name"] for run in page["runs"]] == list(names)
-    if not names:
-        assert typed("runs", "list", *arguments) == "no such runs in .osmosis/runs\n"
+def test_filters_select_runs(typed: Cli) -> None:
+    for words, names in FILTERS.items():
+        page = json.loads(typed("runs", "list", "--json", *words.split()))
+        assert [run["name"] for run in page["runs"]] == list(names), words
+    assert typed("runs", "list", "--status=running") == "no such runs in .osmosis/runs\n"
+    stopped, failed, finished = json.loads(typed("runs", "--json"))["runs"]
+    assert [run["status"] for run in (stopped, failed, finished)] == ["stopped", "failed", "finished"]
+    assert stopped["reason"] == "interrupted"
+    assert "was killed" in failed["reason"]
+    assert finished["reason"] is None
+    assert (failed["model"], failed["dataset"], failed["rollout"]) == ("openai/gpt-5-mini", "data/b.jsonl", "sums")
 
 
 @pytest.mark.usefixtures("mixed")
@@ -173,17 +162,3 @@ def test_values_that_no_run_has_are_refused_with_those_that_there_are(typed: Cli
         '--model "gpt": no listed run has it; those are anthropic/claude, openai/gpt-5, openai/gpt-5-mini\n'
         '--dataset "x": no listed run has it; those are data/a.jsonl, data/b.jsonl\n'
     )
-
-
-def test_a_misspelt_status_is_refused_without_runs_too(typed: Cli) -> None:
-    assert '--status "finnished": not a status; did you mean' in typed("runs", "--status", "finnished", fails=1)
-
-
-@pytest.mark.usefixtures("mixed")
-def test_json_of_a_run_holds_its_status_and_what_it_is_about(typed: Cli) -> None:
-    stopped, failed, finished = json.loads(typed("runs", "--json"))["runs"]
-    assert [run["status"] for run in (stopped, failed, finished)] == ["stopped", "failed", "finished"]
-    assert stopped["reason"] == "interrupted"
-    assert "was killed" in failed["reason"]
-    assert finished["reason"] is None
-    assert (failed["model"], failed["dataset"], failed["rollout"]) == ("openai/gpt-5-mini", "data/b.jsonl", "sums")

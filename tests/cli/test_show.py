@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +42,20 @@ def test_show_prints_the_stored_conversation(typed: Cli, stored: Stored, name: s
     assert typed("show", *([name] if name else []), "row3-run1") == WHOLE
 
 
+def test_show_takes_a_node_id_and_looks_above_and_json_holds_the_conversation(
+    typed: Cli, stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored("x-1", ROLLOUT, SCORE)
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    assert typed("show", "configs/eval/x.toml::x[row3-run1]") == WHOLE
+    text = typed("show", "row3-run1", "--json")
+    assert text.isascii()
+    (run,) = json.loads(text)["runs"]
+    assert run["messages"] == MESSAGES
+    assert run["output"] == [{"stdout": "printed\n"}]
+
+
 @pytest.mark.parametrize(
     ("messages", "fault"),
     [(MESSAGES[:1], "the rollout has no assistant message"), (MESSAGES[:2], "assistant messages only call tools")],
@@ -52,46 +65,24 @@ def test_show_says_that_there_is_no_answer(typed: Cli, stored: Stored, messages:
     assert f"{fault}\n\nuser:" in typed("show", "latest", "row3-run1")
 
 
-def test_show_takes_a_node_id_and_looks_above(
-    typed: Cli, stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stored("x-1", ROLLOUT, SCORE)
-    (tmp_path / "sub").mkdir()
-    monkeypatch.chdir(tmp_path / "sub")
-    assert typed("show", "configs/eval/x.toml::x[row3-run1]") == WHOLE
+def test_the_head_of_a_run_says_what_became_of_it(typed: Cli, stored: Stored) -> None:
+    stored("x-1", {"ev": "skip", "row": 3, "run": 1, "reason": "401"})
+    assert typed("show", "x-1", "row3-run1").startswith("x-1 row3-run1: not finished (401)\n")
 
-
-def test_latest_is_the_newest(typed: Cli, stored: Stored) -> None:
-    stored("a", ROLLOUT, SCORE, age_s=1)
-    stored("b", ROLLOUT, SCORE, age_s=2)
-    assert typed("show", "row3-run1").startswith("a row3-run1")
-
-
-def test_show_of_a_rollout_that_broke(typed: Cli, stored: Stored) -> None:
     broken = {**ROLLOUT, "boundary": "agent", "error": "RuntimeError: \x07", "details": "Traceback", "usage": None}
-    stored("x-1", {**broken, "attempt": 2})
-    lines = typed("show", "row3-run1").splitlines()
-    assert lines[0] == "x-1 row3-run1: not scored, boundary agent"
+    stored("x-2", {**broken, "attempt": 2})
+    lines = typed("show", "x-2", "row3-run1").splitlines()
+    assert lines[0] == "x-2 row3-run1: not scored, boundary agent"
     assert lines[1].endswith("tokens unknown, finish reason stop, 2 repeated requests, attempt 2")
     assert lines[2:4] == ["  error: RuntimeError: \\x07", "    Traceback"]
 
+    stored("x-3", {**ROLLOUT, "bound": "[limits.rollout] tokens = 1000"}, SCORE)
+    assert "  met [limits.rollout] tokens = 1000: the model was not asked again" in typed("show", "x-3", "row3-run1")
 
-def test_show_names_the_bound_that_a_scored_rollout_met(typed: Cli, stored: Stored) -> None:
-    stored("x-1", {**ROLLOUT, "bound": "[limits.rollout] tokens = 1000"}, SCORE)
-    assert "  met [limits.rollout] tokens = 1000: the model was not asked again" in typed("show", "row3-run1")
-
-
-def test_show_of_a_killed_eval_judges_by_the_thresholds_of_its_manifest(typed: Cli, stored: Stored) -> None:
     scored = {**SCORE, "scores": {"rewards:exact": 0.25, "rewards:style": 1.0}, "errors": {}}
-    stored("x-1", ROLLOUT, scored, results=None)
-    lines = typed("show", "row3-run1").splitlines()
-    assert lines[0] == "x-1 row3-run1: did not pass"
-    assert lines[2] == "  rewards:exact 0.25 < 1"
-
-
-def test_show_of_a_run_that_never_ran(typed: Cli, stored: Stored) -> None:
-    stored("x-1", {"ev": "skip", "row": 3, "run": 1, "reason": "401"})
-    assert typed("show", "row3-run1").startswith("x-1 row3-run1: not finished (401)\n")
+    stored("x-4", ROLLOUT, scored, results=None)  # killed, so that the thresholds are those of its manifest
+    lines = typed("show", "x-4", "row3-run1").splitlines()
+    assert (lines[0], lines[2]) == ("x-4 row3-run1: did not pass", "  rewards:exact 0.25 < 1")
 
 
 @pytest.mark.parametrize(
@@ -163,10 +154,6 @@ def test_an_eval_by_its_name_is_its_newest_run(
         assert "matches 2 runs" in typed("show", *arguments, fails=1)
     else:
         assert typed("show", *arguments).startswith(f"{run}")
-
-
-def test_a_mistyped_eval_is_suggested(typed: Cli, stored: Stored) -> None:
-    stored(OLD, ROLLOUT, SCORE)
     assert 'did you mean "sums"?' in typed("show", "sumz", fails=1)
 
 
@@ -216,9 +203,7 @@ PLANNED = {**MANIFEST, "pass_rule": RULE, "gates": ["pass_rate >= 0.7"]}
 
 
 def test_an_eval_run_that_was_killed_before_its_code_was_loaded_has_no_runs(typed: Cli, stored: Stored) -> None:
-    folder = stored("x-1", results=None)
-    (folder / "manifest.json").write_text(json.dumps(PLANNED))
-    (folder / "journal.jsonl").write_bytes(b"")
+    (stored("x-1", results=None, manifest=PLANNED) / "journal.jsonl").write_bytes(b"")
     said = typed("show")
     assert said.startswith("x-1: failed, 0 of 4 planned runs ended\n")
     assert "pass_rate >= 0.7: not decided (the eval run did not end)" in said
@@ -242,15 +227,6 @@ def test_json_holds_the_runs_of_the_page(typed: Cli, stored: Stored) -> None:
     assert page["runs"][1]["reason"] == "score 0.25 < 0.5"
     assert page["runs"][1]["cost_usd"] == 0.0123
     assert "messages" not in page["runs"][1]
-
-
-def test_json_of_a_run_holds_its_conversation(typed: Cli, stored: Stored) -> None:
-    stored("x-1", ROLLOUT, SCORE)
-    text = typed("show", "row3-run1", "--json")
-    assert text.isascii()
-    (run,) = json.loads(text)["runs"]
-    assert run["messages"] == MESSAGES
-    assert run["output"] == [{"stdout": "printed\n"}]
 
 
 def test_json_is_redacted_and_holds_no_command_for_a_runner_of_ci(
@@ -280,13 +256,12 @@ def test_results_outlive_a_journal_without_their_runs(typed: Cli, stored: Stored
     assert (run["metrics"], run["reasons"], run["answer"]) == (noted["metrics"], noted["reasons"], None)
 
 
-def test_events_of_a_later_version_are_passed_over(typed: Cli, stored: Stored) -> None:
+def test_events_of_a_later_version_are_passed_over_and_a_journal_that_is_gone_is_named(
+    typed: Cli, stored: Stored
+) -> None:
     later = [{"ev": "rows", "rows": {}, "digests": {}, "row": 3}, {"ev": "dream", "row": "x"}, {**SCORE, "dream": [1]}]
-    stored("x-1", ROLLOUT, SCORE, *later)
+    journal = stored("x-1", ROLLOUT, SCORE, *later) / "journal.jsonl"
     assert typed("show", "row3-run1").startswith("x-1 row3-run1: did not pass")
     assert typed("show").startswith("x-1: finished\n")
-
-
-def test_a_journal_that_is_gone_is_named(typed: Cli, stored: Stored) -> None:
-    os.remove(stored("x-1") / "journal.jsonl")  # noqa: PTH107
+    journal.unlink()
     assert "journal.jsonl" in typed("show", fails=1)

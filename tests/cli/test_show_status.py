@@ -21,9 +21,7 @@ START: dict[str, Any] = {"ev": "start", "row": 4, "run": 0, "attempt": 1, "at": 
 def unfinished(stored: Stored) -> Path:
     """An eval run of 4 planned ones: two are done, one passed, and one had begun. Its host may have begun two more."""
     events = [*answered(0, "two", 0.25), *answered(1, "2", 1.0), {"ev": "handed_out", "n": 3}, START]
-    folder = stored("x-1", BEGAN, *events, results=None)
-    (folder / "manifest.json").write_text(json.dumps(PLANNED))
-    return folder
+    return stored("x-1", BEGAN, *events, results=None, manifest=PLANNED)
 
 
 @pytest.mark.usefixtures("unfinished")
@@ -71,8 +69,7 @@ def test_the_time_between_two_sessions_does_not_count(typed: Cli, stored: Stored
     first = [BEGAN, {**START, "at": "2026-01-01T00:00:31+00:00"}]
     second = [{**BEGAN, "at": "2026-01-03T00:00:00+00:00", "resumed": True}]
     second += [{**START, "attempt": 2, "at": "2026-01-03T00:00:05+00:00"}]
-    folder = stored("x-1", *first, *second, results=None)
-    (folder / "manifest.json").write_text(json.dumps(PLANNED))
+    stored("x-1", *first, *second, results=None, manifest=PLANNED)
     assert "35.0 s" in typed("show", "x-1")
 
 
@@ -89,9 +86,8 @@ def test_a_finished_run_has_its_numbers_from_its_results(typed: Cli, stored: Sto
 
 
 def test_the_page_names_what_ran_and_when(typed: Cli, stored: Stored) -> None:
-    folder = stored("x-1", BEGAN, {"ev": "ended", "at": AT, "status": "finished", "reason": None})
-    inputs = {"experiment": {"rollout": "sums"}}
-    (folder / "manifest.json").write_text(json.dumps({**PLANNED, "inputs": inputs}))
+    ended = {"ev": "ended", "at": AT, "status": "finished", "reason": None}
+    stored("x-1", BEGAN, ended, manifest={**PLANNED, "inputs": {"experiment": {"rollout": "sums"}}})
     said = typed("show").splitlines()
     config = RESULTS["config"]["path"]
     assert said[1:3] == [
@@ -101,8 +97,3 @@ def test_the_page_names_what_ran_and_when(typed: Cli, stored: Stored) -> None:
     page = json.loads(typed("show", "--json"))
     assert (page["model"], page["dataset"], page["rollout"]) == ("demo/arithmetic", "data/x.jsonl", "sums")
     assert (page["started_at"], page["ended_at"]) == (PLANNED["started_at"], AT)
-
-
-def test_an_unknown_name_is_refused(typed: Cli, stored: Stored) -> None:
-    stored("x-1")
-    assert 'run "y": not found in .osmosis/runs' in typed("show", "y", fails=1)

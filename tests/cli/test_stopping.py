@@ -64,28 +64,21 @@ def test_an_eval_that_waits_for_another_one_never_begins(background: Background)
 
 
 @pytest.mark.slow
-def test_now_interrupts_the_process(background: Background) -> None:
+def test_without_a_terminal_nothing_is_stopped_unless_yes(background: Background) -> None:
     background.workspace.hurry()
     session = background.workspace.start("--osmosis-config=configs/eval/x.toml")
     wait_until(lambda: background.begun() == 2, "the first rollouts")
+
+    said = background.call("runs", "stop", "latest", exits=2)
+
+    assert said == "not stopped: there is no terminal to ask on; add --yes to answer yes beforehand\n"
+    assert not session.ended
 
     document = json.loads(background.call("runs", "stop", "latest", "--yes", "--now", "--json"))
 
     assert document["status"] == "stopped"
     assert session.wait() == 2, session.output
     assert not hosts_under(background.root)
-
-
-@pytest.mark.slow
-def test_without_a_terminal_nothing_is_stopped_unless_yes(background: Background) -> None:
-    session = background.workspace.start("--osmosis-config=configs/eval/x.toml")
-    wait_until(lambda: background.begun() == 2, "the first rollouts")
-
-    said = background.call("runs", "stop", "latest", exits=2)
-    background.go()
-
-    assert said == "not stopped: there is no terminal to ask on; add --yes to answer yes beforehand\n"
-    assert session.wait() == 0
 
 
 SECRET = "sk-live-0123456789abcdef"

@@ -41,6 +41,8 @@ def test_the_dashboard_lists_the_eval_runs(running: RunningDashboard) -> None:
     assert page["runs"][0]["pass_rate"] == 0.5
     assert page["runs"][0]["pass_rate_interval"] == RESULTS["summary"]["pass_rate_interval"]
     assert running.view == ""
+    found = running.api(f"runs/{NAME}/search/1?text=%22").json
+    assert (found["is_whole"], running.api(f"runs/{NAME}/search/x?text=a").status) == (True, 404)
 
 
 def test_the_page_loads_only_its_bundle(running: RunningDashboard) -> None:
@@ -70,11 +72,6 @@ def test_a_page_that_a_browser_has_is_not_sent_again(running: RunningDashboard) 
             assert running.api(path, If_None_Match=other).status == 200, (path, other)
 
 
-def test_a_search_begins_at_a_position(running: RunningDashboard) -> None:
-    found = running.api(f"runs/{NAME}/search/1?text=%22").json
-    assert (found["is_whole"], running.api(f"runs/{NAME}/search/x?text=a").status) == (True, 404)
-
-
 def test_a_request_that_is_refused_says_what_to_do(running: RunningDashboard) -> None:
     refused = running.api("runs", Host="evil.example")
     assert (refused.status, "--allow-host" in refused.text) == (421, True)
@@ -85,37 +82,31 @@ def test_a_request_that_is_refused_says_what_to_do(running: RunningDashboard) ->
         assert "Access-Control-Allow-Origin" not in running.get("/api/runs", method).headers
 
 
-def test_a_port_in_use_is_reported(typed: Cli) -> None:
+def test_a_port_in_use_and_an_address_of_another_machine_are_reported(typed: Cli) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert typed("view", "--no-open", f"--port={port}", fails=1) == (
             f"--port={port}: the port is in use, perhaps by another dashboard; name another port, or leave the option "
             "out, which takes a free one\n"
         )
-
-
-def test_if_the_usual_port_is_in_use_it_has_a_free_one(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:  # another program may have the real one, and let go of it
-        port = taken.getsockname()[1]
-        with dashboard(tmp_path, "--no-open", usual_port=port) as running:
-            assert running.port != port
-            assert f"port {port} is in use" in running.said
-            assert running.api("runs").status == 200
-
-
-def test_an_address_of_another_machine_is_reported(typed: Cli) -> None:
     said = typed("view", "--no-open", "--host=192.0.2.1", fails=1)
     assert said.startswith("--host=192.0.2.1: cannot listen there: ")
     assert said.endswith("; it must be an address of this machine\n")
 
 
-def test_the_dashboard_waits_for_the_first_run_and_ends_with_ctrl_c(tmp_path: Path) -> None:
-    with dashboard(tmp_path, "--no-open") as running:
-        assert "no runs in .osmosis/runs yet" in running.said
-        assert running.api("runs").json["runs"] == []
-        store(tmp_path)
-        assert [run["name"] for run in running.api("runs").json["runs"]] == [NAME]
-        assert running.interrupt() == (0, "")
+def test_it_has_a_free_port_if_the_usual_one_is_in_use_waits_for_the_first_run_and_ends_with_ctrl_c(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # another program may have the real one, and let go of it
+        port = taken.getsockname()[1]
+        with dashboard(tmp_path, "--no-open", usual_port=port) as running:
+            assert running.port != port
+            assert f"port {port} is in use" in running.said
+            assert "no runs in .osmosis/runs yet" in running.said
+            assert running.api("runs").json["runs"] == []
+            store(tmp_path)
+            assert [run["name"] for run in running.api("runs").json["runs"]] == [NAME]
+            assert running.interrupt() == (0, "")
 
 
 def test_a_named_run_is_opened_in_the_browser_with_a_key_for_one_request(tmp_path: Path) -> None:
@@ -134,14 +125,10 @@ def test_a_named_run_is_opened_in_the_browser_with_a_key_for_one_request(tmp_pat
         assert running.api("token", Authorization=f"Bearer {key}").status == 401
 
 
-def test_over_ssh_the_command_of_a_tunnel_is_printed(tmp_path: Path) -> None:
-    connection = "198.51.100.7 50000 203.0.113.5 2222"
-    with dashboard(tmp_path, SSH_CONNECTION=connection, LOGNAME="ada", DISPLAY=":10") as running:
-        assert f"ssh -N -L {running.port}:127.0.0.1:{running.port} -p 2222 ada@203.0.113.5" in running.said
-
-
-def test_a_folder_with_runs_is_shown(tmp_path: Path) -> None:
+def test_over_ssh_the_command_of_a_tunnel_is_printed_and_a_folder_with_runs_is_shown(tmp_path: Path) -> None:
     store(tmp_path / "artifact")
-    with dashboard(tmp_path, "--no-open", "artifact/.osmosis/runs") as running:
+    folder, connection = "artifact/.osmosis/runs", "198.51.100.7 50000 203.0.113.5 2222"
+    with dashboard(tmp_path, folder, SSH_CONNECTION=connection, LOGNAME="ada", DISPLAY=":10") as running:
+        assert f"ssh -N -L {running.port}:127.0.0.1:{running.port} -p 2222 ada@203.0.113.5" in running.said
         page = running.api("runs").json
         assert (page["workspace"], [run["name"] for run in page["runs"]]) == ("artifact", [NAME])

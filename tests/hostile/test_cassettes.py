@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tests.hostile.workspaces import API_KEY, HostileWorkspace
+from tests.hostile.workspaces import API_KEY, CONFIG, HostileWorkspace
 from tests.servers import ChatServer, reply
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 CASSETTE = "cassettes/x.jsonl"
 NASTY = "a\x1b[31mb\r\n::error::d \u202e##[error]e\x07"
 ANOTHER_KEY = "sk-proj-Zk3vR8sQ1xT5yU7wB2nM4pL6aS9dF0gHjKqWeRtYuIoP"

@@ -6,9 +6,8 @@ import shutil
 
 import pytest
 
-from tests.hostile.workspaces import HostileWorkspace
+from tests.hostile.workspaces import CONFIG, HostileWorkspace
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 OURS = "'x.toml' in item.nodeid"
 INTERFERING = {
     "ignores the folder": "collect_ignore = ['configs']",

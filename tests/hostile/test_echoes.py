@@ -15,10 +15,9 @@ from contextlib import ExitStack
 from typing import Any
 from urllib.parse import quote
 
-from tests.hostile.workspaces import PLAIN_AND_XDIST, HostileWorkspace
+from tests.hostile.workspaces import CONFIG, PLAIN_AND_XDIST, HostileWorkspace
 from tests.servers import Behaviour, ChatServer, body, completion, data, redirect, reply, status
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 KEY = "sk-Ab3/x+9.Zq_7&tail'of=it"
 EIGHT = "aB3$eF7!"
 BYTES = KEY.encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import shlex
@@ -14,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.files import reading
-from tests.hostile.workspaces import HostileWorkspace
+from tests.hostile.workspaces import CONFIG, HostileWorkspace
 from tests.plugin.workspaces import PYTEST
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 VALID_SECRETS = "--osmosis-secrets-file takes a file with lines NAME=VALUE, or - to read them from standard input"
 
 
@@ -31,34 +29,16 @@ def put_socket(path: Path) -> None:
         os.chdir(folder)
 
 
-NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "folder": (Path.mkdir, "is a folder, not a file"),
+KINDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "pipe": (os.mkfifo, "is a pipe, not a file"),
     "socket": (put_socket, "is a socket, not a file"),
     "loop": (lambda path: path.symlink_to(path), "is a link to itself"),
-    "broken": (lambda path: path.symlink_to("gone"), "is a link to gone, which does not exist"),
-}
-ELSEWHERE: dict[str, tuple[Callable[[Path], object], str]] = {
     "device": (lambda path: path.symlink_to("/dev/zero"), "is a device, not a file"),
     "kernel": (lambda path: path.symlink_to("/proc/self/environ"), "is a view of the kernel, not a file"),
 }
-KINDS = {**NO_FILES, **ELSEWHERE}
 
 
-def test_what_is_no_file_is_named_as_dataset(hostile: HostileWorkspace) -> None:
-    for name in NO_FILES:
-        hostile.eval(name)
-        (hostile.root / f"data/{name}.jsonl").unlink()
-        NO_FILES[name][0](hostile.root / f"data/{name}.jsonl")
-
-    result = hostile.run("--osmosis-config=configs/eval")
-
-    assert result.ret == 4
-    for name, (_, fault) in NO_FILES.items():
-        assert f"data/{name}.jsonl: {fault}" in result.stderr.str()
-
-
-def test_what_is_no_file_is_named_as_config_and_elsewhere(hostile: HostileWorkspace) -> None:
+def test_what_is_no_file_is_named_as_config_and_elsewhere_and_as_a_file_of_cases(hostile: HostileWorkspace) -> None:
     hostile.eval(rows=1)
     for name, (make, _) in KINDS.items():
         make(hostile.root / f"{name}.toml")
@@ -72,6 +52,21 @@ def test_what_is_no_file_is_named_as_config_and_elsewhere(hostile: HostileWorksp
     assert result.ret == 4
     for name in ("pipe", "socket", "device", "kernel"):
         assert f"{name}.toml: {KINDS[name][1]}" in result.stderr.str()
+
+    for suffix in ("toml", "jsonl"):
+        hostile.write(
+            f"of_{suffix}.py",
+            "from pytest_osmosis import osmosis_reward\n\n"
+            "@osmosis_reward\n"
+            "def f(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:\n    return 1.0\n",
+        )
+        os.mkfifo(hostile.root / f"of_{suffix}.cases.{suffix}")
+
+    cases = hostile.run("of_toml.py", "of_jsonl.py")
+
+    assert cases.ret != 0
+    for suffix in ("toml", "jsonl"):
+        assert f"of_{suffix}.cases.{suffix}: is a pipe, not a file" in cases.stdout.str() + cases.stderr.str()
 
 
 def test_what_is_no_file_is_named_as_secrets_file_baseline_and_stored_run(
@@ -125,30 +120,6 @@ def test_secrets_from_standard_input_that_cannot_be_read_are_refused(hostile: Ho
     assert "stdin:1: must be UTF-8 text, got the byte 0xff" in result.stderr.str()
 
 
-def test_text_in_another_format_is_named(hostile: HostileWorkspace) -> None:
-    for name in ("gzip", "utf16"):
-        hostile.eval(name)
-    text = (hostile.root / "data/gzip.jsonl").read_text(encoding="utf-8")
-    hostile.write_bytes("data/gzip.jsonl", gzip.compress(text.encode()))
-    hostile.write_bytes("data/utf16.jsonl", text.encode("utf-16"))
-    toml = (hostile.root / "configs/eval/gzip.toml").read_text(encoding="utf-8")
-    hostile.write_bytes("configs/eval/bom.toml", b"\xef\xbb\xbf" + toml.encode())
-    hostile.write_bytes("configs/eval/wide.toml", toml.encode("utf-16"))
-    hostile.write("configs/eval/twice.toml", toml.replace('dataset = "gzip"', 'dataset = "a"\ndataset = "b"'))
-
-    result = hostile.run("--osmosis-config=configs/eval")
-
-    assert result.ret == 4
-    for problem in (
-        "data/gzip.jsonl: is compressed with gzip; unpack it with gunzip",
-        "data/utf16.jsonl: is UTF-16 text; save it as UTF-8",
-        "configs/eval/bom.toml:1: begins with a byte order mark; save it as UTF-8 without BOM",
-        "configs/eval/wide.toml: is UTF-16 text; save it as UTF-8",
-        "configs/eval/twice.toml:4: [experiment] dataset: given twice, first on line 3; keep one of them",
-    ):
-        assert problem in result.stderr.str()
-
-
 def test_the_advice_for_a_dataset_outside_the_workspace_works(hostile: HostileWorkspace) -> None:
     hostile.eval(rows=1, folder="inner", data={"path": "../outside.jsonl"})
     hostile.write("outside.jsonl", '{"user_prompt": "What is 2 * 2?", "ground_truth": "4"}\n')
@@ -182,20 +153,3 @@ def test_a_dataset_that_changes_during_a_run_is_reported_at_the_lines_of_its_row
     lines = re.findall(r"its row can no longer be read[^_]*?dataset row: data/x\.jsonl:(\d+)", result.stdout.str())
     assert lines, result.stdout.str()
     assert all(int(line) > 0 for line in lines)
-
-
-def test_what_is_no_file_is_named_as_a_file_of_cases(hostile: HostileWorkspace) -> None:
-    for suffix in ("toml", "jsonl"):
-        hostile.write(
-            f"of_{suffix}.py",
-            "from pytest_osmosis import osmosis_reward\n\n"
-            "@osmosis_reward\n"
-            "def f(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:\n    return 1.0\n",
-        )
-        os.mkfifo(hostile.root / f"of_{suffix}.cases.{suffix}")
-
-    result = hostile.run("of_toml.py", "of_jsonl.py")
-
-    assert result.ret != 0
-    for suffix in ("toml", "jsonl"):
-        assert f"of_{suffix}.cases.{suffix}: is a pipe, not a file" in result.stdout.str() + result.stderr.str()

@@ -10,11 +10,12 @@ import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import create
@@ -80,16 +81,16 @@ VALUES = st.recursive(
 
 
 @st.composite
-def replies(draw: st.DrawFn) -> bytes:
-    """JSON of a reply in which some values are others."""
-    value = json.loads(json.dumps(draw(WHOLE)))
+def edited(draw: st.DrawFn, documents: SearchStrategy[Any], edits: Sequence[str]) -> bytes:
+    """JSON of a document in which some values are others, removed or new."""
+    value = json.loads(json.dumps(draw(documents)))
     for _ in range(draw(st.integers(1, 3))):
         place = value
         while isinstance(place, (dict, list)) and place:
             keys = list(place) if isinstance(place, dict) else list(range(len(place)))
             key = draw(st.sampled_from(keys))
             if draw(st.booleans()) or not isinstance(place[key], (dict, list)):
-                match draw(st.sampled_from(["replace", "replace", "replace", "remove", "add"])):
+                match draw(st.sampled_from(edits)):
                     case "replace":
                         place[key] = draw(VALUES)
                     case "remove":
@@ -101,6 +102,9 @@ def replies(draw: st.DrawFn) -> bytes:
                 break
             place = place[key]
     return written(value).encode("utf-8", "surrogatepass")
+
+
+REPLIED = edited(WHOLE, ["replace", "replace", "replace", "remove", "add"])
 
 
 def written(value: Any) -> str:
@@ -123,12 +127,10 @@ SCRAPS = st.binary(max_size=4) | st.sampled_from(
     [b"\r\n", b"\n", b"\xff\xfe", b"\xed\xa0\x80", b"\x00", b'"', b"[" * 300]
 )
 BODIES = st.one_of(
-    replies(),
-    st.builds(changed, replies(), st.integers(0, 10**6), SCRAPS, st.integers(0, 20)),
-    st.builds(
-        lambda events: b"".join(b"data: " + event + b"\n\n" for event in events), st.lists(replies(), max_size=4)
-    ),
-    replies().map(lambda content: content.decode("utf-8", "replace").encode("utf-16")),
+    REPLIED,
+    st.builds(changed, REPLIED, st.integers(0, 10**6), SCRAPS, st.integers(0, 20)),
+    st.builds(lambda events: b"".join(b"data: " + event + b"\n\n" for event in events), st.lists(REPLIED, max_size=4)),
+    REPLIED.map(lambda content: content.decode("utf-8", "replace").encode("utf-16")),
     st.binary(max_size=60),
 )
 PACKINGS = {
@@ -172,7 +174,7 @@ HEADERS = st.one_of(
 )
 
 
-CLEAN = st.builds(lambda body: b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body), replies())
+CLEAN = st.builds(lambda body: b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body), REPLIED)
 """Answers that are whole HTTP, so that their JSON is read."""
 
 

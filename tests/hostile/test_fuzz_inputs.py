@@ -10,8 +10,7 @@ import pytest
 from pytest_osmosis.config import is_training_config
 from pytest_osmosis.datasets import check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError, OsmosisError
-from tests.hostile.fuzzing import Fuzzer, check_message
-from tests.hostile.mutations import json_document, json_lines, mutated_bytes
+from tests.hostile.fuzzing import Fuzzer, check_message, json_document, json_lines, mutated_bytes
 from tests.preparing import prepare
 
 CONFIG = b"""[experiment]

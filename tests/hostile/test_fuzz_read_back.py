@@ -1,4 +1,7 @@
-"""Fuzzing of what is read back: journals, manifests, results and cases. Only an `OsmosisError` may come of it."""
+"""Fuzzing of what commands and the viewer read back: journals, manifests, results and cases.
+
+Only an `OsmosisError` may come of it.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,23 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from pytest_osmosis.addons.lab.cases import cases_by_function
 from pytest_osmosis.addons.lab.target import target_of
 from pytest_osmosis.addons.verifiers.prime_files import write_prime_files
+from pytest_osmosis.addons.viewer.report import report
+from pytest_osmosis.addons.viewer.report_file import END
+from pytest_osmosis.addons.viewer.server import Dashboard
 from pytest_osmosis.cli.list import list_runs, runs_json
 from pytest_osmosis.cli.show import show_json, show_lines, show_request
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.eval_models import read_baseline
 from pytest_osmosis.record.find_run import find_run, stored
 from pytest_osmosis.record.journal import encode
+from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.report.comparison import comparison_json, comparison_lines
 from pytest_osmosis.report.style import ansi, painted
@@ -27,13 +34,16 @@ from pytest_osmosis.results.compared_runs import compare_runs, read_side
 from pytest_osmosis.results.heads import previous_run
 from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.stored_results import read_run_lines
-from pytest_osmosis.text.redaction import Sanitizer
-from tests.hostile.fuzzing import Fuzzer, check_message
-from tests.hostile.mutations import json_document, json_lines, mutated_bytes
+from pytest_osmosis.text.redaction import Redaction, Sanitizer
+from tests.hostile.fuzzing import Fuzzer, check_message, json_document, json_lines, mutated_bytes
 from tests.journals import with_checksums
 from tests.preparing import prepare_again
 from tests.unit.made import MANIFEST, finished, published
 
+NAME, INTACT = "x-1", "intact"
+MOST_OPENED = 4
+SHARE = 1 / 8
+"""The share of the inputs that pages get: their readers are fuzzed here already."""
 RUN = {"row": 0, "run": 0}
 ATTEMPT = {**RUN, "attempt": 1}
 AT = "2026-01-01T00:00:00.000+00:00"
@@ -100,17 +110,24 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of a run, in a workspace that holds all that the run needs to be rescored."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
-    rows = [{"user_prompt": "1 + 1?", "ground_truth": "2"}] * 2
+    rows = [{"user_prompt": "1 + 1?", "ground_truth": "2", "level": level} for level in "aabb"]
     (tmp_path / "data/x.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     (tmp_path / "rewards.py").write_text("def f(solution_str, ground_truth): return 1.0\n", encoding="utf-8")
     (tmp_path / "x.toml").write_bytes(TOML)
-    folder = tmp_path / ".osmosis/runs/x-1"
+    folder = tmp_path / ".osmosis/runs" / NAME
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps(MANIFEST), encoding="utf-8")
     (folder / "journal.jsonl").write_bytes(b"".join(map(encode, EVENTS)))
     (folder / "results.json").write_text(json.dumps(RESULTS, indent=2), encoding="utf-8")
-    shutil.copytree(folder, folder.with_name("intact"))
+    shutil.copytree(folder, folder.with_name(INTACT))
     return folder
+
+
+def manifest(root: Path) -> Mapping[str, Any]:
+    """Return the manifest of the eval run, which leads to the files of its workspace."""
+    here = {"folder": str(root / ".osmosis/runs" / NAME), "workspace": str(root), "config_text": TOML.decode()}
+    plan = {**MANIFEST["plan"], "path": str(root / "x.toml"), "dataset": str(root / "data/x.jsonl")}
+    return {**MANIFEST, **here, "plan": plan}
 
 
 def each(*steps: Callable[[], object]) -> None:
@@ -175,19 +192,17 @@ def test_journals(fuzz: Fuzzer, run: Path) -> None:
 
 
 def test_manifests(fuzz: Fuzzer, run: Path) -> None:
-    manifest, folder = run / "manifest.json", Path()
+    folder = Path()
 
     def target(content: bytes) -> None:
-        manifest.write_bytes(content)
+        (run / "manifest.json").write_bytes(content)
 
         def rescore() -> None:
             prepare_again(stored(find_run(folder, "x-1")), environ={})
 
         each(lambda: list_runs(folder), rescore, *shown("x-1"), *shown("x-1", "row0-run0"), *managed())
 
-    here = {"folder": str(run), "workspace": str(folder.absolute()), "config_text": TOML.decode()}
-    plan = {**MANIFEST["plan"], "path": str(Path("x.toml").absolute()), "dataset": str(Path("data/x.jsonl").absolute())}
-    fuzz("manifest", target, json_document({**MANIFEST, **here, "plan": plan}))
+    fuzz("manifest", target, json_document(manifest(run.parents[2])))
 
 
 def test_results(fuzz: Fuzzer, run: Path) -> None:
@@ -234,3 +249,81 @@ def test_cases(fuzz: Fuzzer, run: Path) -> None:
         check("jsonl", content)
 
     fuzz("cases", target, mutated_bytes([CASES]) | json_lines(CASE_LINES))
+
+
+# -- what the viewer reads ------------------------------------------------------------------------------------
+# Each api of the dashboard answers with strict JSON, and a report is written whole or not at all.
+
+
+@pytest.fixture
+def root(run: Path) -> Path:
+    """Return the workspace of the eval run and its copy, whose manifests lead to the dataset."""
+    root = run.parents[2]
+    for folder in (run, run.with_name(INTACT)):
+        (folder / "manifest.json").write_text(json.dumps(manifest(root)), encoding="utf-8")
+    return root
+
+
+def check_pages(root: Path) -> None:
+    """Ask for all that a browser does, and write reports; each may be refused with an error that is fit to be shown."""
+    dashboard = Dashboard(root)
+    page = answer(lambda: dashboard.run(NAME))
+    n_runs = len(page["runs"]["row"]) if page else 0
+    for at in range(min(n_runs, MOST_OPENED)):
+        answer(lambda at=at: dashboard.conversation(NAME, at))  # type: ignore[misc]
+    answer(lambda: dashboard.search(NAME, "text", 0))
+    answer(lambda: dashboard.comparison(NAME, INTACT))
+    answer(lambda: dashboard.comparison(INTACT, NAME))
+    answer(lambda: dashboard.history("x"))
+    assert {row["name"] for row in answer(dashboard.runs)["runs"]} == {NAME, INTACT}
+    for names in ([NAME], [NAME, INTACT]):
+        check_report(root, names)
+
+
+def check_report(root: Path, names: list[str]) -> None:
+    path = root / "report.html"
+    try:
+        report(path, {RunDirectory(root / ".osmosis/runs" / name): "all" for name in names}, Redaction())
+    except OsmosisError as error:
+        check_message(error)
+    else:
+        assert path.read_bytes().endswith(END)
+        path.unlink()
+    assert not list(root.glob(".*report*"))
+
+
+def answer(ask: Callable[[], bytes]) -> Any:
+    """Return an answer of the dashboard, which is strict JSON; None if it was refused."""
+    try:
+        content = ask()
+    except OsmosisError as error:
+        check_message(error)
+        return None
+    return json.loads(content.decode("ascii"), parse_constant=_refuse)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise AssertionError(f"{constant} is no JSON: a browser does not read it")
+
+
+def test_pages_of_journals(fuzz: Fuzzer, run: Path, root: Path) -> None:
+    journal, results = run / "journal.jsonl", run / "results.json"
+    away = results.with_suffix(".away")
+
+    def target(content: bytes) -> None:
+        journal.write_bytes(with_checksums(content) if len(content) % 8 else content)
+        check_pages(root)
+        results.rename(away)
+        check_pages(root)
+        away.rename(results)
+
+    fuzz("journal", target, json_lines(EVENTS), SHARE)
+
+
+@pytest.mark.parametrize("name", ["manifest", "results"])
+def test_pages_of_documents(fuzz: Fuzzer, run: Path, root: Path, name: str) -> None:
+    def target(content: bytes) -> None:
+        (run / f"{name}.json").write_bytes(content)
+        check_pages(root)
+
+    fuzz(name, target, json_document(manifest(root) if name == "manifest" else RESULTS), SHARE)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import re
-import zlib
-from pathlib import Path
-
 from tests.hostile.sweep import secrets
 from tests.hostile.workspaces import HostileWorkspace
+from tests.plugin.reports import Report
 
 SECRET = "hunter2-Zx81-correct-horse"
-PACKED = re.compile(rb'<script type="application/octet-stream" id="([\w-]+)">([^<]*)</script>')
 TELLS = """
 import os
 from pytest_osmosis import AgentWorkflowOutput
@@ -39,14 +34,6 @@ def score(solution_str, ground_truth, **kwargs):
 """
 
 
-def unpacked(report: Path) -> dict[str, bytes]:
-    """Return all that a report packs, by the ids of its elements."""
-    return {
-        name.decode(): zlib.decompress(base64.b64decode(text), -zlib.MAX_WBITS)
-        for name, text in PACKED.findall(report.read_bytes())
-    }
-
-
 def test_a_report_holds_no_secret(hostile: HostileWorkspace) -> None:
     hostile.secret("TOLD_SECRET", SECRET)
     hostile.write("agent.py", TELLS)
@@ -62,8 +49,7 @@ def test_a_report_holds_no_secret(hostile: HostileWorkspace) -> None:
     assert made.ret == 0
 
     for name in ("session.html", "command.html"):
-        packed = unpacked(hostile.root / name)
-        assert "index" in packed
-        assert b"2 * 3" in b"".join(packed.values())
-        for part, content in packed.items():
-            assert list(secrets(content, hostile.secrets)) == [], (name, part)
+        report = Report(hostile.root / name)
+        packed = report.everything().removeprefix(report.html)
+        assert "2 * 3" in packed
+        assert list(secrets(packed.encode(), hostile.secrets)) == [], name

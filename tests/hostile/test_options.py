@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.plugin.command import options
-from tests.hostile.workspaces import HostileWorkspace
+from tests.hostile.workspaces import CONFIG, HostileWorkspace
 from tests.plugin.workspaces import read_json
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 NASTY = "a\x1b[31mb\x9bc\r\n::error::d \u202e##[error]e\x07"
 SHOWN = "a\\x1b[31mb\\x9bc"
 
 
-def test_values_of_all_options_are_shown_as_escapes(hostile: HostileWorkspace) -> None:
+def test_values_of_all_options_are_shown_as_escapes_and_files_with_such_names_are_written(
+    hostile: HostileWorkspace,
+) -> None:
     hostile.eval(rows=1)
     writes = ("output", "markdown")
     alone = ("config", "from", "source", "env")
@@ -29,12 +30,7 @@ def test_values_of_all_options_are_shown_as_escapes(hostile: HostileWorkspace) -
     for name in alone:
         assert hostile.run(f"--osmosis-{name}={NASTY}").ret == 4
     assert hostile.run(CONFIG, *others).ret == 4
-
-
-def test_files_with_such_names_are_written_and_shown_as_escapes(hostile: HostileWorkspace) -> None:
-    hostile.eval(rows=1)
     words = [CONFIG, f"--osmosis-output={NASTY}.json", f"--osmosis-markdown={NASTY}.md"]
-
     assert hostile.run(*words).ret == 0
     assert (hostile.root / f"{NASTY}.json").exists()
     hostile.write(f"{NASTY}.json", "mine")

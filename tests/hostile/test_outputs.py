@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.workspaces import HostileWorkspace
+from tests.hostile.workspaces import CONFIG, HostileWorkspace
 from tests.plugin.workspaces import read_json
-
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 
 
 def test_two_evals_with_one_results_file_are_refused(hostile: HostileWorkspace) -> None:

@@ -9,10 +9,9 @@ import json
 
 import pytest
 
-from tests.hostile.workspaces import API_KEY, HostileWorkspace
+from tests.hostile.workspaces import API_KEY, CONFIG, HostileWorkspace
 from tests.servers import ChatServer, reply
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 TOKEN = "team/token+of.ours=7b1"
 HEADER = "header-secret-of-ours"
 LONG = "eyJhbGciOi." + "Zm9vYmFyYmF6cXV4" * 30

@@ -56,18 +56,12 @@ SHAPES = {
 }
 
 
-def test_planted_control_sequences_are_found() -> None:
+def test_planted_control_sequences_and_commands_are_found() -> None:
     texts = {text: f"before\n{text}\nafter\n".encode("utf-8", "surrogatepass") for text in (*CONTROLS, *COMMANDS)}
     assert [text for text, content in texts.items() if not list(control_sequences(content))] == []
-
-
-def test_planted_commands_are_found_as_such() -> None:
+    assert list(control_sequences(b"\x9b31m")), "bytes that are no text"
     found = {text: "\n".join(control_sequences(text.encode())) for text in COMMANDS}
     assert [text for text, problems in found.items() if "workflow command" not in problems] == []
-
-
-def test_bytes_that_are_no_text_are_found() -> None:
-    assert list(control_sequences(b"\x9b31m"))
 
 
 def test_ordinary_output_is_clean() -> None:
@@ -82,16 +76,14 @@ def test_ordinary_output_is_clean() -> None:
     assert [text for text in texts if list(control_sequences(text.encode()))] == []
 
 
-def planted(value: str, shape: str) -> list[str]:
-    return list(secrets(f"before {SHAPES[shape]} after\n".encode(), {"PLANTED": value}))
+def planted(value: str) -> list[str]:
+    """Return the shapes in which the value is found."""
+    texts = {shape: f"before {text} after\n".encode() for shape, text in SHAPES.items()}
+    return [shape for shape, content in texts.items() if list(secrets(content, {"PLANTED": value}))]
 
 
-def test_a_planted_secret_is_found_in_every_shape() -> None:
-    assert [shape for shape in SHAPES if not planted(KEY, shape)] == []
-
-
-def test_another_secret_is_found_in_none() -> None:
-    assert [shape for shape in SHAPES if planted(API_KEY, shape)] == []
+def test_a_planted_secret_is_found_in_every_shape_and_another_in_none() -> None:
+    assert (planted(KEY), planted(API_KEY)) == (list(SHAPES), [])
 
 
 def test_memory_of_descendants_is_counted() -> None:
@@ -100,15 +92,6 @@ def test_memory_of_descendants_is_counted() -> None:
         with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as process:
             wait_until(lambda: memory.peak_mb > 70, "the grandchild's 80 MB")
             process.communicate()
-
-
-def test_an_eval_of_a_hostile_workspace_runs(hostile: HostileWorkspace) -> None:
-    hostile.eval(rows=2)
-    assert hostile.run("--osmosis-config=configs/eval/x.toml", "--junitxml=junit.xml").ret == 0
-    names = {artefact.name for artefact in hostile.artefacts()}
-    assert {"stdout of command 1", "stderr of command 1", "junit.xml"} <= names
-    assert any(name.endswith("results.json") for name in names)
-    assert "rewards.py" not in names
 
 
 def test_the_search_covers_every_kind_of_file(hostile: HostileWorkspace) -> None:
@@ -121,7 +104,8 @@ def test_the_search_covers_every_kind_of_file(hostile: HostileWorkspace) -> None
     )  # fmt: skip
     names = {artefact.name.rpartition("/")[2] for artefact in hostile.artefacts()}
     wanted = {"journal.jsonl", "manifest.json", "results.json", "host.log", "junit.xml", "page.md", "report.json"}
-    assert wanted | {"out.json", "lastfailed"} <= names
+    assert wanted | {"out.json", "lastfailed", "stdout of command 1", "stderr of command 1"} <= names
+    assert "rewards.py" not in names
     for artefact in hostile.artefacts():
         assert list(secrets(artefact.content + API_KEY.encode(), hostile.secrets)), artefact.name
 

@@ -7,15 +7,17 @@ XML and Markdown.
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.hostile.runners import commands
-from tests.hostile.workspaces import PLAIN_AND_XDIST, HostileWorkspace
+from tests.hostile.sweep import commands
+from tests.hostile.workspaces import CONFIG, PLAIN_AND_XDIST, HostileWorkspace
+from tests.plugin.workspaces import PYTEST
 from tests.servers import ChatServer, data, reply, status
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 NASTY = (
     "::error file=a,line=1::x\n  ::set-output name=a::b\n\u3000::add-mask::a\r::stop-commands::t\x85::debug::x\n"
     "a ##[error]b ##[set-env name=PATH;]c ##vso[task.setvariable variable=a]b ##VSO[task.complete]\n"
@@ -175,3 +177,22 @@ def test_a_very_long_line_is_shortened_wherever_it_is_shown(hostile: HostileWork
     assert len(shown.stdout.str()) < 500_000
     assert (hostile.root / "junit.xml").stat().st_size < 500_000
     assert (hostile.root / "page.md").stat().st_size < 100_000
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("ascii", "caf\\xe9 \\u65e5"), ("latin-1", "\\u65e5")])
+def test_an_eval_of_any_text_is_printed_with_escapes(
+    hostile: HostileWorkspace, monkeypatch: pytest.MonkeyPatch, encoding: str, shown: str
+) -> None:
+    hostile.eval("日é", rows=[{"user_prompt": "What is 2 * 2 café 日?", "score": 0.0}])
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+
+    command = [*PYTEST, *hostile.arguments, "--osmosis-config=configs/eval/日é.toml", "-v"]
+    convert = f"import sys; sys.stdout.buffer.write(sys.stdin.buffer.read().decode('{encoding}').encode())"
+    result = hostile.command(
+        "sh", "-c", f"{shlex.join(command)} | {shlex.quote(sys.executable)} -c {shlex.quote(convert)}"
+    )
+
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    assert f"user: What is 2 * 2 caf{'é' if encoding == 'latin-1' else chr(92) + 'xe9'} \\u65e5?" in result.stdout.str()
+    assert shown in result.stdout.str()
+    result.stdout.fnmatch_lines(["results: .osmosis/runs/*"])

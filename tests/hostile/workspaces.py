@@ -14,6 +14,7 @@ import pytest
 from tests.plugin.in_process import DEADLINE_S, run_command, run_pytest
 from tests.plugin.workspaces import PYTEST, WITHOUT_OTHERS, Shell, Workspace
 
+CONFIG = "--osmosis-config=configs/eval/x.toml"
 API_KEY = "sk-hostile-9f3b7c2e51d84a06"
 """The value of OPENAI_API_KEY in every hostile workspace. No text that a test expects contains it."""
 PLAIN_AND_XDIST = pytest.mark.parametrize("hostile", [[], ["-n2"]], indirect=True, ids=["plain", "-n2"])

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.oracle.chains import BASELINE, CONFIG, VERSIONS, Chain, Gates
-from tests.oracle.compared import baseline_of
+from tests.oracle.chains import BASELINE, CONFIG, VERSIONS, Chain, Gates, baseline_of
 from tests.oracle.model import TOKENS
 from tests.plugin.workspaces import read_json
 

@@ -75,7 +75,7 @@ def test_numbers_that_strict_json_lacks_are_refused(value: float) -> None:
         encode({"score": value})
 
 
-def test_lines_can_be_read_while_the_journal_is_open(tmp_path: Path) -> None:
+def test_a_line_can_be_read_while_the_journal_is_open_and_an_event_at_its_position(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "journal.jsonl")
     assert list(replay(journal.path)) == []
     journal.append(ONE)
@@ -83,6 +83,12 @@ def test_lines_can_be_read_while_the_journal_is_open(tmp_path: Path) -> None:
     assert list(replay(journal.path)) == OTHERS[:1]
     journal.close()
     journal.close()
+
+    path = written(tmp_path / "others.jsonl", *(encode({"ev": "other", "n": n, "text": "é" * n}) for n in range(3)))
+
+    positions = [position for position, _ in replay_with_positions(path)]
+
+    assert [event_at(path, position)["n"] for position in reversed(positions)] == [2, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -324,15 +330,11 @@ def test_a_full_disk_is_an_error_that_names_the_journal(tmp_path: Path, monkeypa
     journal.close()
 
 
-def test_event_at_reads_the_event_at_a_position(tmp_path: Path) -> None:
-    path = written(tmp_path / "journal.jsonl", *(encode({"ev": "other", "n": n, "text": "é" * n}) for n in range(3)))
+def test_a_journal_has_one_writer_and_one_that_cannot_be_opened_no_lock(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="No such file"):
+        Journal.reopen(tmp_path / "journal.jsonl")
+    assert list(tmp_path.iterdir()) == []
 
-    positions = [position for position, _ in replay_with_positions(path)]
-
-    assert [event_at(path, position)["n"] for position in reversed(positions)] == [2, 1, 0]
-
-
-def test_a_journal_has_one_writer(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "journal.jsonl")
 
     assert holder_of(RunDirectory(tmp_path)) is not None
@@ -341,9 +343,3 @@ def test_a_journal_has_one_writer(tmp_path: Path) -> None:
     journal.close()
     assert holder_of(RunDirectory(tmp_path)) is None
     Journal.reopen(journal.path).close()
-
-
-def test_a_journal_that_cannot_be_opened_leaves_no_lock(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="No such file"):
-        Journal.reopen(tmp_path / "journal.jsonl")
-    assert list(tmp_path.iterdir()) == []

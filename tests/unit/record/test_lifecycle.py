@@ -132,15 +132,13 @@ def test_a_changed_byte_in_the_begin_of_a_killed_session_does_not_make_older_res
     assert "journal.jsonl was damaged" in (lifecycle_of(directory).reason or "")
 
 
-def test_the_reason_in_a_word_comes_from_results_of_the_same_session(tmp_path: Path) -> None:
+def test_the_reason_in_a_word_comes_from_results_of_the_same_session_also_if_formatted_anew(tmp_path: Path) -> None:
     events = [*FIRST, STOPPED]
     same = results(4, "stopped", "interrupt", "interrupted")
     assert lifecycle_of(written(tmp_path, events, same)).stopped_by == "interrupt"
     assert lifecycle_of(written(tmp_path, events, results(4, "stopped", "maxfail", "x"))).stopped_by is None
     assert lifecycle_of(written(tmp_path, events, results(4, "failed", "journal", "x"))).stopped_by is None
 
-
-def test_results_that_were_formatted_anew_say_the_same(tmp_path: Path) -> None:
     directory = written(tmp_path, FIRST, results(6, "stopped", "maxfail", "2 failures"))
     before = lifecycle_of(directory)
     directory.results.write_text(json.dumps(json.loads(directory.results.read_text())))
@@ -174,7 +172,9 @@ def test_a_run_is_pending_until_its_session_writes_to_the_journal(tmp_path: Path
     assert lifecycle_of(directory).status == "failed"
 
 
-def test_a_run_that_is_resumed_is_pending_until_its_code_is_loaded(tmp_path: Path) -> None:
+def test_a_run_that_is_resumed_is_pending_until_its_code_is_loaded_and_keeps_its_status_while_rescored(
+    tmp_path: Path,
+) -> None:
     directory = written(tmp_path, [*FIRST, STOPPED], INTERRUPTED)
     with directory.journal.open("ab") as file:
         file.write(b'{"torn')
@@ -186,14 +186,12 @@ def test_a_run_that_is_resumed_is_pending_until_its_code_is_loaded(tmp_path: Pat
     assert (life.status, life.results_are_current) == ("running", False)
     journal.close()
 
-
-def test_a_run_keeps_its_status_while_it_is_rescored(tmp_path: Path) -> None:
-    directory = written(tmp_path, [*FIRST, STOPPED], INTERRUPTED)
-    journal = Journal.reopen(directory.journal, RunLock.take(directory, "scoring"))
-    journal.append(encode(LOADED))
-    life = lifecycle_of(directory)
-    assert (life.status, life.is_being_rescored, life.has_ended) == ("stopped", True, True)
-    journal.close()
+    rescored = written(tmp_path, [*FIRST, STOPPED], INTERRUPTED)
+    scores = Journal.reopen(rescored.journal, RunLock.take(rescored, "scoring"))
+    scores.append(encode(LOADED))
+    scored = lifecycle_of(rescored)
+    assert (scored.status, scored.is_being_rescored, scored.has_ended) == ("stopped", True, True)
+    scores.close()
 
 
 def test_a_directory_without_a_journal_holds_a_run_that_failed(tmp_path: Path) -> None:

@@ -19,15 +19,13 @@ def plan(spans: Sequence[Span], n: int = 1, named: Sequence[Span] = ()) -> Plan:
     return Plan("x", "/ws/configs/eval/x.toml", "/ws/data/x.jsonl", tuple(spans), n, "rows 0-1", tuple(named))
 
 
-def test_every_row_has_its_line_and_n_runs_in_file_order() -> None:
+def test_rows_and_units_have_their_lines_and_runs_in_file_order() -> None:
     two = plan([Span(0, 2, 1), Span(7, 1, 9)], n=2)
 
     assert list(two.rows()) == [(0, 1), (1, 2), (7, 9)]
     assert list(map(str, two.runs())) == [f"row{row}-run{run}" for row in (0, 1, 7) for run in (0, 1)]
     assert (two.n_rows, two.n_runs) == (3, 6)
 
-
-def test_units_are_runs_or_rows_with_all_their_runs() -> None:
     of_runs = plan([Span(7, 2, 9)], n=2)
     of_rows = replace(of_runs, granularity="row")
 
@@ -38,7 +36,7 @@ def test_units_are_runs_or_rows_with_all_their_runs() -> None:
         assert all(each.unit_of(run) == unit for unit in each.units() for run in each.runs_of(unit))
 
 
-def test_each_run_is_followed_by_the_baselines_run() -> None:
+def test_each_run_is_followed_by_the_baselines_run_with_its_seed_and_position() -> None:
     both = replace(plan([Span(7, 1, 9)], n=2), baseline=True)
     of_rows = replace(both, granularity="row")
 
@@ -50,24 +48,20 @@ def test_each_run_is_followed_by_the_baselines_run() -> None:
     assert (both.n_runs, both.n_rollouts) == (2, 4)
     assert decode(encode(both), Plan) == both
 
-
-def test_a_baselines_run_has_the_seed_and_position_of_the_run_it_is_compared_with() -> None:
-    both = replace(plan([Span(0, 9, 1)], n=2), baseline=True)
-    order = shuffled(both.runs(), seed=3)
+    many = replace(plan([Span(0, 9, 1)], n=2), baseline=True)
+    order = shuffled(many.runs(), seed=3)
 
     assert [run._replace(model=ModelTag.BASELINE) for run in order[::2]] == order[1::2]
     assert all(run_seed(5, run) == run_seed(5, run._replace(model=ModelTag.BASELINE)) for run in order)
 
 
-def test_rows_that_a_node_id_names_are_collected_but_not_planned() -> None:
+def test_rows_that_a_node_id_names_are_collected_once_but_not_planned() -> None:
     named = plan([Span(4, 2, 5)], n=3).with_named([9, 4, 1], lambda row: row + 1)
 
     assert [row for row, _ in named.rows()] == [1, 4, 5, 9]
     assert {run.row for run in named.runs()} == {4, 5}
     assert (named.n_rows, named.n_runs) == (2, 6)
 
-
-def test_a_row_named_twice_or_planned_already_is_collected_once() -> None:
     planned = plan([Span(4, 2, 5)])
 
     assert planned.with_named([5], lambda row: row + 1) == planned
@@ -75,7 +69,7 @@ def test_a_row_named_twice_or_planned_already_is_collected_once() -> None:
     assert [row for row, _ in again.rows()] == [4, 5, 9]
 
 
-def test_the_first_rows_of_a_plan_have_one_run_each() -> None:
+def test_the_first_rows_of_a_plan_have_one_run_each_and_an_empty_one_has_none() -> None:
     whole = plan([Span(2, 2, 3), Span(7, 3, 9)], n=4, named=[Span(0, 1, 1)])
 
     first = whole.first(3)
@@ -85,8 +79,6 @@ def test_the_first_rows_of_a_plan_have_one_run_each() -> None:
     assert whole.first(2).spans == (Span(2, 2, 3),)
     assert whole.first(9).n_rows == 5
 
-
-def test_an_empty_plan_has_nothing() -> None:
     empty = plan([])
 
     assert (list(empty.rows()), list(empty.runs()), empty.n_runs) == ([], [], 0)
@@ -128,7 +120,7 @@ def test_seeds_never_change_between_versions(seed: int, run: RunId, expected: in
     assert run_seed(seed, run) == expected
 
 
-def test_a_shuffled_order_holds_every_run_once_and_depends_on_the_seed_alone() -> None:
+def test_a_shuffled_order_holds_every_run_once_and_seeds_differ() -> None:
     runs = [RunId(row, run) for row in range(50) for run in range(2)]
     order = shuffled(runs, 0)
 
@@ -138,12 +130,10 @@ def test_a_shuffled_order_holds_every_run_once_and_depends_on_the_seed_alone() -
     assert shuffled(runs, 1) != order
     assert 15 < sum(run.row < 25 for run in order[:50]) < 35  # the first rows are not favoured
 
+    more = [RunId(row, run) for row in range(100) for run in range(10)]
+    seeds = {run_seed(base, run) for base in (0, 1) for run in more}
 
-def test_seeds_differ_between_runs_rows_and_base_seeds() -> None:
-    runs = [RunId(row, run) for row in range(100) for run in range(10)]
-    seeds = {run_seed(base, run) for base in (0, 1) for run in runs}
-
-    assert len(seeds) == 2 * len(runs)
+    assert len(seeds) == 2 * len(more)
 
 
 @given(st.integers(), st.integers(0, 10**6), st.integers(0, 1000))

@@ -159,18 +159,16 @@ def test_a_lock_that_names_nobody_is_taken(tmp_path: Path, content: bytes) -> No
     assert not (tmp_path / "lock").exists()
 
 
-def test_a_lock_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+def test_a_lock_is_readable_by_its_owner_only_and_looking_does_not_hold_it(tmp_path: Path) -> None:
     lock = RunLock.take(RunDirectory(tmp_path))
     assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
     lock.close()
 
-
-def test_looking_at_a_lock_does_not_hold_it(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     for _ in range(50):
-        lock = RunLock.take(directory)
+        held = RunLock.take(directory)
         assert holder_of(directory) is not None
-        lock.close()
+        held.close()
         assert holder_of(directory) is None
 
 
@@ -239,15 +237,6 @@ def test_a_lock_that_is_handed_down_is_held_until_its_heir_ends(tmp_path: Path) 
     assert holder_of(directory) is None
 
 
-def test_a_request_to_stop_is_not_for_later_holders(tmp_path: Path) -> None:
-    directory = RunDirectory(tmp_path)
-    directory.stop_request.touch()
-
-    RunLock.take(directory).close()
-
-    assert not directory.stop_request.exists()
-
-
 def test_a_notice_names_the_process_from_which_the_lock_was_taken_over(tmp_path: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", "pass"])
     dead.wait()
@@ -260,7 +249,7 @@ def test_a_notice_names_the_process_from_which_the_lock_was_taken_over(tmp_path:
     lock.close()
 
 
-def test_the_lock_tells_how_long_the_journal_was(tmp_path: Path) -> None:
+def test_the_lock_tells_how_long_the_journal_was_and_a_request_to_stop_is_not_for_later_holders(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     directory.journal.write_bytes(b"x" * 40)
     lock = RunLock.take(directory)
@@ -270,3 +259,10 @@ def test_the_lock_tells_how_long_the_journal_was(tmp_path: Path) -> None:
     lock.close()
     assert [holder and holder.journal_bytes for holder in found] == [40, 30]
     assert lock.holder.journal_bytes == 30
+
+    again = RunDirectory(tmp_path)
+    again.stop_request.touch()
+
+    RunLock.take(again).close()
+
+    assert not again.stop_request.exists()

@@ -37,15 +37,13 @@ def record_of(*events: Event) -> RunRecord:
     return fold([LOADED, *events]).records[RUN]
 
 
-def test_a_run_is_pending_until_every_scorer_has_answered() -> None:
+def test_a_run_is_pending_until_every_scorer_has_answered_and_its_parts_add_up() -> None:
     events = [start(), rollout(), score(scores={"rewards:a": 1.0}), score(scores={"rewards:b": 0.5})]
 
     statuses = [record_of(*events[:length]).status for length in range(1, len(events) + 1)]
 
     assert statuses == ["pending", "pending", "pending", "finished"]
 
-
-def test_score_events_in_parts_add_up() -> None:
     record = record_of(start(), rollout(), score(scores={"rewards:a": 1.0}), score(scores={"rewards:b": 0.5}, ms=3.0))
 
     assert dict(record.scores) == {"rewards:a": 1.0, "rewards:b": 0.5}
@@ -87,7 +85,7 @@ def test_the_later_of_two_events_about_a_score_counts(last: str) -> None:
     assert ("rewards:a" in record.scores, "rewards:a" in record.scorer_errors) == (last == "score", last == "error")
 
 
-def test_a_rollout_holds_its_usage_and_has_no_tokens_without_any() -> None:
+def test_a_rollout_holds_its_usage_and_answers_from_a_store_are_told_from_others() -> None:
     usage = {"input_tokens": 7, "output_tokens": 5, "cached_input_tokens": 2}
 
     record = record_of(start(), rollout(usage=usage, retries=2, finish_reason="length", model="m-2026"))
@@ -96,37 +94,33 @@ def test_a_rollout_holds_its_usage_and_has_no_tokens_without_any() -> None:
     assert record_of(rollout(usage=None)).tokens is None
     assert record_of(rollout(usage={"input_tokens": 0, "output_tokens": 0})).tokens == 0
 
-
-def test_answers_from_a_store_are_told_from_those_that_were_asked_for() -> None:
     stored = {"requests": 2, "usage": {"input_tokens": 6}}
     use = {"model": "j", "base_url": None, "calls": 3, "retries": 0, "uncounted": 0, "usage": {"input_tokens": 9}}
-    record = record_of(
+    mixed = record_of(
         start(),
         rollout(usage={"input_tokens": 10, "output_tokens": 1}, stored=stored),
         score(scores={"rewards:a": 1.0}, judges=[{**use, "stored": stored}, use]),
     )
 
-    assert (record.tokens, record.judge_tokens) == (11, 18)
-    assert (record.stored.requests, record.judge_uses[0].stored.requests) == (2, 2)
-    assert (record.charged.tokens, record.charged.judge_tokens) == (5, 12)
+    assert (mixed.tokens, mixed.judge_tokens) == (11, 18)
+    assert (mixed.stored.requests, mixed.judge_uses[0].stored.requests) == (2, 2)
+    assert (mixed.charged.tokens, mixed.charged.judge_tokens) == (5, 12)
     whole = record_of(start(), rollout())
     assert whole.charged is whole, "nothing of it was stored"
     unknown = record_of(start(), rollout(usage={"input_tokens": 10}, stored={"requests": 1, "usage": None}))
     assert unknown.charged.tokens is None
 
 
-def test_a_rollout_with_a_boundary_is_failed_without_any_score() -> None:
+def test_a_rollout_with_a_boundary_is_failed_and_a_removed_run_skipped_whatever_scores_it_has() -> None:
     record = record_of(start(), rollout(boundary="agent", error="KeyError: 'x'"))
 
     assert (record.status, record.boundary, record.error) == ("failed", "agent", "KeyError: 'x'")
 
-
-def test_a_removed_run_is_skipped_whatever_else_is_unscored_or_scored_later() -> None:
     removed, scored = score(removed=True), score(scores={"rewards:a": 1.0})
 
     for parts in ([removed], [removed, scored], [scored, removed]):
-        record = record_of(start(), rollout(), *parts)
-        assert (record.status, record.scored) == ("skipped", True)
+        found = record_of(start(), rollout(), *parts)
+        assert (found.status, found.scored) == ("skipped", True)
 
 
 @pytest.mark.parametrize(("starts", "attempt"), [([], 0), ([1], 1), ([1, 2], 2)])
@@ -153,11 +147,9 @@ def test_late_events_of_an_earlier_attempt_change_nothing(late: Event) -> None:
     assert record_of(*events, late) == record_of(*events)
 
 
-def test_nothing_is_scored_before_the_scorers_are_known() -> None:
+def test_nothing_is_scored_before_the_scorers_are_known_and_other_events_belong_to_no_run() -> None:
     assert fold([start(), rollout()]).records[RUN].status == "pending"
 
-
-def test_events_of_other_kinds_belong_to_no_run() -> None:
     ledger = fold([LOADED, {"ev": "notice", "text": "a host ended"}])
 
     assert ledger.records == {}
@@ -241,7 +233,7 @@ def test_the_answer_is_the_last_assistant_message_with_its_calls_but_not_their_i
     assert answer({"role": "user", "content": "b"}, "odd", {"role": "tool"}) is None
 
 
-def test_runs_of_the_baseline_have_their_own_records() -> None:
+def test_runs_of_the_baseline_have_their_own_records_and_runs_are_ordered_by_row() -> None:
     lines = [start(), rollout(), score(scores={"rewards:a": 1.0, "rewards:b": 1.0})]
 
     ledger = fold([LOADED, *lines, *({**line, "model_tag": "baseline"} for line in lines[:2])])
@@ -251,8 +243,6 @@ def test_runs_of_the_baseline_have_their_own_records() -> None:
         f"{RUN}-baseline": "pending",
     }
 
-
-def test_runs_are_ordered_by_row_and_identified_by_their_names_and_events() -> None:
     runs = [RunId(2, 0), RunId(2, 1), RunId(10, 0), RunId(12, 3, ModelTag.BASELINE)]
 
     assert sorted([runs[2], runs[0], runs[3], runs[1]]) == runs
@@ -271,7 +261,7 @@ def of_a(reason: str) -> dict[str, Any]:
     return {"metrics": {"rewards:a": {"f1": 0.5}}, "reasons": {"rewards:a": reason}}
 
 
-def test_notes_of_rollout_and_functions_add_up() -> None:
+def test_notes_of_rollout_and_functions_add_up_and_a_later_score_leaves_those_of_the_rollout_alone() -> None:
     scores = [score(scores={"rewards:a": 1.0}, **of_a("close")), score(scores={"rewards:b": 0.5})]
     record = record_of(start(), rollout(**OF_ROLLOUT), *scores)
 
@@ -279,19 +269,15 @@ def test_notes_of_rollout_and_functions_add_up() -> None:
     assert record.reasons == {"rewards:a": "close"}
     assert record.notes.to_json() == {**OF_ROLLOUT, **of_a("close"), "metrics": record.metrics}
 
-
-def test_a_later_score_or_a_rescoring_leaves_the_notes_of_the_rollout_alone() -> None:
     first = score(scores={"rewards:a": 0.0}, **of_a("wrong"))
 
     for later in ([score(scores={"rewards:a": 1.0})], [LOADED, {"ev": "rescored"}]):
         assert record_of(start(), rollout(**OF_ROLLOUT), first, *later).notes.to_json() == OF_ROLLOUT
 
 
-def test_a_second_attempt_has_none_of_the_notes_of_the_first() -> None:
+def test_runs_share_equal_notes_and_a_second_attempt_has_none_of_the_first() -> None:
     assert record_of(start(), rollout(**OF_ROLLOUT), start(2), rollout(2)).notes is NO_NOTES
 
-
-def test_runs_share_equal_notes_and_the_lack_of_any() -> None:
     one, other = (record_of(start(), rollout(), score(**of_a("same"))) for _ in range(2))
 
     assert one.metrics["rewards:a"] is other.metrics["rewards:a"]
@@ -353,28 +339,24 @@ def test_a_removal_is_decided_again_if_any_function_changed() -> None:
     assert statuses == ["skipped", "pending"]
 
 
-def test_an_unfinished_rescoring_does_not_count_in_the_session_that_follows() -> None:
+def test_only_the_scores_of_a_finished_rescoring_count_in_the_session_that_follows() -> None:
     rescoring = [loads(a="2"), rows("w"), score(scores={"rewards:a": 0.0})]
 
     assert fold([*SESSION, *rescoring, BEGAN, loads(), rows("w")]) == fold([*SESSION, BEGAN, loads(), rows("w")])
 
+    whole = [loads(a="2"), rows("w"), score(scores={"rewards:a": 0.0, "rewards:b": 0.5}), {"ev": "rescored"}]
 
-def test_the_scores_of_a_finished_rescoring_are_those_that_a_session_keeps() -> None:
-    rescoring = [loads(a="2"), rows("w"), score(scores={"rewards:a": 0.0, "rewards:b": 0.5}), {"ev": "rescored"}]
-
-    record = fold([*SESSION, *rescoring, BEGAN, loads(a="2"), rows("w")]).records[RUN]
+    record = fold([*SESSION, *whole, BEGAN, loads(a="2"), rows("w")]).records[RUN]
 
     assert dict(record.scores) == {"rewards:a": 0.0, "rewards:b": 0.5}
 
 
-def test_only_attempts_of_the_same_session_were_repeated_after_a_crash() -> None:
+def test_each_session_counts_at_once_and_only_its_own_attempts_were_repeated_after_a_crash() -> None:
     later = [BEGAN, loads(), rows("w"), start(2), rollout(2)]
 
     assert fold([*SESSION, *later]).records[RUN].repeated is False
     assert fold([*SESSION, *later[:4], start(3), rollout(3)]).records[RUN].repeated is True
 
-
-def test_each_session_counts_at_once() -> None:
     more = [BEGAN, loads(), rows("w"), start(2), rollout(2), score(2, scores={"rewards:a": 0.0})]
 
     record = fold([*SESSION, *more]).records[RUN]

@@ -44,7 +44,10 @@ BEGAN = {"ev": "began", "at": "2026-11-22T12:00:00.000+00:00", "pid": 1, "machin
 
 
 def journal(folder: Path, *events: Mapping[str, Any]) -> Path:
-    written = Journal.create(folder / "journal.jsonl")
+    """Write a journal, in a folder of its own."""
+    own = folder / str(len(list(folder.iterdir())))
+    own.mkdir()
+    written = Journal.create(own / "journal.jsonl")
     written.append(b"".join(map(encode, events)))
     written.close()
     return written.path
@@ -54,23 +57,19 @@ def stored(folder: Path, *events: Mapping[str, Any]) -> StoredRollouts:
     return StoredRollouts(journal(folder, *events))
 
 
-def test_a_rollout_is_read_from_its_position(tmp_path: Path) -> None:
+def test_a_rollout_of_the_last_attempt_is_read_from_its_position_once_it_has_ended(tmp_path: Path) -> None:
     found = stored(tmp_path, loaded(f="a"), rows("p w", "q v"), rollout(), rollout(1, said="there"))
 
     assert found.rollout(RunId(1, 0))["messages"][0]["content"] == "there"
     assert (RunId(0, 0) in found, RunId(2, 0) in found, found.n_rolled) == (True, False, 2)
     assert found.contents == {0: Content("p", "w"), 1: Content("q", "v")}
 
-
-def test_only_the_last_attempt_and_its_scores_count(tmp_path: Path) -> None:
     late = score(F, 0.5)
-    found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), score(F, 0.5), rollout(attempt=2, said="no"), late)
+    twice = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), score(F, 0.5), rollout(attempt=2, said="no"), late)
 
-    assert found.rollout(RunId(0, 0))["messages"][0]["content"] == "no"
-    assert found.scores(RunId(0, 0), {F: "a"}, "w") == {}
+    assert twice.rollout(RunId(0, 0))["messages"][0]["content"] == "no"
+    assert twice.scores(RunId(0, 0), {F: "a"}, "w") == {}
 
-
-def test_an_attempt_that_did_not_end_is_not_a_rollout(tmp_path: Path) -> None:
     again = {"ev": "start", "row": 0, "run": 0, "attempt": 2}
 
     assert RunId(0, 0) not in stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), again)
@@ -105,22 +104,7 @@ def test_a_score_belongs_to_its_row_and_not_to_a_rescoring_that_was_killed_befor
     assert found.scores(RunId(0, 0), {F: "a"}, "killed") == {}
 
 
-def test_progress_of_a_row_that_is_not_stored_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="row1-run0 is stored, but not its row"):
-        StoredProgress(journal(tmp_path, BEGAN, loaded(f="a"), rows("p w"), rollout(1)))
-
-
-def test_a_score_is_found_with_its_reason_and_its_judges(tmp_path: Path) -> None:
-    counts = {"calls": 1, "retries": 0, "uncounted": 0, "usage": {"input_tokens": 9}}
-    judge: Any = {"model": "j", "base_url": None, **counts}
-    told = score(F, 0.5, reasons={F: "close"}, metrics={F: {"f1": 0.5}}, judges=[judge])
-    found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), told)
-
-    notes = RunNotes({F: {"f1": 0.5}}, {F: "close"})
-    assert found.scores(RunId(0, 0), {F: "a"}, "w") == {F: StoredScore(0.5, 2.0, notes, [judge])}
-
-
-def test_a_score_is_found_by_its_code_and_its_row(tmp_path: Path) -> None:
+def test_a_score_is_found_by_its_code_and_its_row_with_its_reason_and_its_judges(tmp_path: Path) -> None:
     decided_later = (loaded(f="b", g="c"), rows("p changed"), score(F, 0.7), score(G, 0.1))
     found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), score(F, 0.5), *decided_later)
 
@@ -133,6 +117,14 @@ def test_a_score_is_found_by_its_code_and_its_row(tmp_path: Path) -> None:
     assert found.scores(RunId(0, 0), {F: "c"}, "changed") == {}
     assert found.contents == {0: Content("p", "w")}, "the rows as they were rolled out"
 
+    counts = {"calls": 1, "retries": 0, "uncounted": 0, "usage": {"input_tokens": 9}}
+    judge: Any = {"model": "j", "base_url": None, **counts}
+    told = score(F, 0.5, reasons={F: "close"}, metrics={F: {"f1": 0.5}}, judges=[judge])
+    explained = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), told)
+
+    notes = RunNotes({F: {"f1": 0.5}}, {F: "close"})
+    assert explained.scores(RunId(0, 0), {F: "a"}, "w") == {F: StoredScore(0.5, 2.0, notes, [judge])}
+
 
 def test_the_removal_of_a_run_is_found_too_and_a_failure_to_score_is_not(tmp_path: Path) -> None:
     removed = {**score(F, 0.0, scores={}, removed=True), "name": F}
@@ -143,21 +135,22 @@ def test_the_removal_of_a_run_is_found_too_and_a_failure_to_score_is_not(tmp_pat
     assert found.scores(RunId(1, 0), {F: "a"}, "w") == {}
 
 
-def test_a_rollout_without_its_row_cannot_be_scored(tmp_path: Path) -> None:
+def test_a_row_that_is_not_stored_is_an_error_of_its_rollout(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="the rollout of row0-run0 is stored, but not its row"):
         stored(tmp_path, loaded(f="a"), rollout())
+
+    with pytest.raises(JournalError, match="row1-run0 is stored, but not its row"):
+        StoredProgress(journal(tmp_path, BEGAN, loaded(f="a"), rows("p w"), rollout(1)))
 
 
 FIRST = (loaded(f="a"), rows("p w"), rollout(), score(F, 0.5))
 SECOND = (loaded(g="b"), rows("p w"), score(G, 1.0))
 
 
-def test_an_unfinished_rescoring_does_not_count() -> None:
+def test_only_a_finished_rescoring_replaces_earlier_scores() -> None:
     assert fold([*FIRST, *SECOND]) == fold(FIRST)
     assert fold([*FIRST, *SECOND, *SECOND[:2]]) == fold(FIRST)
 
-
-def test_a_finished_rescoring_replaces_earlier_scores() -> None:
     ledger = fold([*FIRST, *SECOND, *SECOND, {"ev": "rescored"}])
 
     assert ledger.scorers == (G,)
@@ -167,13 +160,6 @@ def test_a_finished_rescoring_replaces_earlier_scores() -> None:
 
 def began(at: str) -> dict[str, Any]:
     return {"ev": "began", "at": at, "pid": 1, "machine": "m", "resumed": True}
-
-
-def test_rows_that_a_later_session_adds_are_those_of_its_rollouts(tmp_path: Path) -> None:
-    first = [began("2026-01-01T00:00:00+00:00"), loaded(f="a"), rows("p w"), rollout()]
-    second = [began("2026-01-02T00:00:00+00:00"), loaded(f="a"), rows("p v", "q u"), rollout(1)]
-
-    assert stored(tmp_path, *first, *second).contents == {0: Content("p", "w"), 1: Content("q", "u")}
 
 
 def test_only_attempts_of_the_same_session_were_repeated_after_a_crash(tmp_path: Path) -> None:
@@ -186,8 +172,7 @@ def test_only_attempts_of_the_same_session_were_repeated_after_a_crash(tmp_path:
     assert record.repeated is False
     assert rescoring.apply(score("f", 1.0, attempt=2)) == rescoring.records[record.run]
     assert rescoring.records[record.run].repeated is False
-    (tmp_path / "crashed").mkdir()
-    crashed = stored(tmp_path / "crashed", *first, *second, rollout(attempt=3))
+    crashed = stored(tmp_path, *first, *second, rollout(attempt=3))
     assert crashed.records[RunId(0, 0)].repeated is True
 
 

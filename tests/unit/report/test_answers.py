@@ -1,4 +1,4 @@
-"""The answer that was scored, and the ground truth next to it."""
+"""The answer that was scored with the ground truth, and reasons, metrics and further fields as lines of text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.report.failure_text import ANSWER_IN_A_LINE, ScoredAnswer
+from pytest_osmosis.record.run_record import RunNotes
+from pytest_osmosis.report.failure_text import (
+    ANSWER_IN_A_LINE,
+    REASON_IN_A_LINE,
+    ScoredAnswer,
+    note_lines,
+    reason_in_a_line,
+)
 from pytest_osmosis.text.safe import shortened
+from pytest_osmosis.verdicts.pass_rule import PassRule
+from tests.unit.made import A, B, finished
 
 PROMPT = {"role": "user", "content": "7 + 8?"}
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "add"}}]}
@@ -15,6 +24,10 @@ CALL = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name
 
 def brief(text: str) -> str:
     return shortened(text, 600)
+
+
+def briefly(text: str) -> str:
+    return shortened(text, 200)
 
 
 def said(content: object) -> dict[str, object]:
@@ -72,10 +85,48 @@ def test_lines_add_what_the_line_left_out_and_do_not_repeat_an_answer_that_ends_
     assert answer(said("14"), CALL).lines(brief) == ["answered: 14", "expected: 15"]
 
 
-def test_a_long_text_lacks_its_middle_and_says_so() -> None:
-    [line] = answer(said("14"), truth="begin " + "x" * 10_000 + " end").lines(brief)
+@pytest.mark.parametrize(
+    ("reason", "line"),
+    [
+        ("off by one", "off by one"),
+        ("It is long.\n  It is rude.", "It is long. It is rude."),
+        ("\x1b[2Jgone", "\\x1b[2Jgone"),
+        ("word " * 100, "word " * 15 + "wo..."),
+    ],
+)
+def test_a_line_has_the_beginning_of_a_reason(reason: str, line: str) -> None:
+    record = finished({A: 0.0}, notes=RunNotes(reasons={A: reason}))
 
-    assert line.startswith("expected: begin xxx")
+    assert reason_in_a_line(record, PassRule((A,))) == line
+    assert len(line) <= REASON_IN_A_LINE
+
+
+def test_a_reason_is_left_out_that_explains_nothing_or_is_there_already() -> None:
+    record = finished({A: 1.0, B: 0.5}, notes=RunNotes(reasons={A: "exact", B: "too long"}))
+
+    assert reason_in_a_line(record, PassRule((A, B))) == "too long"
+    assert reason_in_a_line(record, PassRule((A, B), decide=A)) == ""
+
+    assert note_lines(RunNotes(reasons={A: "short"}), [A], briefly, said="short") == []
+    assert note_lines(RunNotes(reasons={A: "two\nlines"}), [A], briefly, said="two lines") == [
+        "reason: two",
+        "    lines",
+    ]
+    [line] = note_lines(RunNotes(reasons={A: "x" * 1000}), [A], briefly, said="x" * 77 + "...")
     assert "characters left out" in line
-    assert line.endswith("xxx end")
-    assert len(line) <= len("expected: ") + 600
+
+
+def test_the_rollouts_notes_follow_those_of_functions() -> None:
+    notes = RunNotes(
+        {"rollout": {"turns": 3.0}, A: {"f1": 0.25, "n\x1b\n": 1e6}},
+        {},
+        {"rollout": '{"plan":["größer"]}', "reward": '{"judge":"strict"}'},
+    )
+
+    assert note_lines(notes, [A], briefly) == [
+        "metrics: f1 0.25, n\\x1b 1e+06",
+        "metrics of the rollout: turns 3",
+        'extra fields: {"judge": "strict"}',
+        'info of the rollout: {"plan": ["größer"]}',
+    ]
+    assert note_lines(notes, [A, B], briefly)[0] == f"metrics of {A}: f1 0.25, n\\x1b 1e+06"

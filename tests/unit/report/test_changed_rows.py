@@ -20,7 +20,7 @@ def lines(pairs: list[Pair], results: Results, kind: Kind = "previous run") -> l
     return changed_rows_lines(compare(kind, "x-0", Matched(pairs)), results)
 
 
-def test_worse_rows_are_named_before_better_ones_with_a_command_for_both_eval_runs() -> None:
+def test_worse_rows_are_named_before_better_ones_with_counts_and_a_command_for_both_eval_runs() -> None:
     results = results_of([*ran(True), *ran(False, row=1), *ran(True, row=2)])
     pairs = [Pair(0, 0, [True], [False]), Pair(1, 4, [False], [True]), Pair(2, 2, [True], [True])]
 
@@ -31,12 +31,10 @@ def test_worse_rows_are_named_before_better_ones_with_a_command_for_both_eval_ru
         "  row1 then: pytest-osmosis show x-0 row4-run0",
     ]
 
+    of_five = results_of([*ran(True, False, True, False, False, row=12), *ran(True, False)], n=5)
+    several = [Pair(0, 0, [True, False], [False]), Pair(12, 12, [True, False, True, False, False], [True] * 5)]
 
-def test_rows_of_several_runs_say_how_many_passed_and_the_command_shows_one_that_did_not() -> None:
-    results = results_of([*ran(True, False, True, False, False, row=12), *ran(True, False)], n=5)
-    pairs = [Pair(0, 0, [True, False], [False]), Pair(12, 12, [True, False, True, False, False], [True] * 5)]
-
-    assert lines(pairs, results) == [
+    assert lines(several, of_five) == [
         "  worse: row12 5/5 -> 2/5",
         "  better: row0 0/1 -> 1/2",
         "  row12 now: pytest-osmosis show x-1 row12-run1",
@@ -44,7 +42,13 @@ def test_rows_of_several_runs_say_how_many_passed_and_the_command_shows_one_that
     ]
 
 
-def test_of_a_worse_row_a_run_that_counts_and_of_a_better_one_a_run_that_passed_is_shown() -> None:
+def test_only_the_first_ten_rows_are_named_with_a_run_that_counts_or_passed() -> None:
+    results = results_of([record for row in range(14) for record in ran(False, row=row)])
+    pairs = [Pair(row, row, [False], [True]) for row in range(14)]
+
+    assert lines(pairs, results)[0] == f"  worse: {', '.join(f'row{row}' for row in range(10))} and 4 more"
+    assert lines([Pair(0, 0, [True], [True])], results_of(ran(True))) == []
+
     removed_first = results_of([removed(), finished({A: 0.0}, 0, 1)], n=2)
     better = results_of(ran(False, True), n=2)
 
@@ -55,15 +59,7 @@ def test_of_a_worse_row_a_run_that_counts_and_of_a_better_one_a_run_that_passed_
     ]
 
 
-def test_only_the_first_ten_rows_are_named_and_nothing_is_said_if_none_changed() -> None:
-    results = results_of([record for row in range(14) for record in ran(False, row=row)])
-    pairs = [Pair(row, row, [False], [True]) for row in range(14)]
-
-    assert lines(pairs, results)[0] == f"  worse: {', '.join(f'row{row}' for row in range(10))} and 4 more"
-    assert lines([Pair(0, 0, [True], [True])], results_of(ran(True))) == []
-
-
-def test_a_model_that_is_the_baseline_has_a_run_to_show_and_a_stored_one_may_not() -> None:
+def test_commands_can_be_copied_from_any_folder_and_show_what_is_stored_of_a_baseline() -> None:
     pairs = [Pair(0, 0, [False], [True])]
     two_models = results_of(ran(False), baseline=[of_baseline(record) for record in ran(True)])
     never_ran = results_of(ran(False), baseline=[of_baseline(pending())])
@@ -72,18 +68,16 @@ def test_a_model_that_is_the_baseline_has_a_run_to_show_and_a_stored_one_may_not
         "  row0 now: pytest-osmosis show x-1 row0-run0",
         "  row0 by the baseline: pytest-osmosis show x-1 row0-run0-baseline",
     ]
-    for results in (never_ran, results_of(ran(False))):
-        assert lines(pairs, results, "baseline")[1:] == ["  row0 now: pytest-osmosis show x-1 row0-run0"]
+    for baseline in (never_ran, results_of(ran(False))):
+        assert lines(pairs, baseline, "baseline")[1:] == ["  row0 now: pytest-osmosis show x-1 row0-run0"]
 
-
-def test_commands_can_be_copied_from_any_folder() -> None:
-    pairs, results = [Pair(0, 0, [False], [True])], results_of(ran(False))
+    one, own = [Pair(0, 0, [False], [True])], results_of(ran(False))
     names = {
         "../my evals/x-1": "'../my evals/x-1'",
         "-runs/x-1": "./-runs/x-1",
         ".osmosis/runs/-x": "./.osmosis/runs/-x",
     }
 
-    found = {folder: lines(pairs, replace(results, provenance={"run_dir": folder}))[1] for folder in names}
+    found = {folder: lines(one, replace(own, provenance={"run_dir": folder}))[1] for folder in names}
 
     assert found == {folder: f"  row0 now: pytest-osmosis show {name} row0-run0" for folder, name in names.items()}

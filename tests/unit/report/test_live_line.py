@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.record.run_record import RunCounts
 from pytest_osmosis.report.live_line import Pace, live_line, session_counts
-from pytest_osmosis.text.safe import fitted, width
+from pytest_osmosis.text.safe import width
 
 
 def line(columns: int | None = None, name: str = "multiply", *, mean: bool = True, **counts: Any) -> str:
@@ -117,11 +117,18 @@ def test_of_several_evals_all_are_counted_before_the_one_that_runs(columns: int 
     assert shown == expected
 
 
-def test_runs_that_a_grader_took_out_are_in_no_share_and_several_functions_have_no_mean() -> None:
+def test_only_the_evals_own_runs_that_count_are_in_shares_and_several_functions_have_no_mean() -> None:
     assert "100% passed, mean 1.000" in line(submitted=9, done=4, removed=2, passed=2, score=2.0)
     assert "mean" not in line(submitted=9, done=4, passed=4, score=math.inf)
     assert "passed" not in line(submitted=9, done=2, removed=2)
     assert "mean" not in line(mean=False, **HALF)
+
+    counts = RunCounts(submitted=40, done=20, baseline=10, passed=5, score=5.0)
+
+    shown = live_line("x", counts, paced(counts), mean=True)
+
+    assert "20/40" in shown
+    assert "50% passed, mean 0.500" in shown
 
 
 @pytest.mark.parametrize(
@@ -138,7 +145,7 @@ def test_no_time_is_promised_before_a_round_has_ended_or_after_the_last_run(done
     assert paced(progress, batch_size).left_s(progress) is None
 
 
-def test_the_time_that_is_left_follows_the_recent_pace() -> None:
+def test_the_time_that_is_left_follows_the_recent_pace_and_grows_while_no_run_ends() -> None:
     pace = Pace(2)
     for second in range(101):  # one a second, then ten times slower
         pace.saw(float(second), RunCounts(submitted=200, done=second))
@@ -149,6 +156,14 @@ def test_the_time_that_is_left_follows_the_recent_pace() -> None:
 
     assert fast == pytest.approx(100)
     assert slow == pytest.approx(690)
+
+    progress = RunCounts(submitted=100, done=50)
+    stalled = paced(progress)
+    early = stalled.left_s(progress)
+    stalled.saw(100.0, progress)
+
+    assert early == pytest.approx(10)
+    assert stalled.left_s(progress) == pytest.approx(100)
 
 
 def test_the_pace_covers_whole_waves_of_long_rollouts() -> None:
@@ -165,16 +180,6 @@ def test_the_pace_covers_whole_waves_of_long_rollouts() -> None:
     assert all(0.8 < share < 1.5 for share in promised)
 
 
-def test_the_remaining_time_grows_while_no_run_ends() -> None:
-    progress = RunCounts(submitted=100, done=50)
-    pace = paced(progress)
-    early = pace.left_s(progress)
-    pace.saw(100.0, progress)
-
-    assert early == pytest.approx(10)
-    assert pace.left_s(progress) == pytest.approx(100)
-
-
 @pytest.mark.parametrize(
     ("left_s", "shown"),
     [(0.3, "5 s"), (41, "45 s"), (58, "1 min"), (61, "1 min 10 s"), (601, "11 min"), (7201, "2 h 1 min")],
@@ -182,17 +187,3 @@ def test_the_remaining_time_grows_while_no_run_ends() -> None:
 def test_remaining_times_are_rounded(left_s: float, shown: str) -> None:
     progress = RunCounts(submitted=110, done=100)
     assert live_line("x", progress, paced(progress, began_s=left_s * 10), mean=False).endswith(f", {shown} left")
-
-
-@given(st.text(max_size=30), st.integers(0, 40))
-def test_a_fitted_text_fits(text: str, columns: int) -> None:
-    assert width(fitted(text, columns)) <= columns
-
-
-def test_shares_count_only_the_evals_own_runs() -> None:
-    counts = RunCounts(submitted=40, done=20, baseline=10, passed=5, score=5.0)
-
-    shown = live_line("x", counts, paced(counts), mean=True)
-
-    assert "20/40" in shown
-    assert "50% passed, mean 0.500" in shown

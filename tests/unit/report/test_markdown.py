@@ -40,7 +40,7 @@ def test_the_title_is_the_worst_verdict_of_the_gates(states: tuple[State, ...], 
     assert title(replace(results_of([finished({A: 1.0})]), verdicts=verdicts)) == expected
 
 
-def test_runs_that_did_not_pass_are_listed_with_their_reasons_up_to_a_bound() -> None:
+def test_runs_that_did_not_pass_and_rows_that_changed_are_listed_up_to_a_bound() -> None:
     records = [failed("agent", row)._replace(error="KeyError: 'x'") for row in range(MOST_LISTED + 7)]
 
     lines = markdown(results_of(records)).splitlines()
@@ -50,19 +50,17 @@ def test_runs_that_did_not_pass_are_listed_with_their_reasons_up_to_a_bound() ->
     assert "| ... | 7 more |" in lines
     assert not any(f"row{MOST_LISTED}-" in line for line in lines)
 
-
-def test_rows_that_changed_are_in_a_table_up_to_a_bound() -> None:
     n_rows = MOST_CHANGED + 3
-    records = [finished({A: float(row == 0)}, row) for row in range(n_rows)]
+    rerun = [finished({A: float(row == 0)}, row) for row in range(n_rows)]
     pairs = [Pair(row, row, [row == 0], [row != 0]) for row in range(n_rows)]
     since = compare("previous run", "x-0", Matched(pairs), started_at="2026-11-20T14:03:59.000+00:00")
 
-    lines = markdown(results_of(records, previous=since)).splitlines()
+    changed = markdown(results_of(rerun, previous=since)).splitlines()
 
-    assert "<details><summary>Against the last run: 1 row better, 1,002 worse</summary>" in lines
-    assert "| row | passed then | passed now |" in lines
-    assert "| row1 | 1/1 | 0/1 |" in lines
-    assert "| ... | 3 more in results.json |  |" in lines
+    assert "<details><summary>Against the last run: 1 row better, 1,002 worse</summary>" in changed
+    assert "| row | passed then | passed now |" in changed
+    assert "| row1 | 1/1 | 0/1 |" in changed
+    assert "| ... | 3 more in results.json |  |" in changed
 
 
 def test_text_of_other_authors_is_escaped() -> None:

@@ -29,17 +29,15 @@ def laid_out(messages: Sequence[object], most: int | None = None) -> str:
     return "\n".join(message_lines(messages, Shortener(most)))
 
 
-def test_a_result_stands_below_its_call_whatever_the_order() -> None:
+def test_a_result_stands_below_the_latest_call_with_its_id_whatever_the_order() -> None:
     messages = [asking(call("a"), call("b", "time", "{}"), content="Both."), result("b", "noon"), result("a", "sun")]
     assert laid_out(messages) == (
         '\nassistant:\n    Both.\n    -> weather({"city": "Paris"})\n    <- sun\n    -> time({})\n    <- noon'
     )
 
-
-def test_ids_that_come_again_belong_to_the_latest_call() -> None:
-    messages = [asking(call("a")), result("a", "sun"), asking(call("a")), result("a", "rain")]
-    assert laid_out(messages).split("\n")[2:4] == ['    -> weather({"city": "Paris"})', "    <- sun"]
-    assert laid_out(messages).endswith("    <- rain")
+    again = [asking(call("a")), result("a", "sun"), asking(call("a")), result("a", "rain")]
+    assert laid_out(again).split("\n")[2:4] == ['    -> weather({"city": "Paris"})', "    <- sun"]
+    assert laid_out(again).endswith("    <- rain")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +54,7 @@ def test_a_result_without_its_call_keeps_its_place_and_its_id(messages: Sequence
     assert laid_out(messages).endswith("\ntool (a):\n    sun")
 
 
-def test_long_arguments_and_results_become_indented_json() -> None:
+def test_long_arguments_and_results_become_indented_json_and_others_stay() -> None:
     text = laid_out([asking(call("a", "plan", json.dumps(LONG))), result("a", json.dumps(LONG))])
     lines = text.split("\n")
     assert lines[2:5] == ["    -> plan({", '         "city": "Paris",', '         "days": [']
@@ -65,8 +63,6 @@ def test_long_arguments_and_results_become_indented_json() -> None:
     assert "    <- {" in lines
     assert max(map(width, lines)) < 100
 
-
-def test_arguments_that_are_an_object_or_no_json_are_shown_as_they_are() -> None:
     calls = [call("a", "f", {"x": 1}), call("b", "g", "{not json"), call("c", "h", None)]
     assert laid_out([asking(*calls)]).split("\n")[2:] == [
         '    -> f({"x": 1}) (a)',
@@ -87,7 +83,7 @@ def test_reasoning_and_refusals_and_what_has_no_place_are_named() -> None:
     assert laid_out([{"role": "assistant", "content": parts}]).count("no") == 1
 
 
-def test_parts_that_are_no_text_are_named() -> None:
+def test_parts_that_are_no_text_are_named_and_blocks_of_anthropic_shown_as_what_they_are() -> None:
     parts = [
         {"type": "text", "text": "Look: "},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
@@ -110,8 +106,6 @@ def test_parts_that_are_no_text_are_named() -> None:
         "    and this.",
     ]
 
-
-def test_blocks_of_anthropic_are_shown_as_what_they_are() -> None:
     content = [
         {"type": "thinking", "thinking": "Hm."},
         {"type": "tool_use", "id": "a", "name": "weather", "input": {"city": "Paris"}},

@@ -103,7 +103,7 @@ def test_the_worst_gate_speaks_for_an_eval(states: tuple[State, ...], cell: str)
     assert cells(replace(results_of(HALF), verdicts=verdicts(*states)))["gate"] == cell
 
 
-def test_costs_are_known_unknown_or_a_lower_bound() -> None:
+def test_costs_are_known_unknown_or_a_lower_bound_and_several_deciding_functions_have_no_mean() -> None:
     def cost(*records: object, price: Price | None = PRICE) -> str:
         return cells(results_of(list(records), price=price))["cost"]  # type: ignore[arg-type]
 
@@ -111,6 +111,11 @@ def test_costs_are_known_unknown_or_a_lower_bound() -> None:
     assert cost(finished({A: 1.0}), failed("agent", 1)) == ">= $0.000018"
     assert cost(failed("agent")) == "unknown"
     assert cost(pending(0)) == "$0"
+
+    several = [finished({A: 1.0, B: 0.5}, row) for row in range(3)]
+
+    assert cells(results_of(several, scorers=[A, B]))["mean"] == "-"
+    assert cells(results_of(several, scorers=[A, B], decide=B))["mean"] == "0.500"
 
 
 def test_a_baselines_model_has_a_row_with_its_own_numbers() -> None:
@@ -122,19 +127,6 @@ def test_a_baselines_model_has_a_row_with_its_own_numbers() -> None:
     assert own[5] == "unknown"
     assert other[:4] == ["  baseline", "other", "1.000 (0.473 to 1.000)", "1.000"]
     assert other[4:] == ["-", "$0.000072", ""]
-
-
-def test_there_is_no_mean_if_several_functions_decide() -> None:
-    records = [finished({A: 1.0, B: 0.5}, row) for row in range(3)]
-
-    assert cells(results_of(records, scorers=[A, B]))["mean"] == "-"
-    assert cells(results_of(records, scorers=[A, B], decide=B))["mean"] == "0.500"
-
-
-def test_evals_of_one_name_are_told_apart_by_their_paths() -> None:
-    same = [replace(results_of(HALF), description=EvalDescription("x", "m", 1, {"path": path})) for path in ("a", "b")]
-
-    assert [row[0] for row in overview_rows(same)[1:]] == ["x (a)", "x (b)"]
 
 
 def test_the_last_line_counts_evals_by_their_gates_and_adds_up() -> None:
@@ -150,7 +142,7 @@ def test_the_last_line_counts_evals_by_their_gates_and_adds_up() -> None:
 FIVE: list[tuple[State, ...]] = [("holds", "fails"), ("not measured",), ("partial",), ("holds",), ()]
 
 
-def test_columns_line_up_and_words_stand_left() -> None:
+def test_columns_line_up_and_evals_of_one_name_are_told_apart_by_their_paths() -> None:
     lines = overview_lines([named("set2", results_of(HALF, minimum=0.4)), named("set10", results_of(HALF))])
 
     assert lines == [
@@ -160,6 +152,10 @@ def test_columns_line_up_and_words_stand_left() -> None:
         "",
         "2 evals: 1 holds, 1 without a gate; 4 of 8 runs passed; cost unknown, 6.4 s",
     ]
+
+    same = [replace(results_of(HALF), description=EvalDescription("x", "m", 1, {"path": path})) for path in ("a", "b")]
+
+    assert [row[0] for row in overview_rows(same)[1:]] == ["x (a)", "x (b)"]
 
 
 def test_a_table_that_is_too_wide_names_a_common_model_below_and_shortens_other_names() -> None:
@@ -197,7 +193,7 @@ FIRST = results_of([finished({A: float(row % 2)}, row) for row in range(20)])
 OTHERS = results_of([finished({A: 1.0}, row) for row in range(100, 120)])
 
 
-def test_entries_of_a_config_are_compared_with_the_first() -> None:
+def test_entries_of_a_config_are_compared_with_the_first_unless_rows_or_measures_lack() -> None:
     lines = overview_lines(entries({"a": FIRST, "a~t=1": BETTER, "a~t=2": FIRST}))
 
     assert [re.split(r" {2,}", line)[2:] for line in lines[:4]] == [
@@ -208,8 +204,6 @@ def test_entries_of_a_config_are_compared_with_the_first() -> None:
     ]
     assert lines[4] == "compared with a, over the 20 rows that both measured; p by Holm's method for 2 comparisons"
 
-
-def test_an_entry_with_other_rows_is_marked_and_one_that_is_not_measured_says_so() -> None:
     unmeasured = results_of([failed("provider", row) for row in range(20)], stopped="401: no key")
 
     head, _, other, missing = overview_rows(made := entries({"a": FIRST, "b": OTHERS, "c": unmeasured}))
@@ -233,14 +227,12 @@ def test_an_entry_with_other_rows_is_marked_and_one_that_is_not_measured_says_so
     ]
 
 
-def test_few_rows_are_said_to_show_nothing() -> None:
+def test_few_rows_are_said_to_show_nothing_and_other_evals_share_the_table() -> None:
     few = results_of([finished({A: 1.0}, row) for row in range(5)])
 
     lines = overview_lines(entries({"a": FIRST, "b": few}))
     assert "5 rows cannot show a difference: p is at least 0.062, whatever the rows are" in lines
 
-
-def test_gates_of_entries_and_evals_of_other_configs_share_the_table() -> None:
     gated = replace(BETTER, verdicts=verdicts("holds"))
 
     head, *rows = overview_rows([named("z", results_of(HALF)), *entries({"a": FIRST, "b": gated})])

@@ -10,7 +10,7 @@ from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import A, B, failed, finished, pending, removed
 
 
-def test_a_scored_run_has_its_outcome_score_duration_tokens_and_cost() -> None:
+def test_a_run_has_its_outcome_score_duration_tokens_and_cost_or_its_boundary_or_status() -> None:
     found = properties_of([finished({A: 0.25})], PassRule((A,)), [0.5])
 
     assert found == [
@@ -22,16 +22,6 @@ def test_a_scored_run_has_its_outcome_score_duration_tokens_and_cost() -> None:
         ("osmosis.cost_usd", 0.5),
     ]
 
-
-def test_each_of_several_functions_has_its_score_and_the_deciding_one_that_of_the_run() -> None:
-    record = finished({A: 1.0, B: 0.5})
-    found = dict(properties_of([record], PassRule((A, B), decide=A), [None]))
-
-    assert (found["osmosis.score"], found[f"osmosis.score.{A}"], found[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.5)
-    assert "osmosis.score" not in dict(properties_of([record], PassRule((A, B)), [None]))
-
-
-def test_a_run_without_a_score_has_its_boundary_or_status() -> None:
     broke, never, out = (
         dict(properties_of([each], PassRule((A,)), [None])) for each in (failed("provider"), pending(), removed())
     )
@@ -39,6 +29,20 @@ def test_a_run_without_a_score_has_its_boundary_or_status() -> None:
     assert broke == {"osmosis.outcome": "provider", "osmosis.pass": "false", "osmosis.duration_ms": 450.5}
     assert never == {"osmosis.outcome": "pending", "osmosis.pass": "false"}
     assert out["osmosis.outcome"] == "skipped"
+
+
+def test_each_of_several_functions_has_its_score_or_its_mean() -> None:
+    record = finished({A: 1.0, B: 0.5})
+    found = dict(properties_of([record], PassRule((A, B), decide=A), [None]))
+
+    assert (found["osmosis.score"], found[f"osmosis.score.{A}"], found[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.5)
+    assert "osmosis.score" not in dict(properties_of([record], PassRule((A, B)), [None]))
+
+    records = [finished({A: 1.0, B: 0.5}), finished({A: 1.0, B: 1.0}, run=1)]
+
+    means = dict(properties_of(records, PassRule((A, B), decide=A), [None, None]))
+
+    assert (means["osmosis.score"], means[f"osmosis.score.{A}"], means[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.75)
 
 
 def test_a_row_has_means_and_sums_of_its_runs() -> None:
@@ -72,11 +76,3 @@ def test_a_row_has_the_status_of_its_test(records: list[RunRecord], outcome: str
     found = dict(properties_of(records, PassRule((A,)), [None] * len(records)))
 
     assert (found["osmosis.outcome"], found["osmosis.pass"]) == (outcome, str(outcome == "passed").lower())
-
-
-def test_each_of_several_functions_has_its_mean() -> None:
-    records = [finished({A: 1.0, B: 0.5}), finished({A: 1.0, B: 1.0}, run=1)]
-
-    found = dict(properties_of(records, PassRule((A, B), decide=A), [None, None]))
-
-    assert (found["osmosis.score"], found[f"osmosis.score.{A}"], found[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.75)

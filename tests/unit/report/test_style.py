@@ -15,18 +15,16 @@ def tagged(text: str, style: Style) -> str:
     return f"<{style}>{text}</>"
 
 
-def test_styled_text_equals_its_plain_text() -> None:
+def test_styled_text_equals_its_plain_text_and_joined_keeps_every_style() -> None:
     line = joined("gate x: ", good("HOLDS"), ": 9 of 10")
 
     assert line == "gate x: HOLDS: 9 of 10"
     assert line in {"gate x: HOLDS: 9 of 10"}
     assert line.split() == ["gate", "x:", "HOLDS:", "9", "of", "10"]
 
+    styles = joined(joined("a ", bad("b")), " ", "", dim("c"))
 
-def test_joined_keeps_every_style_and_ansi_ends_each_that_it_begins() -> None:
-    line = joined(joined("a ", bad("b")), " ", "", dim("c"))
-
-    assert painted(line, str, tagged) == "a <bad>b</> <dim>c</>"
+    assert painted(styles, str, tagged) == "a <bad>b</> <dim>c</>"
     assert painted(joined("a ", bad("b"), " c"), str, ansi) == "a \x1b[31mb\x1b[0m c"
     assert painted("plain", str, tagged) == "plain"
     assert painted(joined("plain", good("")), str, tagged) == "plain"

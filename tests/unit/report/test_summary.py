@@ -71,7 +71,7 @@ def test_verbose_output_adds_spread_and_noise(golden: Golden) -> None:
     assert shown == golden(shown)
 
 
-def test_tables_in_a_very_narrow_terminal_keep_intervals_next_to_their_values() -> None:
+def test_narrow_tables_keep_intervals_next_to_their_values_and_there_is_no_pass_hat_of_single_runs() -> None:
     baseline = [of_baseline(finished({A: 1.0})), of_baseline(finished({A: 1.0}, 1))]
     lines = summary_lines(results_of([finished({A: 0.0}), finished({A: 1.0}, 1)], baseline=baseline), columns=20)
 
@@ -81,15 +81,13 @@ def test_tables_in_a_very_narrow_terminal_keep_intervals_next_to_their_values() 
         ["eval function", "model", "pass rate", "95% interval"],
     ]
 
+    verbose = summary_lines(results_of([finished({A: 1.0}), finished({A: 1.0}, 1)], n=3), verbose=True)
 
-def test_there_is_no_pass_hat_table_if_each_row_ran_once() -> None:
-    lines = summary_lines(results_of([finished({A: 1.0}), finished({A: 1.0}, 1)], n=3), verbose=True)
-
-    tables = [line.split() for line in lines if line.startswith("eval function")]
+    tables = [line.split() for line in verbose if line.startswith("eval function")]
     assert tables[-1] == ["eval", "function", "pass@1"]
 
 
-def test_a_single_run_is_singular() -> None:
+def test_a_single_run_is_singular_and_no_runs_have_dashes() -> None:
     usage = {"input_tokens": 1, "output_tokens": 0}
     results = results_of([finished({A: 1.0}, usage=usage)], minimum=0.5, duration_ms=890.0)
 
@@ -102,6 +100,14 @@ def test_a_single_run_is_singular() -> None:
         "89 rows would make it 80%",
     ]
 
+    assert all_lines(results_of([]))[1:] == [
+        "rewards:a           >= 1     -             -          -             -",
+        "",
+        "0 tokens, 3.2 s",
+        "",
+        "pass rate -: no run was measured",
+    ]
+
 
 def test_the_summary_states_that_unmeasured_runs_count_as_zero(golden: Golden) -> None:
     broken = [failed("provider", 1), failed("provider", 2), failed("host", 3), failed("agent", 4)]
@@ -111,7 +117,7 @@ def test_the_summary_states_that_unmeasured_runs_count_as_zero(golden: Golden) -
     assert shown == golden(shown)
 
 
-def test_skipped_and_pending_runs_are_named_and_counted_nowhere() -> None:
+def test_runs_that_are_missing_are_named_and_those_not_needed_are_no_gap() -> None:
     records = [finished({A: 1.0}, 0), removed(1), pending(2), pending(3)]
 
     stopped = replace(results_of(records, stopped="the probe failed: 401"), n_planned=4)
@@ -125,10 +131,8 @@ def test_skipped_and_pending_runs_are_named_and_counted_nowhere() -> None:
         "1 of 1 run passed (4 planned)",
     ]
 
-
-def test_runs_that_were_not_needed_are_no_gap_and_their_estimates_are_labelled() -> None:
-    records = [finished({A: 1.0}, 0), finished({A: 1.0}, 1), pending(2), pending(3)]
-    results = replace(results_of(records, stopped="gate pass_rate >= 0.5 holds"), stop_reason="decided")
+    passed = [finished({A: 1.0}, 0), finished({A: 1.0}, 1), pending(2), pending(3)]
+    results = replace(results_of(passed, stopped="gate pass_rate >= 0.5 holds"), stop_reason="decided")
 
     assert verdict_lines(results)[:2] == [
         "2 of 4 runs not needed: gate pass_rate >= 0.5 holds",
@@ -169,16 +173,6 @@ def test_a_function_without_scores_shows_dashes_next_to_one_with_scores() -> Non
         "eval function  threshold   mean    95% interval  pass rate    95% interval  pass@2  pass^2",
         "rewards:a           >= 1  1.000  0.050 to 1.000      1.000  0.050 to 1.000   1.000   1.000",
         "rewards:b           >= 1      -               -          -               -       -       -",
-    ]
-
-
-def test_no_runs_at_all() -> None:
-    assert all_lines(results_of([]))[1:] == [
-        "rewards:a           >= 1     -             -          -             -",
-        "",
-        "0 tokens, 3.2 s",
-        "",
-        "pass rate -: no run was measured",
     ]
 
 
@@ -308,7 +302,7 @@ def test_the_verdict_on_a_replay_says_so() -> None:
     assert verdict_lines(replace(results, cassette=cassette("cache", 52)))[0].startswith("pass rate")
 
 
-def test_second_attempts_are_reported() -> None:
+def test_second_attempts_and_waits_that_mattered_are_reported() -> None:
     lines = summary_lines(results_of([finished({A: 1.0}, attempt=2, repeated=True)]))
 
     assert (
@@ -316,12 +310,10 @@ def test_second_attempts_are_reported() -> None:
         in lines
     )
 
-
-def test_waits_are_reported_if_they_mattered() -> None:
     held = {"requests_per_minute": 312.0, "tokens_per_minute": 0.01}
     throttled = replace(results_of([finished({A: 1.0})]), throttling=Throttling(2, 3.25, 4, 32, held))
-    lines = summary_lines(throttled)[-2:]
-    assert lines == [
+    waits = summary_lines(throttled)[-2:]
+    assert waits == [
         "[execution] requests_per_minute delayed requests by 5 min 12 s in all",
         "the server refused requests (429, 503): 2 pauses, 3.2 s in all; at times 4 of 32 rollouts in flight",
     ]
@@ -342,11 +334,9 @@ def test_the_end_of_a_very_long_function_name_is_kept() -> None:
         assert width(head) == width(row)
 
 
-def test_a_threshold_that_is_nearly_one_is_not_shown_as_one() -> None:
+def test_a_threshold_that_is_nearly_one_is_not_shown_as_one_and_columns_fit_their_widest_cell() -> None:
     assert ">= 0.99999999 " in summary_lines(results_of([finished({A: 1.0})], thresholds={A: 0.99999999}))[1]
 
-
-def test_columns_are_as_wide_as_their_widest_cell() -> None:
     assert aligned([["name", "n"], ["x", "1,000"]]) == ["name      n", "x     1,000"]
     assert aligned([["name", "n"], ["評価", "1,000"]]) == ["name      n", "評価  1,000"]
 
@@ -411,7 +401,7 @@ def compared(**counts: int) -> Results:
     return replace(results_of([finished({A: 0.0})]), comparison=against, verdicts=[decide(rule, against)])
 
 
-def test_a_comparison_with_a_baseline_reports_omitted_rows_and_differences() -> None:
+def test_a_comparison_with_a_baseline_reports_omitted_rows_and_differences_and_a_corrected_p() -> None:
     lines = all_lines(compared(kept=44, worse=6))
 
     # se = sqrt((6 - 0.72) / 49 / 50) = 0.0464; 0.07 - 1.96 se lies 0.452 se below 0
@@ -425,29 +415,27 @@ def test_a_comparison_with_a_baseline_reports_omitted_rows_and_differences() -> 
         "  low power: if the true loss were 0.07, this gate would notice 33% of the time; 173 rows would make it 80%",
     ]
 
-
-def test_a_corrected_p_is_shown_next_to_the_uncorrected_one() -> None:
     made = compared(kept=94, worse=6)
     assert made.comparison is not None
 
-    lines = summary_lines(replace(made, comparison=made.comparison.among(3, 0.09375), verdicts=[]))
+    corrected = summary_lines(replace(made, comparison=made.comparison.among(3, 0.09375), verdicts=[]))
 
-    assert any("may be chance (p = 0.031, McNemar, exact; as one of 3 evals p = 0.094, Holm)" in line for line in lines)
-    assert not any("regression" in line for line in lines)
-
-
-def test_table_and_costs_include_the_baselines_model() -> None:
-    baseline = [of_baseline(finished({A: 1.0}, 0)), of_baseline(pending(1, reason="401"))]
-
-    lines = all_lines(results_of([finished({A: 0.0}, 0), finished({A: 1.0}, 1)], baseline=baseline))
-
-    assert [line.split()[:2] for line in lines[1:3]] == [[A, "vendor/some-model"], [A, "other"]]
-    assert "baseline other: pass rate 1.000: 1 of 1 run passed; 18 tokens, cost unknown" in lines
-    assert "1 run of the baseline never ran: 401" in lines
-    assert any(line.startswith("54 tokens (33 in, 21 out)") for line in lines)
+    assert any(
+        "may be chance (p = 0.031, McNemar, exact; as one of 3 evals p = 0.094, Holm)" in line for line in corrected
+    )
+    assert not any("regression" in line for line in corrected)
 
 
-def test_errors_of_the_baselines_model_are_grouped_apart() -> None:
+def test_table_tokens_costs_and_errors_of_the_baselines_model_are_told_apart() -> None:
+    two_rows = [of_baseline(finished({A: 1.0}, 0)), of_baseline(pending(1, reason="401"))]
+
+    both = all_lines(results_of([finished({A: 0.0}, 0), finished({A: 1.0}, 1)], baseline=two_rows))
+
+    assert [line.split()[:2] for line in both[1:3]] == [[A, "vendor/some-model"], [A, "other"]]
+    assert "baseline other: pass rate 1.000: 1 of 1 run passed; 18 tokens, cost unknown" in both
+    assert "1 run of the baseline never ran: 401" in both
+    assert any(line.startswith("54 tokens (33 in, 21 out)") for line in both)
+
     baseline = [of_baseline(failed("provider", row)) for row in range(2)]
 
     lines = summary_lines(results_of([finished({A: 1.0}, 0), failed("agent", 1)], baseline=baseline))
@@ -457,11 +445,9 @@ def test_errors_of_the_baselines_model_are_grouped_apart() -> None:
         "2 runs of the baseline not measured: what happened (first: row0-run0-baseline)",
     ]
 
-
-def test_tokens_of_a_baseline_that_its_server_does_not_count_are_unknown() -> None:
     own = [finished({A: 0.0}, 0), finished({A: 1.0}, 1)]
     counted, uncounted = of_baseline(own[1]), [of_baseline(finished({A: 1.0}, row, usage=None)) for row in range(2)]
 
-    for baseline, said in ((uncounted, "tokens unknown"), ([uncounted[0], counted], "18 tokens (unknown for 1 run)")):
-        lines = verdict_lines(results_of(own, baseline=baseline))
-        assert any(line.endswith(f"; {said}, cost unknown") for line in lines)
+    for other, said in ((uncounted, "tokens unknown"), ([uncounted[0], counted], "18 tokens (unknown for 1 run)")):
+        verdict = verdict_lines(results_of(own, baseline=other))
+        assert any(line.endswith(f"; {said}, cost unknown") for line in verdict)

@@ -31,7 +31,7 @@ def never(n: int, reason: str | None = None) -> list[RunRecord]:
     return [pending(100 + row, reason=reason) for row in range(n)]
 
 
-def test_an_interrupt_counts_the_runs_that_never_started_and_those_that_it_cut_off() -> None:
+def test_a_stop_says_why_and_how_many_runs_never_started_or_did_not_finish() -> None:
     begun = [pending(200 + row)._replace(started=True) for row in range(3)]
 
     for missing, said in (
@@ -42,8 +42,6 @@ def test_an_interrupt_counts_the_runs_that_never_started_and_those_that_it_cut_o
     ):
         assert stopped("interrupt", "interrupted", missing) == [f"interrupted{said}"]
 
-
-def test_a_stop_says_why_and_how_many_runs_never_started() -> None:
     text = "46 of 120 runs not measured (limit 10%), mostly 502 Bad Gateway"
 
     assert stopped("max_errors", text, never(2)) == [f"stopped: {text}", "2 of 12 runs never started"]
@@ -53,8 +51,6 @@ def test_a_stop_says_why_and_how_many_runs_never_started() -> None:
         "1 of 11 runs never started",
     ]
 
-
-def test_runs_that_were_given_up_one_by_one_are_counted_by_reason() -> None:
     records = [finished({A: 1.0}), *never(2, "its host was lost"), pending(50)]
 
     assert lines(results_of(records))[:-1] == ["2 runs never ran: its host was lost", "1 run never ran"]
@@ -67,7 +63,7 @@ def part(records: list[RunRecord], **fields: object) -> Results:
     return replace(results_of(records), partial=True, n_planned=40, **fields)  # type: ignore[arg-type]
 
 
-def test_a_part_of_the_plan_has_counts_and_no_rates() -> None:
+def test_a_part_of_the_plan_and_a_smoke_test_have_counts_and_no_rates() -> None:
     made = part([finished({A: 1.0}), finished({A: 0.0}, 1), failed("provider", 2)])
 
     assert lines(made) == ["1 of 3 runs passed, 1 not measured (40 planned)"]
@@ -78,18 +74,12 @@ def test_a_part_of_the_plan_has_counts_and_no_rates() -> None:
         "rewards:a           >= 1  0.333  1 of 3",
     ]
 
+    smoke = part([finished({A: 1.0}), finished({A: 0.0}, 1)], smoke_of=40)
 
-def test_a_smoke_test_has_counts() -> None:
-    made = part([finished({A: 1.0}), finished({A: 0.0}, 1)], smoke_of=40)
+    assert lines(smoke) == ["smoke: 2 of 40 runs, scores did not decide", "1 of 2 runs passed"]
 
-    assert lines(made) == ["smoke: 2 of 40 runs, scores did not decide", "1 of 2 runs passed"]
-
-
-def test_a_part_without_an_answer_was_not_measured() -> None:
     assert lines(part([failed("provider")])) == ["no run was measured"]
 
-
-def test_the_baselines_model_has_counts_too() -> None:
     both = results_of([finished({A: 1.0})], baseline=[of_baseline(finished({A: 0.0}))])
 
     assert lines(replace(both, partial=True, n_planned=40)) == [
@@ -143,14 +133,12 @@ def test_a_gate_that_fails_names_its_worst_rows(records: list[RunRecord], rule: 
     assert gated(records, rule) == [f"  worst rows: {worst.format(SHOW)}"]
 
 
-def test_a_gate_on_one_function_counts_what_that_function_passed() -> None:
+def test_a_gate_on_one_function_counts_what_that_one_passed_and_equal_worst_rows_are_named_once() -> None:
     records = [finished({A: 1.0, B: 0.0}, 0), finished({A: 0.0, B: 1.0}, 1)]
 
     found = gated(records, GateRule("pass_rate", 0.9, function=B), scorers=(A, B))
     assert found == [f"  worst rows: row0 0 of 1; {SHOW} row0-run0"]
 
-
-def test_gates_with_the_same_worst_rows_name_them_once() -> None:
     assert len(gated(row(0, 0.0), PASS_RATE, GateRule("pass_at", 0.9, k=1))) == 1
 
 

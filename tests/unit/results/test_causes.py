@@ -44,7 +44,7 @@ def test_errors_that_differ_only_in_numbers_are_one_cause(one: str, other: str, 
     assert len(causes) == n_causes
 
 
-def test_one_error_at_two_boundaries_is_two_causes() -> None:
+def test_causes_are_told_apart_by_boundary_and_the_most_frequent_comes_first() -> None:
     causes = causes_of([failed("agent", 0), failed("model", 1), failed("provider", 2)], RULE)
 
     assert [(cause.boundary, cause.is_measured) for cause in causes] == [
@@ -53,23 +53,19 @@ def test_one_error_at_two_boundaries_is_two_causes() -> None:
         ("provider", False),
     ]
 
-
-def test_the_most_frequent_cause_comes_first_and_equals_are_in_order() -> None:
     errors = ["rare", "often", "early", "often"]
-    causes = causes_of([failed("agent", row, error=error) for row, error in enumerate(errors)], RULE)
+    by_number = causes_of([failed("agent", row, error=error) for row, error in enumerate(errors)], RULE)
 
-    assert [(cause.text, str(cause.first)) for cause in causes] == [
+    assert [(cause.text, str(cause.first)) for cause in by_number] == [
         ("often", "row1-run0"),
         ("rare", "row0-run0"),
         ("early", "row2-run0"),
     ]
 
-
-def test_runs_that_were_scored_or_never_ran_have_no_cause() -> None:
     assert causes_of([finished({A: 0.0}), pending(1), removed(2)], RULE) == []
 
 
-def test_an_error_of_a_deciding_function_names_the_function() -> None:
+def test_an_error_of_a_deciding_function_names_it_and_its_number_does_not_merge_two() -> None:
     records = [finished({B: 1.0}, errors={A: BROKE}), finished({B: 1.0}, 1)]
 
     assert [cause.text for cause in causes_of(records, PassRule((A, B)))] == [
@@ -78,15 +74,13 @@ def test_an_error_of_a_deciding_function_names_the_function() -> None:
     ]
     assert causes_of(records, PassRule((A, B), decide=B)) == []
 
-
-def test_numbers_in_the_name_of_a_function_do_not_merge_two_functions() -> None:
     one, two = "rewards:exact1", "rewards:exact2"
-    records = [
+    numbered = [
         finished({two: 1.0}, 0, errors={one: RewardError("no")}),
         finished({one: 1.0}, 1, errors={two: RewardError("no")}),
     ]
 
-    assert len(causes_of(records, PassRule((one, two)))) == 2
+    assert len(causes_of(numbered, PassRule((one, two)))) == 2
 
 
 @pytest.mark.parametrize("error", [None, "  "])

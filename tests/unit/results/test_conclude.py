@@ -14,13 +14,11 @@ def comparison(n_worse: int) -> RowComparison:
     return compare("baseline", "base.json", Matched(pairs))
 
 
-def test_a_single_comparison_keeps_its_p() -> None:
+def test_each_p_is_multiplied_by_the_number_of_comparisons_that_are_not_yet_rejected() -> None:
     found = comparison(6)
 
     assert corrected([None, found]) == [None, found]
 
-
-def test_each_p_is_multiplied_by_the_number_of_comparisons_that_are_not_yet_rejected() -> None:
     small, large, unmeasured = comparison(8), comparison(6), compare("baseline", "base.json", Matched([]))
 
     one, nothing, other, empty = corrected([large, None, small, unmeasured])

@@ -63,12 +63,20 @@ def test_each_entry_is_compared_with_the_first_row_by_row_and_p_is_corrected_tog
     assert [found.meaning for found in table_of({"b": BETTER, "a": FIRST}).differences] == ["worse"]
 
 
-def test_entries_with_other_rows_are_compared_unpaired_and_so_is_said() -> None:
+def test_entries_with_other_rows_are_compared_unpaired_and_figures_are_each_ones_own() -> None:
     table = table_of({"a": FIRST, "b": OTHERS})
 
     found, expected = difference(table, "b"), compare_unpaired([1.0] * 20, [1.0, 0.0] * 10)
     assert not found.paired
     assert (found.rows, found.first_rows, found.p_value, found.interval) == (20, 20, expected.p, expected.interval)
+
+    several = results_of([finished({A: 1.0, B: 0.5}, row) for row in range(3)], scorers=[A, B])
+
+    first, second = table_of({"a": FIRST, "b": several}).entries
+
+    assert (first.rows, first.runs, first.measured, first.passed, first.pass_rate) == (20, 20, 20, 10, 0.5)
+    assert (first.mean, second.mean, second.run, second.model) == (0.5, None, "x-1", "vendor/some-model")
+    assert first.pass_rate_interval == FIRST.overall.pass_rate_interval
 
 
 @pytest.mark.parametrize(("n_common", "paired"), [(20, True), (10, True), (9, False)])
@@ -98,7 +106,7 @@ def test_an_entry_is_compared_over_the_rows_that_both_measured(results: Results,
 NOTHING = results_of([failed("provider", row) for row in range(20)], stopped="the code does not load")
 
 
-def test_entries_that_cannot_be_compared_say_why() -> None:
+def test_entries_that_cannot_be_compared_say_why_and_none_is_with_a_first_one_that_was_not_measured() -> None:
     entries = {
         "a": FIRST,
         "unmeasured": NOTHING,
@@ -120,15 +128,13 @@ def test_entries_that_cannot_be_compared_say_why() -> None:
     assert (table.compared, difference(table, "b").p_adjusted) == (1, difference(table, "b").p_value)
     assert table.of("unmeasured").figures.pass_rate is None
 
-
-def test_nothing_is_compared_with_a_first_entry_that_was_not_measured() -> None:
-    table = table_of({"a": NOTHING, "b": BETTER, "c": results_of([pending(0)])})
+    unmeasured = table_of({"a": NOTHING, "b": BETTER, "c": results_of([pending(0)])})
 
     reason = "the first entry, a, cannot be compared: not measured: the code does not load"
-    assert [entry.reason for entry in table.entries] == [
+    assert [entry.reason for entry in unmeasured.entries] == [
         "not measured: the code does not load", reason, "not measured",
     ]  # fmt: skip
-    assert table.differences == []
+    assert unmeasured.differences == []
 
 
 @pytest.mark.parametrize(
@@ -140,16 +146,6 @@ def test_few_rows_cannot_show_a_difference_and_more_comparisons_need_more(
     others = {str(n): results_of(scored([1.0] * n_rows)) for n in range(n_others)}
 
     assert table_of({"a": FIRST, **others}).least_p == least
-
-
-def test_the_figures_are_those_of_each_entrys_own_results() -> None:
-    several = results_of([finished({A: 1.0, B: 0.5}, row) for row in range(3)], scorers=[A, B])
-
-    first, second = table_of({"a": FIRST, "b": several}).entries
-
-    assert (first.rows, first.runs, first.measured, first.passed, first.pass_rate) == (20, 20, 20, 10, 0.5)
-    assert (first.mean, second.mean, second.run, second.model) == (0.5, None, "x-1", "vendor/some-model")
-    assert first.pass_rate_interval == FIRST.overall.pass_rate_interval
 
 
 def test_published_and_read_back_it_is_the_same_and_fits_the_schema() -> None:

@@ -198,7 +198,7 @@ GATED = Rules([GATES[0]])
 EASY = Rules([GateRule("pass_rate", 0.1)])
 
 
-def test_a_missing_shard_leaves_a_part_without_verdict(tmp_path: Path) -> None:
+def test_a_missing_shard_or_a_part_of_one_leaves_a_part_without_verdict(tmp_path: Path) -> None:
     one, _, three = shards_of(an_eval(), GATED, 3)
 
     merged = merged_of(tmp_path, [one, three])
@@ -209,28 +209,15 @@ def test_a_missing_shard_leaves_a_part_without_verdict(tmp_path: Path) -> None:
     ]
     assert missing_text([2, 3], 8) == "shards 2, 3 of 8 are missing"
 
-
-def test_a_part_of_a_shard_leaves_the_whole_a_part(tmp_path: Path) -> None:
-    one, two = shards_of(an_eval(), GATED, 2)
+    first, second = shards_of(an_eval(), GATED, 2)
     missing = "only 1 of 3 runs of shard 2 of 2 selected"
-    part = replace(facts_of(two), whole=False, missing=missing, decides=False)
+    part = replace(facts_of(second), whole=False, missing=missing, decides=False)
 
-    merged = merged_of(tmp_path, [one, replace(two, records=two.records[:1], shard=part)])
+    partial = merged_of(tmp_path, [first, replace(second, records=second.records[:1], shard=part)])
 
-    assert merged.results.partial
-    assert [verdict.text for verdict in merged.results.verdicts] == ["only 4 of 6 runs selected"]
-    assert merged.status == 9
-
-
-def test_what_shards_lost_adds_up_and_the_end_of_a_model_that_any_heard_of_is_kept(tmp_path: Path) -> None:
-    ends = {"gpt-5-mini": "2026-12-11"}
-    one, two = shards_of(an_eval(), GATED, 2)
-    one, two = told(one, lost_in_flight=2), told(two, lost_in_flight=3, shutdown_dates=ends)
-
-    provenance = merged_of(tmp_path, [one, two]).results.provenance
-
-    assert (provenance["lost_in_flight"], provenance["shutdown_dates"]) == (5, ends)
-    assert "shutdown_dates" not in merged_of(tmp_path, [one]).results.provenance
+    assert partial.results.partial
+    assert [verdict.text for verdict in partial.results.verdicts] == ["only 4 of 6 runs selected"]
+    assert partial.status == 9
 
 
 @pytest.mark.parametrize(
@@ -254,7 +241,7 @@ def test_code_is_that_of_a_commit_if_all_shards_ran_it(tmp_path: Path, states: A
     assert (provenance["git_commit"], provenance["git_dirty"]) == (commit and 40 * commit, dirty)
 
 
-def test_too_many_errors_over_all_shards_are_not_measured(tmp_path: Path) -> None:
+def test_too_many_errors_over_all_shards_are_not_measured_and_a_share_is_one_of_all_rows(tmp_path: Path) -> None:
     whole = an_eval(failed("provider", 0), failed("provider", 3))
 
     few = merged_of(tmp_path, shards_of(whole, EASY, 3, max_errors=2, max_errors_is_share=False))
@@ -264,8 +251,6 @@ def test_too_many_errors_over_all_shards_are_not_measured(tmp_path: Path) -> Non
     assert (many.status, many.results.stop_reason) == (9, "max_errors")
     assert many.results.stopped == "2 of 6 runs not measured (limit 20%), mostly what happened"
 
-
-def test_a_share_of_errors_is_one_of_all_rows(tmp_path: Path) -> None:
     first, *others = shards_of(an_eval(failed("provider", 0)), Rules(), 3, max_errors=0.2)
     first = replace(first, stopped="1 of 2 runs not measured", stop_reason="max_errors")
 
@@ -353,7 +338,7 @@ def test_a_dataset_in_another_order_other_agents_and_lost_rows_are_refused(tmp_p
         merge(write(tmp_path, lost))
 
 
-def test_different_versions_are_noted(tmp_path: Path) -> None:
+def test_different_versions_are_noted_and_what_shards_lost_and_heard_is_kept(tmp_path: Path) -> None:
     one, two = shards_of(an_eval(), GATED, 2)
 
     merged = merged_of(tmp_path, [one, told(two, python="3.y", git_commit="a" * 40)])
@@ -362,3 +347,12 @@ def test_different_versions_are_noted(tmp_path: Path) -> None:
         "the shards have different versions of Python: 3.x in 1 shard, 3.y in 1 shard",
         "the shards have different commits: unknown in 1 shard, aaaaaaaaaaaa in 1 shard",
     ]
+
+    ends = {"gpt-5-mini": "2026-12-11"}
+    first, second = shards_of(an_eval(), GATED, 2)
+    first, second = told(first, lost_in_flight=2), told(second, lost_in_flight=3, shutdown_dates=ends)
+
+    provenance = merged_of(tmp_path, [first, second]).results.provenance
+
+    assert (provenance["lost_in_flight"], provenance["shutdown_dates"]) == (5, ends)
+    assert "shutdown_dates" not in merged_of(tmp_path, [first]).results.provenance

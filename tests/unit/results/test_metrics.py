@@ -57,15 +57,13 @@ def test_the_table_lists_every_metric_of_both_models() -> None:
     ]
 
 
-def test_a_long_table_is_cut_unless_more_is_asked_for() -> None:
+def test_a_long_table_is_cut_unless_more_is_asked_for_and_several_functions_are_named() -> None:
     results = results_of([told(finished({A: 1.0}), a={f"m{n}": 1.0 for n in range(25)})])
 
     assert len(metric_lines(results)) == 23
     assert metric_lines(results)[-1] == "and 5 more rows of metrics: -v, results.json"
     assert len(metric_lines(results, verbose=True)) == 27
 
-
-def test_metrics_of_several_functions_name_them() -> None:
     records = [told(finished({A: 1.0, B: 1.0}), rollout={"x": 1.0}, a={"x\n\x1b[2J": 1.0}, b={"x": 1.0})]
 
     lines = metric_lines(results_of(records, scorers=(A, B)))

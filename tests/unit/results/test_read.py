@@ -92,7 +92,7 @@ def test_scores_thresholds_and_ranges_are_any_finite_numbers(stored: Stored, val
     assert read_results(stored(results)).measured_runs() == {RunId(0, 0): True, RunId(1, 0): value / 2 >= value}
 
 
-def test_rows_have_their_runs_and_what_user_code_reported_and_unmeasured_runs_are_none(stored: Stored) -> None:
+def test_rows_have_their_runs_with_what_code_reported_and_those_of_the_baseline_apart(stored: Stored) -> None:
     found = read_results(stored(RESULTS))
 
     runs: list[list[bool | None]] = [[True, True], [False, True], [None, None], [True]]
@@ -104,31 +104,27 @@ def test_rows_have_their_runs_and_what_user_code_reported_and_unmeasured_runs_ar
     assert [run.record(1).notes for run in found.rows[1].runs] == [NOTES, NOTES]
     assert found.rows[0].runs[0].record(0).notes is NO_NOTES
 
-
-def test_runs_of_the_baselines_model_do_not_count_as_the_evals_own(stored: Stored) -> None:
     own = [finished({A: 1.0}, row) for row in range(2)]
     baseline = [of_baseline(finished({A: 0.0}, row, usage=None)) for row in range(2)]
 
-    found = read_results(stored(published(own, baseline=baseline)))
+    both = read_results(stored(published(own, baseline=baseline)))
 
-    assert [row.runs for row in found.row_runs()] == [[True], [True]]
-    assert found.measured_runs() == {RunId(0, 0): True, RunId(1, 0): True}
-    assert {run.id(row.row_index).model for row in found.rows for run in row.runs} == set(ModelTag)
+    assert [row.runs for row in both.row_runs()] == [[True], [True]]
+    assert both.measured_runs() == {RunId(0, 0): True, RunId(1, 0): True}
+    assert {run.id(row.row_index).model for row in both.rows for run in row.runs} == set(ModelTag)
 
 
-def test_the_pass_rule_is_that_of_the_results(stored: Stored) -> None:
+def test_the_pass_rule_and_the_cost_of_a_run_are_read(stored: Stored) -> None:
     rule = read_results(stored(published([finished({A: 0.5})], thresholds={A: 0.5}))).pass_rule
 
     assert (rule.passed(finished({A: 0.5})), rule.passed(finished({A: 0.4}))) == (True, False)
 
-
-def test_the_cost_of_a_run_is_read(stored: Stored) -> None:
     found = read_results(stored(changed(("rows", 1, "runs", 0, "cost_usd"), 0.25)))
 
     assert [run.cost_usd for run in found.rows[1].runs] == [0.25, None]
 
 
-def test_rows_that_changed_are_read(stored: Stored) -> None:
+def test_rows_that_changed_are_read_and_keys_of_a_later_version_ignored(stored: Stored) -> None:
     pairs = [Pair(0, 3, [True], [False]), Pair(1, 1, [True, False], [True, True])]
     since = compare("previous run", "x-0", Matched(pairs), started_at="2026-11-20T14:03:59.000+00:00")
     results = published([finished({A: 1.0})], previous=since)
@@ -141,6 +137,12 @@ def test_rows_that_changed_are_read(stored: Stored) -> None:
         ("last_run", "worse"),
         ("last_run", "better"),
     ]
+
+    later = copy.deepcopy(RESULTS)
+    later["new"] = later["summary"]["new"] = later["rows"][0]["new"] = later["rows"][0]["runs"][0]["new"] = 1
+
+    newer, known = read_results(stored(later)), read_results(stored(RESULTS))
+    assert (newer.rows, newer.summary) == (known.rows, known.summary)
 
 
 def test_rows_are_compared_alike_whether_live_or_stored(stored: Stored) -> None:
@@ -187,14 +189,6 @@ def test_a_row_that_the_dataset_lacks_by_now_is_compared_with_no_other(stored: S
 
     for results in (without, again, read_side("A", path.parent, path.name).results):
         assert [row.row_index for row in results.row_runs()] == [0]
-
-
-def test_keys_of_a_later_version_are_ignored(stored: Stored) -> None:
-    later = copy.deepcopy(RESULTS)
-    later["new"] = later["summary"]["new"] = later["rows"][0]["new"] = later["rows"][0]["runs"][0]["new"] = 1
-
-    found, known = read_results(stored(later)), read_results(stored(RESULTS))
-    assert (found.rows, found.summary) == (known.rows, known.summary)
 
 
 # -- what is not valid ------------------------------------------------------------------------------------
@@ -263,15 +257,13 @@ def test_a_file_that_contradicts_itself_is_refused(
     assert refusal(stored(changed(place, value))) == f"base.json: {text}"
 
 
-def test_a_run_whose_judge_could_not_be_asked_contradicts_nothing(stored: Stored) -> None:
+def test_a_run_whose_judge_could_not_be_asked_and_one_of_each_model_contradict_nothing(stored: Stored) -> None:
     unasked = RewardError("the judge refused", boundary="provider")
 
     found = read_results(stored(published([finished({}, errors={A: unasked})])))
 
     assert [run.verdict for run in found.rows[0].runs] == [None]
 
-
-def test_a_run_of_each_model_is_no_repetition(stored: Stored) -> None:
     results = published([finished({A: 1.0})], baseline=[of_baseline(finished({A: 0.0}, usage=None))])
 
     assert len(read_results(stored(results)).rows[0].runs) == 2
@@ -314,7 +306,7 @@ def test_what_the_schema_admits_is_read(stored: Stored, place: tuple[Any, ...]) 
 # -- heads -------------------------------------------------------------------------------------------------
 
 
-def test_a_head_is_read_without_the_rows(stored: Stored) -> None:
+def test_a_head_is_read_without_the_rows_but_with_thresholds_and_prices(stored: Stored) -> None:
     head = read_head(stored(RESULTS))
 
     assert (head.status, head.partial, head.summary.total_rows, head.summary.pass_rate) == ("finished", False, 4, 4 / 7)
@@ -322,11 +314,9 @@ def test_a_head_is_read_without_the_rows(stored: Stored) -> None:
     assert refusal(stored("{"), read_head).startswith("base.json: is not JSON: ")
     assert refusal(stored("[]"), read_head) == "base.json: must be an object, got []"
 
+    settings = read_head(stored(RESULTS))
 
-def test_settings_need_the_thresholds_and_the_prices(stored: Stored) -> None:
-    head = read_head(stored(RESULTS))
-
-    assert head.pass_rule == read_results(stored(RESULTS)).pass_rule
-    assert head.prices == {ModelTag.PRIMARY: None, ModelTag.BASELINE: None}
+    assert settings.pass_rule == read_results(stored(RESULTS)).pass_rule
+    assert settings.prices == {ModelTag.PRIMARY: None, ModelTag.BASELINE: None}
     assert refusal(stored(changed(("config", "price"), ...)), read_head) == "base.json: config: lacks price"
     assert refusal(stored(changed(("config", "thresholds"), ...)), read_head) == "base.json: config: lacks thresholds"

@@ -199,13 +199,17 @@ def test_a_declared_range_is_published_and_read_back_with_what_follows_from_it()
     assert "score_ranges" not in published(results_of(records))["config"]
 
 
-def test_skipped_and_pending_runs_are_in_no_denominator() -> None:
+def test_skipped_and_pending_runs_and_those_without_an_event_are_in_no_denominator() -> None:
     scored = [finished({A: 1.0}, 0), finished({A: 0.0}, 1)]
 
     results = results_of([*scored, removed(2), pending(3), rolled(4)])
 
     assert results.by_function == results_of(scored).by_function
     assert results.overall == results_of(scored).overall
+
+    done = finished({A: 1.0}, 0)
+
+    assert records_of([RunId(0, 0), RunId(7, 2)], {done.run: done}) == [done, RunRecord(RunId(7, 2))]
 
 
 def test_a_gate_counts_pending_runs_as_unmeasured_and_leaves_out_skipped_ones() -> None:
@@ -246,12 +250,6 @@ def test_with_one_run_a_row_there_is_no_pass_at_k_and_without_any_statistics_are
     assert not [key for key in one["summary"]["eval_fns"][A] if key.startswith(("pass_at", "pass_hat"))]
     assert (none["summary"]["pass_rate"], none["summary"]["eval_fns"][A]["mean"]) == (None, None)
     assert (none["summary"]["total_rows"], none["rows"]) == (0, [])
-
-
-def test_a_run_without_an_event_is_pending() -> None:
-    done = finished({A: 1.0}, 0)
-
-    assert records_of([RunId(0, 0), RunId(7, 2)], {done.run: done}) == [done, RunRecord(RunId(7, 2))]
 
 
 def test_each_function_has_statistics_of_its_own() -> None:
@@ -295,7 +293,7 @@ def side_by_side() -> Results:
     return results_of(own, price=prices[0], baseline=list(map(of_baseline, baseline)), baseline_price=prices[1])
 
 
-def test_statistics_are_the_evals_own_and_totals_those_of_both_models() -> None:
+def test_statistics_are_the_evals_own_and_totals_and_runs_those_of_both_models() -> None:
     summary = published(side_by_side())["summary"]
 
     assert (summary["eval_fns"][A]["mean"], summary["pass_rate"], summary["measured"]) == (0.0, 0.0, 1)
@@ -303,8 +301,15 @@ def test_statistics_are_the_evals_own_and_totals_those_of_both_models() -> None:
     assert (summary["total_rows"], summary["total_runs"], summary["total_tokens"]) == (2, 4, 4 * 18)
     assert (summary["cost_usd"], summary["cost_unknown"]) == (11.0 + 3 * 7.0, 1)
 
+    own = [finished({A: 1.0}, 0, run) for run in (0, 1)]
 
-def test_each_model_has_its_numbers_and_every_run_has_its_model_tag() -> None:
+    runs = published(results_of(own, n=2, baseline=list(map(of_baseline, own))))["rows"][0]["runs"]
+
+    order = [("primary", 0), ("primary", 1), ("baseline", 0), ("baseline", 1)]
+    assert [(run["model_tag"], run["run_index"]) for run in runs] == order
+
+
+def test_each_model_has_its_numbers_and_tag_unless_there_is_only_one() -> None:
     found = published(side_by_side())
 
     keys = ("model", "model_tag", "total_runs", "total_tokens", "pass_rate", "measured", "cost_usd")
@@ -319,22 +324,11 @@ def test_each_model_has_its_numbers_and_every_run_has_its_model_tag() -> None:
         ("baseline", "401"),
     ]
 
+    alone = published(results_of([finished({A: 1.0})]))
 
-def test_runs_of_a_row_are_ordered_by_model() -> None:
-    own = [finished({A: 1.0}, 0, run) for run in (0, 1)]
-
-    runs = published(results_of(own, n=2, baseline=list(map(of_baseline, own))))["rows"][0]["runs"]
-
-    order = [("primary", 0), ("primary", 1), ("baseline", 0), ("baseline", 1)]
-    assert [(run["model_tag"], run["run_index"]) for run in runs] == order
-
-
-def test_results_of_one_model_have_no_model_keys() -> None:
-    found = published(results_of([finished({A: 1.0})]))
-
-    assert "model_summaries" not in found
-    assert "baseline_model" not in found["config"]
-    assert "model_tag" not in found["rows"][0]["runs"][0]
+    assert "model_summaries" not in alone
+    assert "baseline_model" not in alone["config"]
+    assert "model_tag" not in alone["rows"][0]["runs"][0]
 
 
 # -- comparisons ------------------------------------------------------------------------------------------
@@ -342,7 +336,7 @@ def test_results_of_one_model_have_no_model_keys() -> None:
 COMPARED = Matched([Pair(row, row, [row < 94], [True]) for row in range(100)], added=1, removed=2, changed=3)
 
 
-def test_the_comparison_with_the_baseline_is_published() -> None:
+def test_the_comparisons_with_the_baseline_and_the_previous_run_are_published() -> None:
     against = compare("baseline", "base.json", COMPARED, differs=("the model: a, here b",))
 
     found = published(replace(results_of([finished({A: 1.0})]), comparison=against))["baseline"]
@@ -352,13 +346,11 @@ def test_the_comparison_with_the_baseline_is_published() -> None:
     assert found["differs"] == ["the model: a, here b"]
     assert found["difference_interval"]["method"] == "Gaffke, mid-p"
 
-
-def test_the_comparison_with_the_previous_run_is_published() -> None:
     since = compare("previous run", "x-1", COMPARED, started_at="2026-11-20T14:03:59.000+00:00")
 
-    found = published(results_of([finished({A: 1.0})], previous=since))["last_run"]
+    last = published(results_of([finished({A: 1.0})], previous=since))["last_run"]
 
-    assert found == {
+    assert last == {
         "run": "x-1",
         "started_at": "2026-11-20T14:03:59.000+00:00",
         "rows": 100,
@@ -371,7 +363,7 @@ def test_the_comparison_with_the_previous_run_is_published() -> None:
     }
 
 
-def test_every_row_that_changed_is_published_below_the_rows() -> None:
+def test_every_row_that_changed_is_published_below_the_rows_and_changes_by_rescoring_counted() -> None:
     since = compare("previous run", "x-1", COMPARED, started_at="2026-11-20T14:03:59.000+00:00")
     against = compare("baseline", "base.json", Matched([Pair(1, 2, [True, True], [None, False])]))
 
@@ -394,14 +386,12 @@ def test_every_row_that_changed_is_published_below_the_rows() -> None:
         "earlier_measured": 1,
     }
 
-
-def test_the_comparison_with_the_verdicts_before_a_rescoring_is_published() -> None:
     before = compare("verdicts before", "results.1.json", COMPARED)
     rescored = Rescored("2026-11-20T14:03:59.000+00:00", 12.3456, {A: 3}, before)
 
-    found = published(replace(results_of([finished({A: 1.0})]), rescored=rescored))["rescored"]
+    scored = published(replace(results_of([finished({A: 1.0})]), rescored=rescored))["rescored"]
 
-    assert found == {
+    assert scored == {
         "rolled_out_at": "2026-11-20T14:03:59.000+00:00",
         "duration_ms": 12.346,
         "kept": {A: 3},

@@ -17,11 +17,9 @@ def side(letter: str, thresholds: Mapping[str, float] | None = None, **extra: An
     return Side(letter, "x-1", Path("x.json"), "finished", results, True, None)
 
 
-def test_equal_settings_and_how_they_were_set_are_no_difference() -> None:
+def test_differences_of_the_question_come_first_and_equal_settings_have_none() -> None:
     assert run_differences(side("A"), side("B", overridden=["batch_size = 8 (--osmosis-batch-size)"])) == []
 
-
-def test_differences_of_the_question_come_first_and_tables_are_compared_key_by_key() -> None:
     a = side("A", thresholds={A: 1.0, B: 0.5})
     b = side("B", thresholds={A: 0.5}, judge={"model": "j"}, sampling={**CONFIG["sampling"], "seed": 1}, batch_size=4)
 

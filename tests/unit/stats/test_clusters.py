@@ -50,7 +50,7 @@ def test_the_variances_are_those_of_a_one_way_analysis(rows: list[list[float]]) 
     assert found.between == pytest.approx(max(0.0, between), abs=1e-12)
 
 
-def test_one_row_has_no_standard_error_and_rows_without_runs_are_left_out() -> None:
+def test_one_row_has_no_standard_error_and_a_thousand_runs_are_summed_without_loss() -> None:
     found = clusters([[1, 0, 1]])
 
     assert (found.se, found.between) == (None, None)
@@ -58,6 +58,12 @@ def test_one_row_has_no_standard_error_and_rows_without_runs_are_left_out() -> N
     assert clusters([*FOUR, []]) == clusters(FOUR)
     with pytest.raises(ValueError, match="of no values"):
         clusters([[]])
+
+    rows = [[0.1] * 1000, [0.2] * 1000]
+
+    assert clusters(rows).mean == pytest.approx(0.15, rel=1e-15)
+    assert clusters(rows).se == pytest.approx(0.05, rel=1e-12)
+    assert clusters(rows).within == pytest.approx(0.0, abs=1e-30)
 
 
 @given(ragged_rows)
@@ -82,11 +88,3 @@ def test_the_effective_number_of_runs_reflects_how_alike_the_runs_of_a_row_are(
     rows: list[list[float]], n: float
 ) -> None:
     assert effective_n(clusters(rows)) == pytest.approx(n)
-
-
-def test_a_thousand_runs_a_row_are_summed_without_loss() -> None:
-    rows = [[0.1] * 1000, [0.2] * 1000]
-
-    assert clusters(rows).mean == pytest.approx(0.15, rel=1e-15)
-    assert clusters(rows).se == pytest.approx(0.05, rel=1e-12)
-    assert clusters(rows).within == pytest.approx(0.0, abs=1e-30)

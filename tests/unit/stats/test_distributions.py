@@ -1,4 +1,4 @@
-"""Quantiles against what they invert."""
+"""Quantiles against what they invert, and the chance to fall below a bound."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.stats import normal_quantile
+from pytest_osmosis.stats import chance_below, normal_quantile
 
 
 @given(st.floats(0.0001, 0.9999))
@@ -21,3 +21,10 @@ def test_the_normal_quantile_inverts_the_distribution(p: float) -> None:
 def test_quantiles_outside_of_a_probability_are_refused(p: float) -> None:
     with pytest.raises(ValueError, match="quantile"):
         normal_quantile(p)
+
+
+@pytest.mark.parametrize(
+    ("margin", "se", "expected"), [(0.0, 0.1, 0.5), (0.1, 0.0, 1.0), (-0.1, 0.0, 0.0), (0.0, 0.0, 0.5)]
+)
+def test_the_chance_to_fall_below_a_bound_at_its_edges(margin: float, se: float, expected: float) -> None:
+    assert chance_below(margin, se) == expected

@@ -94,11 +94,14 @@ def test_an_interval_follows_values_that_are_mirrored_or_scaled(rows: list[list[
     assert (scaled.low / 1e300, scaled.high / 1e300) == pytest.approx((interval.low, interval.high), abs=1e-9)
 
 
-def test_the_largest_scores_have_a_finite_interval() -> None:
+def test_the_largest_scores_have_a_finite_interval_and_scores_make_their_range() -> None:
     huge = 1.7e308
     low, high = ends(gaffke([[huge], [-huge], [1.0]], -huge, huge))
 
     assert -huge < low < -0.5 * huge < 0.5 * huge < high < huge
+
+    assert score_range([0.5]) == (0.0, 1.0)
+    assert score_range([7.0, -2.0, 0.5]) == (-2.0, 7.0)
 
 
 def test_rows_that_are_nearly_alike_are_grouped_if_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,11 +120,6 @@ def test_rows_that_are_nearly_alike_are_grouped_if_there_are_many(monkeypatch: p
 def test_no_values_and_values_outside_the_range_have_no_interval(rows: list[list[float]], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         gaffke(rows)
-
-
-def test_the_range_of_scores_is_0_to_1_and_as_far_as_they_go() -> None:
-    assert score_range([0.5]) == (0.0, 1.0)
-    assert score_range([7.0, -2.0, 0.5]) == (-2.0, 7.0)
 
 
 # -- coverage ---------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.text.numbers import count, difference, distinguishable, plural, score, seconds
+from pytest_osmosis.text.numbers import difference, distinguishable, score, seconds
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,6 @@ def test_scores(value: float | None, text: str) -> None:
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_no_score_and_no_difference_has_more_digits_than_anybody_reads(value: float) -> None:
     assert max(len(score(value)), len(difference(value))) <= len("-999,999,999,999,999.9")
-
-
-def test_counts() -> None:
-    assert [plural(n, "run") for n in (0, 1, 2, 1000)] == ["0 runs", "1 run", "2 runs", "1,000 runs"]
-    assert count(1234567) == "1,234,567"
 
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

@@ -107,21 +107,19 @@ def test_other_text_stays(redaction: Redaction, text: str) -> None:
     assert not redaction.may_be_in(json.dumps({"content": text}).encode())
 
 
-def test_values_and_shapes_of_fewer_than_8_characters_are_not_redacted() -> None:
+def test_values_and_shapes_of_fewer_than_8_characters_stay_and_the_longest_of_several_gives_its_name() -> None:
     assert not Redaction().may_be_in(b"12345678")
     assert not Redaction({"KEY": "1234567"}).may_be_in(b"1234567")
     assert Redaction({"KEY": " 1234567\n"}).text("1234567 and  1234567\n") == "1234567 and  1234567\n"
     assert Redaction({"KEY": "ab \n\t  cd"}).text("ab cd or ab \n\t  cd") == "ab cd or [KEY]"
+
+    redaction = Redaction({"SHORT": "abcdefgh", "LONG": "abcdefghijkl", "LATER": "ijklmnop"})
+    assert redaction.text("(abcdefghijkl)") == "([LONG])"
+    assert redaction.text("(abcdefghijklmnop)") == "([LONG]mnop)"
+    assert Redaction({"ONE": "abcdefgh", "TWO": "12345678"}).text("(abcdefgh12345678)") == "([ONE][TWO])"
 
 
 @pytest.mark.parametrize("blanks", [" {} ", "\n{}\n", "\u00a0{}", "x{}x", '"{}"', "({})", "{}"])
 def test_a_value_of_exactly_8_characters_is_redacted_whatever_surrounds_it(blanks: str) -> None:
     for value in ("abcd1234", " abcd1234\t"):
         assert "abcd1234" not in Redaction({"KEY": value}).text(blanks.format("abcd1234"))
-
-
-def test_of_values_that_overlap_the_longest_gives_its_name() -> None:
-    redaction = Redaction({"SHORT": "abcdefgh", "LONG": "abcdefghijkl", "LATER": "ijklmnop"})
-    assert redaction.text("(abcdefghijkl)") == "([LONG])"
-    assert redaction.text("(abcdefghijklmnop)") == "([LONG]mnop)"
-    assert Redaction({"ONE": "abcdefgh", "TWO": "12345678"}).text("(abcdefgh12345678)") == "([ONE][TWO])"

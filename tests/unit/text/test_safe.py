@@ -1,7 +1,8 @@
-"""Untrusted text made safe to show."""
+"""Untrusted text made safe to show, and JSON that user code cannot change."""
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from xml.etree import ElementTree
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.text.safe import escaped, shortened
+from pytest_osmosis.text.safe import dumps, escaped, loads, shortened
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -57,3 +58,10 @@ def test_shortened_text_keeps_both_ends_and_its_limit(text: str, limit: int) -> 
 def test_the_number_of_omitted_characters_is_shown() -> None:
     assert shortened("a" * 500 + "b" * 500, 100) == f"{'a' * 30} [... 940 characters left out ...] {'b' * 30}"
     assert shortened("a" * 100, 100) == "a" * 100
+
+
+def test_user_code_cannot_replace_the_encoder_and_the_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    for owner, name in ((json, "dumps"), (json, "loads"), (json.JSONEncoder, "encode"), (json.JSONDecoder, "decode")):
+        monkeypatch.setattr(owner, name, lambda *_: None)
+
+    assert loads(dumps({"ev": "start"})) == {"ev": "start"}

@@ -41,12 +41,15 @@ def test_only_files_that_the_user_wrote_are_the_users_own(file: str, own: bool) 
     assert is_users_own(file) is own
 
 
-def test_our_files_are_recognised_in_tracebacks() -> None:
+def test_our_files_are_recognised_in_tracebacks_and_without_a_frame_nothing_is_user_code() -> None:
     core = PACKAGE / "host/core.py"
     assert is_ours(str(core))
     assert names_our_file(f'  File "{core}", line 3 in perform')
     assert names_our_file(f'  File "{core.resolve()}", line 3 in perform')
     assert not names_our_file(f'  File "{PACKAGE}-of-mine/agent.py", line 3 in rollout')
+
+    assert not runs_user_code(None)
+    assert user_stack(None) == ""
 
 
 def test_the_standard_library_called_by_user_code_counts_as_user_code() -> None:
@@ -61,11 +64,6 @@ def test_the_standard_library_called_by_user_code_counts_as_user_code() -> None:
 
     json.JSONEncoder(default=default, indent=1).encode(object())
     assert "test_the_standard_library_called_by_user_code" in stacks[0]
-
-
-def test_without_a_frame_nothing_is_user_code() -> None:
-    assert not runs_user_code(None)
-    assert user_stack(None) == ""
 
 
 def test_a_cause_within_this_package_has_its_text_and_no_frames() -> None:

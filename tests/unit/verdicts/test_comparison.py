@@ -66,19 +66,17 @@ def test_only_a_significant_difference_is_called_better_or_worse(
     assert compared(found, allowed).meaning == meaning
 
 
-def test_runs_of_a_row_are_averaged_first() -> None:
+def test_runs_of_a_row_are_averaged_and_rows_that_one_side_has_not_measured_counted() -> None:
     found = compared([pair([True, False], [True, True]), pair([True, True], [True, False, True, False])])
 
     assert found.paired is not None
     assert (found.paired.n_rows, found.paired.better, found.paired.worse) == (2, 1, 1)
     assert (found.new_rate, found.old_rate) == (0.75, 0.75)
 
+    partly = compared([pair(YES, YES), pair(NONE, YES), pair(YES, NONE), pair([None, False], YES), pair([], YES)])
 
-def test_rows_that_one_side_has_not_measured_are_left_out_and_counted() -> None:
-    found = compared([pair(YES, YES), pair(NONE, YES), pair(YES, NONE), pair([None, False], YES), pair([], YES)])
-
-    assert found.paired is not None
-    assert (found.paired.n_rows, found.n_unmeasured) == (2, 3)
+    assert partly.paired is not None
+    assert (partly.paired.n_rows, partly.n_unmeasured) == (2, 3)
 
 
 def test_among_several_evals_the_p_is_holms() -> None:
@@ -93,11 +91,9 @@ def test_among_several_evals_the_p_is_holms() -> None:
     assert (third.meaning, decide(RULE, third).state) == ("noise", "holds")
 
 
-def test_a_p_of_exactly_the_significance_level_may_be_chance() -> None:
+def test_a_p_of_exactly_the_level_may_be_chance_and_a_correction_makes_rows_too_few() -> None:
     assert compared(pairs(worse=9)).among(2, 0.05).meaning == "noise"
 
-
-def test_a_correction_makes_the_rows_too_few_for_a_regression() -> None:
     found = compared(pairs(worse=6))
     assert decide(RULE, found).state == "fails"
     verdict = decide(RULE, found.among(3, 3 * found.p))

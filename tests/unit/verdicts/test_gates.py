@@ -93,18 +93,6 @@ def test_a_pass_rate_exactly_at_the_minimum_holds(digits: int) -> None:
         assert decide(rule(minimum), tally(passed - 1, total - passed + 1, 0)).state == "fails"
 
 
-@given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 9), st.floats(0, 1))
-def test_a_verdict_holds_for_every_outcome_of_the_unmeasured_runs(
-    passed: int, not_passed: int, unmeasured: int, minimum: float
-) -> None:
-    state = decide(rule(minimum), tally(passed, not_passed, unmeasured)).state
-
-    if passed + not_passed and state != "not measured":
-        for would_pass in range(unmeasured + 1):
-            filled = tally(passed + would_pass, not_passed + unmeasured - would_pass, 0)
-            assert decide(rule(minimum), filled).state == state
-
-
 @pytest.mark.parametrize(
     ("runs", "value", "text"),
     [
@@ -123,10 +111,14 @@ def test_a_verdict_names_the_runs_that_it_counted_and_those_that_passed_for_cert
     assert (verdict.value, verdict.text) == (value, text)
 
 
-def test_a_part_of_the_plan_has_no_verdict() -> None:
+def test_a_part_of_the_plan_has_no_verdict_and_rows_with_fewer_than_k_runs_no_pass_at_k() -> None:
     verdict = verdict_without_value(rule(0.7), "partial", "12 of 1,500 runs")
 
     assert (verdict.state, verdict.text, verdict.value) == ("partial", "12 of 1,500 runs", None)
+
+    assert decide(GateRule("pass_at", 0.5, k=2), [[1.0], [0.0, 0.0]]).value == 0.0
+    few = decide(GateRule("pass_at", 0.5, k=2), [[1.0], [1.0]])
+    assert (few.state, few.text) == ("not measured", "no row has 2 runs")
 
 
 @pytest.mark.parametrize(
@@ -191,12 +183,6 @@ def test_a_point_verdict_holds_for_every_outcome_of_the_unmeasured_runs(
         assert {decide(gate, filled).state for filled in outcomes_of(runs, 64)} == {state}
 
 
-def test_rows_with_fewer_than_k_runs_are_in_no_pass_at_k() -> None:
-    assert decide(GateRule("pass_at", 0.5, k=2), [[1.0], [0.0, 0.0]]).value == 0.0
-    verdict = decide(GateRule("pass_at", 0.5, k=2), [[1.0], [1.0]])
-    assert (verdict.state, verdict.text) == ("not measured", "no row has 2 runs")
-
-
 @pytest.mark.parametrize(
     ("runs", "minimum", "state", "text"),
     [
@@ -248,7 +234,7 @@ def test_a_finding_shows_the_bound_of_the_interval_next_to_the_value_also_withou
     assert (equal.state, equal.text) == ("fails", "0.500, lower bound 0.158 (2 runs)")
 
 
-def test_correlated_runs_of_a_row_widen_the_interval() -> None:
+def test_correlated_runs_of_a_row_widen_the_interval_whose_ends_are_printed() -> None:
     alike, apart = [[1.0] * 5] * 18 + [[0.0] * 5] * 2, [[1.0] * 5] * 10 + [[1.0] * 4 + [0.0]] * 10
 
     lower = GateRule("pass_rate", 0.85, "lower")
@@ -259,12 +245,10 @@ def test_correlated_runs_of_a_row_widen_the_interval() -> None:
     assert decide(GateRule("pass_rate", 0.78, "lower"), apart).state == "holds"
     assert decide(GateRule("pass_rate", 0.78, "lower"), alike).state == "fails"
 
-
-def test_a_bound_is_an_end_of_the_interval_that_is_printed() -> None:
     rows = [[0.5, 1.0], [0.0, 0.25], [0.75, 0.75], [3.0, 0.0]]
-    lower = decide(GateRule("mean", 0.2, "lower"), rows)
+    bound = decide(GateRule("mean", 0.2, "lower"), rows)
 
-    assert lower.compared == stats.gaffke(rows, 0.0, 3.0, level=0.9).low
+    assert bound.compared == stats.gaffke(rows, 0.0, 3.0, level=0.9).low
     found = stats.summarize({i: [stats.RunScore(score, False) for score in row] for i, row in enumerate(rows)}, 2)
     assert found.mean_interval == stats.gaffke(rows, 0.0, 3.0)
 
@@ -288,13 +272,19 @@ def test_a_verdict_on_a_bound_holds_for_every_outcome_of_the_unmeasured_runs(
 # -- power ------------------------------------------------------------------------------------------------
 
 
-def test_power_is_the_chance_to_fail_5_points_below_the_minimum() -> None:
+def test_power_is_the_chance_to_fail_5_points_below_the_minimum_and_proofs_notice_every_drop() -> None:
     power = decide(rule(0.7), tally(35, 15, 0)).power
 
     assert power is not None
     assert power.chance == pytest.approx(binomial_below(35, 50, 0.65), abs=0.005)
     # a gate on 80 rows fails below 56 passes, and (55.5 / 80 - 0.65) / sqrt(0.65 * 0.35 / 80) = 0.82 is below 0.8416
     assert power.n_rows == 81
+
+    proof = decide(GateRule("pass_rate", 0.7, "lower"), tally(30, 10, 0)).power
+
+    assert proof is not None
+    assert proof.chance > 0.95
+    assert proof.n_rows == 1
 
 
 def binomial_below(passed: int, n: int, rate: float) -> float:
@@ -331,14 +321,6 @@ def test_the_suggested_number_of_rows_reaches_the_power(kind: Any) -> None:
     assert enough is not None
     assert short is not None
     assert short.chance < 0.8 <= enough.chance
-
-
-def test_proving_a_gate_good_notices_every_drop() -> None:
-    power = decide(GateRule("pass_rate", 0.7, "lower"), tally(30, 10, 0)).power
-
-    assert power is not None
-    assert power.chance > 0.95
-    assert power.n_rows == 1
 
 
 @pytest.mark.parametrize("minimum", [0.0, 0.05])

@@ -23,30 +23,26 @@ def rows(*digests: str, first: int = 0) -> list[RowRuns]:
     return [RowRuns(first + index, digest, YES) for index, digest in enumerate(digests)]
 
 
-def test_rows_are_matched_by_content_in_any_order() -> None:
+def test_rows_are_matched_by_content_in_any_order_and_equal_ones_in_order() -> None:
     new = [RowRuns(0, "a", YES), RowRuns(1, "b", NO)]
     old = [RowRuns(7, "b", YES), RowRuns(9, "a", NO)]
 
     assert matched(new, old) == Matched([Pair(0, 9, YES, NO), Pair(1, 7, NO, YES)])
 
+    equal = [RowRuns(0, "a", YES), RowRuns(1, "a", NO), RowRuns(2, "a", NO)]
+    before = [RowRuns(0, "a", NO), RowRuns(1, "a", YES)]
 
-def test_rows_that_only_one_side_has_are_added_removed_or_changed() -> None:
-    found = matched(rows("a", "b2", "c", "d"), rows("a", "b", "c", first=0) + rows("gone", "away", first=8))
-
-    assert (len(found.pairs), found.added, found.removed, found.changed) == (2, 1, 2, 1)
-
-
-def test_rows_with_the_same_content_are_matched_in_order() -> None:
-    new = [RowRuns(0, "a", YES), RowRuns(1, "a", NO), RowRuns(2, "a", NO)]
-    old = [RowRuns(0, "a", NO), RowRuns(1, "a", YES)]
-
-    found = matched(new, old)
+    found = matched(equal, before)
 
     assert found.pairs == [Pair(0, 0, YES, NO), Pair(1, 1, NO, YES)]
     assert (found.added, found.removed, found.changed) == (1, 0, 0)
 
 
-def test_two_models_are_matched_by_the_index_of_the_row() -> None:
+def test_rows_that_only_one_side_has_are_counted_and_two_models_matched_by_the_index() -> None:
+    found = matched(rows("a", "b2", "c", "d"), rows("a", "b", "c", first=0) + rows("gone", "away", first=8))
+
+    assert (len(found.pairs), found.added, found.removed, found.changed) == (2, 1, 2, 1)
+
     new, old = [RowRuns(3, "a", YES), RowRuns(4, "a", NO)], [RowRuns(4, "a", YES)]
 
     assert matched_by_index(new, old) == Matched([Pair(4, 4, NO, YES)])

@@ -107,14 +107,12 @@ def test_a_score_at_its_threshold_passes(score: float, passed: bool) -> None:
     assert pass_rule(scorers=(A,), a=0.5).passed(finished({A: score})) is passed
 
 
-def test_a_functions_own_threshold_overrides_the_common_one() -> None:
+def test_a_functions_own_threshold_overrides_the_common_one_and_the_lowest_score_counts_without_one() -> None:
     judge = PassRule((A, B), 0.5, {B: -2.0})
 
     assert (judge.threshold(A), judge.threshold(B)) == (0.5, -2.0)
     assert judge.passed(finished({A: 0.5, B: -2.0}))
 
-
-def test_a_run_without_a_score_counts_as_the_lowest_score_of_a_finished_run_and_never_above_zero() -> None:
     records = [finished({A: -0.5}, 0), finished({B: -9.0}, 1), rolled(2, scores={A: -7.0}), finished({A: 2.0}, 3)]
 
     assert pass_rule().unscored(records, A) == -0.5
@@ -130,14 +128,12 @@ def test_a_rule_is_stored_as_json_with_the_ranges_that_it_has(ranges: dict[str, 
     assert ("score_ranges" in stored) == bool(ranges)
 
 
-def test_the_reason_names_every_deciding_function_that_was_not_met() -> None:
+def test_the_reason_names_every_deciding_function_that_was_not_met_or_gave_no_score() -> None:
     record = finished({A: 0.25, B: 0.0})
 
     assert reason_of(record, pass_rule(b=0.5)) == "rewards:a 0.25 < 1, rewards:b 0 < 0.5"
     assert reason_of(record, pass_rule(A)) == "score 0.25 < 1"
 
-
-def test_a_deciding_function_without_a_score_is_named() -> None:
     assert reason_of(finished({A: 1.0}), pass_rule()) == "reward error: rewards:b: gave no score"
 
 

@@ -17,7 +17,7 @@ def status(*more: tuple[str, str], method: str = "GET", path: str = "/api/runs")
     return None if refusal is None else refusal.status
 
 
-def test_it_answers_to_its_own_names_at_any_port() -> None:
+def test_it_answers_get_alone_to_its_own_names_at_any_port() -> None:
     own = ["127.0.0.1", "LocalHost:1", "[::1]:65535", "box.example.com", "Box.example.com:443"]
     others = [
         *("", "evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "localhost:80:80"),
@@ -31,8 +31,6 @@ def test_it_answers_to_its_own_names_at_any_port() -> None:
     assert found(others) == {421}
     assert status(("Host", "127.0.0.1"), ("Host", "127.0.0.1")) == 421
 
-
-def test_only_get_is_answered() -> None:
     methods = ["POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH"]
 
     assert {method: status(method=method) for method in methods} == dict.fromkeys(methods, 405)

@@ -1,9 +1,13 @@
-"""The bundle is built of the sources in viewer/, is small, and holds nothing that HTML would obey."""
+"""The bundle is built of the sources in viewer/, is small, and holds nothing that HTML would obey.
+
+The types in its sources are those of Python.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+import runpy
 from importlib import resources
 from pathlib import Path
 
@@ -49,12 +53,16 @@ def test_the_bundle_cannot_end_the_element_that_holds_it(name: str) -> None:
     assert not re.search(r"</(script|style)|<!--", built(name), re.IGNORECASE)
 
 
-def test_the_bundle_is_small() -> None:
+def test_the_bundle_is_small_and_names_no_other_host() -> None:
     assert sum(len(built(name)) for name in NAMES) <= MOST_BYTES
 
-
-def test_the_bundle_names_no_other_host() -> None:
-    """Names of XML and links in licences are no addresses that it asks."""
+    # names of XML and links in licences are no addresses that it asks
     hosts = {host for name in NAMES for host in re.findall(r"https?://([\w.-]+)", built(name))}
 
     assert hosts <= {"www.w3.org", "github.com"}
+
+
+def test_the_types_of_the_front_end_are_up_to_date() -> None:
+    made = runpy.run_path(str(VIEWER / "shapes.py"))["typescript"]()
+
+    assert (VIEWER / "src" / "shapes.ts").read_text(encoding="utf-8") == made, "run: python viewer/shapes.py"

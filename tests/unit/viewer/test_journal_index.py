@@ -146,7 +146,7 @@ def in_flight(index: JournalIndex) -> list[int]:
     return sorted(run.row for run, record in ledger.records.items() if ledger.in_flight(record))
 
 
-def test_a_run_is_in_flight_from_its_start_to_its_last_score(journal: Path) -> None:
+def test_a_run_is_in_flight_from_its_start_to_its_last_score_unless_a_killed_session_left_it(journal: Path) -> None:
     index = JournalIndex(journal)
     begun = []
     steps = ((began(), loaded(), rows()), (start(0), start(1)), (rollout(1),), (score(1, a=1.0),), (score(1, b=1.0),))
@@ -158,11 +158,9 @@ def test_a_run_is_in_flight_from_its_start_to_its_last_score(journal: Path) -> N
 
     assert begun == [[], [0, 1], [0, 1], [0, 1], [0]]
 
+    resumed_index = indexed(journal, began(), loaded(), rows(), start(0), began(resumed=True), start(1))
 
-def test_runs_that_a_killed_session_left_are_not_in_flight_in_the_next(journal: Path) -> None:
-    index = indexed(journal, began(), loaded(), rows(), start(0), began(resumed=True), start(1))
-
-    assert in_flight(index) == [1]
+    assert in_flight(resumed_index) == [1]
 
 
 def test_another_journal_at_the_path_is_read_from_its_begin(journal: Path) -> None:
@@ -200,7 +198,9 @@ def test_a_damaged_line_is_an_error_each_time_and_what_was_before_it_stays(journ
         assert list(index.found.ledger.records) == [RunId(0, 0)]
 
 
-def test_conversations_are_read_from_a_journal_that_has_grown(journal: Path) -> None:
+def test_conversations_are_read_from_a_journal_that_has_grown_and_of_a_line_that_replaces_a_torn_one(
+    journal: Path,
+) -> None:
     index = indexed(journal, began(), loaded(), rollout(0))
     first = index.conversation(RunId(0, 0))
     with journal.open("ab") as file:
@@ -208,6 +208,17 @@ def test_conversations_are_read_from_a_journal_that_has_grown(journal: Path) -> 
     index.read()
     assert json.loads(index.conversation(RunId(1, 0)) or b"")["rollout"] == rollout(1)
     assert index.conversation(RunId(0, 0)) == first
+
+    whole = b"".join(map(encode, (began(), loaded(), rollout(0))))
+    journal.write_bytes(whole + encode(rollout(1))[:99])
+    after = JournalIndex(journal)
+    after.read()
+    with journal.open("r+b") as torn:
+        torn.truncate(len(whole))
+        torn.seek(len(whole))
+        torn.write(encode(rollout(2, text="other")))
+    after.read()
+    assert json.loads(after.conversation(RunId(2, 0)) or b"")["rollout"] == rollout(2, text="other")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}\n" * 9, b" " * 10_000, b"\n".join([b"x" * 30] * 99)])
@@ -246,19 +257,6 @@ def test_a_damaged_line_that_may_be_deleted_concerns_its_own_run_alone(journal: 
             assert {run for run in whole if left.get(run) != whole[run]} <= {RunId.of(event)}
         else:
             assert "row" not in event
-
-
-def test_a_line_that_replaces_a_torn_one_is_read_as_it_is_now(journal: Path) -> None:
-    whole = b"".join(map(encode, (began(), loaded(), rollout(0))))
-    journal.write_bytes(whole + encode(rollout(1))[:99])
-    index = JournalIndex(journal)
-    index.read()
-    with journal.open("r+b") as file:
-        file.truncate(len(whole))
-        file.seek(len(whole))
-        file.write(encode(rollout(2, text="other")))
-    index.read()
-    assert json.loads(index.conversation(RunId(2, 0)) or b"")["rollout"] == rollout(2, text="other")
 
 
 @pytest.mark.parametrize("fields", [{"run": 0}, {"row": 0, "run": {}}, {"row": 0, "run": 0, "attempt": "x", "at": ""}])

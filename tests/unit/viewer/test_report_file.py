@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import zlib
-from html.parser import HTMLParser
+import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,37 +21,10 @@ from pytest_osmosis.addons.viewer.report_file import (
 )
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.text.redaction import Redaction
+from tests.plugin.reports import Report
 from tests.unit.viewer.made_pages import list_of, run_page
 
 SECRET = "sk-live-9f8e7d6c5b4a"
-
-
-class Elements(HTMLParser):
-    """The texts of elements by id, or by tag, and the attributes of `meta`."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.texts: dict[str, str] = {}
-        self.metas: list[dict[str, str | None]] = []
-        self.tags: list[str] = []
-        self._in = ""
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self._in = dict(attrs).get("id") or tag
-        if tag == "meta":
-            self.metas.append(dict(attrs))
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in = ""
-
-    def handle_data(self, data: str) -> None:
-        self.texts[self._in] = self.texts.get(self._in, "") + data
-
-    def unpacked(self, id: str) -> str:
-        return zlib.decompress(base64.b64decode(self.texts[id], validate=True), -15).decode()
 
 
 def conversation(at: int, text: str = "hello") -> bytes:
@@ -62,41 +33,26 @@ def conversation(at: int, text: str = "hello") -> bytes:
     return json.dumps({"rollout": rollout, "scores": [score]}, separators=(",", ":")).encode()
 
 
-def written(
-    path: Path,
-    *runs: ReportedRun,
-    redaction: Redaction | None = None,
-) -> tuple[WrittenReport, Elements]:
+def written(path: Path, *runs: ReportedRun, redaction: Redaction | None = None) -> tuple[WrittenReport, Report]:
     report = write_report(path, list_of(*(run.page for run in runs)), runs, {}, {}, redaction or Redaction())
-    return report, Elements(path.read_text(encoding="utf-8"))
-
-
-def page_of(elements: Elements, run: str) -> Any:
-    return json.loads(elements.unpacked(json.loads(elements.unpacked("index"))["pages"][run]))
-
-
-def opened(elements: Elements, run: str, at: int) -> Any:
-    """Return a conversation as the front end opens it, None if the report has none."""
-    runs = page_of(elements, run)["runs"]
-    if runs["chunk"][at] < 0:
-        return None
-    return json.loads(elements.unpacked(f"chunk-{runs['chunk'][at]}").split("\n")[runs["line"][at]])
+    return report, Report(path)
 
 
 def test_every_conversation_is_found_in_its_chunk(tmp_path: Path) -> None:
     texts = [f"text {at} \u4f60\u597d </script><!-- \x00\u2028" * (1 + at * 100) for at in range(40)]
     long, short = run_page("long", [0, 1] * 20), run_page("short", [0])
-    report, elements = written(
+    report, found = written(
         tmp_path / "report.html",
         ReportedRun(long, lambda at: conversation(at, texts[at])),
         ReportedRun(short, lambda at: conversation(7)),
     )
 
-    assert [opened(elements, "long", at) for at in range(40)] == [
+    page = found.run("long")
+    assert [found.conversation(page, at) for at in range(40)] == [
         json.loads(conversation(at, text)) for at, text in enumerate(texts)
     ]
-    assert opened(elements, "short", 0) == json.loads(conversation(7))
-    chunks = [elements.unpacked(id) for id in elements.texts if id.startswith("chunk-")]
+    assert found.conversation(found.run("short"), 0) == json.loads(conversation(7))
+    chunks = [found.text(id) for id in re.findall(r' id="(chunk-\d+)"', found.html)]
     assert len(chunks) > 3
     assert all(len(chunk) <= CHUNK_BYTES or "\n" not in chunk for chunk in chunks)
     assert report.n_conversations == 41
@@ -107,21 +63,22 @@ def test_every_conversation_is_found_in_its_chunk(tmp_path: Path) -> None:
 def test_a_report_keeps_the_conversations_that_it_is_asked_to(tmp_path: Path, kept: Kept, has: list[int]) -> None:
     page = run_page("sums", [0, 1, 2, 3, 5])  # the last one is pending
     run = ReportedRun(page, lambda at: None if at == 4 else conversation(at), kept)
-    _, elements = written(tmp_path / "report.html", run)
+    _, report = written(tmp_path / "report.html", run)
 
-    assert [at for at in range(5) if opened(elements, "sums", at) is not None] == has
-    assert page_of(elements, "sums")["head"]["html_conversations"] == kept
+    read = report.run("sums")
+    assert [at for at in range(5) if report.conversation(read, at) is not None] == has
+    assert read["head"]["html_conversations"] == kept
 
 
 def test_a_report_lets_a_browser_run_nothing_but_its_own_script(tmp_path: Path) -> None:
-    _, elements = written(tmp_path / "report.html", ReportedRun(run_page("sums", [0]), conversation))
+    _, report = written(tmp_path / "report.html", ReportedRun(run_page("sums", [0]), conversation))
 
-    policy = next(each["content"] for each in elements.metas if each.get("http-equiv") == "Content-Security-Policy")
-    sha = {
-        name: base64.b64encode(hashlib.sha256(elements.texts[name].encode()).digest()).decode()
-        for name in ("script", "style")
-    }
-    assert (policy or "").split("; ") == [
+    [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', report.html)
+    sha = {}
+    for name in ("script", "style"):
+        [own] = re.findall(rf"<{name}>(.*?)</{name}>", report.html, re.DOTALL)
+        sha[name] = base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()
+    assert policy.split("; ") == [
         "default-src 'none'",
         "base-uri 'none'",
         "form-action 'none'",
@@ -132,37 +89,31 @@ def test_a_report_lets_a_browser_run_nothing_but_its_own_script(tmp_path: Path) 
     ]
 
 
-def test_the_verdict_without_scripts_escapes_text_of_others(tmp_path: Path) -> None:
+def test_the_verdict_without_scripts_escapes_text_of_others_in_a_report_of_its_owner(tmp_path: Path) -> None:
     hostile = "<img src=x onerror=alert(1)> & \x1b[31m \u202e"
     page = run_page("sums", [0, 1, 2])
     page["head"]["account"] = page["head"]["remarks"] = [hostile]
-    _, elements = written(tmp_path / "report.html", ReportedRun(page, conversation))
-    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    _, report = written(tmp_path / "report.html", ReportedRun(page, conversation))
+    text = report.html
 
-    assert "img" not in elements.tags
+    assert "<img" not in text
     assert text.count("&lt;img src=x onerror=alert(1)&gt; &amp; \\x1b[31m \\u202e") == 2
     assert "gate pass_rate &gt;= 0.9: FAILS: 0.5" in text
     assert text.endswith("</html>\n")
+    (tmp_path / "other.html").write_text("<!doctype html>\n<p>mine")
+    assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o600
+    assert [is_report(tmp_path / name) for name in ("report.html", "other.html", "none.html")] == [True, False, False]
 
 
 def test_secrets_that_became_known_later_are_redacted_everywhere(tmp_path: Path) -> None:
     page = run_page("sums", [1, 2], f"the key is {SECRET}")
     run = ReportedRun(page, lambda at: conversation(at, f"it is {SECRET}, {SECRET}"))
-    _, elements = written(tmp_path / "report.html", run, redaction=Redaction({"API_KEY": SECRET}))
+    _, report = written(tmp_path / "report.html", run, redaction=Redaction({"API_KEY": SECRET}))
 
-    whole = (tmp_path / "report.html").read_text() + elements.unpacked("pages-0") + elements.unpacked("chunk-0")
-    assert SECRET not in whole
-    assert opened(elements, "sums", 1)["rollout"]["messages"][0]["content"] == "it is [API_KEY], [API_KEY]"
-    assert page_of(elements, "sums")["rows"]["prompt"][0] == "the key is [API_KEY]"
-
-
-def test_only_its_owner_may_read_a_report_and_it_is_recognised(tmp_path: Path) -> None:
-    other = tmp_path / "other.html"
-    other.write_text("<!doctype html>\n<p>mine")
-    written(tmp_path / "report.html", ReportedRun(run_page("sums", [0]), conversation))
-
-    assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o600
-    assert [is_report(tmp_path / name) for name in ("report.html", "other.html", "none.html")] == [True, False, False]
+    assert SECRET not in report.everything()
+    read = report.run("sums")
+    assert report.conversation(read, 1)["rollout"]["messages"][0]["content"] == "it is [API_KEY], [API_KEY]"
+    assert read["rows"]["prompt"][0] == "the key is [API_KEY]"
 
 
 def test_a_report_that_cannot_be_finished_leaves_the_earlier_one(tmp_path: Path) -> None:

@@ -18,16 +18,8 @@ from pytest_osmosis.record.journal import encode
 from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.heads import RunEntry, run_entry
 from tests.unit.made import MANIFEST, A, finished, published, results_of
+from tests.unit.record.test_run_lock import HOLD
 
-TAKES_THE_LOCK = """
-import sys, time
-from pathlib import Path
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import RunLock
-lock = RunLock.take(RunDirectory(Path(sys.argv[1])))
-print("taken", flush=True)
-time.sleep(600)
-"""
 LOADED = {"ev": "loaded", "scorers": [A], "digests": {A: "0"}}
 
 
@@ -125,10 +117,10 @@ def test_an_eval_run_has_failed_once_its_process_is_killed_which_changes_no_file
     made = RunInProgress(tmp_path, SyntheticRun("support-live", rows=4, n=2))
     made.journal.close()
     runs = RunList()
-    command = [sys.executable, "-c", TAKES_THE_LOCK, str(made.directory.path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-c", HOLD, str(made.directory.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "taken\n"
+        assert process.stdout.readline() == "taken from None\n"
         assert runs.row(made.directory.path)["status"] == "pending"
         process.kill()
     assert runs.row(made.directory.path)["status"] == "failed"
