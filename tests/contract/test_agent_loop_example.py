@@ -70,33 +70,15 @@ def ours(
     dataset: str = "till.jsonl",
     function: str = FUNCTION,
 ) -> dict[str, Any]:
-    options = {
-        "agent": agent,
-        "dataset": dataset,
-        "eval-fn": function,
-        "model": "my-model",
-        "base-url": base_url,
-        "n": 3,
-        "batch-size": 4,
-        "output": "results.json",
-    }
-    words = [f"--osmosis-{name}={value}" for name, value in options.items()]
+    chosen = f"agent={agent} dataset={dataset} eval-fn={function} model=my-model base-url={base_url}"
+    words = [f"--osmosis-{option}" for option in f"{chosen} n=3 batch-size=4 output=results.json".split()]
     return result_of(folder, sys.executable, "-mpytest", "-pno:cacheprovider", *words, *more)
 
 
 def theirs(folder: Path, base_url: str, *more: str, agent: str = "server:agent_loop") -> dict[str, Any]:
-    options = {
-        "-m": agent,
-        "-d": "till.jsonl",
-        "--eval-fn": FUNCTION,
-        "--model": "my-model",
-        "--base-url": base_url,
-        "--api-key": "none",
-        "--n": "3",
-        "--batch-size": "4",
-        "-o": "results.json",
-    }
-    return result_of(folder, OSMOSIS, "eval", *(word for option in options.items() for word in option), *more)
+    model = f"--model my-model --base-url {base_url} --api-key none"
+    words = f"eval -m {agent} -d till.jsonl --eval-fn {FUNCTION} {model} --n 3 --batch-size 4 -o results.json".split()
+    return result_of(folder, OSMOSIS, *words, *more)
 
 
 def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[str]:
@@ -173,8 +155,6 @@ def test_the_results_are_those_of_the_sdk(
         run["success"] for row in found["rows"] for run in row["runs"]
     ]
 
-
-# -- the repository of the page ---------------------------------------------------------------------------------------
 
 REPOSITORY_OF_THE_PAGE = "https://github.com/Osmosis-AI/osmosis-remote-rollout-example.git"
 COMMIT = "ca28ba4e6ef52f459d2fe63855d72966073f909d"

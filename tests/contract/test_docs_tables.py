@@ -49,8 +49,6 @@ def command_parsers(parser: argparse.ArgumentParser, above: str = "") -> Iterato
         yield from command_parsers(command, f"{above}{name} ")
 
 
-# -- flags ------------------------------------------------------------------------------------------------
-
 FLAG_TABLES = (
     "## `osmosis eval` (eval mode)",
     "## `osmosis eval submit` and `osmosis eval run`",
@@ -127,13 +125,6 @@ def test_flags_name_existing_options_or_say_that_they_are_not_supported() -> Non
     assert silent == {}, "these do not exist; say so"
 
 
-def test_flags_that_are_not_supported_yet_name_no_existing_option() -> None:
-    later = [row for row in FLAG_ROWS if row[2].startswith("not supported yet")]
-    named = [row for row in later if OPTION.findall(" ".join(row[1:])) + KEY.findall(" ".join(row[1:]))]
-
-    assert [row[0] for row in named if not unsupported(row)] == [], "everything that these name exists now"
-
-
 def flags_of(row: list[str]) -> list[str]:
     return re.findall(r"`(--?[\w-]+)", row[0])
 
@@ -205,8 +196,6 @@ def test_every_flag_of_prime_eval_has_an_equivalent_or_a_reason() -> None:
     assert [row[0] for row in listed if not any(row[1:])] == []
 
 
-# -- outcomes ---------------------------------------------------------------------------------------------
-
 PASS_RULE = PassRule((made.A,))
 
 
@@ -222,18 +211,12 @@ CASES = {
 """For the first cell of each row of the table, a record that the row describes."""
 
 
-def published(record: RunRecord) -> dict[str, Any]:
-    """Return the run's entry in results.json, or {} if it has none."""
-    rows = made.results_of([record]).to_json()["rows"]
-    run: dict[str, Any] = rows[0]["runs"][0] if rows else {}
-    return run
-
-
 def row_of(case: str, record: RunRecord) -> list[str]:
     """Return the row of the table that the code makes for a case."""
     kind = kind_of(record, PASS_RULE)
     gated = kind if kind in ("passed", "skipped") else "xfailed"
-    run = published(record)
+    rows = made.results_of([record]).to_json()["rows"]
+    run: dict[str, Any] = rows[0]["runs"][0] if rows else {}
     counts = record.status not in ("pending", "skipped")
     measured = ("yes" if PASS_RULE.measured(record) else "no") if counts else ""
     return [case, kind, gated, run.get("status", ""), str(run.get("success", "")).lower(), measured]

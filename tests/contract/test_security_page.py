@@ -22,8 +22,3 @@ def exists(test: str) -> bool:
     path, _, name = test.partition("::")
     file = REPOSITORY / path
     return file.is_file() and re.search(rf"def {name or 'test_'}", file.read_text(encoding="utf-8")) is not None
-
-
-def test_readme_and_documentation_link_the_page() -> None:
-    for page, link in (("README.md", "(SECURITY.md)"), ("docs/index.md", "(explanation/security.md)")):
-        assert link in (REPOSITORY / page).read_text(encoding="utf-8")

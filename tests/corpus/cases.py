@@ -40,9 +40,6 @@ class Case:
         return " ".join(str(getattr(self.tell, "func", self.tell).__doc__ or "").split())
 
 
-# -- chains of the oracle -----------------------------------------------------------------------------------
-
-
 def _chain(kind: Callable[[Chain], None], seed: int) -> Case:
     """A chain whose rollouts are made one after the other, so that it stops at the same one each time."""
     made: list[Script] = []
@@ -62,9 +59,6 @@ def _chain(kind: Callable[[Chain], None], seed: int) -> Case:
     return Case(tell, begin, PLAIN if seed else PLAIN_AND_XDIST)
 
 
-# -- configs that are refused -------------------------------------------------------------------------------
-
-
 def _broken(table: str) -> Callable[[Place], object]:
     def tell(place: Place) -> None:
         """Configs with each broken rule of one table, in one command."""
@@ -75,9 +69,6 @@ def _broken(table: str) -> Callable[[Place], object]:
         place.command(4, "--osmosis-config=configs/eval")
 
     return tell
-
-
-# -- answers of servers -------------------------------------------------------------------------------------
 
 
 def _answered(place: Place) -> None:
@@ -94,8 +85,6 @@ SLOW = slow(0.5, answer)
 def _only(answer: Behaviour) -> Sequence[Behaviour]:
     return (answer,)
 
-
-# -- one command, in a workspace of many outcomes -----------------------------------------------------------
 
 ROWS: Sequence[Mapping[str, Any]] = (
     *({"score": 1.0}, {"score": 0.5}, {"score": 0.0}, {"reward": "raises"}),
@@ -279,8 +268,6 @@ def _many_outcomes(place: Place, tables: Mapping[str, Mapping[str, Any]]) -> Non
     place.eval("x", ROWS, ".", **merged)
 
 
-# -- commands of ours without an eval run -------------------------------------------------------------------
-
 OURS: Sequence[Sequence[str]] = (
     *(["--version"], ["--help"], ["init", "sums"], ["init", "sums", "--help"], ["show"], ["show", "latest"]),
     *(["show", "--json"], ["runs"], ["runs", "--json"], ["runs", "list", "nothing"], ["runs", "lst"], ["shwo"]),
@@ -294,9 +281,6 @@ def _ours(place: Place) -> None:
     """Commands of ours in an empty folder."""
     for words in OURS:
         place.cli(*words)
-
-
-# -- the table ----------------------------------------------------------------------------------------------
 
 
 def _cases() -> Mapping[str, Case]:

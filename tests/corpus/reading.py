@@ -97,15 +97,12 @@ def _look(place: Place, folder: Path, commands: Sequence[Sequence[str]]) -> None
 def _printed(command: Sequence[str], out: str) -> list[str]:
     """Return what a command printed, and JSON line by line."""
     if "--json" in command or command[:2] == ["runs", "export"]:
+        parts = out.splitlines() if "--format=jsonl" in command else [out]
         try:
-            return [line for part in _parts(command, out) for line in json_lines(json.loads(part))]
+            return [line for part in parts for line in json_lines(json.loads(part))]
         except ValueError:
             pass
     return [re.sub(r"(?<=\S) {2,}", "  ", line).rstrip() for line in out.splitlines()]
-
-
-def _parts(command: Sequence[str], out: str) -> Sequence[str]:
-    return out.splitlines() if "--format=jsonl" in command else [out]
 
 
 def _written(place: Place, path: Path) -> Iterator[str]:

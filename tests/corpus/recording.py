@@ -14,13 +14,13 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.corpus.cases import CASES, Case
+from tests.corpus.cases import CASES
 from tests.corpus.place import Place
 from tests.corpus.reading import read_runs
 from tests.servers import ChatServer
@@ -139,7 +139,7 @@ def _record_one(name: str, mode: str, folder: Path, runs: Path) -> None:
                 case.tell(place)
         except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
             place.shown.append(f"the case broke: {type(error).__name__}: {str(error)[:500]}")
-        text = "\n".join(_lines(case, place))
+        text = "\n".join([f"# {case.description}", *place.text()])
     path = folder / mode / f"{slug(name)}.txt"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
@@ -147,7 +147,3 @@ def _record_one(name: str, mode: str, folder: Path, runs: Path) -> None:
         shutil.rmtree(folder / kept, ignore_errors=True)
         shutil.copytree(root, folder / kept, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.rmtree(root, ignore_errors=True)
-
-
-def _lines(case: Case, place: Place) -> Iterable[str]:
-    return [f"# {case.description}", *place.text()]

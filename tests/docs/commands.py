@@ -34,30 +34,22 @@ def problem(words: list[str]) -> str | None:
     """Return why a command would not work, or None."""
     match without_environment(words):
         case ["pytest", *rest]:
-            unknown = unknown_options("pytest", rest)
-            return f"pytest has no {', '.join(unknown)}" if unknown else None
+            return _lacks("pytest", unknown_options("pytest", rest))
         case ["pytest-osmosis", "demo", *rest]:
-            unknown = unknown_options("pytest_osmosis.demo", rest)
-            return f"pytest-osmosis demo has no {', '.join(unknown)}" if unknown else None
+            return _lacks("pytest-osmosis demo", unknown_options("pytest_osmosis.demo", rest))
         case ["pytest-osmosis", "submit", *rest]:
             end = rest.index("--") if "--" in rest else len(rest)
             of_pytest = [*(word for word in rest[:end] if word.startswith("--osmosis-")), *rest[end + 1 :]]
-            own = [word for word in rest[:end] if word not in of_pytest]
-            unknown = [
-                *unknown_options("pytest_osmosis", own, "submit"),
-                *(option for option in unknown_options("pytest", of_pytest) if option != "-n"),  # of xdist
-            ]
-            return f"pytest-osmosis submit has no {', '.join(unknown)}" if unknown else None
+            own = unknown_options("pytest_osmosis", [word for word in rest[:end] if word not in of_pytest], "submit")
+            further = [option for option in unknown_options("pytest", of_pytest) if option != "-n"]  # of xdist
+            return _lacks("pytest-osmosis submit", own + further)
         case ["pytest-osmosis", "runs", command, *rest] if not command.startswith("-"):
-            unknown = unknown_options("pytest_osmosis", rest, "runs", command)
-            return f"pytest-osmosis runs {command} has no {', '.join(unknown)}" if unknown else None
+            return _lacks(f"pytest-osmosis runs {command}", unknown_options("pytest_osmosis", rest, "runs", command))
         case ["pytest-osmosis", *rest]:
             named = [word for word in rest[:1] if not word.startswith("-")]
-            unknown = unknown_options("pytest_osmosis", rest, *named)
-            return f"pytest-osmosis has no {', '.join(unknown)}" if unknown else None
+            return _lacks("pytest-osmosis", unknown_options("pytest_osmosis", rest, *named))
         case ["python", "-m", module, *rest]:
-            unknown = unknown_options(module, rest)
-            return f"{module} has no {', '.join(unknown)}" if unknown else None
+            return _lacks(module, unknown_options(module, rest))
         case ["make", target]:
             makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
             return None if re.search(rf"^{target}:", makefile, re.MULTILINE) else f"no target {target}"
@@ -68,6 +60,10 @@ def problem(words: list[str]) -> str | None:
             return None
         case _:
             return "a kind of command that is not checked here"
+
+
+def _lacks(program: str, unknown: list[str]) -> str | None:
+    return f"{program} has no {', '.join(unknown)}" if unknown else None
 
 
 def known(package: str) -> bool:

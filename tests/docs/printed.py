@@ -39,7 +39,10 @@ def difference(shown: str, printed: str) -> str:
     """Return a diff between `shown` and `printed`, or "" if they match. A line `...` in `shown` matches any lines."""
     lines = [settled(line) for line in printed.strip("\n").splitlines() if not SLOW.match(line)]
     parts = [[settled(line) for line in part] for part in segments(shown)]
-    return "" if _fits(parts, lines) else _diff(shown, lines)
+    if _fits(parts, lines):
+        return ""
+    before = [settled(line) for line in shown.strip("\n").splitlines()]
+    return "\n".join(difflib.unified_diff(before, lines, "the page", "printed", lineterm="", n=99))
 
 
 def _fits(parts: Sequence[Sequence[str]], lines: Sequence[str]) -> bool:
@@ -57,11 +60,6 @@ def _fits(parts: Sequence[Sequence[str]], lines: Sequence[str]) -> bool:
             return False
         start = at + len(part)
     return True
-
-
-def _diff(shown: str, lines: Sequence[str]) -> str:
-    before = [settled(line) for line in shown.strip("\n").splitlines()]
-    return "\n".join(difflib.unified_diff(before, list(lines), "the page", "printed", lineterm="", n=99))
 
 
 def segments(shown: str) -> list[list[str]]:

@@ -6,19 +6,8 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests.docs.blocks import REPOSITORY
-from tests.docs.translations import (
-    TRANSLATIONS,
-    code,
-    expected_links,
-    linked,
-    names,
-    original_of,
-    outline,
-    with_code_of,
-)
+from tests.docs.translations import TRANSLATIONS, code, expected_links, linked, names, original_of, outline
 
 UPDATE = "run python -m tests.docs.update with the path of this page"
 
@@ -50,26 +39,3 @@ def test_each_translation_has_the_structure_code_names_and_links_of_its_original
 
     assert TRANSLATIONS
     assert not found, "\n".join(found)
-
-
-def test_a_change_of_structure_is_noticed() -> None:
-    original = "# A\n\n## B\n\n- x\n- y\n\n```python run\n1\n```\n\n| a |\n|---|\n"
-    changed = {
-        "the level of a heading": original.replace("## B", "### B"),
-        "a heading less": original.replace("## B\n\n", ""),
-        "an item less": original.replace("- y\n", ""),
-        "another block": original.replace("python run", "python file=x.py"),
-        "a row more": original + "| b |\n",
-    }
-
-    assert [change for change, text in changed.items() if outline(text) == outline(original)] == []
-
-
-def test_blocks_are_copied_into_a_translation() -> None:
-    original = "# A\n\n```python run\n1\n```\n\n```text output\n2\n```\n"
-
-    assert with_code_of(original, "# 一\n\n```\n```\n\n好\n\n```\nx\n```\n") == (
-        "# 一\n\n```python run\n1\n```\n\n好\n\n```text output\n2\n```\n"
-    )
-    with pytest.raises(ValueError, match="1 blocks instead of 2"):
-        with_code_of(original, "# 一\n\n```\n```\n")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs import blocks
-from tests.docs.printed import difference, updated
-from tests.docs.walk import Page, with_tables
+from tests.docs.printed import difference
+from tests.docs.walk import Page
 
 
 @pytest.fixture
@@ -94,21 +94,11 @@ def test_a_wrong_output_line_is_reported(walked: Page) -> None:
 
 def test_a_demo_server_answers_at_the_page_s_address_with_its_key(walked: Page) -> None:
     ask = "import sys, urllib.request as u; r = u.Request(sys.argv[1], headers={'X-Api-Key': sys.argv[2]}); "
-    assert not problems(
-        walked,
-        "<!-- test: server=http://here:8000/v1 models=tiny key=a-key-of-mine -->",
-        "<!-- test: env KEY=a-key-of-mine -->",
-        *(
-            "```console run",
-            f'python -c "{ask}print(u.urlopen(r).read().decode()[-78:])" http://here:8000/v1/models "$KEY"',
-        ),
-        *(
-            "```",
-            "```text output",
-            '"id": "tiny", "object": "model", "created": 0, "owned_by": "pytest-osmosis"}]}',
-            "```",
-        ),
-    )
+    typed = f'python -c "{ask}print(u.urlopen(r).read().decode()[-78:])" http://here:8000/v1/models "$KEY"'
+    printed = '"id": "tiny", "object": "model", "created": 0, "owned_by": "pytest-osmosis"}]}'
+    needs = ("server=http://here:8000/v1 models=tiny key=a-key-of-mine", "env KEY=a-key-of-mine")
+    page = [*(f"<!-- test: {need} -->" for need in needs), "```console run", typed, "```"]
+    assert not problems(walked, *page, "```text output", printed, "```")
 
 
 def test_an_unknown_need_is_refused(walked: Page) -> None:
@@ -137,17 +127,3 @@ def test_what_only_a_busy_machine_prints_is_no_difference() -> None:
     assert [line for line in BUSY if difference("a\nb", f"a\n{line}\nb\n")] == []
     assert difference("submitted: x", "submitted: x (pending: its code is still being loaded)") == ""
     assert difference("a\nb", "a\nosmosis: 1 of 20 runs failed\nb\n") != ""
-
-
-def test_outputs_are_updated_between_their_elisions() -> None:
-    printed = "head\nosmosis: sums\n  rows: 3\n  gate: none\nrootdir\n2 passed in 3 s\n"
-
-    assert updated("...\nosmosis: sums\n  gate: some\n...\n1 passed in 1 s\n", printed) == (
-        "...\nosmosis: sums\n  rows: 3\n  gate: none\n...\n2 passed in 3 s\n"
-    )
-
-
-def test_tables_replace_those_of_the_same_name() -> None:
-    text = "a = 1\n[one]\nx = 1\n\n[two]\ny = 2\n"
-
-    assert with_tables(text, "[one]\nz = 3\n") == "a = 1\n[two]\ny = 2\n\n[one]\nz = 3\n"

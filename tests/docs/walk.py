@@ -12,10 +12,9 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import yaml
 from aiohttp import web
@@ -122,7 +121,7 @@ class Page:
             case ("toml", "pyproject"):
                 return _parsing_problem(tomllib.loads, block.text)
             case ("python", "signature"):
-                return _syntax_problem(block)
+                return _raised(lambda: compile(block.text, block.where, "exec"), "SyntaxError: ")
             case ("python", _):
                 return self._python_problem(block)
             case ("json", _):
@@ -138,8 +137,6 @@ class Page:
             case ("text", "output"):
                 return self._output(block)
         raise AssertionError(block)
-
-    # -- files -------------------------------------------------------------------------------------------
 
     def _file(self, block: Block) -> str | None:
         name = block.options["file"]
@@ -171,11 +168,7 @@ class Page:
             return registry_problem(path.read_text(encoding="utf-8"), path)
         if path.parent.name != "eval":
             return _parsing_problem(tomllib.loads, path.read_text(encoding="utf-8"))
-        try:
-            load_entries(path, ())
-        except Exception as error:
-            return f"it does not load: {error}"
-        return None
+        return _raised(lambda: load_entries(path, ()), "it does not load: ")
 
     def _python_problem(self, block: Block) -> str | None:
         """Run the code, which may import earlier files and, as in an eval, `osmosis_ai`; return its error, or None."""
@@ -192,8 +185,6 @@ class Page:
                 if str(getattr(sys.modules[name], "__file__", None)).startswith(str(self.folder)):
                     del sys.modules[name]
         return None
-
-    # -- commands ----------------------------------------------------------------------------------------
 
     def _run(self, block: Block) -> str | None:
         wanted = int(block.options.get("exit", "0"))
@@ -249,11 +240,7 @@ def environment() -> dict[str, str]:
     """Return the commands' environment: the tools of this interpreter, and no key, option or plugin from outside."""
     kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")])
-    return kept | {
-        "COLUMNS": "100",
-        **ONLY_OURS,
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    return kept | {"COLUMNS": "100", **ONLY_OURS, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def with_tables(text: str, fragment: str) -> str:
@@ -280,20 +267,21 @@ def loading_problem(text: str, workspace: Path) -> str | None:
     for folder in [*rollouts, *re.findall(r'^mcp = "([^"]+)"', text, re.MULTILINE)]:
         (workspace / folder).mkdir(parents=True, exist_ok=True)
         (workspace / folder / "main.py").touch()
-    try:
-        load_entries(path, ())
-    except Exception as error:
-        return f"it does not load: {error}"
-    return None
+    return _raised(lambda: load_entries(path, ()), "it does not load: ")
 
 
 def registry_problem(text: str, path: Path) -> str | None:
     """Return why a registry of endpoints does not load, or None."""
     path.write_text(text, encoding="utf-8")
+    return _raised(lambda: Registry.of(read_document(path)), "it does not load: ")
+
+
+def _raised(call: Callable[[], object], before: str = "") -> str | None:
+    """Return what a call raises, with a text before it, or None."""
     try:
-        Registry.of(read_document(path))
+        call()
     except Exception as error:
-        return f"it does not load: {error}"
+        return f"{before}{error}"
     return None
 
 
@@ -304,20 +292,8 @@ def _json_problem(text: str) -> str | None:
     return next(filter(None, problems), None)
 
 
-def _syntax_problem(block: Block) -> str | None:
-    try:
-        compile(block.text, block.where, "exec")
-    except SyntaxError as error:
-        return f"SyntaxError: {error.msg}"
-    return None
-
-
-def _parsing_problem(parse: Any, text: str) -> str | None:
-    try:
-        parse(text)
-    except ValueError as error:
-        return str(error)
-    return None
+def _parsing_problem(parse: Callable[[str], object], text: str) -> str | None:
+    return _raised(lambda: parse(text))
 
 
 def _ci_problem(text: str) -> str | None:

@@ -79,10 +79,7 @@ def n_loads(workspace: Workspace) -> int:
 def test_an_eval_of_an_environment_is_listed_with_its_rows(workspace: Workspace) -> None:
     write(workspace)
 
-    result = workspace.run(*COMMAND, "--co")
-
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(
+    workspace.run(*COMMAND, "--co", exits=0).stdout.fnmatch_lines(
         [
             "osmosis: double-it (without a TOML)",
             "  model: demo/arithmetic (embedded); sampling: temperature 0.25 (the environment's), accuracy 1.0 *",
@@ -94,7 +91,7 @@ def test_an_eval_of_an_environment_is_listed_with_its_rows(workspace: Workspace)
         ],
     )
     assert n_loads(workspace) == 1
-    assert workspace.run(*COMMAND, "--osmosis-dry-run").ret == 0
+    workspace.run(*COMMAND, "--osmosis-dry-run", exits=0)
     assert not (workspace.root / ".osmosis").exists()
 
 
@@ -107,9 +104,13 @@ def test_an_eval_of_an_environment_runs_whole_and_by_node_id(workspace: Workspac
     assert results["config"]["pass_threshold"] == 0.5
     assert results["config"]["sampling"] == {"seed": None, "temperature": 0.25, "accuracy": 1.0}
     assert [row["row_index"] for row in results["rows"]] == [0, 1, 2]
+    manifest = read_json(workspace.run_dirs("double-it")[0] / "manifest.json")
+    environment = manifest["environment"]
+    assert (environment["env_id"], environment["version"], environment["n_rows"]) == ("me/double-it", "0.1.3", 8)
+    assert manifest["inputs"]["environment"]["env_id"] == "double-it"
     workspace.run(f"{ID}[row7-run1]", *COMMAND).assert_outcomes(passed=1)
-    missing = workspace.run(f"{ID}[row8-run1]", *COMMAND)
-    assert missing.ret == 4
+    workspace.run(f"{ID}[row7-run1]", *COMMAND, "--osmosis-pass-threshold=0.7").assert_outcomes(failed=1)
+    missing = workspace.run(f"{ID}[row8-run1]", *COMMAND, exits=4)
     missing.stderr.fnmatch_lines([f"ERROR: {ID}[[]row8-run1]: not found: environment double-it has 8 rows, the last *"])
 
 
@@ -140,8 +141,7 @@ def test_modules_that_an_environment_imports_belong_to_its_code(workspace: Works
 
     workspace.write(helper, "RIGHT = 0.4\n")
     workspace.run("--osmosis-from=one").assert_outcomes(failed=6)
-    others = workspace.run(*COMMAND, "--osmosis-run=one", "--osmosis-limit=4")
-    assert others.ret == 4
+    others = workspace.run(*COMMAND, "--osmosis-run=one", "--osmosis-limit=4", exits=4)
     others.stderr.fnmatch_lines(["  grading.py: changed"])
 
 
@@ -151,41 +151,35 @@ def test_a_run_goes_on_only_with_the_same_environment(workspace: Workspace) -> N
     workspace.run(*COMMAND, "--osmosis-run=one").assert_outcomes(passed=6)
     kept = (workspace.root / ".osmosis/runs/one/rows.jsonl").read_bytes()
 
-    others = workspace.run(*COMMAND, "--osmosis-run=one", '--osmosis-env-args={"rows": 5}')
-    assert others.ret == 4
+    others = workspace.run(*COMMAND, "--osmosis-run=one", '--osmosis-env-args={"rows": 5}', exits=4)
     others.stderr.fnmatch_lines(['  [[]environment] env_args: {} -> {"rows": 5}'])
-
-    write(workspace, f"{SOURCE}\n# changed\n")
-    changed = workspace.run(*COMMAND, "--osmosis-run=one")
-    assert changed.ret == 4
-    changed.stderr.fnmatch_lines(["  [[]environment] code: * -> *"])
-
-    write(workspace, SOURCE.replace("{index} * 2?", "{index} * 2 =?"))
-    asked = workspace.run(*COMMAND, "--osmosis-run=one")
-    assert asked.ret == 4
-    asked.stderr.fnmatch_lines(["  the prompt or metadata of rows 0, 1, 2: changed"])
+    for source, change in (
+        (f"{SOURCE}\n# changed\n", "  [[]environment] code: * -> *"),
+        (SOURCE.replace(" * 2?", " * 2 =?"), "  the prompt or metadata of rows 0, 1, 2: changed"),
+    ):
+        write(workspace, source)
+        workspace.run(*COMMAND, "--osmosis-run=one", exits=4).stderr.fnmatch_lines([change])
     assert (workspace.root / ".osmosis/runs/one/rows.jsonl").read_bytes() == kept
 
 
-def test_the_threshold_is_the_environments_unless_the_eval_sets_one(workspace: Workspace) -> None:
-    write(workspace, SOURCE.replace("pass_threshold = 0.5", "pass_threshold = 0.7"))
-
-    workspace.run(*COMMAND, "--osmosis-limit=1").assert_outcomes(failed=2)
-    workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-pass-threshold=0.6").assert_outcomes(passed=2)
-
-
-def test_an_environment_of_a_toml_may_be_scored_by_functions_too(workspace: Workspace) -> None:
-    write(workspace)
+def test_an_eval_of_a_toml_may_score_by_functions_too_and_gives_secrets_and_variables(workspace: Workspace) -> None:
+    needs = 'assert os.environ["MY_KEY"] == "abcdefgh" and os.environ["LEVEL"] == "3"'
+    write(workspace, f"{SOURCE}\n{needs}\n")
+    workspace.write("keys.env", "MY_KEY=abcdefgh\n")
     workspace.write("rewards.py", "def half(solution_str, ground_truth, extra_info=None):\n    return 0.5\n")
     scoring = '[scoring]\neval_fns = ["rewards:half"]\nthresholds = {"rewards:half" = 0.9}\ndecide = "reward"\n'
-    write_config(workspace, scoring)
+    write_config(workspace, f'{scoring}[env]\nLEVEL = "3"\n', secret="MY_KEY")
+    marker = '@pytest.mark.osmosis_eval("../configs/eval/x.toml", limit=2)'
+    workspace.write("tests/test_x.py", f"import pytest\n\n{marker}\ndef test_it(rollout):\n    pass\n")
+    keys = "--osmosis-secrets-file=keys.env"
 
-    result = workspace.run("configs/eval/x.toml")
+    result = workspace.run("configs/eval/x.toml", keys)
 
     result.assert_outcomes(passed=9)
     result.stdout.fnmatch_lines(["  scored by: its reward, rewards:half"])
     assert set(workspace.results()["summary"]["eval_fns"]) == {"reward", "rewards:half"}
     assert n_loads(workspace) == 1  # and not where functions that block score
+    assert workspace.run("tests", "--osmosis-source=model", keys, "--osmosis-dry-run").ret == 0
 
 
 def test_a_package_is_not_imported_by_pytest(workspace: Workspace) -> None:
@@ -197,35 +191,12 @@ def test_a_package_is_not_imported_by_pytest(workspace: Workspace) -> None:
 def test_functions_that_need_all_runs_of_a_row_refuse_to_score_alone(workspace: Workspace) -> None:
     write(workspace, SOURCE.replace("class Rubric:", "class Rubric:\n    has_group_rewards = True\n"))
 
-    refused = workspace.run(*COMMAND, "--osmosis-independent-scoring")
+    refused = workspace.run(*COMMAND, "--osmosis-independent-scoring", exits=4)
 
-    assert refused.ret == 4
     text = "environment me/double-it has a reward function that needs all runs of a row; leave out independent_scoring"
     refused.stderr.fnmatch_lines([f"ERROR: --osmosis-env: {text}"])
     listed = workspace.run(*COMMAND, "--co")
     listed.stdout.fnmatch_lines(["  scored by: its reward, all runs of a row together"])
-
-
-def test_an_environment_gets_the_secrets_and_variables_of_its_eval(workspace: Workspace) -> None:
-    needs = 'assert os.environ["MY_KEY"] == "abcdefgh" and os.environ["LEVEL"] == "3"'
-    write(workspace, f"{SOURCE}\n{needs}\n")
-    workspace.write("keys.env", "MY_KEY=abcdefgh\n")
-    write_config(workspace, '[env]\nLEVEL = "3"\n', secret="MY_KEY")
-
-    command = ("configs/eval/x.toml", "--osmosis-secrets-file=keys.env", "--osmosis-limit=1")
-    assert workspace.run(*command, "--co").ret == 0
-    workspace.run(*command).assert_outcomes(passed=3)
-
-
-def test_an_environment_gets_the_secrets_of_an_eval_from_which_tests_request_rollouts(workspace: Workspace) -> None:
-    write(workspace, f'{SOURCE}\nassert os.environ["MY_KEY"] == "abcdefgh"\n')
-    workspace.write("keys.env", "MY_KEY=abcdefgh\n")
-    write_config(workspace, secret="MY_KEY")
-    marker = '@pytest.mark.osmosis_eval("../configs/eval/x.toml", limit=2)'
-    workspace.write("tests/test_x.py", f"import pytest\n\n{marker}\ndef test_it(rollout):\n    pass\n")
-
-    command = ("tests", "--osmosis-source=model", "--osmosis-secrets-file=keys.env", "--osmosis-dry-run")
-    assert workspace.run(*command).ret == 0
 
 
 def test_a_stored_run_of_another_environment_is_not_scored(workspace: Workspace) -> None:
@@ -244,17 +215,7 @@ def test_a_stored_run_of_another_environment_is_not_scored(workspace: Workspace)
         ({}, "ERROR: run one: was made without an environment, and environment double-it is named now; *"),
     ):
         path.write_text(json.dumps({**manifest, **told}))
-        refused = workspace.run("--osmosis-from=one")
-        assert refused.ret == 4
-        refused.stderr.fnmatch_lines([said])
-
-
-def test_an_environment_is_torn_down_once_its_rows_are_known(workspace: Workspace) -> None:
-    torn = 'async def _teardown(self):\n        Path("torn.txt").touch()\n        raise OSError("too late to matter")'
-    write(workspace, SOURCE.replace("async def rollout(", f"{torn}\n\n    async def rollout("))
-
-    assert workspace.run(*COMMAND, "--co").ret == 0
-    assert (workspace.root / "torn.txt").exists()
+        workspace.run("--osmosis-from=one", exits=4).stderr.fnmatch_lines([said])
 
 
 TEARS_DOWN = """async def _teardown(self):
@@ -276,25 +237,18 @@ def test_each_host_loads_the_environment_once(workspace: Workspace) -> None:
     assert log.split() == ["loading"] * n_loads(workspace)
 
 
-@pytest.mark.slow  # it starts three processes
-def test_only_so_many_processes_wait_for_their_eval(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow  # it starts three processes, and then two
+def test_only_so_many_processes_wait_for_their_eval_and_each_eval_has_hosts_of_its_own(workspace: Workspace) -> None:
     write_two(workspace, SOURCE, SOURCE)
-    monkeypatch.setattr(processes, "MOST_KEPT", 1)
-
-    workspace.run("configs/eval/x.toml").assert_outcomes(passed=12)
-
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processes, "MOST_KEPT", 1)
+        workspace.run("configs/eval/x.toml").assert_outcomes(passed=12)
     assert n_loads(workspace) == 3
 
-
-@pytest.mark.slow
-def test_evals_that_share_an_environment_have_hosts_of_their_own(workspace: Workspace) -> None:
-    write(workspace)
-    evals = '[[eval]]\nenv_id = "double-it"\n[[eval]]\nenv_id = "double-it"\nname = "again"\n'
+    evals = '[[eval]]\nenv_id = "one"\n[[eval]]\nenv_id = "one"\nname = "again"\n'
     workspace.write("configs/eval/x.toml", f'model = "demo/arithmetic"\nnum_examples = 1\n{evals}')
-
     workspace.run("configs/eval/x.toml").assert_outcomes(passed=6)
-
-    assert n_loads(workspace) == 2
+    assert n_loads(workspace) == 3 + 2
 
 
 @pytest.mark.slow
@@ -318,11 +272,11 @@ def test_a_process_that_died_after_its_rows_becomes_no_host(workspace: Workspace
 
 
 def test_a_refused_command_leaves_no_process_that_has_loaded_an_environment(workspace: Workspace) -> None:
-    write(workspace, SOURCE.replace("async def rollout(", TEARS_DOWN))
+    raises = TEARS_DOWN.replace("\n\n", '\n        raise OSError("too late to matter")\n\n')
+    write(workspace, SOURCE.replace("async def rollout(", raises))
 
-    refused = workspace.run(f"{ID}[row8-run1]", *COMMAND)
+    workspace.run(f"{ID}[row8-run1]", *COMMAND, exits=4)
 
-    assert refused.ret == 4
     assert (workspace.root / "torn.txt").read_text() == (workspace.root / "loads.txt").read_text()
 
 
@@ -387,9 +341,8 @@ def test_the_environments_of_a_command_load_at_once_each_with_a_line(
     write_two(workspace, one, SOURCE + MEET.replace("MINE", "two").replace("OTHER", "one"))
     monkeypatch.setattr(processes, "LONG_S", 0.0)
 
-    result = workspace.run("configs/eval/x.toml", "--co")
+    result = workspace.run("configs/eval/x.toml", "--co", exits=0)
 
-    assert result.ret == 0
     assert n_loads(workspace) == 2
     for name in ("one", "two"):
         lines = [f"osmosis: loading environment {name}: waits for *", f"osmosis: loaded environment {name}: 8 rows (*"]
@@ -400,9 +353,8 @@ def test_the_environments_of_a_command_load_at_once_each_with_a_line(
 def test_an_environment_that_does_not_load_leaves_the_others_running(workspace: Workspace) -> None:
     write_two(workspace, SOURCE.replace("return Environment(rows)", "return 1 // 0"), SOURCE)
 
-    result = workspace.run("configs/eval/x.toml")
+    result = workspace.run("configs/eval/x.toml", exits=9)
 
-    assert result.ret == 9
     result.assert_outcomes(passed=6, errors=1)
     said = "environment one does not load: load_environment() failed: ZeroDivisionError: *"
     result.stdout.fnmatch_lines(
@@ -434,9 +386,8 @@ def test_an_environment_that_loads_only_for_its_rows_leaves_the_others_running(w
     once = 'assert not Path("was.here").exists(), "loads but once"\n    Path("was.here").touch()\n    return'
     write_two(workspace, SOURCE.replace("return Environment", f"{once} Environment"), SOURCE)
 
-    result = workspace.run("configs/eval/x.toml")
+    result = workspace.run("configs/eval/x.toml", exits=9)
 
-    assert result.ret == 9
     result.assert_outcomes(passed=6, skipped=6, errors=1)
     result.stdout.fnmatch_lines(["*environment one does not load: load_environment() failed: AssertionError: loads *"])
 
@@ -448,10 +399,9 @@ def test_an_environment_that_does_not_load_may_be_alone_in_its_file(workspace: W
     write_config(workspace, name="b")
     both = ("configs/eval/a.toml", "configs/eval/b.toml")
 
-    listed = workspace.run(*both, "--co")
-    assert listed.ret == 9
+    listed = workspace.run(*both, "--co", exits=9)
     listed.stdout.fnmatch_lines(["osmosis: not measured: configs/eval/a.toml: environment one does not load: *"])
-    assert workspace.run(*both, "--osmosis-dry-run").ret == 9
+    workspace.run(*both, "--osmosis-dry-run", exits=9)
     workspace.run(*both, "--osmosis-limit=1").assert_outcomes(passed=3, errors=1)
     assert "a.toml" not in (workspace.root / ".pytest_cache/v/cache/lastfailed").read_text()
     named = workspace.run("configs/eval/a.toml::a[row0-run0]", "configs/eval/b.toml")
@@ -464,9 +414,8 @@ def test_an_environment_that_does_not_load_may_be_alone_in_its_file(workspace: W
 def test_a_command_of_which_no_environment_loads_is_a_usage_error(workspace: Workspace) -> None:
     write_two(workspace, "1 // 0\n", "1 // 0\n")
 
-    result = workspace.run("configs/eval/x.toml")
+    result = workspace.run("configs/eval/x.toml", exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: *: environment {name} does not load: *" for name in ("one", "two")])
 
 
@@ -500,9 +449,8 @@ def test_an_environment_that_does_not_load_is_a_usage_error(
     write(workspace, source)
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret-of-mine")
 
-    result = workspace.run(*COMMAND)
+    result = workspace.run(*COMMAND, exits=4)
 
-    assert result.ret == 4
     result.stderr.fnmatch_lines([f"ERROR: --osmosis-env{lines[0].removeprefix('*')}", *lines[1:]])
     assert not (workspace.root / ".osmosis").exists()
 
@@ -522,17 +470,6 @@ def test_an_environment_that_loads_for_ever_is_named_and_ended_with_pytest(works
     assert (workspace.root / "torn.txt").read_text().strip() in {child.name for child in children}
 
 
-def test_a_manifest_names_the_environment(workspace: Workspace) -> None:
-    write(workspace)
-    workspace.run(*COMMAND, "--osmosis-limit=1", "--osmosis-run=one").assert_outcomes(passed=2)
-
-    manifest = read_json(workspace.root / ".osmosis/runs/one/manifest.json")
-
-    environment = manifest["environment"]
-    assert (environment["env_id"], environment["version"], environment["n_rows"]) == ("me/double-it", "0.1.3", 8)
-    assert manifest["inputs"]["environment"]["env_id"] == "double-it"
-
-
 CHANGED = "*double_it.py has changed since environment me/double-it told its rows; start the eval again*"
 
 
@@ -545,17 +482,9 @@ def test_rows_and_rollouts_are_of_the_same_code(workspace: Workspace) -> None:
     assert n_loads(workspace) == 1
 
     workspace.write("conftest.py", SETS + saves)
-    result = workspace.run(*COMMAND, "--osmosis-run=new")
-
-    assert result.ret == 4
-    result.stderr.fnmatch_lines([CHANGED])
+    workspace.run(*COMMAND, "--osmosis-run=new", exits=4).stderr.fnmatch_lines([CHANGED])
     assert not (workspace.root / ".osmosis/runs/new").exists()
 
-
-def test_an_environment_that_changes_while_it_tells_its_rows_is_refused(workspace: Workspace) -> None:
+    (workspace.root / "conftest.py").unlink()
     write(workspace, SOURCE + "\nopen(__file__, 'a').write('# saved')\n")
-
-    result = workspace.run(*COMMAND)
-
-    assert result.ret == 4
-    result.stderr.fnmatch_lines([CHANGED])
+    workspace.run(*COMMAND, exits=4).stderr.fnmatch_lines([CHANGED])

@@ -24,24 +24,11 @@ ENVIRONMENT = """
 import asyncio, signal, threading
 
 
-class Error(Exception):
-    pass
-
-
-class InfraError(Error):
-    pass
-
-
-class SandboxError(InfraError):
-    pass
-
-
-class ModelError(Error):
-    pass
-
-
-class ToolError(Error):
-    pass
+class Error(Exception): ...
+class InfraError(Error): ...
+class SandboxError(InfraError): ...
+class ModelError(Error): ...
+class ToolError(Error): ...
 
 
 class Rubric:
@@ -296,36 +283,23 @@ def test_an_environment_may_use_a_client_of_openai(server: ChatServer, root: Pat
     assert server.requests[0].body["temperature"] == 0.5
 
 
-def grouped_host(server: ChatServer, root: Path, **fields: Any) -> Any:
-    return environment_host(setup_of(server.base_url, root, args={"grouped": True}, **fields), root / "log")
-
-
-def test_runs_of_a_row_are_scored_together_when_the_engine_asks(server: ChatServer, root: Path) -> None:
-    requests = [run_request(asked(text), 0, run) for run, text in enumerate(["say yes", "say no"])]
-    with grouped_host(server, root) as host:
+def test_runs_of_a_row_are_scored_together_and_a_crash_is_the_error_of_each(server: ChatServer, root: Path) -> None:
+    texts = (["say yes", "say no"], ["say yes", "say crash"])
+    rows = [[run_request(asked(text), row, run) for run, text in enumerate(each)] for row, each in enumerate(texts)]
+    with environment_host(setup_of(server.base_url, root, args={"grouped": True}), root / "log") as host:
         [ready] = host.until("ready")
-        host.send(*requests)
-        rollouts = by_run(host.until("rollout", 2))
-        runs = [scoring_fields(request, rollouts[0, run]) for run, request in enumerate(requests)]
-        host.send({"op": "score_group", "names": ["reward"], "runs": runs})
-        scores = by_run(host.until("score", 2))
+        host.send(*rows[0], *rows[1])
+        rollouts = by_run(host.until("rollout", 4))
+        for row, requests in enumerate(rows):
+            runs = [scoring_fields(request, rollouts[row, run]) for run, request in enumerate(requests)]
+            host.send({"op": "score_group", "names": ["reward"], "runs": runs})
+        scores = by_run(host.until("score", 4))
 
     assert ready["grouped"] == ["reward"]
     assert [scores[0, run]["scores"] for run in range(2)] == [{"reward": 1.0}, {"reward": 0.0}]
     assert [scores[0, run]["metrics"]["reward"]["group"] for run in range(2)] == [2.0, 2.0]
-    assert len(host.until("scoring", 2)) == 2
-
-
-def test_a_crash_while_a_group_is_scored_is_the_error_of_each_of_its_runs(server: ChatServer, root: Path) -> None:
-    requests = [run_request(asked(text), 0, run) for run, text in enumerate(["say yes", "say crash"])]
-    with grouped_host(server, root) as host:
-        host.send(*requests)
-        rollouts = by_run(host.until("rollout", 2))
-        runs = [scoring_fields(request, rollouts[0, run]) for run, request in enumerate(requests)]
-        host.send({"op": "score_group", "names": ["reward"], "runs": runs})
-        scores = by_run(host.until("score", 2))
-
-    assert [scores[0, run]["errors"]["reward"]["message"] for run in range(2)] == ["KeyError: 'reward'"] * 2
+    assert len(host.until("scoring", 4)) == 4
+    assert [scores[1, run]["errors"]["reward"]["message"] for run in range(2)] == ["KeyError: 'reward'"] * 2
 
 
 def test_a_state_is_made_again_and_what_json_cannot_hold_is_an_error(server: ChatServer, root: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,8 +70,8 @@ def groups(workspace: Workspace) -> list[Any]:
 
 
 def events(workspace: Workspace, kind: str) -> list[Any]:
-    lines = (json.loads(line) for line in journal(workspace).read_text().splitlines())
-    return [event for event in lines if event["ev"] == kind]
+    journal = (workspace.root / ".osmosis/runs/one/journal.jsonl").read_text()
+    return [event for line in journal.splitlines() if (event := json.loads(line))["ev"] == kind]
 
 
 @pytest.mark.slow
@@ -127,19 +126,6 @@ def test_a_function_that_ends_two_processes_fails_for_its_whole_row(workspace: W
     again = workspace.run("--osmosis-from=one")
     again.assert_outcomes(passed=3)
     assert len(groups(workspace)) == 3, "unchanged scores of whole rows are reused"
-
-
-def test_scoring_waits_for_the_last_rollout(workspace: Workspace) -> None:
-    write(workspace)
-
-    workspace.run(*EVAL, "--osmosis-no-interleave-scoring", "--osmosis-run=one").assert_outcomes(passed=12)
-
-    kinds = [json.loads(line)["ev"] for line in journal(workspace).read_text().splitlines()]
-    assert kinds.index("score") > max(place for place, kind in enumerate(kinds) if kind == "rollout")
-
-
-def journal(workspace: Workspace) -> Path:
-    return workspace.root / ".osmosis/runs/one/journal.jsonl"
 
 
 def test_a_row_that_a_limit_cuts_is_not_scored_before_it_is_whole(workspace: Workspace) -> None:

@@ -160,37 +160,28 @@ def test_basic_usage(page: Workspace, server: ChatServer) -> None:
     assert server.requests[-1].body["model"] == "openai/gpt-4.1-mini"
 
 
-def test_five_examples_with_three_rollouts_are_the_default(page: Workspace) -> None:
-    """Runs 5 examples with 3 rollouts each (the default), 32 at once."""
-    result = page.run("--osmosis-env=my-env", MODEL, "--osmosis-dry-run")
-
-    result.stdout.fnmatch_lines(
-        [
-            "*5 rows x 3 runs = 15 rollouts, 32 in flight*",
-            "osmosis: dry run: only environments were loaded, for their rows, no model asked, no test run, *",
-        ]
-    )
-    assert not (page.root / ".osmosis").exists()
-
-
-def test_args_and_kwargs(page: Workspace, server: ChatServer) -> None:
-    """-a '{"difficulty": "hard", "num_examples": 100}' -x '{"max_turns": 20}' -x '{"concurrency": 256}'"""
+def test_arguments_sampling_and_saved_columns(page: Workspace, server: ChatServer) -> None:
+    """-a '{"difficulty": ...}' -x '{"max_turns": 20}' -S '{"temperature": 0.7, "top_p": 0.9}' -s -C "..." -o made"""
     result = page.run(
         "--osmosis-env=my-env", MODEL, "--osmosis-num-examples=1", "--osmosis-rollouts-per-example=1",
         '--osmosis-env-args={"difficulty": "hard", "num_examples": 100}',
         '--osmosis-extra-env-kwargs={"max_turns": 20, "concurrency": 256}',
-        "--osmosis-save-results", "--osmosis-state-columns=max_turns,concurrency",
+        '--osmosis-sampling-args={"temperature": 0.7, "top_p": 0.9}', "--osmosis-output-dir=made",
+        "--osmosis-save-results", "--osmosis-state-columns=max_turns,concurrency,judge_response,parsed_answer",
     )  # fmt: skip
 
     result.assert_outcomes(passed=1)
     assert prompts(server) == {'my-env {"difficulty": "hard", "num_examples": 100}: 6 * 7?'}
-    [row], metadata = saved(page)
-    assert (row["max_turns"], row["concurrency"]) == (20, 256)
+    assert {(seen.body["temperature"], seen.body["top_p"]) for seen in asked(server)} == {(0.7, 0.9)}
+    [row], metadata = saved(page, SAVED.replace("outputs", "made"))
+    assert (row["max_turns"], row["concurrency"], row["reward"]) == (20, 256, 1.0)
+    assert (row["judge_response"], row["parsed_answer"]) == ("yes", "42")
     assert metadata["env_args"] == {"difficulty": "hard", "num_examples": 100}
+    assert metadata["state_columns"] == ["max_turns", "concurrency", "judge_response", "parsed_answer"]
 
 
 def test_an_alias_of_the_registry(page: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """prime eval run my-env -m qwen3-235b-i"""
+    """prime eval run my-env -m qwen3-235b-i; an address is overridden with --api-base-url and/or --api-key-var"""
     monkeypatch.delenv("PYTEST_OSMOSIS_BASE_URL")
     monkeypatch.setenv("PRIME_API_KEY", "key-of-prime-0123456789")
     page.write("configs/endpoints.toml", ENDPOINTS.replace("https://api.pinference.ai/api/v1", server.base_url))
@@ -202,19 +193,10 @@ def test_an_alias_of_the_registry(page: Workspace, server: ChatServer, monkeypat
         assert seen.body["model"] == "qwen/qwen3-235b-a22b-instruct-2507"
         assert seen.headers["authorization"] == "Bearer key-of-prime-0123456789"
         assert seen.headers["x-session-id"] == "0"
-
-
-def test_an_alias_whose_address_is_overridden(page: Workspace, server: ChatServer) -> None:
-    """You can override them with --api-base-url and/or --api-key-var."""
-    page.write("configs/endpoints.toml", ENDPOINTS)
-
-    result = page.run(
-        "--osmosis-env=my-env", "--osmosis-model=gpt-4.1-mini", "--osmosis-num-examples=1",
-        f"--osmosis-api-base-url={server.base_url}", "--osmosis-api-key-var=OPENAI_API_KEY",
-    )  # fmt: skip
-
-    result.assert_outcomes(passed=3)
-    assert {seen.body["model"] for seen in asked(server)} == {"gpt-4.1-mini"}
+    server.requests.clear()
+    elsewhere = (f"--osmosis-api-base-url={server.base_url}", "--osmosis-api-key-var=OPENAI_API_KEY")
+    page.run("--osmosis-env=my-env", "--osmosis-model=gpt-4.1-mini", *elsewhere, "--osmosis-num-examples=1")
+    assert [seen.body["model"] for seen in asked(server)] == ["gpt-4.1-mini"] * 3
 
 
 def test_the_anthropic_messages_of_the_registry(
@@ -249,14 +231,6 @@ def test_headers(page: Workspace, server: ChatServer, monkeypatch: pytest.Monkey
         assert seen.headers["x-name"] == "Value"
         assert seen.headers["x-trajectory"] == "t0"
         assert seen.headers["x-session-id"] == "0"
-
-
-def test_sampling_args(page: Workspace, server: ChatServer) -> None:
-    """-S '{"temperature": 0.7, "top_p": 0.9}'"""
-    args = '--osmosis-sampling-args={"temperature": 0.7, "top_p": 0.9}'
-    page.run("--osmosis-env=my-env", MODEL, "--osmosis-num-examples=1", args).assert_outcomes(passed=3)
-
-    assert {(seen.body["temperature"], seen.body["top_p"]) for seen in asked(server)} == {(0.7, 0.9)}
 
 
 def _with_another(then: Behaviour) -> Behaviour:
@@ -328,37 +302,17 @@ def test_saving_and_resuming(page: Workspace, monkeypatch: pytest.MonkeyPatch) -
     assert metadata["avg_reward"] == 0.5
 
 
-def test_an_output_directory(page: Workspace) -> None:
-    """Results are saved under {output_dir}/evals/{env_id}--{model}/{run_id}/"""
-    page.run(
-        "--osmosis-env=my-env", MODEL, "--osmosis-num-examples=1", "--osmosis-save-results", "--osmosis-output-dir=made"
-    ).assert_outcomes(passed=3)
-
-    assert len(saved(page, SAVED.replace("outputs", "made"))[0]) == 3
-
-
-def test_state_columns(page: Workspace) -> None:
-    """-s -C "judge_response,parsed_answer" """
-    columns = "--osmosis-state-columns=judge_response,parsed_answer"
-    page.run(
-        "--osmosis-env=my-env", MODEL, "--osmosis-num-examples=1", "--osmosis-save-results", columns
-    ).assert_outcomes(passed=3)
-
-    rows, metadata = saved(page)
-    assert [(row["judge_response"], row["parsed_answer"], row["reward"]) for row in rows] == [("yes", "42", 1.0)] * 3
-    assert metadata["state_columns"] == ["judge_response", "parsed_answer"]
-
-
 def test_the_defaults_of_an_environment(page: Workspace) -> None:
-    """[tool.verifiers.eval] in its pyproject.toml; flags win over it."""
+    """5 examples with 3 rollouts each, or [tool.verifiers.eval] in its pyproject.toml; flags win over both."""
     page_environments.write(page.root, "own-defaults", rows=120, pyproject=DEFAULTS)
-
-    page.run("--osmosis-env=own-defaults", MODEL, "--co").stdout.fnmatch_lines(
-        ["*100 rows x 5 runs = 500 rollouts, 32 in flight*"]
-    )
-    page.run("--osmosis-env=own-defaults", MODEL, "--osmosis-num-examples=2", "--co").stdout.fnmatch_lines(
-        ["*2 rows x 5 runs = 10 rollouts*"]
-    )
+    ran = "osmosis: dry run: only environments were loaded, for their rows, no model asked, no test run, *"
+    for words, lines in (
+        (("my-env", "--osmosis-dry-run"), ["*5 rows x 3 runs = 15 rollouts, 32 in flight*", ran]),
+        (("own-defaults", "--co"), ["*100 rows x 5 runs = 500 rollouts, 32 in flight*"]),
+        (("own-defaults", "--osmosis-num-examples=2", "--co"), ["*2 rows x 5 runs = 10 rollouts*"]),
+    ):
+        page.run(f"--osmosis-env={words[0]}", MODEL, *words[1:]).stdout.fnmatch_lines(lines)
+    assert not (page.root / ".osmosis").exists()
 
 
 def test_several_environments(page: Workspace, server: ChatServer) -> None:
@@ -387,8 +341,7 @@ def test_a_minimal_config(page: Workspace, server: ChatServer, monkeypatch: pyte
     monkeypatch.delenv("PYTEST_OSMOSIS_BASE_URL")
     at_prime = "openai/gpt-4.1-mini is asked at https://api.pinference.ai/api/v1"
 
-    refused = page.run("configs/eval/gsm8k.toml")
-    assert refused.ret == 4
+    refused = page.run("configs/eval/gsm8k.toml", exits=4)
     missing = 'missing; name the model, like "openai/gpt-5.4-mini"; without one, '
     as_prime = f"{missing}{at_prime}, as prime eval does, if PRIME_API_KEY is set"
     assert refused.errlines == [f"ERROR: configs/eval/gsm8k.toml: [experiment] model_path: {as_prime}", ""]
@@ -444,10 +397,9 @@ def test_settings_of_an_environment_need_one(workspace: Workspace) -> None:
 
     result = workspace.run(
         "--osmosis-config=configs/eval/x.toml", '--osmosis-env-args={"a": 1}', "--osmosis-state-columns=a",
-        "--osmosis-rollout-retries=2", "--osmosis-independent-scoring",
+        "--osmosis-rollout-retries=2", "--osmosis-independent-scoring", exits=4,
     )  # fmt: skip
 
-    assert result.ret == 4
     said = [line for line in result.errlines if line]
     assert said[0] == (
         "ERROR: --osmosis-env-args: concerns environments alone, and the eval at configs/eval/x.toml:1 is none; "

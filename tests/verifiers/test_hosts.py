@@ -95,27 +95,26 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Any:
     )
 
 
-def test_tools_are_called_until_the_environment_stops(played: Any) -> None:
-    rollouts, scores, seen, _ = played
+def test_tools_are_called_until_the_environment_stops_and_its_state_is_kept(played: Any) -> None:
+    rollouts, scores, seen, rescored = played
+    rollout, score, facts = rollouts["sum"], scores["sum"], rollouts["sum"]["environment"]
 
-    assert [message["role"] for message in rollouts["sum"]["messages"]] == [
-        "system",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-    ]
-    assert rollouts["sum"]["messages"][-1]["content"] == "5"
-    assert rollouts["sum"]["n_prompt"] == 2
-    assert rollouts["sum"]["environment"]["stop_condition"] == "no_tools_called"
-    assert rollouts["sum"]["environment"]["token_usage"] == {
+    roles = ["system", "user", "assistant", "tool", "assistant"]
+    assert [message["role"] for message in rollout["messages"]] == roles
+    assert (rollout["messages"][-1]["content"], rollout["n_prompt"]) == ("5", 2)
+    assert facts["stop_condition"] == "no_tools_called"
+    assert facts["token_usage"] == {
         "input_tokens": 10.0,
         "output_tokens": 4.0,
         "final_input_tokens": 3.0,
         "final_output_tokens": 4.0,
     }
-    assert scores["sum"]["scores"] == {"reward": 2.0}
-    assert scores["sum"]["metrics"]["reward"] == {
+    assert facts["columns"]["seen"] == ["5"]
+    assert facts["columns"]["pool"].startswith("<object object")
+    assert len(facts["columns"]["trajectory"]) == 2
+    assert facts["columns_as_text"] == ["pool"]
+    assert score["scores"] == {"reward": 2.0}
+    assert score["metrics"]["reward"] == {
         "exact": 1.0,
         "length": 3.0,
         "num_turns": 2.0,
@@ -123,23 +122,15 @@ def test_tools_are_called_until_the_environment_stops(played: Any) -> None:
         "add_calls": 1.0,
         "refuse_calls": 0.0,
     }
+    assert [rescored[name] for name in ("scores", "metrics")] == [score[name] for name in ("scores", "metrics")]
     body = seen[0].body
     assert (body["temperature"], body["top_p"]) == (0.5, 0.5)
     assert [tool["function"]["name"] for tool in body["tools"]] == ["add", "refuse"]
     assert {request.headers["x-session-id"] for request in seen} >= {"0", "1"}
 
 
-def test_state_columns_are_kept_as_json_or_as_text(played: Any) -> None:
-    facts = played[0]["sum"]["environment"]
-
-    assert facts["columns"]["seen"] == ["5"]
-    assert facts["columns"]["pool"].startswith("<object object")
-    assert len(facts["columns"]["trajectory"]) == 2
-    assert facts["columns_as_text"] == ["pool"]
-
-
-def test_errors_have_the_boundary_of_what_broke(played: Any) -> None:
-    rollouts = played[0]
+def test_errors_have_the_boundary_of_what_broke_and_a_prompt_that_is_too_long_is_scored(played: Any) -> None:
+    rollouts, scores, *_ = played
 
     assert {name: rollout.get("boundary") for name, rollout in rollouts.items()} == {
         "sum": None,
@@ -163,11 +154,6 @@ def test_errors_have_the_boundary_of_what_broke(played: Any) -> None:
     assert "401" in rollouts["denied"]["error"]
     assert rollouts["bug"]["error"] == "ZeroDivisionError: in setup_state"
     assert rollouts["infra"]["error"] == "SandboxError: no sandbox"
-
-
-def test_a_prompt_that_is_too_long_truncates_the_rollout_and_is_scored(played: Any) -> None:
-    rollouts, scores, *_ = played
-
     assert rollouts["overlong"]["environment"]["stop_condition"] == "prompt_too_long"
     assert rollouts["overlong"]["environment"]["is_truncated"] is True
     assert scores["overlong"]["scores"] == {"reward": 0.0}
@@ -180,13 +166,6 @@ def test_a_reward_function_that_fails_is_an_error_and_no_zero(played: Any) -> No
     assert "tools_env.py" in errors["broken"]["details"]
     assert errors["nan"]["message"] == "exact: must return a finite number, got nan"
     assert errors["nothing"]["message"] == "exact: must return a number, got NoneType: None"
-
-
-def test_a_stored_rollout_gets_the_same_score_in_another_process(played: Any) -> None:
-    _, scores, _, rescored = played
-
-    assert rescored["scores"] == scores["sum"]["scores"]
-    assert rescored["metrics"] == scores["sum"]["metrics"]
 
 
 def group(root: Path, texts: list[str], **args: Any) -> list[Mapping[str, Any]]:

@@ -148,25 +148,12 @@ def test_rows_are_equal_to_those_of_vf_eval(
 ) -> None:
     if env_id == "taskset-env" and version("verifiers") != "0.1.14":
         pytest.skip("only 0.1.14 has environments of tasksets")
-    given = ["-n", str(N_ROWS), "-r", str(N_RUNS), "-c", "32", "-a", json.dumps(args), "-s", "-d", "-o", "out"]
     with ChatServer(Answers()) as server:
-        theirs = evaluated(
-            [
-                "-c",
-                VF_EVAL,
-                env_id,
-                "-m",
-                "served",
-                "-b",
-                server.base_url,
-                "-k",
-                "NOKEY",
-                "--disable-env-server",
-                *given,
-            ],
-            environ,
-            tmp_path / "theirs",
+        given = (
+            f"-m served -b {server.base_url} -k NOKEY --disable-env-server -n {N_ROWS} -r {N_RUNS} -c 32 -s -d -o out"
         )
+        words = ["-c", VF_EVAL, env_id, *given.split(), "-a", json.dumps(args)]
+        theirs = evaluated(words, environ, tmp_path / "theirs")
         n_asked = len(server.requests)
     with ChatServer(Answers()) as server:
         ours = evaluated(

@@ -65,7 +65,7 @@ def test_arguments_of_tools_are_read_from_json_and_dicts() -> None:
         assert (caught.value.tool_call_id, caught.value.tool_name) == ("call-2", "add")
 
 
-def test_an_application_takes_what_code_does_to_it() -> None:
+def test_an_application_takes_what_code_does_to_it_and_its_loop_has_tools_without_a_rollout() -> None:
     app = create_app(Loop(), max_concurrent=3)
     app.state.started = True
     app.add_middleware(dict, allow_origins=["*"])
@@ -76,7 +76,4 @@ def test_an_application_takes_what_code_does_to_it() -> None:
         return "ok"
 
     assert health() == "ok"
-
-
-def test_a_loop_has_tools_without_a_rollout() -> None:
     assert [tool.function.name for tool in Loop().get_default_tools()] == ["add"]

@@ -16,28 +16,26 @@ import pytest
 
 from pytest_osmosis.addons.osmosis_sdk.shim import FOLDER, PACKAGE, SdkShim
 
+SCHEMAS = {
+    *("OpenAIFunctionParametersSchema", "OpenAIFunctionPropertySchema"),
+    *("OpenAIFunctionSchema", "OpenAIFunctionToolSchema"),
+}
+TOOLS = {
+    *("create_tool_error_result", "create_tool_result", "execute_tool_calls", "get_tool_call_info"),
+    "serialize_tool_result",
+}
+BASE = {"RolloutAgentLoop", "RolloutContext", "RolloutResult"}
 LOOPS = {
     "osmosis_ai": {"osmosis_reward"},
     "osmosis_ai.rollout": {
-        *("RolloutAgentLoop", "RolloutContext", "RolloutRequest", "RolloutResult", "create_app"),
-        *("CompletionsResult", "ToolArgumentError"),
-        *("OpenAIFunctionParametersSchema", "OpenAIFunctionPropertySchema"),
-        *("OpenAIFunctionSchema", "OpenAIFunctionToolSchema"),
-        *("create_tool_error_result", "create_tool_result", "execute_tool_calls", "get_tool_call_info"),
-        "serialize_tool_result",
+        *("RolloutRequest", "create_app", "CompletionsResult", "ToolArgumentError", *BASE, *SCHEMAS, *TOOLS),
     },
     "osmosis_ai.rollout.client": {"CompletionsResult"},
-    "osmosis_ai.rollout.core.base": {"RolloutAgentLoop", "RolloutContext", "RolloutResult"},
+    "osmosis_ai.rollout.core.base": BASE,
     "osmosis_ai.rollout.core.exceptions": {"ToolArgumentError"},
-    "osmosis_ai.rollout.core.schemas": {
-        *("OpenAIFunctionParametersSchema", "OpenAIFunctionPropertySchema"),
-        *("OpenAIFunctionSchema", "OpenAIFunctionToolSchema", "RolloutRequest"),
-    },
+    "osmosis_ai.rollout.core.schemas": {*SCHEMAS, "RolloutRequest"},
     "osmosis_ai.rollout.server": {"create_app"},
-    "osmosis_ai.rollout.tools": {
-        *("create_tool_error_result", "create_tool_result", "execute_tool_calls", "get_tool_call_info"),
-        "serialize_tool_result",
-    },
+    "osmosis_ai.rollout.tools": TOOLS,
 }
 """The names of agent loops, by module."""
 TYPES = {

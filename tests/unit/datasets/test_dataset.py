@@ -8,8 +8,9 @@ import json
 import tempfile
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_osmosis.datasets import Dataset, open_dataset
+from tests.unit.datasets.conftest import Opened
 
 Records = list[dict[str, Any]]
 Writer = Callable[[Path, Records], None]
@@ -27,12 +29,8 @@ def write_jsonl(path: Path, records: Records) -> None:
     path.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), encoding="utf-8")
 
 
-def write_json(path: Path, records: Records) -> None:
-    path.write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
-
-
-def write_indented_json(path: Path, records: Records) -> None:
-    path.write_text(json.dumps(records, indent=2), encoding="utf-8")
+def write_json(path: Path, records: Records, indent: int | None = None) -> None:
+    path.write_text(json.dumps(records, ensure_ascii=indent is not None, indent=indent), encoding="utf-8")
 
 
 def write_csv(path: Path, records: Records) -> None:
@@ -45,23 +43,9 @@ def write_csv(path: Path, records: Records) -> None:
 WRITERS: dict[str, Writer] = {".jsonl": write_jsonl, ".json": write_json, ".csv": write_csv}
 
 
-@pytest.fixture
-def dataset(tmp_path: Path) -> Callable[..., Dataset]:
-    """Open a dataset with this text or these bytes. The suffix of its name determines the format."""
+def prompts(found: Dataset) -> list[str]:
+    return [found.row(index).messages[-1]["content"] for index in range(len(found))]
 
-    def write_and_open(text: str | bytes, name: str = "x.jsonl", columns: Mapping[str, str] | None = None) -> Dataset:
-        path = tmp_path / name
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
-        return open_dataset(path, columns or {}, display=f"data/{name}")
-
-    return write_and_open
-
-
-def prompts(opened: Dataset) -> list[str]:
-    return [opened.row(index).messages[-1]["content"] for index in range(len(opened))]
-
-
-# -- round trips -------------------------------------------------------------------------------------------
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 awkward = st.sampled_from(['"', '""', ",", "\n", "\r\n", "\r", "\\", "\u2028", "\x00", "\ufeff", "]", "}, {", "[", "é"])
@@ -88,10 +72,10 @@ def reads_back(suffix: str, write: Writer, records: Records, order: list[int]) -
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"x{suffix}"
         write(path, records)
-        opened = open_dataset(path)
-        assert len(opened) == len(records)
+        found = open_dataset(path)
+        assert len(found) == len(records)
         for index in order:
-            row = opened.row(index)
+            row = found.row(index)
             assert row.record == records[index]
             assert row.row_index == index
             assert row.ground_truth == records[index].get("ground_truth")
@@ -99,7 +83,7 @@ def reads_back(suffix: str, write: Writer, records: Records, order: list[int]) -
 
 
 @pytest.mark.parametrize(
-    ("suffix", "write"), [(".jsonl", write_jsonl), (".json", write_json), (".json", write_indented_json)]
+    ("suffix", "write"), [(".jsonl", write_jsonl), (".json", write_json), (".json", partial(write_json, indent=2))]
 )
 @settings(deadline=None, max_examples=50)
 @given(data=st.data())
@@ -115,49 +99,37 @@ def test_csv_rows_read_back_equal_in_any_order(data: st.DataObject) -> None:
     reads_back(".csv", write_csv, records, data.draw(st.permutations(range(len(records)))))
 
 
-# -- content of rows ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("system_prompt", ["Be brief.", None, "", "  "])
+def test_a_system_prompt_comes_first_unless_it_is_blank(opened: Opened, system_prompt: str | None) -> None:
+    found = opened(json.dumps({"user_prompt": "2+2?", "system_prompt": system_prompt}))
+    sent = [{"role": "system", "content": "Be brief."}] * (system_prompt == "Be brief.")
+    assert found.row(0).messages == [*sent, {"role": "user", "content": "2+2?"}]
 
 
-def test_system_prompt_comes_before_the_user_prompt(dataset: Callable[..., Dataset]) -> None:
-    opened = dataset('{"user_prompt": "2+2?", "system_prompt": "Be brief."}')
-    system, user = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "2+2?"}
-    assert opened.row(0).messages == [system, user]
-
-
-@pytest.mark.parametrize("system_prompt", ["null", '""', '"  "'])
-def test_blank_system_prompt_sends_no_system_message(dataset: Callable[..., Dataset], system_prompt: str) -> None:
-    opened = dataset(f'{{"user_prompt": "2+2?", "system_prompt": {system_prompt}}}')
-    assert opened.row(0).messages == [{"role": "user", "content": "2+2?"}]
-
-
-def test_messages_are_used_as_the_prompt_unchanged(dataset: Callable[..., Dataset]) -> None:
+def test_messages_are_used_as_the_prompt_unchanged(opened: Opened) -> None:
     chat = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "2+2?"}]},
         {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
         {"role": "tool", "tool_call_id": "1", "content": "4"},
     ]
-    opened = dataset(json.dumps({"messages": chat, "user_prompt": None, "ground_truth": 4}))
-    assert opened.row(0).messages == chat
+    found = opened(json.dumps({"messages": chat, "user_prompt": None, "ground_truth": 4}))
+    assert found.row(0).messages == chat
 
 
-def test_rows_of_a_csv_have_prompts_or_messages_as_json_text(dataset: Callable[..., Dataset]) -> None:
-    opened = dataset('messages,user_prompt\n,a\n"[{""role"": ""user"", ""content"": ""b""}]",\n', "x.csv")
-    assert prompts(opened) == ["a", "b"]
-    assert opened.row(1).messages == opened.row(1).record["messages"] == [{"role": "user", "content": "b"}]
+def test_rows_of_a_csv_have_prompts_or_messages_as_json_text(opened: Opened) -> None:
+    found = opened('messages,user_prompt\n,a\n"[{""role"": ""user"", ""content"": ""b""}]",\n', "x.csv")
+    assert prompts(found) == ["a", "b"]
+    assert found.row(1).messages == found.row(1).record["messages"] == [{"role": "user", "content": "b"}]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("4", 4), ("4.5", 4.5), ('"4"', "4"), ("null", None), ("[1, {}]", [1, {}]), ("false", False), ('""', "")],
 )
-def test_ground_truth_keeps_its_json_type(dataset: Callable[..., Dataset], text: str, expected: object) -> None:
-    actual = dataset(f'{{"user_prompt": "2+2?", "ground_truth": {text}}}').row(0).ground_truth
+def test_ground_truth_keeps_its_json_type(opened: Opened, text: str, expected: object) -> None:
+    actual = opened(f'{{"user_prompt": "2+2?", "ground_truth": {text}}}').row(0).ground_truth
     assert (actual, type(actual)) == (expected, type(expected))
-
-
-def test_absent_ground_truth_is_none(dataset: Callable[..., Dataset]) -> None:
-    assert dataset('{"user_prompt": "2+2?"}').row(0).ground_truth is None
 
 
 @pytest.mark.parametrize(
@@ -179,19 +151,16 @@ def test_absent_ground_truth_is_none(dataset: Callable[..., Dataset]) -> None:
     ids=["CSV", "label", "both", "label and a mapped column", "mapped columns", "any case"],
 )
 def test_columns_get_our_names_and_a_label_is_the_ground_truth_if_there_is_no_other(
-    dataset: Callable[..., Dataset],
+    opened: Opened,
     name: str,
     text: str,
     columns: dict[str, str],
     ground_truth: object,
     others: dict[str, str],
 ) -> None:
-    row = dataset(text, name, columns).row(0)
+    row = opened(text, name, columns).row(0)
     assert row.ground_truth == ground_truth
     assert row.record == {"user_prompt": "2+2?", "ground_truth": ground_truth, **others}
-
-
-# -- lines of rows -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"], ids=["plain", "bom"])
@@ -205,19 +174,12 @@ def test_columns_get_our_names_and_a_label_is_the_ground_truth_if_there_is_no_ot
     ],
 )
 def test_lines_are_counted_from_1_and_blank_lines_skipped(
-    dataset: Callable[..., Dataset], name: str, text: str, lines: list[int], newline: str, bom: bytes
+    opened: Opened, name: str, text: str, lines: list[int], newline: str, bom: bytes
 ) -> None:
-    opened = dataset(bom + text.replace("\n", newline).encode(), name)
-    assert [opened.line(index) for index in range(len(opened))] == lines
-    assert [opened.row(index).line for index in range(len(opened))] == lines
-    assert prompts(opened) == ["a", "é", "c"]
-
-
-@pytest.mark.parametrize("index", [-1, 2])
-def test_row_outside_the_dataset_is_an_index_error(dataset: Callable[..., Dataset], index: int) -> None:
-    opened = dataset('{"user_prompt": "a"}\n{"user_prompt": "b"}\n')
-    with pytest.raises(IndexError, match=f"row {index} of 2"):
-        opened.row(index)
+    found = opened(bom + text.replace("\n", newline).encode(), name)
+    assert [found.line(index) for index in range(len(found))] == lines
+    assert [found.row(index).line for index in range(len(found))] == lines
+    assert prompts(found) == ["a", "é", "c"]
 
 
 @pytest.mark.parametrize("length", [1 << 16, 3 << 18])
@@ -225,8 +187,8 @@ def test_row_outside_the_dataset_is_an_index_error(dataset: Callable[..., Datase
 def test_long_rows_and_csv_cells_above_the_default_limit_are_read(tmp_path: Path, suffix: str, length: int) -> None:
     records = [{"user_prompt": letter * length, "ground_truth": "1234567890"} for letter in "abc"]
     WRITERS[suffix](tmp_path / f"x{suffix}", records)
-    opened = open_dataset(tmp_path / f"x{suffix}")
-    assert [opened.row(index).record for index in range(3)] == records
+    found = open_dataset(tmp_path / f"x{suffix}")
+    assert [found.row(index).record for index in range(3)] == records
 
 
 def test_csv_field_limit_of_the_process_is_restored(tmp_path: Path) -> None:
@@ -239,13 +201,13 @@ def test_csv_field_limit_of_the_process_is_restored(tmp_path: Path) -> None:
         csv.field_size_limit(before)
 
 
-def test_path_and_digest_are_those_of_the_file(dataset: Callable[..., Dataset], tmp_path: Path) -> None:
-    opened = dataset('{"user_prompt": "a"}')
-    assert opened.path == tmp_path / "x.jsonl"
-    assert opened.digest() == hashlib.sha256(b'{"user_prompt": "a"}').hexdigest()
-
-
-# -- laziness and threads ----------------------------------------------------------------------------------
+def test_a_dataset_has_the_path_and_digest_of_its_file_and_no_row_beyond_it(opened: Opened, tmp_path: Path) -> None:
+    found = opened('{"user_prompt": "a"}')
+    assert found.path == tmp_path / "x.jsonl"
+    assert found.digest() == hashlib.sha256(b'{"user_prompt": "a"}').hexdigest()
+    for index in (-1, 1):
+        with pytest.raises(IndexError, match=f"row {index} of 1"):
+            found.row(index)
 
 
 @pytest.fixture
@@ -262,21 +224,21 @@ def test_index_keeps_no_rows_in_memory(tmp_path: Path, suffix: str, traced: None
     assert path.stat().st_size > 16_000_000
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
-    opened = open_dataset(path)
+    found = open_dataset(path)
     held, peak = (size - before for size in tracemalloc.get_traced_memory())
-    assert len(opened) == 4000
+    assert len(found) == 4000
     assert held < 4000 * 24 * 1.3 + 50_000
     assert peak < (3 * path.stat().st_size if suffix == ".json" else 3_000_000), "a JSON array is loaded"
 
 
 def test_many_threads_can_read_rows_at_once(tmp_path: Path) -> None:
     write_csv(tmp_path / "x.csv", [{"user_prompt": f"prompt {index}"} for index in range(500)])
-    opened = open_dataset(tmp_path / "x.csv")
+    found = open_dataset(tmp_path / "x.csv")
     start = threading.Barrier(8)
 
     def read_all(_: int) -> list[str]:
         start.wait(timeout=60)
-        return prompts(opened)
+        return prompts(found)
 
     with ThreadPoolExecutor(8) as pool:
         assert all(actual == [f"prompt {i}" for i in range(500)] for actual in pool.map(read_all, range(8)))

@@ -59,11 +59,6 @@ def test_a_name_or_path_leads_to_its_file(
     assert locate(workspace, name, path) == file
 
 
-def test_absolute_path_can_be_outside_the_workspace(workspace: Path) -> None:
-    file = put(workspace.parent / "sums.jsonl")
-    assert locate(workspace, None, str(file)) == file
-
-
 TWELVE = [f"data/{number:02}.csv" for number in range(12)]
 
 
@@ -152,8 +147,10 @@ def test_what_is_no_file_is_named_in_its_place(workspace: Path, make: Callable[[
         assert problem(workspace, **given) == f"data/sums.jsonl: {fault}"
 
 
-def test_files_in_a_workspace_that_is_a_symlink_are_inside_it(workspace: Path) -> None:
+def test_files_in_a_workspace_that_is_a_symlink_are_inside_it_and_absolute_paths_anywhere(workspace: Path) -> None:
     put(workspace / "data" / "sums.jsonl")
     link = workspace.parent / "link"
     link.symlink_to(workspace)
     assert locate(link, "sums", None) == link / "data" / "sums.jsonl"
+    file = put(workspace.parent / "sums.jsonl")
+    assert locate(workspace, None, str(file)) == file

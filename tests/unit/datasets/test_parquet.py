@@ -6,7 +6,6 @@ import gc
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
@@ -22,10 +21,9 @@ from pyarrow import parquet
 
 from pytest_osmosis.datasets import Dataset, check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError
+from tests.unit.datasets.conftest import Opened, problem_of
 
 COLUMNS = {"user_prompt": ["2+2?", "3+3?", "4+4?"], "ground_truth": ["4", "6", "8"]}
-
-Opened = Callable[..., Dataset]
 
 
 @pytest.fixture
@@ -40,16 +38,6 @@ def opened(tmp_path: Path) -> Opened:
     return write_and_open
 
 
-def problem(dataset: Callable[[], Dataset]) -> str:
-    def open_and_check() -> None:
-        opened = dataset()
-        check_rows(opened, range(len(opened)))
-
-    with pytest.raises(DatasetError) as caught:
-        open_and_check()
-    return str(caught.value)
-
-
 def test_rows_equal_those_of_the_same_data_in_jsonl(opened: Opened, tmp_path: Path) -> None:
     columns = {**COLUMNS, "Tags": [["a", "b"], [], ["c"]], "meta": [{"k": 1}, {"k": 2}, {"k": None}]}
     lines = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
@@ -59,12 +47,7 @@ def test_rows_equal_those_of_the_same_data_in_jsonl(opened: Opened, tmp_path: Pa
     dataset = opened(columns)
 
     assert [dataset.row(index) for index in range(3)] == [as_text.row(index) for index in range(3)]
-
-
-def test_the_line_of_a_row_is_its_number_from_1(opened: Opened) -> None:
-    dataset = opened(COLUMNS)
     assert [dataset.line(index) for index in range(3)] == [1, 2, 3]
-    assert dataset.row(2).line == 3
 
 
 @settings(deadline=None, max_examples=25)
@@ -132,7 +115,7 @@ def test_values_become_json_values(opened: Opened) -> None:
     }
 
 
-def test_keys_that_a_message_lacks_are_left_out(opened: Opened) -> None:
+def test_messages_have_only_keys_of_their_own_may_be_json_text_and_columns_mapped(opened: Opened) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     chats = [
         [{"role": "user", "content": "2+2?"}],
@@ -140,16 +123,9 @@ def test_keys_that_a_message_lacks_are_left_out(opened: Opened) -> None:
     ]
     dataset = opened({"messages": chats})
     assert [dataset.row(0).messages, dataset.row(1).messages] == chats
-
-
-def test_messages_may_be_json_text_and_columns_mapped(opened: Opened) -> None:
-    text = '[{"role": "user", "content": "2+2?"}]'
-    assert opened({"messages": [text]}).row(0).messages == json.loads(text)
+    assert opened({"messages": [json.dumps(chats[0])]}).row(0).messages == chats[0]
     row = opened({"question": ["2+2?"], "Label": ["4"]}, columns={"user_prompt": "question"}).row(0)
     assert (row.messages[0]["content"], row.ground_truth) == ("2+2?", "4")
-
-
-# -- problems ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -161,7 +137,7 @@ def test_messages_may_be_json_text_and_columns_mapped(opened: Opened) -> None:
 def test_nan_and_infinity_are_rejected_in_columns_with_a_meaning(
     opened: Opened, name: str, columns: dict[str, str], value: float, message: str
 ) -> None:
-    found = problem(lambda: opened({"user_prompt": ["a"], name: [[1.0, value]]}, columns=columns))
+    found = problem_of(lambda: opened({"user_prompt": ["a"], name: [[1.0, value]]}, columns=columns))
     assert found == f'data/x.parquet:1: row 0: column "{name}": {message} is not JSON; use null or a finite number'
 
 
@@ -236,7 +212,7 @@ BROKEN: dict[str, tuple[Any, dict[str, str], list[str]]] = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_problems_are_reported_as_in_text_formats_and_those_of_columns_once(opened: Opened, name: str) -> None:
     data, columns, expected = BROKEN[name]
-    found = problem(lambda: opened(data, columns=columns))
+    found = problem_of(lambda: opened(data, columns=columns))
     assert found.splitlines() == [f"data/x.parquet{each}" for each in expected]
 
 
@@ -252,7 +228,7 @@ def test_other_columns_without_a_json_equivalent_are_left_out_and_noted(opened: 
 
 def test_file_that_is_not_parquet_is_reported(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_text('{"user_prompt": "2+2?"}\n')
-    message = problem(lambda: open_dataset(tmp_path / "x.parquet", display="data/x.parquet"))
+    message = problem_of(lambda: open_dataset(tmp_path / "x.parquet", display="data/x.parquet"))
     assert message.startswith("data/x.parquet: cannot be read as Parquet: ")
     assert message.endswith("; write the file again")
     assert "\n" not in message
@@ -265,7 +241,7 @@ def test_damaged_row_group_is_reported_for_its_rows(opened: Opened) -> None:
     data[at : at + 60] = b"\xff" * 60
     dataset.path.write_bytes(data)
     damaged = open_dataset(dataset.path, display="data/x.parquet")
-    message = problem(lambda: damaged)
+    message = problem_of(lambda: damaged)
     assert message.startswith("data/x.parquet: row 1 cannot be read: ")
     assert "\n" not in message
     assert [damaged.row(index).messages[0]["content"][0] for index in (0, 2)] == ["a", "c"]
@@ -276,7 +252,7 @@ def test_the_cause_of_damage_to_many_rows_is_reported_once(opened: Opened) -> No
     data = bytearray(dataset.path.read_bytes())
     data[10:60] = b"\xff" * 50
     dataset.path.write_bytes(data)
-    message = problem(lambda: open_dataset(dataset.path, display="data/x.parquet"))
+    message = problem_of(lambda: open_dataset(dataset.path, display="data/x.parquet"))
     assert message.startswith("data/x.parquet: rows 0 to 29 cannot be read: ")
     assert "\n" not in message
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,16 @@ import pyarrow.parquet
 import pytest
 
 from pytest_osmosis.datasets import Dataset, Row, check_rows, open_dataset
-from pytest_osmosis.errors import DatasetError
+from tests.unit.datasets.conftest import Opened, problem_of
 
 ASKED = {"role": "user", "content": "6 * 7?"}
 ANSWERED = {"role": "assistant", "content": "42"}
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]}
 TOLD = {"role": "tool", "tool_call_id": "1", "content": "42"}
 
-Open = Callable[..., Dataset]
-
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Open:
+def opened(tmp_path: Path) -> Opened:
     """Open recorded rows: given ones as JSONL, or a text with the suffix of its name."""
 
     def write_and_open(*rows: Mapping[str, Any], text: str = "", name: str = "x.jsonl", **columns: str) -> Dataset:
@@ -34,54 +32,40 @@ def opened(tmp_path: Path) -> Open:
     return write_and_open
 
 
-def problem(dataset: Callable[[], Dataset]) -> str:
-    def check() -> None:
-        opened = dataset()
-        check_rows(opened, range(len(opened)))
-
-    with pytest.raises(DatasetError) as caught:
-        check()
-    return str(caught.value)
-
-
 def parts(row: Row) -> tuple[object, object]:
     return row.messages, row.conversation
 
 
-def test_the_prompt_of_a_conversation_ends_before_its_first_answer(opened: Open) -> None:
+def test_the_prompt_of_a_conversation_ends_before_its_first_answer(opened: Opened) -> None:
     several = [ASKED, CALL, TOLD, ANSWERED, ASKED, ANSWERED]
 
     assert parts(opened({"messages": several}).row(0)) == ([ASKED], several)
 
 
-def test_an_answer_follows_its_prompt(opened: Open) -> None:
+def test_an_answer_follows_its_prompt_and_messages_take_precedence(opened: Opened) -> None:
     system = {"role": "system", "content": "Be brief."}
     dataset = opened(
         {"user_prompt": "6 * 7?", "system_prompt": "Be brief.", "solution_str": "42"},
         {"original_input": "6 * 7?", "solution_str": "42", "messages": []},
         {"solution_str": "42", "original_input": ["not", "text"]},
         {"solution_str": ""},
+        {"messages": [ASKED, ANSWERED], "solution_str": "41", "user_prompt": "7 * 6?"},
+        {" Solution_Str ": "42"},
     )
 
-    assert parts(dataset.row(0)) == ([system, ASKED], [system, ASKED, ANSWERED])
-    assert parts(dataset.row(1)) == ([ASKED], [ASKED, ANSWERED])
-    assert parts(dataset.row(2)) == ([], [ANSWERED])
-    assert parts(dataset.row(3)) == ([], [{"role": "assistant", "content": ""}])
-
-
-def test_messages_take_precedence_over_an_answer(opened: Open) -> None:
-    row = opened({"messages": [ASKED, ANSWERED], "solution_str": "41", "user_prompt": "7 * 6?"}).row(0)
-
-    assert parts(row) == ([ASKED], [ASKED, ANSWERED])
-    assert row.record["solution_str"] == "41"
-
-
-def test_an_answer_may_have_another_column_and_any_case(opened: Open) -> None:
+    assert [parts(dataset.row(index)) for index in range(6)] == [
+        ([system, ASKED], [system, ASKED, ANSWERED]),
+        ([ASKED], [ASKED, ANSWERED]),
+        ([], [ANSWERED]),
+        ([], [{"role": "assistant", "content": ""}]),
+        ([ASKED], [ASKED, ANSWERED]),
+        ([], [ANSWERED]),
+    ]
+    assert dataset.row(4).record["solution_str"] == "41"
     assert opened({"Answer": "42"}, solution_str="answer").row(0).conversation == [ANSWERED]
-    assert opened({" Solution_Str ": "42"}).row(0).conversation == [ANSWERED]
 
 
-def test_csv_and_parquet_hold_conversations_too(opened: Open, tmp_path: Path) -> None:
+def test_csv_and_parquet_hold_conversations_too(opened: Opened, tmp_path: Path) -> None:
     cell = json.dumps([ASKED, ANSWERED]).replace('"', '""')
     path = tmp_path / "x.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"messages": [ASKED, ANSWERED]}]), path)
@@ -92,7 +76,7 @@ def test_csv_and_parquet_hold_conversations_too(opened: Open, tmp_path: Path) ->
     assert opened(text="solution_str\n42\n", name="y.csv").row(0).conversation == [ANSWERED]
 
 
-def test_recorded_messages_may_have_what_no_prompt_has(opened: Open) -> None:
+def test_recorded_messages_may_have_what_no_prompt_has(opened: Opened) -> None:
     developer, nothing = {"role": "developer", "content": "x"}, {"role": "assistant", "content": None}
 
     assert opened({"messages": [developer, nothing]}).row(0).conversation == [developer, nothing]
@@ -126,18 +110,18 @@ FIX = 'add one of them, or name the column with the answer in [data] columns = {
         ({"solution_str": "42", "system_prompt": 1}, 'column "system_prompt": must be a string or null, got 1'),
     ],
 )
-def test_a_row_without_anything_to_score_is_named_with_its_line(opened: Open, row: dict[str, Any], fault: str) -> None:
-    assert problem(lambda: opened({"solution_str": "x"}, row)).startswith(f"data/x.jsonl:2: row 1: {fault}")
+def test_a_row_with_nothing_to_score_is_named_with_its_line(opened: Opened, row: dict[str, Any], fault: str) -> None:
+    assert problem_of(lambda: opened({"solution_str": "x"}, row)).startswith(f"data/x.jsonl:2: row 1: {fault}")
 
 
-def test_a_header_without_anything_to_score_is_named(opened: Open) -> None:
-    assert problem(lambda: opened(text="user_prompt,answer\na,b\n", name="x.csv")) == (
+def test_a_header_without_anything_to_score_is_named(opened: Opened) -> None:
+    assert problem_of(lambda: opened(text="user_prompt,answer\na,b\n", name="x.csv")) == (
         'data/x.csv:1: header: column "messages": missing, and no "solution_str" either; '
         f'the columns are "user_prompt", "answer"; {FIX}'
     )
 
 
-def test_the_identity_of_a_row_is_its_prompt_or_its_id_or_else_its_conversation(opened: Open) -> None:
+def test_the_identity_of_a_row_is_its_prompt_or_its_id_or_else_its_conversation(opened: Opened) -> None:
     prompted, other, named, renamed, bare, different = (
         opened(
             {"user_prompt": "6 * 7?", "solution_str": "42"},
@@ -156,7 +140,7 @@ def test_the_identity_of_a_row_is_its_prompt_or_its_id_or_else_its_conversation(
     assert prompted.content.prompt != other.content.prompt, "scores of the other conversation are of no use"
 
 
-def test_repeated_conversations_are_noted_and_copied_answers_are_not(opened: Open) -> None:
+def test_repeated_conversations_are_noted_and_copied_answers_are_not(opened: Opened) -> None:
     row = {"user_prompt": "Say forty-two.", "ground_truth": "forty-two"}
     dataset = opened({**row, "solution_str": "no"}, {**row, "solution_str": "forty-two"}, {**row, "solution_str": "no"})
 

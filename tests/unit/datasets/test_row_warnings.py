@@ -24,30 +24,22 @@ def notes_of(rows: Iterable[Row]) -> tuple[str, ...]:
     return row_warnings.notes_of((row, row.content) for row in rows)
 
 
-def numbered(prompts: list[str]) -> list[Row]:
-    return [row(number, prompt) for number, prompt in enumerate(prompts)]
-
-
-def test_good_rows_cause_no_warning() -> None:
-    assert notes_of([row(0, "17 * 23?", "391"), row(1, "17 * 24?", "408")]) == ()
-
-
-def test_two_rows_with_the_same_prompt_are_reported() -> None:
-    assert notes_of([row(3, "2+2?"), row(5, "3+3?"), row(17, "2+2?")]) == (
-        "row 17 repeats the prompt of row 3, which weighs double; remove it, or raise n",
-    )
-
-
-def test_all_repeated_prompts_are_one_warning_with_a_count() -> None:
-    assert notes_of(numbered(["a", "b", "a", "c", "b"])) == (
-        "2 rows repeat an earlier prompt (0 and 2 first) and weigh double; remove them, or raise n",
-    )
-
-
-def test_many_rows_with_one_prompt_are_counted_not_listed() -> None:
-    assert notes_of(numbered(["a"] * 1002)) == (
-        "1,001 rows repeat an earlier prompt (0 and 1 first) and weigh more; remove them, or raise n",
-    )
+@pytest.mark.parametrize(
+    ("prompts", "note"),
+    [
+        (["2+2?", "3+3?", "2+2?"], "row 2 repeats the prompt of row 0, which weighs double; remove it, or raise n"),
+        (
+            ["a", "b", "a", "c", "b"],
+            "2 rows repeat an earlier prompt (0 and 2 first) and weigh double; remove them, or raise n",
+        ),
+        (
+            ["a"] * 1002,
+            "1,001 rows repeat an earlier prompt (0 and 1 first) and weigh more; remove them, or raise n",
+        ),
+    ],
+)
+def test_repeated_prompts_are_one_warning_with_a_count(prompts: list[str], note: str) -> None:
+    assert notes_of(row(number, prompt) for number, prompt in enumerate(prompts)) == (note,)
 
 
 def test_prompts_that_differ_in_another_message_are_not_the_same() -> None:
@@ -57,27 +49,34 @@ def test_prompts_that_differ_in_another_message_are_not_the_same() -> None:
     assert notes_of([one, other]) == ()
 
 
-def test_ground_truth_in_its_own_prompt_is_reported() -> None:
+def test_ground_truths_in_their_own_prompts_are_one_warning_with_a_count() -> None:
     rows = [row(0, "17 * 23?", "391"), row(7, "17 * 24 is 408. What is 17 * 24?", "408")]
     assert notes_of(rows) == (f"row 7 contains its ground truth in its prompt: {TOLD}",)
-
-
-def test_all_revealed_ground_truths_are_one_warning_with_a_count() -> None:
     rows = [row(number, f"Say {number}.", number) for number in range(100, 112)]
     assert notes_of(rows) == (f"rows 100, 101, 102 and 9 more contain their ground truth in their prompt: {TOLD}",)
 
 
 @pytest.mark.parametrize(
-    ("prompt", "ground_truth"),
+    ("prompt", "ground_truth", "is_found"),
     [
-        ("The answer is New\n York.", "new york"),
-        ("It is 391.", "391"),
-        ("It is (391).", 391),
-        ("It is 39.5, isn't it?", 39.5),
+        ("The answer is New\n York.", "new york", True),
+        ("It is 391.", "391", True),
+        ("It is (391).", 391, True),
+        ("It is 39.5, isn't it?", 39.5, True),
+        ("What is 1391 - 1000?", "391", False),
+        ("What is 391.5 - 0.5?", "391", False),
+        ("What is 1,391 - 1,000?", "391", False),
+        ("What is 5 - 0?", "5", False),
+        ("Is it true?", True, False),
+        ("Parisian", "Paris", False),
+        ("Which of ['Paris']?", ["Paris"], False),
     ],
 )
-def test_ground_truth_is_found_in_any_case_and_with_any_blanks(prompt: str, ground_truth: object) -> None:
-    assert notes_of([row(0, prompt, ground_truth)]) == (f"row 0 contains its ground truth in its prompt: {TOLD}",)
+def test_whole_words_are_found_in_any_case_and_with_any_blanks(
+    prompt: str, ground_truth: object, is_found: bool
+) -> None:
+    note = f"row 0 contains its ground truth in its prompt: {TOLD}"
+    assert notes_of([row(0, prompt, ground_truth)]) == ((note,) if is_found else ())
 
 
 def test_ground_truth_is_found_in_parts_and_in_any_message() -> None:
@@ -86,28 +85,9 @@ def test_ground_truth_is_found_in_parts_and_in_any_message() -> None:
     assert len(notes_of([Row(0, messages, "Paris", {}, 1)])) == 1
 
 
-@pytest.mark.parametrize(
-    ("prompt", "ground_truth"),
-    [
-        ("What is 1391 - 1000?", "391"),
-        ("What is 391.5 - 0.5?", "391"),
-        ("What is 1,391 - 1,000?", "391"),
-        ("What is 5 - 0?", "5"),
-        ("Is it true?", True),
-        ("Parisian", "Paris"),
-        ("Which of ['Paris']?", ["Paris"]),
-    ],
-)
-def test_a_ground_truth_that_is_not_a_whole_word_is_not_reported(prompt: str, ground_truth: object) -> None:
-    assert notes_of([row(0, prompt, ground_truth)]) == ()
-
-
-def test_labels_may_be_listed_in_the_prompt() -> None:
+def test_labels_may_be_listed_in_the_prompt_but_one_answer_for_all_rows_is_no_label() -> None:
     rows = [row(n, f"Is review {n} positive or negative?", ["positive", "negative"][n % 2]) for n in range(6)]
     assert notes_of(rows) == ()
-
-
-def test_one_answer_for_all_rows_is_not_a_label() -> None:
     assert len(notes_of([row(n, f"Review {n}: say positive.", "positive") for n in range(6)])) == 1
 
 

@@ -8,7 +8,7 @@ import json
 import lzma
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.datasets import Dataset, Row, check_rows, open_dataset
+from pytest_osmosis.datasets import Row, check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError
+from tests.unit.datasets.conftest import Opened, check_all, problem_of
 
 GOOD = '{"user_prompt": "2+2?"}'
 MUST_CHAT = 'must be a non-empty list of {"role": ..., "content": ...}'
@@ -28,53 +29,14 @@ CELLS_FIX = "quote cells that contain a comma or a line break"
 CSV_FIX = "quote cells that contain a comma, a quote or a line break, and double the quotes inside them"
 NAME_IT = 'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}'
 
+
 Problems = Callable[..., str]
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Callable[..., Dataset]:
-    """Open a dataset with this text. The suffix of its name determines the format."""
-
-    def write_and_open(text: str | bytes, name: str = "x.jsonl", columns: Mapping[str, str] | None = None) -> Dataset:
-        path = tmp_path / name
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
-        return open_dataset(path, columns or {}, display=f"data/{name}")
-
-    return write_and_open
-
-
-def check_all(dataset: Dataset) -> None:
-    check_rows(dataset, range(len(dataset)))
-
-
-@pytest.fixture
-def problem(opened: Callable[..., Dataset]) -> Problems:
-    """Return the problems with a dataset of this text, from opening it or from checking its rows."""
-
-    def read(text: str | bytes, name: str = "x.jsonl", columns: Mapping[str, str] | None = None) -> str:
-        with pytest.raises(DatasetError) as caught:
-            check_all(opened(text, name, columns))
-        return str(caught.value)
-
-    return read
-
-
-# -- rows --------------------------------------------------------------------------------------------------
-
-
-def test_row_without_columns_is_reported(problem: Problems) -> None:
-    assert 'no "messages" either; the columns are none; ' in problem("{}")
-
-
-@pytest.mark.parametrize("got", ["7", '""', '" \\n "', "null", '["a"]'])
-def test_user_prompt_must_be_a_non_blank_string(problem: Problems, got: str) -> None:
-    assert problem(f'{{"user_prompt": {got}}}') == (
-        f'data/x.jsonl:1: row 0: column "user_prompt": must be a non-blank string, got {got}; '
-        "write the prompt there or remove the row"
-    )
-
-
-MUST_METADATA = "must be a JSON object that is not empty in a row without a prompt"
+def problem(opened: Opened) -> Problems:
+    """Return the problems with a dataset of this text."""
+    return lambda *given, **columns: problem_of(lambda: opened(*given, **columns))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +47,7 @@ MUST_METADATA = "must be a JSON object that is not empty in a row without a prom
         ("x.csv", 'metadata,label\n"{""task"": ""a""}",1\n'),
     ],
 )
-def test_row_may_have_metadata_in_place_of_a_prompt(opened: Callable[..., Dataset], name: str, text: str) -> None:
+def test_row_may_have_metadata_in_place_of_a_prompt(opened: Opened, name: str, text: str) -> None:
     dataset = opened(text, name)
     check_all(dataset)
     row = dataset.row(0)
@@ -94,26 +56,15 @@ def test_row_may_have_metadata_in_place_of_a_prompt(opened: Callable[..., Datase
     assert str(row.ground_truth) == "1"
 
 
-def test_row_with_metadata_may_have_a_system_prompt_alone(opened: Callable[..., Dataset]) -> None:
-    row = opened('{"metadata": {"task": "a"}, "system_prompt": "Be brief."}').row(0)
-    assert row.messages == [{"role": "system", "content": "Be brief."}]
+def test_metadata_may_be_beside_a_system_prompt_alone_and_with_a_prompt_it_may_be_anything(opened: Opened) -> None:
+    alone = opened('{"metadata": {"task": "a"}, "system_prompt": "Be brief."}').row(0)
+    assert alone.messages == [{"role": "system", "content": "Be brief."}]
+    asked = opened('{"user_prompt": "2+2?", "metadata": "easy"}').row(0)
+    assert [message["content"] for message in asked.messages] == ["2+2?"]
+    assert asked.record["metadata"] == "easy"
 
 
-def test_metadata_with_a_prompt_is_a_column_like_others(opened: Callable[..., Dataset]) -> None:
-    row = opened('{"user_prompt": "2+2?", "metadata": "easy"}').row(0)
-    assert [message["content"] for message in row.messages] == ["2+2?"]
-    assert row.record["metadata"] == "easy"
-
-
-@pytest.mark.parametrize("got", ["{}", "null", '"easy"', "[1]", '"[1]"'])
-def test_metadata_in_place_of_a_prompt_must_be_an_object(problem: Problems, got: str) -> None:
-    shown = json.dumps(json.loads(got), ensure_ascii=False)
-    assert problem(f'{{"metadata": {got}}}') == (
-        f'data/x.jsonl:1: row 0: column "metadata": {MUST_METADATA}, got {shown}; write one, or a user_prompt'
-    )
-
-
-def test_rows_with_other_metadata_are_other_rows(opened: Callable[..., Dataset]) -> None:
+def test_rows_with_other_metadata_are_other_rows(opened: Opened) -> None:
     dataset = opened('{"metadata": {"task": "a"}}\n{"metadata": {"task": "b"}}\n{"metadata": {"task": "a"}, "x": 1}')
     checked = check_rows(dataset, range(3))
     assert checked.digests[0] == checked.digests[2] != checked.digests[1]
@@ -121,7 +72,7 @@ def test_rows_with_other_metadata_are_other_rows(opened: Callable[..., Dataset])
     assert checked.notes == ("row 2 repeats the prompt of row 0, which weighs double; remove it, or raise n",)
 
 
-def test_an_agent_that_only_sends_the_prompt_needs_one(opened: Callable[..., Dataset]) -> None:
+def test_an_agent_that_only_sends_the_prompt_needs_one(opened: Opened) -> None:
     dataset = opened(f'{GOOD}\n{{"metadata": {{"task": "a"}}}}')
     with pytest.raises(DatasetError) as caught:
         check_rows(dataset, range(2), must_ask=True)
@@ -131,56 +82,10 @@ def test_an_agent_that_only_sends_the_prompt_needs_one(opened: Callable[..., Dat
     )
 
 
-def test_all_faults_of_a_row_are_reported(problem: Problems) -> None:
-    lines = problem('{"user_prompt": 7, "system_prompt": 8}').splitlines()
-    assert [line.partition(": must be")[0] for line in lines] == [
-        'data/x.jsonl:1: row 0: column "user_prompt"',
-        'data/x.jsonl:1: row 0: column "system_prompt"',
-    ]
-
-
-@pytest.mark.parametrize("got", ["[]", '"2+2?"', "{}", "7"])
-def test_messages_must_be_a_list(problem: Problems, got: str) -> None:
-    assert problem(f'{{"messages": {got}}}') == (
-        f'data/x.jsonl:1: row 0: column "messages": {MUST_CHAT}, got {got}; write the chat there or use user_prompt'
-    )
-
-
-def test_messages_cannot_be_combined_with_prompts(problem: Problems) -> None:
-    chat = [{"role": "user", "content": "2+2?"}]
-    found = problem(json.dumps({"messages": chat, "user_prompt": "2+2?", "system_prompt": "Be brief."}))
-    assert found.splitlines() == [
-        f'data/x.jsonl:1: row 0: column "messages": cannot be combined with "{name}"; keep one of them in this row'
-        for name in ("user_prompt", "system_prompt")
-    ]
-
-
-ROLES = "system, developer, user, assistant, tool"
-
-
-@pytest.mark.parametrize(
-    ("message", "fault"),
-    [
-        ("2+2?", 'must be an object with "role" and "content", got "2+2?"'),
-        ({"content": "2+2?"}, f'"role" must be one of {ROLES}, got null'),
-        ({"role": "human", "content": "2+2?"}, f'"role" must be one of {ROLES}, got "human"'),
-        ({"role": ["user"], "content": "2+2?"}, f'"role" must be one of {ROLES}, got ["user"]'),
-        ({"role": "user"}, '"content" must be a string or a list of parts, got null'),
-        ({"role": "assistant"}, '"content" must be a string or a list of parts, got null'),
-        ({"role": "user", "content": 7}, '"content" must be a string or a list of parts, got 7'),
-    ],
-)
-def test_each_message_has_a_role_and_content(problem: Problems, message: object, fault: str) -> None:
-    chat = [{"role": "system", "content": "Be brief."}, message]
-    assert problem(json.dumps({"messages": chat})) == f'data/x.jsonl:1: row 0: column "messages": message 1: {fault}'
-
-
 @pytest.mark.parametrize("role", ["system", "developer"])
-def test_instructions_may_come_from_the_system_or_the_developer(tmp_path: Path, role: str) -> None:
+def test_instructions_may_come_from_the_system_or_the_developer(opened: Opened, role: str) -> None:
     chat = [{"role": role, "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
-    path = tmp_path / "x.jsonl"
-    path.write_text(json.dumps({"messages": chat}), encoding="utf-8")
-    row = open_dataset(path).row(0)
+    row = opened(json.dumps({"messages": chat})).row(0)
 
     assert row.messages == chat
     assert row.with_system_prompt("Be kind.").messages == [{"role": "system", "content": "Be kind."}, chat[1]]
@@ -194,27 +99,9 @@ def test_long_value_is_cut_and_shown_on_one_line(problem: Problems) -> None:
     assert shown.isprintable()
 
 
-# -- JSON --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("got", ["[1, 2]", '"2+2?"', "7", "null"])
-@pytest.mark.parametrize("name", ["x.jsonl", "x.json"])
-def test_row_must_be_an_object(problem: Problems, got: str, name: str) -> None:
-    text = f"[{GOOD},\n{got}]" if name == "x.json" else f"{GOOD}\n{got}"
-    assert problem(text, name) == f'data/{name}:2: row 1: must be an object like {{"user_prompt": "..."}}, got {got}'
-
-
 def test_json_number_across_two_chunks_is_one_row(problem: Problems) -> None:
     text = f"[{' ' * ((1 << 18) - 3)}12345]"
     assert problem(text, "x.json").endswith(", got 12345")
-
-
-@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
-@pytest.mark.parametrize("name", ["x.jsonl", "x.json"])
-def test_nan_and_infinity_are_rejected(problem: Problems, constant: str, name: str) -> None:
-    row = f'{{"user_prompt": "2+2?", "ground_truth": {constant}}}'
-    text = f"[{row}]" if name == "x.json" else row
-    assert problem(text, name) == f"data/{name}:1: row 0: {constant} is not JSON; use null or a finite number"
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.json"])
@@ -224,20 +111,97 @@ def test_integer_too_long_for_python_is_rejected(problem: Problems, name: str) -
     assert shown.startswith(f"data/{name}:1: row 0: not a usable number: Exceeds the limit (4300 digits)")
 
 
-@pytest.mark.parametrize(("name", "row"), [("x.jsonl", "row 0: "), ("x.json", "")])
-def test_very_deep_nesting_is_rejected(problem: Problems, name: str, row: str) -> None:
-    text = f'{{"user_prompt": {"[" * 100_000}{"]" * 100_000}}}'
-    shown = problem(f"[{text}]" if name == "x.json" else text, name)
-    assert shown == f"data/{name}:1: {row}nested too deeply to be read; flatten it"
-
-
-# -- CSV ---------------------------------------------------------------------------------------------------
-
-
 NEITHER = 'missing, and no "messages" either; the columns are'
 FORMATTER = "check that line with a JSON formatter"
 ONE_VALUE = "expected one complete JSON value"
-PROBLEMS: dict[str, tuple[str, str, str]] = {
+MUST_METADATA = "must be a JSON object that is not empty in a row without a prompt"
+ROLES = "system, developer, user, assistant, tool"
+NESTED = f'{{"user_prompt": {"[" * 100_000}{"]" * 100_000}}}'
+PROBLEMS: dict[str, tuple[str, str | bytes, str]] = {
+    "no columns": ("x.jsonl", "{}", f':1: row 0: column "user_prompt": {NEITHER} none; {NAME_IT}'),
+    **{
+        f"the prompt {got}": (
+            "x.jsonl", f'{{"user_prompt": {got}}}',
+            f':1: row 0: column "user_prompt": must be a non-blank string, got {got}; '
+            "write the prompt there or remove the row",
+        )
+        for got in ("7", '""', '" \\n "', "null", '["a"]')
+    },
+    **{
+        f"the metadata {got}": (
+            "x.jsonl", f'{{"metadata": {got}}}',
+            f':1: row 0: column "metadata": {MUST_METADATA}, got {got}; write one, or a user_prompt',
+        )
+        for got in ("{}", "null", '"easy"', "[1]", '"[1]"')
+    },
+    "two faults": (
+        "x.jsonl", '{"user_prompt": 7, "system_prompt": 8}',
+        ':1: row 0: column "user_prompt": must be a non-blank string, got 7; write the prompt there or remove the row\n'
+        'data/x.jsonl:1: row 0: column "system_prompt": must be a string or null, got 8; put it in quotes or remove it',
+    ),
+    **{
+        f"the messages {got}": (
+            "x.jsonl", f'{{"messages": {got}}}',
+            f':1: row 0: column "messages": {MUST_CHAT}, got {got}; write the chat there or use user_prompt',
+        )
+        for got in ("[]", '"2+2?"', "{}", "7")
+    },
+    "messages beside prompts": (
+        "x.jsonl", '{"messages": [{"role": "user", "content": "2+2?"}], "user_prompt": "2+2?", "system_prompt": "Be."}',
+        "\ndata/x.jsonl".join(
+            f':1: row 0: column "messages": cannot be combined with "{name}"; keep one of them in this row'
+            for name in ("user_prompt", "system_prompt")
+        ),
+    ),
+    **{
+        f"the message {message}": (
+            "x.jsonl", f'{{"messages": [{{"role": "system", "content": "Be brief."}}, {message}]}}',
+            f':1: row 0: column "messages": message 1: {fault}',
+        )
+        for message, fault in (
+            ('"2+2?"', 'must be an object with "role" and "content", got "2+2?"'),
+            ('{"content": "2+2?"}', f'"role" must be one of {ROLES}, got null'),
+            ('{"role": "human", "content": "2+2?"}', f'"role" must be one of {ROLES}, got "human"'),
+            ('{"role": ["user"], "content": "2+2?"}', f'"role" must be one of {ROLES}, got ["user"]'),
+            ('{"role": "user"}', '"content" must be a string or a list of parts, got null'),
+            ('{"role": "assistant"}', '"content" must be a string or a list of parts, got null'),
+            ('{"role": "user", "content": 7}', '"content" must be a string or a list of parts, got 7'),
+        )
+    },
+    **{
+        f"{got} for an object in {name}": (
+            name, f"[{GOOD},\n{got}]" if name == "x.json" else f"{GOOD}\n{got}",
+            f':2: row 1: must be an object like {{"user_prompt": "..."}}, got {got}',
+        )
+        for got in ("[1, 2]", '"2+2?"', "7", "null") for name in ("x.jsonl", "x.json")
+    },
+    **{
+        f"{constant} in {name}": (
+            name, before + f'{{"user_prompt": "2+2?", "ground_truth": {constant}}}' + after,
+            f":1: row 0: {constant} is not JSON; use null or a finite number",
+        )
+        for constant in ("NaN", "Infinity", "-Infinity")
+        for name, before, after in (("x.jsonl", "", ""), ("x.json", "[", "]"))
+    },
+    "nested deeply": ("x.jsonl", NESTED, ":1: row 0: nested too deeply to be read; flatten it"),
+    "nested deeply in an array": ("x.json", f"[{NESTED}]", ":1: nested too deeply to be read; flatten it"),
+    **{
+        f"{written} between cells, {where}": (
+            "x.csv", f"user_prompt{separator}ground_truth\n{prompt}{separator}4\n",
+            f':{where} cells are separated by "{written}"; save the file with commas, or as .jsonl',
+        )
+        for separator, written in ((";", ";"), ("\t", "\\t"), ("|", "|"))
+        for prompt, where in (("2+2?", "1: header:"), ('"2+2?"', "2:"))
+    },
+    **{
+        f"a bad byte at {where}": (name, text, f":{where}: byte 0xff is not UTF-8; save the file as UTF-8")
+        for name, text, where in (
+            ("x.jsonl", b'{"user_prompt": "a"}\n{"user_prompt": "\xff"}\n', "2: row 1"),
+            ("x.json", b'[{"user_prompt": "a"},\n{"user_prompt":\n"\xff"}]', "3: row 1"),
+            ("x.csv", b'user_prompt,k\na,b\n"a\n\n\xff",b\n', "5: row 1"),
+            ("x.csv", b"user_prompt,\xff\na,b\n", "1: header"),
+        )
+    },
     "a prompt that is no text, at its line": (
         "x.jsonl", f'{GOOD}\n\n{GOOD}\n{{"user_prompt": 7}}\n',
         ':4: row 2: column "user_prompt": must be a non-blank string, got 7; write the prompt there or remove the row',
@@ -340,28 +304,15 @@ PROBLEMS: dict[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize(("name", "text", "expected"), PROBLEMS.values(), ids=PROBLEMS)
 def test_a_dataset_that_is_not_valid_is_named_with_its_line(
-    problem: Problems, name: str, text: str, expected: str
+    problem: Problems, name: str, text: str | bytes, expected: str
 ) -> None:
     assert problem(text, name) == f"data/{name}{expected}"
 
 
-@pytest.mark.parametrize(("separator", "written"), [(";", ";"), ("\t", "\\t"), ("|", "|")])
-@pytest.mark.parametrize(("prompt", "where"), [("2+2?", "data/x.csv:1: header:"), ('"2+2?"', "data/x.csv:2:")])
-def test_csv_with_another_separator_is_reported(
-    problem: Problems, separator: str, written: str, prompt: str, where: str
-) -> None:
-    assert problem(f"user_prompt{separator}ground_truth\n{prompt}{separator}4\n", "x.csv") == (
-        f'{where} cells are separated by "{written}"; save the file with commas, or as .jsonl'
-    )
-
-
-def test_csv_column_with_a_semicolon_in_its_name_can_be_the_prompt(opened: Callable[..., Dataset]) -> None:
+def test_csv_column_with_a_semicolon_in_its_name_can_be_the_prompt(opened: Opened) -> None:
     dataset = opened("ask;tell\n2+2?\n", "x.csv", {"user_prompt": "ask;tell"})
 
     assert dataset.row(0).messages == [{"role": "user", "content": "2+2?"}]
-
-
-# -- columns -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -399,7 +350,7 @@ def test_a_mapped_column_that_is_missing_or_next_to_one_with_our_name_is_rejecte
     assert problem(text, name, columns) == f"data/{name}{expected}"
 
 
-def test_mapped_column_that_some_row_has_is_enough(opened: Callable[..., Dataset]) -> None:
+def test_mapped_column_that_some_row_has_is_enough(opened: Opened) -> None:
     dataset = opened(f'{GOOD}\n{{"user_prompt": "3+3?", "answer": 6}}', columns={"ground_truth": "answer"})
     check_rows(dataset, [0, 1])
 
@@ -410,28 +361,9 @@ def test_two_of_our_columns_cannot_be_mapped_to_the_same_column(problem: Problem
     )
 
 
-# -- bytes and files ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "where"),
-    [
-        ("x.jsonl", b'{"user_prompt": "a"}\n{"user_prompt": "\xff"}\n', "data/x.jsonl:2: row 1"),
-        ("x.json", b'[{"user_prompt": "a"},\n{"user_prompt":\n"\xff"}]', "data/x.json:3: row 1"),
-        ("x.csv", b'user_prompt,k\na,b\n"a\n\n\xff",b\n', "data/x.csv:5: row 1"),
-        ("x.csv", b"user_prompt,\xff\na,b\n", "data/x.csv:1: header"),
-    ],
-)
-def test_bad_byte_is_reported_with_its_line(problem: Problems, name: str, text: bytes, where: str) -> None:
-    assert problem(text, name) == f"{where}: byte 0xff is not UTF-8; save the file as UTF-8"
-
-
-def test_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported_and_problems_name_a_file_by_its_path_by_default(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"^data/x\.jsonl: no such file$"):
         open_dataset(tmp_path / "x.jsonl", display="data/x.jsonl")
-
-
-def test_problems_name_a_file_by_its_path_by_default(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("7")
     with pytest.raises(DatasetError) as caught:
         open_dataset(tmp_path / "x.jsonl").row(0)
@@ -439,7 +371,7 @@ def test_problems_name_a_file_by_its_path_by_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["content", "time"])
-def test_file_that_changed_after_it_was_indexed_is_rejected(opened: Callable[..., Dataset], change: str) -> None:
+def test_file_that_changed_after_it_was_indexed_is_rejected(opened: Opened, change: str) -> None:
     dataset = opened(GOOD)
     if change == "content":
         dataset.path.write_text(f"\n{GOOD}")
@@ -450,25 +382,17 @@ def test_file_that_changed_after_it_was_indexed_is_rejected(opened: Callable[...
     assert str(caught.value) == "data/x.jsonl: has changed since it was first read; start the eval again"
 
 
-# -- check_rows --------------------------------------------------------------------------------------------
-
-
-def test_only_selected_rows_are_checked(opened: Callable[..., Dataset]) -> None:
+def test_only_selected_rows_are_checked(opened: Opened) -> None:
     dataset = opened(f"{GOOD}\nnot JSON\n{GOOD}")
     check_rows(dataset, [0, 2])
 
 
-def test_all_problems_are_reported_at_once(opened: Callable[..., Dataset]) -> None:
-    dataset = opened("7\n" * 20)
+def test_all_problems_are_reported_at_once_and_no_more_than_20_are_listed(opened: Opened) -> None:
     with pytest.raises(DatasetError) as caught:
-        check_rows(dataset, range(20))
+        check_all(opened("7\n" * 20))
     assert [problem.where for problem in caught.value.problems] == [f"data/x.jsonl:{n}" for n in range(1, 21)]
-
-
-def test_no_more_than_20_problems_are_listed(opened: Callable[..., Dataset]) -> None:
-    dataset = opened('{"user_prompt": 7, "system_prompt": 8}\n' * 28 + "7")
     with pytest.raises(DatasetError) as caught:
-        check_rows(dataset, range(29))
+        check_all(opened('{"user_prompt": 7, "system_prompt": 8}\n' * 28 + "7"))
     assert len(caught.value.problems) == 21
     assert str(caught.value).splitlines()[-1] == "data/x.jsonl: ... and 37 more"
 

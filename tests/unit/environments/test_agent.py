@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_osmosis.addons.verifiers.hosted import EnvironmentAgent, EnvironmentSettings
-from pytest_osmosis.addons.verifiers.load import Concurrency
+from pytest_osmosis.addons.verifiers.load import Concurrency, load
 from pytest_osmosis.addons.verifiers.rubric import Groups
-from pytest_osmosis.rollouts.environment import EnvironmentFault
+from pytest_osmosis.errors import CodeError
+from pytest_osmosis.rollouts.environment import EnvironmentFault, EnvironmentSource
 from tests.unit.environments.test_tasksets import Context
 
 
@@ -89,24 +91,42 @@ async def test_only_errors_of_infrastructure_are_repeated_and_no_more_often_than
 
 
 @pytest.mark.parametrize(("kwargs", "n_threads"), [({}, 32), ({"concurrency": 256}, 256)])
-async def test_an_environment_gets_a_thread_for_each_rollout_in_flight_unless_it_was_given_a_number(
+async def test_an_environment_gets_a_thread_for_each_rollout_in_flight_unless_it_has_a_number(
     kwargs: dict[str, Any], n_threads: int
 ) -> None:
-    environment = Environment([])
+    environment, concurrency = Environment([]), Concurrency(32, kwargs)
 
-    Concurrency(32, kwargs).apply(environment)
+    concurrency.apply(environment)
 
     assert environment.n_threads == n_threads
-
-
-async def test_a_number_that_an_environment_sets_itself_stays() -> None:
-    environment, concurrency = Environment([]), Concurrency(32, {})
-
+    environment.set_concurrency(512)
     concurrency.apply(environment)
-    environment.set_concurrency(256)
-    concurrency.apply(environment)
+    assert environment.n_threads == 512, "a number that it sets itself stays"
 
-    assert environment.n_threads == 256
+
+CODE = """
+class Environment:
+    def get_eval_dataset(self, n=-1):
+        return []
+
+    async def rollout(self, input, client, model, sampling_args):
+        return {}
+
+
+def load_environment():
+    return Environment()
+"""
+
+
+@pytest.mark.parametrize("value", ["many", None, 0, 2.5, True])
+def test_a_concurrency_that_is_no_number_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Any
+) -> None:
+    (tmp_path / "odd_env.py").write_text(CODE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    source = EnvironmentSource("odd-env", "odd_env", kwargs={"concurrency": value})
+    with pytest.raises(CodeError, match="concurrency must be an integer of at least 1, got"):
+        load(source)
 
 
 async def test_without_a_method_of_its_own_the_pool_of_the_loop_gets_them() -> None:

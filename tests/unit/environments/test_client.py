@@ -29,11 +29,7 @@ async def ask(
     return ChatReply(message, finish_reason="stop", usage=Usage(5, 7, reasoning_tokens=3))
 
 
-def no_endpoint() -> tuple[str, str]:
-    raise AssertionError
-
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def legacy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The modules of verifiers 0.3 as an environment has imported them."""
     module = ModuleType("verifiers.legacy.clients.openai_chat_completions_client")
@@ -41,24 +37,14 @@ def legacy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
 
-@pytest.mark.usefixtures("legacy")
-def test_classes_of_verifiers_are_found_in_the_folder_of_0_3() -> None:
-    assert isinstance(client_for(ask, no_endpoint), TheirClient)
-
-
-@pytest.mark.usefixtures("legacy")
-def test_a_reply_has_what_each_release_of_verifiers_reads() -> None:
-    client = client_for(ask, no_endpoint)
+def test_a_client_is_of_their_class_with_the_chat_completions_of_openai_and_replies_as_each_release_reads() -> None:
+    client = client_for(ask, lambda: ("http://127.0.0.1:1/v1", "key"))
+    assert isinstance(client, TheirClient)
+    assert client.chat.completions is client.client.chat.completions
+    assert str(client.client.base_url) == "http://127.0.0.1:1/v1/"
     reply = asyncio.run(client.get_native_response([{"role": "user", "content": "hi"}], "m", {}))
     [choice] = reply.choices
     assert (choice.message.content, choice.message.refusal) == (None, "No.")
     assert choice.model_extra == {}
     assert reply.usage["completion_tokens_details"] == {"reasoning_tokens": 3}
-
-
-@pytest.mark.usefixtures("legacy")
-def test_a_client_of_verifiers_has_the_chat_completions_of_openai_too() -> None:
-    client = client_for(ask, lambda: ("http://127.0.0.1:1/v1", "key"))
-    assert client.chat.completions is client.client.chat.completions
-    assert str(client.client.base_url) == "http://127.0.0.1:1/v1/"
     asyncio.run(client.close())

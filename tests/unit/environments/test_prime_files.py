@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.pass_rule import PassRule
+from tests.plugin.workspaces import wait_until
 from tests.unit.made import MANIFEST, A
 
-DEADLINE_S = 60.0
 RULE = PassRule((A,))
 MESSAGES = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
 ENVIRONMENT: Mapping[str, Any] = {
@@ -68,9 +67,6 @@ def of_another_program(folder: Path, results: str, **metadata: Any) -> PrimeRun:
     (folder / "results.jsonl").write_text(results)
     (folder / "metadata.json").write_text(json.dumps({**METADATA, **metadata}))
     return read_prime_run(folder)
-
-
-# -- written ---------------------------------------------------------------------------------------------
 
 
 def test_a_line_has_the_reward_of_a_run_or_the_reason_why_there_is_none(tmp_path: Path) -> None:
@@ -123,12 +119,12 @@ def test_a_row_is_written_once_all_of_its_runs_are_done(tmp_path: Path, monkeypa
     growing.run_done(RunId(0, 0, ModelTag.BASELINE))
     assert not folder.exists()
     growing.run_done(RunId(0, 1))
-    wait_until(lambda: (folder / "metadata.json").exists())
+    wait_until(lambda: (folder / "metadata.json").exists(), "the first row")
     assert rewards(folder) == {(0, 0): 1.0, (0, 1): 0.5}
     with run.directory.journal.open("ab") as journal:
         journal.write(encode(score(0.25, 1)))
     growing.run_done(RunId(1, 0))
-    wait_until(lambda: len(rewards(folder)) == 3)
+    wait_until(lambda: len(rewards(folder)) == 3, "the second row")
     growing.close()
 
     assert rewards(folder) == {(0, 0): 1.0, (0, 1): 0.5, (1, 0): 0.25}
@@ -138,18 +134,6 @@ def test_a_row_is_written_once_all_of_its_runs_are_done(tmp_path: Path, monkeypa
 def rewards(folder: Path) -> dict[tuple[int, int], float]:
     lines = [line.members for line in read_prime_run(folder).lines]
     return {(line["example_id"], line["run_index"]): line["reward"] for line in lines}
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(int(DEADLINE_S / 0.02)):
-        if condition():
-            return
-        pause.wait(0.02)
-    pytest.fail("it never happened")
-
-
-# -- of another program ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("end", ["", '{"example_id": 2, "rew'])

@@ -34,10 +34,13 @@ def keeping(*, rolls_out: bool = True, prestarted: bool = True) -> Any:
     return processes
 
 
-def test_a_process_becomes_a_host_that_would_load_the_same() -> None:
+def test_a_process_becomes_a_host_that_would_load_the_same_in_a_session_that_rolls_out_here() -> None:
     processes = keeping()
     assert processes.take(replace(CODE), {**VARIABLES, OF_PYTEST: "test_x (call)"}) is not None
     assert processes.take(CODE, VARIABLES) is None  # it is one already
+    assert keeping().take(CODE, {**VARIABLES, "A": "c"}) is None
+    assert keeping(rolls_out=False).take(CODE, VARIABLES) is None
+    assert keeping(prestarted=False).take(CODE, VARIABLES) is None
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(HostCode)])
@@ -49,12 +52,6 @@ def test_a_process_becomes_no_host_whose_code_would_see_another_value_of_any_fie
 def test_a_process_that_tells_rows_gets_nothing_of_its_eval_but_what_hosts_are_compared_by() -> None:
     assert TellRequest.__annotations__.keys() == {"op", "code", "rows"}
     assert not {each.name for each in fields(HostCode)} & {each.name for each in fields(Setup)}
-
-
-def test_a_process_becomes_no_host_with_other_variables_or_in_a_session_that_does_not_roll_out_here() -> None:
-    assert keeping().take(CODE, {**VARIABLES, "A": "c"}) is None
-    assert keeping(rolls_out=False).take(CODE, VARIABLES) is None
-    assert keeping(prestarted=False).take(CODE, VARIABLES) is None
 
 
 def test_no_thread_waits_for_environments_once_the_session_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:

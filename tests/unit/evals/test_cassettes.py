@@ -32,9 +32,13 @@ from tests.unit.made import A, failed, finished, pending
 BOUNDARIES: Sequence[Boundary] = ("model", "agent", "provider", "host", "timeout")
 
 
-@pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EvalConfig:
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> EvalConfig:
     return EvalConfig(tmp_path / "configs/eval/x.toml", "x-tests", tmp_path, Experiment(model_path="m"))
 
 
@@ -62,12 +66,9 @@ def test_each_eval_has_a_cassette_and_a_cache_named_after_its_file(config: EvalC
     assert eval_cassette(replace(config, cassette=table, entry="gsm8k"), None, reads=True) == of_entry
     mine = replace(config, cassette=CassetteTable("mine.jsonl", "all"))
     assert eval_cassette(mine, None, reads=True) == EvalCassette("record", Path("mine.jsonl").resolve())
-
-
-def test_a_replay_without_a_file_is_refused_unless_evals_are_only_listed(config: EvalConfig) -> None:
+    assert eval_cassette(config, "cassette", reads=False) is not None, "evals are only listed"
     with pytest.raises(CassetteError, match=r"cassette cassettes/x\.jsonl: .*--osmosis-record"):
         eval_cassette(config, "cassette", reads=True)
-    assert eval_cassette(config, "cassette", reads=False) is not None
 
 
 @pytest.mark.parametrize("record", ["all", "new"])
@@ -124,13 +125,10 @@ def test_nothing_is_written_if_nothing_was_rolled_out_or_recorded(tmp_path: Path
     assert not path.exists()
 
 
-def test_a_folder_in_the_place_of_the_cassette_is_told_with_the_place_of_the_exchanges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_folder_in_the_place_of_the_cassette_is_told_with_the_place_of_the_exchanges() -> None:
     directory = RunDirectory(Path("run"))
     recorded(directory, Run(0, 0))
-    (tmp_path / "x.jsonl").mkdir()
+    Path("x.jsonl").mkdir()
 
     made = finish_cassette(EvalCassette("record", Path("x.jsonl")), directory, [finished({A: 1.0})])
 
@@ -152,10 +150,7 @@ def test_answers_for_which_no_rollout_asked_are_counted() -> None:
     assert unasked_text(replace(cassette, mode="new"), less) is None
 
 
-def test_a_replay_that_lacks_too_many_runs_is_refused_with_their_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_replay_that_lacks_too_many_runs_is_refused_with_their_names() -> None:
     directory, path = RunDirectory(Path("run")), Path("x.jsonl")
     recorded(directory, *(Run(row, 0) for row in range(8)))
     finish_cassette(EvalCassette("record", path), directory, PASSED[:8])

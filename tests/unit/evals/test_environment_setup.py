@@ -75,7 +75,7 @@ def prepared_with(workspace: Workspace, config: str) -> tuple[Prepared, HostCode
 def test_every_setting_of_an_environment_reaches_its_process(workspace: Workspace) -> None:
     prepared, _ = prepared_with(workspace, CONFIG.replace("[secrets]", f"{SETTINGS}[secrets]"))
 
-    setup = host_setup(prepared, RunSettings({}), Path("artifacts"))
+    setup = host_setup(prepared, RunSettings({}, ["further"]), Path("artifacts"))
 
     folder = str(workspace.root / "environments/my_env")
     args: dict[str, Any] = {"difficulty": "hard"}
@@ -83,6 +83,7 @@ def test_every_setting_of_an_environment_reaches_its_process(workspace: Workspac
     assert (setup.concurrency, setup.runs, setup.rollout_retries) == (40, 3, 2)
     assert (setup.independent_scoring, setup.state_columns) == (True, ("parsed_answer",))
     assert setup.code.target["headers_from_state"] == {"X-Session-ID": "example_id"}
+    assert Setup.from_json(json.loads(encode([setup.to_json()]))) == setup, "it arrives as it was sent"
 
 
 @pytest.mark.parametrize(
@@ -110,10 +111,3 @@ def test_hosts_load_an_environment_as_the_process_did_that_told_its_rows(workspa
     )
 
     assert job.setup.code == told
-
-
-def test_a_setup_arrives_as_it_was_sent(workspace: Workspace) -> None:
-    prepared, _ = prepared_with(workspace, CONFIG.replace("[secrets]", f"{SETTINGS}[secrets]"))
-    setup = host_setup(prepared, RunSettings({}, ["further"]), Path("artifacts"))
-
-    assert Setup.from_json(json.loads(encode([setup.to_json()]))) == setup

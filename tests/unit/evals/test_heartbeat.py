@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from pytest_osmosis.evals.run import Heartbeat
 from pytest_osmosis.record.run_id import RunId
+from tests.plugin.workspaces import wait_until
 
 DEADLINE_S = 60.0
 
@@ -61,26 +61,19 @@ def monitor() -> Iterator[Monitor]:
     server.server_close()
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_a_row_that_is_done_is_told_unless_a_request_is_open(monitor: Monitor) -> None:
     heartbeat = Heartbeat(monitor.url, [RunId(row, index) for row in range(3) for index in range(2)])
     heartbeat.run_done(RunId(0, 0))
     heartbeat.run_done(RunId(1, 0))
     assert monitor.seen == []
     heartbeat.run_done(RunId(0, 1))
-    wait_until(lambda: len(monitor.seen) == 1)
+    wait_until(lambda: len(monitor.seen) == 1, "the request")
     heartbeat.run_done(RunId(1, 1))
     monitor.gate.set()
-    wait_until(lambda: not heartbeat.is_open)
+    wait_until(lambda: not heartbeat.is_open, "the answer")
     heartbeat.run_done(RunId(2, 0))
     heartbeat.run_done(RunId(2, 1))
-    wait_until(lambda: len(monitor.seen) == 2 and not heartbeat.is_open)
+    wait_until(lambda: len(monitor.seen) == 2 and not heartbeat.is_open, "another")
     assert heartbeat.notice is None
 
 
@@ -89,11 +82,11 @@ def test_failures_are_told_once_and_without_the_rest_of_the_url(monitor: Monitor
     heartbeat = Heartbeat(f"{monitor.url}/gone", [RunId(row, 0) for row in range(2)])
     for row in range(2):
         heartbeat.run_done(RunId(row, 0))
-        wait_until(lambda: not heartbeat.is_open)
+        wait_until(lambda: not heartbeat.is_open, "the answer")
     assert heartbeat.notice == "2 of 2 heartbeats to 127.0.0.1 failed: HTTP 404"
     monitor.server_close()
     closed = Heartbeat(monitor.url.replace(str(monitor.server_address[1]), "9"), [RunId(0, 0)])
     closed.run_done(RunId(0, 0))
-    wait_until(lambda: not closed.is_open)
+    wait_until(lambda: not closed.is_open, "the failure")
     closed.close()
     assert "1 of 1 heartbeat to 127.0.0.1 failed" in (closed.notice or "")

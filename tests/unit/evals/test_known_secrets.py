@@ -83,19 +83,14 @@ def test_pyproject_and_options_count(tmp_path: Path) -> None:
     assert values(None, typed) == {"value-of-b", "value-of-groq"}
 
 
-def test_every_value_of_the_secrets_file_counts(tmp_path: Path) -> None:
+def test_secrets_files_and_variables_of_clients_count(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("X=value-in-file\nbroken\n")
     assert values(None, secrets=SecretsSource(tmp_path / ".env")) == {"value-in-file", "value-of-groq"}
     assert values(None, secrets=SecretsSource("-", lambda: "X=value-typed")) == {"value-typed", "value-of-groq"}
     assert values(None, secrets=SecretsSource(tmp_path / "missing")) == {"value-of-groq"}
-
-
-def test_headers_and_passwords_in_variables_of_clients_count() -> None:
-    environ = {
-        "OPENAI_CUSTOM_HEADERS": "X-Api-Key: value-of-custom\nX-Trace: plain-trace",
-        "OPENAI_BASE_URL": "https://me:value-of-url@h",
-    }
-    assert values(None, environ=environ) == {environ["OPENAI_CUSTOM_HEADERS"], "value-of-custom", "value-of-url"}
+    headers = "X-Api-Key: value-of-custom\nX-Trace: plain-trace"
+    environ = {"OPENAI_CUSTOM_HEADERS": headers, "OPENAI_BASE_URL": "https://me:value-of-url@h"}
+    assert values(None, environ=environ) == {headers, "value-of-custom", "value-of-url"}
 
 
 VALUES = st.recursive(

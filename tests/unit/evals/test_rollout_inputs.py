@@ -104,14 +104,8 @@ def test_a_changed_input_is_named_with_both_values(
     assert changes(run, workspace, text) == lines
 
 
-def test_a_key_that_is_there_only_now_is_another_input(run: StoredEvalRun, workspace: Workspace) -> None:
-    """The API of a server is such a key: it is left out if it is that of chat completions."""
-    cast(Any, run.manifest.inputs)["agent"].pop("max_turns")
-
-    assert changes(run, workspace) == ["[agent] max_turns: not set -> 10"]
-
-
-def test_values_of_variables_are_compared_and_never_shown(run: StoredEvalRun, workspace: Workspace) -> None:
+def test_values_of_variables_are_compared_and_never_shown(workspace: Workspace, ran: Ran, run: StoredEvalRun) -> None:
+    other = stored(ran(workspace.prepare()).run.directory)
     found = changes(run, workspace, BASE.replace(VALUE, OTHER_VALUE).replace('GONE = "for now"', 'NEW = "x"'))
 
     assert found == [
@@ -120,12 +114,9 @@ def test_values_of_variables_are_compared_and_never_shown(run: StoredEvalRun, wo
         "[env] NEW: not set -> set",
     ]
     assert VALUE not in str(run.manifest.inputs)
-
-
-def test_equal_values_have_other_digests_in_another_run(workspace: Workspace, ran: Ran, run: StoredEvalRun) -> None:
-    other = stored(ran(workspace.prepare()).run.directory)
-
-    assert other.manifest.inputs["env"] != run.manifest.inputs["env"]
+    assert other.manifest.inputs["env"] != run.manifest.inputs["env"], "equal values have other digests"
+    cast(Any, run.manifest.inputs)["agent"].pop("max_turns")
+    assert changes(run, workspace) == ["[agent] max_turns: not set -> 10"], "a key that is there only now"
 
 
 def test_a_new_key_of_a_provider_is_no_other_input(workspace: Workspace, ran: Ran) -> None:
@@ -166,9 +157,6 @@ def test_the_manifest_says_what_ran(run: StoredEvalRun) -> None:
     assert manifest.git == {"git_commit": None, "git_dirty": None}  # no session asked git
 
 
-# -- code --------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def agent_run(workspace: Workspace, ran: Ran) -> StoredEvalRun:
     workspace.write("agents/short.py", AGENT)
@@ -176,16 +164,12 @@ def agent_run(workspace: Workspace, ran: Ran) -> StoredEvalRun:
     return stored(ran(workspace.prepare()).run.directory)
 
 
-def test_the_code_of_rollouts_is_told_apart_from_that_of_rewards(agent_run: StoredEvalRun) -> None:
-    assert StoredProgress(agent_run.directory.journal).rollout_code.keys() == {"agents/short.py"}
-    code = stored(agent_run.directory).manifest.code
+def test_changed_code_is_refused_with_the_names_of_its_files(agent_run: StoredEvalRun) -> None:
+    directory, code = agent_run.directory, agent_run.manifest.code
+    then = StoredProgress(directory.journal).rollout_code
+    assert then.keys() == {"agents/short.py"}
     assert code is not None
     assert code["rollouts"] is not None
-
-
-def test_changed_code_is_refused_with_the_names_of_its_files(agent_run: StoredEvalRun) -> None:
-    directory = agent_run.directory
-    then = StoredProgress(directory.journal).rollout_code
 
     check_same_code(directory, then, dict(then))
     with pytest.raises(CodeError) as refused:
@@ -201,9 +185,6 @@ def test_changed_code_is_refused_with_the_names_of_its_files(agent_run: StoredEv
     assert refusal(["a: 1 -> 2"]).startswith(
         "cannot be resumed, because its rollouts were made with other inputs; this changed:\n  a: 1 -> 2\n"
     )
-
-
-# -- files -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])

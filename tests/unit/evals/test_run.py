@@ -36,26 +36,6 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-# -- prepare ----------------------------------------------------------------------------------------------
-
-
-def test_problems_of_dataset_model_and_secrets_are_reported_at_once(workspace: Workspace) -> None:
-    workspace.configure(
-        ('model_path = "demo/arithmetic"', 'model_path = "nobody/model"'),
-        ("required = []", 'required = ["MISSING_TOKEN"]'),
-    )
-    workspace.rows([{}, {"user_prompt": None}])
-
-    with pytest.raises(ProblemsError) as caught:
-        workspace.prepare()
-
-    text = str(caught.value)
-    assert len(caught.value.problems) == 3
-    assert "nobody" in text
-    assert "MISSING_TOKEN" in text
-    assert "data/x.jsonl:2" in text
-
-
 def test_problems_have_one_order_and_those_of_a_rescore_are_among_them(workspace: Workspace, ran: Ran) -> None:
     run = find_run.stored(ran(workspace.prepare()).run.directory)
     replicas = [
@@ -160,9 +140,6 @@ def test_sampling_is_worded_for_the_header_which_says_if_a_seed_is_not_sent(
     assert sampling_text(prepared.config, prepared.models.target) == text
 
 
-# -- the run directory ------------------------------------------------------------------------------------
-
-
 def test_a_run_directory_holds_manifest_journal_and_results(workspace: Workspace, ran: Ran) -> None:
     workspace.rows([{}, {"score": 0.5}, {"raises": True}])
 
@@ -197,14 +174,6 @@ def test_no_secret_is_in_any_file(workspace: Workspace, ran: Ran) -> None:
     assert read(directory.manifest)["secrets"] == ["TOKEN"]
 
 
-def test_a_discarded_run_leaves_nothing(workspace: Workspace, begun: Begun) -> None:
-    run, _ = begun(workspace.prepare())
-
-    run.discard()
-
-    assert workspace.run_dirs() == []
-
-
 def test_runs_of_an_eval_that_never_began_are_pending(workspace: Workspace, begun: Begun) -> None:
     run, _ = begun(workspace.prepare())
 
@@ -213,9 +182,6 @@ def test_runs_of_an_eval_that_never_began_are_pending(workspace: Workspace, begu
     (again,) = finish([run])
     assert finished.results.count("pending") == 3
     assert again.results.records == finished.results.records
-
-
-# -- results ----------------------------------------------------------------------------------------------
 
 
 def test_partial_results_never_replace_whole_ones(workspace: Workspace, ran: Ran) -> None:
@@ -255,6 +221,7 @@ def test_messages_are_not_gathered_for_long_if_spending_may_stop_the_eval(
     run, _ = begun(workspace.prepare())
     run.discard()
     assert run.engine.job.early_stop.low_latency is low_latency
+    assert workspace.run_dirs() == []
 
 
 def test_an_output_path_that_cannot_be_written_is_reported_before_anything_runs(workspace: Workspace) -> None:

@@ -39,7 +39,7 @@ def clone(repository: Path, tmp_path: Path) -> Path:
     return tmp_path / "clone"
 
 
-def test_a_branch_is_the_local_one_even_if_origin_has_moved(repository: Path, clone: Path) -> None:
+def test_a_branch_is_the_local_one_or_else_that_of_origin(repository: Path, clone: Path) -> None:
     mine = commit(clone, {"rewards.py": "mine"})
     commit(clone, {"rewards.py": "mine, later"})
     git(clone, "reset", "-q", "--hard", mine)
@@ -50,29 +50,21 @@ def test_a_branch_is_the_local_one_even_if_origin_has_moved(repository: Path, cl
 
     assert (found.sha, found.title) == (mine, f"{mine[:7]} (branch main)")
     assert found.notes == ("branch main is 1 commit ahead of and 1 commit behind origin/main, as of the last fetch",)
+    of_origin = commit_of(clone, "branch", "early")
+    assert of_origin.sha == git(repository, "rev-parse", "early")
+    assert of_origin.notes == ("branch early is origin's, as of the last fetch",)
 
 
-def test_a_branch_that_only_origin_has_is_used(repository: Path, clone: Path) -> None:
-    found = commit_of(clone, "branch", "early")
-
-    assert found.sha == git(repository, "rev-parse", "early")
-    assert found.notes == ("branch early is origin's, as of the last fetch",)
-
-
-def test_a_workspace_may_be_a_folder_of_the_repository(repository: Path) -> None:
+def test_a_workspace_may_be_a_folder_of_the_repository_and_links_lead_to_files_of_the_commit(repository: Path) -> None:
     found = commit_of(repository / "evals", "branch", "early")
 
     assert found.subfolder == PurePosixPath("evals")
     assert (found.kind("agent.py"), found.kind("rewards.py"), found.kind(".")) == ("blob", "missing", "tree")
     assert found.files(".") == ["agent.py"]
-
-
-def test_a_link_in_a_commit_leads_to_its_files_and_not_out_of_it(repository: Path) -> None:
     (repository / "inside").symlink_to("evals")
     (repository / "outside").symlink_to("/etc")
-    found = commit_of(repository, "commit_sha", commit(repository, {}))
-
-    assert (found.kind("inside/agent.py"), found.kind("outside/passwd")) == ("blob", "missing")
+    linked = commit_of(repository, "commit_sha", commit(repository, {}))
+    assert (linked.kind("inside/agent.py"), linked.kind("outside/passwd")) == ("blob", "missing")
 
 
 def test_what_a_worktree_lacks_is_noted(repository: Path, tmp_path: Path) -> None:
@@ -121,19 +113,13 @@ def test_a_shallow_clone_says_so(repository: Path, tmp_path: Path) -> None:
     assert fault(clone, "branch", "early").endswith("(known here: main; nothing is fetched; this clone is shallow)")
 
 
-def test_outside_of_a_repository_and_without_git(
+def test_a_commit_that_cannot_be_looked_for_is_a_fault(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "is not in the work tree of a git repository" in fault(tmp_path, "branch", "main")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert fault(repository, "branch", "main") == "git is not installed, or not on PATH"
-
-
-def test_a_workspace_that_the_commit_does_not_have(repository: Path) -> None:
     commit(repository, {"later/agent.py": "1"})
 
     assert fault(repository / "later", "branch", "early").endswith("has no folder later, which is the workspace")
-
-
-def test_a_name_with_a_null_character_is_refused(repository: Path) -> None:
     assert "null character" in fault(repository, "branch", "early\0")
+    assert "is not in the work tree of a git repository" in fault(tmp_path, "branch", "main")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert fault(repository, "branch", "main") == "git is not installed, or not on PATH"

@@ -10,22 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.git import GitQueries, GitQuery, GitState
-from tests.unit.git.repositories import git
+from tests.unit.git.repositories import commit, git
 
 NOTHING = GitState(None, None)
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A repository with a commit of rewards.py, and a clean work tree."""
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    git(folder, "init")
-    (folder / "rewards.py").write_text("1")
-    (folder / ".gitignore").write_text("ignored\n")
-    git(folder, "add", ".")
-    git(folder, "commit", "-m", "first")
-    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +35,7 @@ pytestmark = pytest.mark.usefixtures("patient")
 
 
 def test_a_clean_tree_is_the_commit(repository: Path) -> None:
+    commit(repository, {".gitignore": "ignored\n"})
     (repository / "ignored").touch()
     (repository / "__pycache__").mkdir()
     (repository / "__pycache__" / "rewards.pyc").touch()
@@ -59,8 +47,7 @@ def test_a_clean_tree_is_the_commit(repository: Path) -> None:
 def test_changed_and_new_files_make_all_folders_of_the_repository_dirty(repository: Path, change: str) -> None:
     file = repository / change
     file.parent.mkdir(exist_ok=True)
-    file.write_text("2")
-    (repository / "evals").mkdir()
+    file.write_text("3")
 
     for folder in (repository, repository / "evals"):
         assert state_of(folder) == GitState(git(repository, "rev-parse", "HEAD"), True)
@@ -68,7 +55,7 @@ def test_changed_and_new_files_make_all_folders_of_the_repository_dirty(reposito
 
 def test_a_worktree_has_a_state_of_its_own(repository: Path, tmp_path: Path) -> None:
     git(repository, "worktree", "add", str(tmp_path / "other"))
-    (repository / "rewards.py").write_text("2")
+    (repository / "rewards.py").write_text("3")
 
     assert state_of(tmp_path / "other") == GitState(git(repository, "rev-parse", "HEAD"), False)
 
@@ -79,7 +66,7 @@ def test_a_submodule_counts_by_its_commit(repository: Path, tmp_path: Path) -> N
     git(outer, "init")
     git(outer, "-c", "protocol.file.allow=always", "submodule", "add", str(repository), "inner")
     git(outer, "commit", "-m", "outer")
-    (outer / "inner" / "rewards.py").write_text("2")
+    (outer / "inner" / "rewards.py").write_text("3")
 
     assert state_of(outer / "inner").dirty is True
     assert state_of(outer).dirty is False
@@ -128,9 +115,7 @@ def test_nothing_runs_that_the_repository_names(repository: Path) -> None:
     (repository / "spy").write_text('#!/bin/sh\ntouch "$(dirname "$0")/ran"\ncat\n')
     (repository / "spy").chmod(0o755)
     spy = str(repository / "spy")
-    (repository / ".gitattributes").write_text("*.py filter=a=b.c\n")
-    git(repository, "add", ".")
-    git(repository, "commit", "-m", "attributes")
+    commit(repository, {".gitattributes": "*.py filter=a=b.c\n"})
     settings = {
         "core.fsmonitor": spy,
         "core.hooksPath": str(repository),
@@ -166,18 +151,14 @@ def test_git_that_takes_too_long_is_ended(repository: Path, tmp_path: Path, monk
     query._thread.join(60)
 
 
-def test_a_query_that_is_closed_says_nothing(repository: Path) -> None:
-    query = GitQuery(repository)
-    query._closed = True
-    query._thread.start()
-
-    assert query.state() == NOTHING
-
-
-def test_each_workspace_is_asked_about_once(repository: Path, tmp_path: Path) -> None:
+def test_each_workspace_is_asked_once_and_a_closed_query_says_nothing(repository: Path, tmp_path: Path) -> None:
     queries = GitQueries()
 
     assert queries.of(repository) is queries.of(repository)
     assert queries.of(tmp_path).state() == NOTHING
     assert queries.of(repository).state().commit == git(repository, "rev-parse", "HEAD")
     queries.close()
+    query = GitQuery(repository)
+    query._closed = True
+    query._thread.start()
+    assert query.state() == NOTHING

@@ -6,16 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pytest_osmosis.git import WORKTREES, GitFault, Worktrees, commit_of
+from tests.plugin.workspaces import wait_until
 from tests.unit.git.repositories import commit, git
 
-DEADLINE_S = 60.0
 HOLDER = """
 import sys, time
 from pathlib import Path
@@ -47,14 +46,8 @@ def top_of(process: subprocess.Popen[str]) -> Path:
         return Path(lines.readline().strip())
 
 
-def gone(*paths: Path) -> bool:
-    """Wait until none of the paths exists."""
-    end = time.monotonic() + DEADLINE_S
-    while any(os.path.lexists(path) for path in paths):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
+def gone(*paths: Path) -> None:
+    wait_until(lambda: not any(map(os.path.lexists, paths)), f"the end of {paths[0]}")
 
 
 def state_of(repository: Path) -> tuple[str, ...]:
@@ -136,7 +129,7 @@ def test_a_worktree_does_not_outlive_its_process(repository: Path, number: signa
         assert admin.is_dir()
         process.send_signal(number)
 
-    assert gone(top, admin, top.with_name(f"{top.name}.lock"))
+    gone(top, admin, top.with_name(f"{top.name}.lock"))
 
 
 def test_what_a_killed_session_and_its_guard_left_goes_with_the_next_start(
@@ -164,7 +157,7 @@ def test_the_worktree_of_another_session_stays(repository: Path, worktrees: Work
 
         assert (top / "rewards.py").is_file()
         process.kill()
-    assert gone(top)
+    gone(top)
 
 
 def test_a_worktree_that_cannot_be_made_leaves_nothing(repository: Path, worktrees: Worktrees) -> None:

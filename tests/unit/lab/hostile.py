@@ -1,174 +1,106 @@
-"""Reward functions that do to their process whatever Python allows. `OUTCOMES` says how one call of each ends."""
+"""Reward functions that do to their process whatever Python allows. `CASES` says how one call of each ends."""
 
 from __future__ import annotations
 
-import builtins
-import contextlib
-import ctypes
-import itertools
-import json
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Mapping
 from typing import Any
 
-Info = dict[str, Any] | None
+FUNCTION = """
+import builtins, contextlib, ctypes, itertools, json, os, re, signal, subprocess, sys, threading, time
+
+def {name}({arguments}):
+    {code}
+    return 1.0
+"""
 FOREVER_S = 1_000_000
+RESULT = rb'{"number": 1, "outcome": {"kind": "score", "score": 1.0}}' + b"\n"
+DAEMON = f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep({FOREVER_S})"
+DIED, BROKE, CPU = (
+    "ended its process (exit status {})",
+    "broke the process in which it runs",
+    "took more than 0.5 s of CPU",
+)
+UNSTOPPABLE = f"{CPU} time, and could not be interrupted"
 
-
-def forks(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Returns twice: in this process and in a copy of it."""
-    os.fork()
-    return 1.0
-
-
-def forks_and_raises(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    if os.fork() == 0:
-        raise ValueError("in the copy")
-    return 1.0
-
-
-def leaves_a_fork(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    if os.fork() == 0:
-        time.sleep(FOREVER_S)
-    return 1.0
-
-
-def leaves_a_thread(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    threading.Thread(target=time.sleep, args=(FOREVER_S,), daemon=False).start()
-    return 1.0
-
-
-def leaves_a_subprocess(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({FOREVER_S})"])
-    return 1.0
-
-
-def leaves_a_daemon(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Starts a process that leaves the group and the session, and ignores SIGTERM."""
-    code = f"import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep({FOREVER_S})"
-    subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
-    return 1.0
-
-
-def dies_while_a_fork_holds_the_pipe(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    if ctypes.CDLL(None).fork() == 0:  # Python's hooks do not see this one
-        time.sleep(FOREVER_S)
-    os._exit(0)
-
-
-def exits_with_success(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    os._exit(0)
-
-
-def raises_system_exit(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    sys.exit(0)
-
-
-def kills_itself(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return 1.0
-
-
-def kills_its_group(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    os.killpg(0, signal.SIGKILL)
-    return 1.0
-
-
-def crashes(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    ctypes.string_at(0)
-    return 1.0
-
-
-def closes_the_pipe(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    os.closerange(0, 100)
-    return 1.0
-
-
-def closes_the_pipe_and_waits(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    os.closerange(0, 100)
-    time.sleep(FOREVER_S)
-    return 1.0
-
-
-def writes_to_the_pipe(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    for fd in range(3, 20):
-        with contextlib.suppress(OSError):
-            os.write(fd, b'{"number": 1, "outcome": {"kind": "score", "score": 1.0}}\n')
-    return 0.0
-
-
-def writes_a_flood_to_the_pipe(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    while True:
-        for fd in range(3, 20):
-            with contextlib.suppress(OSError):
-                os.write(fd, b"x" * 65536)
-
-
-def prints_gigabytes(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    while True:
-        print("x" * 1_000_000)
-        print("x" * 1_000_000, file=sys.stderr)
-
-
-def takes_gigabytes(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    taken = []
-    while True:
-        taken.append(os.urandom(1) * 20_000_000)
-
-
-def loops_in_c(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Never returns to Python, so that no signal handler runs."""
-    return float(max(itertools.repeat(1)))
-
-
-def backtracks(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    import re
-
-    return float(re.match(r"(a+)+$", "a" * 60 + "!") is not None)
-
-
-def ignores_signals(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    for number in {*signal.valid_signals()} - {signal.SIGKILL, signal.SIGSTOP}:
-        with contextlib.suppress(OSError, ValueError):
-            signal.signal(number, signal.SIG_IGN)
-    while True:
-        pass
-
-
-def catches_everything(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    while True:
-        with contextlib.suppress(BaseException):
-            while True:
-                pass
-
-
-def waits(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    time.sleep(FOREVER_S)
-    return 1.0
-
-
-def stops_its_process(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    os.kill(os.getpid(), signal.SIGSTOP)
-    return 1.0
-
-
-def replaces_modules(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    json.dumps = json.loads = json.JSONEncoder = json.JSONDecoder = None  # type: ignore[assignment,misc]
-    time.perf_counter = time.monotonic = time.time = None  # type: ignore[assignment]
-    os.write = os._exit = None  # type: ignore[assignment]
-    sys.modules.clear()
-    sys.stdout = sys.stderr = None
-    return 1.0
-
-
-def replaces_builtins(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    vars(builtins).clear()
-    return 1.0
+CASES: Mapping[str, tuple[str, str, str]] = {
+    "forks": ("os.fork()", "score", ""),  # it returns twice: in this process and in a copy of it
+    "forks_and_raises": ("if os.fork() == 0: raise ValueError('in the copy')", "score", ""),
+    "leaves_a_fork": ("if os.fork() == 0: time.sleep(FOREVER_S)", "score", ""),
+    "leaves_a_thread": ("threading.Thread(target=time.sleep, args=(FOREVER_S,), daemon=False).start()", "score", ""),
+    # a process that leaves the group and the session, and ignores SIGTERM
+    "leaves_a_daemon": ("subprocess.Popen([sys.executable, '-c', DAEMON], start_new_session=True)", "score", ""),
+    "dies_while_a_fork_holds_the_pipe": (  # Python's hooks do not see this one
+        "ctypes.CDLL(None).fork() or time.sleep(FOREVER_S); os._exit(0)", "died", DIED.format(0),
+    ),
+    "exits_with_success": ("os._exit(0)", "died", DIED.format(0)),
+    "raises_system_exit": ("sys.exit(0)", "raised", "raised SystemExit: 0"),
+    "kills_its_group": ("os.killpg(0, signal.SIGKILL)", "died", DIED.format(-9)),
+    "crashes": ("ctypes.string_at(0)", "died", DIED.format(-11)),
+    "closes_the_pipe": ("os.closerange(0, 100)", "died", DIED.format(1)),
+    "closes_the_pipe_and_waits": (
+        "os.closerange(0, 100); time.sleep(FOREVER_S)", "died", "closed the pipe of its process",
+    ),
+    "writes_to_the_pipe": (
+        "for fd in range(3, 20):\n"
+        "        with contextlib.suppress(OSError): os.write(fd, RESULT)",
+        "died", BROKE,
+    ),
+    "writes_a_flood_to_the_pipe": (
+        "while True:\n"
+        "        for fd in range(3, 20):\n"
+        "            with contextlib.suppress(OSError): os.write(fd, b'x' * 65536)",
+        "died", BROKE,
+    ),
+    "prints_gigabytes": ("while True: print('x' * 1_000_000), print('x' * 1_000_000, file=sys.stderr)", "slow", CPU),
+    "takes_gigabytes": (
+        "taken = []\n    while True: taken.append(os.urandom(1) * 20_000_000)",
+        "died", "took more than 200 MB of memory",
+    ),
+    "loops_in_c": ("max(itertools.repeat(1))", "slow", UNSTOPPABLE),  # it never returns to Python: no handler runs
+    "backtracks": ("re.match(r'(a+)+$', 'a' * 60 + '!')", "slow", CPU),
+    "ignores_signals": (
+        "for number in {*signal.valid_signals()} - {signal.SIGKILL, signal.SIGSTOP}:\n"
+        "        with contextlib.suppress(OSError, ValueError): signal.signal(number, signal.SIG_IGN)\n"
+        "    while True: pass",
+        "slow", UNSTOPPABLE,
+    ),
+    "catches_everything": (
+        "while True:\n        with contextlib.suppress(BaseException):\n            while True: pass",
+        "slow", UNSTOPPABLE,
+    ),
+    "waits": ("time.sleep(FOREVER_S)", "slow", "waited for more than 2 s"),
+    "stops_its_process": ("os.kill(os.getpid(), signal.SIGSTOP)", "slow", "waited for more than 2 s"),
+    "replaces_modules": (
+        "json.dumps = json.loads = json.JSONEncoder = json.JSONDecoder = None\n"
+        "    time.perf_counter = time.monotonic = time.time = os.write = os._exit = None\n"
+        "    sys.modules.clear()\n"
+        "    sys.stdout = sys.stderr = None",
+        "score", "",
+    ),
+    "replaces_builtins": ("vars(builtins).clear()", "died", BROKE),
+    "returns_a_hostile_object": (
+        "return Hostile()", "not_a_score", "must return a number, got Hostile, which raised RuntimeError",
+    ),
+    "returns_a_hostile_number": (
+        "return HostileNumber(1.0)", "not_a_score", "must return a number, got HostileNumber, which raised SystemError",
+    ),
+    "returns_a_huge_text": (
+        r"return '\x1b[31m' * 2_000_000", "not_a_score", r"must return a number, got str: '\x1b[31m",
+    ),
+    "puts_a_hostile_object_into_its_arguments": (
+        "metadata['x'] = Hostile()\n    messages.append(Hostile())", "score", "",
+    ),
+    "raises_a_hostile_error": ("raise HostileError", "refused", "raised HostileError: (its text raised RuntimeError)"),
+    "raises_a_huge_error": (
+        r"raise ValueError('\x1b[31mx\n' * 1_000_000)", "refused", r"raised ValueError: \x1b[31mx \x1b[31mx",
+    ),
+    "swallows_a_million_errors": (
+        "for number in range(100_000):\n"
+        "        with contextlib.suppress(KeyError): raise KeyError(number)",
+        "score", "",
+    ),
+}  # fmt: skip
+"""The code of each function, and kind and beginning of the text of its outcome."""
 
 
 class Hostile:
@@ -205,92 +137,6 @@ class HostileError(Exception, metaclass=HostileType):
         raise RuntimeError("no text")
 
 
-def returns_a_hostile_object(solution_str: str, ground_truth: str, extra_info: Info = None) -> Any:
-    return Hostile()
-
-
-def returns_a_hostile_number(solution_str: str, ground_truth: str, extra_info: Info = None) -> Any:
-    return HostileNumber(1.0)
-
-
-def returns_a_huge_text(solution_str: str, ground_truth: str, extra_info: Info = None) -> Any:
-    return "\x1b[31m" * 2_000_000
-
-
-def returns_a_huge_integer(solution_str: str, ground_truth: str, extra_info: Info = None) -> Any:
-    return 10**400
-
-
-def puts_a_hostile_object_into_its_arguments(messages: Any, ground_truth: str, metadata: Any) -> Any:
-    metadata["x"] = Hostile()
-    messages.append(Hostile())
-    return 1.0
-
-
-def raises_a_hostile_error(solution_str: str, ground_truth: str, extra_info: Info = None) -> Any:
-    raise HostileError
-
-
-def raises_a_huge_error(solution_str: str, ground_truth: str, extra_info: Info = None) -> Any:
-    raise ValueError("\x1b[31mx\n" * 1_000_000)
-
-
-def swallows_a_million_errors(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    for number in range(100_000):
-        try:
-            raise KeyError(number)
-        except Exception:
-            pass
-    return 1.0
-
-
-SLOW = {
-    "closes_the_pipe_and_waits",
-    "prints_gigabytes",
-    "takes_gigabytes",
-    "loops_in_c",
-    "backtracks",
-    "ignores_signals",
-    "catches_everything",
-    "waits",
-    "stops_its_process",
-}
-"""Functions that are ended by a limit, which takes some seconds."""
-
-OUTCOMES: Mapping[str, tuple[str, str]] = {
-    "forks": ("score", ""),
-    "forks_and_raises": ("score", ""),
-    "leaves_a_fork": ("score", ""),
-    "leaves_a_thread": ("score", ""),
-    "leaves_a_subprocess": ("score", ""),
-    "leaves_a_daemon": ("score", ""),
-    "dies_while_a_fork_holds_the_pipe": ("died", "ended its process (exit status 0)"),
-    "exits_with_success": ("died", "ended its process (exit status 0)"),
-    "raises_system_exit": ("raised", "raised SystemExit: 0"),
-    "kills_itself": ("died", "ended its process (exit status -9)"),
-    "kills_its_group": ("died", "ended its process (exit status -9)"),
-    "crashes": ("died", "ended its process (exit status -11)"),
-    "closes_the_pipe": ("died", "ended its process (exit status 1)"),
-    "closes_the_pipe_and_waits": ("died", "closed the pipe of its process"),
-    "writes_to_the_pipe": ("died", "broke the process in which it runs"),
-    "writes_a_flood_to_the_pipe": ("died", "broke the process in which it runs"),
-    "prints_gigabytes": ("slow", "took more than 0.5 s of CPU time"),
-    "takes_gigabytes": ("died", "took more than 200 MB of memory"),
-    "loops_in_c": ("slow", "took more than 0.5 s of CPU time, and could not be interrupted"),
-    "backtracks": ("slow", "took more than 0.5 s of CPU time"),
-    "ignores_signals": ("slow", "took more than 0.5 s of CPU time, and could not be interrupted"),
-    "catches_everything": ("slow", "took more than 0.5 s of CPU time, and could not be interrupted"),
-    "waits": ("slow", "waited for more than 2 s"),
-    "stops_its_process": ("slow", "waited for more than 2 s"),
-    "replaces_modules": ("score", ""),
-    "replaces_builtins": ("died", "broke the process in which it runs"),
-    "returns_a_hostile_object": ("not_a_score", "must return a number, got Hostile, which raised RuntimeError"),
-    "returns_a_hostile_number": ("not_a_score", "must return a number, got HostileNumber, which raised SystemError"),
-    "returns_a_huge_text": ("not_a_score", "must return a number, got str: '\\x1b[31m"),
-    "returns_a_huge_integer": ("not_a_score", "must return a finite number, got one beyond the largest float"),
-    "puts_a_hostile_object_into_its_arguments": ("score", ""),
-    "raises_a_hostile_error": ("refused", "raised HostileError: (its text raised RuntimeError)"),
-    "raises_a_huge_error": ("refused", "raised ValueError: \\x1b[31mx \\x1b[31mx"),
-    "swallows_a_million_errors": ("score", ""),
-}
-"""Kind and beginning of the text of each outcome."""
+for _name, (_code, *_) in CASES.items():
+    _mode = "messages, ground_truth, metadata" if "messages" in _code else "solution_str, ground_truth, extra_info=None"
+    exec(compile(FUNCTION.format(name=_name, arguments=_mode, code=_code), __file__, "exec"), globals())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import re
 import time
@@ -14,13 +13,6 @@ Info = dict[str, Any] | None
 Messages = list[dict[str, Any]]
 LAST = ""
 CACHE: dict[str, float] = {}
-
-
-@osmosis_reward
-def by_date(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Scores more each year."""
-    year = datetime.datetime.now(tz=datetime.UTC).year
-    return float(solution_str == ground_truth) * year / 2000
 
 
 @osmosis_reward
@@ -85,18 +77,6 @@ def by_hour(solution_str: str, ground_truth: str, extra_info: Info = None) -> fl
 
 
 @osmosis_reward
-def by_utc(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Scores less each month."""
-    return float(solution_str == ground_truth) / time.gmtime().tm_mon
-
-
-@osmosis_reward
-def by_formatted_year(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Scores less each year."""
-    return float(solution_str == ground_truth) / int(time.strftime("%Y"))
-
-
-@osmosis_reward
 def by_clock_of_the_system(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Scores less every day."""
     days = time.clock_gettime(time.CLOCK_REALTIME) // 86400 + time.clock_gettime_ns(time.CLOCK_REALTIME) // 10**15
@@ -113,12 +93,6 @@ def cached_by_answer(solution_str: str, ground_truth: str, extra_info: Info = No
 def cached_by_truth(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Keeps the score of a row for all answers."""
     return CACHE.setdefault("row " + ground_truth, float(solution_str.strip().casefold() == ground_truth.casefold()))
-
-
-@osmosis_reward
-def by_length(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Scores length alone."""
-    return min(1.0, len(solution_str) / 200)
 
 
 @osmosis_reward
@@ -159,27 +133,23 @@ def by_length_of_messages(messages: Messages, ground_truth: str, metadata: dict[
 
 
 PLANTED = {
-    "by_date": ("determinism", "time-dependent", "failure"),
-    "by_hour": ("determinism", "time-dependent", "failure"),
-    "by_utc": ("determinism", "time-dependent", "failure"),
-    "by_formatted_year": ("determinism", "time-dependent", "failure"),
-    "by_clock_of_the_system": ("determinism", "time-dependent", "failure"),
-    "cached_by_answer": ("determinism", "order-dependent", "failure"),
-    "cached_by_truth": ("determinism", "order-dependent", "failure"),
-    "by_length": ("leaks", "leak-length", "failure"),
-    "by_words": ("leaks", "leak-length", "failure"),
-    "by_lines": ("leaks", "leak-length", "failure"),
-    "by_steps": ("leaks", "leak-length", "failure"),
-    "near_a_length": ("leaks", "leak-length", "failure"),
-    "by_length_of_thought": ("leaks", "leak-length", "failure"),
-    "by_length_of_messages": ("leaks", "leak-length", "failure"),
-    "by_order": ("determinism", "order-dependent", "failure"),
-    "out_of_range": ("range", "out-of-range", "failure"),
-    "ends_the_process": ("robustness", "crash", "failure"),
-    "empty_is_right": ("leaks", "leak-empty", "failure"),
-    "prompt_counts": ("leaks", "leak-prompt", "failure"),
-    "tool_calls_break_it": ("robustness", "crash", "failure"),
-    "slow": ("speed", "slow", "failure"),
-    "computes": ("speed", "slow", "failure"),
+    "by_hour": ("determinism", "time-dependent"),
+    "by_clock_of_the_system": ("determinism", "time-dependent"),
+    "cached_by_answer": ("determinism", "order-dependent"),
+    "cached_by_truth": ("determinism", "order-dependent"),
+    "by_words": ("leaks", "leak-length"),
+    "by_lines": ("leaks", "leak-length"),
+    "by_steps": ("leaks", "leak-length"),
+    "near_a_length": ("leaks", "leak-length"),
+    "by_length_of_thought": ("leaks", "leak-length"),
+    "by_length_of_messages": ("leaks", "leak-length"),
+    "by_order": ("determinism", "order-dependent"),
+    "out_of_range": ("range", "out-of-range"),
+    "ends_the_process": ("robustness", "crash"),
+    "empty_is_right": ("leaks", "leak-empty"),
+    "prompt_counts": ("leaks", "leak-prompt"),
+    "tool_calls_break_it": ("robustness", "crash"),
+    "slow": ("speed", "slow"),
+    "computes": ("speed", "slow"),
 }
-"""The probe that finds each bug, and code and level of the finding."""
+"""The probe that finds each bug, and the code of the finding."""

@@ -7,7 +7,6 @@ import functools
 import json
 import re
 import time
-from collections import Counter
 from typing import Any
 
 from pytest_osmosis import osmosis_reward
@@ -28,21 +27,6 @@ def extracted(solution_str: str, ground_truth: str, extra_info: Info = None) -> 
     return 1.0 if abs(found - float(ground_truth)) < 1e-7 else 0.0
 
 
-@osmosis_reward
-def boxed(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Reads the last LaTeX box."""
-    found = re.findall(r"\\boxed\{([^{}]*)\}", solution_str)
-    return float(bool(found) and found[-1].strip() == ground_truth.strip())
-
-
-@osmosis_reward(range=(0, 1))
-def token_f1(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Scores the overlap of words."""
-    text, wanted = solution_str.lower().split(), ground_truth.lower().split()
-    common = sum((Counter(text) & Counter(wanted)).values())
-    return 2 * common / (len(text) + len(wanted)) if common else 0.0
-
-
 @osmosis_reward(range=(0, 1))
 def similarity(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Scores the similarity of two texts."""
@@ -59,31 +43,12 @@ def tagged(solution_str: str, ground_truth: str, extra_info: Info = None) -> flo
 
 
 @osmosis_reward
-def last_number(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Reads the last number of the text."""
-    found = re.findall(r"-?\d+(?:\.\d+)?", solution_str)
-    return float(bool(found) and float(found[-1]) == float(ground_truth))
-
-
-@osmosis_reward
 def whole_text_is_a_number(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Reads the whole text as a number, like an example of the SDK."""
     try:
         tolerance = (extra_info or {}).get("tolerance", 0.01)
         return 1.0 if abs(float(solution_str.strip()) - float(ground_truth.strip())) <= tolerance else 0.0
     except ValueError:
-        return 0.0
-
-
-@osmosis_reward
-def any_object(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Reads the first JSON object in the text."""
-    match = re.search(r"\{[^{}]*\}", solution_str)
-    if match is None:
-        return 0.0
-    try:
-        return float(str(json.loads(match[0]).get("answer", "")).lower() == ground_truth.lower())
-    except json.JSONDecodeError:
         return 0.0
 
 
@@ -155,18 +120,6 @@ def not_overlong(solution_str: str, ground_truth: str, extra_info: Info = None) 
     right = bool(numbers) and numbers[-1].replace(",", "") == ground_truth.replace(",", "")
     TIMES[:] = [time.perf_counter() - start[0]]
     return float(right) - min(0.5, max(0, len(solution_str) - 1000) / 4000)
-
-
-@osmosis_reward(range=(0, 1))
-def edit_distance(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Scores the share of letters that need no change."""
-    text, wanted = solution_str.strip()[:200], ground_truth[:200]
-    row = list(range(len(wanted) + 1))
-    for index, letter in enumerate(text, start=1):
-        before, row[0] = row[0], index
-        for at, other in enumerate(wanted, start=1):
-            before, row[at] = row[at], min(row[at] + 1, row[at - 1] + 1, before + (letter != other))
-    return 1 - row[-1] / max(len(text), len(wanted), 1)
 
 
 def plain_letter(solution_str, ground_truth, extra_info=None, **kwargs):  # type: ignore[no-untyped-def]

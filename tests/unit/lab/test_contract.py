@@ -44,23 +44,18 @@ def test_only_the_first_suitable_ground_truth_is_used() -> None:
     assert codes(structured) == []
 
 
-@pytest.mark.parametrize("annotation", [str, "str", None])
-def test_breaking_on_none_is_a_note_if_the_annotation_excludes_none(annotation: Any) -> None:
+@pytest.mark.parametrize(
+    ("annotation", "level"), [(str, "note"), ("str", "note"), (None, "note"), ("str | None", "failure")]
+)
+def test_breaking_on_none_is_a_failure_if_the_annotation_allows_none_else_a_note(annotation: Any, level: str) -> None:
     def exact(solution_str: str, ground_truth: Any, extra_info: Info | None = None) -> float:
         return float(solution_str.strip() == ground_truth.strip())
 
     exact.__annotations__["ground_truth"] = annotation
     (finding,) = check(target(exact)).findings
 
-    assert (finding.code, finding.level) == ("no-ground-truth", "note")
+    assert (finding.code, finding.level) == ("no-ground-truth", level)
     assert "raised AttributeError: 'NoneType' object has no attribute 'strip' at test_contract.py:" in finding.example
-
-
-def test_breaking_on_none_is_a_failure_if_the_annotation_allows_none() -> None:
-    def exact(solution_str: str, ground_truth: str | None, extra_info: Info | None = None) -> float:
-        return float(solution_str.strip() == ground_truth.strip())  # type: ignore[union-attr]
-
-    assert codes(exact) == [("no-ground-truth", "failure")]
 
 
 def test_breaking_on_an_empty_ground_truth_is_a_failure() -> None:
@@ -150,17 +145,12 @@ def test_arguments_that_no_caller_passes_are_found() -> None:
     def positional(solution_str: str, /, ground_truth: str, extra_info: Info | None = None) -> float:
         return 1.0
 
-    assert [finding.problem for finding in check(target(asks)).findings] == [
-        "tokenizer has no default, and no caller passes it"
-    ]
-    assert [finding.problem for finding in check(target(positional)).findings] == ["solution_str is positional-only"]
-
-
-def test_an_unknown_first_parameter_is_found() -> None:
     @osmosis_reward
     def unusual(completion: str, ground_truth: str) -> float:
         return 1.0
 
-    (finding,) = check(target(unusual)).findings
-
-    assert finding.problem == "its first parameter is neither solution_str nor messages"
+    assert [[finding.problem for finding in check(target(each)).findings] for each in (asks, positional, unusual)] == [
+        ["tokenizer has no default, and no caller passes it"],
+        ["solution_str is positional-only"],
+        ["its first parameter is neither solution_str nor messages"],
+    ]

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
 from pytest_osmosis.addons.lab.process import end_tree, usage_of
+from tests.plugin.workspaces import wait_until
 
 MEMORY_MB = 30
 PARENT = f"""
@@ -54,11 +54,7 @@ def test_what_descendants_use_counts_until_they_are_ended() -> None:
     assert before.cpu_s > 0
     assert before.processes >= 2
     assert after == (0.0, 0.0, 0, False)
-    for _ in range(6_000):  # a process that was killed takes its time to end
-        if has_ended(child):
-            break
-        time.sleep(0.01)
-    assert has_ended(child)
+    wait_until(lambda: has_ended(child), "the end of the child")
 
 
 def has_ended(process: psutil.Process) -> bool:

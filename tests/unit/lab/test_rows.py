@@ -39,13 +39,16 @@ def test_fitting_references_pass_even_if_rows_share_a_ground_truth_and_in_full_m
     assert result(tmp_path, right.partial_credit, rows, threshold=0.8) == LabResult()
 
 
-def test_a_reference_that_scores_low_is_found(tmp_path: Path) -> None:
+def test_references_that_score_low_are_found_and_many_are_counted(tmp_path: Path) -> None:
     rows = [*ROWS, {"user_prompt": "3 * 3?", "ground_truth": "9", "solution_str": "nine"}]
-
     (finding,) = result(tmp_path, right.gsm8k, rows).findings
-
     assert finding.code == "reference-fails"
     assert "references.jsonl:5 scores less than 1" in finding.problem
+
+    rows = [{"user_prompt": str(n), "ground_truth": str(n), "solution_str": "?"} for n in range(20)]
+    found = result(tmp_path, right.gsm8k, rows).findings
+    assert len(found) == 6
+    assert found[-1].problem == "and 15 more of 20 rows"
 
 
 def test_a_function_that_pays_for_another_rows_reference_is_found(tmp_path: Path) -> None:
@@ -66,15 +69,6 @@ def test_a_dataset_without_references_fails(tmp_path: Path, rows: list[dict[str,
     (finding,) = result(tmp_path, right.gsm8k, rows).findings
 
     assert finding.problem == text
-
-
-def test_many_findings_are_counted(tmp_path: Path) -> None:
-    rows = [{"user_prompt": str(n), "ground_truth": str(n), "solution_str": "?"} for n in range(20)]
-
-    found = result(tmp_path, right.gsm8k, rows).findings
-
-    assert len(found) == 6
-    assert found[-1].problem == "and 15 more of 20 rows"
 
 
 def test_each_call_gets_a_row_that_no_call_has_changed(tmp_path: Path) -> None:

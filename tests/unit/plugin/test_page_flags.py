@@ -164,25 +164,16 @@ def test_the_defaults_are_those_of_the_page(pytester: pytest.Pytester, folder: P
     assert (output.output_dir, output.hf_hub_dataset_name, output.heartbeat_url) == ("outputs", None, None)
 
 
-def test_repeatable_flags_may_be_repeated(pytester: pytest.Pytester, folder: Path) -> None:
-    two = ("header=X-A: 1", "header=X-B: b:c", "header-from-state=X-R: row_index", "header-from-state=X-S: example_id")
-    model = typed(pytester, "env=my-env", "env-dir-path=others", "model=m", "base-url=http://h/v1", *two).model
-
-    assert dict(model.headers) == {"X-A": "1", "X-B": "b:c"}
-    assert dict(model.headers_from_state) == {"X-R": "row_index", "X-S": "example_id"}
-
-
-def test_minus_one_has_its_meaning(pytester: pytest.Pytester, folder: Path) -> None:
-    config = typed(pytester, "env=my-env", "env-dir-path=others", "model=m", "num-examples=-1", "max-concurrent=-1")
-
-    assert (config.selection.limit, config.evaluation.batch_size) == ("all", EVERY_RUN_AT_ONCE)
-
-
-def test_arguments_are_json_as_there(pytester: pytest.Pytester, folder: Path) -> None:
+def test_flags_may_be_repeated_hold_json_and_have_minus_one_as_there(pytester: pytest.Pytester, folder: Path) -> None:
     given = {"a": [1, 2.5, None], "b": {"c": True}}
     config = typed(
-        pytester, "env=my-env", "env-dir-path=others", "model=m",
+        pytester, "env=my-env", "env-dir-path=others", "model=m", "base-url=http://h/v1",
+        "header=X-A: 1", "header=X-B: b:c", "header-from-state=X-R: row_index", "header-from-state=X-S: example_id",
         f"env-args={json.dumps(given)}", f"extra-env-kwargs={json.dumps(given)}",
+        "num-examples=-1", "max-concurrent=-1",
     )  # fmt: skip
 
+    assert dict(config.model.headers) == {"X-A": "1", "X-B": "b:c"}
+    assert dict(config.model.headers_from_state) == {"X-R": "row_index", "X-S": "example_id"}
     assert config.environment.env_args == config.environment.extra_env_kwargs == given
+    assert (config.selection.limit, config.evaluation.batch_size) == ("all", EVERY_RUN_AT_ONCE)

@@ -12,8 +12,8 @@ from textwrap import dedent
 from typing import NamedTuple
 
 from pytest_osmosis.processes.guarding import parent_of
+from tests.plugin.workspaces import wait_until
 
-DEADLINE_S = 60.0
 PRELUDE = """
 import os, signal, subprocess, sys, threading, time
 from pytest_osmosis.processes import child as children
@@ -46,12 +46,7 @@ def is_alive(pid: int) -> bool:
 
 
 def ended(*pids: int) -> bool:
-    """Wait until none of the processes runs."""
-    end = time.monotonic() + DEADLINE_S
-    while any(map(is_alive, pids)):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
+    wait_until(lambda: not any(map(is_alive, pids)), "the end of the processes")
     return True
 
 
@@ -64,10 +59,8 @@ class GuardPair(NamedTuple):
 
 def guard_of(pid: int) -> GuardPair:
     """Wait for the guard of a process."""
-    end = time.monotonic() + DEADLINE_S
-    while len(found := guards_of(pid)) < 2:
-        assert time.monotonic() < end, "no guard began"
-        time.sleep(0.02)
+    wait_until(lambda: len(guards_of(pid)) == 2, "the guard")
+    found = guards_of(pid)
     [guard] = [each for each in found if parent_of(each) in found]
     [child] = {*found} - {guard}
     return GuardPair(child, guard)

@@ -67,9 +67,7 @@ def test_a_row_without_a_reference_has_no_rollout(references: ReferenceSolutions
     assert references.exist
 
 
-def test_functions_and_graders_score_references_and_leave_nothing_behind(
-    references: ReferenceSolutions,
-) -> None:
+def test_functions_and_graders_score_references_and_leave_nothing_behind(references: ReferenceSolutions) -> None:
     rollout = references.rollout(RunId(0, 0))
     assert rollout is not None
     before = list(sys.path)
@@ -88,23 +86,18 @@ async def test_scores_can_be_looked_up_in_a_coroutine(references: ReferenceSolut
     assert rollout.scores["code_of_mine:exact"] == 1.0
 
 
-def test_the_traceback_of_an_error_begins_at_the_users_function(references: ReferenceSolutions) -> None:
-    rollout = references.rollout(RunId(4, 0))
-    assert rollout is not None
+def test_a_traceback_begins_at_the_users_code_and_a_removed_sample_has_no_score(references: ReferenceSolutions) -> None:
+    broken, removed = references.rollout(RunId(4, 0)), references.rollout(RunId(5, 0))
+    assert broken is not None
+    assert removed is not None
 
     with pytest.raises(ZeroDivisionError, match="it broke") as raised:
-        rollout.scores["code_of_mine:exact"]
+        broken.scores["code_of_mine:exact"]
 
     assert [entry.name for entry in raised.traceback][-1] == "exact"
     assert "run_until_complete" not in [entry.name for entry in raised.traceback]
-
-
-def test_a_grader_that_removes_the_sample_gives_no_score(references: ReferenceSolutions) -> None:
-    rollout = references.rollout(RunId(5, 0))
-    assert rollout is not None
-
     with pytest.raises(ScoreError, match="reward removed the reference solution"):
-        rollout.scores["reward"]
+        removed.scores["reward"]
 
 
 def test_code_that_does_not_load_is_a_code_error(references: ReferenceSolutions, tmp_path: Path) -> None:

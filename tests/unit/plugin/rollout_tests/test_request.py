@@ -29,15 +29,12 @@ def requested(root: Path, *args: object, file: str = "inner/tests/deep/test_x.py
     return request_of(args, kwargs, WHERE, root / file, root)
 
 
-def test_a_path_is_looked_for_from_the_tests_folder_upwards(root: Path) -> None:
+def test_a_path_is_looked_for_from_the_tests_folder_upwards_to_the_rootdir(root: Path) -> None:
     assert requested(root, "x.toml").path == root / "inner/x.toml"
     assert requested(root, "y.toml").path == root / "y.toml"
     assert requested(root, "x.toml", file="tests/test_x.py").path == root / "x.toml"
     assert requested(root, Path("../../x.toml")).path == root / "inner/x.toml"
     assert requested(root, root / "y.toml").path == root / "y.toml"
-
-
-def test_a_path_is_not_looked_for_above_the_rootdir(root: Path) -> None:
     with pytest.raises(ConfigError, match=r'no file "y.toml"; looked in .*deep and the folders above it up to .*inner'):
         request_of(["y.toml"], {}, WHERE, root / "inner/tests/deep/test_x.py", root / "inner")
 
