@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pytest_osmosis.datasets import Dataset, Row
-from pytest_osmosis.engine.actor import Actor, Submit
+from pytest_osmosis.engine.engine_loop import EngineLoop, Submit
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post
 from pytest_osmosis.engine.job import Bounds, Job, Transcript
 from pytest_osmosis.host.protocol import HostCode, Setup
@@ -136,12 +136,12 @@ def turns_ms(n_hosts: int, in_flight: int, n_turns: int, folder: Path) -> list[f
         watchdog_s=math.inf,
         spawn=spawn,
     )
-    actor = Actor(job, Journal.create(folder / f"{n_hosts}.jsonl"), lambda run, outcome: None)
-    actor.hosts.start()
-    actor.inbox.put(Submit([RunId(row, 0) for row in range(n_runs)]))
-    actor.inbox.put(actor.go)
+    loop = EngineLoop(job, Journal.create(folder / f"{n_hosts}.jsonl"), lambda run, outcome: None)
+    loop.hosts.start()
+    loop.inbox.put(Submit([RunId(row, 0) for row in range(n_runs)]))
+    loop.inbox.put(loop.go)
     while sum(len(host.rolling) for host in hosts) < n_hosts * in_flight:
-        actor.turn()
+        loop.turn()
         for host in hosts:
             host.begin()
     chance, taken = random.Random(0), []
@@ -150,9 +150,9 @@ def turns_ms(n_hosts: int, in_flight: int, n_turns: int, folder: Path) -> list[f
             if host.rolling:
                 host.end(host.rolling[0])
         began = time.thread_time()
-        actor.turn()
+        loop.turn()
         taken.append(1000 * (time.thread_time() - began))
-    actor.close_journal()
+    loop.close_journal()
     return taken
 
 

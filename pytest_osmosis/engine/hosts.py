@@ -13,8 +13,8 @@ from typing import NamedTuple
 from pytest_osmosis.engine.host_connection import Connection, EndedBy, Post
 from pytest_osmosis.engine.host_starts import Host, HostRole, HostStarts, Share
 from pytest_osmosis.engine.job import Job
-from pytest_osmosis.engine.limits import Throttle
 from pytest_osmosis.engine.notices import Notices, Waiting
+from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Request
 from pytest_osmosis.text.numbers import plural

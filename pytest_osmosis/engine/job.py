@@ -10,7 +10,7 @@ from typing import Any
 from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
-from pytest_osmosis.engine.limits import Limits
+from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord

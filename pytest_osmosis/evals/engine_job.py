@@ -14,7 +14,7 @@ from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
-from pytest_osmosis.engine.limits import Limits
+from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.evals.prepared import Models, Prepared, SelectedRuns, pass_rule
 from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling
 from pytest_osmosis.git import GitQueries, Worktree, Worktrees

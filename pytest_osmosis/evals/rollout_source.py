@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from pytest_osmosis.engine.actor import LoadedCode
+from pytest_osmosis.engine.engine_loop import LoadedCode
 from pytest_osmosis.engine.job import RescoreJob, ResumeJob
 from pytest_osmosis.errors import JournalError, writing
 from pytest_osmosis.evals.environments import check_files

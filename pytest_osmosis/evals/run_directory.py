@@ -26,7 +26,7 @@ from pytest_osmosis.config import EvalConfig, Override
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.named_keys import OPTIONS
-from pytest_osmosis.engine.actor import LoadedCode
+from pytest_osmosis.engine.engine_loop import LoadedCode
 from pytest_osmosis.errors import CodeError, JournalError, writing
 from pytest_osmosis.evals.environments import facts_to_json, keep_rows
 from pytest_osmosis.evals.request_settings import request_sampling

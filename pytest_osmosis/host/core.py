@@ -48,7 +48,7 @@ from pytest_osmosis.host.protocol import (
 )
 from pytest_osmosis.host.slots import HostLimits, RolloutSlot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
-from pytest_osmosis.judges.requests import REQUESTS
+from pytest_osmosis.judges.sending import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, copied, own_copy, refused
 from pytest_osmosis.models.replicas import uses_to_json
 from pytest_osmosis.models.retry import DeniableModel

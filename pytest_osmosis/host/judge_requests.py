@@ -19,7 +19,7 @@ from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.exchanges import AskedModel, HostExchanges, StoreTotals
 from pytest_osmosis.host.protocol import EventSink, Key, Setup
 from pytest_osmosis.host.slots import HostLimits, RolloutSlot, StandbySlot
-from pytest_osmosis.judges.requests import KEY, JudgeClients, JudgeModel
+from pytest_osmosis.judges.sending import KEY, JudgeClients, JudgeModel
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model, Usage
 from pytest_osmosis.models.own_loop import OWN_LOOP
 
@@ -126,7 +126,7 @@ class JudgeGateway(Gateway):
 
 
 class ScoringRequests:
-    """The requests to judges of one call of a function (`judges.requests.Requests`).
+    """The requests to judges of one call of a function (`judges.sending.Requests`).
 
     `slot` is the place of the scoring, which it releases while it only waits for retries.
     """

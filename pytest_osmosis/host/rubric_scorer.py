@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_osmosis.host.protocol import ScoringFields, judge_digest
 from pytest_osmosis.judges.judge import Ask, Judge, Rubric, Submission, conversation_text, prompt_text, value_text
-from pytest_osmosis.judges.requests import JudgeModel
+from pytest_osmosis.judges.sending import JudgeModel
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.graders import MOST_REASON_CHARS, Reward

@@ -25,7 +25,7 @@ from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin, overloa
 
 from pytest_osmosis.errors import ConfigError, JudgeError, ModelError
 from pytest_osmosis.judges.judge import Judge, Judgement, Rubric, Submission
-from pytest_osmosis.judges.requests import JudgeModel, current_requests
+from pytest_osmosis.judges.sending import JudgeModel, current_requests
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.providers import LITELLM_LOGINS, SERVICES

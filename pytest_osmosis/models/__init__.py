@@ -111,7 +111,7 @@ async def shutdown_date(model: Model) -> date | None:
     """
     import asyncio
 
-    from pytest_osmosis.models.json_text import read
+    from pytest_osmosis.models.lenient_json import read
 
     if not isinstance(model, Describing) or not model.target.is_openais:
         return None

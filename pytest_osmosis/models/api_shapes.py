@@ -18,7 +18,7 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
 from pytest_osmosis.models.failures import client_error
 from pytest_osmosis.models.json_bodies import encoded, shape
-from pytest_osmosis.models.json_text import MAX_DEPTH, TooDeep, read
+from pytest_osmosis.models.lenient_json import MAX_DEPTH, TooDeep, read
 
 
 class ApiError(Exception):

@@ -34,7 +34,7 @@ import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.json_text import read
+from pytest_osmosis.models.lenient_json import read
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import one_line, shortened
 

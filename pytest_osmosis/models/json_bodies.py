@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from pytest_osmosis.models.failures import Failures, error_in
-from pytest_osmosis.models.json_text import MAX_DEPTH, TooDeep, read
+from pytest_osmosis.models.lenient_json import MAX_DEPTH, TooDeep, read
 from pytest_osmosis.models.targets import MESSAGE_SHARE, ModelTarget
 
 MAX_COUNT = 10**9

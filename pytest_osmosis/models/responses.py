@@ -49,7 +49,7 @@ from pytest_osmosis.models.json_bodies import (
     shape,
     string,
 )
-from pytest_osmosis.models.json_text import read
+from pytest_osmosis.models.lenient_json import read
 from pytest_osmosis.models.targets import SWITCH, ModelTarget, asks_responses, chat_only
 from pytest_osmosis.text.chat_messages import refusal_of, text_of
 

@@ -20,7 +20,7 @@ from textwrap import dedent
 from typing import Any
 
 from pytest_osmosis.clock import SYSTEM, Clock
-from pytest_osmosis.engine.actor import Actor
+from pytest_osmosis.engine.engine_loop import EngineLoop
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.evals import EvalRun, FinishedEval, RunSettings, SelectedRuns, finish
@@ -123,12 +123,12 @@ class Live:
         self.finished: FinishedEval | None = None
 
     @property
-    def actor(self) -> Actor:
-        return self.run.engine._actor
+    def loop(self) -> EngineLoop:
+        return self.run.engine._loop
 
     @property
     def hosts(self) -> Hosts:
-        return self.actor.hosts
+        return self.loop.hosts
 
     def wait_for(self, condition: Callable[[], object], what: str = "") -> Any:
         """Return the value of the condition once it holds; fails after a deadline."""
@@ -141,9 +141,9 @@ class Live:
     def pause(self) -> None:
         """Pause the engine, and wait until its hosts have been told."""
         self.run.engine.pause()
-        self.wait_for(lambda: self.actor.paused, "for the engine to heed it")
+        self.wait_for(lambda: self.loop.paused, "for the engine to heed it")
         paused = time.monotonic()
-        self.wait_for(lambda: self.actor._looked_at > paused, "for the end of the engine's turn")
+        self.wait_for(lambda: self.loop._looked_at > paused, "for the end of the engine's turn")
 
     def wait(self) -> Live:
         self.wait_for(lambda: len(self.told) >= len(self.run.selected.runs), "for every run")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from pytest_osmosis.datasets import Dataset
-from pytest_osmosis.engine.actor import Actor, Close
 from pytest_osmosis.engine.engine import Engine
+from pytest_osmosis.engine.engine_loop import Close, EngineLoop
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron, Post
 from pytest_osmosis.engine.hosts import SILENCE_SLACK_S
 from pytest_osmosis.engine.job import Bounds, Job
@@ -142,8 +142,8 @@ class SteppedEngine:
         self.engine = Engine(replace(made, **job), journal, lambda *told: self.told.append(told))
 
     @property
-    def actor(self) -> Actor:
-        return self.engine._actor
+    def loop(self) -> EngineLoop:
+        return self.engine._loop
 
     @property
     def most_silent_s(self) -> float:
@@ -157,7 +157,7 @@ class SteppedEngine:
 
     def begin(self) -> SteppedEngine:
         """Start the hosts, make them ready, and submit all runs."""
-        self.actor.hosts.start()
+        self.loop.hosts.start()
         for host in self.hosts:
             self.is_ready(host)
         self.submit()
@@ -175,7 +175,7 @@ class SteppedEngine:
         self.turn()
 
     def turn(self) -> None:
-        self.actor.turn()
+        self.loop.turn()
 
     def after(self, act: Callable[..., None], /, *args: Any, **fields: Any) -> None:
         """Take a turn after a host has done something."""
@@ -195,9 +195,9 @@ class SteppedEngine:
         if self._has_ended:
             return
         self._has_ended = True
-        self.actor.inbox.put(Close(0.0))
+        self.loop.inbox.put(Close(0.0))
         self.turn()
-        self.actor.end()
+        self.loop.end()
         assert Counter(run for run, _ in self.told) == Counter(self.runs)
         notices = "\n".join(self.engine.notices.texts)
         assert "Traceback" not in notices
@@ -207,7 +207,7 @@ class SteppedEngine:
         return [outcome.kind for _, outcome in self.told]
 
     def limits(self) -> list[int]:
-        return [host.limit for host in self.actor.hosts.rolling]
+        return [host.limit for host in self.loop.hosts.rolling]
 
     def events(self, kind: str) -> list[Mapping[str, Any]]:
         return [event for event in replay(self.path) if event["ev"] == kind]

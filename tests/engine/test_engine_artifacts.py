@@ -114,7 +114,7 @@ def _files(folder: Path) -> dict[bytes, bytes]:
 
 
 def _notices(live: Live) -> Sequence[str]:
-    return [text for text in live.actor.notices.texts if "artifacts" in text]
+    return [text for text in live.loop.notices.texts if "artifacts" in text]
 
 
 def test_files_of_agents_and_graders_are_the_same_as_those_of_local_hosts(

@@ -81,7 +81,7 @@ def test_a_config_limits_all_hosts_together(
     log = (tmp_path / "log.txt").read_text(encoding="utf-8")
     assert most_at_once(log, "rollout") <= (rollouts or 6)
     assert most_at_once(log, "scoring") <= (scorings or 6)
-    said = [text for text in live.actor.notices.texts if "the workflow's config allows" in text]
+    said = [text for text in live.loop.notices.texts if "the workflow's config allows" in text]
     assert bool(said) == (rollouts is not None)
 
 

@@ -183,7 +183,7 @@ def test_a_second_close_does_not_interrupt_the_closing_of_clients(workspace: Wor
 
 def test_an_accounting_error_names_the_runs(workspace: Workspace) -> None:
     live = evaluated(workspace.config(None))
-    recorder, runs = live.actor.recorder, set(live.run.selected.runs)
+    recorder, runs = live.loop.recorder, set(live.run.selected.runs)
     assert recorder.discrepancy(runs) is None
     assert "1 run never reported (such as row9-run0)" in str(recorder.discrepancy(runs | {RunId(9, 0)}))
     assert "1 run not submitted (such as row0-run0)" in str(recorder.discrepancy(runs - {RunId(0, 0)}))

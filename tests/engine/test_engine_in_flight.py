@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 from aiohttp import web
 
-from pytest_osmosis.engine.limits import BURST_S, WINDOW_S, Charge, Rate
+from pytest_osmosis.engine.throttle import BURST_S, WINDOW_S, Charge, Rate
 from tests.clocks import ThreadClock
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated, running
 from tests.servers import ChatServer, Exchange, held, reply, status
@@ -87,7 +87,7 @@ def is_settled(live: Live, clock: ThreadClock, log: Log, charges: Sequence[Charg
 
     The engine tells its progress only after it has sent permits, so that may still be of the time before.
     """
-    permits = live.actor.permits
+    permits = live.loop.permits
     waits = permits._looked_at == clock.now() and (permits.held_by or len(live.told) == len(live.run.selected.runs))
     return bool(waits) and log.arrived == len(charges)
 
@@ -138,8 +138,8 @@ def test_a_request_cancelled_while_it_waits_for_its_permit_does_not_count(
     used = [charge.at for charge in charges if charge.amount]
     assert most_within(used, 1.0) <= 1 + (1.0 + 2 * BURST_S) * 2
     assert log.arrived <= len(used)
-    assert live.actor.permits._granted == {}
-    assert not live.actor.permits._waiting
+    assert live.loop.permits._granted == {}
+    assert not live.loop.permits._waiting
 
 
 @pytest.mark.slow

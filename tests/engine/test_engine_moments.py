@@ -17,9 +17,9 @@ from pytest_osmosis.engine import hosts as engine_hosts
 from pytest_osmosis.engine import recovery
 from pytest_osmosis.engine.host_starts import MOST_LOST
 from pytest_osmosis.engine.job import Bounds, EarlyStop, RescoreJob, ResumeJob, ScoreInputs, Transcript
-from pytest_osmosis.engine.limits import Limits
 from pytest_osmosis.engine.notices import WAIT_S
 from pytest_osmosis.engine.permits import shutdown_text
+from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.host.protocol import JUDGE, HostCode, Key, Setup
 from pytest_osmosis.record.journal import Journal, replay
@@ -82,14 +82,14 @@ def test_hosts_get_more_within_a_lower_cap_once_none_has_more_than_its_share(mak
     limits = []
     for host, n in ((first, 2), (second, 1)):
         host.starts(*host.runs()[:n])
-    stepped.actor.hosts.limit(3)
+    stepped.loop.hosts.limit(3)
     for ends in (None, None, second.runs()[0], first.runs()[0], None):
         if ends is not None:
             (second if ends in second.runs() else first).rolls(ends)
         stepped.turn()
         limits.append([host.heeds_limits() for host in (first, second, third)])
     assert limits == [[[0]] * 3, [[1], [1], []], [[]] * 3, [[], [], [1]], [[]] * 3]
-    stepped.actor.hosts.limit(6)
+    stepped.loop.hosts.limit(6)
     stepped.turn()
     assert [host.heeds_limits() for host in (first, second, third)] == [[2]] * 3, "none has more than that"
 
@@ -100,7 +100,7 @@ def test_a_host_whose_rollouts_hold_slots_keeps_a_limit_while_shares_settle(make
     first, second = stepped.hosts[:2]
     for host, n in ((first, 3), (second, 1)):
         host.starts(*host.runs()[:n])
-    stepped.actor.hosts.limit(4)
+    stepped.loop.hosts.limit(4)
     for _ in range(3):
         stepped.turn()
         for host in (first, second):
@@ -247,25 +247,25 @@ def test_a_host_that_may_begin_nothing_further_must_end_what_it_does(make: Make,
     stepped.turn()
     if does == "does not answer":
         host.say("retry", RunId(0, 0), waits=True)
-    stepped.actor.hosts.limit(0)
+    stepped.loop.hosts.limit(0)
     stepped.turn()
     if does != "does not answer":
         host.say("limited")
     stepped.turn()
-    assert stepped.actor.hosts.rolling[0].limit == 0
+    assert stepped.loop.hosts.rolling[0].limit == 0
     stepped.later(1000.0)
     assert host.killed
 
 
 def test_a_host_that_does_not_become_ready_is_ended_however_often_its_limit_changes(make: Make) -> None:
     stepped = make(hosts=2, batch_size=16)
-    stepped.actor.hosts.start()
+    stepped.loop.hosts.start()
     ready, loads = stepped.hosts
     stepped.is_ready(ready)
     for in_flight in (4, 8, 12):
         assert not loads.killed
         stepped.clock.advance(engine_hosts.START_S / 2 - 1.0)
-        stepped.actor.hosts.limit(in_flight)
+        stepped.loop.hosts.limit(in_flight)
         stepped.turn()
         ready.heeds_limits()
     assert loads.killed
@@ -297,7 +297,7 @@ def test_a_host_that_never_begins_its_runs_is_ended(make: Make, probes: tuple[Mo
 
 def test_an_idle_host_may_be_silent(make: Make) -> None:
     stepped = make(1, hosts=2).begin()
-    idle = next(host for host in stepped.actor.hosts.rolling if not cast(ScriptedHost, host.connection).runs())
+    idle = next(host for host in stepped.loop.hosts.rolling if not cast(ScriptedHost, host.connection).runs())
     stepped.later(1000.0)
     assert not cast(ScriptedHost, idle.connection).killed
 
@@ -597,18 +597,18 @@ def test_the_user_reads_of_hosts_that_wait_and_a_stalled_eval_names_them(make: M
     for _ in range(2):
         stepped.later(WAIT_S)
     assert stepped.engine.notices.alerts == [line]
-    stepped.later(stepped.actor._job.watchdog_s)
+    stepped.later(stepped.loop._job.watchdog_s)
     assert stepped.engine.notices.alerts[1].startswith("nothing has finished for")
     assert stepped.engine.notices.alerts[1].endswith(f"; {line}")
 
 
 def test_machines_that_are_lost_while_code_loads_do_not_end_the_eval(make: Make) -> None:
     stepped = make(4, hosts=3)
-    stepped.actor.hosts.start()
+    stepped.loop.hosts.start()
     for host in stepped.hosts[:3]:
         host.is_lost()
     stepped.turn()
-    assert stepped.actor.refused is None
+    assert stepped.loop.refused is None
     for host in stepped.hosts[3:]:
         stepped.is_ready(host)
     stepped.submit()
@@ -617,24 +617,24 @@ def test_machines_that_are_lost_while_code_loads_do_not_end_the_eval(make: Make)
 
 def test_an_eval_ends_if_every_machine_is_lost_before_code_runs(make: Make) -> None:
     stepped = make(4)
-    stepped.actor.hosts.start()
+    stepped.loop.hosts.start()
     for _ in range(MOST_LOST):
         stepped.after(stepped.host("host").is_lost)
-    assert stepped.actor.loaded.is_set()
-    assert "10 processes in a row were lost with their machines" in str(stepped.actor.refused)
+    assert stepped.loop.loaded.is_set()
+    assert "10 processes in a row were lost with their machines" in str(stepped.loop.refused)
     stepped.engine.submit(stepped.runs)
 
 
 def test_a_host_that_waits_for_a_place_leaves_its_share_to_others(make: Make) -> None:
     stepped = make(20, hosts=2)
-    stepped.actor.hosts.start()
+    stepped.loop.hosts.start()
     ready, waits = stepped.hosts
     waits.placed_at = None
     stepped.is_ready(ready)
     assert stepped.limits() == [2, 2]
     stepped.clock.advance(engine_hosts.START_S + engine_hosts.LATE_S)
     ready.say("limited")
-    stepped.actor.hosts.look_after(None)
+    stepped.loop.hosts.look_after(None)
     stepped.turn()
     assert stepped.limits() == [4, 0]
     assert not waits.killed, "it is not silent: it waits"
@@ -658,9 +658,9 @@ def test_many_hosts_that_do_not_end_take_no_longer_to_close_than_one(
 
     monkeypatch.setattr(ScriptedHost, "join", join)
     begun = stepped.clock.now()
-    stepped.actor.hosts.start()
-    stepped.actor.hosts.close()
-    assert stepped.clock.now() - begun == 2 * engine_hosts.CLOSE_S + stepped.actor._job.setup.teardown_s
+    stepped.loop.hosts.start()
+    stepped.loop.hosts.close()
+    assert stepped.clock.now() - begun == 2 * engine_hosts.CLOSE_S + stepped.loop._job.setup.teardown_s
     assert [host.killed for host in stepped.hosts] == [True] * 40
     stepped.engine.submit(stepped.runs)
 

@@ -39,7 +39,7 @@ def test_a_requested_stop_begins_no_further_run_and_lets_those_in_flight_finish(
             live.wait_for(lambda: live.run.engine.progress.in_flight == batch_size, "for the engine to know of them")
             live.run.directory.stop_request.touch()
             asked = time.monotonic()
-            live.wait_for(lambda: live.run.engine.stopped or live.actor._looked_at > asked, "for the engine to look")
+            live.wait_for(lambda: live.run.engine.stopped or live.loop._looked_at > asked, "for the engine to look")
             live.wait_for(lambda: len(live.told) == 4 - batch_size, "for the runs that had not begun")
             server.release()
             live.wait()

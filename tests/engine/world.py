@@ -21,8 +21,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.actor import Close, EngineMessage
 from pytest_osmosis.engine.engine import Engine
+from pytest_osmosis.engine.engine_loop import Close, EngineMessage
 from pytest_osmosis.engine.host_connection import Died, EndedBy, Heard, HostEnviron, Post
 from pytest_osmosis.errors import DatasetError, HostError, Problem
 from pytest_osmosis.host.protocol import Key, Request, Setup
@@ -155,7 +155,7 @@ class World:
 
     def wait(self, inbox: SimpleQueue[T], timeout_s: float) -> T:
         """Return the next message, after some moves."""
-        self.violations += miscounts(self.engine._actor.table, self.engine._actor.hosts)
+        self.violations += miscounts(self.engine._loop.table, self.engine._loop.hosts)
         if inbox.empty():  # the engine has heard of all
             self.n_given_back = self.n_told_given_back
         self.might_be_killed()
@@ -175,13 +175,13 @@ class World:
         return inbox.get_nowait()
 
     def put(self, message: EngineMessage) -> None:
-        self.engine._actor.inbox.put(message)
+        self.engine._loop.inbox.put(message)
 
     # -- moves ---------------------------------------------------------------------------------------------
 
     @property
     def engine_paused(self) -> bool:
-        return self.engine._actor.paused
+        return self.engine._loop.paused
 
     def _move(self) -> bool:
         """Let a host or the user make one move; return False if none can."""
@@ -270,7 +270,7 @@ class World:
         in_flight = sum(host.held for host in self.hosts if not (host.dead or host.killed))
         if in_flight > self.engine.most_in_flight:
             self.violations.append(f"{in_flight} in flight of {self.engine.most_in_flight}")
-        hosts = self.engine._actor.hosts
+        hosts = self.engine._loop.hosts
         if (
             host.name == "host"
             and in_flight > hosts.in_flight

@@ -37,7 +37,7 @@ def sleep(_: float) -> None:
 if __name__ == "__main__":  # before modules of ours take them
     vars(time).update(monotonic=monotonic, perf_counter=monotonic, sleep=sleep)
 
-from pytest_osmosis.engine.actor import Close  # noqa: E402
+from pytest_osmosis.engine.engine_loop import Close  # noqa: E402
 from pytest_osmosis.engine.host_connection import SIZE_BYTES, Heard, HostEnviron, Post, events_on, room_in, waiting_in  # noqa: E402
 from pytest_osmosis.engine.inline_host import InlineConnection  # noqa: E402
 from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, finish  # noqa: E402
@@ -117,7 +117,7 @@ def measured(n: int, folder: Path) -> dict[str, Any]:
         on_done=lambda *done: told.append(done),
         hosts_wait=True,
     )
-    actor = run.engine._actor
+    loop = run.engine._loop
     run.engine._thread = SimpleNamespace(ident=1)  # type: ignore[assignment]  # its turns are taken here
 
     def turn() -> None:
@@ -127,20 +127,20 @@ def measured(n: int, folder: Path) -> dict[str, Any]:
             assert now_s < END_S, f"nothing goes on: {run.engine.notices.texts}"
         with counted(engine):
             for host, events in said:
-                actor.inbox.put(Heard(host, events_on(events.splitlines())))
-            actor.turn()
+                loop.inbox.put(Heard(host, events_on(events.splitlines())))
+            loop.turn()
 
-    actor.hosts.start()
-    while not (actor.loaded.is_set() and all(host.ready for host in actor.hosts)):
+    loop.hosts.start()
+    while not (loop.loaded.is_set() and all(host.ready for host in loop.hosts)):
         turn()
     run.go()
     while len(told) < n:
         turn()
-    actor.inbox.put(Close(0.0))
+    loop.inbox.put(Close(0.0))
     with counted(engine):
-        actor.turn()
-        actor.end()
-    actor.ended.set()
+        loop.turn()
+        loop.end()
+    loop.ended.set()
     with counted(results):
         (finished,) = finish([run])
         finished.write()

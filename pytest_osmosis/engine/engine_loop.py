@@ -67,7 +67,7 @@ EngineMessage = Submit | Stop | Close | Heard | Died | Callable[[], None]
 """Messages of other threads, and calls that they let the engine make."""
 
 
-class Actor:
+class EngineLoop:
     """Handles the messages in `inbox`. `loaded` is set once the user's code is loaded or `refused`, `ended` at the end.
 
     Other threads may put messages into `inbox`, wait for the two events, and read values that are replaced as a whole.
