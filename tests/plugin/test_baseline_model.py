@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pytest_osmosis.cli.main import main
 from tests.plugin.workspaces import CONFIG, Workspace, junit_cases
 from tests.servers import ChatServer, Exchange, completion, status
 
@@ -18,11 +16,6 @@ GATE = {"max_regression": 0.02}
 REWARDS = """
 def score(solution_str, ground_truth, extra_info=None, **kwargs):
     return float(solution_str == ground_truth)
-"""
-SEEN = """
-async def rollout(ctx):
-    reply = await ctx.chat(ctx.prompt)
-    return [*ctx.prompt, {"role": "assistant", "content": reply.message["content"] or ctx.model_tag}]
 """
 
 
@@ -124,18 +117,12 @@ def test_a_worse_baseline_fails_nothing(workspace: Workspace, models: Models, se
     assert workspace.last_failed() == set()
 
 
-def test_show_prints_a_run_of_the_baseline(
-    workspace: Workspace, server: ChatServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace.write("agent.py", SEEN)
-    eval_of(workspace, server, rows=1, agent={"agent": "agent:rollout"}, prices={"old": {"input": 1e6, "output": 0}})
+def test_show_prints_a_run_of_the_baseline(workspace: Workspace, server: ChatServer) -> None:
+    eval_of(workspace, server, rows=1, prices={"old": {"input": 1e6, "output": 0}})
     workspace.run(CONFIG)
-    monkeypatch.chdir(workspace.root)
 
-    main(["show", "x.toml::x[row0-run0-baseline]"])
-    main(["show", "x"])
+    shown = "".join(workspace.cli("show", name).stdout.str() for name in ("x.toml::x[row0-run0-baseline]", "x"))
 
-    shown = capsys.readouterr().out
     assert "row0-run0-baseline: passed" in shown
     assert "model new, baseline old, " in shown
     assert "$7.00" in shown
@@ -144,17 +131,12 @@ def test_show_prints_a_run_of_the_baseline(
 
 def test_an_unreachable_baseline_is_not_measured_and_the_eval_goes_on(workspace: Workspace, server: ChatServer) -> None:
     with ChatServer(status(401)) as closed:
-        eval_of(
-            workspace,
-            server,
-            gate={**GATE, "pass_rate": ">= 0.5"},
-            baseline={"model_path": "old", "base_url": closed.base_url},
-        )
+        baseline = {"model_path": "old", "base_url": closed.base_url}
+        eval_of(workspace, server, gate={**GATE, "pass_rate": ">= 0.5"}, baseline=baseline)
 
-        result = workspace.run(CONFIG)
+        result = workspace.run(CONFIG, exits=9)
 
         assert len(closed.requests) == 1
-    assert result.ret == 9
     result.assert_outcomes(passed=8, skipped=7, errors=1)
     result.stdout.fnmatch_lines(
         [
@@ -176,10 +158,9 @@ def test_without_the_gate_a_baseline_that_stops_answering_changes_no_exit_status
     with ChatServer(status(401)) as closed:
         eval_of(workspace, server, rows=30, baseline={"model_path": "old", "base_url": closed.base_url})
 
-        result = workspace.run(CONFIG, "--osmosis-no-probe")
+        result = workspace.run(CONFIG, "--osmosis-no-probe", exits=0)
 
         assert len(closed.requests) <= 8
-    assert result.ret == 0
     assert workspace.results()["summary"]["finished"] == 30
     assert workspace.results()["status"] == "finished"
     result.stdout.fnmatch_lines(["no further request is sent to the baseline's model: *401*"])
@@ -189,9 +170,8 @@ def test_an_unreachable_model_ends_the_baseline_too(workspace: Workspace, server
     with ChatServer(status(401)) as closed:
         eval_of(workspace, server, model={"base_url": closed.base_url})
 
-        result = workspace.run(CONFIG)
+        result = workspace.run(CONFIG, exits=9)
 
-    assert result.ret == 9
     result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?probe?*"])
     assert all(request.body["messages"][-1]["content"] == "hi" for request in server.requests)
 
@@ -260,38 +240,25 @@ def test_single_runs_decide_if_the_selection_leaves_no_gate_to_decide(
     failed_again = workspace.run(CONFIG, "--lf", exits=1)
     failed_again.assert_outcomes(failed=7, skipped=1, deselected=7)
 
+    models.wrong = {"new": (), "old": ()}
+    eval_of(workspace, server, rows=20, gate=GATE, limits={"max_tokens": 50})
+    limited = workspace.run(CONFIG, "-k", "not baseline", "--osmosis-no-probe", exits=9)
+    limited.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_tokens?*"])
+
 
 @pytest.mark.slow
 def test_spending_limits_count_both_models_and_max_errors_only_the_evals_own(
     workspace: Workspace, server: ChatServer
 ) -> None:
     with ChatServer(status(400)) as refusing:
-        eval_of(
-            workspace,
-            server,
-            rows=20,
-            baseline={"model_path": "old", "base_url": refusing.base_url},
-            limits={"max_errors": 0},
-        )
-        result = workspace.run(CONFIG, "--osmosis-no-probe")
-    assert result.ret == 0, "a baseline that answers nothing harms nothing"
+        baseline = {"model_path": "old", "base_url": refusing.base_url}
+        eval_of(workspace, server, rows=20, baseline=baseline, limits={"max_errors": 0})
+        workspace.run(CONFIG, "--osmosis-no-probe", exits=0)
 
     eval_of(workspace, server, rows=20, limits={"max_tokens": 200})
-    result = workspace.run(CONFIG, "--osmosis-no-probe")
-    summary = workspace.results()["summary"]
-    assert result.ret == 9
-    assert 200 <= summary["total_tokens"] < 300
+    workspace.run(CONFIG, "--osmosis-no-probe", exits=9)
+    assert 200 <= workspace.results()["summary"]["total_tokens"] < 300
     assert [one["total_tokens"] > 0 for one in workspace.results()["model_summaries"]] == [True, True]
-
-
-def test_a_limit_that_stops_an_eval_without_a_gate_to_decide_is_not_measured(
-    workspace: Workspace, server: ChatServer
-) -> None:
-    eval_of(workspace, server, rows=20, gate=GATE, limits={"max_tokens": 50})
-
-    result = workspace.run(CONFIG, "-k", "not baseline", "--osmosis-no-probe", exits=9)
-
-    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_tokens?*"])
 
 
 def test_with_granularity_row_each_model_has_a_test_per_row(
@@ -312,7 +279,7 @@ def test_rescoring_covers_both_models_and_sends_no_request(
 ) -> None:
     models.wrong = {"new": range(6), "old": ()}
     eval_of(workspace, server)
-    assert workspace.run(CONFIG, "--runxfail").ret == 1
+    workspace.run(CONFIG, "--runxfail", exits=1)
     n_asked = len(server.requests)
 
     result = workspace.run("--osmosis-from=latest", "--osmosis-gate=max_regression = 0.02", exits=1)
@@ -322,29 +289,9 @@ def test_rescoring_covers_both_models_and_sends_no_request(
     assert [one["model"] for one in workspace.results()["model_summaries"]] == ["new", "old"]
 
 
-def test_without_a_toml_options_name_the_baseline(workspace: Workspace, server: ChatServer) -> None:
-    workspace.write("rewards.py", REWARDS)
-    workspace.write("rows.jsonl", json.dumps({"user_prompt": "What is 3 * 2?", "ground_truth": "6"}) + "\n")
-
-    result = workspace.run(
-        "--osmosis-agent=chat",
-        "--osmosis-dataset=rows.jsonl",
-        "--osmosis-eval-fn=rewards:score",
-        "--osmosis-model=new",
-        f"--osmosis-base-url={server.base_url}",
-        "--osmosis-baseline-model=old",
-        f"--osmosis-baseline-base-url={server.base_url}",
-        exits=0,
-    )
-
-    result.assert_outcomes(passed=2)
-
-
 def test_an_unknown_provider_of_the_baseline_is_reported(workspace: Workspace, server: ChatServer) -> None:
     eval_of(workspace, server, baseline={"model_path": "opnai/gpt-5"})
 
     result = workspace.run(CONFIG, "--osmosis-baseline-model=opnai/gpt-6", exits=4)
 
-    result.stderr.fnmatch_lines(
-        ['ERROR: --osmosis-baseline-model: [[]baseline] model_path: unknown provider "opnai", did you mean *openai*']
-    )
+    result.stderr.fnmatch_lines(['ERROR: --osmosis-baseline-model: [[]baseline] model_path: unknown provider "opnai"*'])
