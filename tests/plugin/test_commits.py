@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
@@ -119,63 +119,41 @@ def test_several_evals_of_a_workspace_in_a_folder_share_a_worktree(workspace: Wo
     assert left(workspace, "math") == NOTHING
 
 
-def test_an_error_names_the_file_in_the_commit(workspace: Workspace) -> None:
+def test_errors_name_the_file_in_the_commit(workspace: Workspace) -> None:
     make(workspace)
+    main = git(workspace.root, "rev-parse", "--short", "main")
+    unloaded = workspace.run(CONFIG, "--osmosis-set=experiment.branch=main", exits=4).stderr.str()
     broken = commit(workspace.root, {"rollouts/sums/helpers.py": HELPERS.format("raise ValueError(ctx.row_index)")})
 
     result = workspace.run(CONFIG, "--osmosis-set=experiment.branch=main")
 
+    assert f"{main}:rollouts/sums/main.py: does not load: OSError" in unloaded
+    assert f'File "{main}:rollouts/sums/helpers.py", line 1, in <module>' in unloaded
     result.assert_outcomes(errors=2)
     output = result.stdout.str()
     assert f'File "{broken[:7]}:rollouts/sums/helpers.py", line 3, in agree' in output
     assert "raise ValueError(ctx.row_index)" in output
     assert "worktrees" not in output
-
-
-def test_code_that_does_not_load_is_named_as_in_the_commit(workspace: Workspace) -> None:
-    make(workspace)
-    main = git(workspace.root, "rev-parse", "--short", "main")
-
-    result = workspace.run(CONFIG, "--osmosis-set=experiment.branch=main", exits=pytest.ExitCode.USAGE_ERROR)
-
-    errors = result.stderr.str()
-    assert f"{main}:rollouts/sums/main.py: does not load: OSError" in errors
-    assert f'File "{main}:rollouts/sums/helpers.py", line 1, in <module>' in errors
     assert left(workspace) == NOTHING
 
 
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        (["branch=erly"], '[experiment] branch: there is no branch "erly", did you mean "early"?'),
-        (["commit_sha=1234567890"], "[experiment] commit_sha: there is no commit 1234567890 in this clone"),
-        (
-            ["entrypoint=other.py"],
-            '(branch early) has no file "other.py" in rollouts/sums (available: helpers.py, main.py)',
-        ),
-        (["rollout=products"], "(branch early) has no folder rollouts/products (available: sums)"),
-        (["entrypoint=../../rewards.py"], 'must be under rollouts/sums/ (symlinks resolved), got "../../rewards.py"'),
-    ],
-)
-def test_what_cannot_be_had_is_an_error_before_anything_runs(
-    workspace: Workspace, settings: Sequence[str], text: str
-) -> None:
-    make(workspace)
-
-    result = workspace.run(
-        CONFIG, *(f"--osmosis-set=experiment.{each}" for each in settings), exits=pytest.ExitCode.USAGE_ERROR
-    )
-
-    assert text in result.stderr.str()
-    assert not (workspace.root / ".osmosis").exists()
+UNKNOWN = {
+    "branch=erly": '[experiment] branch: there is no branch "erly", did you mean "early"?',
+    "commit_sha=1234567890": "[experiment] commit_sha: there is no commit 1234567890 in this clone",
+    "entrypoint=other.py": '(branch early) has no file "other.py" in rollouts/sums (available: helpers.py, main.py)',
+    "rollout=products": "(branch early) has no folder rollouts/products (available: sums)",
+    "entrypoint=../../rewards.py": 'must be under rollouts/sums/ (symlinks resolved), got "../../rewards.py"',
+}
 
 
-def test_a_dry_run_checks_the_commit_and_checks_nothing_out(workspace: Workspace) -> None:
+def test_the_commit_is_checked_before_anything_is_checked_out(workspace: Workspace) -> None:
     early = make(workspace)
 
-    result = workspace.run(CONFIG, "--osmosis-dry-run")
+    dry = workspace.run(CONFIG, "--osmosis-dry-run", exits=0)
 
-    assert f"  code of {early[:7]} (branch early), not the files in the workspace" in result.outlines
+    assert f"  code of {early[:7]} (branch early), not the files in the workspace" in dry.outlines
+    for setting, text in UNKNOWN.items():
+        assert text in workspace.run(CONFIG, f"--osmosis-set=experiment.{setting}", exits=4).stderr.str()
     assert not (workspace.root / ".osmosis").exists()
 
 
@@ -208,23 +186,3 @@ def test_nothing_is_left_of_a_session_that_is_ended(workspace: Workspace, end: C
     wait_until(lambda: left(workspace) == NOTHING, "the worktree to go")
     if end is Session.interrupt:
         session.wait()
-
-
-@pytest.mark.slow
-def test_references_are_scored_with_the_code_of_the_commit(workspace: Workspace) -> None:
-    make(workspace)
-    rows = (workspace.root / "data/x.jsonl").read_text().replace('"user_prompt"', '"solution_str": "4", "user_prompt"')
-    (workspace.root / "data/x.jsonl").write_text(rows)
-    workspace.write(
-        "test_x.py",
-        "import pytest\n\n"
-        "@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
-        "def test_it(rollout):\n"
-        "    assert rollout.scores['reward'] == 1.0\n",
-    )
-
-    workspace.run("test_x.py").assert_outcomes(passed=2)
-    assert left(workspace) == NOTHING
-
-    workspace.run("test_x.py", "--osmosis-source=model").assert_outcomes(passed=2)
-    assert left(workspace) == NOTHING
