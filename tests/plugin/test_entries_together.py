@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from tests.plugin.workspaces import Workspace, read_json, wait_until
-from tests.servers import ChatServer, Exchange, held, reply, together
+from tests.servers import ChatServer, Exchange, held, reply
 
 FILE = "configs/eval/several.toml"
 SEVERAL = f"--osmosis-config={FILE}"
@@ -73,17 +73,6 @@ def test_entries_share_one_cap_and_are_compared(workspace: Workspace) -> None:
 def without_times(table: dict[str, Any]) -> dict[str, Any]:
     entries = [{**entry, "duration_ms": None} for entry in table["entries"]]
     return {**table, "duration_ms": None, "entries": entries}
-
-
-@pytest.mark.slow
-def test_an_option_lowers_the_cap_of_all(workspace: Workspace) -> None:
-    with ChatServer(together(2, reply("42"))) as server:
-        entries(workspace, *[""] * 5, rows=4, base_url=server.base_url)
-        result = workspace.run(SEVERAL, "--osmosis-no-probe", "--osmosis-max-in-flight=2")
-
-    assert result.ret == 1
-    assert len(server.requests) == 5 * 4
-    assert server.max_in_flight == 2
 
 
 @pytest.mark.slow
