@@ -18,10 +18,7 @@ JUDGED: dict[str, Mapping[str, Any]] = {
     "judge": {"model_path": "demo/judge"},
 }
 RUBRIC_FUNCTION = """
-from pytest_osmosis import (
-    evaluate_rubric,
-    osmosis_rubric,
-)
+from pytest_osmosis import evaluate_rubric, osmosis_rubric
 import os
 
 API_KEY = os.getenv("OPENAI_API_KEY")
@@ -119,9 +116,8 @@ def test_a_judge_is_shown_and_its_scores_are_reused(workspace: Workspace) -> Non
 
 def test_a_gate_may_be_on_the_judge(workspace: Workspace) -> None:
     workspace.eval("x", 3, ".", **JUDGED, gate={"rubric": {"mean": ">= 0.9"}})
-    result = workspace.run(CONFIG, exits=0)
 
-    result.stdout.fnmatch_lines(["*rubric mean >= 0.9*"])
+    workspace.run(CONFIG, exits=0).stdout.fnmatch_lines(["*rubric mean >= 0.9*"])
 
 
 @pytest.mark.slow

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.plugin.workspaces import CONFIG, PLAIN_AND_XDIST, Row, Workspace, read_json
@@ -27,9 +25,8 @@ def test_lf_selects_runs_that_failed_or_were_not_scored(workspace: Workspace) ->
 
     workspace.run(CONFIG).assert_outcomes(passed=2, failed=1, errors=1)
     assert workspace.last_failed() == ids(1, 2)
-    result = workspace.run(CONFIG, "--lf")
 
-    result.assert_outcomes(failed=1, errors=1)
+    workspace.run(CONFIG, "--lf").assert_outcomes(failed=1, errors=1)
     assert len(workspace.run_dirs()) == 2
     assert ran(workspace) == [1, 2]
 
@@ -38,15 +35,10 @@ def test_lf_selects_runs_that_failed_or_were_not_scored(workspace: Workspace) ->
 def test_lf_selects_runs_below_their_threshold_if_a_gate_decides(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 4}, gate={"pass_rate": ">= 0.9"})
 
-    first = workspace.run(CONFIG)
+    workspace.run(CONFIG, exits=1).assert_outcomes(passed=2, xfailed=2, failed=1)
+    assert workspace.last_failed() == ids(1, 2)  # the gate fails between 0.5 and 0.75, and is not among them
 
-    first.assert_outcomes(passed=2, xfailed=2, failed=1)
-    assert first.ret == 1  # the gate fails between 0.5 and 0.75; lastfailed does not contain it
-    assert workspace.last_failed() == ids(1, 2)
-
-    second = workspace.run(CONFIG, "--lf")
-
-    second.assert_outcomes(failed=1, errors=1, skipped=1)
+    workspace.run(CONFIG, "--lf").assert_outcomes(failed=1, errors=1, skipped=1)
     assert ran(workspace) == [1, 2]
     assert workspace.last_failed() == ids(1, 2)
 
@@ -75,23 +67,9 @@ def test_the_cache_keeps_node_ids_of_python_tests_only(workspace: Workspace) -> 
     assert node_ids == ([] if workspace.distributed else ["test_python.py::test_python"])
 
 
-def test_ff_runs_everything(workspace: Workspace) -> None:
-    workspace.eval(rows=ROWS, limits={"max_errors": 4})
-    cache = workspace.root / ".pytest_cache" / "v" / "cache"
-    cache.mkdir(parents=True)
-    (cache / "lastfailed").write_text(json.dumps(dict.fromkeys(ids(1), True)))
-
-    result = workspace.run(CONFIG, "--ff")
-
-    result.assert_outcomes(passed=2, failed=1, errors=1)
-    assert "INTERNALERROR" not in result.stdout.str()
-
-
 def test_evals_run_without_the_cacheprovider(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS[:2])
 
-    result = workspace.run(CONFIG, "-pno:cacheprovider")
+    workspace.run(CONFIG, "-pno:cacheprovider", exits=1).assert_outcomes(passed=1, failed=1)
 
-    result.assert_outcomes(passed=1, failed=1)
-    assert result.ret == 1
     assert not (workspace.root / ".pytest_cache").exists()

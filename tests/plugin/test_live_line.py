@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import pytest
 
 from pytest_osmosis.text.safe import width
-from tests.plugin.workspaces import CONFIG, DEADLINE_S, PLAIN_AND_XDIST, Shell, Workspace
+from tests.plugin.workspaces import CONFIG, DEADLINE_S, PLAIN_AND_XDIST, Workspace
 from tests.servers import ChatServer, held, reply
 
 PYTHON_TEST = "import time\n\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
@@ -67,24 +67,22 @@ def live_lines(written: str) -> list[str]:
     ]
 
 
-@pytest.fixture(scope="module")
-def on_50_columns(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Run an eval with a name of wide characters on a terminal of 50 columns; return the output."""
-    workspace = Workspace(Shell(tmp_path_factory.mktemp("terminal")), [])
+@pytest.mark.journey
+def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(workspace: Workspace) -> None:
     workspace.eval("評価 x", rows=8)
     workspace.write("rewards.py", WAITING_REWARDS)
-    return on_a_terminal(workspace, "--osmosis-config=configs/eval/評価 x.toml", columns=50)
 
+    written = on_a_terminal(workspace, "--osmosis-config=configs/eval/評価 x.toml", columns=50)
 
-@pytest.mark.journey
-def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(on_50_columns: str) -> None:
-    written = on_50_columns
     lines = live_lines(written)
     assert len(lines) > 2
     assert all(width(line) < 50 for line in lines)
     assert re.search(r"\d/8, 100% passed", lines[-1])
     after = written[written.rindex("/8") :]
     assert re.match(r"[^\r\n]*\r *\r", after), "the last one is wiped before anything else is written"
+    in_place = re.findall(r"\r([^\r\n]+)\r", re.sub(r"\x1b\[[\d;]*m", "", written))
+    assert any("評価 x" in line for line in in_place)
+    assert {width(line) for line in in_place} == {49}, "each wipes the one before, and none wraps"
 
 
 @pytest.mark.slow
@@ -92,7 +90,7 @@ def test_failed_runs_leave_the_line_intact(workspace: Workspace) -> None:
     workspace.eval(rows=8)
     workspace.write("rewards.py", WAITING_REWARDS.replace("1.0", "0.0"))
 
-    written = on_a_terminal(workspace, "--osmosis-config=configs/eval/x.toml", columns=80)
+    written = on_a_terminal(workspace, CONFIG, columns=80)
 
     collected, summary = written.index("collected"), written.index("FAILURES")
     screen = re.sub(r"\x1b\[[\d;]*m|[^\r\n]*\r(?!\n)", "", written[collected:summary])
@@ -119,7 +117,7 @@ def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None
     late = "import os, time\nif os.environ.get('PYTEST_XDIST_WORKER') == 'gw1':\n    time.sleep(1)\n"
     workspace.write("conftest.py", late)
 
-    written = on_a_terminal(workspace, "-n2", "--osmosis-config=configs/eval/x.toml", columns=80)
+    written = on_a_terminal(workspace, "-n2", CONFIG, columns=80)
 
     assert live_lines(written)
     assert [line for line in on_screen(written) if "workers [" in line] == ["2 workers [8 items]"]
@@ -138,19 +136,12 @@ def test_output_of_a_python_test_stays(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
-def test_wide_characters_do_not_break_the_line(on_50_columns: str) -> None:
-    in_place = re.findall(r"\r([^\r\n]+)\r", re.sub(r"\x1b\[[\d;]*m", "", on_50_columns))
-    assert any("評価 x" in line for line in in_place)
-    assert {width(line) for line in in_place} == {49}, "each wipes the one before, and none wraps"
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("option", "shown"), [("-q", True), ("-qq", False)])
 def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspace, option: str, shown: bool) -> None:
     workspace.eval(rows=6)
     workspace.write("rewards.py", WAITING_REWARDS if shown else SLOW_REWARDS)
 
-    written = on_a_terminal(workspace, option, "--osmosis-config=configs/eval/x.toml", columns=80)
+    written = on_a_terminal(workspace, option, CONFIG, columns=80)
 
     assert bool(live_lines(written)) == shown
     assert "osmosis: x (configs" not in written
@@ -179,25 +170,10 @@ def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> No
         workspace.hurry()
         model, execution = {"base_url": server.base_url}, {"watchdog_s": 1}
         workspace.eval(rows=4, evaluation={"batch_size": 2}, model=model, execution=execution)
-        session = workspace.start("--osmosis-config=configs/eval/x.toml", "--osmosis-no-probe")
+        session = workspace.start(CONFIG, "--osmosis-no-probe")
 
         session.wait_for("osmosis x: nothing has finished for")
         session.wait_for("osmosis: x 1/4, 100% passed")
-        server.release()
-
-        assert session.wait() == 0, session.output
-
-
-@pytest.mark.slow
-def test_before_the_first_run_the_line_says_that_the_eval_starts(workspace: Workspace) -> None:
-    """The server holds the probe, so nothing is in flight."""
-    with ChatServer(held(reply("42"))) as server:
-        workspace.hurry()
-        workspace.eval(rows=4, model={"base_url": server.base_url})
-        session = workspace.start(CONFIG)
-
-        session.wait_for("osmosis: x 0/4, starting")
-        assert "0 in flight" not in session.output
         server.release()
 
         assert session.wait() == 0, session.output
