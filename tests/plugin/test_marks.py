@@ -48,8 +48,9 @@ def test_an_eval_whose_tests_are_all_skipped_was_not_measured(workspace: Workspa
     assert workspace.run_dirs() == []
 
 
-SKIPPING = (
-    "import pytest\ndef pytest_runtest_{0}(item):\n    if 'row' in item.nodeid:\n        pytest.skip('not now')\n"
+SETUP, CALL = (
+    f"import pytest\ndef pytest_runtest_{phase}(item):\n    if 'row' in item.nodeid:\n        pytest.skip('not now')\n"
+    for phase in ("setup", "call")
 )
 EMPTYING = (
     "import pytest\n@pytest.hookimpl(trylast=True)\ndef pytest_collection_finish(session):\n    session.items.clear()\n"
@@ -58,12 +59,8 @@ EMPTYING = (
 
 @pytest.mark.parametrize(
     ("hook", "options"),
-    [
-        (SKIPPING.format("setup"), ()),
-        (SKIPPING.format("call"), ()),
-        (SKIPPING.format("setup"), ("--osmosis-inline",)),
-        (EMPTYING, ("--osmosis-inline",)),
-    ],
+    [(SETUP, ()), (CALL, ()), (SETUP, ("--osmosis-inline",)), (EMPTYING, ("--osmosis-inline",))],
+    ids=["setup", "call", "setup inline", "no items inline"],
 )
 def test_an_eval_of_which_no_test_was_reported_was_not_measured(
     workspace: Workspace, hook: str, options: tuple[str, ...]
@@ -77,19 +74,15 @@ def test_an_eval_of_which_no_test_was_reported_was_not_measured(
 
 
 def test_a_gate_decides_without_a_report_of_its_runs(workspace: Workspace) -> None:
-    workspace.write("conftest.py", SKIPPING.format("setup"))
+    workspace.write("conftest.py", SETUP)
     workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.5"})
 
-    assert workspace.run(CONFIG).ret == 0
+    workspace.run(CONFIG, exits=0)
 
 
 def test_xfail_marks_report_what_pytest_reports(workspace: Workspace) -> None:
-    marking(
-        workspace,
-        row0="pytest.mark.xfail(reason='known')",
-        row1="pytest.mark.xfail(reason='known')",
-        row2="pytest.mark.xfail(raises=KeyError)",
-    )
+    known = "pytest.mark.xfail(reason='known')"
+    marking(workspace, row0=known, row1=known, row2="pytest.mark.xfail(raises=KeyError)")
     workspace.ini("xfail_strict = false")
     workspace.eval(rows=[PASS, FAIL, FAIL])
 

@@ -46,15 +46,6 @@ def test_ids_of_several_evals_run_in_one_session(workspace: Workspace) -> None:
     assert [row["row_index"] for row in workspace.results("y")["rows"]] == [1]
 
 
-def test_an_id_outside_the_selection_is_collected(workspace: Workspace) -> None:
-    workspace.eval(rows=5, data={"rows": "0"})
-
-    result = workspace.run("configs/eval/x.toml::x[row4-run0]")
-
-    result.assert_outcomes(passed=1)
-    assert [row["row_index"] for row in workspace.results()["rows"]] == [4]
-
-
 X = "configs/eval/x.toml::x"
 MISSING = {
     f"{X}[row3-run0]": f"data/x.jsonl has 3 rows, the last of which is row2; did you mean '{X}[row2-run0]'?",

@@ -18,18 +18,16 @@ def hints(result: pytest.RunResult) -> list[str]:
     return [line for line in result.outlines if line.startswith("osmosis: ")]
 
 
-@pytest.mark.parametrize("named", ["configs/eval", "configs", ".", ""])
-def test_evals_of_a_folder_are_named_with_the_command_that_runs_them(workspace: Workspace, named: str) -> None:
+def test_evals_of_a_folder_are_named_with_the_command_that_runs_them(workspace: Workspace) -> None:
     workspace.eval("x")
     workspace.eval("y")
     (workspace.root / "rewards.py").unlink()
 
-    result = workspace.run(*([named] if named else []), exits=5)
-
-    assert hints(result) == [
-        "osmosis: configs/eval holds 2 evals that run only if the command names them: "
-        "pytest --osmosis-config=configs/eval"
-    ]
+    for named in (["configs/eval"], ["configs"], ["."], []):
+        assert hints(workspace.run(*named, exits=5)) == [
+            "osmosis: configs/eval holds 2 evals that run only if the command names them: "
+            "pytest --osmosis-config=configs/eval"
+        ]
 
 
 def test_nothing_is_said_if_something_was_collected(workspace: Workspace) -> None:
@@ -46,46 +44,27 @@ def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
     workspace.write("configs/eval/endpoints.toml", "")
 
     for arguments in ((), ("app.py",), ("configs",)):
-        result = workspace.run(*arguments)
+        assert hints(workspace.run(*arguments, exits=5)) == []
 
-        assert (result.ret, hints(result)) == (5, [])
+
+CALL = f"write one that takes a single answer and calls it: see {PAGE}"
+NOT_TESTED = {
+    TRL: "mine.py:1: accuracy(completions) is not tested: a reward function of TRL scores a batch of completions; "
+    + CALL,
+    VERL: "mine.py:1: compute_score(data_source, solution_str, ground_truth, extra_info) is not tested: a reward "
+    f"function of verl takes the data source first; {CALL}",
+    MIXED: "mine.py:1: right(ground_truth, solution_str) is not tested: its first parameter must be solution_str or "
+    "messages",
+    OTHER: "no reward function was found in mine.py; name the file of a function whose first parameter is "
+    "solution_str or messages and that takes a ground_truth, or decorate one in a test module with @osmosis_reward",
+}
 
 
 @pytest.mark.addon
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (
-            TRL,
-            "mine.py:1: accuracy(completions) is not tested: a reward function of TRL scores a batch of completions; "
-            f"write one that takes a single answer and calls it: see {PAGE}",
-        ),
-        (
-            VERL,
-            "mine.py:1: compute_score(data_source, solution_str, ground_truth, extra_info) is not tested: a reward "
-            "function of verl takes the data source first; write one that takes a single answer and calls it: see "
-            + PAGE,
-        ),
-        (
-            MIXED,
-            "mine.py:1: right(ground_truth, solution_str) is not tested: its first parameter must be solution_str or "
-            "messages",
-        ),
-        (
-            OTHER,
-            "no reward function was found in mine.py; name the file of a function whose first parameter is "
-            "solution_str or messages and that takes a ground_truth, or decorate one in a test module with "
-            "@osmosis_reward",
-        ),
-    ],
-    ids=["trl", "verl", "order", "other"],
-)
-def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace, code: str, said: str) -> None:
-    workspace.write("mine.py", code)
-
-    result = workspace.run("--osmosis-lab", "mine.py", exits=5)
-
-    assert hints(result) == [f"osmosis: {said}"]
+def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace) -> None:
+    for code, said in NOT_TESTED.items():
+        workspace.write("mine.py", code)
+        assert hints(workspace.run("--osmosis-lab", "mine.py", exits=5)) == [f"osmosis: {said}"]
 
 
 @pytest.mark.slow
