@@ -39,22 +39,6 @@ def test_a_wrong_answer_is_shown_beside_the_expected_one(workspace: Workspace, m
     assert "  expected: 15" in workspace.show("row0-run0")
 
 
-def test_a_gate_that_decides_leaves_the_answers_in_the_reasons(workspace: Workspace) -> None:
-    workspace.write("rewards.py", EXACT)
-    workspace.eval(rows=[{"ground_truth": "15"}, {}], gate={"pass_rate": ">= 0.9"})
-
-    result = workspace.run(CONFIG, "-rx", "--junitxml=junit.xml", "--osmosis-markdown=page.md")
-
-    why = 'score 0 < 1: answered "0 * 2 = 0 #### 0", expected "15"'
-    result.stdout.fnmatch_lines([f"XFAIL configs/eval/x.toml::x?row0-run0? - {why}"])
-    skipped = junit_cases(workspace.root / "junit.xml")["x[row0-run0]"].find("skipped")
-    assert skipped is not None
-    assert skipped.attrib["message"] == why
-    assert 'answered "0 \\* 2 = 0 &#35;&#35;&#35;&#35; 0", expected "15"' in (workspace.root / "page.md").read_text(
-        encoding="utf-8"
-    )
-
-
 def test_the_scored_answer_is_shown_if_the_conversation_ends_otherwise(workspace: Workspace) -> None:
     workspace.write("rewards.py", EXACT)
     workspace.write(

@@ -117,18 +117,6 @@ def test_a_worse_baseline_fails_nothing(workspace: Workspace, models: Models, se
     assert workspace.last_failed() == set()
 
 
-def test_show_prints_a_run_of_the_baseline(workspace: Workspace, server: ChatServer) -> None:
-    eval_of(workspace, server, rows=1, prices={"old": {"input": 1e6, "output": 0}})
-    workspace.run(CONFIG)
-
-    shown = "".join(workspace.cli("show", name).stdout.str() for name in ("x.toml::x[row0-run0-baseline]", "x"))
-
-    assert "row0-run0-baseline: passed" in shown
-    assert "model new, baseline old, " in shown
-    assert "$7.00" in shown
-    assert workspace.results()["summary"]["cost_usd"] == 7.0
-
-
 def test_an_unreachable_baseline_is_not_measured_and_the_eval_goes_on(workspace: Workspace, server: ChatServer) -> None:
     with ChatServer(status(401)) as closed:
         baseline = {"model_path": "old", "base_url": closed.base_url}
@@ -199,7 +187,9 @@ def test_each_server_gets_its_own_key_and_no_other(
 
 
 @pytest.mark.slow
-def test_selecting_one_model_alone_compares_nothing(workspace: Workspace, models: Models, server: ChatServer) -> None:
+def test_selecting_one_model_alone_compares_nothing_and_single_runs_decide_if_no_gate_does(
+    workspace: Workspace, models: Models, server: ChatServer
+) -> None:
     models.wrong = {"new": range(6), "old": range(3)}
     eval_of(workspace, server, gate={**GATE, "pass_rate": ">= 0.1"})
 
@@ -216,29 +206,19 @@ def test_selecting_one_model_alone_compares_nothing(workspace: Workspace, models
     assert len(last_failed) == 6
     assert not any("baseline" in nodeid for nodeid in last_failed)
 
-    baseline_run = workspace.run(CONFIG, "-k", "baseline", exits=0)
-    baseline_run.assert_outcomes(passed=4, xfailed=3, skipped=2, deselected=7)
+    baseline = workspace.run(CONFIG, "-k", "baseline", exits=0)
+    baseline.assert_outcomes(passed=4, xfailed=3, skipped=2, deselected=7)
 
-    one = workspace.run("configs/eval/x.toml::x[row0-run0-baseline]")
-    one.assert_outcomes(xfailed=1, skipped=2)
+    one = "configs/eval/x.toml::x[row0-run0-baseline]"
+    workspace.run(one).assert_outcomes(xfailed=1, skipped=2)
 
-
-@pytest.mark.slow
-def test_single_runs_decide_if_the_selection_leaves_no_gate_to_decide(
-    workspace: Workspace, models: Models, server: ChatServer
-) -> None:
     models.wrong = {"new": range(7), "old": ()}
-    eval_of(workspace, server, gate=GATE)
-
+    eval_of(workspace, server, gate=GATE)  # so the selections leave no gate to decide, and single runs do
     own = workspace.run(CONFIG, "-k", "not baseline", exits=1)
     own.assert_outcomes(failed=7, skipped=1, deselected=7)
-
-    deselected = "configs/eval/x.toml::x[row0-run0-baseline]"
-    without_one = workspace.run(CONFIG, f"--deselect={deselected}", "--osmosis-no-probe", exits=1)
+    without_one = workspace.run(CONFIG, f"--deselect={one}", "--osmosis-no-probe", exits=1)
     without_one.assert_outcomes(failed=7, passed=6, skipped=1, deselected=1)
-
-    failed_again = workspace.run(CONFIG, "--lf", exits=1)
-    failed_again.assert_outcomes(failed=7, skipped=1, deselected=7)
+    workspace.run(CONFIG, "--lf", exits=1).assert_outcomes(failed=7, skipped=1, deselected=7)
 
     models.wrong = {"new": (), "old": ()}
     eval_of(workspace, server, rows=20, gate=GATE, limits={"max_tokens": 50})

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 
 import pytest
 
-from tests.plugin.workspaces import CONFIG, Session, Workspace, wait_until
+from tests.plugin.workspaces import CONFIG, Workspace
 from tests.unit.git.repositories import commit, git
 
 MAIN = """
@@ -169,20 +168,3 @@ def test_the_preflight_of_a_training_config_loads_the_code_of_the_branch(workspa
 
     assert f"  code of {early[:7]} (branch early), not the files in the workspace" in result.outlines
     assert left(workspace) == NOTHING
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("end", [Session.interrupt, Session.kill_only], ids=["ctrl-c", "kill-9"])
-def test_nothing_is_left_of_a_session_that_is_ended(workspace: Workspace, end: Callable[[Session], None]) -> None:
-    make(workspace)
-    commit(workspace.root, {"rollouts/sums/helpers.py": HELPERS.format("__import__('time').sleep(60)")})
-    workspace.hurry()
-
-    session = workspace.start(CONFIG, "--osmosis-set=experiment.branch=main")
-    worktrees = workspace.root / ".osmosis" / "worktrees"
-    wait_until(lambda: any(path.is_dir() for path in worktrees.glob("*/rollouts")), "the worktree")
-    end(session)
-
-    wait_until(lambda: left(workspace) == NOTHING, "the worktree to go")
-    if end is Session.interrupt:
-        session.wait()

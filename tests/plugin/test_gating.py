@@ -46,29 +46,6 @@ def test_a_gate_that_does_not_hold_fails(workspace: Workspace) -> None:
     assert [child.tag for child in junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"]] == ["failure"]
 
 
-def test_gates_on_every_statistic_and_on_a_single_function(workspace: Workspace) -> None:
-    workspace.eval(rows=[PASS, FAIL], evaluation={"n": 2}, gate={"rewards:score": {"mean": ">= 0.5"}})
-
-    result = workspace.run(
-        CONFIG,
-        "--osmosis-gate=pass_at_2 >= 0.5",
-        '--osmosis-gate=pass_rate {min = 0.4, rule = "lower"}',
-        "--osmosis-gate=rewards:score pass_hat_2 >= 0.6",
-        exits=1,
-    )
-
-    result.assert_outcomes(passed=4, xfailed=2, failed=2)
-    result.stdout.fnmatch_lines(
-        [
-            "gate rewards:score mean >= 0.5: HOLDS: 0.500 (4 runs)",
-            "gate rewards:score pass_hat_2 >= 0.6: FAILS: 0.500 (2 rows)",
-            "gate pass_at_2 >= 0.5: HOLDS: 0.500 (2 rows)",
-            "gate pass_rate >= 0.4 (lower): FAILS: 0.500, lower bound * (2 of 4 runs passed)",
-        ]
-    )
-    result.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate rewards:score pass_hat_2 >= 0.6?*"])
-
-
 @pytest.mark.journey
 def test_a_gate_between_its_bounds_is_not_measured(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, FAIL, BROKEN, PASS], gate={"pass_rate": ">= 0.7"}, limits={"max_errors": 4})

@@ -30,8 +30,9 @@ def lines_of(workspace: Workspace, name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_the_hook_is_called_once_for_each_finished_rollout(workspace: Workspace) -> None:
-    workspace.write("conftest.py", example(specs.pytest_osmosis_rollout_finished))
+def test_hooks_get_each_finished_rollout_and_the_results_of_each_eval_once(workspace: Workspace) -> None:
+    examples = example(specs.pytest_osmosis_rollout_finished) + example(specs.pytest_osmosis_results)
+    workspace.write("conftest.py", examples)
     workspace.eval("x", rows=[{}, {"score": 0.25}, {"reward": "raises"}, {"score": 0.5}], limits={"max_errors": 9})
     workspace.eval("y", rows=[{"score": 0.0}])
 
@@ -42,6 +43,12 @@ def test_the_hook_is_called_once_for_each_finished_rollout(workspace: Workspace)
     assert [line["id"] for line in failed] == [f"configs/eval/{id}" for id in ids]
     assert failed[0]["scores"] == {"rewards:score": 0.25}
     assert [message["role"] for message in failed[0]["messages"]] == ["user", "assistant"]
+    rates = {name: workspace.results(name)["summary"]["pass_rate"] for name in ("x", "y")}
+    assert rates["y"] == 0.0
+    assert lines_of(workspace, "tracker.jsonl") == [
+        {"eval": f"configs/eval/{name}.toml::{name}", "pass_rate": rate, "run": workspace.run_dirs(name)[-1].name}
+        for name, rate in rates.items()
+    ]
 
 
 @pytest.mark.slow
@@ -57,20 +64,6 @@ def test_a_gate_of_a_hook_is_a_test_and_sets_the_exit_status(workspace: Workspac
     fails.assert_outcomes(passed=2, failed=1)
     fails.stdout.fnmatch_lines(["gate whole answers: FAILS: 1 were cut off"])
     assert workspace.results()["gates"] == []
-
-
-@pytest.mark.slow
-def test_the_hook_gets_results_once_for_each_eval(workspace: Workspace) -> None:
-    workspace.write("conftest.py", example(specs.pytest_osmosis_results))
-    workspace.eval("x", rows=[{}, {"score": 0.0}])
-    workspace.eval("y", rows=1)
-
-    workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml")
-
-    assert lines_of(workspace, "tracker.jsonl") == [
-        {"eval": f"configs/eval/{name}.toml::{name}", "pass_rate": rate, "run": workspace.run_dirs(name)[-1].name}
-        for name, rate in (("x", 0.5), ("y", 1.0))
-    ]
 
 
 RAISING = """
