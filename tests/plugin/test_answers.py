@@ -50,9 +50,7 @@ def test_the_scored_answer_is_shown_if_the_conversation_ends_otherwise(workspace
     )
     workspace.eval(rows=1, agent={"agent": "agent:rollout"})
 
-    result = workspace.run(CONFIG)
-
-    result.stdout.fnmatch_lines(
+    workspace.run(CONFIG).stdout.fnmatch_lines(
         ["answered: Let us think about it,*", "conversation:", "  assistant: -> stop({})", "dataset row:*"]
     )
     assert f"  answered: {LONG.strip()}" in workspace.show("row0-run0")

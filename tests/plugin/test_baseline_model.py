@@ -206,8 +206,7 @@ def test_selecting_one_model_alone_compares_nothing_and_single_runs_decide_if_no
     assert len(last_failed) == 6
     assert not any("baseline" in nodeid for nodeid in last_failed)
 
-    baseline = workspace.run(CONFIG, "-k", "baseline", exits=0)
-    baseline.assert_outcomes(passed=4, xfailed=3, skipped=2, deselected=7)
+    workspace.run(CONFIG, "-k", "baseline", exits=0).assert_outcomes(passed=4, xfailed=3, skipped=2, deselected=7)
 
     one = "configs/eval/x.toml::x[row0-run0-baseline]"
     workspace.run(one).assert_outcomes(xfailed=1, skipped=2)

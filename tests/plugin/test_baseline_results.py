@@ -150,9 +150,7 @@ def test_invalid_baselines_exit_with_4(
 ) -> None:
     eval_of(workspace, [PASS], **tables)
 
-    result = workspace.run(CONFIG, UPDATE, *words, exits=4)
-
-    result.stderr.fnmatch_lines([f"ERROR: {said}"])
+    workspace.run(CONFIG, UPDATE, *words, exits=4).stderr.fnmatch_lines([f"ERROR: {said}"])
 
 
 @pytest.mark.slow

@@ -105,8 +105,7 @@ def test_figures_that_are_not_defined_are_never_numbers(workspace: Workspace) ->
 def test_rows_may_get_human_scores_after_they_were_scored(workspace: Workspace) -> None:
     blank = [{**row, "human": None} for row in RATED[:3]]
     fill(workspace, blank)
-    first = workspace.run(CONFIG)
-    first.stdout.fnmatch_lines(
+    workspace.run(CONFIG).stdout.fnmatch_lines(
         ['human scores in column "human": 0 rows (3 without one)', "nothing to compare: no run has a score and *"]
     )
     fill(workspace, RATED[:3])

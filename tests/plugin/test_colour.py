@@ -26,14 +26,6 @@ def test_a_gate_that_holds_is_green_and_one_that_fails_red(workspace: Workspace)
     assert any(line.startswith(DIM) and "tokens" in line and line.endswith(END) for line in failed.outlines)
 
 
-def test_a_gate_that_was_not_measured_is_yellow(workspace: Workspace) -> None:
-    workspace.eval(rows=[{"reward": "raises"}] * 4, gate={"pass_rate": ">= 0.5"}, limits={"max_errors": 20})
-
-    result = workspace.run("--color=yes", CONFIG)
-
-    assert any(f"gate pass_rate >= 0.5: {YELLOW}NOT MEASURED{END}" in line for line in result.outlines)
-
-
 @pytest.mark.slow
 def test_options_and_variables_decide_as_they_do_for_pytest(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
@@ -58,5 +50,6 @@ def test_text_of_others_cannot_colour_a_line(workspace: Workspace) -> None:
         result = workspace.run("--color=yes", "--osmosis-no-probe", CONFIG).stdout.str()
 
     assert any(YELLOW in line and r"\x1b[32mHOLDS\x1b[0m \x9b32m" in line for line in result.splitlines())
+    assert f"gate pass_rate >= 0.5: {YELLOW}NOT MEASURED{END}" in result
     assert f"{GREEN}HOLDS" not in result
     assert "\x9b" not in result

@@ -92,13 +92,11 @@ def test_a_rescoring_scores_with_the_code_of_the_commit(workspace: Workspace) ->
     early = make(workspace)
     workspace.run(CONFIG).assert_outcomes(passed=2)
 
-    same = workspace.run("--osmosis-from=latest")
-    same.assert_outcomes(passed=2)
+    workspace.run("--osmosis-from=latest").assert_outcomes(passed=2)
     assert workspace.results()["provenance"]["git_commit"] == early
 
     later = commit(workspace.root, {"rollouts/sums/helpers.py": HELPERS.format("pass")})
-    other = workspace.run("--osmosis-from=latest", "--osmosis-set=experiment.branch=main")
-    other.assert_outcomes(failed=2)
+    workspace.run("--osmosis-from=latest", "--osmosis-set=experiment.branch=main").assert_outcomes(failed=2)
     assert workspace.results()["provenance"]["git_commit"] == later
     assert left(workspace) == NOTHING
 

@@ -146,9 +146,7 @@ def test_three_models_and_two_prompts_are_six_evals_over_the_same_rows(
 
     workspace.write("prompts/kind.md", "Be kinder.\n")
     again = (f"{PATH}::{names[1]}", f"--osmosis-run={run.name}", f"--osmosis-base-url={server.base_url}")
-    changed = workspace.run(*again, exits=4)
-
-    changed.stderr.fnmatch_lines(["*agent*prompt: *Be kind.* -> *Be kinder.*"])
+    workspace.run(*again, exits=4).stderr.fnmatch_lines(["*agent*prompt: *Be kind.* -> *Be kinder.*"])
 
 
 TEST = """

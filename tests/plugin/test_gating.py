@@ -60,9 +60,7 @@ def test_a_gate_between_its_bounds_is_not_measured(workspace: Workspace) -> None
 def test_with_runxfail_single_runs_decide(workspace: Workspace) -> None:
     workspace.eval(rows=[FAIL, PASS, BROKEN], gate={"pass_rate": ">= 0.5"}, limits={"max_errors": 3})
 
-    result = workspace.run(CONFIG, "--runxfail", exits=1)
-
-    result.assert_outcomes(failed=1, passed=1, errors=1, skipped=1)
+    workspace.run(CONFIG, "--runxfail", exits=1).assert_outcomes(failed=1, passed=1, errors=1, skipped=1)
 
 
 def test_a_rejected_key_stops_an_eval_at_the_probe(workspace: Workspace) -> None:

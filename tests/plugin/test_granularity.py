@@ -81,8 +81,7 @@ def test_a_gate_counts_runs_even_if_tests_report_rows(workspace: Workspace) -> N
     prepare(workspace, gate={"pass_rate": ">= 0.7"})
 
     for where in ((), ("--osmosis-inline",)):
-        whole = workspace.run(CONFIG, *where, exits=0)
-        whole.assert_outcomes(passed=3, xfailed=2)  # 9 of 12 runs passed
+        workspace.run(CONFIG, *where, exits=0).assert_outcomes(passed=3, xfailed=2)  # 9 of 12 runs passed
         assert ran(workspace) == runs(0, 1, 2, 3)
     part = workspace.run(CONFIG, "-k", "[row1]")
 
@@ -107,6 +106,8 @@ def test_an_id_of_the_other_granularity_is_an_error_with_advice(workspace: Works
     for unit, granularity, advice in (
         ("row1-run2", "row", "type 'configs/eval/x.toml::x[row1]' for all runs"),
         ("row1", "run", "type configs/eval/x.toml -k 'row1-' for all runs of the row"),
+        ("row7", "row", "did you mean 'configs/eval/x.toml::x[row3]'?"),
+        ("row7-run0", "row", "did you mean 'configs/eval/x.toml::x[row3]'?"),
     ):
         result = workspace.run(f"configs/eval/x.toml::x[{unit}]", f"--osmosis-granularity={granularity}", exits=4)
         [line] = [line for line in result.errlines if line.startswith("ERROR")]

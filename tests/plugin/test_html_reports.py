@@ -67,9 +67,7 @@ def test_the_evals_of_one_config_share_its_report(workspace: Workspace) -> None:
     blocks = "".join(f'\n[[eval]]\nname = "e{number}"\nmodel = "demo/arithmetic"\n' for number in range(2))
     toml.write_text(f'{toml.read_text()}\n[output]\nhtml = "report.html"\n{blocks}')
 
-    result = workspace.run(CONFIG)
-
-    result.stdout.fnmatch_lines(["report: report.html*"])
+    workspace.run(CONFIG).stdout.fnmatch_lines(["report: report.html*"])
     report = Report(workspace.root / "report.html")
     assert len(report.runs) == 2
     assert [entry["name"] for entry in report.index["list"]["tables"][0]] == ["e0", "e1"]
@@ -81,9 +79,7 @@ def test_a_report_on_a_part_does_not_replace_the_whole(workspace: Workspace) -> 
     workspace.run(CONFIG)
     whole = (workspace.root / "report.html").read_text()
 
-    result = workspace.run("configs/eval/x.toml::x[row1-run0]")
-
-    result.stdout.fnmatch_lines(["report: report.partial.html*"])
+    workspace.run("configs/eval/x.toml::x[row1-run0]").stdout.fnmatch_lines(["report: report.partial.html*"])
     assert (workspace.root / "report.html").read_text() == whole
     assert Report(workspace.root / "report.partial.html").run()["rows"]["index"] == [1]
 

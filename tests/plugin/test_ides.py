@@ -147,6 +147,8 @@ def test_node_ids_of_several_evals_start_none_if_evals_are_listed(workspace: Wor
     evals.stderr.fnmatch_lines([f"ERROR: not started: configs/eval/x.toml, configs/eval/y.toml: {reason}"])
     one.assert_outcomes(passed=2)
     assert [len(workspace.run_dirs(name)) for name in "xy"] == [1, 0]
+    workspace.run("configs/eval/y.toml", rows[0]).assert_outcomes(passed=1)  # a whole eval is started
+    assert [len(workspace.run_dirs(name)) for name in "xy"] == [1, 1]
 
 
 @pytest.mark.slow
@@ -163,19 +165,6 @@ def test_python_tests_run_beside_an_eval_with_problems(vscode: VSCode) -> None:
     alone.stderr.fnmatch_lines(['*configs/eval/x.toml*"nowhere"*'])
     shown = vscode.run_pytest("--collect-only")
     shown.stdout.fnmatch_lines(['osmosis: not listed: *"nowhere"*'])
-
-
-@pytest.mark.slow
-def test_whole_evals_among_the_arguments_are_started(vscode: VSCode) -> None:
-    workspace = vscode.workspace
-    workspace.eval(rows=1)
-    workspace.eval("y", rows=1)
-    workspace.eval("z", rows=1)
-
-    files = vscode.run_pytest(CONFIG, "configs/eval/y.toml", "configs/eval/z.toml::z[row0-run0]")
-
-    files.assert_outcomes(passed=2)
-    assert [len(workspace.run_dirs(name)) for name in "xyz"] == [1, 1, 0]
 
 
 # -- PyCharm --------------------------------------------------------------------------------------------------

@@ -198,8 +198,7 @@ def test_maxfail_and_a_failed_probe_stop_an_inline_eval(workspace: Workspace) ->
     assert workspace.results()["summary"]["total_runs"] == 1
 
     workspace.eval("y", model={"base_url": "http://127.0.0.1:9/v1", "max_retries": 0})
-    done = workspace.run("--osmosis-config=configs/eval/y.toml", INLINE, exits=9)
-    done.assert_outcomes(skipped=3, errors=1)
+    workspace.run("--osmosis-config=configs/eval/y.toml", INLINE, exits=9).assert_outcomes(skipped=3, errors=1)
 
 
 @pytest.mark.slow

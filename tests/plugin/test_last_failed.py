@@ -43,17 +43,6 @@ def test_lf_selects_runs_below_their_threshold_if_a_gate_decides(workspace: Work
     assert workspace.last_failed() == ids(1, 2)
 
 
-@pytest.mark.slow
-def test_a_run_that_passes_is_removed_from_lastfailed(workspace: Workspace) -> None:
-    workspace.eval(rows=ROWS, limits={"max_errors": 4})
-    workspace.run(CONFIG)
-    workspace.eval(rows=[{}, {}, {"score": 0.0}, {}])
-
-    workspace.run(CONFIG, "--lf").assert_outcomes(passed=1, failed=1)
-
-    assert workspace.last_failed() == ids(2)
-
-
 @PLAIN_AND_XDIST
 def test_the_cache_keeps_node_ids_of_python_tests_only(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 0})

@@ -32,11 +32,18 @@ def score(solution_str, ground_truth, extra_info, **kwargs):
 BEGUN = {"shown": "[1-9]/[0-9]+, [0-9]+% passed"}
 
 
-def on_a_terminal(workspace: Workspace, *args: str, columns: int, wanted: Mapping[str, str] = BEGUN) -> str:
+def on_a_terminal(
+    workspace: Workspace,
+    *args: str,
+    columns: int = 80,
+    wanted: Mapping[str, str] = BEGUN,
+    rewards: str = WAITING_REWARDS,
+) -> str:
     """Return the output of pytest on a terminal of that width.
 
     Files with the names in `wanted` are made when the line has matched their patterns in three of its states.
     """
+    workspace.write("rewards.py", rewards)
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
     workspace.hurry()
@@ -70,7 +77,6 @@ def live_lines(written: str) -> list[str]:
 @pytest.mark.journey
 def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(workspace: Workspace) -> None:
     workspace.eval("評価 x", rows=8)
-    workspace.write("rewards.py", WAITING_REWARDS)
 
     written = on_a_terminal(workspace, "--osmosis-config=configs/eval/評価 x.toml", columns=50)
 
@@ -88,9 +94,8 @@ def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(workspace: Wo
 @pytest.mark.slow
 def test_failed_runs_leave_the_line_intact(workspace: Workspace) -> None:
     workspace.eval(rows=8)
-    workspace.write("rewards.py", WAITING_REWARDS.replace("1.0", "0.0"))
 
-    written = on_a_terminal(workspace, CONFIG, columns=80)
+    written = on_a_terminal(workspace, CONFIG, rewards=WAITING_REWARDS.replace("1.0", "0.0"))
 
     collected, summary = written.index("collected"), written.index("FAILURES")
     screen = re.sub(r"\x1b\[[\d;]*m|[^\r\n]*\r(?!\n)", "", written[collected:summary])
@@ -113,11 +118,10 @@ def on_screen(written: str) -> list[str]:
 def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None:
     """Rollouts begin when the first xdist worker has collected; xdist continues to count the others."""
     workspace.eval(rows=8)
-    workspace.write("rewards.py", WAITING_REWARDS)
     late = "import os, time\nif os.environ.get('PYTEST_XDIST_WORKER') == 'gw1':\n    time.sleep(1)\n"
     workspace.write("conftest.py", late)
 
-    written = on_a_terminal(workspace, "-n2", CONFIG, columns=80)
+    written = on_a_terminal(workspace, "-n2", CONFIG)
 
     assert live_lines(written)
     assert [line for line in on_screen(written) if "workers [" in line] == ["2 workers [8 items]"]
@@ -126,10 +130,9 @@ def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None
 @pytest.mark.slow
 def test_output_of_a_python_test_stays(workspace: Workspace) -> None:
     workspace.eval(rows=4)
-    workspace.write("rewards.py", WAITING_REWARDS)
     workspace.write("test_python.py", PYTHON_TEST)
 
-    written = on_a_terminal(workspace, "-s", "test_python.py", "configs/eval/x.toml", columns=80)
+    written = on_a_terminal(workspace, "-s", "test_python.py", "configs/eval/x.toml")
 
     assert "never hidden\nF" in written.replace("\r\n", "\n").replace("\x1b[31m", "")
     assert live_lines(written)
@@ -139,9 +142,8 @@ def test_output_of_a_python_test_stays(workspace: Workspace) -> None:
 @pytest.mark.parametrize(("option", "shown"), [("-q", True), ("-qq", False)])
 def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspace, option: str, shown: bool) -> None:
     workspace.eval(rows=6)
-    workspace.write("rewards.py", WAITING_REWARDS if shown else SLOW_REWARDS)
 
-    written = on_a_terminal(workspace, option, CONFIG, columns=80)
+    written = on_a_terminal(workspace, option, CONFIG, rewards=WAITING_REWARDS if shown else SLOW_REWARDS)
 
     assert bool(live_lines(written)) == shown
     assert "osmosis: x (configs" not in written
@@ -213,11 +215,9 @@ def test_several_evals_on_a_terminal_have_one_line_at_a_time(workspace: Workspac
     for number in (1, 2):
         rows = [{"reward": "raises"}, *[{"waits_for": f"shown-{number}"}] * 5]
         workspace.eval(f"{number}x", rows=rows, limits={"max_errors": 3})
-    workspace.write("rewards.py", WAITING_REWARDS)
-
     wanted = {f"shown-{number}": f"{number}x [1-9]/6, " for number in (1, 2)}
-    words = ("--color=yes", "--osmosis-config=configs/eval")
-    written = on_a_terminal(workspace, *words, columns=100, wanted=wanted)
+
+    written = on_a_terminal(workspace, "--color=yes", "--osmosis-config=configs/eval", columns=100, wanted=wanted)
 
     lines = live_lines(written)
     assert any(re.match(r"\[#*-*\] 0/2 evals, \d/12 runs, 1x \d/6, ", line) for line in lines)

@@ -121,8 +121,6 @@ def test_an_eval_runs_without_pytests_own_plugins(workspace: Workspace, plugin: 
     marking(workspace, row0="pytest.mark.skip")
     workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.9"})
 
-    result = workspace.run(CONFIG, f"-pno:{plugin}", exits=1)
-
-    result.assert_outcomes(
+    workspace.run(CONFIG, f"-pno:{plugin}", exits=1).assert_outcomes(
         **({"failed": 1, "skipped": 2} if plugin == "debugging" else {"failed": 1, "passed": 1, "xfailed": 1})
     )

@@ -74,6 +74,9 @@ def test_the_suggested_rerun_command_works(workspace: Workspace) -> None:
     words = shlex.split(hint.partition("pytest ")[2])
     assert words[0] == "test_data.jsonl::test_data[row11-run0]"
     workspace.run(*words).assert_outcomes(failed=1)
+    assert workspace.last_failed() == {words[0]}
+    workspace.run(*COMMAND, "--lf").assert_outcomes(failed=1)
+    workspace.run(*COMMAND, "-k", "row11-").assert_outcomes(failed=1, deselected=11)
 
 
 def test_a_dataset_argument_needs_no_option(workspace: Workspace) -> None:
@@ -81,21 +84,12 @@ def test_a_dataset_argument_needs_no_option(workspace: Workspace) -> None:
     others = [word for word in COMMAND if "dataset" not in word]
 
     workspace.run("test_data.jsonl::test_data[row3-run0]", *others).assert_outcomes(passed=1)
-    alone = workspace.run("test_data.jsonl::test_data[row3-run0]", exits=4)
-
-    alone.stderr.fnmatch_lines(
+    missing = workspace.run("test_data.jsonl::test_data[row12-run0]", *others, exits=4)
+    text = "not found: test_data.jsonl has 12 rows, the last of which is row11; did you mean "
+    missing.stderr.fnmatch_lines([f"ERROR: *?row12-run0?: {text}'test_data.jsonl::test_data?row11-run0?'[?]"])
+    workspace.run("test_data.jsonl::test_data[row3-run0]", exits=4).stderr.fnmatch_lines(
         ["ERROR: test_data.jsonl::test_data?row3-run0?: no eval is named; add --osmosis-agent=*"]
     )
-
-
-@pytest.mark.slow
-def test_node_ids_select_runs_again(workspace: Workspace) -> None:
-    fill(workspace, wrong=1)
-    workspace.run(*COMMAND).assert_outcomes(passed=11, failed=1)
-    assert workspace.last_failed() == {"test_data.jsonl::test_data[row1-run0]"}
-
-    workspace.run(*COMMAND, "--lf").assert_outcomes(failed=1)
-    workspace.run(*COMMAND, "-k", "row1-").assert_outcomes(failed=1, deselected=11)
 
 
 def test_the_current_folder_is_the_workspace_wherever_the_dataset_is(

@@ -65,6 +65,9 @@ def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace) ->
     for code, said in NOT_TESTED.items():
         workspace.write("mine.py", code)
         assert hints(workspace.run("--osmosis-lab", "mine.py", exits=5)) == [f"osmosis: {said}"]
+    workspace.write("mine.py", "".join(f"def f{n}(completions): pass\n" for n in range(8)))
+    many = hints(workspace.run("--osmosis-lab", "mine.py"))
+    assert (len(many), many[-1]) == (6, "osmosis: and 3 more functions like these")
 
 
 @pytest.mark.slow
@@ -83,16 +86,6 @@ def test_under_the_lab_the_files_of_a_folder_are_searched(workspace: Workspace) 
     ]
     result.stdout.fnmatch_lines(["*because only files that are named are: pytest fns/a.py"])
     assert workspace.run("--osmosis-lab", "fns/a.py").ret == 0
-
-
-@pytest.mark.addon
-def test_many_functions_are_counted(workspace: Workspace) -> None:
-    workspace.write("mine.py", "".join(f"def f{n}(completions): pass\n" for n in range(8)))
-
-    lines = hints(workspace.run("--osmosis-lab", "mine.py"))
-
-    assert len(lines) == 6
-    assert lines[-1] == "osmosis: and 3 more functions like these"
 
 
 @pytest.mark.addon
@@ -151,9 +144,7 @@ def test_a_function_of_another_library_among_eval_fns_is_refused_with_advice(wor
     workspace.eval(scoring={"eval_fns": ["rewards:accuracy", "rewards:compute_score"]})
     workspace.write("rewards.py", TRL + VERL)
 
-    result = workspace.run("--osmosis-config=configs/eval/x.toml", exits=4)
-
-    result.stderr.fnmatch_lines(
+    workspace.run("--osmosis-config=configs/eval/x.toml", exits=4).stderr.fnmatch_lines(
         [
             f'*rewards:accuracy: the first parameter must be *, got "completions" (a reward function of TRL *{PAGE})',
             f'*rewards:compute_score: the first parameter must be *, got "data_source" (* of verl *{PAGE})',
