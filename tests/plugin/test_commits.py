@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 
 from tests.plugin.workspaces import CONFIG, Workspace
@@ -30,40 +28,25 @@ def agree(ctx):
 """
 
 
-def make(workspace: Workspace, *, folder: str = ".") -> str:
+def make(workspace: Workspace) -> str:
     """A workspace whose early commit scores 1.0, and whose files score 0.0 or do not even load. Return the commit."""
-    root = workspace.root / folder
-    workspace.eval(
-        rows=2,
-        folder=folder,
-        experiment={"rollout": "sums", "entrypoint": "main.py", "branch": "early"},
-        scoring={"eval_fns": ["rewards:score"]},
-        evaluation={"batch_size": 2},
-    )
+    experiment = {"rollout": "sums", "entrypoint": "main.py", "branch": "early"}
+    workspace.eval(rows=2, experiment=experiment, evaluation={"batch_size": 2})
     workspace.write(".gitignore", "/stdout\n/stderr\n__pycache__\n")
     git(workspace.root, "init")
-    early = commit(
-        workspace.root,
-        {
-            f"{folder}/rollouts/sums/main.py": MAIN,
-            f"{folder}/rollouts/sums/helpers.py": HELPERS.format("pass"),
-            f"{folder}/score.txt": "1.0",
-        },
-    )
+    folder = "rollouts/sums"
+    files = {f"{folder}/main.py": MAIN, f"{folder}/helpers.py": HELPERS.format("pass"), "score.txt": "1.0"}
+    early = commit(workspace.root, files)
     git(workspace.root, "branch", "early")
-    commit(workspace.root, {f"{folder}/score.txt": "0.0", f"{folder}/rollouts/sums/helpers.py": "raise OSError"})
-    (root / "rewards.py").write_text("def score(solution_str, ground_truth):\n    return 0.0\n")
+    commit(workspace.root, {"score.txt": "0.0", f"{folder}/helpers.py": "raise OSError"})
+    workspace.write("rewards.py", "def score(solution_str, ground_truth):\n    return 0.0\n")
     return early
 
 
-def left(workspace: Workspace, folder: str = ".") -> list[str]:
+def left(workspace: Workspace) -> list[str]:
     """Return the names of all that worktrees left behind."""
-    folders = (workspace.root / ".git" / "worktrees", workspace.root / folder / ".osmosis" / "worktrees")
-    found = []
-    for each in folders:
-        with contextlib.suppress(FileNotFoundError):  # it may be removed while it is looked at
-            found += [path.name for path in each.iterdir()]
-    return found
+    folders = (workspace.root / ".git/worktrees", workspace.root / ".osmosis/worktrees")
+    return [path.name for folder in folders if folder.exists() for path in folder.iterdir()]
 
 
 NOTHING = [".gitignore"]
@@ -99,21 +82,6 @@ def test_a_rescoring_scores_with_the_code_of_the_commit(workspace: Workspace) ->
     workspace.run("--osmosis-from=latest", "--osmosis-set=experiment.branch=main").assert_outcomes(failed=2)
     assert workspace.results()["provenance"]["git_commit"] == later
     assert left(workspace) == NOTHING
-
-
-@pytest.mark.slow
-def test_several_evals_of_a_workspace_in_a_folder_share_a_worktree(workspace: Workspace) -> None:
-    early = make(workspace, folder="math")
-    text = (workspace.root / "math/configs/eval/x.toml").read_text()
-    (workspace.root / "math/configs/eval/y.toml").write_text(text)
-    workspace.ini("pythonpath = math/lib")
-    (workspace.root / "math/lib").mkdir()
-
-    result = workspace.run("--osmosis-config=math/configs/eval")
-
-    result.assert_outcomes(passed=4)
-    assert result.stdout.str().count(f"code of {early[:7]} (branch early)") == 2
-    assert left(workspace, "math") == NOTHING
 
 
 def test_errors_name_the_file_in_the_commit(workspace: Workspace) -> None:
