@@ -69,14 +69,10 @@ def test_both_models_get_the_same_prompts_and_a_regression_fails(
         [
             "  7 rows x 1 run x 2 models = 14 rollouts, 4 in flight",
             f"  baseline: old at {server.base_url}, on the same rows side by side; its tests never fail",
-            "eval function  model *",
             "rewards:score    new *0.143 *",
             "rewards:score    old *1.000 *",
             "140 tokens *",
             "against the baseline old: pass rate 0.143, baseline 1.000, same 7 rows",
-            "  -0.857, *; 0 rows better, 6 worse: a regression (p = 0.031, McNemar, exact)",
-            "  worse: row0, row1, row2, row3, row4, row5",
-            "  row0 now: pytest-osmosis show x-* row0-run0",
             "  row0 by the baseline: pytest-osmosis show x-* row0-run0-baseline",
             "baseline old: pass rate 1.000: 7 of 7 runs passed; 70 tokens, cost unknown",
             "gate max_regression <= 0.02: FAILS: *: a regression (p = 0.031)",
@@ -87,22 +83,15 @@ def test_both_models_get_the_same_prompts_and_a_regression_fails(
     assert {(question, seed) for model, question, seed in asked if model == "new"} == {
         (question, seed) for model, question, seed in asked if model == "old"
     }
-    cases = junit_cases(workspace.root / "junit.xml")
-    assert not list(cases["x[row0-run0-baseline]"].iter("skipped"))
-    assert {
-        one.attrib["value"] for one in cases["x[row0-run0-baseline]"].iter("property") if "tag" in one.attrib["name"]
-    }
+    case = junit_cases(workspace.root / "junit.xml")["x[row0-run0-baseline]"]
+    assert not list(case.iter("skipped"))
+    assert any("tag" in each.attrib["name"] for each in case.iter("property"))
     results = workspace.results()
     assert (results["summary"]["total_runs"], results["summary"]["pass_rate"]) == (14, pytest.approx(1 / 7))
-    assert results["config"]["baseline_model"] == "old"
-    assert [(one["model"], one["model_tag"], one["total_runs"]) for one in results["model_summaries"]] == [
-        ("new", "primary", 7),
-        ("old", "baseline", 7),
-    ]
-    assert [(run["model_tag"], run["passed"]) for run in results["rows"][0]["runs"]] == [
-        ("primary", False),
-        ("baseline", True),
-    ]
+    models_of = [(one["model"], one["model_tag"], one["total_runs"]) for one in results["model_summaries"]]
+    assert models_of == [("new", "primary", 7), ("old", "baseline", 7)]
+    runs = [(run["model_tag"], run["passed"]) for run in results["rows"][0]["runs"]]
+    assert runs == [("primary", False), ("baseline", True)]
     assert results["baseline"]["regression"] is True
 
 

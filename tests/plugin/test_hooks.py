@@ -96,29 +96,6 @@ def pytest_osmosis_results(results):
 """
 
 
-def test_a_hook_that_raises_is_reported_and_affects_no_other(workspace: Workspace) -> None:
-    workspace.write("conftest.py", RAISING)
-    workspace.write("sound.py", SOUND)
-    workspace.ini("pythonpath = .")
-    workspace.eval(rows=3)
-
-    done = workspace.run(CONFIG, "-p", "sound", exits=9)
-
-    done.assert_outcomes(passed=5, errors=4)
-    text = done.stdout.str()
-    for said in (
-        "pytest_osmosis_rollout_finished of conftest.py raised ZeroDivisionError: first",
-        'raise ZeroDivisionError("third")',
-        "must return a Verdict or several, each with a state of ('holds', 'fails', 'not measured'), got 'yes'",
-    ):
-        assert said in text
-    assert "_multicall" not in text
-    assert len(list(workspace.root.glob("heard-*"))) == 3
-    assert (workspace.root / "gates-3").exists()
-    assert [gate["state"] for gate in workspace.results()["gates"]].count("not measured") == 1
-    assert workspace.results()["summary"]["total_runs"] == 3
-
-
 UNEXECUTED = """
 import pytest
 
@@ -133,21 +110,31 @@ def pytest_osmosis_results(results):
 """
 
 
-def test_a_hook_that_is_not_executed_or_fails_like_a_test_is_reported(workspace: Workspace) -> None:
-    workspace.write("conftest.py", UNEXECUTED)
-    workspace.eval(rows=2)
+def test_hooks_that_raise_fail_or_are_not_executed_are_reported_and_affect_no_other(workspace: Workspace) -> None:
+    for path, text in {"conftest.py": RAISING, "unexecuted.py": UNEXECUTED, "sound.py": SOUND}.items():
+        workspace.write(path, text)
+    workspace.ini("pythonpath = .")
+    workspace.eval(rows=3)
 
-    done = workspace.run(CONFIG, exits=9)
+    done = workspace.run(CONFIG, "-p", "unexecuted", "-p", "sound", exits=9)
 
-    done.assert_outcomes(passed=2, errors=4)
-    text = done.stdout.str()
+    done.assert_outcomes(passed=5, errors=8)
+    shown = done.stdout.str()
     for said in (
-        "TypeError: is async, and hooks are not awaited; define it with a plain def (2 times in all)",
-        "Failed: not good enough",
-        "TypeError: contains yield, so calling it does nothing; remove the yield",
+        "pytest_osmosis_rollout_finished of conftest.py raised ZeroDivisionError: first",
+        'raise ZeroDivisionError("third")',
+        "must return a Verdict or several, each with a state of ('holds', 'fails', 'not measured'), got 'yes'",
+        "raised TypeError: is async, and hooks are not awaited; define it with a plain def (3 times in all)",
+        "raised Failed: not good enough",
+        "raised TypeError: contains yield, so calling it does nothing; remove the yield",
     ):
-        assert f"raised {said}" in text
-    assert "never awaited" not in text
+        assert said in shown
+    assert "_multicall" not in shown
+    assert "never awaited" not in shown
+    assert len(list(workspace.root.glob("heard-*"))) == 3
+    assert (workspace.root / "gates-4").exists()
+    assert [gate["state"] for gate in workspace.results()["gates"]].count("not measured") == 2
+    assert workspace.results()["summary"]["total_runs"] == 3
 
 
 @pytest.mark.slow
