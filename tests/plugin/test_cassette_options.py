@@ -56,34 +56,24 @@ def test_the_config_records_unless_the_command_says_otherwise(workspace: Workspa
     assert lines("--osmosis-record=off") == []
 
 
-def test_record_without_a_value_leaves_the_next_argument_alone(workspace: Workspace) -> None:
+REFUSED = {
+    "--osmosis-record=x configs/eval/x.toml": '--osmosis-record: must be one of "off", "all", "new", got "x"',
+    "--osmosis-from=latest --osmosis-record": "--osmosis-record: contradicts --osmosis-from, which does not change "
+    "rollouts; leave out one of them",
+    "--osmosis-source=reference --osmosis-record --osmosis-replay": "--osmosis-record, --osmosis-replay: "
+    "--osmosis-source=reference requests no model, so no eval can run",
+    "--osmosis-config=configs/training/t.toml --osmosis-replay": "--osmosis-replay: does not apply to a training "
+    "config, whose preflight rolls out single runs of a few rows",
+}
+
+
+def test_recording_needs_a_value_and_requests_of_rollouts(workspace: Workspace) -> None:
     workspace.eval()
-
-    result = workspace.run("--osmosis-record", "configs/eval/x.toml", "--co", exits=0)
-
-    result.stdout.fnmatch_lines(["  records into cassettes/x.jsonl: every answer replaces the recorded one"])
-    assert problems(workspace.run("--osmosis-record=x", "configs/eval/x.toml")) == [
-        '--osmosis-record: must be one of "off", "all", "new", got "x"'
-    ]
-
-
-def test_recording_needs_requests_of_rollouts(workspace: Workspace) -> None:
-    workspace.eval()
-    assert workspace.run(CONFIG).ret == 0
-
-    assert problems(workspace.run("--osmosis-from=latest", "--osmosis-record")) == [
-        "--osmosis-record: contradicts --osmosis-from, which does not change rollouts; leave out one of them"
-    ]
-    assert problems(workspace.run("--osmosis-source=reference", "--osmosis-record", "--osmosis-replay")) == [
-        "--osmosis-record, --osmosis-replay: --osmosis-source=reference requests no model, so no eval can run"
-    ]
-
-
-def test_a_training_config_has_no_cassette(workspace: Workspace) -> None:
     workspace.write("configs/training/t.toml", "[experiment]\n")
+    workspace.run(CONFIG, exits=0)
 
-    result = workspace.run("--osmosis-config=configs/training/t.toml", "--osmosis-replay")
+    listed = workspace.run("--osmosis-record", "configs/eval/x.toml", "--co", exits=0)  # the value is optional
 
-    assert problems(result) == [
-        "--osmosis-replay: does not apply to a training config, whose preflight rolls out single runs of a few rows"
-    ]
+    assert "  records into cassettes/x.jsonl: every answer replaces the recorded one" in listed.outlines
+    for typed, problem in REFUSED.items():
+        assert problems(workspace.run(*typed.split())) == [problem]

@@ -58,8 +58,7 @@ def named(tests: list[Shown], name: str) -> list[Shown]:
 
 
 @pytest.mark.slow
-def test_vscode_shows_and_starts_no_eval_by_default(vscode: VSCode) -> None:
-    workspace = vscode.workspace
+def test_vscode_shows_and_starts_no_eval_by_default(vscode: VSCode, workspace: Workspace) -> None:
     workspace.ini()
     workspace.write("test_python.py", "def test_python():\n    pass\n")
     workspace.write("rewards.py", "open('loaded', 'w')\n")
@@ -73,8 +72,7 @@ def test_vscode_shows_and_starts_no_eval_by_default(vscode: VSCode) -> None:
 
 
 @pytest.mark.journey
-def test_vscode_runs_the_rows_of_one_eval_that_it_shows(vscode: VSCode) -> None:
-    workspace = vscode.workspace
+def test_vscode_runs_the_rows_of_one_eval_that_it_shows(vscode: VSCode, workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {"score": 0.0}, {}])
     workspace.eval("y", rows=1)
     toml = workspace.root / CONFIG
@@ -91,9 +89,8 @@ def test_vscode_runs_the_rows_of_one_eval_that_it_shows(vscode: VSCode) -> None:
 
 
 @pytest.mark.slow
-def test_vscode_runs_an_eval_that_its_arguments_name(vscode: VSCode) -> None:
+def test_vscode_runs_an_eval_that_its_arguments_name(vscode: VSCode, workspace: Workspace) -> None:
     """`python.testing.pytestArgs` may name an eval anywhere; to run tests, VS Code drops positional ones."""
-    workspace = vscode.workspace
     workspace.ini()
     workspace.eval(rows=2, folder="of_others")
     toml = workspace.write("evals/x.toml", (workspace.root / "of_others" / CONFIG).read_text(encoding="utf-8"))
@@ -108,8 +105,7 @@ def test_vscode_runs_an_eval_that_its_arguments_name(vscode: VSCode) -> None:
 
 
 @pytest.mark.slow
-def test_vscode_starts_no_eval_when_it_runs_everything(vscode: VSCode) -> None:
-    workspace = vscode.workspace
+def test_vscode_starts_no_eval_when_it_runs_everything(vscode: VSCode, workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.0}, {}])
     workspace.eval("y", rows=1)
     workspace.write("test_python.py", "def test_python():\n    pass\n")
@@ -152,8 +148,7 @@ def test_node_ids_of_several_evals_start_none_if_evals_are_listed(workspace: Wor
 
 
 @pytest.mark.slow
-def test_python_tests_run_beside_an_eval_with_problems(vscode: VSCode) -> None:
-    workspace = vscode.workspace
+def test_python_tests_run_beside_an_eval_with_problems(vscode: VSCode, workspace: Workspace) -> None:
     workspace.eval(rows=2)
     workspace.write("test_python.py", "def test_python():\n    pass\n")
     tests = vscode.discover()

@@ -50,36 +50,35 @@ def test_ten_failures_are_shown_and_the_others_counted(workspace: Workspace) -> 
     assert sum(case.find("failure") is not None for case in cases) == 14
 
 
+SHOWN = {
+    "--osmosis-show-failures=2": (2, 2),
+    "--osmosis-show-failures=0": (0, 0),
+    "--osmosis-show-failures=all": (13, 13),
+    "--osmosis-show-failures=2 -vv": (2, 2),
+    "-v": (10, 10),
+    "-vv": (13, 13),
+    "-q": (10, 10),
+    "--tb=no": (0, 10),
+    "--tb=short": (10, 10),
+    "-rN": (10, 0),
+    "-o osmosis_show_failures=3": (3, 3),
+}
+"""The blocks of failures, and the lines of the short summary."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("args", "n_blocks", "n_lines"),
-    [
-        (["--osmosis-show-failures=2"], 2, 2),
-        (["--osmosis-show-failures=0"], 0, 0),
-        (["--osmosis-show-failures=all"], 13, 13),
-        (["--osmosis-show-failures=2", "-vv"], 2, 2),
-        (["-v"], 10, 10),
-        (["-vv"], 13, 13),
-        (["-q"], 10, 10),
-        (["--tb=no"], 0, 10),
-        (["--tb=short"], 10, 10),
-        (["-rN"], 10, 0),
-        (["-o", "osmosis_show_failures=3"], 3, 3),
-    ],
-)
-def test_options_set_how_many_failures_are_shown(
-    workspace: Workspace, args: list[str], n_blocks: int, n_lines: int
-) -> None:
+def test_options_set_how_many_failures_are_shown(workspace: Workspace) -> None:
     workspace.eval(rows=WRONG)
 
-    lines = workspace.run(CONFIG, *args).outlines
-
-    assert (len(blocks(lines)), len(summary(lines))) == (n_blocks, n_lines)
-    first = "13 failures not listed" if "--osmosis-show-failures=0" in args else "and {} more"
-    hidden = [] if "--tb=no" in args or "--osmosis-show-failures=0" in args else [13 - n_blocks]
-    hidden += [] if "-rN" in args else [13 - n_lines]
-    notes = [line for line in lines if line.endswith(": pytest-osmosis show")]
-    assert notes == [f"{first.format(n)}: pytest-osmosis show" for n in hidden if n]
+    for typed, (n_blocks, n_lines) in SHOWN.items():
+        lines = workspace.run(CONFIG, *typed.split()).outlines
+        assert (len(blocks(lines)), len(summary(lines))) == (n_blocks, n_lines), typed
+        none = typed == "--osmosis-show-failures=0"
+        hidden = [] if none or typed == "--tb=no" else [13 - n_blocks]
+        hidden += [] if typed == "-rN" else [13 - n_lines]
+        first = "13 failures not listed" if none else "and {} more"
+        notes = [line for line in lines if line.endswith(": pytest-osmosis show")]
+        assert notes == [f"{first.format(n)}: pytest-osmosis show" for n in hidden if n], typed
 
 
 def test_tb_line_is_bounded_too(workspace: Workspace) -> None:
