@@ -105,6 +105,12 @@ def test_a_worse_baseline_fails_nothing(workspace: Workspace, models: Models, se
     result.stdout.fnmatch_lines(["  +0.857, *: an improvement (p = 0.031, McNemar, exact)"])
     assert workspace.last_failed() == set()
 
+    models.wrong = {"new": (), "old": [1]}
+    eval_of(workspace, server, rows=2, evaluation={"n": 2}, execution={"granularity": "row"})
+    by_row = workspace.run(CONFIG, "-v", exits=0)
+    by_row.assert_outcomes(passed=3, xfailed=1)
+    by_row.stdout.fnmatch_lines(["*x.toml::x?row1-baseline? XFAIL*"])
+
 
 def test_an_unreachable_baseline_is_not_measured_and_the_eval_goes_on(workspace: Workspace, server: ChatServer) -> None:
     with ChatServer(status(401)) as closed:
@@ -227,18 +233,6 @@ def test_spending_limits_count_both_models_and_max_errors_only_the_evals_own(
     workspace.run(CONFIG, "--osmosis-no-probe", exits=9)
     assert 200 <= workspace.results()["summary"]["total_tokens"] < 300
     assert [one["total_tokens"] > 0 for one in workspace.results()["model_summaries"]] == [True, True]
-
-
-def test_with_granularity_row_each_model_has_a_test_per_row(
-    workspace: Workspace, models: Models, server: ChatServer
-) -> None:
-    models.wrong = {"new": (), "old": [1]}
-    eval_of(workspace, server, rows=2, evaluation={"n": 2}, execution={"granularity": "row"})
-
-    result = workspace.run(CONFIG, "-v", exits=0)
-
-    result.assert_outcomes(passed=3, xfailed=1)
-    result.stdout.fnmatch_lines(["*x.toml::x?row1-baseline? XFAIL*"])
 
 
 @pytest.mark.slow

@@ -63,20 +63,6 @@ def test_with_runxfail_single_runs_decide(workspace: Workspace) -> None:
     workspace.run(CONFIG, "--runxfail", exits=1).assert_outcomes(failed=1, passed=1, errors=1, skipped=1)
 
 
-def test_a_rejected_key_stops_an_eval_at_the_probe(workspace: Workspace) -> None:
-    with ChatServer(status(401)) as server:
-        workspace.eval(rows=4, model={"base_url": server.base_url}, gate={"pass_rate": ">= 0.5"})
-
-        result = workspace.run(CONFIG, "-rEs", exits=9)
-
-        assert len(server.requests) == 1
-    result.assert_outcomes(skipped=4, errors=2)
-    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?probe?*", "ERROR configs/eval/x.toml::x?gate *"])
-    result.stdout.fnmatch_lines(["SKIPPED ?4? configs/eval/x.toml:1: *401*"])
-    assert [run["row_index"] for run in workspace.results()["pending"]] == [0, 1, 2, 3]
-    assert workspace.results()["rows"] == []
-
-
 def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace) -> None:
     """As some proxies do, the server answers 400 to a wrong key, which is otherwise the model's failure."""
     with ChatServer(status(400, {"error": {"message": "Malformed API Key passed in", "code": "400"}})) as server:

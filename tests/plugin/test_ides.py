@@ -57,20 +57,6 @@ def named(tests: list[Shown], name: str) -> list[Shown]:
     return [test for test in tests if test.id.split("::")[1].startswith(name)]
 
 
-@pytest.mark.slow
-def test_vscode_shows_and_starts_no_eval_by_default(vscode: VSCode, workspace: Workspace) -> None:
-    workspace.ini()
-    workspace.write("test_python.py", "def test_python():\n    pass\n")
-    workspace.write("rewards.py", "open('loaded', 'w')\n")
-    workspace.eval(rows=2)
-
-    tests = vscode.discover()
-
-    assert tests == [(f"{workspace.root}/test_python.py::test_python", f"{workspace.root}/test_python.py", 1)]
-    assert not (workspace.root / "loaded").exists()
-    assert not (workspace.root / ".osmosis").exists()
-
-
 @pytest.mark.journey
 def test_vscode_runs_the_rows_of_one_eval_that_it_shows(vscode: VSCode, workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {"score": 0.0}, {}])

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 
 from tests.plugin.workspaces import CONFIG, HURRY, PLAIN_AND_XDIST, Workspace, constants, hosts_under, wait_until
 from tests.servers import ChatServer, held, reply
-
-A_FEW_SECONDS = 90.0
-"""The longest wait between Ctrl-C and the end, on a loaded machine; the deadlines of rollouts are far longer."""
 
 PATIENT = constants({**HURRY, "plugin.eval_queue.INTERRUPT_GRACE_S": 600.0})
 """After one Ctrl-C the session waits for the runs in flight for longer than a test may take."""
@@ -38,13 +34,10 @@ def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
         wait_for_three(workspace, server)
 
         session.interrupt()
-        began = time.monotonic()
 
-        assert session.wait() == 2, session.output
-        assert time.monotonic() - began < A_FEW_SECONDS
+        assert session.wait() == 2, session.output  # which fails long before the deadlines of rollouts
     results = workspace.results("x")
-    assert results["status"] == "stopped"
-    assert results["stop_reason"] == "interrupted"
+    assert (results["status"], results["stop_reason"]) == ("stopped", "interrupted")
     assert results["summary"]["total_runs"] == 1
     assert [run["reason"] for run in results["pending"]] == ["interrupted"] * 5
     assert [run["reason"] for run in workspace.results("y")["pending"]] == ["interrupted"] * 2

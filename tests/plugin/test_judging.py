@@ -44,20 +44,6 @@ def score(solution_str: str, ground_truth: str, extra_info: dict = None) -> floa
     open("asked", "a").close()
     return 1.0
 """
-UNIT_TEST = """
-import asyncio
-from pytest_osmosis import evaluate_rubric
-
-def test_new():
-    judged = evaluate_rubric(solution_str="#### 4", rubric="Right?", model="demo/judge", ground_truth="4")
-    assert asyncio.run(judged).score == 1.0
-
-def test_old():
-    info = {"provider": "demo", "model": "judge", "score_max": 10}
-    assert evaluate_rubric("Right?", "#### 4", info, ground_truth="4") == 10.0
-    details = evaluate_rubric("Right?", "#### 5", info, ground_truth="4", return_details=True)
-    assert details["score"] == 0.0 and details["explanation"]
-"""
 
 
 @pytest.mark.slow
@@ -118,12 +104,6 @@ def test_a_key_that_a_function_passes_to_a_judge_is_redacted(workspace: Workspac
     written = [path.read_text(errors="replace") for path in (workspace.root / ".osmosis").rglob("*") if path.is_file()]
     assert any("judged with" in text for text in written)
     assert not any(OWN_KEY in text for text in [*written, result.stdout.str()])
-
-
-def test_unit_tests_of_reward_functions_may_ask_a_judge(workspace: Workspace) -> None:
-    workspace.write("test_rewards.py", UNIT_TEST)
-
-    workspace.run("test_rewards.py", "-Werror").assert_outcomes(passed=2)
 
 
 @pytest.mark.addon

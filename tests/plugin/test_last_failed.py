@@ -54,11 +54,3 @@ def test_the_cache_keeps_node_ids_of_python_tests_only(workspace: Workspace) -> 
     assert not [nodeid for nodeid in workspace.last_failed() if "[limit" in nodeid]
     node_ids = read_json(workspace.root / ".pytest_cache" / "v" / "cache" / "nodeids")
     assert node_ids == ([] if workspace.distributed else ["test_python.py::test_python"])
-
-
-def test_evals_run_without_the_cacheprovider(workspace: Workspace) -> None:
-    workspace.eval(rows=ROWS[:2])
-
-    workspace.run(CONFIG, "-pno:cacheprovider", exits=1).assert_outcomes(passed=1, failed=1)
-
-    assert not (workspace.root / ".pytest_cache").exists()

@@ -139,15 +139,14 @@ def test_output_of_a_python_test_stays(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("option", "shown"), [("-q", True), ("-qq", False)])
-def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspace, option: str, shown: bool) -> None:
+def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspace) -> None:
     workspace.eval(rows=6)
 
-    written = on_a_terminal(workspace, option, CONFIG, rewards=WAITING_REWARDS if shown else SLOW_REWARDS)
-
-    assert bool(live_lines(written)) == shown
-    assert "osmosis: x (configs" not in written
-    assert "......" not in written
+    for option, rewards in {"-q": WAITING_REWARDS, "-qq": SLOW_REWARDS}.items():
+        written = on_a_terminal(workspace, option, CONFIG, rewards=rewards)
+        assert bool(live_lines(written)) == (option == "-q")
+        assert "osmosis: x (configs" not in written
+        assert "......" not in written
 
 
 @pytest.mark.slow

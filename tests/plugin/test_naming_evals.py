@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -147,46 +146,39 @@ def test_a_note_names_those_of_several_evals_that_evaluate_a_sample(workspace: W
     assert "10%" not in workspace.run("--osmosis-config=configs/eval", DRY, LIMIT).stdout.str()
 
 
-@pytest.mark.parametrize(
-    ("typed", "starts"),
-    [
-        ((CONFIG,), True),
-        (("configs/eval/x.toml::x[row0-run0]",), True),
-        (("--osmosis-agent=chat", "--osmosis-dataset=data.jsonl"), True),
-        (("--osmosis-source=model", "tests"), True),
-        (("tests", "-k", "x"), False),
-        *(((CONFIG, word), False) for word in ("--co", DRY, "--osmosis-inline", "--trace", "--help")),
-    ],
-)
+STARTS = {
+    CONFIG: True,
+    "configs/eval/x.toml::x[row0-run0]": True,
+    "--osmosis-agent=chat --osmosis-dataset=data.jsonl": True,
+    "--osmosis-source=model tests": True,
+    "tests -k x": False,
+    **{f"{CONFIG} {word}": False for word in ("--co", DRY, "--osmosis-inline", "--trace", "--help")},
+}
+
+
 def test_a_host_starts_early_if_the_command_seems_to_run_an_eval(
-    pytester: pytest.Pytester, typed: Sequence[str], starts: bool
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert seems_to_run(pytester.parseconfig(*typed)) is starts
+    assert {typed: seems_to_run(pytester.parseconfig(*typed.split())) for typed in STARTS} == STARTS
+    monkeypatch.setenv("PYTEST_ADDOPTS", CONFIG)
+    assert not seems_to_run(pytester.parseconfig("tests"))
 
 
-@pytest.mark.parametrize(
-    ("typed", "asks"),
-    [
-        (("--osmosis-config=demo.toml",), False),
-        (("--osmosis-config", "demo.toml"), False),
-        (("demo.toml::x[row0-run0]", "tests"), False),
-        (("--osmosis-config=demo.toml", "--osmosis-config=served.toml"), True),
-        (("--osmosis-config=served.toml",), True),
-        (("--osmosis-config=served.toml", "--osmosis-model=demo/arithmetic"), False),
-        (("--osmosis-config=missing.toml",), True),
-        (("--osmosis-config=folder.toml",), True),
-        (("--osmosis-agent=chat", "--osmosis-model=openai/x"), True),
-    ],
-)
-def test_an_early_host_imports_a_client_unless_the_demo_model_is_named(
-    pytester: pytest.Pytester, typed: Sequence[str], asks: bool
-) -> None:
+ASKS = {
+    "--osmosis-config=demo.toml": False,
+    "--osmosis-config demo.toml": False,
+    "demo.toml::x[row0-run0] tests": False,
+    "--osmosis-config=demo.toml --osmosis-config=served.toml": True,
+    "--osmosis-config=served.toml": True,
+    "--osmosis-config=served.toml --osmosis-model=demo/arithmetic": False,
+    "--osmosis-config=missing.toml": True,
+    "--osmosis-config=folder.toml": True,
+    "--osmosis-agent=chat --osmosis-model=openai/x": True,
+}
+
+
+def test_an_early_host_imports_a_client_unless_the_demo_model_is_named(pytester: pytest.Pytester) -> None:
     Path("demo.toml").write_text('[experiment]\nmodel_path = "demo/arithmetic"')
     Path("served.toml").write_text('[experiment]\nmodel_path = "openai/x"')
     Path("folder.toml").mkdir()
-    assert seems_to_ask(pytester.parseconfig(*typed)) is asks
-
-
-def test_addopts_start_no_host_early(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_ADDOPTS", CONFIG)
-    assert not seems_to_run(pytester.parseconfig("tests"))
+    assert {typed: seems_to_ask(pytester.parseconfig(*typed.split())) for typed in ASKS} == ASKS

@@ -70,6 +70,18 @@ def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace) ->
     assert (len(many), many[-1]) == (6, "osmosis: and 3 more functions like these")
 
 
+@pytest.mark.addon
+def test_a_file_of_the_ini_key_names_the_library_of_its_functions(workspace: Workspace) -> None:
+    workspace.ini("osmosis_rewards = mine.py")
+    workspace.write("mine.py", TRL)
+
+    said = "osmosis: mine.py:1: accuracy(completions) is not tested: a reward function of"
+    assert hints(workspace.run("mine.py"))[0].startswith(said)
+    workspace.run(exits=2).stdout.fnmatch_lines(
+        [f"mine.py: holds no reward function (a reward function of TRL *{PAGE}); decorate one with @osmosis_reward*"]
+    )
+
+
 @pytest.mark.slow
 def test_under_the_lab_the_files_of_a_folder_are_searched(workspace: Workspace) -> None:
     workspace.write("fns/a.py", OURS)
@@ -86,21 +98,6 @@ def test_under_the_lab_the_files_of_a_folder_are_searched(workspace: Workspace) 
     ]
     result.stdout.fnmatch_lines(["*because only files that are named are: pytest fns/a.py"])
     assert workspace.run("--osmosis-lab", "fns/a.py").ret == 0
-
-
-@pytest.mark.addon
-def test_a_file_of_the_ini_key_names_the_library_of_its_functions(workspace: Workspace) -> None:
-    workspace.ini("osmosis_rewards = mine.py")
-    workspace.write("mine.py", TRL)
-
-    result = workspace.run("mine.py")
-    named = workspace.run()
-
-    assert hints(result)[0].startswith("osmosis: mine.py:1: accuracy(completions) is not tested: a reward function of")
-    assert named.ret == 2
-    named.stdout.fnmatch_lines(
-        [f"mine.py: holds no reward function (a reward function of TRL *{PAGE}); decorate one with @osmosis_reward*"]
-    )
 
 
 MISSING = {
