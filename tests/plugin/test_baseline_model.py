@@ -112,7 +112,9 @@ def test_a_worse_baseline_fails_nothing(workspace: Workspace, models: Models, se
     by_row.stdout.fnmatch_lines(["*x.toml::x?row1-baseline? XFAIL*"])
 
 
-def test_an_unreachable_baseline_is_not_measured_and_the_eval_goes_on(workspace: Workspace, server: ChatServer) -> None:
+def test_a_baseline_that_is_not_reached_is_not_measured_and_ends_with_its_eval(
+    workspace: Workspace, server: ChatServer
+) -> None:
     with ChatServer(status(401)) as closed:
         baseline = {"model_path": "old", "base_url": closed.base_url}
         eval_of(workspace, server, gate={**GATE, "pass_rate": ">= 0.5"}, baseline=baseline)
@@ -134,6 +136,13 @@ def test_an_unreachable_baseline_is_not_measured_and_the_eval_goes_on(workspace:
     pending = workspace.results()["pending"]
     assert {(one["model_tag"], "401" in one["reason"]) for one in pending} == {("baseline", True)}
 
+    n_asked = len(server.requests)
+    with ChatServer(status(401)) as closed:
+        eval_of(workspace, server, model={"base_url": closed.base_url})
+        result = workspace.run(CONFIG, exits=9)
+    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?probe?*"])
+    assert all(request.body["messages"][-1]["content"] == "hi" for request in server.requests[n_asked:])
+
 
 def test_without_the_gate_a_baseline_that_stops_answering_changes_no_exit_status(
     workspace: Workspace, server: ChatServer
@@ -147,16 +156,6 @@ def test_without_the_gate_a_baseline_that_stops_answering_changes_no_exit_status
     assert workspace.results()["summary"]["finished"] == 30
     assert workspace.results()["status"] == "finished"
     result.stdout.fnmatch_lines(["no further request is sent to the baseline's model: *401*"])
-
-
-def test_an_unreachable_model_ends_the_baseline_too(workspace: Workspace, server: ChatServer) -> None:
-    with ChatServer(status(401)) as closed:
-        eval_of(workspace, server, model={"base_url": closed.base_url})
-
-        result = workspace.run(CONFIG, exits=9)
-
-    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?probe?*"])
-    assert all(request.body["messages"][-1]["content"] == "hi" for request in server.requests)
 
 
 def test_each_server_gets_its_own_key_and_no_other(

@@ -14,7 +14,9 @@ def problems(result: pytest.RunResult) -> list[str]:
     return [line.removeprefix("ERROR: ") for line in result.errlines if line]
 
 
-def test_contradictions_are_reported_all_at_once(workspace: Workspace) -> None:
+def test_contradictions_are_reported_all_at_once_and_those_of_variables_not_with_the_command_line(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workspace.eval()
 
     result = workspace.run(CONFIG, "--osmosis-record=new", "--osmosis-replay", "--osmosis-cache", "--osmosis-n=0")
@@ -24,12 +26,6 @@ def test_contradictions_are_reported_all_at_once(workspace: Workspace) -> None:
         f"--osmosis-cache: contradicts --osmosis-replay and --osmosis-record: {KEEP}",
         f"--osmosis-record: contradicts --osmosis-replay and --osmosis-cache: {KEEP}",
     ]
-
-
-def test_variables_contradict_each_other_but_not_the_command_line(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace.eval()
     monkeypatch.setenv("PYTEST_OSMOSIS_REPLAY", "1")
     monkeypatch.setenv("PYTEST_OSMOSIS_RECORD", "all")
 

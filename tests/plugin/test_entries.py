@@ -85,20 +85,6 @@ def test_a_named_run_is_one_of_each_entry_and_goes_on_alone(many: Workspace) -> 
     assert len(list(runs.iterdir())) == 3
 
 
-def test_problems_of_all_entries_are_reported_at_once_and_each_one_once(workspace: Workspace) -> None:
-    workspace.eval("x", rows=1)
-    workspace.write(
-        PATH,
-        MANY + 'batch_size = ["many"]\n[[eval]]\nnumm_examples = 1\n[[eval]]\nname = "b"\nmax_tokens = 0\n'
-        '[[eval]]\nname = "c"\ndataset = "y"\n[[eval]]\nname = "d"\ndataset = "y"\n',
-    )
-
-    result = workspace.run(PATH, exits=4)
-
-    places = [line.removeprefix("ERROR: ") for line in result.errlines if line]
-    assert [place.partition(" ")[0] for place in places] == [*(f"{PATH}:{line}:" for line in (14, 16, 19)), "dataset"]
-
-
 def test_a_node_id_of_no_entry_says_which_there_are(many: Workspace) -> None:
     result = many.run(f"{PATH}::plan[row0-run0]", exits=4)
 

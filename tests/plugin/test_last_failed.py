@@ -1,4 +1,4 @@
-"""--lf and --ff: runs that failed, scored below their threshold or were not scored are rolled out again."""
+"""--lf: runs that failed, scored below their threshold or were not scored are rolled out again."""
 
 from __future__ import annotations
 

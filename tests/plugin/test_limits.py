@@ -14,7 +14,7 @@ from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, reply
 
 
-def test_an_eval_stops_when_its_tokens_are_spent(workspace: Workspace) -> None:
+def test_an_eval_stops_when_its_tokens_are_spent_and_a_gate_may_still_decide(workspace: Workspace) -> None:
     workspace.eval(rows=40, limits={"max_tokens": 30})
 
     result = workspace.run(CONFIG, "-rsE", exits=9)
@@ -27,6 +27,11 @@ def test_an_eval_stops_when_its_tokens_are_spent(workspace: Workspace) -> None:
     assert results["status"] == "stopped"
     assert 2 <= results["summary"]["total_runs"] < 40
     assert results["summary"]["total_runs"] == results["summary"]["finished"]  # what was in flight was finished
+
+    workspace.run(CONFIG, "--osmosis-inline", exits=9)
+    assert 2 <= workspace.results()["summary"]["total_runs"] < 40
+    gated = workspace.run(CONFIG, "--osmosis-gate=pass_rate >= 0.01", exits=0)
+    gated.stdout.fnmatch_lines(["gate pass_rate >= 0.01: HOLDS: *not measured and counted as not passed*"])
 
 
 @pytest.mark.parametrize(
@@ -62,22 +67,6 @@ def test_a_bound_on_dollars_needs_a_known_price(workspace: Workspace, limits: di
 
         assert not server.requests
     result.stderr.fnmatch_lines([f"ERROR: *?limits? {said}"])
-
-
-def test_a_gate_that_the_missing_runs_cannot_change_still_decides(workspace: Workspace) -> None:
-    workspace.eval(rows=40, limits={"max_tokens": 30}, gate={"pass_rate": ">= 0.01"})
-
-    result = workspace.run(CONFIG, exits=0)
-
-    result.stdout.fnmatch_lines(["gate pass_rate >= 0.01: HOLDS: *not measured and counted as not passed*"])
-
-
-def test_limits_hold_inline_too(workspace: Workspace) -> None:
-    workspace.eval(rows=10, limits={"max_tokens": 30})
-
-    workspace.run(CONFIG, "--osmosis-inline", exits=9)
-
-    assert 2 <= workspace.results()["summary"]["total_runs"] < 10
 
 
 @pytest.mark.slow

@@ -79,15 +79,9 @@ def test_options_set_how_many_failures_are_shown(workspace: Workspace) -> None:
         first = "13 failures not listed" if none else "and {} more"
         notes = [line for line in lines if line.endswith(": pytest-osmosis show")]
         assert notes == [f"{first.format(n)}: pytest-osmosis show" for n in hidden if n], typed
-
-
-def test_tb_line_is_bounded_too(workspace: Workspace) -> None:
-    workspace.eval(rows=WRONG)
-
-    lines = section(workspace.run(CONFIG, "--tb=line").outlines, "FAILURES")
-
-    assert sum("configs/eval/x.toml:3" in line and "score 0 < 1" in line for line in lines) == 10
-    assert lines[-1] == MORE.format(3)
+    of_lines = section(workspace.run(CONFIG, "--tb=line").outlines, "FAILURES")
+    assert sum("configs/eval/x.toml:3" in line and "score 0 < 1" in line for line in of_lines) == 10
+    assert of_lines[-1] == MORE.format(3)
 
 
 def test_errors_and_failures_share_the_bound(workspace: Workspace) -> None:

@@ -102,22 +102,6 @@ def test_a_folder_never_starts_an_eval_under_xdist(workspace: Workspace) -> None
     assert "osmosis: x" not in result.stdout.str()
 
 
-def test_the_header_shows_a_named_eval(workspace: Workspace) -> None:
-    workspace.eval(gate={"pass_rate": ">= 0.5"}, sampling={"temperature": 1.0, "seed": 0})
-
-    workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-limit=2").stdout.fnmatch_lines(
-        [
-            "osmosis: x (configs/eval/x.toml)",
-            "  model: demo/arithmetic (embedded); sampling: temperature 1.0, seed 0",
-            "  dataset: data/x.jsonl, first 2 of 3",
-            "  2 rows x 2 runs = 4 rollouts, 1 in flight (raise batch_size to run more at once)",
-            "  gate: pass_rate >= 0.5",
-            "  overridden: n = 2 (--osmosis-n), limit = 2 (--osmosis-limit)",
-        ],
-        consecutive=True,
-    )
-
-
 DRY, LIMIT = "--osmosis-dry-run", "--osmosis-limit=all"
 SAMPLED = "sample 6 of 60 rows (10% by default"
 

@@ -23,7 +23,7 @@ def test_evals_of_a_folder_are_named_with_the_command_that_runs_them(workspace: 
     workspace.eval("y")
     (workspace.root / "rewards.py").unlink()
 
-    for named in (["configs/eval"], ["configs"], ["."], []):
+    for named in (("configs/eval",), ("configs",), (".",), ()):
         assert hints(workspace.run(*named, exits=5)) == [
             "osmosis: configs/eval holds 2 evals that run only if the command names them: "
             "pytest --osmosis-config=configs/eval"
