@@ -103,8 +103,7 @@ def test_figures_that_are_not_defined_are_never_numbers(workspace: Workspace) ->
 
 @pytest.mark.slow
 def test_rows_may_get_human_scores_after_they_were_scored(workspace: Workspace) -> None:
-    blank = [{**row, "human": None} for row in RATED[:3]]
-    fill(workspace, blank)
+    fill(workspace, [{**row, "human": None} for row in RATED[:3]])
     workspace.run(CONFIG).stdout.fnmatch_lines(
         ['human scores in column "human": 0 rows (3 without one)', "nothing to compare: no run has a score and *"]
     )
@@ -157,13 +156,8 @@ def test_csv_cells_and_other_columns_hold_human_scores(workspace: Workspace) -> 
     workspace.write("rewards.py", REWARDS)
     workspace.write("answers.csv", "solution_str,label\n42,1\n41,\n40,0.0\n")
 
-    result = workspace.run(
-        "--osmosis-agent=recorded",
-        "--osmosis-dataset=answers.csv",
-        "--osmosis-eval-fn=rewards:one",
-        "--osmosis-set=scoring.calibrate=label",
-        exits=0,
-    )
+    named = ("--osmosis-agent=recorded", "--osmosis-dataset=answers.csv", "--osmosis-eval-fn=rewards:one")
+    result = workspace.run(*named, "--osmosis-set=scoring.calibrate=label", exits=0)
 
     result.stdout.fnmatch_lines(['human scores in column "label": 2 rows (1 without one)', "equal *0.500 *"])
     assert workspace.results("answers")["rows"][1]["human_score"] is None

@@ -10,7 +10,6 @@ import pytest
 from tests.plugin.workspaces import CONFIG, Workspace
 
 NOWHERE = {"engine": "ray", "ray": {"address": "127.0.0.1:9"}}
-WITHOUT_RAY = "import sys\n\nsys.modules['ray'] = None\n"
 RECORD_MODULES = """
 import json, pathlib, sys
 
@@ -26,7 +25,7 @@ def pytest_unconfigure():
 )
 def test_ray_must_be_installed(workspace: Workspace, options: list[str], where: str) -> None:
     workspace.eval("x", 2, execution={} if options else NOWHERE)
-    workspace.write("conftest.py", WITHOUT_RAY)
+    workspace.write("conftest.py", "import sys\n\nsys.modules['ray'] = None\n")
 
     result = workspace.run(CONFIG, *options, exits=4)
 

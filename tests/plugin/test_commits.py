@@ -8,7 +8,6 @@ from tests.plugin.workspaces import CONFIG, Workspace
 from tests.unit.git.repositories import commit, git
 
 MAIN = """
-import os, sys
 import helpers
 from pathlib import Path
 from pytest_osmosis import AgentWorkflow, Grader

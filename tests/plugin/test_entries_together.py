@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, read_json, wait_until
+from tests.plugin.workspaces import Workspace, read_json, timeless, wait_until
 from tests.servers import ChatServer, held, reply
 
 FILE = "configs/eval/several.toml"
@@ -66,12 +65,7 @@ def test_entries_share_one_cap_and_are_compared(workspace: Workspace) -> None:
     page = (workspace.root / "page.md").read_text(encoding="utf-8")
     assert "| eval | model | runs | pass rate (95% interval) | mean | to the first (95% interval) | p |" in page
     compared = json.loads(workspace.cli("runs", "compare", FILE, "--json").stdout.str())
-    assert without_times(compared) == without_times(table)
-
-
-def without_times(table: dict[str, Any]) -> dict[str, Any]:
-    entries = [{**entry, "duration_ms": None} for entry in table["entries"]]
-    return {**table, "duration_ms": None, "entries": entries}
+    assert timeless(compared) == timeless(table)
 
 
 @pytest.mark.slow
@@ -107,8 +101,7 @@ def test_a_session_that_is_interrupted_goes_on_with_every_entry(workspace: Works
         session.interrupt()
         assert session.wait() == 2, session.output
 
-        statuses = [workspace.results(f"e{number}")["status"] for number in range(6)]
-        assert statuses == ["stopped"] * 6
+        assert [workspace.results(f"e{number}")["status"] for number in range(6)] == ["stopped"] * 6
         assert [len(workspace.results(f"e{number}")["pending"]) for number in range(6)] == [4] * 6
         server.release()
         workspace.run(SEVERAL, "--osmosis-no-probe", "--osmosis-resume", exits=1)

@@ -67,8 +67,6 @@ def test_a_gate_of_a_hook_is_a_test_and_sets_the_exit_status(workspace: Workspac
 
 
 RAISING = """
-import pytest
-
 def pytest_osmosis_rollout_finished(record):
     if record.run.row == 1:
         raise ZeroDivisionError("first")

@@ -148,9 +148,6 @@ def test_python_tests_run_beside_an_eval_with_problems(vscode: VSCode, workspace
     shown.stdout.fnmatch_lines(['osmosis: not listed: *"nowhere"*'])
 
 
-# -- PyCharm --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_pycharm_runs_the_toml_of_a_run_configuration_and_no_eval_of_a_folder(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch

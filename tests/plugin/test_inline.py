@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import CONFIG, FAIL, Workspace, wait_until
+from tests.plugin.workspaces import CONFIG, FAIL, Workspace, timeless, wait_until
 from tests.servers import ChatServer, held, reply
 
 INLINE = "--osmosis-inline"
@@ -56,16 +56,6 @@ ROWS: list[dict[str, Any]] = [
     {"reward": "raises"},
     {"reward": "None"},
 ]
-TIMES = {"duration_ms", "scoring_ms"}
-
-
-def comparable(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the runs of a results file, without the values that differ between sessions."""
-    return [
-        {"row": row["row_index"], **{key: value for key, value in run.items() if key not in TIMES}}
-        for row in results["rows"]
-        for run in row["runs"]
-    ]
 
 
 @pytest.mark.journey
@@ -85,8 +75,7 @@ def test_outcomes_scores_and_journal_equal_those_of_a_host(workspace: Workspace)
     expected = workspace.results()
     done = workspace.run(CONFIG, INLINE, "-Werror")
 
-    results = workspace.results()
-    assert comparable(results) == comparable(expected)
+    assert timeless(workspace.results()["rows"]) == timeless(expected["rows"])
     assert done.ret == hosted.ret == 1
     assert done.parseoutcomes().keys() - {"warning", "warnings"} == hosted.parseoutcomes().keys()
     assert [event["row"] for event in workspace.events("start")] == [row for row in range(8) for _ in range(2)]
@@ -119,7 +108,8 @@ def test_a_run_cancelled_before_it_starts_fails_and_keeps_nothing(workspace: Wor
     workspace.eval(rows=[{}] * 4, agent={"agent": "agent:rollout"})
     done = workspace.run(CONFIG, INLINE)
     assert done.parseoutcomes() == {"passed": 3, "errors": 1}
-    assert [run.get("boundary") for run in comparable(workspace.results())] == [None, "agent", None, None]
+    runs = [row["runs"][0] for row in workspace.results()["rows"]]
+    assert [run.get("boundary") for run in runs] == [None, "agent", None, None]
     done.stdout.fnmatch_lines(["*user code cancelled its task before it began*"])
 
 
@@ -148,8 +138,7 @@ def test_output_belongs_to_the_item_and_process_state_to_the_user_code(workspace
     for folder, colour in (("space", "green"), ("other/space", "blue")):
         workspace.write(f"{folder}/helper.py", "seen = 0\n")
         workspace.write(f"{folder}/agent.py", LOOKING)
-        rows = [FAIL, FAIL]
-        workspace.eval(rows=rows, folder=folder, agent={"agent": "agent:rollout"}, env={"COLOUR": colour})
+        workspace.eval(rows=[FAIL, FAIL], folder=folder, agent={"agent": "agent:rollout"}, env={"COLOUR": colour})
     workspace.write("test_looked.py", LOOKED)
     paths = ["space/configs/eval/x.toml", "other/space/configs/eval/x.toml"]
 

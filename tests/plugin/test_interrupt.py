@@ -9,9 +9,6 @@ import pytest
 from tests.plugin.workspaces import CONFIG, HURRY, PLAIN_AND_XDIST, Workspace, constants, hosts_under, wait_until
 from tests.servers import ChatServer, held, reply
 
-PATIENT = constants({**HURRY, "plugin.eval_queue.INTERRUPT_GRACE_S": 600.0})
-"""After one Ctrl-C the session waits for the runs in flight for longer than a test may take."""
-
 
 def make(workspace: Workspace, server: ChatServer) -> None:
     """Write two evals: one run is answered, the server holds two, the rest wait."""
@@ -55,7 +52,7 @@ def test_sigterm_and_a_second_ctrl_c_end_at_once_and_keep_finished_runs(workspac
     with ChatServer(reply("42"), held(reply("42"))) as server:
         make(workspace, server)
         if twice:
-            workspace.write("hurry.py", PATIENT)
+            workspace.write("hurry.py", constants({**HURRY, "plugin.eval_queue.INTERRUPT_GRACE_S": 600.0}))
         session = workspace.start(CONFIG, "--osmosis-no-probe")
         wait_for_three(workspace, server)
 

@@ -1,7 +1,4 @@
-"""[limits] on spending: no further run begins, results are kept, and missing runs are reported.
-
-Provider limits hold, and the time that they cost is reported.
-"""
+"""[limits] on spending: no further run begins, and results are kept. Provider limits hold, and are reported."""
 
 from __future__ import annotations
 

@@ -123,8 +123,6 @@ def test_a_bad_number_of_failures_is_a_usage_error(workspace: Workspace) -> None
         result.stderr.fnmatch_lines(['*--osmosis-show-failures: must be an integer of at least 0, or "all", got *'])
 
 
-# -- the verdict comes last --------------------------------------------------------------------------------
-
 NOISE = """
 import pytest
 
@@ -169,9 +167,6 @@ def test_after_an_internal_error_the_verdict_is_still_above_the_last_line(worksp
     last = next(number for number, line in enumerate(lines) if re.match(r"=+ .* in [\d.]+s", line))
     assert ours < last
     assert "of 2 runs passed" in lines[last - 1] or "run was measured" in lines[last - 1]
-
-
-# -- causes ------------------------------------------------------------------------------------------------
 
 
 def test_an_outage_is_summed_up_by_its_cause_and_the_stop_names_it(workspace: Workspace) -> None:

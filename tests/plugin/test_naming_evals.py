@@ -108,6 +108,8 @@ SAMPLED = "sample 6 of 60 rows (10% by default"
 
 def test_the_header_says_why_a_sample_is_evaluated(workspace: Workspace) -> None:
     workspace.eval(rows=60, data={"rows": None})
+    workspace.eval("y")
+    workspace.eval("z", data={"rows": None})
 
     for typed, shown in {
         DRY: f"{SAMPLED}; --osmosis-limit=all for all)",
@@ -118,14 +120,7 @@ def test_the_header_says_why_a_sample_is_evaluated(workspace: Workspace) -> None
         "--osmosis-limit=6": "first 6 of 60",
     }.items():
         assert f"  dataset: data/x.jsonl, {shown}" in workspace.run(CONFIG, DRY, typed).outlines
-
-
-def test_a_note_names_those_of_several_evals_that_evaluate_a_sample(workspace: Workspace) -> None:
-    workspace.eval("x", data={"rows": None})
-    workspace.eval("y")
-    workspace.eval("z", data={"rows": None})
     note = "  note: x, z: 10% of the rows by default; --osmosis-limit=all for all"
-
     assert note in workspace.run("--osmosis-config=configs/eval", DRY).outlines
     assert "10%" not in workspace.run("--osmosis-config=configs/eval", DRY, LIMIT).stdout.str()
 

@@ -18,7 +18,7 @@ def hints(result: pytest.RunResult) -> list[str]:
     return [line for line in result.outlines if line.startswith("osmosis: ")]
 
 
-def test_evals_of_a_folder_are_named_with_the_command_that_runs_them(workspace: Workspace) -> None:
+def test_evals_of_a_folder_are_named_with_their_command_unless_something_was_collected(workspace: Workspace) -> None:
     workspace.eval("x")
     workspace.eval("y")
     (workspace.root / "rewards.py").unlink()
@@ -28,12 +28,7 @@ def test_evals_of_a_folder_are_named_with_the_command_that_runs_them(workspace: 
             "osmosis: configs/eval holds 2 evals that run only if the command names them: "
             "pytest --osmosis-config=configs/eval"
         ]
-
-
-def test_nothing_is_said_if_something_was_collected(workspace: Workspace) -> None:
-    workspace.eval("x")
     workspace.write("test_python.py", "def test_python(): pass\n")
-
     assert hints(workspace.run()) == []
     assert hints(workspace.run("-k", "nothing")) == []
 
