@@ -97,7 +97,7 @@ LLAMA_LONG = "the request exceeds the available context size, try increasing it"
 WAITED = (
     '\n         \n{"choices":[{"message":{"role":"assistant","content":"42"},"finish_reason":"stop","error":null}]}'
 )
-UNSAID = {"refusal": None, "tool_calls": [], "function_call": None}
+UNSAID: Mapping[str, Any] = {"refusal": None, "tool_calls": [], "function_call": None}
 
 FAILING: Mapping[str, Mapping[str, Failing]] = {
     "vLLM": {
