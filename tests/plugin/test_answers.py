@@ -39,40 +39,6 @@ def test_a_wrong_answer_is_shown_beside_the_expected_one(workspace: Workspace, m
     assert "  expected: 15" in workspace.show("row0-run0")
 
 
-def test_a_gate_that_decides_leaves_the_answers_in_the_reasons(workspace: Workspace) -> None:
-    workspace.write("rewards.py", EXACT)
-    workspace.eval(rows=[{"ground_truth": "15"}, {}], gate={"pass_rate": ">= 0.9"})
-
-    result = workspace.run(CONFIG, "-rx", "--junitxml=junit.xml", "--osmosis-markdown=page.md")
-
-    why = 'score 0 < 1: answered "0 * 2 = 0 #### 0", expected "15"'
-    result.stdout.fnmatch_lines([f"XFAIL configs/eval/x.toml::x?row0-run0? - {why}"])
-    skipped = junit_cases(workspace.root / "junit.xml")["x[row0-run0]"].find("skipped")
-    assert skipped is not None
-    assert skipped.attrib["message"] == why
-    assert 'answered "0 \\* 2 = 0 &#35;&#35;&#35;&#35; 0", expected "15"' in (workspace.root / "page.md").read_text(
-        encoding="utf-8"
-    )
-
-
-def test_what_is_long_is_shortened_and_whole_in_show(workspace: Workspace) -> None:
-    workspace.write("rewards.py", EXACT)
-    answer, truth = LONG + "#### 14", LONG.replace("think", "talk") + "#### 15"
-    with ChatServer(reply(answer)) as server:
-        workspace.eval(rows=[{"ground_truth": truth}], model={"base_url": server.base_url})
-        result = workspace.run(CONFIG)
-
-    result.stdout.fnmatch_lines(
-        [
-            'score 0 < 1: answered "...* step by step. #### 14" (1,117 characters), '
-            'expected "...* step by step. #### 15" (1,087 characters)',
-            "expected: Let us talk about it, * characters left out * #### 15",
-            "conversation:",
-        ]
-    )
-    assert f"  expected: {truth}" in workspace.show("row0-run0")
-
-
 def test_the_scored_answer_is_shown_if_the_conversation_ends_otherwise(workspace: Workspace) -> None:
     workspace.write("rewards.py", EXACT)
     workspace.write(
@@ -84,40 +50,10 @@ def test_the_scored_answer_is_shown_if_the_conversation_ends_otherwise(workspace
     )
     workspace.eval(rows=1, agent={"agent": "agent:rollout"})
 
-    result = workspace.run(CONFIG)
-
-    result.stdout.fnmatch_lines(
+    workspace.run(CONFIG).stdout.fnmatch_lines(
         ["answered: Let us think about it,*", "conversation:", "  assistant: -> stop({})", "dataset row:*"]
     )
     assert f"  answered: {LONG.strip()}" in workspace.show("row0-run0")
-
-
-def test_rows_without_a_ground_truth_expect_nothing(workspace: Workspace) -> None:
-    rows = [{"score": 0.0, "ground_truth": truth} for truth in (None, "")]
-    workspace.eval(rows=rows)
-
-    result = workspace.run(CONFIG, "--osmosis-markdown=page.md")
-
-    result.stdout.fnmatch_lines(['FAILED *x?row0-run0? - score 0 < 1: answered "0 * 2 = 0 #### 0"'])
-    assert "expected" not in result.stdout.str()
-    assert "expected" not in "\n".join(workspace.show("row0-run0"))
-    assert "expected" not in (workspace.root / "page.md").read_text(encoding="utf-8")
-
-
-def test_a_run_that_was_not_scored_shows_no_answer_unless_its_function_broke(workspace: Workspace) -> None:
-    workspace.write(
-        "agent.py",
-        "async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n    if ctx.row_index: raise ValueError('broke')\n",
-    )
-    rows = [{"reward": "raises", "ground_truth": "truth of 0"}, {"ground_truth": "truth of 1"}]
-    workspace.eval(rows=rows, agent={"agent": "agent:rollout"}, limits={"max_errors": 2})
-
-    result = workspace.run(CONFIG)
-
-    result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines(["expected: truth of 0", "conversation:"])
-    assert "truth of 1" not in result.stdout.str()
-    assert "  expected: truth of 0" in workspace.show("row0-run0")
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from pytest_osmosis.cli.main import main
 from tests.plugin.workspaces import CONFIG, Workspace, junit_cases
 from tests.servers import ChatServer, Exchange, completion, status
 
@@ -18,11 +16,6 @@ GATE = {"max_regression": 0.02}
 REWARDS = """
 def score(solution_str, ground_truth, extra_info=None, **kwargs):
     return float(solution_str == ground_truth)
-"""
-SEEN = """
-async def rollout(ctx):
-    reply = await ctx.chat(ctx.prompt)
-    return [*ctx.prompt, {"role": "assistant", "content": reply.message["content"] or ctx.model_tag}]
 """
 
 
@@ -76,14 +69,10 @@ def test_both_models_get_the_same_prompts_and_a_regression_fails(
         [
             "  7 rows x 1 run x 2 models = 14 rollouts, 4 in flight",
             f"  baseline: old at {server.base_url}, on the same rows side by side; its tests never fail",
-            "eval function  model *",
             "rewards:score    new *0.143 *",
             "rewards:score    old *1.000 *",
             "140 tokens *",
             "against the baseline old: pass rate 0.143, baseline 1.000, same 7 rows",
-            "  -0.857, *; 0 rows better, 6 worse: a regression (p = 0.031, McNemar, exact)",
-            "  worse: row0, row1, row2, row3, row4, row5",
-            "  row0 now: pytest-osmosis show x-* row0-run0",
             "  row0 by the baseline: pytest-osmosis show x-* row0-run0-baseline",
             "baseline old: pass rate 1.000: 7 of 7 runs passed; 70 tokens, cost unknown",
             "gate max_regression <= 0.02: FAILS: *: a regression (p = 0.031)",
@@ -94,22 +83,15 @@ def test_both_models_get_the_same_prompts_and_a_regression_fails(
     assert {(question, seed) for model, question, seed in asked if model == "new"} == {
         (question, seed) for model, question, seed in asked if model == "old"
     }
-    cases = junit_cases(workspace.root / "junit.xml")
-    assert not list(cases["x[row0-run0-baseline]"].iter("skipped"))
-    assert {
-        one.attrib["value"] for one in cases["x[row0-run0-baseline]"].iter("property") if "tag" in one.attrib["name"]
-    }
+    case = junit_cases(workspace.root / "junit.xml")["x[row0-run0-baseline]"]
+    assert not list(case.iter("skipped"))
+    assert any("tag" in each.attrib["name"] for each in case.iter("property"))
     results = workspace.results()
     assert (results["summary"]["total_runs"], results["summary"]["pass_rate"]) == (14, pytest.approx(1 / 7))
-    assert results["config"]["baseline_model"] == "old"
-    assert [(one["model"], one["model_tag"], one["total_runs"]) for one in results["model_summaries"]] == [
-        ("new", "primary", 7),
-        ("old", "baseline", 7),
-    ]
-    assert [(run["model_tag"], run["passed"]) for run in results["rows"][0]["runs"]] == [
-        ("primary", False),
-        ("baseline", True),
-    ]
+    models_of = [(one["model"], one["model_tag"], one["total_runs"]) for one in results["model_summaries"]]
+    assert models_of == [("new", "primary", 7), ("old", "baseline", 7)]
+    runs = [(run["model_tag"], run["passed"]) for run in results["rows"][0]["runs"]]
+    assert runs == [("primary", False), ("baseline", True)]
     assert results["baseline"]["regression"] is True
 
 
@@ -123,38 +105,23 @@ def test_a_worse_baseline_fails_nothing(workspace: Workspace, models: Models, se
     result.stdout.fnmatch_lines(["  +0.857, *: an improvement (p = 0.031, McNemar, exact)"])
     assert workspace.last_failed() == set()
 
+    models.wrong = {"new": (), "old": [1]}
+    eval_of(workspace, server, rows=2, evaluation={"n": 2}, execution={"granularity": "row"})
+    by_row = workspace.run(CONFIG, "-v", exits=0)
+    by_row.assert_outcomes(passed=3, xfailed=1)
+    by_row.stdout.fnmatch_lines(["*x.toml::x?row1-baseline? XFAIL*"])
 
-def test_show_prints_a_run_of_the_baseline(
-    workspace: Workspace, server: ChatServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+
+def test_a_baseline_that_is_not_reached_is_not_measured_and_ends_with_its_eval(
+    workspace: Workspace, server: ChatServer
 ) -> None:
-    workspace.write("agent.py", SEEN)
-    eval_of(workspace, server, rows=1, agent={"agent": "agent:rollout"}, prices={"old": {"input": 1e6, "output": 0}})
-    workspace.run(CONFIG)
-    monkeypatch.chdir(workspace.root)
-
-    main(["show", "x.toml::x[row0-run0-baseline]"])
-    main(["show", "x"])
-
-    shown = capsys.readouterr().out
-    assert "row0-run0-baseline: passed" in shown
-    assert "model new, baseline old, " in shown
-    assert "$7.00" in shown
-    assert workspace.results()["summary"]["cost_usd"] == 7.0
-
-
-def test_an_unreachable_baseline_is_not_measured_and_the_eval_goes_on(workspace: Workspace, server: ChatServer) -> None:
     with ChatServer(status(401)) as closed:
-        eval_of(
-            workspace,
-            server,
-            gate={**GATE, "pass_rate": ">= 0.5"},
-            baseline={"model_path": "old", "base_url": closed.base_url},
-        )
+        baseline = {"model_path": "old", "base_url": closed.base_url}
+        eval_of(workspace, server, gate={**GATE, "pass_rate": ">= 0.5"}, baseline=baseline)
 
-        result = workspace.run(CONFIG)
+        result = workspace.run(CONFIG, exits=9)
 
         assert len(closed.requests) == 1
-    assert result.ret == 9
     result.assert_outcomes(passed=8, skipped=7, errors=1)
     result.stdout.fnmatch_lines(
         [
@@ -169,6 +136,13 @@ def test_an_unreachable_baseline_is_not_measured_and_the_eval_goes_on(workspace:
     pending = workspace.results()["pending"]
     assert {(one["model_tag"], "401" in one["reason"]) for one in pending} == {("baseline", True)}
 
+    n_asked = len(server.requests)
+    with ChatServer(status(401)) as closed:
+        eval_of(workspace, server, model={"base_url": closed.base_url})
+        result = workspace.run(CONFIG, exits=9)
+    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?probe?*"])
+    assert all(request.body["messages"][-1]["content"] == "hi" for request in server.requests[n_asked:])
+
 
 def test_without_the_gate_a_baseline_that_stops_answering_changes_no_exit_status(
     workspace: Workspace, server: ChatServer
@@ -176,24 +150,12 @@ def test_without_the_gate_a_baseline_that_stops_answering_changes_no_exit_status
     with ChatServer(status(401)) as closed:
         eval_of(workspace, server, rows=30, baseline={"model_path": "old", "base_url": closed.base_url})
 
-        result = workspace.run(CONFIG, "--osmosis-no-probe")
+        result = workspace.run(CONFIG, "--osmosis-no-probe", exits=0)
 
         assert len(closed.requests) <= 8
-    assert result.ret == 0
     assert workspace.results()["summary"]["finished"] == 30
     assert workspace.results()["status"] == "finished"
     result.stdout.fnmatch_lines(["no further request is sent to the baseline's model: *401*"])
-
-
-def test_an_unreachable_model_ends_the_baseline_too(workspace: Workspace, server: ChatServer) -> None:
-    with ChatServer(status(401)) as closed:
-        eval_of(workspace, server, model={"base_url": closed.base_url})
-
-        result = workspace.run(CONFIG)
-
-    assert result.ret == 9
-    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?probe?*"])
-    assert all(request.body["messages"][-1]["content"] == "hi" for request in server.requests)
 
 
 def test_each_server_gets_its_own_key_and_no_other(
@@ -219,7 +181,9 @@ def test_each_server_gets_its_own_key_and_no_other(
 
 
 @pytest.mark.slow
-def test_selecting_one_model_alone_compares_nothing(workspace: Workspace, models: Models, server: ChatServer) -> None:
+def test_selecting_one_model_alone_compares_nothing_and_single_runs_decide_if_no_gate_does(
+    workspace: Workspace, models: Models, server: ChatServer
+) -> None:
     models.wrong = {"new": range(6), "old": range(3)}
     eval_of(workspace, server, gate={**GATE, "pass_rate": ">= 0.1"})
 
@@ -236,29 +200,23 @@ def test_selecting_one_model_alone_compares_nothing(workspace: Workspace, models
     assert len(last_failed) == 6
     assert not any("baseline" in nodeid for nodeid in last_failed)
 
-    baseline_run = workspace.run(CONFIG, "-k", "baseline", exits=0)
-    baseline_run.assert_outcomes(passed=4, xfailed=3, skipped=2, deselected=7)
+    workspace.run(CONFIG, "-k", "baseline", exits=0).assert_outcomes(passed=4, xfailed=3, skipped=2, deselected=7)
 
-    one = workspace.run("configs/eval/x.toml::x[row0-run0-baseline]")
-    one.assert_outcomes(xfailed=1, skipped=2)
+    one = "configs/eval/x.toml::x[row0-run0-baseline]"
+    workspace.run(one).assert_outcomes(xfailed=1, skipped=2)
 
-
-@pytest.mark.slow
-def test_single_runs_decide_if_the_selection_leaves_no_gate_to_decide(
-    workspace: Workspace, models: Models, server: ChatServer
-) -> None:
     models.wrong = {"new": range(7), "old": ()}
-    eval_of(workspace, server, gate=GATE)
-
+    eval_of(workspace, server, gate=GATE)  # so the selections leave no gate to decide, and single runs do
     own = workspace.run(CONFIG, "-k", "not baseline", exits=1)
     own.assert_outcomes(failed=7, skipped=1, deselected=7)
-
-    deselected = "configs/eval/x.toml::x[row0-run0-baseline]"
-    without_one = workspace.run(CONFIG, f"--deselect={deselected}", "--osmosis-no-probe", exits=1)
+    without_one = workspace.run(CONFIG, f"--deselect={one}", "--osmosis-no-probe", exits=1)
     without_one.assert_outcomes(failed=7, passed=6, skipped=1, deselected=1)
+    workspace.run(CONFIG, "--lf", exits=1).assert_outcomes(failed=7, skipped=1, deselected=7)
 
-    failed_again = workspace.run(CONFIG, "--lf", exits=1)
-    failed_again.assert_outcomes(failed=7, skipped=1, deselected=7)
+    models.wrong = {"new": (), "old": ()}
+    eval_of(workspace, server, rows=20, gate=GATE, limits={"max_tokens": 50})
+    limited = workspace.run(CONFIG, "-k", "not baseline", "--osmosis-no-probe", exits=9)
+    limited.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_tokens?*"])
 
 
 @pytest.mark.slow
@@ -266,44 +224,14 @@ def test_spending_limits_count_both_models_and_max_errors_only_the_evals_own(
     workspace: Workspace, server: ChatServer
 ) -> None:
     with ChatServer(status(400)) as refusing:
-        eval_of(
-            workspace,
-            server,
-            rows=20,
-            baseline={"model_path": "old", "base_url": refusing.base_url},
-            limits={"max_errors": 0},
-        )
-        result = workspace.run(CONFIG, "--osmosis-no-probe")
-    assert result.ret == 0, "a baseline that answers nothing harms nothing"
+        baseline = {"model_path": "old", "base_url": refusing.base_url}
+        eval_of(workspace, server, rows=20, baseline=baseline, limits={"max_errors": 0})
+        workspace.run(CONFIG, "--osmosis-no-probe", exits=0)
 
     eval_of(workspace, server, rows=20, limits={"max_tokens": 200})
-    result = workspace.run(CONFIG, "--osmosis-no-probe")
-    summary = workspace.results()["summary"]
-    assert result.ret == 9
-    assert 200 <= summary["total_tokens"] < 300
+    workspace.run(CONFIG, "--osmosis-no-probe", exits=9)
+    assert 200 <= workspace.results()["summary"]["total_tokens"] < 300
     assert [one["total_tokens"] > 0 for one in workspace.results()["model_summaries"]] == [True, True]
-
-
-def test_a_limit_that_stops_an_eval_without_a_gate_to_decide_is_not_measured(
-    workspace: Workspace, server: ChatServer
-) -> None:
-    eval_of(workspace, server, rows=20, gate=GATE, limits={"max_tokens": 50})
-
-    result = workspace.run(CONFIG, "-k", "not baseline", "--osmosis-no-probe", exits=9)
-
-    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_tokens?*"])
-
-
-def test_with_granularity_row_each_model_has_a_test_per_row(
-    workspace: Workspace, models: Models, server: ChatServer
-) -> None:
-    models.wrong = {"new": (), "old": [1]}
-    eval_of(workspace, server, rows=2, evaluation={"n": 2}, execution={"granularity": "row"})
-
-    result = workspace.run(CONFIG, "-v", exits=0)
-
-    result.assert_outcomes(passed=3, xfailed=1)
-    result.stdout.fnmatch_lines(["*x.toml::x?row1-baseline? XFAIL*"])
 
 
 @pytest.mark.slow
@@ -312,7 +240,7 @@ def test_rescoring_covers_both_models_and_sends_no_request(
 ) -> None:
     models.wrong = {"new": range(6), "old": ()}
     eval_of(workspace, server)
-    assert workspace.run(CONFIG, "--runxfail").ret == 1
+    workspace.run(CONFIG, "--runxfail", exits=1)
     n_asked = len(server.requests)
 
     result = workspace.run("--osmosis-from=latest", "--osmosis-gate=max_regression = 0.02", exits=1)
@@ -322,29 +250,9 @@ def test_rescoring_covers_both_models_and_sends_no_request(
     assert [one["model"] for one in workspace.results()["model_summaries"]] == ["new", "old"]
 
 
-def test_without_a_toml_options_name_the_baseline(workspace: Workspace, server: ChatServer) -> None:
-    workspace.write("rewards.py", REWARDS)
-    workspace.write("rows.jsonl", json.dumps({"user_prompt": "What is 3 * 2?", "ground_truth": "6"}) + "\n")
-
-    result = workspace.run(
-        "--osmosis-agent=chat",
-        "--osmosis-dataset=rows.jsonl",
-        "--osmosis-eval-fn=rewards:score",
-        "--osmosis-model=new",
-        f"--osmosis-base-url={server.base_url}",
-        "--osmosis-baseline-model=old",
-        f"--osmosis-baseline-base-url={server.base_url}",
-        exits=0,
-    )
-
-    result.assert_outcomes(passed=2)
-
-
 def test_an_unknown_provider_of_the_baseline_is_reported(workspace: Workspace, server: ChatServer) -> None:
     eval_of(workspace, server, baseline={"model_path": "opnai/gpt-5"})
 
     result = workspace.run(CONFIG, "--osmosis-baseline-model=opnai/gpt-6", exits=4)
 
-    result.stderr.fnmatch_lines(
-        ['ERROR: --osmosis-baseline-model: [[]baseline] model_path: unknown provider "opnai", did you mean *openai*']
-    )
+    result.stderr.fnmatch_lines(['ERROR: --osmosis-baseline-model: [[]baseline] model_path: unknown provider "opnai"*'])

@@ -7,7 +7,6 @@ import pytest
 from tests.plugin.workspaces import CONFIG, Workspace
 
 KEEP = "an answer is recorded, comes from the cassette, or comes from the cache; keep one of them"
-LEAVE = "a baseline is measured, not repeated from recorded answers; leave out one of them"
 
 
 def problems(result: pytest.RunResult) -> list[str]:
@@ -15,24 +14,18 @@ def problems(result: pytest.RunResult) -> list[str]:
     return [line.removeprefix("ERROR: ") for line in result.errlines if line]
 
 
-def test_contradictions_are_reported_all_at_once(workspace: Workspace) -> None:
-    workspace.eval(baseline={"results": "base.json"})
+def test_contradictions_are_reported_all_at_once_and_those_of_variables_not_with_the_command_line(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.eval()
 
-    words = ["--osmosis-record=new", "--osmosis-replay", "--osmosis-cache", "--osmosis-update-baseline"]
-    result = workspace.run(CONFIG, *words, "--osmosis-n=0")
+    result = workspace.run(CONFIG, "--osmosis-record=new", "--osmosis-replay", "--osmosis-cache", "--osmosis-n=0")
 
     assert problems(result) == [
         f"--osmosis-replay: contradicts --osmosis-cache and --osmosis-record: {KEEP}",
         f"--osmosis-cache: contradicts --osmosis-replay and --osmosis-record: {KEEP}",
         f"--osmosis-record: contradicts --osmosis-replay and --osmosis-cache: {KEEP}",
-        f"--osmosis-update-baseline: contradicts --osmosis-replay: {LEAVE}",
     ]
-
-
-def test_variables_contradict_each_other_but_not_the_command_line(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace.eval()
     monkeypatch.setenv("PYTEST_OSMOSIS_REPLAY", "1")
     monkeypatch.setenv("PYTEST_OSMOSIS_RECORD", "all")
 
@@ -43,56 +36,40 @@ def test_variables_contradict_each_other_but_not_the_command_line(
     for word, line in {
         "--osmosis-record=new": "  records into cassettes/x.jsonl: only what is missing is asked for",
         "--osmosis-cache": "  cache .osmosis/cache/x.jsonl: a request that it answers is not sent",
+        "--osmosis-replay": "  replays cassettes/x.jsonl: no model is asked",
     }.items():
         assert line in workspace.run(CONFIG, word, "--co").outlines
-    replays = "  replays cassettes/x.jsonl: no model is asked"
-    assert replays in workspace.run(CONFIG, "--osmosis-replay", "--co").outlines
 
 
-@pytest.mark.parametrize("config", ['record = "new"', 'record = "all"\npath = "mine/y.jsonl"'])
-def test_the_config_records_unless_the_command_says_otherwise(workspace: Workspace, config: str) -> None:
-    tables = dict(line.split(" = ") for line in config.splitlines())
-    workspace.eval(cassette={key: value.strip('"') for key, value in tables.items()})
-    path = "mine/y.jsonl" if "mine" in config else "cassettes/x.jsonl"
-    rest = "only what is missing is asked for" if "new" in config else "every answer replaces the recorded one"
+def test_the_config_records_unless_the_command_says_otherwise(workspace: Workspace) -> None:
+    workspace.eval(cassette={"record": "new", "path": "mine/y.jsonl"})
 
-    def line(*words: str) -> str | None:
-        lines = workspace.run(CONFIG, *words, "--co").outlines
-        return next((each for each in lines if ".jsonl: " in each), None)
+    def lines(*words: str) -> list[str]:
+        return [line for line in workspace.run(CONFIG, *words, "--co").outlines if ".jsonl: " in line]
 
-    assert line() == f"  records into {path}: {rest}"
-    assert line("--osmosis-replay") == f"  replays {path}: no model is asked"
-    assert line("--osmosis-record=off") is None
+    assert lines() == ["  records into mine/y.jsonl: only what is missing is asked for"]
+    assert lines("--osmosis-replay") == ["  replays mine/y.jsonl: no model is asked"]
+    assert lines("--osmosis-record=off") == []
 
 
-def test_record_without_a_value_leaves_the_next_argument_alone(workspace: Workspace) -> None:
+REFUSED = {
+    "--osmosis-record=x configs/eval/x.toml": '--osmosis-record: must be one of "off", "all", "new", got "x"',
+    "--osmosis-from=latest --osmosis-record": "--osmosis-record: contradicts --osmosis-from, which does not change "
+    "rollouts; leave out one of them",
+    "--osmosis-source=reference --osmosis-record --osmosis-replay": "--osmosis-record, --osmosis-replay: "
+    "--osmosis-source=reference requests no model, so no eval can run",
+    "--osmosis-config=configs/training/t.toml --osmosis-replay": "--osmosis-replay: does not apply to a training "
+    "config, whose preflight rolls out single runs of a few rows",
+}
+
+
+def test_recording_needs_a_value_and_requests_of_rollouts(workspace: Workspace) -> None:
     workspace.eval()
-
-    result = workspace.run("--osmosis-record", "configs/eval/x.toml", "--co", exits=0)
-
-    result.stdout.fnmatch_lines(["  records into cassettes/x.jsonl: every answer replaces the recorded one"])
-    assert problems(workspace.run("--osmosis-record=x", "configs/eval/x.toml")) == [
-        '--osmosis-record: must be one of "off", "all", "new", got "x"'
-    ]
-
-
-def test_recording_needs_requests_of_rollouts(workspace: Workspace) -> None:
-    workspace.eval()
-    assert workspace.run(CONFIG).ret == 0
-
-    assert problems(workspace.run("--osmosis-from=latest", "--osmosis-record")) == [
-        "--osmosis-record: contradicts --osmosis-from, which does not change rollouts; leave out one of them"
-    ]
-    assert problems(workspace.run("--osmosis-source=reference", "--osmosis-record", "--osmosis-replay")) == [
-        "--osmosis-record, --osmosis-replay: --osmosis-source=reference requests no model, so no eval can run"
-    ]
-
-
-def test_a_training_config_has_no_cassette(workspace: Workspace) -> None:
     workspace.write("configs/training/t.toml", "[experiment]\n")
+    workspace.run(CONFIG, exits=0)
 
-    result = workspace.run("--osmosis-config=configs/training/t.toml", "--osmosis-replay")
+    listed = workspace.run("--osmosis-record", "configs/eval/x.toml", "--co", exits=0)  # the value is optional
 
-    assert problems(result) == [
-        "--osmosis-replay: does not apply to a training config, whose preflight rolls out single runs of a few rows"
-    ]
+    assert "  records into cassettes/x.jsonl: every answer replaces the recorded one" in listed.outlines
+    for typed, problem in REFUSED.items():
+        assert problems(workspace.run(*typed.split())) == [problem]

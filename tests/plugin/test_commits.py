@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
-
 import pytest
 
-from tests.plugin.workspaces import CONFIG, Session, Workspace, wait_until
+from tests.plugin.workspaces import CONFIG, Workspace
 from tests.unit.git.repositories import commit, git
 
 MAIN = """
-import os, sys
 import helpers
 from pathlib import Path
 from pytest_osmosis import AgentWorkflow, Grader
@@ -31,40 +27,25 @@ def agree(ctx):
 """
 
 
-def make(workspace: Workspace, *, folder: str = ".") -> str:
+def make(workspace: Workspace) -> str:
     """A workspace whose early commit scores 1.0, and whose files score 0.0 or do not even load. Return the commit."""
-    root = workspace.root / folder
-    workspace.eval(
-        rows=2,
-        folder=folder,
-        experiment={"rollout": "sums", "entrypoint": "main.py", "branch": "early"},
-        scoring={"eval_fns": ["rewards:score"]},
-        evaluation={"batch_size": 2},
-    )
+    experiment = {"rollout": "sums", "entrypoint": "main.py", "branch": "early"}
+    workspace.eval(rows=2, experiment=experiment, evaluation={"batch_size": 2})
     workspace.write(".gitignore", "/stdout\n/stderr\n__pycache__\n")
     git(workspace.root, "init")
-    early = commit(
-        workspace.root,
-        {
-            f"{folder}/rollouts/sums/main.py": MAIN,
-            f"{folder}/rollouts/sums/helpers.py": HELPERS.format("pass"),
-            f"{folder}/score.txt": "1.0",
-        },
-    )
+    folder = "rollouts/sums"
+    files = {f"{folder}/main.py": MAIN, f"{folder}/helpers.py": HELPERS.format("pass"), "score.txt": "1.0"}
+    early = commit(workspace.root, files)
     git(workspace.root, "branch", "early")
-    commit(workspace.root, {f"{folder}/score.txt": "0.0", f"{folder}/rollouts/sums/helpers.py": "raise OSError"})
-    (root / "rewards.py").write_text("def score(solution_str, ground_truth):\n    return 0.0\n")
+    commit(workspace.root, {"score.txt": "0.0", f"{folder}/helpers.py": "raise OSError"})
+    workspace.write("rewards.py", "def score(solution_str, ground_truth):\n    return 0.0\n")
     return early
 
 
-def left(workspace: Workspace, folder: str = ".") -> list[str]:
+def left(workspace: Workspace) -> list[str]:
     """Return the names of all that worktrees left behind."""
-    folders = (workspace.root / ".git" / "worktrees", workspace.root / folder / ".osmosis" / "worktrees")
-    found = []
-    for each in folders:
-        with contextlib.suppress(FileNotFoundError):  # it may be removed while it is looked at
-            found += [path.name for path in each.iterdir()]
-    return found
+    folders = (workspace.root / ".git/worktrees", workspace.root / ".osmosis/worktrees")
+    return [path.name for folder in folders if folder.exists() for path in folder.iterdir()]
 
 
 NOTHING = [".gitignore"]
@@ -93,89 +74,50 @@ def test_a_rescoring_scores_with_the_code_of_the_commit(workspace: Workspace) ->
     early = make(workspace)
     workspace.run(CONFIG).assert_outcomes(passed=2)
 
-    same = workspace.run("--osmosis-from=latest")
-    same.assert_outcomes(passed=2)
+    workspace.run("--osmosis-from=latest").assert_outcomes(passed=2)
     assert workspace.results()["provenance"]["git_commit"] == early
 
     later = commit(workspace.root, {"rollouts/sums/helpers.py": HELPERS.format("pass")})
-    other = workspace.run("--osmosis-from=latest", "--osmosis-set=experiment.branch=main")
-    other.assert_outcomes(failed=2)
+    workspace.run("--osmosis-from=latest", "--osmosis-set=experiment.branch=main").assert_outcomes(failed=2)
     assert workspace.results()["provenance"]["git_commit"] == later
     assert left(workspace) == NOTHING
 
 
-@pytest.mark.slow
-def test_several_evals_of_a_workspace_in_a_folder_share_a_worktree(workspace: Workspace) -> None:
-    early = make(workspace, folder="math")
-    text = (workspace.root / "math/configs/eval/x.toml").read_text()
-    (workspace.root / "math/configs/eval/y.toml").write_text(text)
-    workspace.ini("pythonpath = math/lib")
-    (workspace.root / "math/lib").mkdir()
-
-    result = workspace.run("--osmosis-config=math/configs/eval")
-
-    result.assert_outcomes(passed=4)
-    assert result.stdout.str().count(f"code of {early[:7]} (branch early)") == 2
-    assert left(workspace, "math") == NOTHING
-
-
-def test_an_error_names_the_file_in_the_commit(workspace: Workspace) -> None:
+def test_errors_name_the_file_in_the_commit(workspace: Workspace) -> None:
     make(workspace)
+    main = git(workspace.root, "rev-parse", "--short", "main")
+    unloaded = workspace.run(CONFIG, "--osmosis-set=experiment.branch=main", exits=4).stderr.str()
     broken = commit(workspace.root, {"rollouts/sums/helpers.py": HELPERS.format("raise ValueError(ctx.row_index)")})
 
     result = workspace.run(CONFIG, "--osmosis-set=experiment.branch=main")
 
+    assert f"{main}:rollouts/sums/main.py: does not load: OSError" in unloaded
+    assert f'File "{main}:rollouts/sums/helpers.py", line 1, in <module>' in unloaded
     result.assert_outcomes(errors=2)
     output = result.stdout.str()
     assert f'File "{broken[:7]}:rollouts/sums/helpers.py", line 3, in agree' in output
     assert "raise ValueError(ctx.row_index)" in output
     assert "worktrees" not in output
-
-
-def test_code_that_does_not_load_is_named_as_in_the_commit(workspace: Workspace) -> None:
-    make(workspace)
-    main = git(workspace.root, "rev-parse", "--short", "main")
-
-    result = workspace.run(CONFIG, "--osmosis-set=experiment.branch=main", exits=pytest.ExitCode.USAGE_ERROR)
-
-    errors = result.stderr.str()
-    assert f"{main}:rollouts/sums/main.py: does not load: OSError" in errors
-    assert f'File "{main}:rollouts/sums/helpers.py", line 1, in <module>' in errors
     assert left(workspace) == NOTHING
 
 
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        (["branch=erly"], '[experiment] branch: there is no branch "erly", did you mean "early"?'),
-        (["commit_sha=1234567890"], "[experiment] commit_sha: there is no commit 1234567890 in this clone"),
-        (
-            ["entrypoint=other.py"],
-            '(branch early) has no file "other.py" in rollouts/sums (available: helpers.py, main.py)',
-        ),
-        (["rollout=products"], "(branch early) has no folder rollouts/products (available: sums)"),
-        (["entrypoint=../../rewards.py"], 'must be under rollouts/sums/ (symlinks resolved), got "../../rewards.py"'),
-    ],
-)
-def test_what_cannot_be_had_is_an_error_before_anything_runs(
-    workspace: Workspace, settings: Sequence[str], text: str
-) -> None:
-    make(workspace)
-
-    result = workspace.run(
-        CONFIG, *(f"--osmosis-set=experiment.{each}" for each in settings), exits=pytest.ExitCode.USAGE_ERROR
-    )
-
-    assert text in result.stderr.str()
-    assert not (workspace.root / ".osmosis").exists()
+UNKNOWN = {
+    "branch=erly": '[experiment] branch: there is no branch "erly", did you mean "early"?',
+    "commit_sha=1234567890": "[experiment] commit_sha: there is no commit 1234567890 in this clone",
+    "entrypoint=other.py": '(branch early) has no file "other.py" in rollouts/sums (available: helpers.py, main.py)',
+    "rollout=products": "(branch early) has no folder rollouts/products (available: sums)",
+    "entrypoint=../../rewards.py": 'must be under rollouts/sums/ (symlinks resolved), got "../../rewards.py"',
+}
 
 
-def test_a_dry_run_checks_the_commit_and_checks_nothing_out(workspace: Workspace) -> None:
+def test_the_commit_is_checked_before_anything_is_checked_out(workspace: Workspace) -> None:
     early = make(workspace)
 
-    result = workspace.run(CONFIG, "--osmosis-dry-run")
+    dry = workspace.run(CONFIG, "--osmosis-dry-run", exits=0)
 
-    assert f"  code of {early[:7]} (branch early), not the files in the workspace" in result.outlines
+    assert f"  code of {early[:7]} (branch early), not the files in the workspace" in dry.outlines
+    for setting, text in UNKNOWN.items():
+        assert text in workspace.run(CONFIG, f"--osmosis-set=experiment.{setting}", exits=4).stderr.str()
     assert not (workspace.root / ".osmosis").exists()
 
 
@@ -190,41 +132,4 @@ def test_the_preflight_of_a_training_config_loads_the_code_of_the_branch(workspa
     result = workspace.run("--osmosis-config=configs/training/t.toml", "--osmosis-model=demo/arithmetic", exits=0)
 
     assert f"  code of {early[:7]} (branch early), not the files in the workspace" in result.outlines
-    assert left(workspace) == NOTHING
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("end", [Session.interrupt, Session.kill_only], ids=["ctrl-c", "kill-9"])
-def test_nothing_is_left_of_a_session_that_is_ended(workspace: Workspace, end: Callable[[Session], None]) -> None:
-    make(workspace)
-    commit(workspace.root, {"rollouts/sums/helpers.py": HELPERS.format("__import__('time').sleep(60)")})
-    workspace.hurry()
-
-    session = workspace.start(CONFIG, "--osmosis-set=experiment.branch=main")
-    worktrees = workspace.root / ".osmosis" / "worktrees"
-    wait_until(lambda: any(path.is_dir() for path in worktrees.glob("*/rollouts")), "the worktree")
-    end(session)
-
-    wait_until(lambda: left(workspace) == NOTHING, "the worktree to go")
-    if end is Session.interrupt:
-        session.wait()
-
-
-@pytest.mark.slow
-def test_references_are_scored_with_the_code_of_the_commit(workspace: Workspace) -> None:
-    make(workspace)
-    rows = (workspace.root / "data/x.jsonl").read_text().replace('"user_prompt"', '"solution_str": "4", "user_prompt"')
-    (workspace.root / "data/x.jsonl").write_text(rows)
-    workspace.write(
-        "test_x.py",
-        "import pytest\n\n"
-        "@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
-        "def test_it(rollout):\n"
-        "    assert rollout.scores['reward'] == 1.0\n",
-    )
-
-    workspace.run("test_x.py").assert_outcomes(passed=2)
-    assert left(workspace) == NOTHING
-
-    workspace.run("test_x.py", "--osmosis-source=model").assert_outcomes(passed=2)
     assert left(workspace) == NOTHING

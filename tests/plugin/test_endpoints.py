@@ -51,21 +51,17 @@ def test_a_replica_that_dies_in_the_middle_loses_nothing_and_repeats_no_answer(w
     result.assert_outcomes(passed=40)
     answers = dying.answered + alive.answered
     assert {prompt: n for prompt, n in answers.items() if prompt != "hi"} == {f"row {row}": 1 for row in range(40)}
-    results = workspace.results()
-    uses = results["summary"]["replicas"]
+    uses = workspace.results()["summary"]["replicas"]
     assert sum(use["requests"] - use["errors"] for use in uses.values()) == 40
     assert {url: use["requests"] + 1 for url, use in uses.items()} == n_requests, "each got the probe too"
     dead = uses[first.base_url]
     assert dead["left_out"], "each process finds out for itself"
-    lines = [
-        f"replica {first.base_url}: {dead['requests']} requests, {dead['errors']} failed, left out *",
-        f"replica {second.base_url}: {uses[second.base_url]['requests']} requests",
-    ]
     result.stdout.fnmatch_lines_random(
         [
             f"  model: qwen: Qwen/Qwen3-8B at 2 replicas, {first.base_url}, {second.base_url}; *",
             f"*replica {first.base_url} is left out, and the others get its requests: *",
-            *lines,
+            f"replica {first.base_url}: {dead['requests']} requests, {dead['errors']} failed, left out *",
+            f"replica {second.base_url}: {uses[second.base_url]['requests']} requests",
         ]
     )
     shown = workspace.cli("show", "latest")
@@ -99,21 +95,15 @@ def test_a_judge_and_a_baseline_by_id_are_not_asked_again_once_a_replica_is_gone
     verdict = json.dumps({"score": 1, "explanation": "good"})
     with ChatServer(reply(verdict)) as server:
         workspace.write("configs/endpoints.toml", registry("http://127.0.0.1:9/v1", server.base_url))
-        eval_of(
-            workspace,
-            2,
-            scoring={"rubric": "Is it JSON?", "eval_fns": []},
-            judge={"model_path": "qwen"},
-            baseline={"model_path": "qwen"},
-        )
-        first = workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-no-probe")
+        qwen = {"model_path": "qwen"}
+        eval_of(workspace, 2, scoring={"rubric": "Is it JSON?", "eval_fns": []}, judge=qwen, baseline=qwen)
+        first = workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-no-probe", exits=0)
         n_asked = len(server.requests)
         workspace.write("configs/endpoints.toml", registry(server.base_url))
-        second = workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-no-probe")
-        rescored = workspace.run("--osmosis-from=x")
+        workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-no-probe", exits=0)
+        workspace.run("--osmosis-from=x", exits=0)
 
         assert (n_asked, len(server.requests)) == (8, 8), "two rollouts of each model, and a verdict on each"
-    assert (first.ret, second.ret, rescored.ret) == (0, 0, 0)
     first.stdout.fnmatch_lines(["judge qwen: 4 calls, *"])
 
 
@@ -145,28 +135,16 @@ def test_headers_of_registry_config_and_state_are_sent_with_each_request(workspa
 
 def test_every_mistake_ends_the_session_before_anything_is_asked(workspace: Workspace) -> None:
     with ChatServer(Replica()) as server:
-        broken = registry(server.base_url, more='key = "sk-live-0123456789abcdef"\nmodle = "m"')
-        workspace.write("configs/endpoints.toml", broken)
+        workspace.write("configs/endpoints.toml", registry(server.base_url, more='key = "sk-live-0123456789abcdef"'))
         eval_of(workspace, 1, model={"base_url": server.base_url})
-        first = workspace.run(CONFIG)
+        first = workspace.run(CONFIG, exits=4)
         workspace.write("configs/endpoints.toml", registry(server.base_url))
         eval_of(workspace, 1, model={"headers_from_state": {"X-Row": "row_indx"}})
-        second = workspace.run(CONFIG)
-        eval_of(workspace, 1, experiment={"model_path": "qwem"})
-        third = workspace.run(CONFIG)
+        second = workspace.run(CONFIG, exits=4)
 
-    assert (first.ret, second.ret, third.ret) == (4, 4, 4)
-    first.stderr.fnmatch_lines(
-        [
-            '*configs/endpoints.toml:5: [[][[]endpoint]] "qwen" key: must be the name of an environment var*string',
-            '*configs/endpoints.toml:6: [[][[]endpoint]] "qwen" modle: unknown key, did you mean "model"? *',
-        ]
-    )
+    first.stderr.fnmatch_lines(['*/endpoints.toml:5: *"qwen" key: must be the name of an environment var*string'])
     first.stderr.no_fnmatch_line("*sk-live*")
     second.stderr.fnmatch_lines(
         ['*x.toml:*headers_from_state.X-Row: unknown key of the state "row_indx", did you mean "row_index"? *']
-    )
-    third.stderr.fnmatch_lines(
-        ['*"qwem" names neither an endpoint nor a provider, did you mean "qwen"? (endpoints of *: "qwen"); *']
     )
     assert server.requests == []

@@ -13,7 +13,6 @@ from pytest_osmosis.plugin.output.header import MANY_TESTS, number_of_tests
 from pytest_osmosis.record.plan import Plan, Span
 from tests.plugin.workspaces import CONFIG, Row, Workspace, junit_cases
 
-BY_ROW = "--osmosis-granularity=row"
 AGENT = """
 async def rollout(ctx):
     print("rolling out", ctx.run_index)
@@ -63,18 +62,15 @@ def test_the_test_of_a_row_reports_all_its_runs(workspace: Workspace) -> None:
     assert ran(workspace) == runs(0, 1, 2, 3)
     assert sum(len(row["runs"]) for row in workspace.results()["rows"]) == 12
     cases = junit_cases(workspace.root / "junit.xml")
-    failure, error = cases["x[row1]"].find("failure"), cases["x[row2]"].find("error")
-    assert failure is not None
-    assert error is not None
-    assert failure.text is not None
-    assert failure.text.startswith(
+    failure, error = (cases["x[row1]"].findtext("failure", ""), cases["x[row2]"].findtext("error", ""))
+    assert failure.startswith(
         "2 of 3 runs did not pass\n"
         '  run1: score 0 < 1: answered "1", expected "2"\n'
         '  run2: score 0 < 1: answered "2", expected "2"\n'
         "run1:\n"
     )
-    assert failure.text.endswith("run it again: pytest 'configs/eval/x.toml::x[row1]'")
-    assert "run1: reward error: rewards:score: ZeroDivisionError" in str(error.text)
+    assert failure.endswith("run it again: pytest 'configs/eval/x.toml::x[row1]'")
+    assert "run1: reward error: rewards:score: ZeroDivisionError" in error
     properties = {name: Counter(each.attrib["name"] for each in case.iter("property")) for name, case in cases.items()}
     assert properties["x[row0]"]["osmosis.runs"] == properties["x[row1]"]["osmosis.runs_passed"] == 1
     assert workspace.last_failed() == {f"configs/eval/x.toml::x[row{row}]" for row in (1, 2)}
@@ -84,11 +80,11 @@ def test_the_test_of_a_row_reports_all_its_runs(workspace: Workspace) -> None:
 def test_a_gate_counts_runs_even_if_tests_report_rows(workspace: Workspace) -> None:
     prepare(workspace, gate={"pass_rate": ">= 0.7"})
 
-    whole = workspace.run(CONFIG)
+    for where in ((), ("--osmosis-inline",)):
+        workspace.run(CONFIG, *where, exits=0).assert_outcomes(passed=3, xfailed=2)  # 9 of 12 runs passed
+        assert ran(workspace) == runs(0, 1, 2, 3)
     part = workspace.run(CONFIG, "-k", "[row1]")
 
-    whole.assert_outcomes(passed=3, xfailed=2)  # 9 of 12 runs passed
-    assert whole.ret == 0
     part.assert_outcomes(failed=1, skipped=1)
     part.stdout.fnmatch_lines(["gate pass_rate >= 0.7: not decided (only 1 of 4 rows selected)"])
     assert ran(workspace) == runs(1)
@@ -104,32 +100,19 @@ def test_the_id_of_a_row_selects_all_its_runs(workspace: Workspace) -> None:
     result.stdout.fnmatch_lines(["*Captured stdout (run1) call*", "rolling out 1"])
 
 
-@pytest.mark.parametrize(
-    ("unit", "option", "advice"),
-    [
-        ("row1-run2", BY_ROW, "type 'configs/eval/x.toml::x[row1]' for all runs"),
-        ("row1", "--osmosis-granularity=run", "type configs/eval/x.toml -k 'row1-' for all runs of the row"),
-    ],
-)
-def test_an_id_of_the_other_granularity_is_an_error_with_advice(
-    workspace: Workspace, unit: str, option: str, advice: str
-) -> None:
+def test_an_id_of_the_other_granularity_is_an_error_with_advice(workspace: Workspace) -> None:
     prepare(workspace)
 
-    result = workspace.run(f"configs/eval/x.toml::x[{unit}]", option, exits=4)
-
-    [line] = [line for line in result.errlines if line.startswith("ERROR")]
-    assert advice in line
+    for unit, granularity, advice in (
+        ("row1-run2", "row", "type 'configs/eval/x.toml::x[row1]' for all runs"),
+        ("row1", "run", "type configs/eval/x.toml -k 'row1-' for all runs of the row"),
+        ("row7", "row", "did you mean 'configs/eval/x.toml::x[row3]'?"),
+        ("row7-run0", "row", "did you mean 'configs/eval/x.toml::x[row3]'?"),
+    ):
+        result = workspace.run(f"configs/eval/x.toml::x[{unit}]", f"--osmosis-granularity={granularity}", exits=4)
+        [line] = [line for line in result.errlines if line.startswith("ERROR")]
+        assert advice in line
     assert not workspace.run_dirs()
-
-
-@pytest.mark.slow
-def test_rows_are_tests_inline(workspace: Workspace) -> None:
-    prepare(workspace)
-
-    workspace.run(CONFIG, "--osmosis-inline").assert_outcomes(passed=2, failed=1, errors=1)
-
-    assert ran(workspace) == runs(0, 1, 2, 3)
 
 
 def test_the_header_recommends_rows_for_many_tests() -> None:
@@ -141,6 +124,5 @@ def test_the_header_recommends_rows_for_many_tests() -> None:
     assert "--osmosis-granularity=row" in line
     assert "makes 5,000, one for each row" in line
     assert list(number_of_tests(replace(plan, n=5, granularity="row"))) == ["  granularity: row, 5,000 tests"]
-    assert (
-        list(number_of_tests(Plan("x", "", "", (Span(0, 5 * MANY_TESTS, 1),), n=1))) == []
-    )  # there are as many rows as runs
+    as_many_rows_as_runs = Plan("x", "", "", (Span(0, 5 * MANY_TESTS, 1),), n=1)
+    assert list(number_of_tests(as_many_rows_as_runs)) == []

@@ -67,9 +67,7 @@ def test_the_evals_of_one_config_share_its_report(workspace: Workspace) -> None:
     blocks = "".join(f'\n[[eval]]\nname = "e{number}"\nmodel = "demo/arithmetic"\n' for number in range(2))
     toml.write_text(f'{toml.read_text()}\n[output]\nhtml = "report.html"\n{blocks}')
 
-    result = workspace.run(CONFIG)
-
-    result.stdout.fnmatch_lines(["report: report.html*"])
+    workspace.run(CONFIG).stdout.fnmatch_lines(["report: report.html*"])
     report = Report(workspace.root / "report.html")
     assert len(report.runs) == 2
     assert [entry["name"] for entry in report.index["list"]["tables"][0]] == ["e0", "e1"]
@@ -81,22 +79,15 @@ def test_a_report_on_a_part_does_not_replace_the_whole(workspace: Workspace) -> 
     workspace.run(CONFIG)
     whole = (workspace.root / "report.html").read_text()
 
-    result = workspace.run("configs/eval/x.toml::x[row1-run0]")
-
-    result.stdout.fnmatch_lines(["report: report.partial.html*"])
+    workspace.run("configs/eval/x.toml::x[row1-run0]").stdout.fnmatch_lines(["report: report.partial.html*"])
     assert (workspace.root / "report.html").read_text() == whole
     assert Report(workspace.root / "report.partial.html").run()["rows"]["index"] == [1]
 
-
-@pytest.mark.slow
-def test_a_report_on_a_part_that_is_scored_again_has_its_results(workspace: Workspace) -> None:
-    workspace.eval(rows=2)
-    workspace.run(CONFIG)
     workspace.write("rewards.py", "def score(solution_str, ground_truth, extra_info):\n    return 0.0\n")
+    stored = workspace.run_dirs()[0].name
+    workspace.run(f"--osmosis-from={stored}", "-k", "row1-", "--osmosis-html=rescored.html", exits=1)
 
-    workspace.run("--osmosis-from=latest", "-k", "row1-", HTML, exits=1)
-
-    run = Report(workspace.root / "report.html").run()
+    run = Report(workspace.root / "rescored.html").run()
     assert (run["rows"]["index"], run["head"]["row"]["partial"], run["head"]["row"]["passed"]) == ([1], True, 0)
 
 
@@ -114,46 +105,36 @@ def test_after_an_interrupt_the_report_has_what_ended(workspace: Workspace) -> N
     report = Report(workspace.root / "report.html")
     run = report.run()
     assert run["head"]["row"]["status"] == "stopped"
-    assert [report.conversation(run, at) is not None for at in range(3)].count(True) >= 1
-
-
-def test_a_report_that_cannot_be_written_costs_nothing_else(workspace: Workspace) -> None:
-    workspace.eval(rows=1)
-    workspace.write(
-        "conftest.py",
-        "import pathlib\n\ndef pytest_osmosis_results(path):\n    pathlib.Path('out').write_text('a file')\n",
-    )
-
-    result = workspace.run(CONFIG, "--osmosis-html=out/report.html", exits=0)
-
-    result.stdout.fnmatch_lines(["the HTML report out/report.html could not be written: *; pytest-osmosis html RUN*"])
-    assert workspace.results()["summary"]["pass_rate"] == 1.0
-
-
-def test_a_journal_that_cannot_be_read_back_costs_only_the_report(workspace: Workspace) -> None:
-    workspace.eval(rows=1)
-    hook = "def pytest_osmosis_results(path):\n    path.with_name('journal.jsonl').write_text('{}\\n')\n"
-    workspace.write("conftest.py", hook)
-
-    result = workspace.run(CONFIG, HTML, "-q", exits=0)
-
-    result.stdout.fnmatch_lines(["the HTML report report.html could not be written: *journal.jsonl*"])
-    assert not (workspace.root / "report.html").exists()
+    assert any(report.conversation(run, at) is not None for at in range(3))
 
 
 @pytest.mark.parametrize(
-    ("path", "problem"),
+    ("path", "hook", "why"),
     [
-        ("mine.html", "*HTML report mine.html: exists, and pytest-osmosis did not write it*--osmosis-overwrite*"),
-        ("data/x.jsonl", "*HTML report data/x.jsonl: is the dataset of x *, which is never overwritten*"),
-        ("configs", "*--osmosis-html=configs: cannot be written: it is a folder*"),
-        ("out/{name}.html", "*--osmosis-html=out/{name}.html: *of each eval, pass --osmosis-set='output.html=out/*"),
+        ("out/report.html", "pathlib.Path('out').write_text('a file')", "*; pytest-osmosis html RUN*"),
+        ("report.html", "path.with_name('journal.jsonl').write_text('{}\\n')", "*journal.jsonl*"),
     ],
+    ids=["no folder", "no journal"],
 )
-def test_a_file_of_others_is_kept(workspace: Workspace, path: str, problem: str) -> None:
+def test_a_report_that_cannot_be_made_costs_nothing_else(workspace: Workspace, path: str, hook: str, why: str) -> None:
+    workspace.eval(rows=1)
+    workspace.write("conftest.py", f"import pathlib\n\ndef pytest_osmosis_results(path):\n    {hook}\n")
+
+    result = workspace.run(CONFIG, f"--osmosis-html={path}", "-q", exits=0)
+
+    result.stdout.fnmatch_lines([f"the HTML report {path} could not be written: {why}"])
+    assert workspace.results()["summary"]["pass_rate"] == 1.0
+    assert not (workspace.root / path).exists()
+
+
+def test_a_file_of_others_is_kept(workspace: Workspace) -> None:
     workspace.eval(rows=1)
     workspace.write("mine.html", "<!doctype html>\n<p>mine")
 
-    result = workspace.run(CONFIG, f"--osmosis-html={path}", exits=4)
-
-    result.stderr.fnmatch_lines([problem])
+    for path, problem in {
+        "mine.html": "*HTML report mine.html: exists, and pytest-osmosis did not write it*--osmosis-overwrite*",
+        "data/x.jsonl": "*HTML report data/x.jsonl: is the dataset of x *, which is never overwritten*",
+        "configs": "*--osmosis-html=configs: cannot be written: it is a folder*",
+        "out/{name}.html": "*--osmosis-html=out/{name}.html: *of each eval, pass --osmosis-set='output.html=out/*",
+    }.items():
+        workspace.run(CONFIG, f"--osmosis-html={path}", exits=4).stderr.fnmatch_lines([problem])

@@ -57,37 +57,14 @@ def named(tests: list[Shown], name: str) -> list[Shown]:
     return [test for test in tests if test.id.split("::")[1].startswith(name)]
 
 
-@pytest.mark.slow
-def test_vscode_shows_and_starts_no_eval_by_default(vscode: VSCode) -> None:
-    workspace = vscode.workspace
-    workspace.ini()
-    workspace.write("test_python.py", "def test_python():\n    pass\n")
-    workspace.write("rewards.py", "open('loaded', 'w')\n")
-    workspace.eval(rows=2)
-
-    tests = vscode.discover()
-
-    assert tests == [(f"{workspace.root}/test_python.py::test_python", f"{workspace.root}/test_python.py", 1)]
-    assert not (workspace.root / "loaded").exists()
-    assert not (workspace.root / ".osmosis").exists()
-
-
-@pytest.mark.slow
-def test_vscode_shows_rows_at_the_line_of_the_toml_that_names_the_dataset(vscode: VSCode) -> None:
-    workspace = vscode.workspace
-    workspace.eval(rows=2)
-    toml = workspace.root / CONFIG
-    line = next(n for n, text in enumerate(toml.read_text(encoding="utf-8").splitlines(), 1) if "dataset" in text)
-
-    assert vscode.discover() == [(f"{toml}::x[row{row}-run0]", str(toml), line) for row in (0, 1)]
-
-
 @pytest.mark.journey
-def test_vscode_runs_the_rows_of_one_eval_that_it_shows(vscode: VSCode) -> None:
-    workspace = vscode.workspace
+def test_vscode_runs_the_rows_of_one_eval_that_it_shows(vscode: VSCode, workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {"score": 0.0}, {}])
     workspace.eval("y", rows=1)
+    toml = workspace.root / CONFIG
+    line = next(n for n, text in enumerate(toml.read_text(encoding="utf-8").splitlines(), 1) if "dataset" in text)
     tests = named(vscode.discover(), "x")
+    assert tests == [(f"{toml}::x[row{row}-run0]", str(toml), line) for row in range(3)]
 
     some = vscode.run(tests[1:])
 
@@ -98,9 +75,8 @@ def test_vscode_runs_the_rows_of_one_eval_that_it_shows(vscode: VSCode) -> None:
 
 
 @pytest.mark.slow
-def test_vscode_runs_an_eval_that_its_arguments_name(vscode: VSCode) -> None:
+def test_vscode_runs_an_eval_that_its_arguments_name(vscode: VSCode, workspace: Workspace) -> None:
     """`python.testing.pytestArgs` may name an eval anywhere; to run tests, VS Code drops positional ones."""
-    workspace = vscode.workspace
     workspace.ini()
     workspace.eval(rows=2, folder="of_others")
     toml = workspace.write("evals/x.toml", (workspace.root / "of_others" / CONFIG).read_text(encoding="utf-8"))
@@ -115,8 +91,7 @@ def test_vscode_runs_an_eval_that_its_arguments_name(vscode: VSCode) -> None:
 
 
 @pytest.mark.slow
-def test_vscode_starts_no_eval_when_it_runs_everything(vscode: VSCode) -> None:
-    workspace = vscode.workspace
+def test_vscode_starts_no_eval_when_it_runs_everything(vscode: VSCode, workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.0}, {}])
     workspace.eval("y", rows=1)
     workspace.write("test_python.py", "def test_python():\n    pass\n")
@@ -154,11 +129,12 @@ def test_node_ids_of_several_evals_start_none_if_evals_are_listed(workspace: Wor
     evals.stderr.fnmatch_lines([f"ERROR: not started: configs/eval/x.toml, configs/eval/y.toml: {reason}"])
     one.assert_outcomes(passed=2)
     assert [len(workspace.run_dirs(name)) for name in "xy"] == [1, 0]
+    workspace.run("configs/eval/y.toml", rows[0]).assert_outcomes(passed=1)  # a whole eval is started
+    assert [len(workspace.run_dirs(name)) for name in "xy"] == [1, 1]
 
 
 @pytest.mark.slow
-def test_python_tests_run_beside_an_eval_with_problems(vscode: VSCode) -> None:
-    workspace = vscode.workspace
+def test_python_tests_run_beside_an_eval_with_problems(vscode: VSCode, workspace: Workspace) -> None:
     workspace.eval(rows=2)
     workspace.write("test_python.py", "def test_python():\n    pass\n")
     tests = vscode.discover()
@@ -173,67 +149,26 @@ def test_python_tests_run_beside_an_eval_with_problems(vscode: VSCode) -> None:
 
 
 @pytest.mark.slow
-def test_whole_evals_among_the_arguments_are_started(vscode: VSCode) -> None:
-    workspace = vscode.workspace
-    workspace.eval(rows=1)
-    workspace.eval("y", rows=1)
-    workspace.eval("z", rows=1)
-
-    files = vscode.run_pytest(CONFIG, "configs/eval/y.toml", "configs/eval/z.toml::z[row0-run0]")
-
-    files.assert_outcomes(passed=2)
-    assert [len(workspace.run_dirs(name)) for name in "xyz"] == [1, 1, 0]
-
-
-@pytest.mark.slow
-def test_node_ids_of_several_evals_start_them_unless_evals_are_listed(vscode: VSCode) -> None:
-    workspace = vscode.workspace
-    workspace.ini()
-    workspace.eval(rows=1)
-    workspace.eval("y", rows=1)
-
-    vscode.run_pytest(f"{CONFIG}::x[row0-run0]", "configs/eval/y.toml::y[row0-run0]").assert_outcomes(passed=2)
-
-
-# -- PyCharm --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def pycharm(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """A workspace with the plugin that PyCharm brings, teamcity-messages."""
+def test_pycharm_runs_the_toml_of_a_run_configuration_and_no_eval_of_a_folder(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs pytest with teamcity-messages (JetBrains/intellij-community, `_jb_pytest_runner.py`)."""
     if not (COMPANIONS / "teamcity").is_dir():
         pytest.skip(f"{COMPANIONS} lacks teamcity-messages: make setup")
     monkeypatch.setenv("PYTHONPATH", str(COMPANIONS))
     monkeypatch.setenv("TEAMCITY_VERSION", "LOCAL")
     workspace.ini(LISTED)
-    return workspace
+    workspace.eval(rows=[{}, {"score": 0.0}])
+    workspace.write("test_python.py", "def test_python():\n    pass\n")
 
+    def shown(path: Path) -> list[tuple[str, str]]:
+        result = workspace.run_process(str(path), "--no-header", "--no-summary", "-q")
+        return sorted(re.findall(r"##teamcity\[test(\w+) .*?name='([^']*)'\]", result.stdout.str()))
 
-def pycharm_run(workspace: Workspace, *args: str) -> list[tuple[str, str]]:
-    """Run pytest as PyCharm does (JetBrains/intellij-community, `_jb_pytest_runner.py`); return what it would show."""
-    result = workspace.run_process(*args, "--no-header", "--no-summary", "-q")
-    found = re.findall(r"##teamcity\[test(\w+) .*?name='([^']*)'\]", result.stdout.str())
-    return sorted(found)
-
-
-@pytest.mark.slow
-def test_pycharm_starts_no_eval_when_it_runs_a_folder(pycharm: Workspace) -> None:
-    pycharm.eval(rows=2)
-    pycharm.write("test_python.py", "def test_python():\n    pass\n")
-
-    shown = pycharm_run(pycharm, str(pycharm.root))
-
-    assert shown == [("Finished", "test_python.test_python"), ("Started", "test_python.test_python")]
-    assert not (pycharm.root / ".osmosis").exists()
-
-
-@pytest.mark.slow
-def test_pycharm_runs_the_toml_of_a_run_configuration(pycharm: Workspace) -> None:
-    pycharm.eval(rows=[{}, {"score": 0.0}])
+    assert shown(workspace.root) == [(what, "test_python.test_python") for what in ("Finished", "Started")]
+    assert not (workspace.root / ".osmosis").exists()
     passed, failed = (f"configs.eval.x_toml.x(row{row}-run0)" for row in (0, 1))
-
-    shown = pycharm_run(pycharm, str(pycharm.root / CONFIG))
-
-    assert [each for each in shown if each[0] == "Started"] == [("Started", passed), ("Started", failed)]
-    assert ("Finished", failed) in shown
-    assert [row["runs"][0]["passed"] for row in pycharm.results()["rows"]] == [True, False]
+    of_toml = shown(workspace.root / CONFIG)
+    assert [each for each in of_toml if each[0] == "Started"] == [("Started", passed), ("Started", failed)]
+    assert ("Finished", failed) in of_toml
+    assert [row["runs"][0]["passed"] for row in workspace.results()["rows"]] == [True, False]

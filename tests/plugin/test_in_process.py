@@ -76,9 +76,7 @@ def test_modules_of_users_are_forgotten_and_others_kept(tmp_path: Path) -> None:
 def test_warnings_are_not_those_of_the_tests(workspace: Workspace) -> None:
     workspace.write("test_python.py", "import warnings\ndef test_python(): warnings.warn('seen', UserWarning)\n")
 
-    result = workspace.run()
-
-    result.assert_outcomes(passed=1, warnings=1)
+    workspace.run().assert_outcomes(passed=1, warnings=1)
     with pytest.raises(UserWarning):
         warnings.warn("an error in these tests", UserWarning, stacklevel=1)
 

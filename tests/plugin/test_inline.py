@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import CONFIG, Workspace, wait_until
+from tests.plugin.workspaces import CONFIG, FAIL, Workspace, timeless, wait_until
 from tests.servers import ChatServer, held, reply
 
 INLINE = "--osmosis-inline"
@@ -56,16 +56,6 @@ ROWS: list[dict[str, Any]] = [
     {"reward": "raises"},
     {"reward": "None"},
 ]
-TIMES = {"duration_ms", "scoring_ms"}
-
-
-def comparable(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the runs of a results file, without the values that differ between sessions."""
-    return [
-        {"row": row["row_index"], **{key: value for key, value in run.items() if key not in TIMES}}
-        for row in results["rows"]
-        for run in row["runs"]
-    ]
 
 
 @pytest.mark.journey
@@ -85,8 +75,7 @@ def test_outcomes_scores_and_journal_equal_those_of_a_host(workspace: Workspace)
     expected = workspace.results()
     done = workspace.run(CONFIG, INLINE, "-Werror")
 
-    results = workspace.results()
-    assert comparable(results) == comparable(expected)
+    assert timeless(workspace.results()["rows"]) == timeless(expected["rows"])
     assert done.ret == hosted.ret == 1
     assert done.parseoutcomes().keys() - {"warning", "warnings"} == hosted.parseoutcomes().keys()
     assert [event["row"] for event in workspace.events("start")] == [row for row in range(8) for _ in range(2)]
@@ -112,16 +101,15 @@ async def cancels():
 """
 
 
-def test_a_run_cancelled_before_it_starts_fails_and_keeps_nothing(
-    workspace: Workspace,
-) -> None:
+def test_a_run_cancelled_before_it_starts_fails_and_keeps_nothing(workspace: Workspace) -> None:
     """Let row 0 leave a task behind that cancels row 1."""
     workspace.write("agent.py", CANCELS)
     workspace.write("rewards.py", "async def score(solution_str):\n    return 1.0\n")
     workspace.eval(rows=[{}] * 4, agent={"agent": "agent:rollout"})
     done = workspace.run(CONFIG, INLINE)
     assert done.parseoutcomes() == {"passed": 3, "errors": 1}
-    assert [run.get("boundary") for run in comparable(workspace.results())] == [None, "agent", None, None]
+    runs = [row["runs"][0] for row in workspace.results()["rows"]]
+    assert [run.get("boundary") for run in runs] == [None, "agent", None, None]
     done.stdout.fnmatch_lines(["*user code cancelled its task before it began*"])
 
 
@@ -150,8 +138,7 @@ def test_output_belongs_to_the_item_and_process_state_to_the_user_code(workspace
     for folder, colour in (("space", "green"), ("other/space", "blue")):
         workspace.write(f"{folder}/helper.py", "seen = 0\n")
         workspace.write(f"{folder}/agent.py", LOOKING)
-        rows = [{"score": 0.0}, {"score": 0.0}]
-        workspace.eval(rows=rows, folder=folder, agent={"agent": "agent:rollout"}, env={"COLOUR": colour})
+        workspace.eval(rows=[FAIL, FAIL], folder=folder, agent={"agent": "agent:rollout"}, env={"COLOUR": colour})
     workspace.write("test_looked.py", LOOKED)
     paths = ["space/configs/eval/x.toml", "other/space/configs/eval/x.toml"]
 
@@ -185,8 +172,7 @@ def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(workspace: Workspa
         assert session.wait() == 2, session.output
         assert server.max_in_flight == 1
     results = workspace.results()
-    assert results["status"] == "stopped"
-    assert results["summary"]["total_runs"] == 1
+    assert (results["status"], results["summary"]["total_runs"]) == ("stopped", 1)
     assert [run["reason"] for run in results["pending"]] == ["interrupted"] * 3
     assert "KeyboardInterrupt" in session.output
     assert "INTERNALERROR" not in session.output
@@ -195,55 +181,19 @@ def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(workspace: Workspa
 
 @pytest.mark.slow
 def test_maxfail_and_a_failed_probe_stop_an_inline_eval(workspace: Workspace) -> None:
-    workspace.eval(rows=[{"score": 0.0}, {}, {}])
+    workspace.eval(rows=[FAIL, {}, {}])
 
-    assert workspace.run(CONFIG, INLINE, "-x").ret == 1
+    workspace.run(CONFIG, INLINE, "-x", exits=1)
     assert workspace.results()["summary"]["total_runs"] == 1
 
     workspace.eval("y", model={"base_url": "http://127.0.0.1:9/v1", "max_retries": 0})
-    done = workspace.run("--osmosis-config=configs/eval/y.toml", INLINE, exits=9)
-    done.assert_outcomes(skipped=3, errors=1)
+    workspace.run("--osmosis-config=configs/eval/y.toml", INLINE, exits=9).assert_outcomes(skipped=3, errors=1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flag", [INLINE, "--trace"])
-def test_inline_is_refused_with_workers(workspace: Workspace, flag: str) -> None:
+def test_inline_is_refused_with_workers(workspace: Workspace) -> None:
     workspace.eval()
 
-    done = workspace.run(CONFIG, flag, "-n2", exits=4)
-
-    done.stderr.fnmatch_lines([f"ERROR: {flag}: user code runs in pytest's own process, *; add -n0"])
-
-
-SPOILERS = """
-def format_ok(messages, ground_truth, metadata):
-    messages[-1]["content"] = ""
-    metadata["tags"].clear()
-    return 1.0
-
-async def gives(messages, ground_truth, metadata):
-    messages.clear()
-    metadata["tags"].clear()
-    return 1.0
-
-def correct(messages, ground_truth, metadata):
-    return float(ground_truth in messages[-1]["content"] and metadata["tags"] == ["a"])
-
-async def correct_too(messages, ground_truth, metadata):
-    return correct(messages, ground_truth, metadata)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("where", [(), (INLINE,)], ids=["hosts", "inline"])
-def test_functions_and_runs_of_one_row_share_nothing(workspace: Workspace, where: tuple[str, ...]) -> None:
-    workspace.write("rewards.py", SPOILERS)
-    workspace.write(
-        "agent.py", "async def rollout(ctx):\n    ctx.metadata['tags'].clear()\n    await ctx.chat(ctx.prompt)\n"
-    )
-    names = [f"rewards:{name}" for name in ("gives", "format_ok", "correct", "correct_too")]
-    agent, evaluation = {"agent": "agent:rollout"}, {"n": 2}
-    workspace.eval(rows=[{"tags": ["a"]}], scoring={"eval_fns": names}, agent=agent, evaluation=evaluation)
-
-    for rescoring in ((), ("--osmosis-from=latest", "--osmosis-rescore")):
-        workspace.run(CONFIG, *where, *rescoring).assert_outcomes(passed=2)
+    for flag in (INLINE, "--trace"):
+        done = workspace.run(CONFIG, flag, "-n2", exits=4)
+        done.stderr.fnmatch_lines([f"ERROR: {flag}: user code runs in pytest's own process, *; add -n0"])

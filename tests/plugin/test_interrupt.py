@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 
 from tests.plugin.workspaces import CONFIG, HURRY, PLAIN_AND_XDIST, Workspace, constants, hosts_under, wait_until
 from tests.servers import ChatServer, held, reply
-
-A_FEW_SECONDS = 90.0
-"""The longest wait between Ctrl-C and the end, on a loaded machine; the deadlines of rollouts are far longer."""
-
-PATIENT = constants({**HURRY, "plugin.eval_queue.INTERRUPT_GRACE_S": 600.0})
-"""After one Ctrl-C the session waits for the runs in flight for longer than a test may take."""
 
 
 def make(workspace: Workspace, server: ChatServer) -> None:
@@ -38,13 +31,10 @@ def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
         wait_for_three(workspace, server)
 
         session.interrupt()
-        began = time.monotonic()
 
-        assert session.wait() == 2, session.output
-        assert time.monotonic() - began < A_FEW_SECONDS
+        assert session.wait() == 2, session.output  # which fails long before the deadlines of rollouts
     results = workspace.results("x")
-    assert results["status"] == "stopped"
-    assert results["stop_reason"] == "interrupted"
+    assert (results["status"], results["stop_reason"]) == ("stopped", "interrupted")
     assert results["summary"]["total_runs"] == 1
     assert [run["reason"] for run in results["pending"]] == ["interrupted"] * 5
     assert [run["reason"] for run in workspace.results("y")["pending"]] == ["interrupted"] * 2
@@ -57,38 +47,28 @@ def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
 
 @pytest.mark.slow
 @PLAIN_AND_XDIST
-def test_sigterm_keeps_finished_runs(workspace: Workspace) -> None:
+@pytest.mark.parametrize("twice", [False, True], ids=["SIGTERM", "Ctrl-C twice"])
+def test_sigterm_and_a_second_ctrl_c_end_at_once_and_keep_finished_runs(workspace: Workspace, twice: bool) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         make(workspace, server)
+        if twice:
+            workspace.write("hurry.py", constants({**HURRY, "plugin.eval_queue.INTERRUPT_GRACE_S": 600.0}))
         session = workspace.start(CONFIG, "--osmosis-no-probe")
         wait_for_three(workspace, server)
 
-        session.terminate()
+        if twice:
+            session.interrupt()
+            wait_until(lambda: workspace.events("skip"), "the first Ctrl-C to be heeded")
+            session.interrupt()
+        else:
+            session.terminate()
 
         assert session.wait() == 2, session.output
-    assert workspace.results("x")["summary"]["total_runs"] == 1
-    assert len(workspace.results("x")["pending"]) == 5
-    assert "\ninterrupted: 3 of 6 runs never started, 2 did not finish\n" in session.output
-    assert "INTERNALERROR" not in session.output
-    assert not hosts_under(workspace.root)
-
-
-@pytest.mark.slow
-@PLAIN_AND_XDIST
-def test_ctrl_c_twice_ends_at_once(workspace: Workspace) -> None:
-    with ChatServer(reply("42"), held(reply("42"))) as server:
-        make(workspace, server)
-        workspace.write("hurry.py", PATIENT)
-        session = workspace.start(CONFIG, "--osmosis-no-probe")
-        wait_for_three(workspace, server)
-
-        session.interrupt()
-        wait_until(lambda: workspace.events("skip"), "the first Ctrl-C to be heeded")
-        session.interrupt()
-
-        assert session.wait() == 2, session.output
-    pending = workspace.results("x")["pending"]
-    assert len(pending) == 5
-    assert all(run["reason"] for run in pending)
+    results = workspace.results("x")
+    assert len(results["pending"]) == 5
+    assert all(run["reason"] for run in results["pending"])
+    if not twice:
+        assert results["summary"]["total_runs"] == 1
+        assert "\ninterrupted: 3 of 6 runs never started, 2 did not finish\n" in session.output
     assert "INTERNALERROR" not in session.output
     assert not hosts_under(workspace.root)

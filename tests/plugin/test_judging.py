@@ -1,4 +1,4 @@
-"""LLM judges in a session: shown, rescored, replayed; rubric functions of Osmosis projects, unmodified."""
+"""LLM judges in a session: shown, rescored, replayed; and functions that ask one themselves."""
 
 from __future__ import annotations
 
@@ -17,30 +17,6 @@ JUDGED: dict[str, Mapping[str, Any]] = {
     "scoring": {"eval_fns": ["rewards:score"], "rubric": "Is the number right?", "thresholds": {"rubric": 0.5}},
     "judge": {"model_path": "demo/judge"},
 }
-RUBRIC_FUNCTION = """
-from pytest_osmosis import (
-    evaluate_rubric,
-    osmosis_rubric,
-)
-import os
-
-API_KEY = os.getenv("OPENAI_API_KEY")
-
-@osmosis_rubric
-def compute_score(solution_str: str, ground_truth: str, extra_info: dict, **kwargs) -> float:
-    model_info = {"provider": "openai", "model": "gpt-5-mini", "api_key": API_KEY}
-    result = evaluate_rubric(
-        rubric="Does the number match the ground truth?",
-        solution_str=solution_str,
-        model_info=model_info,
-        ground_truth=ground_truth,
-        metadata=extra_info.get("metadata"),
-        score_min=0.0,
-        score_max=1.0,
-        return_details=False,
-    )
-    return float(result)
-"""
 OWN_KEY = "sk-own-0123456789abcdef"
 FUNCTION_WITH_A_KEY = """
 from pathlib import Path
@@ -67,26 +43,6 @@ from {package} import osmosis_rubric
 def score(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
     open("asked", "a").close()
     return 1.0
-"""
-UNIT_TEST = """
-import asyncio
-import pytest
-from pytest_osmosis import MissingAPIKeyError, evaluate_rubric
-
-def test_new():
-    judged = evaluate_rubric(solution_str="#### 4", rubric="Right?", model="demo/judge", ground_truth="4")
-    assert asyncio.run(judged).score == 1.0
-
-def test_old():
-    info = {"provider": "demo", "model": "judge", "score_max": 10}
-    assert evaluate_rubric("Right?", "#### 4", info, ground_truth="4") == 10.0
-    details = evaluate_rubric("Right?", "#### 5", info, ground_truth="4", return_details=True)
-    assert details["score"] == 0.0 and details["explanation"]
-
-def test_without_a_key(monkeypatch):
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(MissingAPIKeyError, match="OPENAI_API_KEY"):
-        evaluate_rubric("Right?", "4", {"provider": "openai", "model": "gpt-5-mini"})
 """
 
 
@@ -119,9 +75,8 @@ def test_a_judge_is_shown_and_its_scores_are_reused(workspace: Workspace) -> Non
 
 def test_a_gate_may_be_on_the_judge(workspace: Workspace) -> None:
     workspace.eval("x", 3, ".", **JUDGED, gate={"rubric": {"mean": ">= 0.9"}})
-    result = workspace.run(CONFIG, exits=0)
 
-    result.stdout.fnmatch_lines(["*rubric mean >= 0.9*"])
+    workspace.run(CONFIG, exits=0).stdout.fnmatch_lines(["*rubric mean >= 0.9*"])
 
 
 @pytest.mark.slow
@@ -133,22 +88,6 @@ def test_a_judge_scores_inline_and_is_not_asked_again_under_pdb(workspace: Works
     inline.assert_outcomes(failed=1)
     inline.stdout.fnmatch_lines(["judge demo/judge: 1 call, *"])
     replayed.stdout.fnmatch_lines(["*the judge is not asked again*"])
-
-
-@pytest.mark.slow
-def test_a_rubric_function_of_the_sdk_runs_unmodified(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace.write("reward_rubric/openai_judge.py", RUBRIC_FUNCTION)
-    functions = ["reward_rubric.openai_judge:compute_score"]
-    workspace.eval("x", 2, ".", scoring={"eval_fns": functions, "thresholds": {functions[0]: 0.5}})
-    with ChatServer(reply(json.dumps({"score": 0.75, "explanation": "nearly"}))) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef")
-        result = workspace.run(CONFIG)
-
-    result.assert_outcomes(passed=2)
-    assert len(server.requests) == 2
-    assert {body["model"] for body in server.bodies} == {"gpt-5-mini"}
-    assert workspace.results()["summary"]["judges"]["calls"] == 2
 
 
 @pytest.mark.parametrize("options", [[], ["--osmosis-inline"]], ids=["host", "inline"])
@@ -165,12 +104,6 @@ def test_a_key_that_a_function_passes_to_a_judge_is_redacted(workspace: Workspac
     written = [path.read_text(errors="replace") for path in (workspace.root / ".osmosis").rglob("*") if path.is_file()]
     assert any("judged with" in text for text in written)
     assert not any(OWN_KEY in text for text in [*written, result.stdout.str()])
-
-
-def test_unit_tests_of_reward_functions_may_ask_a_judge(workspace: Workspace) -> None:
-    workspace.write("test_rewards.py", UNIT_TEST)
-
-    workspace.run("test_rewards.py", "-Werror").assert_outcomes(passed=3)
 
 
 @pytest.mark.addon

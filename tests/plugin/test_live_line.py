@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import pytest
 
 from pytest_osmosis.text.safe import width
-from tests.plugin.workspaces import CONFIG, DEADLINE_S, PLAIN_AND_XDIST, Shell, Workspace
+from tests.plugin.workspaces import CONFIG, DEADLINE_S, PLAIN_AND_XDIST, Workspace
 from tests.servers import ChatServer, held, reply
 
 PYTHON_TEST = "import time\n\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
@@ -32,11 +32,18 @@ def score(solution_str, ground_truth, extra_info, **kwargs):
 BEGUN = {"shown": "[1-9]/[0-9]+, [0-9]+% passed"}
 
 
-def on_a_terminal(workspace: Workspace, *args: str, columns: int, wanted: Mapping[str, str] = BEGUN) -> str:
+def on_a_terminal(
+    workspace: Workspace,
+    *args: str,
+    columns: int = 80,
+    wanted: Mapping[str, str] = BEGUN,
+    rewards: str = WAITING_REWARDS,
+) -> str:
     """Return the output of pytest on a terminal of that width.
 
     Files with the names in `wanted` are made when the line has matched their patterns in three of its states.
     """
+    workspace.write("rewards.py", rewards)
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
     workspace.hurry()
@@ -67,32 +74,28 @@ def live_lines(written: str) -> list[str]:
     ]
 
 
-@pytest.fixture(scope="module")
-def on_50_columns(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Run an eval with a name of wide characters on a terminal of 50 columns; return the output."""
-    workspace = Workspace(Shell(tmp_path_factory.mktemp("terminal")), [])
-    workspace.eval("評価 x", rows=8)
-    workspace.write("rewards.py", WAITING_REWARDS)
-    return on_a_terminal(workspace, "--osmosis-config=configs/eval/評価 x.toml", columns=50)
-
-
 @pytest.mark.journey
-def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(on_50_columns: str) -> None:
-    written = on_50_columns
+def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(workspace: Workspace) -> None:
+    workspace.eval("評価 x", rows=8)
+
+    written = on_a_terminal(workspace, "--osmosis-config=configs/eval/評価 x.toml", columns=50)
+
     lines = live_lines(written)
     assert len(lines) > 2
     assert all(width(line) < 50 for line in lines)
     assert re.search(r"\d/8, 100% passed", lines[-1])
     after = written[written.rindex("/8") :]
     assert re.match(r"[^\r\n]*\r *\r", after), "the last one is wiped before anything else is written"
+    in_place = re.findall(r"\r([^\r\n]+)\r", re.sub(r"\x1b\[[\d;]*m", "", written))
+    assert any("評価 x" in line for line in in_place)
+    assert {width(line) for line in in_place} == {49}, "each wipes the one before, and none wraps"
 
 
 @pytest.mark.slow
 def test_failed_runs_leave_the_line_intact(workspace: Workspace) -> None:
     workspace.eval(rows=8)
-    workspace.write("rewards.py", WAITING_REWARDS.replace("1.0", "0.0"))
 
-    written = on_a_terminal(workspace, "--osmosis-config=configs/eval/x.toml", columns=80)
+    written = on_a_terminal(workspace, CONFIG, rewards=WAITING_REWARDS.replace("1.0", "0.0"))
 
     collected, summary = written.index("collected"), written.index("FAILURES")
     screen = re.sub(r"\x1b\[[\d;]*m|[^\r\n]*\r(?!\n)", "", written[collected:summary])
@@ -115,11 +118,10 @@ def on_screen(written: str) -> list[str]:
 def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None:
     """Rollouts begin when the first xdist worker has collected; xdist continues to count the others."""
     workspace.eval(rows=8)
-    workspace.write("rewards.py", WAITING_REWARDS)
     late = "import os, time\nif os.environ.get('PYTEST_XDIST_WORKER') == 'gw1':\n    time.sleep(1)\n"
     workspace.write("conftest.py", late)
 
-    written = on_a_terminal(workspace, "-n2", "--osmosis-config=configs/eval/x.toml", columns=80)
+    written = on_a_terminal(workspace, "-n2", CONFIG)
 
     assert live_lines(written)
     assert [line for line in on_screen(written) if "workers [" in line] == ["2 workers [8 items]"]
@@ -128,46 +130,31 @@ def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None
 @pytest.mark.slow
 def test_output_of_a_python_test_stays(workspace: Workspace) -> None:
     workspace.eval(rows=4)
-    workspace.write("rewards.py", WAITING_REWARDS)
     workspace.write("test_python.py", PYTHON_TEST)
 
-    written = on_a_terminal(workspace, "-s", "test_python.py", "configs/eval/x.toml", columns=80)
+    written = on_a_terminal(workspace, "-s", "test_python.py", "configs/eval/x.toml")
 
     assert "never hidden\nF" in written.replace("\r\n", "\n").replace("\x1b[31m", "")
     assert live_lines(written)
 
 
 @pytest.mark.slow
-def test_wide_characters_do_not_break_the_line(on_50_columns: str) -> None:
-    in_place = re.findall(r"\r([^\r\n]+)\r", re.sub(r"\x1b\[[\d;]*m", "", on_50_columns))
-    assert any("評価 x" in line for line in in_place)
-    assert {width(line) for line in in_place} == {49}, "each wipes the one before, and none wraps"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("option", "shown"), [("-q", True), ("-qq", False)])
-def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspace, option: str, shown: bool) -> None:
+def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspace) -> None:
     workspace.eval(rows=6)
-    workspace.write("rewards.py", WAITING_REWARDS if shown else SLOW_REWARDS)
 
-    written = on_a_terminal(workspace, option, "--osmosis-config=configs/eval/x.toml", columns=80)
-
-    assert bool(live_lines(written)) == shown
-    assert "osmosis: x (configs" not in written
-    assert "......" not in written
+    for option, rewards in {"-q": WAITING_REWARDS, "-qq": SLOW_REWARDS}.items():
+        written = on_a_terminal(workspace, option, CONFIG, rewards=rewards)
+        assert bool(live_lines(written)) == (option == "-q")
+        assert "osmosis: x (configs" not in written
+        assert "......" not in written
 
 
 @pytest.mark.slow
 def test_quiet_writes_no_line_to_a_log(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.eval(rows=16)
-    workspace.write("rewards.py", WAITING_REWARDS)
-    normal = workspace.start(CONFIG)
-    normal.wait_for("/16, 100% passed")
-    (workspace.root / "shown").touch()
-    assert normal.wait() == 0, normal.output
-
     workspace.write("rewards.py", SLOW_REWARDS)  # 1.6 s, and a line would be due after one
+
     assert "/16, 100% passed" not in workspace.run("-q", CONFIG).stdout.str()
 
 
@@ -179,7 +166,7 @@ def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> No
         workspace.hurry()
         model, execution = {"base_url": server.base_url}, {"watchdog_s": 1}
         workspace.eval(rows=4, evaluation={"batch_size": 2}, model=model, execution=execution)
-        session = workspace.start("--osmosis-config=configs/eval/x.toml", "--osmosis-no-probe")
+        session = workspace.start(CONFIG, "--osmosis-no-probe")
 
         session.wait_for("osmosis x: nothing has finished for")
         session.wait_for("osmosis: x 1/4, 100% passed")
@@ -189,44 +176,17 @@ def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> No
 
 
 @pytest.mark.slow
-def test_before_the_first_run_the_line_says_that_the_eval_starts(workspace: Workspace) -> None:
-    """The server holds the probe, so nothing is in flight."""
-    with ChatServer(held(reply("42"))) as server:
-        workspace.hurry()
-        workspace.eval(rows=4, model={"base_url": server.base_url})
-        session = workspace.start(CONFIG)
-
-        session.wait_for("osmosis: x 0/4, starting")
-        assert "0 in flight" not in session.output
-        server.release()
-
-        assert session.wait() == 0, session.output
-
-
-@pytest.mark.slow
 def test_several_evals_share_a_line_that_counts_all(workspace: Workspace) -> None:
-    with ChatServer(reply("42"), held(reply("42"))) as server:
-        workspace.hurry()
-        workspace.eval("set2", rows=3)
-        workspace.eval("set10", rows=4, model={"base_url": server.base_url})
-        workspace.eval("set11", rows=5)
-        session = workspace.start("--osmosis-config=configs/eval", "--osmosis-no-probe")
-
-        session.wait_for("osmosis: 1/3 evals, 4/12 runs, set10 1/4, 100% passed, mean 1.000, 1 in flight")
-        server.release()
-
-        assert session.wait() == 0, session.output
-
-
-@pytest.mark.slow
-def test_an_eval_that_was_stopped_is_done_and_its_missing_runs_do_not_count(workspace: Workspace) -> None:
+    """One that was stopped is done, and its missing runs do not count."""
     with ChatServer(reply("42"), reply("42"), held(reply("42"))) as server:
         workspace.hurry()
         workspace.eval("down", rows=5, model={"base_url": "http://127.0.0.1:9/v1", "max_retries": 0})
-        workspace.eval("up", rows=4, model={"base_url": server.base_url})
+        workspace.eval("set2", rows=3)
+        workspace.eval("set10", rows=4, model={"base_url": server.base_url})
+        workspace.eval("set11", rows=5)
         session = workspace.start("--osmosis-config=configs/eval")
 
-        session.wait_for("osmosis: 1/2 evals, 1/4 runs, up 1/4, ")
+        session.wait_for("osmosis: 2/4 evals, 4/12 runs, set10 1/4, 100% passed, mean 1.000, 1 in flight")
         server.release()
 
         assert session.wait() == 9, session.output
@@ -237,11 +197,9 @@ def test_several_evals_on_a_terminal_have_one_line_at_a_time(workspace: Workspac
     for number in (1, 2):
         rows = [{"reward": "raises"}, *[{"waits_for": f"shown-{number}"}] * 5]
         workspace.eval(f"{number}x", rows=rows, limits={"max_errors": 3})
-    workspace.write("rewards.py", WAITING_REWARDS)
-
     wanted = {f"shown-{number}": f"{number}x [1-9]/6, " for number in (1, 2)}
-    words = ("--color=yes", "--osmosis-config=configs/eval")
-    written = on_a_terminal(workspace, *words, columns=100, wanted=wanted)
+
+    written = on_a_terminal(workspace, "--color=yes", "--osmosis-config=configs/eval", columns=100, wanted=wanted)
 
     lines = live_lines(written)
     assert any(re.match(r"\[#*-*\] 0/2 evals, \d/12 runs, 1x \d/6, ", line) for line in lines)

@@ -48,8 +48,9 @@ def test_an_eval_whose_tests_are_all_skipped_was_not_measured(workspace: Workspa
     assert workspace.run_dirs() == []
 
 
-SKIPPING = (
-    "import pytest\ndef pytest_runtest_{0}(item):\n    if 'row' in item.nodeid:\n        pytest.skip('not now')\n"
+SETUP, CALL = (
+    f"import pytest\ndef pytest_runtest_{phase}(item):\n    if 'row' in item.nodeid:\n        pytest.skip('not now')\n"
+    for phase in ("setup", "call")
 )
 EMPTYING = (
     "import pytest\n@pytest.hookimpl(trylast=True)\ndef pytest_collection_finish(session):\n    session.items.clear()\n"
@@ -58,12 +59,8 @@ EMPTYING = (
 
 @pytest.mark.parametrize(
     ("hook", "options"),
-    [
-        (SKIPPING.format("setup"), ()),
-        (SKIPPING.format("call"), ()),
-        (SKIPPING.format("setup"), ("--osmosis-inline",)),
-        (EMPTYING, ("--osmosis-inline",)),
-    ],
+    [(SETUP, ()), (CALL, ()), (SETUP, ("--osmosis-inline",)), (EMPTYING, ("--osmosis-inline",))],
+    ids=["setup", "call", "setup inline", "no items inline"],
 )
 def test_an_eval_of_which_no_test_was_reported_was_not_measured(
     workspace: Workspace, hook: str, options: tuple[str, ...]
@@ -77,19 +74,15 @@ def test_an_eval_of_which_no_test_was_reported_was_not_measured(
 
 
 def test_a_gate_decides_without_a_report_of_its_runs(workspace: Workspace) -> None:
-    workspace.write("conftest.py", SKIPPING.format("setup"))
+    workspace.write("conftest.py", SETUP)
     workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.5"})
 
-    assert workspace.run(CONFIG).ret == 0
+    workspace.run(CONFIG, exits=0)
 
 
 def test_xfail_marks_report_what_pytest_reports(workspace: Workspace) -> None:
-    marking(
-        workspace,
-        row0="pytest.mark.xfail(reason='known')",
-        row1="pytest.mark.xfail(reason='known')",
-        row2="pytest.mark.xfail(raises=KeyError)",
-    )
+    known = "pytest.mark.xfail(reason='known')"
+    marking(workspace, row0=known, row1=known, row2="pytest.mark.xfail(raises=KeyError)")
     workspace.ini("xfail_strict = false")
     workspace.eval(rows=[PASS, FAIL, FAIL])
 
@@ -122,14 +115,10 @@ def test_a_mark_that_changes_its_mind_after_the_collection_is_an_error(workspace
     result.stdout.fnmatch_lines(["*row0-run0 was not rolled out: a mark kept it from running when it was collected*"])
 
 
-@pytest.mark.parametrize("plugin", ["skipping", "debugging"])
-def test_an_eval_runs_without_pytests_own_plugins(workspace: Workspace, plugin: str) -> None:
+def test_an_eval_runs_without_pytests_own_plugins(workspace: Workspace) -> None:
     """Without `skipping`, marks have no meaning."""
     marking(workspace, row0="pytest.mark.skip")
     workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.9"})
 
-    result = workspace.run(CONFIG, f"-pno:{plugin}", exits=1)
-
-    result.assert_outcomes(
-        **({"failed": 1, "skipped": 2} if plugin == "debugging" else {"failed": 1, "passed": 1, "xfailed": 1})
-    )
+    workspace.run(CONFIG, "-pno:skipping", exits=1).assert_outcomes(failed=1, passed=1, xfailed=1)
+    workspace.run(CONFIG, "-pno:debugging", exits=1).assert_outcomes(failed=1, skipped=2)

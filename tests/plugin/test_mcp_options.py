@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 
 ARGUMENTS = ("--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score", "--osmosis-model=demo/arithmetic")
 
@@ -16,7 +16,7 @@ def test_without_fastmcp_the_extra_is_named(workspace: Workspace) -> None:
     workspace.eval()
     workspace.write("mcp/main.py", "from fastmcp import FastMCP\n")
 
-    result = workspace.run("--osmosis-mcp=mcp", *ARGUMENTS, exits=pytest.ExitCode.USAGE_ERROR)
+    result = workspace.run("--osmosis-mcp=mcp", *ARGUMENTS, exits=4)
 
     assert "[agent] mcp: fastmcp is not installed; pip install 'pytest-osmosis[mcp]'" in result.stderr.str()
     assert workspace.run_dirs("x") == []
@@ -26,23 +26,19 @@ def test_an_option_replaces_the_agent_of_a_config(workspace: Workspace) -> None:
     workspace.eval(agent={"agent": "chat"})
     workspace.write("mcp/main.py", "")
 
-    result = workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-mcp=mcp", "--osmosis-dry-run", exits=0)
+    result = workspace.run(CONFIG, "--osmosis-mcp=mcp", "--osmosis-dry-run", exits=0)
 
     assert '  overridden: mcp = "mcp" (--osmosis-mcp)' in result.outlines
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--osmosis-mcp=nothing"], '--osmosis-mcp: must be a folder, got "nothing" (looked for nothing)'),
-        (["--osmosis-mcp=data"], '--osmosis-mcp: must hold main.py with a FastMCP server, got "data"'),
-        (["--osmosis-mcp=mcp", "--osmosis-agent=chat"], "--osmosis-mcp: cannot be used with agent; keep one of them"),
-    ],
-)
-def test_folders_and_options_that_do_not_fit(workspace: Workspace, arguments: list[str], text: str) -> None:
+def test_folders_and_options_that_do_not_fit(workspace: Workspace) -> None:
     workspace.eval()
     workspace.write("mcp/main.py", "")
 
-    result = workspace.run(*arguments, *ARGUMENTS, exits=pytest.ExitCode.USAGE_ERROR)
-
-    assert text in result.stderr.str()
+    for words, text in {
+        ("nothing",): 'must be a folder, got "nothing" (looked for nothing)',
+        ("data",): 'must hold main.py with a FastMCP server, got "data"',
+        ("mcp", "--osmosis-agent=chat"): "cannot be used with agent; keep one of them",
+    }.items():
+        result = workspace.run(f"--osmosis-mcp={words[0]}", *words[1:], *ARGUMENTS, exits=4)
+        assert f"--osmosis-mcp: {text}" in result.stderr.str()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from pytest_osmosis.plugin.command.options import seems_to_ask, seems_to_run
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 
 
 def test_osmosis_config_runs_that_eval_alone(workspace: Workspace) -> None:
@@ -17,11 +16,9 @@ def test_osmosis_config_runs_that_eval_alone(workspace: Workspace) -> None:
     workspace.write("tests/test_python.py", "def test_python(): pass\n")
     workspace.ini("testpaths = tests")
 
-    result = workspace.run("--osmosis-config=configs/eval/x.toml")
-
-    result.assert_outcomes(passed=3)
-    assert result.ret == 0
-    assert len(workspace.run_dirs("x")) == 1
+    for n, folders in enumerate(((), ("configs",)), 1):
+        workspace.run(CONFIG, *folders, exits=0).assert_outcomes(passed=3)
+        assert len(workspace.run_dirs("x")) == n
     assert not workspace.run_dirs("y")
 
 
@@ -40,16 +37,6 @@ def test_osmosis_config_is_repeatable_and_takes_a_folder(workspace: Workspace) -
     assert len(workspace.run_dirs("other", folder="second")) == 1
 
 
-def test_osmosis_config_runs_alongside_positional_tests(workspace: Workspace) -> None:
-    workspace.eval()
-    workspace.write("tests/test_python.py", "def test_python(): pass\n")
-
-    result = workspace.run("-v", "--osmosis-config=configs/eval/x.toml", "tests/test_python.py")
-
-    result.assert_outcomes(passed=4)
-    result.stdout.fnmatch_lines(["*tests/test_python.py::test_python*", "*configs/eval/x.toml::x?row2-run0?*"])
-
-
 def test_every_path_that_names_no_eval_is_reported(workspace: Workspace) -> None:
     workspace.eval()
     (workspace.root / "empty").mkdir()
@@ -63,68 +50,46 @@ def test_every_path_that_names_no_eval_is_reported(workspace: Workspace) -> None
         "ERROR: --osmosis-config=empty: the folder holds no *.toml",
         "ERROR: --osmosis-config=nowhere: no such file",
     ]
-
-
-def test_a_missing_positional_toml_is_exit_4(workspace: Workspace) -> None:
-    result = workspace.run("configs/eval/missing.toml", exits=4)
-
-    assert "configs/eval/missing.toml" in result.stderr.str() + result.stdout.str()
-    assert "INTERNALERROR" not in result.stdout.str()
+    missing = workspace.run("configs/eval/missing.toml", exits=4)
+    assert "configs/eval/missing.toml" in missing.stderr.str() + missing.stdout.str()
 
 
 def test_a_positional_toml_is_an_eval(workspace: Workspace) -> None:
     workspace.eval()
 
-    result = workspace.run("configs/eval/x.toml")
-
-    result.assert_outcomes(passed=3)
+    workspace.run("configs/eval/x.toml").assert_outcomes(passed=3)
     assert workspace.results()["summary"]["total_runs"] == 3
 
 
-def test_paths_are_relative_to_the_current_folder(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace.eval()
-    monkeypatch.chdir(workspace.root / "configs")
-
-    result = workspace.run("-v", "--osmosis-config=eval/x.toml", "--osmosis-output=out.json")
-
-    result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines(["*eval/x.toml::x?row0-run0?*"])
-    assert (workspace.root / "configs" / "out.json").exists()
-    assert len(workspace.run_dirs()) == 1
-
-
-@pytest.mark.slow
-def test_a_config_can_be_outside_the_rootdir(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_relative_to_the_current_folder_and_configs_may_be_outside_the_rootdir(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workspace.eval("x", folder="one")
-    workspace.eval("x", folder="two", rows=2)
+    workspace.eval("y", folder="two", rows=2)
     (workspace.root / "pytest.ini").unlink()
     workspace.write("home/pytest.ini", "[pytest]\n")
     monkeypatch.chdir(workspace.root / "home")
 
-    result = workspace.run("-v", *(f"--osmosis-config=../{folder}/configs/eval/x.toml" for folder in ("one", "two")))
+    configs = [f"--osmosis-config=../{path}.toml" for path in ("one/configs/eval/x", "two/configs/eval/y")]
+    result = workspace.run("-v", *configs, "--osmosis-output=out/")
 
     result.assert_outcomes(passed=5)
-    result.stdout.fnmatch_lines([f"rootdir: {workspace.root / 'home'}"])
-    result.stdout.fnmatch_lines(
-        ["*../one/configs/eval/x.toml::x?row2-run0?*", "*../two/configs/eval/x.toml::x?row1-run0?*"]
-    )
-    assert len(workspace.run_dirs("x", "one")) == len(workspace.run_dirs("x", "two")) == 1
+    ids = ["*../one/configs/eval/x.toml::x?row2-run0?*", "*../two/configs/eval/y.toml::y?row1-run0?*"]
+    result.stdout.fnmatch_lines([f"rootdir: {workspace.root / 'home'}", *ids])
+    assert (workspace.root / "home/out/x.json").exists()
+    assert len(workspace.run_dirs("x", "one")) == len(workspace.run_dirs("y", "two")) == 1
 
 
-@pytest.mark.parametrize(
-    ("testpaths", "args"),
-    [(".", []), ("configs", []), ("configs/eval/x.toml", []), ("tests", ["configs"]), ("tests", ["."])],
-)
-def test_a_folder_or_testpaths_never_start_an_eval(workspace: Workspace, testpaths: str, args: list[str]) -> None:
+def test_a_folder_or_testpaths_never_start_an_eval(workspace: Workspace) -> None:
     workspace.eval()
-    workspace.ini(f"testpaths = {testpaths}")
 
-    result = workspace.run(*args)
-
-    assert result.ret in (4, 5)
-    assert not (workspace.root / ".osmosis").exists()
-    assert "osmosis: x" not in result.stdout.str()
-    assert "row0" not in result.stdout.str()
+    for words in (".", "configs", "configs/eval/x.toml", "tests configs", "tests ."):
+        testpaths, *folders = words.split()
+        workspace.ini(f"testpaths = {testpaths}")
+        result = workspace.run(*folders)
+        assert result.ret in (4, 5)
+        assert not (workspace.root / ".osmosis").exists()
+        assert not [word for word in ("osmosis: x", "row0") if word in result.stdout.str()]
 
 
 @pytest.mark.journey
@@ -137,114 +102,62 @@ def test_a_folder_never_starts_an_eval_under_xdist(workspace: Workspace) -> None
     assert "osmosis: x" not in result.stdout.str()
 
 
-def test_a_folder_next_to_a_named_eval_starts_no_other_eval(workspace: Workspace) -> None:
-    workspace.eval("x")
-    workspace.eval("y")
-
-    result = workspace.run("--osmosis-config=configs/eval/x.toml", "configs")
-
-    result.assert_outcomes(passed=3)
-    assert not workspace.run_dirs("y")
-
-
-def test_the_header_shows_a_named_eval(workspace: Workspace) -> None:
-    workspace.eval(gate={"pass_rate": ">= 0.5"}, sampling={"temperature": 1.0, "seed": 0})
-
-    result = workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-n=2", "--osmosis-limit=2")
-
-    result.stdout.fnmatch_lines(
-        [
-            "osmosis: x (configs/eval/x.toml)",
-            "  model: demo/arithmetic (embedded); sampling: temperature 1.0, seed 0",
-            "  dataset: data/x.jsonl, first 2 of 3",
-            "  2 rows x 2 runs = 4 rollouts, 1 in flight (raise batch_size to run more at once)",
-            "  gate: pass_rate >= 0.5",
-            "  overridden: n = 2 (--osmosis-n), limit = 2 (--osmosis-limit)",
-        ],
-        consecutive=True,
-    )
-
-
-DRY = ("--osmosis-config=configs/eval/x.toml", "--osmosis-dry-run")
-LIMIT = "--osmosis-limit=all"
+DRY, LIMIT = "--osmosis-dry-run", "--osmosis-limit=all"
 SAMPLED = "sample 6 of 60 rows (10% by default"
 
 
-@pytest.mark.parametrize(
-    ("typed", "shown"),
-    [
-        ((), f"{SAMPLED}; --osmosis-limit=all for all)"),
-        (("--osmosis-set=data.seed=3",), f"{SAMPLED}, seed 3; --osmosis-limit=all for all)"),
-        (("--osmosis-shard=1/2",), f"{SAMPLED}; --osmosis-limit=all for all)"),
-        (("--osmosis-smoke",), f"{SAMPLED})"),
-        (("--osmosis-limit=all",), "all 60"),
-        (("--osmosis-limit=6",), "first 6 of 60"),
-    ],
-)
-def test_the_header_says_why_a_sample_is_evaluated(workspace: Workspace, typed: Sequence[str], shown: str) -> None:
+def test_the_header_says_why_a_sample_is_evaluated(workspace: Workspace) -> None:
     workspace.eval(rows=60, data={"rows": None})
-
-    assert f"  dataset: data/x.jsonl, {shown}" in workspace.run(*DRY, *typed).outlines
-
-
-def test_a_note_names_those_of_several_evals_that_evaluate_a_sample(workspace: Workspace) -> None:
-    workspace.eval("x", data={"rows": None})
     workspace.eval("y")
     workspace.eval("z", data={"rows": None})
+
+    for typed, shown in {
+        DRY: f"{SAMPLED}; --osmosis-limit=all for all)",
+        "--osmosis-set=data.seed=3": f"{SAMPLED}, seed 3; --osmosis-limit=all for all)",
+        "--osmosis-shard=1/2": f"{SAMPLED}; --osmosis-limit=all for all)",
+        "--osmosis-smoke": f"{SAMPLED})",
+        LIMIT: "all 60",
+        "--osmosis-limit=6": "first 6 of 60",
+    }.items():
+        assert f"  dataset: data/x.jsonl, {shown}" in workspace.run(CONFIG, DRY, typed).outlines
     note = "  note: x, z: 10% of the rows by default; --osmosis-limit=all for all"
-
-    sampled, whole = (
-        workspace.run("--osmosis-config=configs/eval", "--osmosis-dry-run", *more) for more in ((), (LIMIT,))
-    )
-
-    assert note in sampled.outlines
-    assert not any("10%" in line for line in whole.outlines)
+    assert note in workspace.run("--osmosis-config=configs/eval", DRY).outlines
+    assert "10%" not in workspace.run("--osmosis-config=configs/eval", DRY, LIMIT).stdout.str()
 
 
-@pytest.mark.parametrize(
-    ("typed", "starts"),
-    [
-        (("--osmosis-config=configs/eval/x.toml",), True),
-        (("configs/eval/x.toml::x[row0-run0]",), True),
-        (("--osmosis-agent=chat", "--osmosis-dataset=data.jsonl"), True),
-        (("--osmosis-source=model", "tests"), True),
-        (("tests", "-k", "x"), False),
-        (("--osmosis-config=configs/eval/x.toml", "--co"), False),
-        (("--osmosis-config=configs/eval/x.toml", "--osmosis-dry-run"), False),
-        (("--osmosis-config=configs/eval/x.toml", "--osmosis-inline"), False),
-        (("--osmosis-config=configs/eval/x.toml", "--trace"), False),
-        (("--osmosis-config=configs/eval/x.toml", "--help"), False),
-    ],
-)
+STARTS = {
+    CONFIG: True,
+    "configs/eval/x.toml::x[row0-run0]": True,
+    "--osmosis-agent=chat --osmosis-dataset=data.jsonl": True,
+    "--osmosis-source=model tests": True,
+    "tests -k x": False,
+    **{f"{CONFIG} {word}": False for word in ("--co", DRY, "--osmosis-inline", "--trace", "--help")},
+}
+
+
 def test_a_host_starts_early_if_the_command_seems_to_run_an_eval(
-    pytester: pytest.Pytester, typed: Sequence[str], starts: bool
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert seems_to_run(pytester.parseconfig(*typed)) is starts
+    assert {typed: seems_to_run(pytester.parseconfig(*typed.split())) for typed in STARTS} == STARTS
+    monkeypatch.setenv("PYTEST_ADDOPTS", CONFIG)
+    assert not seems_to_run(pytester.parseconfig("tests"))
 
 
-@pytest.mark.parametrize(
-    ("typed", "asks"),
-    [
-        (("--osmosis-config=demo.toml",), False),
-        (("--osmosis-config", "demo.toml"), False),
-        (("demo.toml::x[row0-run0]", "tests"), False),
-        (("--osmosis-config=demo.toml", "--osmosis-config=served.toml"), True),
-        (("--osmosis-config=served.toml",), True),
-        (("--osmosis-config=served.toml", "--osmosis-model=demo/arithmetic"), False),
-        (("--osmosis-config=missing.toml",), True),
-        (("--osmosis-config=folder.toml",), True),
-        (("--osmosis-agent=chat", "--osmosis-model=openai/x"), True),
-    ],
-)
-def test_an_early_host_imports_a_client_unless_the_demo_model_is_named(
-    pytester: pytest.Pytester, typed: Sequence[str], asks: bool
-) -> None:
+ASKS = {
+    "--osmosis-config=demo.toml": False,
+    "--osmosis-config demo.toml": False,
+    "demo.toml::x[row0-run0] tests": False,
+    "--osmosis-config=demo.toml --osmosis-config=served.toml": True,
+    "--osmosis-config=served.toml": True,
+    "--osmosis-config=served.toml --osmosis-model=demo/arithmetic": False,
+    "--osmosis-config=missing.toml": True,
+    "--osmosis-config=folder.toml": True,
+    "--osmosis-agent=chat --osmosis-model=openai/x": True,
+}
+
+
+def test_an_early_host_imports_a_client_unless_the_demo_model_is_named(pytester: pytest.Pytester) -> None:
     Path("demo.toml").write_text('[experiment]\nmodel_path = "demo/arithmetic"')
     Path("served.toml").write_text('[experiment]\nmodel_path = "openai/x"')
     Path("folder.toml").mkdir()
-    assert seems_to_ask(pytester.parseconfig(*typed)) is asks
-
-
-def test_addopts_start_no_host_early(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_ADDOPTS", "--osmosis-config=configs/eval/x.toml")
-    assert not seems_to_run(pytester.parseconfig("tests"))
+    assert {typed: seems_to_ask(pytester.parseconfig(*typed.split())) for typed in ASKS} == ASKS

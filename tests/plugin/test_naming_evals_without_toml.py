@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 
 import pytest
 
@@ -44,16 +45,10 @@ def fill(workspace: Workspace, folder: str = ".", wrong: int | None = None) -> N
 def test_the_command_of_eval_mode_runs_all_rows(workspace: Workspace) -> None:
     fill(workspace)
 
-    result = workspace.run(
-        *COMMAND,
-        "--osmosis-eval-fn=rewards:at_once",
-        "--osmosis-n=2",
-        "--osmosis-batch-size=8",
-        "--osmosis-output=results.json",
-    )
+    more = ("--osmosis-eval-fn=rewards:at_once", "--osmosis-n=2", "--osmosis-batch-size=8")
+    result = workspace.run(*COMMAND, *more, "--osmosis-output=results.json", exits=0)
 
     result.assert_outcomes(passed=24)
-    assert result.ret == 0
     result.stdout.fnmatch_lines(
         [
             "osmosis: test_data (without a TOML)",
@@ -78,8 +73,10 @@ def test_the_suggested_rerun_command_works(workspace: Workspace) -> None:
     hint = next(line for line in result.outlines if line.startswith("run it again: pytest "))
     words = shlex.split(hint.partition("pytest ")[2])
     assert words[0] == "test_data.jsonl::test_data[row11-run0]"
-    again = workspace.run(*words)
-    again.assert_outcomes(failed=1)
+    workspace.run(*words).assert_outcomes(failed=1)
+    assert workspace.last_failed() == {words[0]}
+    workspace.run(*COMMAND, "--lf").assert_outcomes(failed=1)
+    workspace.run(*COMMAND, "-k", "row11-").assert_outcomes(failed=1, deselected=11)
 
 
 def test_a_dataset_argument_needs_no_option(workspace: Workspace) -> None:
@@ -87,21 +84,12 @@ def test_a_dataset_argument_needs_no_option(workspace: Workspace) -> None:
     others = [word for word in COMMAND if "dataset" not in word]
 
     workspace.run("test_data.jsonl::test_data[row3-run0]", *others).assert_outcomes(passed=1)
-    alone = workspace.run("test_data.jsonl::test_data[row3-run0]", exits=4)
-
-    alone.stderr.fnmatch_lines(
+    missing = workspace.run("test_data.jsonl::test_data[row12-run0]", *others, exits=4)
+    text = "not found: test_data.jsonl has 12 rows, the last of which is row11; did you mean "
+    missing.stderr.fnmatch_lines([f"ERROR: *?row12-run0?: {text}'test_data.jsonl::test_data?row11-run0?'[?]"])
+    workspace.run("test_data.jsonl::test_data[row3-run0]", exits=4).stderr.fnmatch_lines(
         ["ERROR: test_data.jsonl::test_data?row3-run0?: no eval is named; add --osmosis-agent=*"]
     )
-
-
-@pytest.mark.slow
-def test_node_ids_select_runs_again(workspace: Workspace) -> None:
-    fill(workspace, wrong=1)
-    workspace.run(*COMMAND).assert_outcomes(passed=11, failed=1)
-    assert workspace.last_failed() == {"test_data.jsonl::test_data[row1-run0]"}
-
-    workspace.run(*COMMAND, "--lf").assert_outcomes(failed=1)
-    workspace.run(*COMMAND, "-k", "row1-").assert_outcomes(failed=1, deselected=11)
 
 
 def test_the_current_folder_is_the_workspace_wherever_the_dataset_is(
@@ -128,63 +116,39 @@ def test_collect_only_loads_and_writes_nothing(workspace: Workspace) -> None:
     assert not (workspace.root / ".osmosis").exists()
 
 
+PROBLEMS: Sequence[tuple[Sequence[str], Sequence[str]]] = [
+    (
+        [*COMMAND, "--osmosis-dataset=test_dat.jsonl", "--osmosis-agent=server.agent_loop"],
+        [
+            '--osmosis-agent: must be "chat", "recorded" or "module:attr", got "server.agent_loop"; '
+            'did you mean "server:agent_loop"?',
+            '--osmosis-dataset: must be an existing file, got "test_dat.jsonl" (looked for test_dat.jsonl)',
+        ],
+    ),
+    (
+        ["--osmosis-dataset=test_data.jsonl", "--osmosis-n=3"],
+        [
+            "--osmosis-dataset, --osmosis-n: no eval is named; name one with --osmosis-config=PATH (its TOML), "
+            "--osmosis-agent=MODULE:ATTR (or chat) or --osmosis-env=ID; for tests marked osmosis_eval add "
+            "--osmosis-source=model"
+        ],
+    ),
+    (
+        [*COMMAND, "--osmosis-agent=server:agent_lop"],
+        ['test_data: server:agent_lop: module "server" has no "agent_lop", did you mean "agent_loop"?'],
+    ),
+    (
+        [*COMMAND, "--osmosis-agent=sever:agent_loop"],
+        ['test_data: sever:agent_loop: no module "sever" in the rollout\'s folder, the workspace or pythonpath'],
+    ),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (
-            ["--osmosis-agent=chat"],
-            [
-                "--osmosis-model: missing; name the model, like --osmosis-model=openai/gpt-5.4-mini",
-                "--osmosis-dataset: missing; name the rows, like --osmosis-dataset=rows.jsonl",
-                "--osmosis-eval-fn: missing; name a function, like --osmosis-eval-fn=rewards:compute_reward",
-            ],
-        ),
-        (
-            [*COMMAND, "--osmosis-dataset=test_dat.jsonl", "--osmosis-agent=server.agent_loop"],
-            [
-                '--osmosis-agent: must be "chat", "recorded" or "module:attr", got "server.agent_loop"; '
-                'did you mean "server:agent_loop"?',
-                '--osmosis-dataset: must be an existing file, got "test_dat.jsonl" (looked for test_dat.jsonl)',
-            ],
-        ),
-        (
-            ["--osmosis-dataset=test_data.jsonl", "--osmosis-n=3"],
-            [
-                "--osmosis-dataset, --osmosis-n: no eval is named; name one with --osmosis-config=PATH "
-                "(its TOML), --osmosis-agent=MODULE:ATTR (or chat) or --osmosis-env=ID; for tests marked "
-                "osmosis_eval add --osmosis-source=model"
-            ],
-        ),
-        (
-            [*COMMAND, "--osmosis-env=1x"],
-            [
-                '--osmosis-env: must be like "gsm8k", "owner/name" or "owner/name@version", got "1x"',
-                "--osmosis-agent: cannot be used with --osmosis-env: the environment rolls out",
-                "--osmosis-dataset: cannot be used with --osmosis-env: the environment has the rows",
-            ],
-        ),
-        (
-            [*COMMAND, "--osmosis-agent=server:agent_lop"],
-            ['test_data: server:agent_lop: module "server" has no "agent_lop", did you mean "agent_loop"?'],
-        ),
-        (
-            [*COMMAND, "--osmosis-agent=sever:agent_loop"],
-            ['test_data: sever:agent_loop: no module "sever" in the rollout\'s folder, the workspace or pythonpath'],
-        ),
-        (
-            [*COMMAND, "--osmosis-agent=loops:Loop"],
-            ["test_data: loops:Loop: derives from a RolloutAgentLoop that is not the one of osmosis_ai.rollout"],
-        ),
-    ],
-)
-def test_problems_name_the_options_of_the_command(
-    workspace: Workspace, options: list[str], expected: list[str]
-) -> None:
+def test_problems_name_the_options_of_the_command(workspace: Workspace) -> None:
     fill(workspace)
-    workspace.write("loops.py", "class RolloutAgentLoop: pass\n\nclass Loop(RolloutAgentLoop): pass\n")
 
-    result = workspace.run(*options, exits=4)
-
-    assert [line for line in result.errlines if line] == [f"ERROR: {line}" for line in expected]
+    for options, expected in PROBLEMS:
+        result = workspace.run(*options, exits=4)
+        assert [line for line in result.errlines if line] == [f"ERROR: {line}" for line in expected]
     assert not list((workspace.root / ".osmosis").glob("runs/*"))

@@ -39,20 +39,9 @@ def test_ids_of_several_evals_run_in_one_session(workspace: Workspace) -> None:
     workspace.eval("y")
     ids = ["x.toml::x[row2-run0]", "x.toml::x[row0-run0]", "y.toml::y[row1-run0]"]
 
-    result = workspace.run(*(f"configs/eval/{name}" for name in ids))
-
-    result.assert_outcomes(passed=3)
+    workspace.run(*(f"configs/eval/{name}" for name in ids)).assert_outcomes(passed=3)
     assert [row["row_index"] for row in workspace.results("x")["rows"]] == [0, 2]
     assert [row["row_index"] for row in workspace.results("y")["rows"]] == [1]
-
-
-def test_an_id_outside_the_selection_is_collected(workspace: Workspace) -> None:
-    workspace.eval(rows=5, data={"rows": "0"})
-
-    result = workspace.run("configs/eval/x.toml::x[row4-run0]")
-
-    result.assert_outcomes(passed=1)
-    assert [row["row_index"] for row in workspace.results()["rows"]] == [4]
 
 
 X = "configs/eval/x.toml::x"
@@ -93,14 +82,6 @@ def test_what_is_reported_for_the_whole_eval_cannot_be_selected(workspace: Works
     assert errors(result) == [f"ERROR: {X}[gate pass_rate >= 0.5]: {text}"]
 
 
-def test_the_nearest_test_has_the_granularity_of_the_eval(workspace: Workspace) -> None:
-    workspace.eval(execution={"granularity": "row"})
-
-    result = workspace.run(f"{X}[row7]", f"{X}[row7-run0]", exits=4)
-
-    assert [line.partition("did you mean ")[2] for line in errors(result)] == [f"'{X}[row2]'?"] * 2
-
-
 @pytest.mark.slow
 def test_an_id_of_a_row_that_is_not_stored_is_a_usage_error(workspace: Workspace) -> None:
     workspace.eval(data={"rows": "0-1"})
@@ -110,13 +91,3 @@ def test_an_id_of_a_row_that_is_not_stored_is_a_usage_error(workspace: Workspace
 
     text = f"not found: row2 is not among the rows of this eval; did you mean '{X}[row1-run0]'?"
     assert errors(result) == [f"ERROR: {X}[row2-run0]: {text}"]
-
-
-def test_an_id_of_a_missing_test_without_a_toml_is_a_usage_error(workspace: Workspace) -> None:
-    workspace.eval()
-    arguments = ["--osmosis-agent=chat", "--osmosis-model=demo/arithmetic", "--osmosis-eval-fn=rewards:score"]
-
-    result = workspace.run("data/x.jsonl::x[row8-run0]", *arguments, exits=4)
-
-    text = "not found: data/x.jsonl has 3 rows, the last of which is row2; did you mean 'data/x.jsonl::x[row2-run0]'?"
-    assert errors(result) == [f"ERROR: data/x.jsonl::x[row8-run0]: {text}"]

@@ -18,24 +18,17 @@ def hints(result: pytest.RunResult) -> list[str]:
     return [line for line in result.outlines if line.startswith("osmosis: ")]
 
 
-@pytest.mark.parametrize("named", ["configs/eval", "configs", ".", ""])
-def test_evals_of_a_folder_are_named_with_the_command_that_runs_them(workspace: Workspace, named: str) -> None:
+def test_evals_of_a_folder_are_named_with_their_command_unless_something_was_collected(workspace: Workspace) -> None:
     workspace.eval("x")
     workspace.eval("y")
     (workspace.root / "rewards.py").unlink()
 
-    result = workspace.run(*([named] if named else []), exits=5)
-
-    assert hints(result) == [
-        "osmosis: configs/eval holds 2 evals that run only if the command names them: "
-        "pytest --osmosis-config=configs/eval"
-    ]
-
-
-def test_nothing_is_said_if_something_was_collected(workspace: Workspace) -> None:
-    workspace.eval("x")
+    for named in (("configs/eval",), ("configs",), (".",), ()):
+        assert hints(workspace.run(*named, exits=5)) == [
+            "osmosis: configs/eval holds 2 evals that run only if the command names them: "
+            "pytest --osmosis-config=configs/eval"
+        ]
     workspace.write("test_python.py", "def test_python(): pass\n")
-
     assert hints(workspace.run()) == []
     assert hints(workspace.run("-k", "nothing")) == []
 
@@ -46,46 +39,42 @@ def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
     workspace.write("configs/eval/endpoints.toml", "")
 
     for arguments in ((), ("app.py",), ("configs",)):
-        result = workspace.run(*arguments)
+        assert hints(workspace.run(*arguments, exits=5)) == []
 
-        assert (result.ret, hints(result)) == (5, [])
+
+CALL = f"write one that takes a single answer and calls it: see {PAGE}"
+NOT_TESTED = {
+    TRL: "mine.py:1: accuracy(completions) is not tested: a reward function of TRL scores a batch of completions; "
+    + CALL,
+    VERL: "mine.py:1: compute_score(data_source, solution_str, ground_truth, extra_info) is not tested: a reward "
+    f"function of verl takes the data source first; {CALL}",
+    MIXED: "mine.py:1: right(ground_truth, solution_str) is not tested: its first parameter must be solution_str or "
+    "messages",
+    OTHER: "no reward function was found in mine.py; name the file of a function whose first parameter is "
+    "solution_str or messages and that takes a ground_truth, or decorate one in a test module with @osmosis_reward",
+}
 
 
 @pytest.mark.addon
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (
-            TRL,
-            "mine.py:1: accuracy(completions) is not tested: a reward function of TRL scores a batch of completions; "
-            f"write one that takes a single answer and calls it: see {PAGE}",
-        ),
-        (
-            VERL,
-            "mine.py:1: compute_score(data_source, solution_str, ground_truth, extra_info) is not tested: a reward "
-            "function of verl takes the data source first; write one that takes a single answer and calls it: see "
-            + PAGE,
-        ),
-        (
-            MIXED,
-            "mine.py:1: right(ground_truth, solution_str) is not tested: its first parameter must be solution_str or "
-            "messages",
-        ),
-        (
-            OTHER,
-            "no reward function was found in mine.py; name the file of a function whose first parameter is "
-            "solution_str or messages and that takes a ground_truth, or decorate one in a test module with "
-            "@osmosis_reward",
-        ),
-    ],
-    ids=["trl", "verl", "order", "other"],
-)
-def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace, code: str, said: str) -> None:
-    workspace.write("mine.py", code)
+def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace) -> None:
+    for code, said in NOT_TESTED.items():
+        workspace.write("mine.py", code)
+        assert hints(workspace.run("--osmosis-lab", "mine.py", exits=5)) == [f"osmosis: {said}"]
+    workspace.write("mine.py", "".join(f"def f{n}(completions): pass\n" for n in range(8)))
+    many = hints(workspace.run("--osmosis-lab", "mine.py"))
+    assert (len(many), many[-1]) == (6, "osmosis: and 3 more functions like these")
 
-    result = workspace.run("--osmosis-lab", "mine.py", exits=5)
 
-    assert hints(result) == [f"osmosis: {said}"]
+@pytest.mark.addon
+def test_a_file_of_the_ini_key_names_the_library_of_its_functions(workspace: Workspace) -> None:
+    workspace.ini("osmosis_rewards = mine.py")
+    workspace.write("mine.py", TRL)
+
+    said = "osmosis: mine.py:1: accuracy(completions) is not tested: a reward function of"
+    assert hints(workspace.run("mine.py"))[0].startswith(said)
+    workspace.run(exits=2).stdout.fnmatch_lines(
+        [f"mine.py: holds no reward function (a reward function of TRL *{PAGE}); decorate one with @osmosis_reward*"]
+    )
 
 
 @pytest.mark.slow
@@ -104,31 +93,6 @@ def test_under_the_lab_the_files_of_a_folder_are_searched(workspace: Workspace) 
     ]
     result.stdout.fnmatch_lines(["*because only files that are named are: pytest fns/a.py"])
     assert workspace.run("--osmosis-lab", "fns/a.py").ret == 0
-
-
-@pytest.mark.addon
-def test_many_functions_are_counted(workspace: Workspace) -> None:
-    workspace.write("mine.py", "".join(f"def f{n}(completions): pass\n" for n in range(8)))
-
-    lines = hints(workspace.run("--osmosis-lab", "mine.py"))
-
-    assert len(lines) == 6
-    assert lines[-1] == "osmosis: and 3 more functions like these"
-
-
-@pytest.mark.addon
-def test_a_file_of_the_ini_key_names_the_library_of_its_functions(workspace: Workspace) -> None:
-    workspace.ini("osmosis_rewards = mine.py")
-    workspace.write("mine.py", TRL)
-
-    result = workspace.run("mine.py")
-    named = workspace.run()
-
-    assert hints(result)[0].startswith("osmosis: mine.py:1: accuracy(completions) is not tested: a reward function of")
-    assert named.ret == 2
-    named.stdout.fnmatch_lines(
-        [f"mine.py: holds no reward function (a reward function of TRL *{PAGE}); decorate one with @osmosis_reward*"]
-    )
 
 
 MISSING = {
@@ -172,9 +136,7 @@ def test_a_function_of_another_library_among_eval_fns_is_refused_with_advice(wor
     workspace.eval(scoring={"eval_fns": ["rewards:accuracy", "rewards:compute_score"]})
     workspace.write("rewards.py", TRL + VERL)
 
-    result = workspace.run("--osmosis-config=configs/eval/x.toml", exits=4)
-
-    result.stderr.fnmatch_lines(
+    workspace.run("--osmosis-config=configs/eval/x.toml", exits=4).stderr.fnmatch_lines(
         [
             f'*rewards:accuracy: the first parameter must be *, got "completions" (a reward function of TRL *{PAGE})',
             f'*rewards:compute_score: the first parameter must be *, got "data_source" (* of verl *{PAGE})',

@@ -13,22 +13,16 @@ import pytest
 
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.plugin.command import options
-from tests.plugin.workspaces import CONFIG, DEADLINE_S, Workspace
-from tests.servers import ChatServer, reply, together
+from tests.plugin.workspaces import CONFIG, Workspace
+from tests.servers import ChatServer, reply
 
 
-def test_every_named_key_has_an_option() -> None:
+def test_every_named_key_has_an_option_and_every_option_a_group_and_a_sentence() -> None:
     named = [option.dest.removeprefix("osmosis_") for option in (*options.AGENTS, *options.OF_CONFIG)]
     assert sorted(named) == sorted(OPTIONS)
-
-
-def test_help_shows_every_option_in_one_group() -> None:
+    assert [option.flag for option in options.ALL if not option.help[0].isupper() or option.help[-1] != "."] == []
     shown = [option.name for group in options.GROUPS.values() for option in group]
     assert sorted(shown) == sorted(option.name for option in options.ALL)
-
-
-def test_every_help_text_is_a_sentence() -> None:
-    assert [option.flag for option in options.ALL if not option.help[0].isupper() or option.help[-1] != "."] == []
 
 
 def test_the_header_names_the_origin_of_overrides(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,63 +77,36 @@ def test_unknown_and_invalid_variables_are_reported(workspace: Workspace, monkey
     ]
 
 
-def test_variables_start_no_eval_and_do_not_affect_other_runs(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neither_addopts_nor_variables_start_an_eval(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval()
     workspace.write("test_python.py", "def test_python(): pass\n")
-    monkeypatch.setenv("PYTEST_OSMOSIS_AGENT", "chat")
-    monkeypatch.setenv("PYTEST_OSMOSIS_CONFIG", "configs/eval/x.toml")
-    monkeypatch.setenv("PYTEST_OSMOSIS_MCP", "mcp")
+    ignored = "osmosis: *: ignored, because only addopts names it; an eval starts only if the command names it"
+    for addopts in (CONFIG, "configs/eval/x.toml", "--osmosis-agent=chat --osmosis-n=2"):
+        workspace.ini(f"addopts = {addopts}")
+        result = workspace.run()
+        result.assert_outcomes(passed=1)
+        result.stdout.fnmatch_lines([ignored])
 
+    workspace.ini()
+    for name, value in (("AGENT", "chat"), ("CONFIG", "configs/eval/x.toml"), ("MCP", "mcp")):
+        monkeypatch.setenv(f"PYTEST_OSMOSIS_{name}", value)
     result = workspace.run()
-
     result.assert_outcomes(passed=1)
     assert "osmosis:" not in result.stdout.str()
-
-
-@pytest.mark.parametrize("value", ["0", "false", ""])
-def test_variables_of_the_command_alone_may_say_no(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
-    workspace.eval()
-    for name in ("FRESH", "UPDATE_BASELINE", "SAVE_TO_HF_HUB"):
-        monkeypatch.setenv(f"PYTEST_OSMOSIS_{name}", value)
-
-    assert workspace.run(CONFIG, "--co").ret == 0
-
-
-@pytest.mark.parametrize("addopts", [CONFIG, "configs/eval/x.toml", "--osmosis-agent=chat --osmosis-n=2"])
-def test_addopts_start_no_eval(workspace: Workspace, addopts: str) -> None:
-    workspace.eval()
-    workspace.write("test_python.py", "def test_python(): pass\n")
-    workspace.ini(f"addopts = {addopts}")
-
-    result = workspace.run()
-
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["osmosis: *: ignored, because only addopts names it; an eval starts only if the command names it"]
-    )
     assert not (workspace.root / ".osmosis").exists()
 
 
-def test_options_of_addopts_apply_to_an_eval_that_the_command_names(workspace: Workspace) -> None:
+def test_options_of_addopts_and_variables_that_say_no_apply_to_an_eval_that_the_command_names(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workspace.eval()
     workspace.ini("addopts = --osmosis-n=2")
+    for value in ("0", "false", ""):
+        for name in ("FRESH", "UPDATE_BASELINE", "SAVE_TO_HF_HUB"):
+            monkeypatch.setenv(f"PYTEST_OSMOSIS_{name}", value)
+        workspace.run(CONFIG, "--co", exits=0)
 
     workspace.run(CONFIG).assert_outcomes(passed=6)
-
-
-def test_max_in_flight_limits_every_eval(workspace: Workspace) -> None:
-    with ChatServer(together(2, reply("42"))) as server:
-        workspace.eval(rows=12, model={"base_url": server.base_url}, evaluation={"batch_size": 8})
-
-        result = workspace.run(CONFIG, "--osmosis-max-in-flight=2", "--osmosis-no-probe")
-
-        result.assert_outcomes(passed=12)
-        result.stdout.fnmatch_lines(["  overridden: batch_size = 2 (--osmosis-max-in-flight)"])
-        assert server.max_in_flight == 2
 
 
 def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> None:
@@ -157,22 +124,12 @@ def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> No
     )
     assert not (workspace.root / ".osmosis").exists()
     assert not (workspace.root / "ran").exists()
+    some = workspace.run(CONFIG, "--osmosis-dry-run", "-k", "row1-", exits=0)
+    some.stdout.fnmatch_lines(["*= 2 deselected, 1 not run (dry run) in *"])
 
 
 @pytest.mark.parametrize("workers", [(), pytest.param(("-n1",), marks=pytest.mark.slow)])
-def test_a_setup_plan_requests_no_model(workspace: Workspace, workers: tuple[str, ...]) -> None:
-    workspace.write("tests/test_python.py", "import pytest\n@pytest.fixture\ndef a(): 1 / 0\ndef test_python(a): ...\n")
-    with ChatServer(reply("42")) as server:
-        priced(workspace, server)
-        result = workspace.run(CONFIG, "tests", "--setup-plan", *workers)
-
-        assert (result.ret, server.requests) == (0, [])
-    result.stdout.fnmatch_lines(["*SETUP*a", "*test_python (fixtures used: a)*", "osmosis: dry run: *"])
-    assert not (workspace.root / ".osmosis").exists()
-
-
-@pytest.mark.parametrize("workers", [(), pytest.param(("-n1",), marks=pytest.mark.slow)])
-def test_setup_only_requests_no_model_and_reports_no_passed_test(
+def test_setup_plan_and_setup_only_request_no_model_and_report_no_passed_test(
     workspace: Workspace, workers: tuple[str, ...]
 ) -> None:
     workspace.write(
@@ -182,7 +139,7 @@ import pytest
 
 @pytest.fixture
 def a():
-    print("fixture a")
+    open("made", "w").close()
 
 def test_python(a):
     assert False
@@ -192,22 +149,18 @@ def test_over_a_rollout(rollout):
     assert False
 """,
     )
+    made = workspace.root / "made"
     with ChatServer(reply("42")) as server:
         priced(workspace, server)
-        result = workspace.run(CONFIG, "tests", "--setup-only", "--osmosis-source=model", "-rs", "-s", *workers)
+        plan = workspace.run(CONFIG, "tests/test_python.py::test_python", "--setup-plan", *workers, exits=0)
+        assert not made.exists()
+        only = workspace.run(CONFIG, "tests", "--setup-only", "--osmosis-source=model", "-rs", *workers, exits=0)
 
-        assert (result.ret, server.requests) == (0, [])
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*fixture a*", "osmosis: dry run: *", "SKIPPED *--setup-only: no model is asked"])
+        assert (made.exists(), server.requests) == (True, [])
+    plan.stdout.fnmatch_lines(["*SETUP*a", "*test_python (fixtures used: a)*", "osmosis: dry run: *"])
+    only.assert_outcomes(skipped=1)
+    only.stdout.fnmatch_lines(["osmosis: dry run: *", "SKIPPED *--setup-only: no model is asked"])
     assert not (workspace.root / ".osmosis").exists()
-
-
-def test_a_dry_run_counts_selected_and_deselected_tests(workspace: Workspace) -> None:
-    workspace.eval()
-
-    result = workspace.run(CONFIG, "--osmosis-dry-run", "-k", "row1-", exits=0)
-
-    result.stdout.fnmatch_lines(["*= 2 deselected, 1 not run (dry run) in *"])
 
 
 def test_a_dry_run_reports_missing_secrets_and_prices_as_the_run_does(workspace: Workspace) -> None:
@@ -255,27 +208,13 @@ def test_without_a_terminal_high_or_unknown_costs_are_refused(workspace: Workspa
     unknown.stderr.fnmatch_lines([message.format("the cost of x is unknown, because no earlier run recorded one")])
     refused.stderr.fnmatch_lines([message.format("about $*, above $*")])
     assert len(workspace.run_dirs()) == 2
+    workspace.eval("free")
+    workspace.run("configs/eval/free.toml", "--osmosis-confirm-above=0").assert_outcomes(passed=3)
 
 
 @pytest.mark.journey
 @pytest.mark.parametrize(("answer", "status", "runs"), [("y", 0, 1), ("n", 2, 0)])
 def test_on_a_terminal_the_user_is_asked(workspace: Workspace, answer: str, status: int, runs: int) -> None:
-    with ChatServer(reply("42")) as server:
-        priced(workspace, server)
-        ours, theirs = os.openpty()
-        words = workspace.words(CONFIG, "--osmosis-confirm-above=0", "--osmosis-no-probe")
-        with subprocess.Popen(words, cwd=workspace.root, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-            os.write(ours, f"{answer}\n".encode())
-
-            assert process.wait(DEADLINE_S) == status
-        os.close(theirs)
-        os.close(ours)
-    assert len(workspace.run_dirs()) == runs
-
-
-@pytest.mark.slow
-def test_the_question_does_not_change_the_terminals_width(workspace: Workspace) -> None:
-    """pytest suspends its capturing between tests; if it stayed resumed, the terminal would seem 80 columns wide."""
     with ChatServer(reply("42")) as server:
         priced(workspace, server)
         ours, theirs = os.openpty()
@@ -286,11 +225,12 @@ def test_the_question_does_not_change_the_terminals_width(workspace: Workspace) 
             words, cwd=workspace.root, stdin=theirs, stdout=theirs, stderr=theirs, env=environ
         ) as process:
             os.close(theirs)
-            os.write(ours, b"y\n")
+            os.write(ours, f"{answer}\n".encode())
             lines = until_it_ends(ours).splitlines()
 
-    section = next(line for line in lines if line.endswith("-") and "osmosis: x" in line)
-    assert (process.returncode, len(section)) == (0, 133)
+    assert (process.returncode, len(workspace.run_dirs())) == (status, runs)
+    sections = [line for line in lines if line.endswith("-") and "osmosis: x" in line]
+    assert {len(line) for line in sections} == {133} if runs else not sections, "capturing must be suspended again"
 
 
 def until_it_ends(terminal: int) -> str:
@@ -300,12 +240,6 @@ def until_it_ends(terminal: int) -> str:
         while piece := screen.read(4096):
             pieces.append(piece)
     return b"".join(pieces).decode()
-
-
-def test_a_free_eval_starts_without_a_question(workspace: Workspace) -> None:
-    workspace.eval()
-
-    workspace.run(CONFIG, "--osmosis-confirm-above=0").assert_outcomes(passed=3)
 
 
 # -- osmosis_collect ---------------------------------------------------------------------------------------
@@ -324,26 +258,6 @@ def test_collect_run_starts_evals_of_collected_folders(workspace: Workspace) -> 
     workspace.run("tests").assert_outcomes(passed=1)
     workspace.run("--osmosis-config=configs/eval/y.toml").assert_outcomes(passed=2)
 
-
-@pytest.mark.slow
-def test_collect_list_shows_evals_but_runs_none(workspace: Workspace) -> None:
-    workspace.eval("x", rows=1)
-    workspace.eval("broken", rows=1, evaluation={"n": 0})
-    workspace.write("tests/test_python.py", "def test_python(): pass\n")
-    workspace.ini("osmosis_collect = list")
-
-    listed = workspace.run("--co")
-    workspace.run().assert_outcomes(passed=1)
-    workspace.run("configs/eval/x.toml::x[row0-run0]").assert_outcomes(passed=1)
-
-    listed.stdout.fnmatch_lines(["osmosis: not listed: configs/eval/broken.toml:*: *n: must be*", "*x?row0-run0?*"])
-    assert listed.ret == 0
-    assert len(workspace.run_dirs("x")) == 1
-
-
-def test_collect_accepts_three_values(workspace: Workspace) -> None:
     workspace.ini("osmosis_collect = always")
-
-    result = workspace.run(exits=4)
-
-    result.stderr.fnmatch_lines(['ERROR: osmosis_collect: must be "never", "list" or "run", got "always"'])
+    refused = workspace.run(exits=4)
+    refused.stderr.fnmatch_lines(['ERROR: osmosis_collect: must be "never", "list" or "run", got "always"'])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
+from tests.plugin.test_stress import MARK, processes
 from tests.plugin.workspaces import UNDER_XDIST, Workspace, wait_until
 
-MARK = "OSMOSIS_TEST_MARK"
 C_LOOP = """
 import itertools, os, pathlib
 
@@ -39,18 +39,7 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
     """Return the function that finds the processes which the test started."""
     mark = uuid.uuid4().hex
     monkeypatch.setenv(MARK, mark)
-
-    def alive() -> list[int]:
-        found = []
-        for process in Path("/proc").iterdir():
-            try:
-                if process.name.isdigit() and mark.encode() in (process / "environ").read_bytes():
-                    found.append(int(process.name))
-            except OSError:
-                continue
-        return found
-
-    return alive
+    return lambda: processes(mark)
 
 
 def killed_in_loops(workspace: Workspace, n_loops: int, *args: str) -> None:
@@ -79,21 +68,20 @@ def test_hosts_end_with_a_killed_pytest(
 
 
 @pytest.mark.slow
-def test_children_of_the_lab_end_with_a_killed_pytest(workspace: Workspace, marked: Callable[[], list[int]]) -> None:
+@pytest.mark.parametrize(
+    ("workspace", "args"),
+    [([], ("--osmosis-lab", "-klab")), (["-n2"], ("-k", "cases"))],
+    ids=["children of the lab", "workers of xdist"],
+    indirect=["workspace"],
+)
+def test_tests_of_reward_functions_end_with_a_killed_pytest(
+    workspace: Workspace, marked: Callable[[], list[int]], args: tuple[str, ...]
+) -> None:
+    case = {"function": "score", "solution_str": "1", "ground_truth": "1", "expect": 1}
     workspace.write("rewards.py", SCORE)
-    killed_in_loops(workspace, 1, "rewards.py", "--osmosis-lab", "-klab")
-    wait_until(lambda: not marked(), "the processes of the lab to end")
-
-
-@pytest.mark.slow
-@UNDER_XDIST
-def test_a_worker_of_xdist_ends_with_its_controller(workspace: Workspace, marked: Callable[[], list[int]]) -> None:
-    workspace.write("rewards.py", SCORE)
-    workspace.write(
-        "rewards.cases.jsonl", '{"function": "score", "solution_str": "1", "ground_truth": "1", "expect": 1}\n'
-    )
-    killed_in_loops(workspace, 1, "rewards.py", "-k", "cases")
-    wait_until(lambda: not marked(), "the workers to end")
+    workspace.write("rewards.cases.jsonl", f"{json.dumps(case)}\n")
+    killed_in_loops(workspace, 1, "rewards.py", *args)
+    wait_until(lambda: not marked(), "the processes to end")
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
+from tests.plugin.workspaces import CONFIG, PLAIN_AND_XDIST, Workspace
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("osmosis_ai") is not None, reason="osmosis_ai is installed, so nothing stands in for it"
@@ -36,7 +36,6 @@ def test_of_a_rollout(rollout):
     assert rollout.scores["rewards:number"] == 1.0
 """
 NOTE = "osmosis: osmosis_ai is not installed: pytest-osmosis stands in for it (osmosis_compat = false *)"
-EVAL = "--osmosis-config=configs/eval/x.toml"
 
 
 def write_eval(workspace: Workspace) -> None:
@@ -68,7 +67,7 @@ def test_reward_files_are_tested_and_other_tests_see_no_sdk(workspace: Workspace
 def test_an_eval_scores_with_functions_that_import_the_sdk(workspace: Workspace, inline: list[str]) -> None:
     write_eval(workspace)
 
-    result = workspace.run(EVAL, *inline, exits=0)
+    result = workspace.run(CONFIG, *inline, exits=0)
 
     assert result.parseoutcomes()["passed"] == 3
     result.stdout.fnmatch_lines([NOTE])
@@ -80,7 +79,7 @@ def test_it_can_be_turned_off(workspace: Workspace) -> None:
     workspace.ini("osmosis_rewards = rewards.py", "osmosis_compat = false")
 
     tested = workspace.run()
-    evaluated = workspace.run(EVAL)
+    evaluated = workspace.run(CONFIG)
 
     assert (tested.ret, evaluated.ret) == (2, 4)
     tested.stdout.fnmatch_lines(["osmosis: no module osmosis_ai: *osmosis_compat = false*"])

@@ -128,22 +128,15 @@ def test_pytest_repeat_does_not_repeat_a_rollout(workspace: Workspace) -> None:
 @PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
 @pytest.mark.slow
-def test_a_plugin_that_picks_tests_keeps_the_named_eval(workspace: Workspace) -> None:
-    workspace.eval(rows=2)
+def test_plugins_that_order_and_pick_tests_change_no_score_and_leave_out_no_named_eval(workspace: Workspace) -> None:
+    rows = [{"score": index / 8} for index in range(8)]
+    workspace.eval(rows=rows, sampling={"seed": 3, "extra_body": {"accuracy": 0.5}})
     workspace.write("test_old.py", "def test_old():\n    pass\n")
     for words in (["init"], ["add", "."], ["-c", "user.name=x", "-c", "user.email=x@localhost", "commit", "-m", "x"]):
         assert workspace.pytester.run("git", *words).ret == 0
     workspace.write("test_new.py", "def test_new():\n    pass\n")
 
-    workspace.run_process(CONFIG, "--picked").assert_outcomes(passed=2 + 1)
-
-
-@PLAIN_AND_XDIST
-@pytest.mark.usefixtures("companions")
-@pytest.mark.slow
-def test_pytest_randomly_changes_no_score(workspace: Workspace) -> None:
-    rows = [{"score": index / 8} for index in range(8)]
-    workspace.eval(rows=rows, sampling={"seed": 3, "extra_body": {"accuracy": 0.5}})
+    workspace.run_process(CONFIG, "--picked").assert_outcomes(failed=8, passed=1)
     scores = []
     for seed in (1, 2):
         workspace.run_process(CONFIG, f"--randomly-seed={seed}").assert_outcomes(failed=8)
@@ -188,7 +181,7 @@ def pytest_configure(config):
 
 
 @pytest.mark.slow
-def test_a_terminal_of_another_plugin_gets_no_live_line(workspace: Workspace) -> None:
+def test_a_terminal_of_another_plugin_gets_no_live_line_and_internal_errors(workspace: Workspace) -> None:
     workspace.write("conftest.py", TERMINAL)
     workspace.eval(rows=2)
 
@@ -197,14 +190,8 @@ def test_a_terminal_of_another_plugin_gets_no_live_line(workspace: Workspace) ->
     assert "INTERNALERROR" not in done.stdout.str()
     assert workspace.results()["summary"]["total_runs"] == 2
 
-
-@pytest.mark.slow
-def test_an_internal_error_is_reported_to_a_terminal_of_another_plugin(workspace: Workspace) -> None:
     workspace.write("conftest.py", TERMINAL + "\ndef pytest_runtest_logreport():\n    raise OSError('disk')\n")
-    workspace.eval(rows=2)
-
     done = workspace.run(CONFIG, exits=pytest.ExitCode.INTERNAL_ERROR)
-
     assert done.stderr.str().count("Error: disk") == 1
     assert "AttributeError" not in done.stderr.str()
 
@@ -246,6 +233,7 @@ def test_stepwise_keeps_the_order_of_collection(workspace: Workspace) -> None:
         first = workspace.run(CONFIG, "--sw", "--osmosis-no-probe", "-v")
         again = workspace.run(CONFIG, "--sw", "--osmosis-no-probe")
 
+    assert (first.ret, again.ret) == (2, 2)
     first.assert_outcomes(passed=2, failed=1)
     first.stdout.fnmatch_lines(["*x[[]row0-run0[]] PASSED*", "*x[[]row1-run0[]] PASSED*", "*x[[]row2-run0[]] FAILED*"])
     again.assert_outcomes(failed=1, deselected=2)
@@ -263,4 +251,5 @@ def test_an_eval_works_with_strict_options_and_without_a_cache(workspace: Worksp
 
     assert done.parseoutcomes()["passed"] == 2
     assert junit_cases(workspace.root / "junit.xml").keys() == {"x[row0-run0]", "x[row2-run0]"}
+    assert [row["row_index"] for row in workspace.results()["rows"]] == [0, 2]
     assert not (workspace.root / ".pytest_cache").exists()

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
-
-import pytest
 
 from tests.plugin.workspaces import CONFIG, Workspace, junit_cases
 from tests.servers import ChatServer, reply, together
 
-SHOW_ALL = "--osmosis-show-failures=all"
 AGENT = """
 import logging
 import sys
@@ -45,7 +41,9 @@ def test_output_appears_in_its_own_test_only(workspace: Workspace) -> None:
             model={"base_url": server.base_url},
         )
 
-        result = workspace.run(CONFIG, SHOW_ALL, "-Werror", "--junitxml=junit.xml", "-ojunit_logging=all")
+        result = workspace.run(
+            CONFIG, "--osmosis-show-failures=all", "-Werror", "--junitxml=junit.xml", "-ojunit_logging=all"
+        )
 
         assert 1 < server.max_in_flight <= 8
     result.assert_outcomes(failed=20)
@@ -60,22 +58,3 @@ def test_output_appears_in_its_own_test_only(workspace: Workspace) -> None:
     for name, case in junit_cases(workspace.root / "junit.xml").items():
         said = set(re.findall(r"<\w+ (\d+)>", "".join(case.itertext())))
         assert said == {name.removeprefix("x[row").removesuffix("-run0]")}
-
-
-@pytest.mark.slow
-def test_the_printed_rerun_command_works(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CI", "true")  # there pytest's short summary shows whole messages
-    workspace.eval(
-        rows=[{}, {"score": 0.0}, {}],
-        evaluation={"n": 1, "limit": 1},
-        data={"rows": None},
-        gate={"pass_rate": ">= 0.9"},
-    )
-    first = workspace.run(CONFIG, "--osmosis-limit=all", "--osmosis-n=2", "-k", "run1")
-    commands = [line.removeprefix("run it again: ") for line in first.outlines if line.startswith("run it again: ")]
-
-    assert commands == ["pytest 'configs/eval/x.toml::x[row1-run1]' --osmosis-n=2 --osmosis-limit=all"]
-    again = workspace.run(*shlex.split(commands[0])[1:])
-
-    again.assert_outcomes(failed=1, skipped=1)
-    assert [(event["row"], event["run"]) for event in workspace.events("start")] == [(1, 1)]

@@ -1,4 +1,4 @@
-"""Agents with a client of their own, as a user runs them: in one process, under xdist, and in a debugger's process."""
+"""Agents with a client of their own in a debugger's process; `tests/endpoint` has them in hosts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, reply
 
-INLINE = ("--osmosis-inline", "-Werror")
 REWARDS = """
 import os
 
@@ -32,18 +31,9 @@ def by_environment(ctx):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("agent", "endpoint", "options"),
-    [
-        ("by_url", "url", ()),
-        ("by_environment", "env", ()),
-        ("by_url", "url", INLINE),
-        ("on_the_loop", "url", INLINE),
-        ("by_environment", "env", INLINE),
-    ],
-)
+@pytest.mark.parametrize(("agent", "endpoint"), [("by_url", "url"), ("on_the_loop", "url"), ("by_environment", "env")])
 def test_requests_of_own_clients_are_counted(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, agent: str, endpoint: str, options: tuple[str, ...]
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, agent: str, endpoint: str
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "of-the-user")
     workspace.write("rewards.py", REWARDS)
@@ -55,7 +45,7 @@ def test_requests_of_own_clients_are_counted(
             agent={"agent": f"agents:{agent}", "endpoint": endpoint},
             evaluation={"batch_size": 2},
         )
-        result = workspace.run(CONFIG, *options)
+        result = workspace.run(CONFIG, "--osmosis-inline", "-Werror")
 
     result.assert_outcomes(passed=2)
     assert workspace.results()["summary"]["total_tokens"] == 20

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.results.read import read_document
-from tests.plugin.workspaces import Workspace, constants, hosts_under, wait_until
+from tests.plugin.workspaces import CONFIG, Workspace, constants, hosts_under, wait_until
 
 ROWS: list[dict[str, Any]] = [{"score": 1.0}, {"score": 0.25}, {"reward": "raises"}]
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "prime-files.md"
@@ -26,7 +26,7 @@ def files_in(workspace: Workspace) -> tuple[Path, list[dict[str, Any]], dict[str
 @pytest.mark.slow
 def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> None:
     workspace.eval("x", ROWS, evaluation={"n": 2}, output=OUTPUT, limits={"max_errors": 9})
-    result = workspace.run("--osmosis-config=configs/eval/x.toml", "-k", "not row2")
+    result = workspace.run(CONFIG, "-k", "not row2")
     result.stdout.fnmatch_lines(["results as prime eval has them: outputs/evals/x--demo--arithmetic/x-*"])
     folder, lines, metadata = files_in(workspace)
     assert folder.name == workspace.run_dirs("x")[0].name
@@ -48,12 +48,17 @@ def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> No
     assert (metadata["avg_reward"], metadata["avg_metrics"]) == (0.625, {"rewards:score": 0.625})
     assert metadata["pass_at_k"] == metadata["pass_all_k"] == {"1": 0.5, "2": 0.5}
     assert metadata["osmosis"]["run"] == folder.name
-    result = workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-resume")
+    result = workspace.run(CONFIG, "--osmosis-resume")
     _, lines, metadata = files_in(workspace)
     assert [line["reward"] for line in lines] == [1.0, 1.0, 0.25, 0.25, 0.0, 0.0]
     assert lines[-1]["error"]["error"] == "ZeroDivisionError"
     assert lines[-1]["error_chain"] == "ZeroDivisionError: the reward function broke"
     assert (metadata["num_examples"], round(metadata["avg_error"], 3)) == (3, 0.333)
+    lines_part, _, metadata_part = PAGE.read_text().partition("## metadata.json")
+    members = {key for line in lines for key in line} - {"rewards:score"}
+    for text, keys in ((lines_part, members), (metadata_part, metadata.keys())):
+        named = {name for row in re.findall(r"^\| (`.*)$", text, re.M) for name in re.findall(r"`([a-z_]+)`", row)}
+        assert keys - named == set()
 
 
 @pytest.mark.slow
@@ -64,9 +69,8 @@ def test_a_killed_session_leaves_the_rows_that_were_complete(workspace: Workspac
     agent = {"agent": "agent:rollout"}
     workspace.eval("x", rows, evaluation={"n": 2, "batch_size": 8}, agent=agent, output=OUTPUT)
     folder = workspace.root / "outputs/evals/x--demo--arithmetic/one"
-    command = ("--osmosis-config=configs/eval/x.toml", "--osmosis-run=one")
 
-    session = workspace.start(*command)
+    session = workspace.start(CONFIG, "--osmosis-run=one")
     wait_until(lambda: (folder / "metadata.json").exists() and len(found_in(folder)) == 4, "two whole rows")
     session.kill()
     wait_until(lambda: not hosts_under(workspace.root), "the hosts to end")
@@ -77,9 +81,9 @@ def test_a_killed_session_leaves_the_rows_that_were_complete(workspace: Workspac
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     (workspace.root / "held").unlink()
     foreign(folder, workspace.root / "vf")
-    taken_over = workspace.run(command[0], "--osmosis-resume-from=vf", "--osmosis-run=two")
+    taken_over = workspace.run(CONFIG, "--osmosis-resume-from=vf", "--osmosis-run=two")
     taken_over.stdout.fnmatch_lines(["*4 of 8 runs are from vf"])
-    workspace.run(command[0], f"--osmosis-resume-from={folder}", exits=0)
+    workspace.run(CONFIG, f"--osmosis-resume-from={folder}", exits=0)
     assert found_in(folder) == [(row, index) for row in range(4) for index in range(2)]
 
 
@@ -98,20 +102,9 @@ def found_in(folder: Path) -> list[tuple[int, int]]:
     return [(line["example_id"], line["run_index"]) for line in lines]
 
 
-def test_the_page_names_every_member(workspace: Workspace) -> None:
-    workspace.eval("x", [{"score": 1.0}, {"reward": "raises"}], output=OUTPUT, limits={"max_errors": 9})
-    workspace.run("--osmosis-config=configs/eval/x.toml")
-    _, lines, metadata = files_in(workspace)
-    lines_part, _, metadata_part = PAGE.read_text().partition("## metadata.json")
-    members = {key for line in lines for key in line} - {"rewards:score"}
-    for text, keys in ((lines_part, members), (metadata_part, metadata.keys())):
-        named = {name for row in re.findall(r"^\| (`.*)$", text, re.M) for name in re.findall(r"`([a-z_]+)`", row)}
-        assert keys - named == set()
-
-
 def test_a_folder_outside_the_workspace_is_refused(workspace: Workspace) -> None:
     workspace.eval("x", ROWS, output={**OUTPUT, "output_dir": "../elsewhere"})
-    result = workspace.run("--osmosis-config=configs/eval/x.toml", exits=4)
+    result = workspace.run(CONFIG, exits=4)
     result.stderr.fnmatch_lines(["*output_dir: must be inside the workspace*"])
 
 
@@ -123,10 +116,9 @@ PATIENT = constants({"evals.run.LAST_S": 60.0})
 def test_an_abbreviated_summary_shows_no_conversation(workspace: Workspace) -> None:
     workspace.eval("x", ROWS, limits={"max_errors": 9})
     workspace.write("patient.py", PATIENT)
-    command = "--osmosis-config=configs/eval/x.toml"
-    whole = workspace.run(command, "-rfE").stdout.str()
+    whole = workspace.run(CONFIG, "-rfE").stdout.str()
     brief = workspace.run(
-        *("-ppatient", command, "--osmosis-abbreviated-summary"),
+        *("-ppatient", CONFIG, "--osmosis-abbreviated-summary"),
         *("--osmosis-heartbeat-url=http://127.0.0.1:9/", "-rfE"),
     )
     assert "= FAILURES =" in whole
@@ -158,11 +150,10 @@ def foreign(folder: Path, to: Path, change: Any = None) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_a_run_goes_on_from_its_files(workspace: Workspace) -> None:
-    command = "--osmosis-config=configs/eval/x.toml"
     workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
-    workspace.run(command, "-k", "row0-")
+    workspace.run(CONFIG, "-k", "row0-")
     folder, lines, _ = files_in(workspace)
-    result = workspace.run(command, f"--osmosis-resume-from={folder}")
+    result = workspace.run(CONFIG, f"--osmosis-resume-from={folder}")
     result.stdout.fnmatch_lines([f"*resumes {folder.name}*: 2 of 6 rollouts stored, 4 left"])
     assert result.ret == 0
     again, more, metadata = files_in(workspace)
@@ -173,9 +164,8 @@ def test_a_run_goes_on_from_its_files(workspace: Workspace) -> None:
 
 @pytest.mark.slow
 def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
-    command = "--osmosis-config=configs/eval/x.toml"
     workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
-    workspace.run(command, "--osmosis-run=first", "-k", "row0- or row1-")
+    workspace.run(CONFIG, "--osmosis-run=first", "-k", "row0- or row1-")
     folder = workspace.root / "outputs/evals/x--demo--arithmetic/first"
     there = workspace.root / "vf"
 
@@ -187,10 +177,10 @@ def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
     foreign(folder, there, change)
     with (there / "results.jsonl").open("a") as file:
         file.write('{"example_id": 2, "prom')
-    dry = workspace.run(command, "--osmosis-resume-from=vf", "--osmosis-dry-run")
+    dry = workspace.run(CONFIG, "--osmosis-resume-from=vf", "--osmosis-dry-run")
     dry.stdout.fnmatch_lines(["*from vf: 3 of 6 rollouts, 3 left"])
     assert [path.name for path in (workspace.root / ".osmosis/runs").iterdir()] == ["first"]
-    result = workspace.run(command, "--osmosis-resume-from=vf", "--osmosis-run=second")
+    result = workspace.run(CONFIG, "--osmosis-resume-from=vf", "--osmosis-run=second")
     for line in (
         "*2 rollouts in the files ended with an error: made again",
         "*left out: 1 rollout of examples that are not selected",
@@ -207,34 +197,16 @@ def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
     }
     assert origins == {(0, 0): "vf", (0, 1): None, (1, 0): "vf", (1, 1): "vf", (2, 0): None, (2, 1): None}
     assert "taken over" in (workspace.root / ".osmosis/runs/second/journal.jsonl").read_text()
-    workspace.run(command, "--osmosis-run=second", exits=0)
-    assert (
-        json.loads((workspace.root / ".osmosis/runs/second/results.json").read_text())["provenance"]["imported"]["runs"]
-        == 3
-    )
-
-
-@pytest.mark.slow
-def test_a_run_with_imported_rollouts_goes_on_without_the_files(workspace: Workspace) -> None:
-    command = "--osmosis-config=configs/eval/x.toml"
-    workspace.eval("x", 3, output=OUTPUT)
-    workspace.run(command, "-k", "row0-")
-    folder, _, _ = files_in(workspace)
-    foreign(folder, workspace.root / "vf")
-    stopped = workspace.run(command, "--osmosis-resume-from", "vf", "--osmosis-set=limits.max_tokens=1")
-    again = stopped.stdout.lines[-1]
-    assert again.endswith(f" {command} --osmosis-set=limits.max_tokens=1 --osmosis-resume")
-    (workspace.root / "vf" / "results.jsonl").unlink()
-    result = workspace.run(command, "--osmosis-resume")
-    result.stdout.fnmatch_lines(["*1 of 3 rollouts stored, 2 left"])
-    assert result.ret == 0
+    (there / "results.jsonl").unlink()
+    workspace.run(CONFIG, "--osmosis-run=second", exits=0)
+    again = read_document(workspace.root / ".osmosis/runs/second/results.json")
+    assert again["provenance"]["imported"]["runs"] == 3, "also without the files"
 
 
 @pytest.mark.slow
 def test_files_of_another_eval_are_refused_with_the_differences(workspace: Workspace) -> None:
-    command = "--osmosis-config=configs/eval/x.toml"
     workspace.eval("x", 2, evaluation={"n": 2}, output=OUTPUT)
-    workspace.run(command)
+    workspace.run(CONFIG)
     folder, _, _ = files_in(workspace)
 
     def change(metadata: dict[str, Any], lines: list[dict[str, Any]]) -> None:
@@ -248,7 +220,7 @@ def test_files_of_another_eval_are_refused_with_the_differences(workspace: Works
 
     foreign(folder, workspace.root / "vf", change)
     foreign(folder, workspace.root / "prompts", change_prompts)
-    result = workspace.run(command, "--osmosis-resume-from=vf", exits=4)
+    result = workspace.run(CONFIG, "--osmosis-resume-from=vf", exits=4)
     result.stderr.fnmatch_lines(
         [
             "*--osmosis-resume-from=vf: cannot be resumed, because its rollouts were made with other inputs:",
@@ -258,7 +230,7 @@ def test_files_of_another_eval_are_refused_with_the_differences(workspace: Works
             "  rollouts_per_example: 3 -> 2, and it may only grow",
         ]
     )
-    result = workspace.run(command, "--osmosis-resume-from=prompts", exits=4)
+    result = workspace.run(CONFIG, "--osmosis-resume-from=prompts", exits=4)
     result.stderr.fnmatch_lines(["  the prompt of example 0: changed"])
-    result = workspace.run(command, "--osmosis-resume-from=nowhere")
+    result = workspace.run(CONFIG, "--osmosis-resume-from=nowhere")
     result.stderr.fnmatch_lines(["*nowhere: there is no such folder*"])

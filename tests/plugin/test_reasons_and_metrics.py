@@ -16,9 +16,6 @@ from types import SimpleNamespace
 
 def score(solution_str, ground_truth, extra_info, **kwargs):
     return eval(extra_info["returns"])
-
-def other(solution_str, **kwargs):
-    return {"score": 0.25, "reason": "half of it is missing", "metrics": {"overlap": 0.5}}
 """
 AGENT = """
 from pytest_osmosis import AgentWorkflowOutput
@@ -26,16 +23,6 @@ from pytest_osmosis import AgentWorkflowOutput
 async def rollout(ctx):
     messages = [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]
     return AgentWorkflowOutput(messages, metrics={"turns": ctx.row_index + 1}, info={"plan": ["multiply"]})
-"""
-GRADER = """
-from pytest_osmosis import Grader
-
-class Judge(Grader):
-    async def grade(self, ctx):
-        ctx.sample.metrics["half"] = ctx.sample.metrics["turns"] / 2
-        ctx.sample.extra_fields["judge"] = "strict"
-        ctx.sample.remove_sample = ctx.metadata.get("removed", False)
-        ctx.set_reward(0.5)
 """
 OFF = '{"score": 0.0, "reason": "off by one", "metrics": {"distance": 1}}'
 EXACT = 'SimpleNamespace(score=1.0, reason="exact", metrics={"distance": 0})'
@@ -90,93 +77,6 @@ def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
     }
     assert [line.strip() for line in workspace.show("row0-run0")[3:7]] == ["reason: off by one", *told]
     assert "  reason: exact" in workspace.show("row1-run0"), "passed runs have reasons too"
-
-
-@pytest.mark.slow
-def test_each_of_several_functions_has_its_reason(workspace: Workspace) -> None:
-    prepare(workspace, OFF, scoring={"eval_fns": ["rewards:score", "rewards:other"]})
-
-    result = workspace.run(CONFIG)
-
-    result.stdout.fnmatch_lines(
-        [
-            'rewards:score 0 < 1, rewards:other 0.25 < 1: off by one; answered "*", expected "0"',
-            "reason of rewards:other: half of it is missing",
-            "metrics of rewards:score: distance 1",
-            "metrics of rewards:other: overlap 0.5",
-            "overlap (rewards:other)   0.500*",
-        ]
-    )
-
-
-def test_a_wrong_mapping_is_an_error_of_its_run_alone(workspace: Workspace) -> None:
-    prepare(workspace, '{"score": 1.0, "raeson": ""}', '{"score": 1.0, "metrics": {"f1": 1e999}}', "1.0")
-
-    result = workspace.run(CONFIG)
-
-    result.stdout.fnmatch_lines_random(
-        [
-            "reward error: rewards:score: returned a mapping with the unknown key 'raeson', did you mean \"reason\"? *",
-            "reward error: rewards:score: metrics: 'f1' must be a finite number, got inf; leave it out where *",
-        ]
-    )
-    assert workspace.results()["rows"][2]["runs"][0]["passed"]
-
-
-def test_a_grader_reports_through_its_sample(workspace: Workspace) -> None:
-    prepare(workspace, "0", "0", scoring={"grader": "judge:Judge", "eval_fns": []})
-    workspace.write("judge.py", GRADER)
-    data = (workspace.root / "data/x.jsonl").read_text(encoding="utf-8").splitlines()
-    workspace.write("data/x.jsonl", "\n".join([data[0], data[1][:-1] + ', "removed": true}']) + "\n")
-
-    result = workspace.run(CONFIG)
-
-    result.assert_outcomes(failed=1, skipped=1)
-    result.stdout.fnmatch_lines(
-        ["metrics: half 0.5", "metrics of the rollout: turns 1", 'extra fields: {"judge": "strict"}', "half *     1"]
-    )
-    removed = workspace.results()["rows"][1]["runs"][0]
-    assert (removed["status"], removed["fields"]["reward"]) == ("skipped", {"judge": "strict"})
-
-
-def test_an_agent_whose_metrics_are_no_numbers_is_an_agent_error(workspace: Workspace) -> None:
-    prepare(workspace, "1.0")
-    workspace.write("agent.py", AGENT.replace("ctx.row_index + 1", "float('nan')"))
-
-    workspace.run(CONFIG).stdout.fnmatch_lines(
-        ["agent: agent:rollout(): metrics: 'turns' must be a finite number, got nan; leave it out where *"]
-    )
-
-
-@pytest.mark.slow
-def test_rescoring_keeps_what_the_agent_reported_and_replaces_what_functions_did(workspace: Workspace) -> None:
-    prepare(workspace, OFF, EXACT)
-    workspace.run(CONFIG)
-    workspace.run("--osmosis-from=latest")
-    reused = [row["runs"][0] for row in workspace.results()["rows"]]
-    assert [run["reasons"]["rewards:score"] for run in reused] == ["off by one", "exact"]
-    assert reused[0]["metrics"] == {"rollout": {"turns": 1}, "rewards:score": {"distance": 1}}
-
-    workspace.write(
-        "rewards.py", REWARDS.replace("return eval", 'return {"score": 0.5, "metrics": {"new": 2}} or eval')
-    )
-    result = workspace.run("--osmosis-from=latest")
-
-    result.stdout.fnmatch_lines(["turns *     2", "new *     2"])
-    for run in (row["runs"][0] for row in workspace.results()["rows"]):
-        assert (run["metrics"]["rewards:score"], "turns" in run["metrics"]["rollout"]) == ({"new": 2}, True)
-        assert "reasons" not in run
-        assert run["fields"] == {"rollout": {"plan": ["multiply"]}}
-
-
-def test_a_baselines_model_has_metrics_of_its_own(workspace: Workspace) -> None:
-    prepare(workspace, EXACT, baseline={"model_path": "demo/arithmetic"})
-
-    workspace.run(CONFIG).stdout.fnmatch_lines(
-        ["metric * model *", "turns * demo/arithmetic *", "turns * demo/arithmetic (baseline) *"]
-    )
-    models = workspace.results()["model_summaries"]
-    assert [model["metrics"]["rollout"]["turns"]["runs"] for model in models] == [1, 1]
 
 
 @pytest.mark.parametrize("workers", [[], pytest.param(["-n1"], marks=pytest.mark.slow)], ids=["plain", "-n1"])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.demo_servers import DemoServer, demo_server
+from tests.plugin.test_replaying import use
 from tests.plugin.workspaces import Workspace, read_json, timeless
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -46,12 +47,6 @@ def numbers(workspace: Workspace) -> Any:
     return timeless(workspace.results("multiply"), "overridden", "last_run", "changed_rows")
 
 
-def use(workspace: Workspace) -> dict[str, Any]:
-    """Return what the last run's results say of its cassette."""
-    found: dict[str, Any] = workspace.results("multiply")["provenance"]["cassette"]
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_replay_without_a_server_equals_the_recording(multiply: Workspace, agent: str) -> None:
@@ -60,62 +55,13 @@ def test_a_replay_without_a_server_equals_the_recording(multiply: Workspace, age
         asked = server.stats()["requests"] - 1  # the probe
     recorded = numbers(multiply)
     assert recording.ret == 0, recording.stdout.str()
-    assert use(multiply)["requests"] == asked
+    assert use(multiply, "multiply")["requests"] == asked
 
     replay = run(multiply, None, *AGENTS[agent], "--osmosis-replay")
     assert replay.ret == recording.ret, replay.stdout.str()
     assert numbers(multiply) == recorded
-    assert (use(multiply)["requests"], use(multiply)["replayed"]) == (asked, asked)
+    assert (use(multiply, "multiply")["requests"], use(multiply, "multiply")["replayed"]) == (asked, asked)
     replay.stdout.fnmatch_lines([f"replayed from {CASSETTE}: no model was asked", "pass rate *"])
-
-
-@pytest.mark.slow
-def test_a_changed_prompt_fails_with_a_readable_difference(multiply: Workspace) -> None:
-    with demo_server() as server:
-        run(multiply, server, "--osmosis-record")
-    data = multiply.root / "data/multiply.jsonl"
-    data.write_text(data.read_text(encoding="utf-8").replace("What is 64 * 16?", "What is 64 times 16?"))
-
-    result = run(multiply, None, "--osmosis-replay")
-
-    assert result.ret == 1, "the change is at fault, and no outage"
-    assert multiply.results("multiply")["summary"]["boundaries"] == {"provider": 2}
-    result.stdout.fnmatch_lines(
-        ["*ERROR at setup of multiply[[]replay[]]*", "2 of 6 runs asked what was not recorded *"]
-    )
-    result.stdout.fnmatch_lines(
-        ['-   "content": "What is 64 [*] 16[?]",', '+   "content": "What is 64 times 16[?]",'], consecutive=True
-    )
-
-
-@pytest.mark.slow
-def test_new_asks_only_for_what_is_missing(multiply: Workspace) -> None:
-    with demo_server() as server:
-        run(multiply, server, "--osmosis-record=new", "--osmosis-limit=2")
-        first = server.stats()["requests"]
-        run(multiply, server, "--osmosis-record=new")
-        second = server.stats()["requests"] - first
-        run(multiply, server, "--osmosis-record=new")
-        assert server.stats()["requests"] == first + second
-
-    replay = run(multiply, None, "--osmosis-replay")
-    assert replay.ret == 0
-    assert first == 2 * second
-    assert use(multiply)["requests"] == first + second
-
-
-@pytest.mark.slow
-def test_the_cache_answers_a_second_session(multiply: Workspace) -> None:
-    with demo_server() as server:
-        run(multiply, server, "--osmosis-cache")
-        recorded, asked = numbers(multiply), server.stats()["requests"]
-        second = run(multiply, server, "--osmosis-cache")
-        assert server.stats()["requests"] == asked
-
-    assert numbers(multiply) == recorded
-    second.stdout.fnmatch_lines([f"{asked} of {asked} requests came from the cache: * tokens not spent, cost unknown"])
-    assert not (multiply.root / CASSETTE).exists()
-    assert (multiply.root / ".osmosis/.gitignore").read_text(encoding="utf-8") == "*\n"
 
 
 @pytest.mark.slow
@@ -134,14 +80,6 @@ def test_a_replay_needs_neither_key_nor_price_nor_secret(multiply: Workspace, mo
     assert replay.ret == 0, replay.stderr.str()
     note = "OF_THE_AGENT: not set; that matters only if the agent or a reward function reads it"
     replay.stdout.fnmatch_lines([f"  replays {CASSETTE}: no model is asked", f"  note: {note}"])
-
-
-def test_a_replay_without_a_cassette_begins_nothing(multiply: Workspace) -> None:
-    result = run(multiply, None, "--osmosis-replay")
-
-    assert result.ret == 4
-    result.stderr.fnmatch_lines([f"ERROR: cassette {CASSETTE}: no such file; record it: --osmosis-record"])
-    assert not multiply.run_dirs("multiply")
 
 
 @pytest.mark.slow

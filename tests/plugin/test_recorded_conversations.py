@@ -41,7 +41,7 @@ ROWS: Sequence[Mapping[str, Any]] = [
 TYPED = ("--osmosis-agent=recorded", "--osmosis-dataset=answers.jsonl", "--osmosis-eval-fn=rewards:right")
 TOML = """
 [experiment]
-{model}
+model_path = "openai/gpt-5"
 dataset = "answers"
 [agent]
 agent = "recorded"
@@ -86,7 +86,7 @@ def test_conversations_are_scored_without_a_toml_and_without_a_model(workspace: 
 def test_a_toml_scores_with_a_grader_shows_and_scores_again(workspace: Workspace) -> None:
     fill(workspace, "data")
     workspace.write("graders.py", GRADER)
-    workspace.write("configs/eval/answers.toml", TOML.format(model='model_path = "openai/gpt-5"'))
+    workspace.write("configs/eval/answers.toml", TOML)
     config = "--osmosis-config=configs/eval/answers.toml"
 
     result = workspace.run(config, "--osmosis-gate=pass_rate >= 0.5", exits=0)
@@ -109,50 +109,5 @@ def test_a_toml_scores_with_a_grader_shows_and_scores_again(workspace: Workspace
         [
             "  note: row 1: the conversation changed after the rollout, so it is not scored",
             "  note: row 0: changed after the rollout, except in the conversation, so it is scored as now",
-        ]
-    )
-
-
-def test_runs_repeat_the_scoring_and_say_nothing_of_equal_answers(workspace: Workspace) -> None:
-    wrong = [{"user_prompt": f"{n}?", "solution_str": "?", "ground_truth": "!"} for n in range(4)]
-    fill(workspace, rows=wrong)
-
-    result = workspace.run(*TYPED, "--osmosis-n=2")
-
-    result.assert_outcomes(failed=8)
-    result.stdout.fnmatch_lines(["  4 rows x 2 runs: the rows hold the conversations, nothing is rolled out, *"])
-    result.stdout.no_fnmatch_line("*equal answers*")
-
-
-@pytest.mark.slow
-def test_other_answers_to_the_same_prompts_are_compared_with_a_baseline(workspace: Workspace) -> None:
-    rows = [{"user_prompt": f"{n}?", "solution_str": "no", "ground_truth": "yes"} for n in range(7)]
-    fill(workspace, rows=rows)
-    workspace.run(*TYPED, "--osmosis-output=earlier.json")
-    fill(workspace, rows=[{**row, "solution_str": "yes"} for row in rows])
-
-    result = workspace.run(*TYPED, "--osmosis-set=baseline.results=earlier.json", exits=0)
-
-    result.stdout.fnmatch_lines(
-        [
-            "against the baseline earlier.json (*): pass rate 1.000, baseline 0.000, same 7 rows",
-            "  +1.000, 95% interval * to *; 7 rows better, 0 worse: *",
-        ]
-    )
-
-
-@pytest.mark.slow
-def test_bad_rows_and_settings_are_named_before_anything_runs(workspace: Workspace) -> None:
-    fill(workspace, rows=[ROWS[2], {"user_prompt": "What?"}])
-
-    rows = workspace.run(*TYPED)
-    settings = workspace.run(*TYPED, "--osmosis-baseline-model=openai/gpt-5", "--osmosis-limit=1")
-
-    assert rows.ret == settings.ret == 4
-    rows.stderr.fnmatch_lines(['ERROR: answers.jsonl:2: row 1: column "messages": missing, and no "solution_str" *'])
-    settings.stderr.fnmatch_lines(
-        [
-            'ERROR: --osmosis-baseline-model: cannot be used with ?agent? agent = "recorded", which asks no model; '
-            "compare with ?baseline? results"
         ]
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.report.markdown import MARK
 from tests.plugin.workspaces import CONFIG, PLAIN_AND_XDIST, Workspace, junit_cases, read_json
 from tests.servers import ChatServer, reply, slow
 
@@ -55,27 +54,6 @@ def test_junit_and_json_reports_hold_each_runs_properties(workspace: Workspace) 
         assert {key: value for each in listed for key, value in each.items()} == properties
 
 
-def test_a_json_report_holds_the_gate_that_failed(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}, {"score": 0.0}], gate={"pass_rate": ">= 0.7"})
-
-    workspace.run(CONFIG, "--json-report", "--json-report-file=report.json", exits=1)
-
-    report = read_json(workspace.root / "report.json")
-    assert report["exitcode"] == 1
-    outcomes = {test["nodeid"].partition("::")[2]: test["outcome"] for test in report["tests"]}
-    assert outcomes == {"x[row0-run0]": "passed", "x[row1-run0]": "xfailed", "x[gate pass_rate >= 0.7]": "failed"}
-
-
-def test_a_markdown_summary_that_cannot_be_written_is_refused_before_anything_runs(workspace: Workspace) -> None:
-    workspace.eval()
-    workspace.write("a-file", "")
-
-    result = workspace.run(CONFIG, "--osmosis-markdown=a-file/summary.md", exits=4)
-
-    result.stderr.fnmatch_lines(["ERROR: --osmosis-markdown=a-file/summary.md: cannot be written: * is not a folder"])
-    assert workspace.run_dirs() == []
-
-
 IN_THE_WAY = """
 from pathlib import Path
 
@@ -107,23 +85,3 @@ def test_files_that_cannot_be_written_at_the_end_are_errors(
         ]
     )
     assert len(workspace.results()["rows"]) == 3
-
-
-@pytest.mark.journey
-def test_a_markdown_summary_is_written_and_added_to_the_job_page(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = workspace.root / "page.md"
-    page.write_text("what another step wrote\n", encoding="utf-8")
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
-    workspace.eval(rows=[{}, {"score": 0.25}], gate={"pass_rate": ">= 0.7"})
-
-    workspace.run(CONFIG, "--osmosis-markdown=out/summary.md")
-
-    written = (workspace.root / "out" / "summary.md").read_text(encoding="utf-8")
-    section = written.removeprefix(MARK)
-    assert section.startswith("### x: a gate fails\n")
-    assert section != written
-    assert "| pass\\_rate &gt;= 0.7 | fails |" in written
-    assert '| row1-run0 | score 0.25 &lt; 1: answered "1 \\* 2 = 2 &#35;&#35;&#35;&#35; 2", expected "2" |' in written
-    assert page.read_text(encoding="utf-8") == "what another step wrote\n" + section

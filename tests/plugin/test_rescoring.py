@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from aiohttp import web
 
-from tests.plugin.workspaces import CONFIG, Shell, Workspace, read_json, wait_until
-from tests.servers import Behaviour, ChatServer, Exchange, message, reply, status
+from tests.plugin.workspaces import CONFIG, Workspace, read_json, wait_until
+from tests.servers import ChatServer, reply
 
 LIMIT = "[limits] max_tokens = 30 has no room for another run: 24 tokens used, about 12 tokens a run"
 PENDING = f"no rollout is stored ({LIMIT})"
 FROM = "--osmosis-from=latest"
 ALWAYS = "def score(solution_str, **kwargs):\n    return {}\n"
 BY_TRUTH = "def score(solution_str, ground_truth, **kwargs):\n    return float(ground_truth != '0')\n"
-
-
-def by_prompt() -> Behaviour:
-    """Refuse the prompts that say so."""
-
-    async def behave(exchange: Exchange) -> web.StreamResponse:
-        prompt = exchange.seen.body["messages"][-1]["content"]
-        failing = {"refused with 400": status(400), "refused with 503": status(503)}
-        return await failing.get(prompt, reply("42"))(exchange)
-
-    return behave
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with ChatServer(by_prompt()) as server:
-        yield server
 
 
 COUNTING = """
@@ -46,39 +25,28 @@ def score(solution_str, **kwargs):
 """
 
 
-@pytest.fixture(scope="module")
-def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run an eval of two rows; return its workspace, which `stored_workspace` copies."""
-    workspace = Workspace(Shell(tmp_path_factory.mktemp("stored")), [])
+@pytest.fixture
+def stored_workspace(workspace: Workspace) -> Workspace:
+    """A workspace with a stored run of two rows that passed."""
     workspace.write("rewards.py", COUNTING)
     workspace.write("helpers.py", "given = 1.0\n")
     workspace.eval(rows=2, limits={"max_errors": 2})
     workspace.run(CONFIG, "--osmosis-output=out/results.json").assert_outcomes(passed=2)
-    return workspace.root
-
-
-@pytest.fixture
-def stored_workspace(workspace: Workspace, two_runs: Path) -> Workspace:
-    """A workspace with a stored run of two rows that passed. The manifest names its folder."""
-    shutil.copytree(two_runs, workspace.root, dirs_exist_ok=True)
-    manifest = workspace.run_dirs()[0] / "manifest.json"
-    manifest.write_text(manifest.read_text().replace(str(two_runs), str(workspace.root)))
     return workspace
 
 
 @pytest.mark.journey
-def test_a_changed_function_is_applied_without_asking_the_model(workspace: Workspace, server: ChatServer) -> None:
-    workspace.eval(rows=4, model={"base_url": server.base_url}, limits={"max_errors": 4})
-    workspace.run(CONFIG)
+def test_a_changed_function_is_applied_without_asking_the_model(workspace: Workspace) -> None:
+    with ChatServer(reply("42")) as server:
+        workspace.eval(rows=4, model={"base_url": server.base_url}, limits={"max_errors": 4})
+        workspace.run(CONFIG)
     (run_dir,) = workspace.run_dirs()
     journal, first = (run_dir / "journal.jsonl").read_bytes(), (run_dir / "results.json").read_bytes()
-    asked = len(server.requests)
     workspace.write("rewards.py", BY_TRUTH)
 
     result = workspace.run(FROM, "--junitxml=junit.xml", exits=1)
 
     result.assert_outcomes(passed=3, failed=1)
-    assert len(server.requests) == asked
     result.stdout.fnmatch_lines(
         [
             f"  from run {run_dir.name} of * UTC: 4 stored rollouts, no model is asked",
@@ -102,60 +70,29 @@ def test_a_changed_function_is_applied_without_asking_the_model(workspace: Works
 
 
 @pytest.mark.slow
-def test_new_thresholds_and_gates_apply_to_stored_scores(workspace: Workspace) -> None:
-    workspace.eval(rows=[{"score": 0.25}, {"score": 0.75}, {"score": 1.0}])
-    workspace.run(CONFIG)
+def test_functions_are_called_again_only_if_code_changed_or_the_command_says_so(stored_workspace: Workspace) -> None:
+    workspace, calls = stored_workspace, stored_workspace.root / "calls"
+    (run_dir,) = workspace.run_dirs()
+    before = sorted((path.name, path.read_bytes()) for path in run_dir.iterdir() if path.is_file())
 
-    lower = workspace.run(FROM, "--osmosis-pass-threshold=0.5", "--osmosis-gate=pass_rate >= 0.6")
-    higher = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.6")
+    listed = workspace.run(FROM, "--co", "-q")
+    workspace.run(FROM, "--osmosis-dry-run", exits=0)
 
-    assert (lower.ret, higher.ret) == (0, 1)
-    lower.assert_outcomes(passed=3, xfailed=1)
-    lower.stdout.fnmatch_lines(
-        [
-            "reused 3 stored scores (code and rows unchanged); --osmosis-rescore recomputes them",
-            "against the previous verdicts (results.1.json): 1 row better, 0 worse",
-            "gate pass_rate >= 0.6: HOLDS: *",
-        ]
-    )
-    higher.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate pass_rate >= 0.6?*"])
-    assert [path.name for path in sorted(workspace.run_dirs()[0].glob("results*"))] == [
-        "results.1.json",
-        "results.2.json",
-        "results.json",
-    ]
-
-
-@pytest.mark.slow
-def test_osmosis_rescore_calls_every_function_again(stored_workspace: Workspace) -> None:
-    workspace = stored_workspace
-    calls = workspace.root / "calls"
+    listed.stdout.fnmatch_lines(["configs/eval/x.toml::x?row0-run0?", "configs/eval/x.toml::x?row1-run0?"])
+    assert sorted((path.name, path.read_bytes()) for path in run_dir.iterdir() if path.is_file()) == before
 
     workspace.run(FROM)
     kept = calls.read_text()
-    result = workspace.run(FROM, "--osmosis-rescore")
-
+    workspace.run(FROM, "--osmosis-rescore")
     assert (kept, calls.read_text()) == ("..", "....")
-    assert "kept" not in result.stdout.str()
 
+    workspace.write("helpers.py", "given = 0.0\n")
+    workspace.run(FROM).assert_outcomes(failed=2)
 
-def test_a_change_in_imported_code_counts_as_a_change_of_the_function(stored_workspace: Workspace) -> None:
-    stored_workspace.write("helpers.py", "given = 0.0\n")
-
-    stored_workspace.run(FROM).assert_outcomes(failed=2)
-
-
-def test_a_function_that_raises_is_an_error_of_the_reward(stored_workspace: Workspace) -> None:
-    workspace = stored_workspace
-    workspace.write("rewards.py", ALWAYS.format("1 / 0"))
-
-    result = workspace.run(FROM, exits=9)
-
-    result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines(
-        ["reward error: rewards:score: ZeroDivisionError: division by zero", "    return 1 / 0"]
-    )
-    assert workspace.results()["summary"]["boundaries"] == {"reward": 2}
+    workspace.run(CONFIG, "--osmosis-n=2")
+    named = workspace.run("--osmosis-from=out/results.json")
+    named.assert_outcomes(failed=2)
+    named.stdout.fnmatch_lines([f"  from run {run_dir.name} of *"])
 
 
 @pytest.mark.slow
@@ -178,53 +115,6 @@ def test_rescoring_a_part_decides_no_gate(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
-def test_runs_without_a_rollout_stay_pending(workspace: Workspace, server: ChatServer) -> None:
-    workspace.eval(
-        rows=[{}, {"user_prompt": "refused with 400"}, {"user_prompt": "refused with 503"}, {}],
-        model={"base_url": server.base_url, "max_retries": 0},
-        limits={"max_errors": 4},
-    )
-    workspace.run(CONFIG, "--osmosis-no-probe", "-k", "row0- or row1- or row2-")
-    asked = len(server.requests)
-    workspace.write("rewards.py", ALWAYS.format(1.0))
-
-    result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.7")
-
-    assert len(server.requests) == asked
-    assert result.ret == 1
-    result.assert_outcomes(passed=1, skipped=2, errors=2)
-    result.stdout.fnmatch_lines(["  from run * of *: 3 stored rollouts (1 run without one), no model is asked"])
-    results = workspace.results()
-    assert results["summary"]["boundaries"] == {"model": 1, "provider": 1}
-    (pending,) = results["pending"]
-    assert (pending["row_index"], pending["run_index"], pending["reason"]) == (3, 0, "no rollout is stored")
-    assert results["gates"][0]["state"] == "partial"
-
-
-SEEN = """
-def pytest_osmosis_gate(eval_id, results):
-    with open("seen", "a") as file:
-        print(results.stopped, file=file)
-"""
-
-
-@pytest.mark.slow
-def test_without_a_gate_a_rescore_of_an_unfinished_eval_run_is_not_measured(workspace: Workspace) -> None:
-    workspace.eval(rows=3, limits={"max_tokens": 30})
-    workspace.write("conftest.py", SEEN)
-    workspace.run(CONFIG).assert_outcomes(passed=2, skipped=1, errors=1)
-
-    result = workspace.run(FROM, "--junitxml=junit.xml")
-    part = workspace.run(FROM, "-k", "row0")
-
-    lacking = f"1 of 3 runs has no rollout to score; that eval run stopped: {LIMIT}"
-    assert (result.ret, part.ret) == (9, 0), "the part has all of its rollouts"
-    result.assert_outcomes(passed=2, skipped=1, errors=1)
-    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?rollouts? - *", "not measured: 1 of 3 runs has no *"])
-    assert (workspace.root / "seen").read_text().splitlines() == [LIMIT, lacking]
-
-
-@pytest.mark.slow
 def test_a_part_of_which_a_run_was_stopped_is_not_measured_either(workspace: Workspace) -> None:
     workspace.eval(rows=4, limits={"max_tokens": 30})
     assert workspace.run(CONFIG, "-k", "not row3").ret == 9
@@ -232,24 +122,6 @@ def test_a_part_of_which_a_run_was_stopped_is_not_measured_either(workspace: Wor
     result = workspace.run(FROM, exits=9)
 
     result.stdout.fnmatch_lines(["not measured: 1 of 4 runs has no rollout to score; *"])
-
-
-@pytest.mark.slow
-def test_a_replay_that_asked_something_else_fails_when_it_is_rescored(workspace: Workspace, server: ChatServer) -> None:
-    workspace.eval(rows=2, model={"base_url": server.base_url}, limits={"max_errors": 2})
-    workspace.run(CONFIG, "--osmosis-record=all")
-    workspace.eval(
-        rows=[{}, {"user_prompt": "Something else?"}], model={"base_url": server.base_url}, limits={"max_errors": 2}
-    )
-    replay = workspace.run(CONFIG, "--osmosis-replay", "--osmosis-gate=pass_rate >= 0.5")
-
-    result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.5")
-
-    again = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.5", "--osmosis-replay")
-
-    assert (replay.ret, result.ret, again.ret) == (1, 1, 1)
-    assert workspace.results()["provenance"]["cassette"]["unrecorded"] == {"provider": 1}, "each rollout counts once"
-    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?replay? - 1 rollout of the replay asked what was*"])
 
 
 @pytest.mark.slow
@@ -269,6 +141,10 @@ def test_a_stopped_eval_run_that_is_rescored_stays_stopped(workspace: Workspace)
     assert stopped["stopped_by"] == "max_tokens"
     workspace.cli("show").stdout.fnmatch_lines(["x-*: stopped"])
     workspace.cli("runs").stdout.fnmatch_lines(["x-* stopped *"])
+
+    decided = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.6", "--osmosis-stop-when-decided", exits=0)
+    decided.stdout.fnmatch_lines(["1 run never ran: no rollout is stored (*"])
+    assert workspace.results()["status"] == "stopped", "as before"
 
 
 JUDGE = """
@@ -354,27 +230,6 @@ def test_rescoring_needs_neither_key_nor_server(workspace: Workspace, monkeypatc
     result.stdout.fnmatch_lines(["  note: A_KEY: not set; that matters only if a reward function reads it"])
 
 
-GRADER = """
-from pytest_osmosis import Grader
-
-class Removes(Grader):
-    async def grade(self, ctx):
-        ctx.sample.remove_sample = ctx.metadata.get("grader") == "removes"
-        ctx.set_reward(1.0)
-"""
-
-
-@pytest.mark.slow
-def test_runs_that_a_grader_removed_stay_removed_until_its_code_changes(workspace: Workspace) -> None:
-    workspace.write("graders.py", GRADER)
-    workspace.eval(rows=[{}, {"grader": "removes"}], scoring={"eval_fns": None, "grader": "graders:Removes"})
-    workspace.run(CONFIG)
-
-    workspace.run(FROM).assert_outcomes(passed=1, skipped=1)
-    workspace.write("graders.py", GRADER.replace("removes", "removes nothing"))
-    workspace.run(FROM, "--osmosis-inline").assert_outcomes(passed=2)
-
-
 @pytest.mark.slow
 def test_a_change_between_two_inline_sessions_of_a_process_is_seen(workspace: Workspace) -> None:
     workspace.write("rewards.py", COUNTING)
@@ -396,18 +251,6 @@ def test_an_eval_without_a_toml_is_rescored_with_the_same_options(workspace: Wor
     workspace.run(FROM).assert_outcomes(passed=2, failed=2)
     workspace.run(FROM, "--osmosis-pass-threshold=0.2", "-k", "row0-").assert_outcomes(passed=2)
     workspace.run("data/x.jsonl::x[row1-run0]", FROM, "--osmosis-pass-threshold=0.8").assert_outcomes(failed=1)
-
-
-@pytest.mark.slow
-def test_a_results_file_names_its_run(stored_workspace: Workspace) -> None:
-    workspace = stored_workspace
-    (run_dir,) = workspace.run_dirs()
-    workspace.run(CONFIG, "--osmosis-n=2")
-
-    result = workspace.run("--osmosis-from=out/results.json")
-
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines([f"  from run {run_dir.name} of *"])
 
 
 @pytest.mark.slow
@@ -458,26 +301,6 @@ def test_runs_that_cannot_be_rescored_are_refused(stored_workspace: Workspace) -
     assert workspace.results()["rescored"] is None
 
 
-def test_every_problem_of_a_rescoring_is_reported(stored_workspace: Workspace) -> None:
-    workspace = stored_workspace
-    (run_dir,) = workspace.run_dirs()
-    (run_dir / "journal.jsonl").write_text("{}\n")
-    (run_dir / "results.json").write_text("{}")
-    workspace.write("data/x.jsonl", '{"user_prompt": 5}\n')
-
-    result = workspace.run(FROM, "--osmosis-set=limits.max_errors=x", "--osmosis-secrets-file=missing.env", exits=4)
-
-    result.stderr.fnmatch_lines_random(
-        [
-            f"ERROR: run {run_dir.name}: *journal.jsonl*",
-            f"ERROR: run {run_dir.name}: *results.json: not results of pytest-osmosis*",
-            "ERROR: data/x.jsonl:1: *user_prompt*",
-            "ERROR: --osmosis-set limits.max_errors: *",
-            "ERROR: missing.env: no such file; *",
-        ]
-    )
-
-
 @pytest.mark.slow
 def test_a_run_of_the_last_failures_is_rescored_as_a_part_of_the_plan(workspace: Workspace) -> None:
     """Neither its gate nor the exit status is about the rows that were never rolled out."""
@@ -505,48 +328,6 @@ def test_a_run_of_the_last_failures_is_rescored_as_a_part_of_the_plan(workspace:
     assert (results["partial"], results["summary"]["pass_rate"]) == (True, 1.0)
     assert (part / "results.2.json").exists()
     of_whole.assert_outcomes(passed=4)
-
-
-@pytest.mark.slow
-def test_collect_only_rescores_nothing(stored_workspace: Workspace) -> None:
-    workspace = stored_workspace
-    (run_dir,) = workspace.run_dirs()
-    before = sorted((path.name, path.read_bytes()) for path in run_dir.iterdir() if path.is_file())
-
-    listed = workspace.run(FROM, "--co", "-q")
-    dry = workspace.run(FROM, "--osmosis-dry-run")
-
-    listed.stdout.fnmatch_lines(["configs/eval/x.toml::x?row0-run0?", "configs/eval/x.toml::x?row1-run0?"])
-    assert dry.ret == 0
-    assert sorted((path.name, path.read_bytes()) for path in run_dir.iterdir() if path.is_file()) == before
-
-
-@pytest.mark.slow
-def test_the_session_does_not_wait_for_a_run_without_a_rollout(workspace: Workspace) -> None:
-    workspace.eval(rows=3, limits={"max_tokens": 30})
-    workspace.run(CONFIG)
-
-    result = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.6", "--osmosis-stop-when-decided", exits=0)
-
-    result.stdout.fnmatch_lines([f"1 run never ran: {PENDING}"])
-    assert workspace.results()["status"] == "stopped", "as before"
-
-
-@pytest.mark.slow
-def test_an_answer_in_the_prompt_is_not_scored_again_either(workspace: Workspace) -> None:
-    chat = [{"role": "user", "content": "2 * 2?"}, {"role": "assistant", "content": "4"}]
-    row = {"messages": [*chat, {"role": "user", "content": "Sure?"}], "ground_truth": "4"}
-    workspace.write("rewards.py", "def score(solution_str, **kwargs):\n    return 0.0\n")
-    with ChatServer(message(content=None)) as server:
-        workspace.eval(model={"base_url": server.base_url})
-        workspace.write("data/x.jsonl", json.dumps(row) + "\n")
-        workspace.run(CONFIG).assert_outcomes(failed=1)
-    workspace.write(
-        "rewards.py", "def score(solution_str, ground_truth):\n    return float(solution_str == ground_truth)\n"
-    )
-    result = workspace.run(CONFIG, FROM)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*score 0 < 1 (the answer is empty)*"])
 
 
 @pytest.mark.slow

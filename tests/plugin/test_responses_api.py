@@ -9,6 +9,7 @@ from tests.servers import ChatServer, by_api, completion, data, responses_reply
 
 CHOSEN = "--osmosis-api-client-type=openai_responses"
 OPENAI = "--osmosis-model=openai/gpt-x"
+SET = "--osmosis-set=sampling"
 KEY = "OPENAI_API_KEY"
 ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "0"}]}
 
@@ -42,31 +43,22 @@ def test_a_cassette_is_replayed_by_its_own_api_alone(workspace: Workspace) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("words", "api", "sampling"),
     [
-        ([], "openai/gpt-x by the Responses API; sampling: the model's defaults"),
-        (
-            ["--osmosis-set=sampling.stop=."],
-            "openai/gpt-x by chat completions (stop: Responses have none); sampling: stop ['.']",
-        ),
-        (
-            ["--osmosis-set=sampling.seed=1"],
-            "openai/gpt-x by chat completions (seed: Responses have none); sampling: seed 1",
-        ),
-        (
-            ["--osmosis-set=sampling.seed=1", CHOSEN],
-            "openai/gpt-x by the Responses API; sampling: seed 1 (not sent: the Responses API takes none)",
-        ),
-        (["--osmosis-api-client-type=openai_chat_completions"], "openai/gpt-x; sampling: the model's defaults"),
+        ([], " by the Responses API", "the model's defaults"),
+        ([f"{SET}.stop=."], " by chat completions (stop: Responses have none)", "stop ['.']"),
+        ([f"{SET}.seed=1"], " by chat completions (seed: Responses have none)", "seed 1"),
+        ([f"{SET}.seed=1", CHOSEN], " by the Responses API", "seed 1 (not sent: the Responses API takes none)"),
+        (["--osmosis-api-client-type=openai_chat_completions"], "", "the model's defaults"),
     ],
 )
 def test_the_header_names_the_api(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, words: list[str], shown: str
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, words: list[str], api: str, sampling: str
 ) -> None:
     monkeypatch.setenv(KEY, "sk-a-key-of-some-length")
     workspace.eval(rows=1)
     result = workspace.run(CONFIG, OPENAI, *words, "--osmosis-dry-run", exits=0)
-    assert f"  model: {shown}" in result.outlines
+    assert f"  model: openai/gpt-x{api}; sampling: {sampling}" in result.outlines
 
 
 def test_a_sweep_of_prime_keeps_chat_completions(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,13 +13,7 @@ PATIENT = constants({"git.PATIENCE_S": 60.0})
 
 
 def make(workspace: Workspace) -> None:
-    """Two rows, three runs each: 0.0, 1.0 and 1.0 by run, and by row the other way round."""
-    workspace.write(
-        "rewards.py",
-        "calls = 0\n\n"
-        "def score(solution_str, ground_truth, extra_info=None, **kwargs):\n"
-        "    return extra_info['score']\n",
-    )
+    """Write an eval of two rows, one of which passes, with three runs each."""
     workspace.eval(rows=[{"score": 1.0}, {"score": 0.25}], evaluation={"n": 3, "pass_threshold": 0.5, "batch_size": 4})
 
 
@@ -44,46 +38,24 @@ def test_results_name_the_git_commit_of_the_workspace(workspace: Workspace) -> N
     assert workspace.results()["provenance"]["git_dirty"] is True
 
 
-def test_outside_of_a_repository_the_commit_is_unknown(workspace: Workspace) -> None:
-    make(workspace)
-
-    workspace.run(CONFIG)
-
-    provenance = workspace.results()["provenance"]
-    assert (provenance["git_commit"], provenance["git_dirty"]) == (None, None)
-
-
 def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:
     make(workspace)
+    (workspace.root / "out.json").symlink_to("there.json")
 
     workspace.run(CONFIG, "--osmosis-output=out.json")
 
-    results = read_json(workspace.root / "out.json")
+    assert (workspace.root / "out.json").is_symlink()
+    results = read_json(workspace.root / "there.json")
+    assert [results["provenance"][key] for key in ("git_commit", "git_dirty")] == [None, None], "there is no repository"
     assert results["status"] == "finished"
     assert results["partial"] is False
     assert results["pending"] == []
-    assert (
-        results["config"].items()
-        >= {
-            "model": "demo/arithmetic",
-            "n_runs": 3,
-            "pass_threshold": 0.5,
-            "eval_fns": ["rewards:score"],
-        }.items()
-    )
+    config = {"model": "demo/arithmetic", "n_runs": 3, "pass_threshold": 0.5, "eval_fns": ["rewards:score"]}
+    assert results["config"].items() >= config.items()
     summary = results["summary"]
     assert (summary["total_rows"], summary["total_runs"]) == (2, 6)
-    assert (
-        summary["eval_fns"]["rewards:score"].items()
-        >= {
-            "mean": 0.625,
-            "std": 0.375,
-            "min": 0.25,
-            "max": 1.0,
-            "pass_at_1": 0.5,
-            "pass_at_3": 0.5,
-        }.items()
-    )
+    of_function = {"mean": 0.625, "std": 0.375, "min": 0.25, "max": 1.0, "pass_at_1": 0.5, "pass_at_3": 0.5}
+    assert summary["eval_fns"]["rewards:score"].items() >= of_function.items()
     runs = [run for row in results["rows"] for run in row["runs"]]
     assert summary["total_tokens"] == sum(run["tokens"] for run in runs) > 0
     assert summary["total_duration_ms"] > max(run["duration_ms"] for run in runs) > 0
@@ -130,13 +102,3 @@ def test_several_evals_run_one_after_the_other_each_with_its_own_env(
         [event["at"] for event in workspace.events(kind, name)] for kind, name in (("rollout", "x"), ("start", "y"))
     )
     assert max(x) <= min(y)
-
-
-def test_results_go_where_a_link_leads(workspace: Workspace) -> None:
-    workspace.eval()
-    (workspace.root / "out.json").symlink_to("there.json")
-
-    workspace.run(CONFIG, "--osmosis-output=out.json")
-
-    assert (workspace.root / "out.json").is_symlink()
-    assert read_json(workspace.root / "there.json")["summary"]["total_runs"] == 3

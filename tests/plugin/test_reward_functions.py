@@ -70,13 +70,19 @@ def outcomes(workspace: Workspace, *arguments: str) -> dict[str, int]:
 def test_reward_functions_of_a_file_are_tests(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS)
 
-    result = workspace.run("rewards.py", "-v")
+    result = workspace.run("rewards.py", "-v", "--json-report", "--json-report-file=report.json")
 
     result.assert_outcomes(passed=3, failed=1)
     printed = result.stdout.str()
     assert "spaces(solution_str='41', ground_truth='42') = 0.0, must be 1" in printed
     assert "case: rewards.py:11" in printed
     assert "RewardWarning" not in printed
+    report = json.loads((workspace.root / "report.json").read_text(encoding="utf-8"))
+    lines = {test["nodeid"]: test["lineno"] for test in report["tests"]}
+    assert lines == {IDS[0]: 10, IDS[1]: 10, IDS[2]: 10, IDS[3]: 14}
+    assert [REWARDS.splitlines()[line][:15] for line in (10, 14)] == ["@osmosis_reward"] * 2
+    assert workspace.last_failed() == {IDS[2]}
+    assert outcomes(workspace, "rewards.py", "--lf") == {"failed": 1, "deselected": 3}
 
 
 def test_reward_functions_are_collected_only_where_they_are_defined(workspace: Workspace) -> None:
@@ -93,19 +99,14 @@ def test_reward_functions_are_collected_only_where_they_are_defined(workspace: W
     assert ids == [*in_plain, *IDS, *in_test_module]
 
 
-def test_a_plain_run_ignores_files_that_are_not_named(workspace: Workspace) -> None:
-    workspace.write("rewards.py", REWARDS)
-    workspace.write("plain.py", PLAIN)
-    workspace.write("test_a.py", "import rewards, plain\nfrom plain import exact\ndef test_a(): pass\n")
-
-    assert collected(workspace) == ["test_a.py::test_a"]
-
-
-def test_named_files_join_testpaths(workspace: Workspace) -> None:
-    workspace.ini("osmosis_rewards = rewards.py", "testpaths = tests")
+def test_a_plain_run_collects_only_files_that_are_named_besides_testpaths(workspace: Workspace) -> None:
     workspace.write("rewards.py", PLAIN)
-    workspace.write("tests/test_a.py", "def test_a(): pass\n")
+    workspace.write("graded.py", REWARDS)
+    workspace.write("tests/test_a.py", "import graded, rewards\nfrom rewards import exact\ndef test_a(): pass\n")
+    workspace.ini("pythonpath = .")
+    assert collected(workspace) == ["tests/test_a.py::test_a"]
 
+    workspace.ini("pythonpath = .", "osmosis_rewards = rewards.py", "testpaths = tests")
     assert outcomes(workspace) == {"passed": 2}
 
 
@@ -119,26 +120,6 @@ def test_node_ids_keywords_and_markers_select(workspace: Workspace) -> None:
     assert collected(workspace, "rewards.py", "-k", "exact and contract") == IDS[3:]
     assert collected(workspace, "rewards.py", "test_a.py", "-mosmosis_reward", "--strict-markers") == IDS
     assert collected(workspace, "rewards.py", "test_a.py", "-mnot osmosis") == ["test_a.py::test_a"]
-
-
-def test_last_failed_runs_only_what_failed(workspace: Workspace) -> None:
-    workspace.write("rewards.py", REWARDS)
-    workspace.run("rewards.py")
-
-    assert workspace.last_failed() == {IDS[2]}
-    assert outcomes(workspace, "rewards.py", "--lf") == {"failed": 1, "deselected": 3}
-
-
-def test_a_report_points_to_the_function(workspace: Workspace) -> None:
-    workspace.write("rewards.py", REWARDS)
-
-    workspace.run("rewards.py", "--json-report", "--json-report-file=report.json")
-
-    report = json.loads((workspace.root / "report.json").read_text(encoding="utf-8"))
-    lines = {test["nodeid"]: test["lineno"] for test in report["tests"]}
-    source = REWARDS.splitlines()
-    assert lines == {IDS[0]: 10, IDS[1]: 10, IDS[2]: 10, IDS[3]: 14}
-    assert (source[10][:15], source[14]) == ("@osmosis_reward", "@osmosis_reward")
 
 
 def test_a_traceback_begins_in_the_function(workspace: Workspace) -> None:
@@ -215,44 +196,6 @@ def test_a_second_session_of_a_process_knows_only_its_own_functions(workspace: W
     workspace.run("rewards.py").assert_outcomes(passed=3, failed=1)
 
 
-SDK = """
-import functools
-
-def osmosis_reward(function):
-    @functools.wraps(function)
-    def wrapper(*args, **kwargs):
-        return function(*args, **kwargs)
-    return wrapper
-"""
-OF_THE_SDK = """
-from osmosis_ai.utils import osmosis_reward
-
-class Exact:
-    def __call__(self, solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
-        return 1.0
-
-exact = osmosis_reward(Exact())
-"""
-
-
-@pytest.mark.slow
-def test_an_object_that_the_sdk_wrapped_is_tested_and_its_method_is_not_overlooked(workspace: Workspace) -> None:
-    workspace.ini("pythonpath = .")
-    workspace.write("osmosis_ai/__init__.py", "")
-    workspace.write("osmosis_ai/utils.py", SDK)
-    workspace.write("rewards.py", OF_THE_SDK)
-
-    assert outcomes(workspace, "rewards.py") == {"passed": 1}
-
-    workspace.write("rewards.py", OF_THE_SDK + "class Other:\n    score = staticmethod(osmosis_reward(exact))\n")
-    refused = workspace.run("rewards.py")
-    workspace.write("rewards.py", f"{OF_THE_SDK}class Other:\n    @osmosis_reward\n    def score(solution_str): ...\n")
-    method = workspace.run("rewards.py")
-
-    refused.assert_outcomes(passed=1)
-    method.stdout.fnmatch_lines(["*rewards.py:10: Other.score is decorated with @osmosis_reward and would not be *"])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["test_a.py"]])
 def test_an_ini_key_that_leads_to_no_reward_function_is_a_usage_error(
@@ -304,15 +247,6 @@ def test_a_note_is_a_warning_or_an_error_if_warnings_are_errors(workspace: Works
     strict.assert_outcomes(failed=1)
 
 
-def test_invalid_cases_are_errors_with_their_lines(workspace: Workspace) -> None:
-    workspace.write("rewards.py", REWARDS)
-    workspace.write("rewards.cases.toml", CASES.replace("1.0", '"1.0"'))
-
-    result = workspace.run("rewards.py", exits=pytest.ExitCode.INTERRUPTED)
-
-    result.stdout.fnmatch_lines(["rewards.cases.toml:6: exact: expect: must be a finite number or a range*"])
-
-
 NAN = """
 from pytest_osmosis import osmosis_reward
 
@@ -345,7 +279,7 @@ def contained(solution_str: str, ground_truth: str, extra_info: dict = None) -> 
 """
 
 
-def test_option_and_ini_turn_the_lab_on(workspace: Workspace) -> None:
+def test_option_and_ini_turn_the_lab_on_which_leaves_no_files_behind(workspace: Workspace) -> None:
     workspace.write("rewards.py", LEAKY)
     probes = ["determinism", "range", "robustness", "fuzz", "speed", "leaks"]
     in_lab = ["rewards.py::contained[contract]", *(f"rewards.py::contained[lab-{probe}]" for probe in probes)]
@@ -357,6 +291,10 @@ def test_option_and_ini_turn_the_lab_on(workspace: Workspace) -> None:
 
     assert off == in_lab[:1]
     assert by_option == by_ini == in_lab
+    ran = workspace.run("rewards.py", "-k", "fuzz or range", "-pno:cacheprovider")
+    ran.assert_outcomes(passed=2, deselected=5)
+    left = {path.name for path in workspace.root.iterdir()} - {"__pycache__", ".pytest_cache"}
+    assert left == {"pytest.ini", "rewards.py"}
 
 
 @pytest.mark.parametrize(
@@ -378,40 +316,6 @@ def test_a_budget_that_makes_no_sense_is_a_usage_error(
     result.stderr.fnmatch_lines([f"ERROR: {message}*"])
 
 
-def test_a_test_of_the_lab_says_what_its_time_did_not_suffice_for(workspace: Workspace) -> None:
-    workspace.write("rewards.py", LEAKY)
-    budget = "--osmosis-lab-budget=0.000001"
-
-    result = workspace.run("rewards.py", "--osmosis-lab", budget, "-k", "lab-leaks or lab-range", "-rs")
-
-    result.assert_outcomes(skipped=2, deselected=5, warnings=2)
-    result.stdout.fnmatch_lines(
-        [
-            "*RewardWarning: contained: the check is incomplete (cut-short)",
-            "*after 1e-06 s and 0 calls, * calls were left out",
-            "*fix: make the function faster, or give each test more time: --osmosis-lab-budget=60",
-        ]
-    )
-
-
-def test_a_finding_of_the_lab_shows_the_call_and_a_fix(workspace: Workspace) -> None:
-    workspace.write("rewards.py", LEAKY)
-
-    result = workspace.run("rewards.py", "--osmosis-lab", "-k", "lab-leaks or lab-range")
-
-    assert {kind: n for kind, n in result.parseoutcomes().items() if kind in ("passed", "failed")} == {
-        "passed": 1,
-        "failed": 1,
-    }
-    result.stdout.fnmatch_lines(
-        [
-            "an answer that lists several possibilities scores as the right one (leak-listed)",
-            "  contained(solution_str='41, 42, 43', ground_truth='42') = 1.0",
-            "  fix: *",
-        ]
-    )
-
-
 @pytest.mark.parametrize("origin", ["--osmosis-lab", "ini osmosis_lab"])
 def test_the_lab_without_its_libraries_is_refused_with_an_install_hint(workspace: Workspace, origin: str) -> None:
     workspace.write("rewards.py", LEAKY)
@@ -423,24 +327,3 @@ def test_the_lab_without_its_libraries_is_refused_with_an_install_hint(workspace
     hint = f'{origin}: needs hypothesis, psutil: pip install "pytest-osmosis[lab]"'
     assert hint in result.stderr.str()
     workspace.run("rewards.py").assert_outcomes(passed=1)
-
-
-def test_reference_solutions_make_a_test(workspace: Workspace) -> None:
-    workspace.write("rewards.py", LEAKY.replace("reward\ndef", 'reward(dataset="references.jsonl")\ndef'))
-    rows = [{"user_prompt": "?", "ground_truth": truth, "solution_str": f"not 1, but {truth}"} for truth in ("1", "2")]
-    workspace.write("references.jsonl", "\n".join(map(json.dumps, rows)))
-
-    result = workspace.run("rewards.py::contained[rows]")
-
-    result.assert_outcomes(failed=1)
-    assert "for references.jsonl:1 the solution of line 2 scores 1 or more too" in result.stdout.str()
-
-
-def test_a_run_leaves_no_files_behind(workspace: Workspace) -> None:
-    workspace.write("rewards.py", LEAKY)
-
-    result = workspace.run("rewards.py", "--osmosis-lab", "-k", "fuzz or range", "-pno:cacheprovider")
-
-    result.assert_outcomes(passed=2, deselected=5)
-    left = {path.name for path in workspace.root.iterdir()} - {"__pycache__", "stdout", "stderr"}
-    assert left == {"pytest.ini", "rewards.py"}

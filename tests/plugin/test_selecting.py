@@ -1,4 +1,4 @@
-"""-k, -m, --deselect and --co for evals."""
+"""-k and --co for evals, options that change their order, and evals of which nothing is selected."""
 
 from __future__ import annotations
 
@@ -7,31 +7,17 @@ import pytest
 from tests.plugin.workspaces import CONFIG, Workspace
 
 
-def ran(workspace: Workspace) -> list[int]:
-    """Return the rows of the last run."""
-    return [row["row_index"] for row in workspace.results()["rows"]]
-
-
-def test_k_selects_runs_by_their_name(workspace: Workspace) -> None:
+def test_k_selects_runs_by_their_name_and_if_nothing_is_selected_nothing_runs(workspace: Workspace) -> None:
     workspace.eval(rows=13, gate={"pass_rate": ">= 0.5"})
+
+    workspace.run(CONFIG, "-k", "row99", exits=5)
+    assert not (workspace.root / ".osmosis").exists()
 
     result = workspace.run(CONFIG, "-k", "row1-")
 
     result.assert_outcomes(passed=1, skipped=1)
-    assert ran(workspace) == [1]
+    assert [row["row_index"] for row in workspace.results()["rows"]] == [1]
     assert workspace.results()["gates"][0]["state"] == "partial"
-
-
-def test_m_and_deselect_select_runs(workspace: Workspace) -> None:
-    workspace.eval()
-    workspace.write("test_python.py", "def test_python(): raise AssertionError\n")
-
-    result = workspace.run(
-        CONFIG, "test_python.py", "-m", "osmosis", "--strict-markers", "--deselect=configs/eval/x.toml::x[row1-run0]"
-    )
-
-    result.assert_outcomes(passed=2)
-    assert ran(workspace) == [0, 2]
 
 
 @pytest.mark.slow
@@ -44,20 +30,6 @@ def test_options_that_change_only_the_order_leave_the_gate_its_decision(workspac
 
     part = workspace.run(CONFIG, "--lf", exits=1)
     part.assert_outcomes(failed=1, skipped=1, deselected=2)
-
-
-@pytest.mark.slow
-def test_stepwise_without_a_gate_stops_at_a_failure_and_continues_there(workspace: Workspace) -> None:
-    workspace.hurry()
-    workspace.eval(rows=[{}, {"score": 0.0}, {}])
-
-    first = workspace.run(CONFIG, "--sw")
-    again = workspace.run(CONFIG, "--sw", "--osmosis-gate=pass_rate >= 0.1")
-
-    assert (first.ret, again.ret) == (2, 2)
-    first.assert_outcomes(passed=1, failed=1)
-    again.assert_outcomes(failed=1, deselected=1)
-    assert next(event["row"] for event in workspace.events("start")) == 1
 
 
 @pytest.mark.slow
@@ -75,14 +47,6 @@ def test_a_named_eval_without_a_selected_test_is_mentioned(workspace: Workspace)
         assert result.ret == 0
         result.stdout.fnmatch_lines([text])
     assert not any(text in line for line in workspace.run(CONFIG, "--co").outlines)
-
-
-def test_nothing_selected_is_exit_5_and_runs_nothing(workspace: Workspace) -> None:
-    workspace.eval(gate={"pass_rate": ">= 0.5"})
-
-    workspace.run(CONFIG, "-k", "row99", exits=5)
-
-    assert not (workspace.root / ".osmosis").exists()
 
 
 @pytest.mark.journey

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pytest_osmosis.report.markdown import MARK
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases, read_json, wait_until
 from tests.servers import ChatServer, by_row, held, reply
 
@@ -35,9 +36,6 @@ def test_the_duration_of_an_eval_ends_with_its_own_last_run(workspace: Workspace
     assert timedelta(0) < timedelta(milliseconds=results["summary"]["total_duration_ms"]) <= ended - began
 
 
-RATE = r"\d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\)"
-
-
 def table(lines: Sequence[str]) -> list[list[str]]:
     """Return the cells of the table of evals, and the line below it."""
     first = max(number for number, line in enumerate(lines) if line.startswith("eval "))
@@ -55,16 +53,19 @@ def four_evals(workspace: Workspace) -> None:
 
 
 @pytest.mark.journey
-def test_several_evals_end_with_one_table_in_natural_order(workspace: Workspace) -> None:
+def test_several_evals_end_with_one_table_in_natural_order(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     four_evals(workspace)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(workspace.write("job.md", "what another step wrote\n")))
 
-    result = workspace.run(CONFIGS)
+    lines = workspace.run(CONFIGS, "--osmosis-markdown=out/page.md", exits=9).outlines
 
-    head, *rows, total = table(result.outlines)
+    head, *rows, total = table(lines)
     assert head == ["eval", "model", "pass rate (95% interval)", "mean", "gate", "cost", "time"]
     assert [row[:2] for row in rows[:4]] == [[f"set{number}", "demo/arithmetic"] for number in (1, 2, 9, 10)]
     assert rows[0][2:5] == ["not measured", "-", "NOT MEASURED"]
-    assert re.fullmatch(rf"\*{RATE}", rows[1][2])
+    assert re.fullmatch(r"\*\d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\)", rows[1][2])
     assert rows[1][3:6] == ["0.800", "HOLDS", "$0"]
     assert rows[2][3:6] == ["1.000", "-", "$0"]
     assert rows[3][3:6] == ["0.000", "FAILS", "$0"]
@@ -74,15 +75,6 @@ def test_several_evals_end_with_one_table_in_natural_order(workspace: Workspace)
         r"6 of 11 runs passed, 3 not measured; \$0, \d\.\d+ s",
         total[0],
     )
-    assert result.ret == 9
-
-
-@pytest.mark.slow
-def test_only_evals_with_something_to_explain_have_lines_of_their_own(workspace: Workspace) -> None:
-    four_evals(workspace)
-
-    lines = workspace.run(CONFIGS).outlines
-
     start = next(number for number, line in enumerate(lines) if "- osmosis: 4 evals -" in line)
     end = next(number for number, line in enumerate(lines) if line.startswith("eval "))
     explained = [line for line in lines[start + 1 : end] if line and not line.startswith(" ")]
@@ -92,100 +84,47 @@ def test_only_evals_with_something_to_explain_have_lines_of_their_own(workspace:
     assert len(block) == 2
     assert block[1].startswith("  1 run not measured: rewards:score: ZeroDivisionError")
     assert not any("rewards:score       >= 1" in line for line in lines), "no table of statistics"
+    page, job = ((workspace.root / name).read_text(encoding="utf-8") for name in ("out/page.md", "job.md"))
+    assert (job, page[: len(MARK)]) == ("what another step wrote\n" + page.removeprefix(MARK), MARK)
+    assert job.splitlines()[1:5] == [
+        "### 4 evals",
+        "",
+        "| eval | model | pass rate (95% interval) | mean | gate | cost | time |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    assert [line.split(" | ")[0] for line in job.splitlines()[5:9]] == ["| set1", "| set2", "| set9", "| set10"]
+    assert job.splitlines()[10] == "\\* counts runs that were not measured as not passed"
+    assert [line for line in job.splitlines() if line.startswith("### ")][1:] == [
+        "### set1: not measured",
+        "### set2: every gate holds",
+        "### set9: 2 of 2 runs passed",
+        "### set10: a gate fails",
+    ]
 
 
 @pytest.mark.slow
-def test_verbose_shows_every_eval_whole_before_the_table(workspace: Workspace) -> None:
+def test_header_table_and_places_have_each_of_several_evals_in_the_order_of_the_command(workspace: Workspace) -> None:
     four_evals(workspace)
-
-    result = workspace.run(CONFIGS, "-v")
-
-    sections = [line.strip("- ") for line in result.outlines if re.match("-+ osmosis", line)]
-    assert sections == [*(f"osmosis: set{number}" for number in (1, 2, 9, 10)), "osmosis: 4 evals"]
-    assert sum(line.startswith("rewards:score       >= 1") for line in result.outlines) == 4
-    assert len(table(result.outlines)) == 7
-    result.stdout.fnmatch_lines(["osmosis: set10 (configs/eval/set10.toml)", "  dataset: data/set10.jsonl, all 2"])
-
-
-@pytest.mark.slow
-def test_the_header_has_a_line_for_each_of_several_evals(workspace: Workspace) -> None:
-    four_evals(workspace)
+    rewards = (workspace.root / "rewards.py").read_text(encoding="utf-8")
+    workspace.write("rewards.py", f"{rewards}\nimport os\n\nos.write(1, b'imported')\n")
     workspace.eval("set3", rows=[{"user_prompt": "the same"}] * 2, evaluation={"n": 2, "batch_size": 4})
 
-    result = workspace.run(CONFIGS)
+    named = [f"configs/eval/set{number}.toml" for number in (9, 10, 3, 2)]
+    lines = workspace.run(*named, "--osmosis-output=out/{name}.json").outlines
 
-    lines = result.outlines
-    first = lines.index("osmosis: 5 evals, 15 rollouts (-v shows each eval whole)")
-    assert lines[first + 1 : first + 6] == [
-        "  set1: demo/arithmetic (embedded), 2 rows x 1 run, 1 in flight, gate pass_rate >= 0.5",
-        "  set2: demo/arithmetic (embedded), 5 rows x 1 run, 1 in flight, gate pass_rate >= 0.5",
-        "  set3: demo/arithmetic (embedded), 2 rows x 2 runs, 4 in flight, 1 note",
+    first = lines.index("osmosis: 4 evals, 13 rollouts (-v shows each eval whole)")
+    assert lines[first + 1 : first + 5] == [
         "  set9: demo/arithmetic (embedded), 2 rows x 1 run, 1 in flight",
         "  set10: demo/arithmetic (embedded), 2 rows x 1 run, 1 in flight, gate pass_rate >= 0.5",
+        "  set3: demo/arithmetic (embedded), 2 rows x 2 runs, 4 in flight, 1 note",
+        "  set2: demo/arithmetic (embedded), 5 rows x 1 run, 1 in flight, gate pass_rate >= 0.5",
     ]
     assert not any(line.startswith("  dataset:") for line in lines)
-
-
-def test_a_single_eval_keeps_its_whole_header_and_summary(workspace: Workspace) -> None:
-    workspace.eval()
-
-    result = workspace.run("--osmosis-config=configs/eval/x.toml")
-
-    result.stdout.fnmatch_lines(["osmosis: x (configs/eval/x.toml)", "  dataset: *", "*- osmosis: x -*", "pass rate *"])
-    assert not any(line.startswith("eval ") and "model" in line for line in result.outlines)
-
-
-def test_the_order_of_the_command_line_stays(workspace: Workspace) -> None:
-    four_evals(workspace)
-
-    result = workspace.run(*(f"configs/eval/set{number}.toml" for number in (9, 10, 2)))
-
-    assert [row[0] for row in table(result.outlines)[1:4]] == ["set9", "set10", "set2"]
-
-
-def test_a_selection_shows_counts_and_names_what_was_left_out(workspace: Workspace) -> None:
-    four_evals(workspace)
-
-    result = workspace.run(CONFIGS, "-k", "row0 and (set10 or set9)")
-
-    rows = table(result.outlines)[1:-1]
-    assert [row[:1] + row[2:5] for row in rows] == [
-        ["set9", "1 of 1 passed (2 planned)", "-", "-"],
-        ["set10", "0 of 1 passed (2 planned)", "-", "not decided"],
+    assert [row[0] for row in table(lines)[1:5]] == ["set9", "set10", "set3", "set2"]
+    assert [line for line in lines if line.startswith("results: ")] == [
+        "results: out/set9.json, out/set10.json, out/set3.json and 1 more"
     ]
-    result.stdout.fnmatch_lines(["osmosis: set1: none of its 2 tests was selected, so nothing was measured"])
-
-
-@pytest.mark.slow
-def test_evals_that_were_stopped_or_never_began_show_no_pass_rate(workspace: Workspace) -> None:
-    with ChatServer(reply("42"), held(reply("42"))) as server:
-        workspace.hurry()
-        workspace.eval("a", rows=2)
-        workspace.eval("b", rows=3, model={"base_url": server.base_url})
-        workspace.eval("c", rows=2)
-        session = workspace.start(CONFIGS, "--osmosis-no-probe")
-        wait_until(lambda: len(server.requests) == 2, "two requests")
-        wait_until(lambda: workspace.events("score", "b"), "the first score")
-        session.interrupt()
-
-        assert session.wait() == 2, session.output
-
-    rows = table(session.output.splitlines())[1:-1]
-    assert [row[:1] + row[2:4] for row in rows] == [
-        ["a", rows[0][2], "1.000"],
-        ["b", "1 of 1 passed (3 planned)", "-"],
-        ["c", "never ran", "-"],
-    ]
-    assert re.fullmatch(RATE, rows[0][2])
-    assert rows[2][-1] == "-", "it took no time"
-    assert (
-        workspace.results("c")["summary"]["total_duration_ms"]
-        == 0
-        < workspace.results("b")["summary"]["total_duration_ms"]
-    )
-    assert table(session.output.splitlines())[-1][0].startswith("3 evals; 3 of 3 runs passed, 4 did not run; ")
-    explained = [line.partition(" (")[0] for line in session.output.splitlines() if " (pytest-osmosis show" in line]
-    assert explained == ["b"], "the table says all there is to say of c"
+    assert "user code also wrote to host.log of set9, set10, set3 and 1 more" in lines
 
 
 @pytest.mark.slow
@@ -209,38 +148,18 @@ def test_what_ends_the_session_stops_no_eval_that_is_done(workspace: Workspace, 
 
 
 @pytest.mark.slow
-def test_markdown_and_the_page_of_the_job_begin_with_the_table(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verbose_shows_every_eval_whole_quiet_the_verdict_and_quieter_one_line(workspace: Workspace) -> None:
     four_evals(workspace)
-    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(workspace.root / "job.md"))
 
-    workspace.run(CONFIGS, "--osmosis-markdown=page.md")
-
-    page, job = ((workspace.root / name).read_text(encoding="utf-8") for name in ("page.md", "job.md"))
-    assert page.endswith(job)
-    lines = job.splitlines()
-    assert lines[:4] == [
-        "### 4 evals",
-        "",
-        "| eval | model | pass rate (95% interval) | mean | gate | cost | time |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    assert [line.split(" | ")[0] for line in lines[4:8]] == ["| set1", "| set2", "| set9", "| set10"]
-    assert lines[9] == "\\* counts runs that were not measured as not passed"
-    assert [line for line in lines if line.startswith("### ")][1:] == [
-        "### set1: not measured",
-        "### set2: every gate holds",
-        "### set9: 2 of 2 runs passed",
-        "### set10: a gate fails",
-    ]
-
-
-@pytest.mark.slow
-def test_quiet_prints_the_verdict_and_no_account(workspace: Workspace) -> None:
-    four_evals(workspace)
+    verbose = workspace.run(CONFIGS, "-v")
+    sections = [line.strip("- ") for line in verbose.outlines if re.match("-+ osmosis", line)]
+    assert sections == [*(f"osmosis: set{number}" for number in (1, 2, 9, 10)), "osmosis: 4 evals"]
+    assert sum(line.startswith("rewards:score       >= 1") for line in verbose.outlines) == 4
+    assert len(table(verbose.outlines)) == 7
+    verbose.stdout.fnmatch_lines(["osmosis: set10 (configs/eval/set10.toml)", "  dataset: data/set10.jsonl, all 2"])
 
     several, one = workspace.run(CONFIGS, "-q"), workspace.run("--osmosis-config=configs/eval/set10.toml", "-q")
+    quieter = workspace.run(CONFIGS, "-qq").outlines
 
     assert len(table(several.outlines)) == 7
     assert not any("osmosis: 4 evals" in line or "first: row" in line for line in several.outlines)
@@ -249,18 +168,9 @@ def test_quiet_prints_the_verdict_and_no_account(workspace: Workspace) -> None:
         "osmosis: set10: gate pass_rate >= 0.5: FAILS: 0.000 (0 of 2 runs passed)",
     ]
     assert not any("tokens" in line for line in one.outlines)
-
-
-@pytest.mark.slow
-def test_quieter_prints_one_line_on_all_evals(workspace: Workspace) -> None:
-    four_evals(workspace)
-
-    result = workspace.run(CONFIGS, "-qq")
-
-    ours = [line for line in result.outlines if "osmosis" in line]
-    assert len(ours) == 1
-    assert ours[0].startswith("osmosis: 4 evals: 1 fails, 1 not measured, 1 holds, 1 without a gate; 6 of 11 runs")
-    assert not any(line.startswith("eval ") for line in result.outlines)
+    (ours,) = (line for line in quieter if "osmosis" in line)
+    assert ours.startswith("osmosis: 4 evals: 1 fails, 1 not measured, 1 holds, 1 without a gate; 6 of 11 runs")
+    assert not any(line.startswith("eval ") for line in quieter)
 
 
 def test_evals_that_tests_need_have_a_line_each_and_the_table(workspace: Workspace) -> None:
@@ -283,20 +193,6 @@ def test_evals_that_tests_need_have_a_line_each_and_the_table(workspace: Workspa
     assert [row[:2] + row[3:6] for row in rows] == [
         [f"{name}-tests", "demo/arithmetic", "1.000", "-", "$0"] for name in "ab"
     ]
-
-
-@pytest.mark.slow
-def test_results_that_lie_elsewhere_and_output_of_user_code_are_named_once(workspace: Workspace) -> None:
-    four_evals(workspace)
-    rewards = (workspace.root / "rewards.py").read_text(encoding="utf-8")
-    workspace.write("rewards.py", f"{rewards}\nimport os\n\nos.write(1, b'imported')\n")
-
-    lines = workspace.run(CONFIGS, "--osmosis-output=out/{name}.json").outlines
-
-    assert [line for line in lines if line.startswith("results: ")] == [
-        "results: out/set1.json, out/set2.json, out/set9.json and 1 more"
-    ]
-    assert "user code also wrote to host.log of set1, set2, set9 and 1 more" in lines
 
 
 HUGE = {"one": [1e160, 1.0], "same": [1.7e308] * 2, "far": [1.7e308, -1.7e308], "small": [5e-324, -5e-324]}

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.plugin.test_baseline_model import Models, eval_of
-from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, Row, Workspace, read_json, timeless
-from tests.servers import ChatServer
+from tests.plugin.workspaces import CONFIG, FAIL, Workspace, read_json
 
 GATE = {"pass_rate": ">= 0.9"}
 
@@ -49,38 +45,6 @@ def test_a_shard_runs_every_nth_row_and_leaves_its_gate_to_the_merge(workspace: 
     )
 
 
-def test_a_shard_without_rows_succeeds_with_empty_results(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}, {}], gate=GATE, output={"results": "out.json"})
-
-    result = workspace.run(CONFIG, "--osmosis-shard=3/3", "-rs", exits=0)
-
-    result.assert_outcomes(skipped=2)
-    result.stdout.fnmatch_lines(["*shard 3 of 3 has none of the selected rows"])
-    published = read_json(workspace.root / "out.json")
-    assert (published["rows"], published["pending"], published["shard"]["rows"]) == ([], [], 0)
-
-
-@pytest.mark.slow
-def test_a_shard_that_cannot_measure_or_has_too_many_errors_is_not_measured(workspace: Workspace) -> None:
-    workspace.eval(rows=[BROKEN, {}, BROKEN, {}, {}, {}], gate=GATE, limits={"max_errors": "50%"})
-
-    assert workspace.run(CONFIG, "--osmosis-shard=1/2").ret == 9
-    assert workspace.run(CONFIG, "--osmosis-shard=2/2").ret == 0
-
-
-@pytest.mark.slow
-def test_of_a_shard_k_selects_some_runs_whose_own_verdicts_count(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}, FAIL, {}, {}], gate=GATE, output={"results": "out.json"})
-
-    some = workspace.run(CONFIG, "--osmosis-shard=2/2", "-k", "row1")
-    none = workspace.run(CONFIG, "--osmosis-shard=1/2", "-k", "row1", "--osmosis-output=none.json")
-
-    assert (some.ret, none.ret) == (1, 0)
-    some.stdout.fnmatch_lines(["*not decided (only 1 of 2 runs of shard 2 of 2 selected)"])
-    assert read_json(workspace.root / "out.json")["shard"]["whole"] is False
-    assert read_json(workspace.root / "none.json")["shard"]["whole"] is False
-
-
 @pytest.mark.slow
 def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(workspace: Workspace) -> None:
     workspace.eval(rows=[{}] * 4, output={"results": "out.json"})
@@ -102,8 +66,8 @@ def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(works
 
 
 @pytest.mark.slow
-def test_what_is_no_shard_or_not_of_it_is_refused(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}] * 4, gate=GATE)
+def test_what_is_no_shard_or_not_of_it_is_refused_and_one_without_rows_has_empty_results(workspace: Workspace) -> None:
+    workspace.eval(rows=[{}, {}], gate=GATE, output={"results": "out.json"})
     form = 'must be K/N, the K-th of N shards, like 1/8 to 8/8 (N at most 10000), got "{}"'
 
     for text in ("0/8", "9/8", "x", "1/2/3", "1/20000"):
@@ -112,95 +76,29 @@ def test_what_is_no_shard_or_not_of_it_is_refused(workspace: Workspace) -> None:
     result = workspace.run("configs/eval/x.toml::x[row1-run0]", "--osmosis-shard=1/2", exits=4)
     result.stderr.fnmatch_lines(["*row1 is not among the rows of shard 1 of 2*"])
 
+    empty = workspace.run(CONFIG, "--osmosis-shard=3/3", "-rs", exits=0)
+    empty.assert_outcomes(skipped=2)
+    empty.stdout.fnmatch_lines(["*shard 3 of 3 has none of the selected rows"])
+    published = read_json(workspace.root / "out.json")
+    assert (published["rows"], published["pending"], published["shard"]["rows"]) == ([], [], 0)
+
 
 # -- merged ------------------------------------------------------------------------------------------------
-
-
-def merge(workspace: Workspace, *args: str) -> pytest.RunResult:
-    return workspace.cli("merge", *args)
-
-
-def run_shards(workspace: Workspace, n: int, *args: str) -> list[str]:
-    """Run every shard of the eval x, and return the files of their results."""
-    paths = [f"shards/{number}.json" for number in range(1, n + 1)]
-    for number, path in enumerate(paths, 1):
-        result = workspace.run(CONFIG, f"--osmosis-shard={number}/{n}", f"--osmosis-output={path}", *args)
-        assert (result.ret, (workspace.root / path).exists()) == (0, True), result.errlines
-    return paths
-
-
-@pytest.mark.slow
-def test_merged_shards_equal_the_whole(workspace: Workspace) -> None:
-    rows: list[Row] = [{"score": 0.0 if row % 4 == 1 else 1.0} for row in range(8)]
-    rows[6] = BROKEN
-    workspace.eval(
-        rows=rows,
-        evaluation={"n": 2, "batch_size": 4},
-        gate={"pass_rate": ">= 0.6", "pass_at_2": ">= 0.5"},
-        baseline={"results": "base.json"},
-        limits={"max_errors": "50%"},
-        execution={"granularity": "row"},
-    )
-    workspace.run(CONFIG, "--osmosis-update-baseline", "--osmosis-set=data.rows=0-5")
-    whole = workspace.run(CONFIG, "--osmosis-output=whole.json")
-
-    paths = run_shards(workspace, 3)
-    merged = merge(workspace, *paths, "-o", "merged.json", "--markdown=page.md")
-
-    assert (whole.ret, merged.ret) == (0, 0)
-    made, expected = (timeless(read_json(workspace.root / f"{name}.json")) for name in ("merged", "whole"))
-    made["last_run"] = expected["last_run"]  # the newest whole run, which was another one for the whole
-    made["changed_rows"] = [row for row in made["changed_rows"] if row["against"] != "last_run"]
-    expected["changed_rows"] = [row for row in expected["changed_rows"] if row["against"] != "last_run"]
-    assert made == expected
-    assert made["baseline"]["rows"] > 0
-    merged.stdout.fnmatch_lines(
-        ["x: merged of 3 shards", "gate pass_rate >= 0.6: HOLDS: *", "gate pass_at_2 *: HOLDS*"]
-    )
-    assert "x: every gate holds" in (workspace.root / "page.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture
-def models() -> Models:
-    return Models()
-
-
-@pytest.fixture
-def server(models: Models) -> Iterator[ChatServer]:
-    with ChatServer(models) as server:
-        yield server
-
-
-@pytest.mark.slow
-def test_a_regression_against_a_baseline_model_fails_the_merged_whole(
-    workspace: Workspace, models: Models, server: ChatServer
-) -> None:
-    models.wrong = {"new": range(6), "old": ()}
-    eval_of(workspace, server, gate={"max_regression": 0.02})
-    whole = workspace.run(CONFIG, "--osmosis-no-probe", "--osmosis-output=whole.json")
-
-    paths = run_shards(workspace, 8, "--osmosis-no-probe")  # one has no row
-    merged = merge(workspace, *paths, "-o", "merged.json", "--json")
-
-    assert (whole.ret, merged.ret) == (1, 1)
-    expected = timeless(read_json(workspace.root / "whole.json"))
-    assert timeless(read_json(workspace.root / "merged.json")) == {**expected, "last_run": None} | {
-        "last_run": timeless(read_json(workspace.root / "merged.json"))["last_run"]
-    }
-    assert json.loads(merged.stdout.str())["gates"][0]["state"] == "fails"
 
 
 @pytest.mark.slow
 def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(workspace: Workspace) -> None:
     workspace.eval(rows=[{}] * 4, gate=GATE)
-    one, two = run_shards(workspace, 2)
+    one, two = "shards/1.json", "shards/2.json"
+    for number, path in enumerate((one, two), 1):
+        workspace.run(CONFIG, f"--osmosis-shard={number}/2", f"--osmosis-output={path}", exits=0)
     workspace.write("mine.json", "{}")
 
-    twice = merge(workspace, one, two, one)
-    nothing = merge(workspace, one, "none.json")
-    onto = merge(workspace, one, two, "-o", one)
-    mine = merge(workspace, one, two, "-o", "mine.json")
-    missing = merge(workspace, two, "-o", "merged.json")
+    twice = workspace.cli("merge", one, two, one)
+    nothing = workspace.cli("merge", one, "none.json")
+    onto = workspace.cli("merge", one, two, "-o", one)
+    mine = workspace.cli("merge", one, two, "-o", "mine.json")
+    missing = workspace.cli("merge", two, "-o", "merged.json")
 
     assert [result.ret for result in (twice, nothing, onto, mine, missing)] == [4, 4, 4, 4, 9]
     assert f"{one}: holds shard 1 of 2 of x again, as {one} does; name one of them" in twice.stderr.str()
@@ -211,30 +109,7 @@ def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(workspace: Works
     assert read_json(workspace.root / "merged.partial.json")["partial"] is True
 
 
-@pytest.mark.slow
-def test_several_evals_are_merged_in_one_command(workspace: Workspace) -> None:
-    for name, rows in (("x", [{}] * 4), ("y", [FAIL] * 4)):
-        workspace.eval(name, rows=rows, gate=GATE)
-    for number in (1, 2):
-        args = [f"--osmosis-shard={number}/2", f"--osmosis-output=shards/{number}-{{name}}.json"]
-        workspace.run("--osmosis-config=configs/eval", *args)
-    paths = sorted(str(path) for path in (workspace.root / "shards").glob("*.json"))
-
-    result = merge(workspace, *paths, "-o", "merged/{name}.json")
-    refused = merge(workspace, *paths, "-o", "merged.json")
-
-    assert (result.ret, refused.ret, len(paths)) == (1, 4, 4)
-    result.stdout.fnmatch_lines(["x: merged of 2 shards", "y: merged of 2 shards", "2 evals: 1 fails, 1 holds; *"])
-    assert read_json(workspace.root / "merged/x.json")["gates"][0]["state"] == "holds"
-    assert read_json(workspace.root / "merged/y.json")["gates"][0]["state"] == "fails"
-
-
 # -- with runs that are stored -------------------------------------------------------------------------------
-
-
-def manifest(workspace: Workspace, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = read_json(workspace.root / ".osmosis" / "runs" / name / "manifest.json")
-    return found
 
 
 @pytest.mark.slow
@@ -248,15 +123,18 @@ def test_a_shard_that_was_stopped_goes_on_as_that_shard_and_as_no_other(workspac
     newest = workspace.run(CONFIG, "--osmosis-shard=2/2", "--osmosis-resume")
     resumed = workspace.run(CONFIG, shard, "--osmosis-resume", "--osmosis-output=one.json")
     workspace.run(CONFIG, "--osmosis-shard=2/2", "--osmosis-run=two", "--osmosis-output=two.json")
-    merged = merge(workspace, "one.json", "two.json", "-o", "merged.json")
+    merged = workspace.cli("merge", "one.json", "two.json", "-o", "merged.json", "--json", "--markdown=page.md")
 
     assert [each.ret for each in (other, whole, newest, resumed, merged)] == [4, 4, 4, 0, 0]
     assert "run one: is shard 1 of 2, and not shard 2 of 2; add --osmosis-shard=1/2 to resume" in other.stderr.str()
     assert "run one: is shard 1 of 2, and not a run of all rows; add --osmosis-shard=1/2" in whole.stderr.str()
     newest.stderr.fnmatch_lines(["*: no run of shard 2 of 2 of x is stored in *; one is shard 1 of 2"])
-    assert manifest(workspace, "one")["shard"] == {"index": 1, "of": 2}
+    manifest = read_json(workspace.root / ".osmosis/runs/one/manifest.json")
+    assert manifest["shard"] == {"index": 1, "of": 2}
     published = read_json(workspace.root / "one.json")
     assert ([row["row_index"] for row in published["rows"]], published["shard"]["whole"]) == ([0, 2, 4, 6], True)
+    assert json.loads(merged.stdout.str())["gates"][0]["state"] == "holds"
+    assert "x: every gate holds" in (workspace.root / "page.md").read_text(encoding="utf-8")
     assert read_json(workspace.root / "merged.json")["summary"]["total_runs"] == 8
 
 
@@ -274,7 +152,7 @@ def test_a_shard_whose_rollouts_are_scored_again_stays_that_shard(workspace: Wor
     ]
     one = workspace.run(CONFIG, "--osmosis-from=s1", "--osmosis-shard=1/2", threshold, "--osmosis-output=s1.json")
     two = workspace.run(CONFIG, "--osmosis-from=s2", threshold, "--osmosis-output=s2.json")
-    merged = merge(workspace, "s1.json", "s2.json", "-o", "merged.json")
+    merged = workspace.cli("merge", "s1.json", "s2.json", "-o", "merged.json")
 
     assert [each.ret for each in (*refused, one, two, merged)] == [4, 4, 0, 0, 0]
     why = "--osmosis-shard=2/2: contradicts --osmosis-from: {}, and all its rollouts are scored; "

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from tests.plugin.workspaces import CONFIG, Workspace
-from tests.servers import ChatServer, Exchange, reply, status
 
 
 def shown(workspace: Workspace, *arguments: str) -> str:
@@ -62,44 +60,6 @@ def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(workspace: 
     assert every.count("score 0 < 1") == 25
 
 
-def test_causes_and_boundaries_are_on_the_page(workspace: Workspace) -> None:
-    async def failing(exchange: Exchange) -> web.StreamResponse:
-        asked = exchange.seen.body["messages"][-1]["content"]
-        answer = status(503) if "1 *" in asked else status(400) if "2 *" in asked else reply("42")
-        return await answer(exchange)
-
-    with ChatServer(failing) as server:
-        workspace.eval(rows=4, model={"base_url": server.base_url, "max_retries": 0}, limits={"max_errors": 9})
-        workspace.run(CONFIG, "--osmosis-no-probe")
-    page = shown(workspace)
-
-    assert "1 run not measured: 503" in page
-    assert "1 run counted as failed: 400" in page
-    assert "\n2 of 4 runs did not pass, 1 of them not measured:\n  row1-run0  provider: " in page
-    assert "\n  row2-run0  model: " in page
-
-
-def test_a_part_of_the_plan_is_called_one(workspace: Workspace) -> None:
-    workspace.eval(rows=4, gate={"pass_rate": ">= 0.7"})
-    workspace.run(CONFIG, "-k", "row1-")
-    assert ": finished, a part of the plan\n" in shown(workspace)
-
-
-def test_a_smoke_test_is_called_one(workspace: Workspace) -> None:
-    workspace.eval(rows=passing(0, 1, 1))
-    workspace.run(CONFIG, "--osmosis-smoke", "--osmosis-smoke-rows=2")
-    assert "smoke: 2 of 3 runs, scores did not decide\n" in shown(workspace)
-
-
-def test_an_eval_that_stopped_says_why(workspace: Workspace) -> None:
-    workspace.eval(rows=[{"reward": "raises"}] * 8, limits={"max_errors": 1})
-    screen = workspace.run(CONFIG)
-    page = shown(workspace).splitlines()
-    assert page[0].endswith(": failed")
-    (reason,) = (line for line in page if line.startswith("stopped: "))
-    assert reason in screen.outlines
-
-
 def test_a_baseline_model_has_its_runs_in_the_list_of_all(workspace: Workspace) -> None:
     workspace.eval(rows=passing(1, 0), baseline={"model_path": "demo/arithmetic"})
     workspace.run(CONFIG)
@@ -127,19 +87,6 @@ def test_rescored_rollouts_are_compared_with_the_verdicts_before(workspace: Work
     assert any(line.startswith("  row1-run0  score 0 < 1: ") for line in page)
 
 
-@pytest.mark.slow
-def test_rows_that_changed_since_the_last_run_are_named(workspace: Workspace) -> None:
-    workspace.eval(rows=passing(1, 1, 1))
-    workspace.run(CONFIG)
-    workspace.write("rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return ground_truth != '2'\n")
-    screen = workspace.run(CONFIG).outlines
-    page = shown(workspace).splitlines()
-    at = page.index("  worse: row1")
-    begin = screen.index(page[at - 1])
-    assert page[at - 1].startswith("against the last run (")
-    assert screen[begin : begin + 4] == page[at - 1 : at + 3]
-
-
 def test_a_test_eval_is_called_one(workspace: Workspace) -> None:
     workspace.eval(rows=2)
     workspace.write(
@@ -153,48 +100,17 @@ def test_a_test_eval_is_called_one(workspace: Workspace) -> None:
     assert "  made for tests over rollouts, which decide by themselves whether they pass\n" in page
 
 
-def test_a_gate_that_was_decided_early_leaves_runs_that_were_not_needed(workspace: Workspace) -> None:
+def test_a_part_a_smoke_test_and_an_eval_that_was_decided_early_are_called_so(workspace: Workspace) -> None:
     workspace.eval(rows=passing(*[1] * 40), gate={"pass_rate": ">= 0.1"})
+    workspace.run(CONFIG, "-k", "row1-")
+    assert ": finished, a part of the plan\n" in shown(workspace)
+    workspace.run(CONFIG, "--osmosis-smoke", "--osmosis-smoke-rows=2")
+    assert "smoke: 2 of 40 runs, scores did not decide\n" in shown(workspace)
     screen = workspace.run(CONFIG, "--osmosis-stop-when-decided").outlines
     page = shown(workspace).splitlines()
     assert page[0].endswith(": finished early")
     (line,) = (line for line in page if "not needed" in line)
     assert line in screen
-
-
-@pytest.mark.slow
-def test_a_killed_session_is_shown_with_its_thresholds(workspace: Workspace) -> None:
-    workspace.eval(rows=passing(0.25, 0.75), evaluation={"pass_threshold": 0.5, "n": 2}, gate={"pass_rate": ">= 0.9"})
-    workspace.run(CONFIG)
-    whole = shown(workspace)
-    (run,) = workspace.run_dirs()
-    (run / "results.json").unlink()
-    journal = run / "journal.jsonl"
-    assert shown(workspace).startswith(f"{run.name}: finished, 4 of 4 planned runs ended\n")
-    *lines, ended = journal.read_bytes().splitlines(keepends=True)
-    assert b'{"ev":"ended"' in ended
-    journal.write_bytes(b"".join(lines))
-
-    page = shown(workspace)
-
-    assert page.startswith(f"{run.name}: failed, 4 of 4 planned runs ended\n")
-    assert "was killed, or its machine failed: these numbers are made from its journal" in page
-    assert "\n2 of 4 runs passed (4 planned)\n" in page
-    assert "gate pass_rate >= 0.9: not decided (the eval run did not end)\n" in page
-    listed = "2 of 4 runs did not pass:\n"
-    assert page[page.index(listed) :] == whole[whole.index(listed) :]
-    assert "$0," in page  # the price is known too
-    assert shown(workspace, "row0-run0").startswith(f"{run.name} row0-run0: did not pass\n")
-
-    hint = f"  pytest --osmosis-from={run.name} makes results of them, and asks no model\n"
-    assert hint in page
-    going_on = "  to resume, without running again what is stored: pytest "
-    assert f"{going_on}--osmosis-config=configs/eval/x.toml --osmosis-run={run.name}\n" in page
-    assert going_on not in whole
-    workspace.run(f"--osmosis-from={run.name}")
-    again = shown(workspace)
-    assert again.startswith(f"{run.name}: failed\n"), "its process was killed, whatever is scored later"
-    assert again[again.index(listed) :] == whole[whole.index(listed) :]
 
 
 @pytest.mark.slow

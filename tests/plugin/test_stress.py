@@ -1,4 +1,4 @@
-"""Sessions in bad weather: workers and hosts killed, Ctrl-C, SIGTERM, a full disk, user code that harms its process.
+"""Sessions in bad weather: workers and hosts killed, Ctrl-C, SIGTERM.
 
 After each session the server's counts show that no attempt sent more requests than allowed, pytest's report shows each
 run once and correctly, and nothing is left behind: no process, thread, descriptor, temporary file or warning.
@@ -167,15 +167,6 @@ def place(
         os.kill(pid, signal.SIGKILL)
 
 
-PLAIN = pytest.param([], id="plain")
-UNDER_XDIST = pytest.param(["-n2"], id="-n2", marks=pytest.mark.nightly)
-
-
-def kill_host(folder: Path) -> None:
-    """Kill an engine host and all its children."""
-    os.killpg(hosts_under(folder)[0], signal.SIGKILL)
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -194,7 +185,7 @@ def test_killed_workers_and_hosts_change_no_outcome(place: Callable[[list[str]],
         os.kill(session.workers[0], signal.SIGKILL)
         weather.held_from = 8
         here.wait_for_scores(10)
-        kill_host(here.workspace.root)
+        os.killpg(hosts_under(here.workspace.root)[0], signal.SIGKILL)  # a host and all its children
         weather.held_from = ROWS
 
         assert session.wait() == 0, session.output
@@ -226,127 +217,30 @@ def test_runs_are_reported_even_when_xdist_gives_up_on_its_workers(place: Callab
     "how",
     [
         pytest.param("Ctrl-C", marks=pytest.mark.slow),
-        *(pytest.param(how, marks=pytest.mark.nightly) for how in ("success", "-x", "Ctrl-C twice", "SIGTERM")),
+        *(pytest.param(how, marks=pytest.mark.nightly) for how in ("Ctrl-C twice", "SIGTERM")),
     ],
 )
-@pytest.mark.parametrize("arguments", [PLAIN, UNDER_XDIST])
-def test_however_a_session_ends_nothing_is_left(
+@pytest.mark.parametrize(
+    "arguments", [pytest.param([], id="plain"), pytest.param(["-n2"], id="-n2", marks=pytest.mark.nightly)]
+)
+def test_however_a_session_is_ended_nothing_is_left(
     place: Callable[[list[str]], Place], arguments: list[str], how: str
 ) -> None:
-    weather = Weather(3, faults=0.05, held_from=ROWS if how == "success" else 8)
+    weather = Weather(3, faults=0.05, held_from=8)
     here = place(arguments)
     here.workspace.write("patient.py", PATIENT)
     with ChatServer(weather) as server:
-        gated = {} if how == "-x" else {"gate": {"pass_rate": ">= 0.5"}}
-        here.eval(server, **{"gate": {}, **gated})
-        options = {"-x": ["-x"], "Ctrl-C twice": ["-ppatient"]}
-        session = here.start(*options.get(how, []))
-        if how not in ("success", "-x"):
-            here.wait_for_scores(3)
-            session.terminate() if how == "SIGTERM" else session.interrupt()
+        here.eval(server)
+        session = here.start(*(["-ppatient"] if how == "Ctrl-C twice" else []))
+        here.wait_for_scores(3)
+        session.terminate() if how == "SIGTERM" else session.interrupt()
         if how == "Ctrl-C twice":
             wait_until(lambda: here.workspace.events("skip"), "the first Ctrl-C to be heeded")
             session.interrupt()
 
-        status = session.wait()
+        assert session.wait() == 2, session.output
 
     here.check(session, weather)
-    failing = 2 if arguments else 1
-    assert status == {"success": 0, "-x": failing}.get(how, 2), session.output
     results = here.workspace.results()
-    assert (results["status"] == "finished") == (how == "success")
-    assert results["pending"] if how not in ("success", "-x") else how == "-x" or not results["pending"]
+    assert (results["status"] != "finished", bool(results["pending"])) == (True, True)
     assert len(weather.asked) <= ALL
-
-
-@pytest.mark.slow
-def test_a_full_disk_stops_the_eval_and_is_reported(place: Callable[[list[str]], Place]) -> None:
-    """Limit files to a few KB, first the journal and at the end the results."""
-    weather = Weather(4, faults=0.0)
-    here = place([])
-    with ChatServer(weather) as server:
-        here.eval(server)
-        here.workspace.write("full.py", FULL)
-        session = here.workspace.start(CONFIG, "--osmosis-no-probe", "-pleft", "-pfull", "-pno:cacheprovider")
-        status = session.wait()
-
-    assert status == 9, session.output
-    assert "INTERNALERROR" not in session.output
-    assert "File too large" in session.output
-    assert read_json(here.workspace.root / "left.json") == {}
-    assert not processes(here.mark)
-    assert 0 < len(weather.asked) < ALL
-    check_requests(here.journal(), Weather(0), batch_size=BATCH, retries=RETRIES)
-
-
-FULL = """
-import resource
-
-def pytest_collection_finish():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-"""
-
-
-HOSTILE = """
-import asyncio, os, resource, sys
-
-async def rollout(ctx):
-    reply = await ctx.chat([{"role": "user", "content": f"run {ctx.row_index} {ctx.run_index}"}])
-    match ctx.row_index:
-        case 1:
-            os._exit(5)
-        case 2:
-            pages = int(open("/proc/self/statm").read().split()[0])
-            resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**27, -1))
-            eaten = []
-            while True:
-                eaten.append(bytearray(2**22))
-        case 3:
-            for _ in range(2_000):
-                print("x" * 10_000)
-        case 4:
-            os.write(1, b"y" * 5_000_000)
-        case 5:
-            os.kill(os.getpid(), 9)
-    return [*ctx.prompt, reply.message]
-"""
-
-
-@pytest.mark.slow
-def test_user_code_that_harms_its_process_costs_only_its_own_run(place: Callable[[list[str]], Place]) -> None:
-    weather = Weather(5, faults=0.0)
-    here = place([])
-    here.workspace.write("agent.py", HOSTILE)
-    with ChatServer(weather) as server:
-        here.eval(server, evaluation={"batch_size": BATCH, "n": 1}, gate={})
-        session = here.start()
-
-        status = session.wait()
-
-    assert status == 1, session.output
-    check_requests(here.journal(), weather, batch_size=BATCH, retries=RETRIES)
-    rows = here.workspace.results()["rows"]
-    boundaries = {row["row_index"]: {run.get("boundary") for run in row["runs"]} for row in rows}
-    assert {row: found for row, found in boundaries.items() if found != {None}} == {row: {"agent"} for row in (1, 2, 5)}
-    assert len(session.output) < 1_000_000
-    assert read_json(here.workspace.root / "left.json") == {}
-    assert not processes(here.mark)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", [PLAIN, UNDER_XDIST])
-def test_an_empty_selection_sends_no_request_and_leaves_nothing(
-    place: Callable[[list[str]], Place], arguments: list[str]
-) -> None:
-    weather = Weather(6)
-    here = place(arguments)
-    with ChatServer(weather) as server:
-        here.eval(server)
-        session = here.start("-k", "nothing_is_called_so")
-
-        assert session.wait() == 5, session.output
-
-    assert not weather.asked
-    assert not here.workspace.run_dirs()
-    assert read_json(here.workspace.root / "left.json") == {}
-    assert not processes(here.mark)

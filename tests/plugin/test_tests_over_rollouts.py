@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Row, Workspace, read_json, wait_until
+from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Row, Workspace, read_json
 from tests.servers import ChatServer, answered, by_row, held, reply, status
 
 MODEL = "--osmosis-source=model"
@@ -102,24 +102,35 @@ def test_the_same_tests_run_offline_and_over_a_model_that_rolls_out_each_run_onc
 
 
 def test_a_failure_shows_the_conversation_and_the_command_that_repeats_it(workspace: Workspace) -> None:
-    with ChatServer(reply("0")) as server:
+    with ChatServer(reply("0"), status(400)) as server:
         make(workspace, model=at(server))
 
-        result = workspace.run("tests", MODEL, "-rA", "-k", "row1-run0", exits=1)
+        result = workspace.run("tests", MODEL, "--osmosis-no-probe", "-rA", "-k", "row1-run0 or row2-run0", exits=1)
 
-        assert outcomes(result) == {"test_answer[row1-run0]": "FAILED", "test_scores[row1-run0]": "PASSED"}
-        assert len(server.requests) == 1 + 1
-    result.stdout.fnmatch_lines(
-        ["  user: What is 1 ? 2?", "  assistant: 0", "dataset row: data/x.jsonl:2", f"run it again: pytest *{MODEL}"]
+        assert outcomes(result) == {
+            "test_answer[row1-run0]": "FAILED",
+            "test_scores[row1-run0]": "PASSED",
+            "test_answer[row2-run0]": "ERROR",
+            "test_scores[row2-run0]": "ERROR",
+        }
+        assert len(server.requests) == 2
+    said = result.stdout
+    said.fnmatch_lines(
+        ["  user: What is 1 ? 2?", "  assistant: 0", "dataset row: data/x.jsonl:2", f"run it again: pytest *{MODEL}*"]
     )
-    command = re.search(r"run it again: pytest '(\S+)'", result.stdout.str())
-    assert command is not None
-    assert command[1] == "tests/test_x.py::test_answer[row1-run0]"
+    said.fnmatch_lines_random(
+        ["model: *400*", f"run it again: pytest 'tests/test_x.py::test_answer?row1-run0?' *{MODEL}*"]
+    )
 
 
-def test_rollouts_run_ahead_of_the_tests(workspace: Workspace) -> None:
+def test_rollouts_run_ahead_of_the_tests_and_session_fixtures_are_torn_down(workspace: Workspace) -> None:
     tests = f"""
 import pathlib, time, pytest
+
+@pytest.fixture(scope="session", autouse=True)
+def shared():
+    yield
+    raise RuntimeError("torn down")
 
 {MARK}, rows="all")
 def test_first_waits_for_all(rollout):
@@ -132,7 +143,7 @@ def test_first_waits_for_all(rollout):
 """
     make(workspace, tests, evaluation={"batch_size": 2})
 
-    workspace.run("tests", MODEL).assert_outcomes(passed=5)
+    workspace.run("tests", MODEL).assert_outcomes(passed=5, errors=1)
 
 
 def test_nothing_is_rolled_out_for_tests_that_will_not_run(workspace: Workspace) -> None:
@@ -205,39 +216,23 @@ def anyio_backend():
         result.assert_outcomes(passed=4)
 
 
-def test_session_fixtures_are_torn_down_after_tests_over_rollouts(workspace: Workspace) -> None:
-    tests = f"""
-import pytest
-
-@pytest.fixture(scope="session", autouse=True)
-def shared():
-    yield
-    raise RuntimeError("torn down")
-
-{MARK}, limit=2)
-def test_x(rollout):
-    pass
-"""
-    make(workspace, tests)
-
-    workspace.run("tests", MODEL).assert_outcomes(passed=2, errors=1)
-
-
 @pytest.mark.slow
-def test_listing_and_dry_runs_ask_no_model_and_load_no_code(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_listing_dry_runs_and_usage_errors_ask_no_model(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server), scoring={"eval_fns": ["nowhere:f"]}, secrets={"required": ["NOT_SET"]})
 
         listed = workspace.run("tests", MODEL, "--co", "-q")
         offline = workspace.run("tests", "--co", "-q")
+        unset = workspace.run("tests", MODEL, exits=4)
         monkeypatch.setenv("NOT_SET", "set-for-the-dry-run")
         dry = workspace.run("tests", MODEL, "--osmosis-dry-run")
+        unloaded = workspace.run("tests", MODEL, exits=4)
 
         assert [line for line in listed.outlines if "::" in line] == [f"tests/test_x.py::{name}" for name in IDS]
         assert [line for line in offline.outlines if "::" in line] == [f"tests/test_x.py::{name}" for name in IDS]
         dry.stdout.fnmatch_lines(["  7 rollouts of 4 rows, *", "*11 not run (dry run)*"])
+        unset.stderr.fnmatch_lines(["ERROR: secret NOT_SET: missing or empty*"])
+        unloaded.stderr.fnmatch_lines(['*no module "nowhere"*'])
         assert (len(server.requests), workspace.run_dirs("x-tests")) == (0, [])
 
 
@@ -338,15 +333,6 @@ def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Works
     )
 
 
-def test_the_fixture_without_the_marker_names_what_is_missing(workspace: Workspace) -> None:
-    make(workspace, "def test_x(rollout): ...")
-
-    result = workspace.run("tests")
-
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(['the fixture "rollout" needs a marker that names the eval: @pytest.mark.osmosis_*'])
-
-
 def test_rows_come_from_the_command_then_variables_then_the_marker_then_the_toml(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,7 +350,9 @@ def test_rows_come_from_the_command_then_variables_then_the_marker_then_the_toml
 # -- without a rollout ------------------------------------------------------------------------------------
 
 
-def test_a_row_without_a_reference_is_skipped_and_a_dataset_without_any_is_an_error(workspace: Workspace) -> None:
+def test_a_row_without_a_reference_is_skipped_and_a_dataset_or_marker_that_lacks_is_an_error(
+    workspace: Workspace,
+) -> None:
     tests = f"""
 import pytest
 
@@ -377,74 +365,18 @@ def test_none(rollout):
     pass
 """
     make(workspace, tests, rows=[{"solution_str": "0"}, {"solution_str": " "}, {}])
+    workspace.write("tests/test_y.py", "def test_y(rollout): ...\n")
 
     result = workspace.run("tests", "-rs", exits=1)
 
-    result.assert_outcomes(passed=1, skipped=1, errors=2)
+    result.assert_outcomes(passed=1, skipped=1, errors=3)
+    result.stdout.fnmatch_lines(['the fixture "rollout" needs a marker that names the eval: @pytest.mark.osmosis_*'])
     result.stdout.fnmatch_lines(
         [
             "data/x.jsonl:3: the row has no reference solution *, and no other selected row has one; add one *",
             'SKIPPED * data/x.jsonl:2: the row has no reference solution (column "solution_str")',
         ]
     )
-
-
-def test_a_failed_rollout_is_an_error_of_its_tests_with_the_boundary(workspace: Workspace) -> None:
-    with ChatServer(status(400), reply("0"), reply("0")) as server:
-        make(workspace, f"import pytest\n{MARK}, limit=3)\ndef test_x(rollout): ...", model=at(server))
-
-        result = workspace.run("tests", MODEL, "--osmosis-no-probe", "-rA", exits=1)
-
-        assert sorted(outcomes(result).values()) == ["ERROR", "PASSED", "PASSED"]
-        result.stdout.fnmatch_lines(["model: *400*", f"run it again: pytest *{MODEL}*"])
-
-
-def test_tests_of_a_stopped_eval_are_skipped_and_exit_with_9(workspace: Workspace) -> None:
-    with ChatServer(status(401)) as server:
-        make(workspace, model=at(server))
-
-        result = workspace.run("tests", MODEL, "-rsE", exits=9)
-
-        result.assert_outcomes(passed=1, skipped=10, errors=1)
-        result.stdout.fnmatch_lines(
-            ["SKIPPED*the test request (probe) failed*", "ERROR configs/eval/x.toml::x-tests?probe?*"]
-        )
-        assert len(server.requests) == 1
-
-
-@pytest.mark.slow
-def test_a_missing_secret_and_code_that_does_not_load_are_usage_errors(workspace: Workspace) -> None:
-    make(workspace, secrets={"required": ["NOT_SET"]})
-    unset = workspace.run("tests", MODEL)
-    make(workspace, scoring={"eval_fns": ["nowhere:f"]})
-    unloaded = workspace.run("tests", MODEL)
-
-    assert (unset.ret, unloaded.ret) == (4, 4)
-    unset.stderr.fnmatch_lines(["ERROR: secret NOT_SET: missing or empty*"])
-    unloaded.stderr.fnmatch_lines(['*no module "nowhere"*'])
-    assert workspace.run_dirs("x-tests") == []
-
-
-def test_an_error_of_a_reward_function_is_raised_when_a_test_looks_up_its_score(workspace: Workspace) -> None:
-    tests = f"""
-import pytest
-
-{MARK}, limit=2)
-def test_looks(rollout):
-    assert rollout.scores["rewards:score"]
-
-{MARK}, limit=2)
-def test_looks_elsewhere(rollout):
-    assert rollout.solution_str
-"""
-    make(workspace, tests, rows=with_references({"reward": "raises"}, {}, n=2))
-
-    for source in ("--osmosis-source=reference", MODEL):
-        result = workspace.run("tests", source, "-rA", exits=1)
-
-        result.assert_outcomes(passed=3, failed=1)
-        assert outcomes(result)["test_looks[row0-run0]"] == "FAILED"
-        result.stdout.fnmatch_lines(["E*ZeroDivisionError: the reward function broke"])
 
 
 # -- with named evals, and early ends ---------------------------------------------------------------------
@@ -454,26 +386,18 @@ def test_test_evals_and_named_evals_run_one_after_the_other(workspace: Workspace
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server), gate={"pass_rate": ">= 0.5"})
 
+        offline = workspace.run("tests", "configs/eval/x.toml", "--osmosis-no-probe")
+        assert (len(server.requests), workspace.run_dirs("x-tests")) == (5, []), "the tests use references"
         result = workspace.run("tests", "configs/eval/x.toml", MODEL, "--osmosis-no-probe")
 
-        assert len(server.requests) == 7 + 5
+        assert len(server.requests) == 5 + 7 + 5
         assert server.max_in_flight == 1
+    offline.assert_outcomes(passed=11 + 5 + 1)
     result.assert_outcomes(passed=5 + 2 + 5 + 1, failed=4)
-    assert [len(workspace.run_dirs(name)) for name in ("x-tests", "x-2*")] == [1, 1]
+    assert [len(workspace.run_dirs(name)) for name in ("x-tests", "x-2*")] == [1, 2]
     assert workspace.last_failed() == {
         f"tests/test_x.py::test_answer[row{row}-run{run}]" for row in (1, 2) for run in range(2)
     }
-
-
-def test_a_named_eval_alone_leaves_the_tests_offline(workspace: Workspace) -> None:
-    with ChatServer(reply("0")) as server:
-        make(workspace, model=at(server))
-
-        result = workspace.run("tests", "--osmosis-config=configs/eval/x.toml", "--osmosis-no-probe")
-
-        assert len(server.requests) == 5
-        result.assert_outcomes(passed=16)
-        assert workspace.run_dirs("x-tests") == []
 
 
 @pytest.mark.slow
@@ -493,32 +417,11 @@ def test_maxfail_stops_a_test_eval(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
-@PLAIN_AND_XDIST
-def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
-    with ChatServer(reply("0"), held(reply("0"))) as server:
-        make(workspace, model=at(server))
-        workspace.hurry()
-        session = workspace.start("tests", MODEL, "--osmosis-no-probe")
-        wait_until(lambda: len(server.requests) == 2, "two requests")
-        wait_until(lambda: workspace.events("score", "x-tests"), "the first score")
-
-        session.interrupt()
-
-        assert session.wait() == 2, session.output
-    results = workspace.results("x-tests")
-    assert (results["summary"]["total_runs"], len(results["pending"])) == (1, 6)
-    assert "INTERNALERROR" not in session.output
-
-
-@pytest.mark.slow
 def test_inline_the_agent_of_a_test_eval_runs_in_pytests_process(workspace: Workspace) -> None:
-    make(workspace, agent={"agent": "agent:rollout"})
+    tests = f"import os, pytest\n{MARK})\ndef test_x(rollout):\n    assert rollout.solution_str == str(os.getpid())\n"
+    make(workspace, tests, agent={"agent": "agent:rollout"})
     agent = "import os\n\nasync def rollout(ctx):\n    return [{'role': 'assistant', 'content': str(os.getpid())}]\n"
     workspace.write("agent.py", agent)
-    tests = (
-        "import os, pytest\n" + MARK + ")\ndef test_x(rollout):\n    assert rollout.solution_str == str(os.getpid())\n"
-    )
-    workspace.write("tests/test_x.py", tests)
 
     workspace.run("tests", MODEL, "--osmosis-inline").assert_outcomes(passed=5)
     workspace.run("tests", MODEL).assert_outcomes(failed=5)
