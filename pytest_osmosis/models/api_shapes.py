@@ -206,8 +206,3 @@ def take_object(body: dict[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict | None):
         raise refuse(f"{name} must be an object, got {shape(value)}")
     return value or {}
-
-
-def given(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a body that have a value: null stands for the default in every API."""
-    return {name: value for name, value in body.items() if value is not None}

@@ -10,7 +10,7 @@ fields. Source: the API reference at platform.openai.com, and the types of the o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_osmosis.models.api_shapes import (
@@ -20,7 +20,6 @@ from pytest_osmosis.models.api_shapes import (
     ServedRequest,
     drop_model,
     event,
-    given,
     pieces,
     refuse,
     take_flag,
@@ -32,15 +31,17 @@ from pytest_osmosis.models.api_shapes import (
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage, usage_fields
 from pytest_osmosis.models.failures import Failures, error_in
 from pytest_osmosis.models.json_bodies import (
+    answer_list,
     check_size,
-    count,
     count_in,
     encoded,
     first_choice,
+    given,
     json_object,
     label,
     role_fault,
     shape,
+    without,
 )
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.text.chat_messages import text_of
@@ -78,21 +79,16 @@ def request_body(request: ChatRequest, target: ModelTarget) -> dict[str, Any]:
 
 def sendable(messages: Sequence[Message]) -> list[Message]:
     """Return messages without the keys that servers of this API would refuse."""
-    return [_without(message, OF_MESSAGES) for message in messages]
-
-
-def _without(value: Any, names: Set[str]) -> Any:
-    if not isinstance(value, Mapping) or value.keys().isdisjoint(names):
-        return value
-    return {name: item for name, item in value.items() if name not in names}
+    return [without(message, OF_MESSAGES) if isinstance(message, Mapping) else message for message in messages]
 
 
 def _unmarked(value: Any) -> Any:
     """Return a tool, or a message and its parts, without marks for the cache."""
-    value = _without(value, {MARK})
-    if isinstance(value, Mapping) and isinstance(value.get("content"), list):
-        return {**value, "content": [_without(part, {MARK}) for part in value["content"]]}
-    return value
+    if not isinstance(value, Mapping):
+        return value
+    content = value.get("content")
+    parts = {"content": [_unmarked(part) for part in content]} if isinstance(content, list) else {}
+    return {**without(value, {MARK}), **parts}
 
 
 def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
@@ -118,13 +114,9 @@ def reply_in(
     `fault_of` says what nobody could read in an answer, and `message_of` returns one without a fault as a message.
     """
     body = json_object(status, text, failures)
-    choices = body.get("choices")
-    if choices is None or choices == []:
-        raise failures.no_answer(
-            status, "choices = null" if "choices" in body and choices is None else "no choices", body
-        )
-    if not isinstance(choices, list):
-        raise failures.misshapen(status, f"choices = {shape(choices)}", body)
+    choices = answer_list(body, "choices", status, failures)
+    if not choices:
+        raise failures.no_answer(status, "no choices", body)
     choice = first_choice(choices)
     if not isinstance(choice, dict):
         raise failures.misshapen(status, "a choice that is not an object", body)
@@ -162,9 +154,13 @@ def _fault(message: object) -> str | None:
     ):
         return "content that is not a list of objects"
     calls = message.get("tool_calls")
-    if calls is not None and not (isinstance(calls, list) and all(isinstance(call, dict) for call in calls)):
+    if not _are_calls(calls):
         return "tool_calls that are not a list of objects"
     return None if all(map(_is_call, calls or ())) else "tool_calls without a function, its name or its arguments"
+
+
+def _are_calls(calls: object) -> bool:
+    return calls is None or (isinstance(calls, list) and all(isinstance(call, dict) for call in calls))
 
 
 def _is_call(call: Mapping[str, Any]) -> bool:
@@ -195,20 +191,18 @@ def usage_of(data: object) -> Usage | None:
 
     Some servers leave reasoning tokens out of `completion_tokens`, but not out of `total_tokens`: xAI's and Google's.
     """
-    if not isinstance(data, Mapping):
-        return None
-    input_tokens, output_tokens = count(data.get("prompt_tokens")), count(data.get("completion_tokens"))
+    input_tokens, output_tokens = count_in(data, "prompt_tokens"), count_in(data, "completion_tokens")
     if input_tokens is None or output_tokens is None:
         return None
-    output_tokens = max(output_tokens, (count(data.get("total_tokens")) or 0) - input_tokens)
-    details = data.get("prompt_tokens_details")
-    cached, written = count_in(details, "cached_tokens"), count_in(details, "cache_write_tokens")
+    output_tokens = max(output_tokens, (count_in(data, "total_tokens") or 0) - input_tokens)
+    cached = count_in(data, "prompt_tokens_details", "cached_tokens")
+    written = count_in(data, "prompt_tokens_details", "cache_write_tokens")
     return Usage(
         input_tokens,
         output_tokens,
-        cached_input_tokens=count(data.get("prompt_cache_hit_tokens")) if cached is None else cached,
-        reasoning_tokens=count_in(data.get("completion_tokens_details"), "reasoning_tokens"),
-        cache_write_tokens=count(data.get("cache_creation_input_tokens")) if written is None else written,
+        cached_input_tokens=count_in(data, "prompt_cache_hit_tokens") if cached is None else cached,
+        reasoning_tokens=count_in(data, "completion_tokens_details", "reasoning_tokens"),
+        cache_write_tokens=count_in(data, "cache_creation_input_tokens") if written is None else written,
     )
 
 
@@ -233,7 +227,9 @@ def read_request(body: Mapping[str, Any]) -> ServedRequest:
     drop_model(rest)
     messages = take_messages(rest)
     for position, message in enumerate(messages):
-        _check_calls(message, position)
+        calls = message.get("tool_calls")
+        if not _are_calls(calls):
+            raise refuse(f"messages[{position}].tool_calls must be a list of objects, got {shape(calls)}")
     tools = take_tools(rest, '{"type": "function", "function": {...}}')
     seed, n = take_seed(rest), rest.pop("n", None)
     if n not in (None, 1) or isinstance(n, bool):
@@ -241,12 +237,6 @@ def read_request(body: Mapping[str, Any]) -> ServedRequest:
     stream, options = take_flag(rest, "stream"), take_object(rest, "stream_options")
     chat = ChatRequest(messages, tools, _sampling(rest), seed)
     return ServedRequest(chat, stream, include_usage=options.get("include_usage") is True)
-
-
-def _check_calls(message: Message, position: int) -> None:
-    calls = message.get("tool_calls")
-    if calls is not None and not (isinstance(calls, list) and all(isinstance(call, dict) for call in calls)):
-        raise refuse(f"messages[{position}].tool_calls must be a list of objects, got {shape(calls)}")
 
 
 def _sampling(rest: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,7 +253,7 @@ def _sampling(rest: Mapping[str, Any]) -> dict[str, Any]:
 def write_reply(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
     choice = {
         "index": 0,
-        "message": {"content": None, **_without(reply.message, {ITEMS})},
+        "message": {"content": None, **without(reply.message, {ITEMS})},
         "logprobs": None,
         "finish_reason": _finish_reason(reply),
     }
@@ -281,7 +271,7 @@ def write_events(reply: ChatReply, label: AnswerLabel, *, include_usage: bool = 
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
         return event({**head, "choices": [choice], **rest})
 
-    yield from map(chunk, _deltas(_without(reply.message, {ITEMS})))
+    yield from map(chunk, _deltas(without(reply.message, {ITEMS})))
     yield chunk({}, _finish_reason(reply))
     if shown and reply.usage is not None:
         yield event({**head, "choices": [], "usage": usage_fields(reply.usage)})
@@ -306,8 +296,7 @@ def _finish_reason(reply: ChatReply) -> str:
 
 def _deltas(message: Message) -> Iterator[dict[str, Any]]:
     calls = message.get("tool_calls") or []
-    whole = {name: value for name, value in message.items() if name not in STREAMED}
-    yield {"role": "assistant", "content": None if calls else "", **whole}
+    yield {"role": "assistant", "content": None if calls else "", **without(message, STREAMED)}
     for name in STREAMED[:-1]:
         for piece in pieces(text_of(message.get(name))):
             yield {name: piece}

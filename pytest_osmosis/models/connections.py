@@ -11,7 +11,6 @@ used, because it reads bodies without a bound, takes an HTML page for an answer,
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import select
@@ -46,52 +45,6 @@ CODINGS = ("gzip", "deflate")
 ACCEPTED = {"Accept-Encoding": ", ".join(CODINGS)}
 CONNECT_TIMEOUT_S = 10.0
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-
-
-class Connections:
-    """At most `max_in_flight` connections to the server of `target`, for one event loop."""
-
-    def __init__(self, target: ModelTarget, failures: Failures, max_in_flight: int) -> None:
-        assert target.base_url is not None
-        self._failures = failures
-        proxy = proxy_of(target.base_url)
-        self._proxy = None if proxy is None else proxy.url
-        self._max_in_flight = max_in_flight
-        self._max_bytes = target.max_response_mb * MB
-        self._certificates = certificates() if urlsplit(target.base_url).scheme == "https" or self._proxy else True
-        self._session: aiohttp.ClientSession | None = None
-
-    async def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
-        """Return status and body of a 2xx answer. Raises `ModelError` for everything else."""
-        try:
-            async with self._opened().request(
-                method,
-                url,
-                data=body,
-                headers=sendable_headers(headers),
-                timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S),
-                proxy=self._proxy,
-                allow_redirects=False,
-            ) as response:
-                content = await read_body(response.content.iter_any(), self._max_bytes)
-        except Exception as error:
-            raise self._failures.of_exception(error) from None
-        return answer_of(response.status, response.headers, content, self._max_bytes, self._failures)
-
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-
-    def _opened(self) -> aiohttp.ClientSession:
-        """Return the session. The first request opens it, because that needs a running event loop."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=SilentConnector(limit=self._max_in_flight, ssl=self._certificates),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers=ACCEPTED,
-                **LARGE_HEADERS,
-            )
-        return self._session
 
 
 class SilentConnector(aiohttp.TCPConnector):
@@ -201,7 +154,7 @@ class Transport:
 
     def __init__(self, kind: type, target: ModelTarget, failures: Failures, max_in_flight: int) -> None:
         module = next(base.__module__ for base in kind.__mro__ if base.__module__ in ("httpx", "httpx2"))
-        self._http: Any = importlib.import_module(module)
+        self._http: Any = import_module(module)
         self._failures = failures
         self._proxy = proxy_of(target.base_url or "")
         self._max_in_flight = max_in_flight
@@ -286,38 +239,103 @@ def merged(ours: Mapping[str, Value], others: Mapping[str, Other]) -> dict[str, 
     return {**ours, **{spelling.get(name.lower(), name): value for name, value in others.items()}}
 
 
-class LightModel:
-    """A `Model` over HTTP, for one event loop. With `api_key` None no key is sent."""
+class HttpModel:
+    """A `Model` over HTTP, for one event loop. With `api_key` None no key is sent. Subclasses set `_headers`."""
+
+    _headers: Mapping[str, Any]
+
+    def __init__(self, target: ModelTarget, api_key: str | None, api: HttpApi) -> None:
+        assert target.base_url is not None
+        self.target = target
+        self._api = api
+        root = target.base_url.rstrip("/")
+        # Anthropic's client adds /v1 itself, so that one base_url suits every client.
+        self._root = root.removesuffix("/v1") if api.PATH.startswith("/v1/") else root
+        self._url = f"{self._root}{api.PATH}"
+        self._failures = Failures(target.base_url, self._url, api_key, target.address_key, target.responses_advice)
+
+    async def chat(self, request: ChatRequest) -> ChatReply:
+        """Send one request. Raises `TypeError` or `ValueError` for messages that the API cannot represent."""
+        body = self._api.write_request(request, self.target)
+        status, text = await self._send("post", self._api.PATH, body, self._headers_of(request))
+        return self._api.read_reply(status, text, self.target, self._failures)
+
+    async def description(self) -> str:
+        """Return what the server says about the model, as JSON text. Raises `ModelError`."""
+        return (await self._send("get", self.target.description_path, b"", self._headers))[1]
+
+    def _headers_of(self, request: ChatRequest) -> dict[str, Any]:
+        return merged(self._headers, request.headers)
+
+    async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
+        """Return status and body of a 2xx answer. Raises `ModelError` for everything else."""
+        raise NotImplementedError
+
+
+class OfficialModel(HttpModel):
+    """A model that is asked through an official client, `_client`, which subclasses set. `kind`: see `Transport`."""
+
+    _client: Any
+
+    def __init__(self, target: ModelTarget, api_key: str | None, api: HttpApi, kind: type, max_in_flight: int) -> None:
+        super().__init__(target, api_key, api)
+        self._transport = Transport(kind, target, self._failures, max_in_flight)
+
+    async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
+        return await self._transport.request(getattr(self._client, method), path, body, headers)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+class LightModel(HttpModel):
+    """A model that is asked through aiohttp, on at most `max_in_flight` connections."""
 
     def __init__(
         self, target: ModelTarget, api_key: str | None, *, max_in_flight: int, api: HttpApi = completions
     ) -> None:
-        assert target.base_url is not None
-        self.target = target
-        self.url = f"{target.base_url.rstrip('/')}{api.PATH}"
-        self.failures = Failures(target.base_url, self.url, api_key, target.address_key, target.responses_advice)
-        self._api = api
-        self._connections = Connections(target, self.failures, max_in_flight)
+        super().__init__(target, api_key, api)
+        proxy = proxy_of(self._root)
+        self._proxy = None if proxy is None else proxy.url
+        self._max_in_flight = max_in_flight
+        self._certificates = certificates() if urlsplit(self._root).scheme == "https" or proxy else True
+        self._session: aiohttp.ClientSession | None = None
         ours = {"Content-Type": "application/json", "User-Agent": f"pytest-osmosis/{__version__}"}
         if api_key is not None:
             ours["Authorization"] = f"Bearer {api_key}"
         self._headers = merged(ours, target.headers)
 
-    async def chat(self, request: ChatRequest) -> ChatReply:
-        """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
-        status, text = await self.post(self.url, self._api.write_request(request, self.target), request.headers)
-        return self._api.read_reply(status, text, self.target, self.failures)
+    async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
+        return await self._request(method, f"{self._root}{path}", body, headers)
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
-        """Return status and body of a 2xx answer; `headers` are those of this request alone. Raises `ModelError`."""
-        return await self._connections.request(
-            "POST", url, merged(self._headers, headers) if headers else self._headers, body
-        )
-
-    async def description(self) -> str:
-        """Return what the server says about the model, as JSON text. Raises `ModelError`."""
-        url = f"{(self.target.base_url or '').rstrip('/')}{self.target.description_path}"
-        return (await self._connections.request("GET", url, self._headers, b""))[1]
+    async def _request(self, method: str, url: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
+        max_bytes = self.target.max_response_mb * MB
+        try:
+            async with self._opened().request(
+                method,
+                url,
+                data=body,
+                headers=sendable_headers(headers),
+                timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S),
+                proxy=self._proxy,
+                allow_redirects=False,
+            ) as response:
+                content = await read_body(response.content.iter_any(), max_bytes)
+        except Exception as error:
+            raise self._failures.of_exception(error) from None
+        return answer_of(response.status, response.headers, content, max_bytes, self._failures)
 
     async def close(self) -> None:
-        await self._connections.close()
+        if self._session is not None:
+            await self._session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        """Return the session. The first request opens it, because that needs a running event loop."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=SilentConnector(limit=self._max_in_flight, ssl=self._certificates),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers=ACCEPTED,
+                **LARGE_HEADERS,
+            )
+        return self._session

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -61,6 +61,16 @@ def json_object(status: int, text: str, failures: Failures) -> dict[str, Any]:
     return body
 
 
+def answer_list(body: Mapping[str, Any], key: str, status: int, failures: Failures) -> list[Any]:
+    """Return the list that the body of an answer has under a key. Raises `ModelError` if it has none."""
+    value = body.get(key)
+    if value is None:
+        raise failures.no_answer(status, f"{key} = null" if key in body else f"no {key}", body)
+    if not isinstance(value, list):
+        raise failures.misshapen(status, f"{key} = {shape(value)}", body)
+    return value
+
+
 def first_choice(choices: Sequence[Any]) -> Any:
     """Return the choice with index 0, in whatever order a server lists them; the first if none has that index."""
     return next((each for each in choices if isinstance(each, dict) and each.get("index") == 0), choices[0])
@@ -114,13 +124,20 @@ def _error_event(text: str) -> dict[str, Any] | None:
     return None
 
 
-def count(value: object) -> int | None:
-    """Return a number of tokens, None for a value that cannot be one."""
+def count_in(value: object, *path: str) -> int | None:
+    """Return the number of tokens at a path of names, None for a value that cannot be one."""
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT else None
 
 
-def count_in(details: object, name: str) -> int | None:
-    return count(details.get(name)) if isinstance(details, Mapping) else None
+def given(body: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return the keys of a body that have a value, or those of `names`: null stands for the default in every API."""
+    return {name: body[name] for name in names or body if body.get(name) is not None}
+
+
+def without(body: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in body.items() if name not in names}
 
 
 def string(value: object) -> str | None:

@@ -18,7 +18,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from contextlib import suppress
+from itertools import groupby, takewhile
+from typing import Any
 
 from pytest_osmosis.models.api_shapes import (
     AnswerLabel,
@@ -27,7 +29,6 @@ from pytest_osmosis.models.api_shapes import (
     check_content,
     drop_model,
     event,
-    given,
     pieces,
     refuse,
     take_flag,
@@ -39,22 +40,25 @@ from pytest_osmosis.models.api_shapes import (
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.failures import Failures, error_in
 from pytest_osmosis.models.json_bodies import (
+    answer_list,
     check_size,
-    count,
     count_in,
     encoded,
     function_of,
+    given,
     json_object,
     label,
     role_fault,
     shape,
     string,
+    without,
 )
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.text.chat_messages import refusal_of, text_of
 
 Block = dict[str, Any]
 
+PATH = "/v1/messages"
 DEFAULT_MAX_TOKENS = 4096  # the API requires a bound in every request
 
 FINISH_REASONS: Mapping[str, str] = {
@@ -152,9 +156,8 @@ def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(function, Mapping):
         return tool
     schema = function.get("parameters") or {"type": "object", "properties": {}}
-    kept = {name: function[name] for name in ("description", "strict") if function.get(name) is not None}
-    rest = {name: value for name, value in tool.items() if name not in ("type", "function")}
-    return {"name": function.get("name"), **kept, "input_schema": schema, **rest}
+    kept = given(function, ("description", "strict"))
+    return {"name": function.get("name"), **kept, "input_schema": schema, **without(tool, ("type", "function"))}
 
 
 def _conversation(messages: Sequence[Message]) -> tuple[str | list[Block], list[Message]]:
@@ -162,11 +165,9 @@ def _conversation(messages: Sequence[Message]) -> tuple[str | list[Block], list[
     for position, message in enumerate(messages):
         if not isinstance(message, Mapping):
             raise TypeError(f"messages[{position}] must be an object with a role, got {type(message).__name__}")
-    leading = 0
-    while leading < len(messages) and _role(messages[leading]) == "system":
-        leading += 1
-    system = [block for message in messages[:leading] for block in _blocks(message.get("content"))]
-    return _plain(system), _turns(messages[leading:])
+    leading = list(takewhile(lambda message: _role(message) == "system", messages))
+    system = [block for message in leading for block in _blocks(message.get("content"))]
+    return _plain(system), _turns(messages[len(leading) :])
 
 
 def _plain(blocks: list[Block]) -> str | list[Block]:
@@ -179,15 +180,9 @@ def _plain(blocks: list[Block]) -> str | list[Block]:
 
 def _turns(messages: Sequence[Message]) -> list[Message]:
     """Return the messages as turns. Successive turns of one role are merged, and empty ones left out."""
-    merged: list[tuple[Any, list[Block]]] = []
-    for message in messages:
-        role, blocks = _role(message), _message_blocks(message)
-        if not blocks:
-            continue
-        if merged and merged[-1][0] == role:
-            merged[-1][1].extend(blocks)
-        else:
-            merged.append((role, blocks))
+    turns = [(_role(message), _message_blocks(message)) for message in messages]
+    successive = groupby((turn for turn in turns if turn[1]), key=lambda turn: turn[0])
+    merged = [(role, [block for _, blocks in same for block in blocks]) for role, same in successive]
     return [{"role": role, "content": _plain(blocks)} for role, blocks in merged]
 
 
@@ -209,30 +204,42 @@ def _message_blocks(message: Message) -> list[Block]:
 
 def _tool_use(call: Any) -> Block:
     function = function_of(call)
-    text = function.get("arguments") or "{}"
-    try:
-        arguments = json.loads(text) if isinstance(text, str) else text
-    except ValueError:
-        arguments = None
-    if not isinstance(arguments, dict):
-        raise ValueError(f"tool call {function.get('name')!r}: arguments must be a JSON object, got {text!r}")
-    return {"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": arguments}
+    name, written = function.get("name"), function.get("arguments") or "{}"
+    arguments = _arguments(written)
+    if arguments is None:
+        raise ValueError(f"tool call {name!r}: arguments must be a JSON object, got {written!r}")
+    return {"type": "tool_use", "id": call.get("id"), "name": name, "input": arguments}
+
+
+def _arguments(written: object) -> dict[str, Any] | None:
+    """Return the arguments of a call, which most write as JSON; None unless they are an object of strict JSON."""
+    with suppress(ValueError, RecursionError):
+        arguments = json.loads(written) if isinstance(written, str) else written
+        if isinstance(arguments, dict):
+            encoded(arguments)
+            return arguments
+    return None
 
 
 def _tool_result(message: Message) -> Block:
     content = _plain(_blocks(message.get("content")))
-    marks = {name: message[name] for name in ("is_error", "cache_control") if message.get(name)}
-    result = {"type": "tool_result", "tool_use_id": message.get("tool_call_id"), **marks}
+    result = {"type": "tool_result", "tool_use_id": message.get("tool_call_id"), **_marks(message)}
     return {**result, "content": content} if content else result
+
+
+def _marks(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the marks of a tool's result, which have one name in chat messages and in blocks."""
+    return {name: result[name] for name in ("is_error", "cache_control") if result.get(name)}
 
 
 def _blocks(content: object) -> list[Block]:
     """Return the content of a message as blocks, without those whose text is only white space."""
-    if content is None:
-        return []
-    parts = content if isinstance(content, list) else [content]
-    blocks = [_block(part) for part in parts]
+    blocks = [_block(part) for part in _parts(content)]
     return [block for block in blocks if block.get("type") != "text" or str(block.get("text") or "").strip()]
+
+
+def _parts(content: object) -> list[Any]:
+    return content if isinstance(content, list) else [] if content is None else [content]
 
 
 def _block(part: object) -> Block:
@@ -242,8 +249,8 @@ def _block(part: object) -> Block:
     if not isinstance(part, dict):
         raise TypeError(f"a part of content must be a string or an object, got {type(part).__name__}")
     if part.get("type") == "image_url":
-        rest = {name: value for name, value in part.items() if name not in ("type", "image_url")}
-        return {"type": "image", "source": _image_source(part.get("image_url")), **rest}
+        source = _image_source(part.get("image_url"))
+        return {"type": "image", "source": source, **without(part, ("type", "image_url"))}
     return part
 
 
@@ -269,13 +276,9 @@ def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) 
     "model" if it has no message, and that of the error if the body reports one.
     """
     body = json_object(status, text, failures)
-    blocks = body.get("content")
-    if blocks is None:
-        raise failures.no_answer(status, "content = null" if "content" in body else "no content", body)
+    blocks = answer_list(body, "content", status, failures)
     if blocks == [] and error_in(body) is not None:
         raise failures.no_answer(status, "content = []", body)
-    if not isinstance(blocks, list):
-        raise failures.misshapen(status, f"content = {shape(blocks)}", body)
     fault = role_fault(body.get("role")) or next(filter(None, map(block_fault, blocks)), None)
     if fault is not None:
         raise failures.misshapen(status, fault, body)
@@ -342,14 +345,14 @@ def _refused(blocks: list[Block], body: Mapping[str, Any]) -> Message:
 def _usage(data: object) -> Usage | None:
     """Return the tokens. The API's count of input tokens excludes those read from and written to the cache."""
     fresh, output = count_in(data, "input_tokens"), count_in(data, "output_tokens")
-    if fresh is None or output is None or not isinstance(data, Mapping):
+    if fresh is None or output is None:
         return None
-    read, written = count(data.get("cache_read_input_tokens")), count(data.get("cache_creation_input_tokens"))
+    read, written = count_in(data, "cache_read_input_tokens"), count_in(data, "cache_creation_input_tokens")
     return Usage(
         fresh + (read or 0) + (written or 0),
         output,
         cached_input_tokens=read,
-        reasoning_tokens=count_in(data.get("output_tokens_details"), "thinking_tokens"),
+        reasoning_tokens=count_in(data, "output_tokens_details", "thinking_tokens"),
         cache_write_tokens=written,
     )
 
@@ -453,14 +456,12 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
         return dict(tool)
     names = {"name": "name", "description": "description", "input_schema": "parameters", "strict": "strict"}
     function = {ours: tool[name] for name, ours in names.items() if tool.get(name) is not None}
-    rest = {name: value for name, value in tool.items() if name not in names and name != "type"}
-    return {"type": "function", "function": function, **given(rest)}
+    return {"type": "function", "function": function, **given(without(tool, ("type", *names)))}
 
 
 def _system_messages(system: object) -> list[Message]:
     check_content(system, "system")
-    blocks = system if isinstance(system, list) else [system] if system else []
-    return [{"role": "system", "content": _plain([_part(block)])} for block in blocks]
+    return [{"role": "system", "content": _plain([_part(block)])} for block in _parts(system or None)]
 
 
 def _chat_messages(turn: Message, position: int) -> list[Message]:
@@ -475,9 +476,9 @@ def _chat_messages(turn: Message, position: int) -> list[Message]:
         return [_assistant_message(blocks)]
     results = [_tool_message(block) for block in blocks if block["type"] == "tool_result"]
     said = [block for block in blocks if block["type"] != "tool_result"]
-    return (
-        results if results and not said else [*results, {"role": turn["role"], "content": _plain([*map(_part, said)])}]
-    )
+    if results and not said:
+        return results
+    return [*results, {"role": turn["role"], "content": _plain([*map(_part, said)])}]
 
 
 def _block_in(block: object, name: str) -> Block:
@@ -493,24 +494,16 @@ def _block_in(block: object, name: str) -> Block:
 
 def _assistant_message(blocks: list[Block]) -> Message:
     message = assistant_message(blocks)
-    for call, block in zip(
-        message.get("tool_calls", ()), (each for each in blocks if each["type"] == "tool_use"), strict=True
-    ):
-        if block["input"].keys() == {INVALID_JSON} and isinstance(block["input"][INVALID_JSON], str):
-            call["function"]["arguments"] = block["input"][INVALID_JSON]
+    inputs = (block["input"] for block in blocks if block["type"] == "tool_use")
+    for call, arguments in zip(message.get("tool_calls", ()), inputs, strict=True):
+        if arguments.keys() == {INVALID_JSON} and isinstance(arguments[INVALID_JSON], str):
+            call["function"]["arguments"] = arguments[INVALID_JSON]
     return message
 
 
 def _tool_message(block: Block) -> Message:
-    content = block.get("content")
-    parts = content if isinstance(content, list) else [] if content is None else [content]
-    rest = {name: block[name] for name in ("is_error", "cache_control") if block.get(name)}
-    return {
-        "role": "tool",
-        "tool_call_id": block.get("tool_use_id"),
-        "content": _plain([*map(_part, parts)]),
-        **rest,
-    }
+    content = _plain([*map(_part, _parts(block.get("content")))])
+    return {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": content, **_marks(block)}
 
 
 def _part(block: Any) -> dict[str, Any]:
@@ -520,8 +513,7 @@ def _part(block: Any) -> dict[str, Any]:
     url = _image_url(block.get("source")) if block.get("type") == "image" else None
     if url is None:
         return dict(block)
-    rest = {name: value for name, value in block.items() if name not in ("type", "source")}
-    return {"type": "image_url", "image_url": {"url": url}, **given(rest)}
+    return {"type": "image_url", "image_url": {"url": url}, **given(without(block, ("type", "source")))}
 
 
 def _image_url(source: object) -> str | None:
@@ -536,12 +528,8 @@ def _image_url(source: object) -> str | None:
 
 
 def write_reply(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
-    return {
-        **_head(reply, label),
-        "content": _blocks_of(reply.message),
-        **_end(reply),
-        "usage": _usage_fields(reply.usage),
-    }
+    content, usage = _blocks_of(reply.message), _usage_fields(reply.usage)
+    return {**_head(reply, label), "content": content, **_end(reply), "usage": usage}
 
 
 def write_events(reply: ChatReply, label: AnswerLabel, *, include_usage: bool = True) -> Iterator[bytes]:
@@ -564,20 +552,16 @@ def _event(kind: str, **data: Any) -> bytes:
 
 
 def _head(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
-    return {
-        "id": f"msg_{label.identity}",
-        "type": "message",
-        "role": "assistant",
-        "model": reply.model or label.model,
-    }
+    model = reply.model or label.model
+    return {"id": f"msg_{label.identity}", "type": "message", "role": "assistant", "model": model}
 
 
 def _end(reply: ChatReply) -> dict[str, Any]:
-    reason = _stop_reason(reply)
-    refusal = refusal_of(reply.message)
-    details = {"type": "refusal", "category": None, "explanation": refusal} if reason == "refusal" else None
-    end = {"stop_reason": reason, "stop_sequence": None}
-    return end if details is None else {**end, "stop_details": details}
+    end: dict[str, Any] = {"stop_reason": _stop_reason(reply), "stop_sequence": None}
+    if end["stop_reason"] == "refusal":
+        explanation = refusal_of(reply.message)
+        end["stop_details"] = {"type": "refusal", "category": None, "explanation": explanation}
+    return end
 
 
 def _stop_reason(reply: ChatReply) -> str:
@@ -606,72 +590,47 @@ def _blocks_of(message: Message) -> list[Block]:
 
 def _block_of_call(call: Mapping[str, Any]) -> Block:
     function = call.get("function") or {}
-    arguments = _arguments(function.get("arguments") or "{}")
-    return {"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": arguments}
+    written = function.get("arguments") or "{}"
+    arguments = _arguments(written)
+    fields = {INVALID_JSON: written} if arguments is None else arguments
+    return {"type": "tool_use", "id": call.get("id"), "name": function.get("name"), "input": fields}
 
 
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        arguments = json.loads(text, parse_constant=_refuse_number, parse_float=_finite)
-    except (ValueError, RecursionError):
-        arguments = None
-    return arguments if isinstance(arguments, dict) else {INVALID_JSON: text}
-
-
-def _refuse_number(literal: str) -> NoReturn:
-    raise ValueError(f"{literal} is not JSON")
-
-
-def _finite(literal: str) -> float:
-    number = float(literal)
-    return number if abs(number) != float("inf") else _refuse_number(literal)
-
-
-def _streamed(block: Block) -> tuple[Block, Iterator[dict[str, Any]]]:
+def _streamed(block: Block) -> tuple[Block, list[dict[str, Any]]]:
     """Return a block as it begins, and its deltas. A block of a kind that is not streamed begins whole."""
     match block["type"]:
         case "text":
-            citations = block.get("citations") or []
-            return {**block, "text": "", **({"citations": []} if citations else {})}, _text_deltas(
-                block["text"], citations
-            )
+            deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
+            if not (citations := block.get("citations")):
+                return {**block, "text": ""}, deltas
+            cited = [{"type": "citations_delta", "citation": each} for each in citations]
+            return {**block, "text": "", "citations": []}, [*deltas, *cited]
         case "thinking" if isinstance(block.get("thinking"), str):
-            return {**block, "thinking": "", "signature": ""}, _thinking_deltas(block)
+            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])]
+            signature = block.get("signature")
+            signed = [{"type": "signature_delta", "signature": signature}] if signature else []
+            return {**block, "thinking": "", "signature": ""}, [*deltas, *signed]
         case "tool_use" | "server_tool_use" | "mcp_tool_use":
             written = json.dumps(block.get("input") or {})
-            return {**block, "input": {}}, (
-                {"type": "input_json_delta", "partial_json": each} for each in pieces(written)
-            )
-        case _:
-            return block, iter(())
-
-
-def _text_deltas(text: str, citations: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    yield from ({"type": "text_delta", "text": piece} for piece in pieces(text))
-    yield from ({"type": "citations_delta", "citation": citation} for citation in citations)
-
-
-def _thinking_deltas(block: Block) -> Iterator[dict[str, Any]]:
-    yield from ({"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"]))
-    if block.get("signature"):
-        yield {"type": "signature_delta", "signature": block["signature"]}
+            return {**block, "input": {}}, [
+                {"type": "input_json_delta", "partial_json": piece} for piece in pieces(written)
+            ]
+    return block, []
 
 
 def _usage_fields(usage: Usage | None) -> dict[str, Any]:
     """Return the tokens, 0 if they are unknown: the API always has them. Its input excludes what the cache has."""
     known = usage or Usage(0, 0)
-    cached, written = known.cached_input_tokens, known.cache_write_tokens
-    counts = {
-        "input_tokens": max(0, known.input_tokens - (cached or 0) - (written or 0)),
-        "cache_creation_input_tokens": written,
-        "cache_read_input_tokens": cached,
-        "output_tokens": known.output_tokens,
-    }
-    thought = known.reasoning_tokens
-    return {
-        **given(counts),
-        **({} if thought is None else {"output_tokens_details": {"thinking_tokens": thought}}),
-    }
+    cached, written, thought = known.cached_input_tokens, known.cache_write_tokens, known.reasoning_tokens
+    return given(
+        {
+            "input_tokens": max(0, known.input_tokens - (cached or 0) - (written or 0)),
+            "cache_creation_input_tokens": written,
+            "cache_read_input_tokens": cached,
+            "output_tokens": known.output_tokens,
+            "output_tokens_details": None if thought is None else {"thinking_tokens": thought},
+        }
+    )
 
 
 # -- errors of a server ------------------------------------------------------------------------------------

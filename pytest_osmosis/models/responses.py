@@ -28,7 +28,6 @@ from pytest_osmosis.models.api_shapes import (
     check_content,
     drop_model,
     event,
-    given,
     pieces,
     refuse,
     take_flag,
@@ -39,15 +38,18 @@ from pytest_osmosis.models.api_shapes import (
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Describing, Message, Model, Usage
 from pytest_osmosis.models.failures import OF_REQUESTS, Failures, error_in
 from pytest_osmosis.models.json_bodies import (
+    answer_list,
     check_size,
     count_in,
     encoded,
     function_of,
+    given,
     json_object,
     label,
     role_fault,
     shape,
     string,
+    without,
 )
 from pytest_osmosis.models.lenient_json import read
 from pytest_osmosis.models.targets import SWITCH, ModelTarget, asks_responses, chat_only
@@ -58,6 +60,8 @@ Item = dict[str, Any]
 PATH = "/responses"
 REASONING = "reasoning.encrypted_content"
 OBJECTS = ("reasoning", "text")
+OF_FUNCTIONS = ("name", "description", "parameters", "strict")
+"""The fields that describe a function, which are in another place in chat completions."""
 RENAMED: Mapping[str, str] = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
 NESTED = {name: path.split(".") for path, name in OF_REQUESTS.items() if "." in path}
 """The object and its key of this API, for keys of chat completions."""
@@ -172,13 +176,7 @@ def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(function, Mapping):
         return tool
     bare = {"type": "function", "parameters": {"type": "object", "properties": {}}, "strict": False}
-    return {**bare, **function_fields(function)}
-
-
-def function_fields(function: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that describe a function, which are in another place in chat completions."""
-    names = ("name", "description", "parameters", "strict")
-    return {name: function[name] for name in names if function.get(name) is not None}
+    return {**bare, **given(function, OF_FUNCTIONS)}
 
 
 def _items(message: Message) -> list[Item]:
@@ -198,14 +196,11 @@ def _items(message: Message) -> list[Item]:
 
 def _is_unedited(message: Message) -> bool:
     """Return True if a message says what its items say."""
-    if any(item_fault(item) for item in message[ITEMS]):
-        return False
-    told = message_of(message[ITEMS])
-    return (text_of(told.get("content")), refusal_of(told), told.get("tool_calls") or []) == (
-        text_of(message.get("content")),
-        refusal_of(message),
-        message.get("tool_calls") or [],
-    )
+    return not any(map(item_fault, message[ITEMS])) and _said(message_of(message[ITEMS])) == _said(message)
+
+
+def _said(message: Message) -> tuple[object, ...]:
+    return text_of(message.get("content")), refusal_of(message), message.get("tool_calls") or []
 
 
 def _is_forgotten(item: Item) -> bool:
@@ -236,8 +231,7 @@ def _part(part: Any) -> Any:
         case "image_url":
             image = part.get("image_url")
             image = image if isinstance(image, Mapping) else {"url": image}
-            detail = {"detail": image["detail"]} if image.get("detail") is not None else {}
-            return {"type": "input_image", "image_url": image.get("url"), **detail}
+            return {"type": "input_image", "image_url": image.get("url"), **given(image, ("detail",))}
         case "file" if isinstance(part.get("file"), Mapping):
             return {"type": "input_file", **part["file"]}
     return part
@@ -253,15 +247,12 @@ def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) 
     no whole answer, "model" if it has no answer, and that of the error if the body reports one.
     """
     body = json_object(status, text, failures)
-    ended, output = body.get("status"), body.get("output")
+    ended = body.get("status")
     if error_in(body) is not None:
         raise failures.no_answer(status, f'status "{ended}"', body)
     if ended not in (None, "completed", "incomplete"):
         raise failures.misshapen(status, f'status "{label(ended)}" in place of an answer', body)
-    if output is None:
-        raise failures.no_answer(status, "output = null" if "output" in body else "no output", body)
-    if not isinstance(output, list):
-        raise failures.misshapen(status, f"output = {shape(output)}", body)
+    output = answer_list(body, "output", status, failures)
     fault = next(filter(None, map(item_fault, output)), None)
     if fault is not None:
         raise failures.misshapen(status, fault, body)
@@ -333,18 +324,15 @@ def _is_plain(item: Item) -> bool:
 
 
 def usage_of(data: object) -> Usage | None:
-    if not isinstance(data, Mapping):
-        return None
     fresh, output = count_in(data, "input_tokens"), count_in(data, "output_tokens")
     if fresh is None or output is None:
         return None
-    details = data.get("input_tokens_details")
     return Usage(
         fresh,
         output,
-        cached_input_tokens=count_in(details, "cached_tokens"),
-        reasoning_tokens=count_in(data.get("output_tokens_details"), "reasoning_tokens"),
-        cache_write_tokens=count_in(details, "cache_write_tokens"),
+        cached_input_tokens=count_in(data, "input_tokens_details", "cached_tokens"),
+        reasoning_tokens=count_in(data, "output_tokens_details", "reasoning_tokens"),
+        cache_write_tokens=count_in(data, "input_tokens_details", "cache_write_tokens"),
     )
 
 
@@ -373,9 +361,7 @@ def read_request(body: Mapping[str, Any]) -> ServedRequest:
             raise refuse(f"{name}: nothing is stored here; send the whole conversation as input")
     if rest.pop("background", False):
         raise refuse("background: the answer has to be awaited")
-    native = {name: value for name, value in rest.items() if name not in OF_DELIVERY}
-    for name in WITHOUT_EFFECT:
-        rest.pop(name, None)
+    native, rest = without(rest, OF_DELIVERY), without(rest, WITHOUT_EFFECT)
     drop_model(rest)
     stream, seed = take_flag(rest, "stream"), take_seed(rest)
     instructions = rest.pop("instructions", None)
@@ -401,7 +387,7 @@ def _response_format(wanted: object) -> Any:
         return None
     if wanted.get("type") != "json_schema":
         return wanted
-    return {"type": "json_schema", "json_schema": {name: wanted[name] for name in wanted if name != "type"}}
+    return {"type": "json_schema", "json_schema": without(wanted, ("type",))}
 
 
 def _choice_in(choice: object) -> Any:
@@ -420,7 +406,7 @@ def _function(tool: Mapping[str, Any], position: int) -> dict[str, Any]:
         raise refuse(
             f"tools[{position}]: a tool of type {tool.get('type')!r} runs at OpenAI; only functions can be called here"
         )
-    return {"type": "function", "function": function_fields(tool)}
+    return {"type": "function", "function": given(tool, OF_FUNCTIONS)}
 
 
 def _messages(items: object) -> list[Message]:
@@ -428,70 +414,55 @@ def _messages(items: object) -> list[Message]:
         return [{"role": "user", "content": items}]
     if not isinstance(items, list) or not items:
         raise refuse("input must be a string or a list of at least one item")
-    conversation = _Conversation()
+    messages: list[Message] = []
     for position, item in enumerate(items):
         if not isinstance(item, dict):
             raise refuse(f"input[{position}] must be an object, got {shape(item)}")
-        conversation.add(item, f"input[{position}]")
-    return conversation.messages
+        _add_item(messages, item, f"input[{position}]")
+    return messages
 
 
-class _Conversation:
-    """Joins the items of each answer to one message of the assistant."""
+def _add_item(messages: list[Message], item: Item, name: str) -> None:
+    match item.get("type", "message"):
+        case "message":
+            _add_message(messages, item, name)
+        case "reasoning":
+            _answer_in(messages, {"content", "tool_calls"}).update(_reasoning(item))
+        case "function_call":
+            if item_fault(item) is not None:
+                raise refuse(f"{name}: a function_call needs call_id, name and arguments")
+            _answer_in(messages, set()).setdefault("tool_calls", []).append(call_of(item))
+        case "function_call_output":
+            output = item.get("output")
+            check_content(output, f"{name}.output")
+            content = _content_in(output, name)
+            messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content})
+        case other:
+            raise refuse(f"{name}: items of type {other!r} are not served; valid: {', '.join(SERVED_ITEMS)}")
 
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self._answer: Message | None = None
 
-    def add(self, item: Item, name: str) -> None:
-        match item.get("type", "message"):
-            case "message":
-                self._add_message(item, name)
-            case "reasoning":
-                self._of_assistant({"content", "tool_calls"}).update(_reasoning(item))
-            case "function_call":
-                call = _call(item, name)
-                answer = self._of_assistant(set())
-                answer["tool_calls"] = [*answer.get("tool_calls", ()), call]
-            case "function_call_output":
-                output = item.get("output")
-                check_content(output, f"{name}.output")
-                self._add({"role": "tool", "tool_call_id": item.get("call_id"), "content": _content_in(output, name)})
-            case other:
-                raise refuse(f"{name}: items of type {other!r} are not served; valid: {', '.join(SERVED_ITEMS)}")
+def _add_message(messages: list[Message], item: Item, name: str) -> None:
+    role, content = item.get("role"), item.get("content")
+    if not isinstance(role, str):
+        raise refuse(f"{name} must have a role")
+    check_content(content, f"{name}.content")
+    if role != "assistant":
+        messages.append({"role": role, "content": _content_in(content, name)})
+        return
+    refusal = refusal_of({"content": content})
+    said = {"refusal": refusal} if refusal else {"content": text_of(content)}
+    _answer_in(messages, {"content", "refusal", "tool_calls"}).update(said)
 
-    def _add_message(self, item: Item, name: str) -> None:
-        role, content = item.get("role"), item.get("content")
-        if not isinstance(role, str):
-            raise refuse(f"{name} must have a role")
-        check_content(content, f"{name}.content")
-        if role != "assistant":
-            self._add({"role": role, "content": _content_in(content, name)})
-            return
-        answer = self._of_assistant({"content", "refusal", "tool_calls"})
-        refusal = refusal_of({"content": content})
-        answer.update({"refusal": refusal} if refusal else {"content": text_of(content)})
 
-    def _add(self, message: Message) -> None:
-        self._answer = None
-        self.messages.append(message)
-
-    def _of_assistant(self, closed_by: set[str]) -> Message:
-        """Return the assistant's message that goes on, or a new one if it has any of these fields already."""
-        if self._answer is None or any(self._answer.get(name) is not None for name in closed_by):
-            answer: Message = {"role": "assistant", "content": None}
-            self._add(answer)
-            self._answer = answer
-        return self._answer
+def _answer_in(messages: list[Message], closed_by: set[str]) -> Message:
+    """Return the assistant's message that goes on, or a new one if it has any of these fields already."""
+    last = messages[-1] if messages else {}
+    if last.get("role") != "assistant" or any(last.get(name) is not None for name in closed_by):
+        messages.append({"role": "assistant", "content": None})
+    return messages[-1]
 
 
 SERVED_ITEMS = ("message", "reasoning", "function_call", "function_call_output")
-
-
-def _call(item: Item, name: str) -> dict[str, Any]:
-    if item_fault(item) is not None:
-        raise refuse(f"{name}: a function_call needs call_id, name and arguments")
-    return call_of(item)
 
 
 def _reasoning(item: Item) -> dict[str, Any]:
@@ -521,11 +492,9 @@ def _part_in(part: Any, name: str) -> dict[str, Any]:
         case "input_text" | "output_text" | "text":
             return {"type": "text", "text": str(part.get("text"))}
         case "input_image" if isinstance(part.get("image_url"), str):
-            detail = {"detail": part["detail"]} if part.get("detail") is not None else {}
-            return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
+            return {"type": "image_url", "image_url": {"url": part["image_url"], **given(part, ("detail",))}}
         case "input_file":
-            names = ("file_data", "file_id", "filename")
-            return {"type": "file", "file": {each: part[each] for each in names if part.get(each) is not None}}
+            return {"type": "file", "file": given(part, ("file_data", "file_id", "filename"))}
         case "input_audio":
             return dict(part)
         case other:

@@ -40,12 +40,9 @@ class Turn(NamedTuple):
 
 
 class TokenModel(LightModel):
-    """A `Model` over HTTP, for one event loop. With `api_key` None no key is sent."""
-
     def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int) -> None:
         super().__init__(target, api_key, max_in_flight=max_in_flight)
-        assert target.base_url is not None
-        self._tokenize_url = f"{target.base_url.rstrip('/').removesuffix('/v1')}{TOKENIZE_PATH}"
+        self._tokenize_url = f"{self._root.removesuffix('/v1')}{TOKENIZE_PATH}"
         self._turns: OrderedDict[str, list[Turn]] = OrderedDict()
         self._most_runs = RUNS_A_CONNECTION * max_in_flight
 
@@ -54,14 +51,15 @@ class TokenModel(LightModel):
         body = {**request_body(request, self.target), **ASKED}
         ids = await self._prompt_ids(request, body)
         if ids is None:
-            status, text = await self.post(self.url, encoded(body), request.headers)
+            status, text = await self._post(self._url, body, request)
         else:
-            status, text = await self.post(
-                f"{self.url}{TOKENS_PATH}", encoded({**body, "tokens": ids}), request.headers
-            )
-        reply = read_reply(status, text, self.target, self.failures)
-        self._remember(request, reply, json_object(status, text, self.failures))
+            status, text = await self._post(f"{self._url}{TOKENS_PATH}", {**body, "tokens": ids}, request)
+        reply = read_reply(status, text, self.target, self._failures)
+        self._remember(request, reply, json_object(status, text, self._failures))
         return reply
+
+    async def _post(self, url: str, body: Mapping[str, Any], request: ChatRequest) -> tuple[int, str]:
+        return await self._request("post", url, encoded(body), self._headers_of(request))
 
     async def _prompt_ids(self, request: ChatRequest, body: Mapping[str, Any]) -> list[int] | None:
         """Return the ids of a whole prompt, None if it is not one that follows a remembered turn."""
@@ -74,26 +72,26 @@ class TokenModel(LightModel):
         if not _answers_a_turn(added):
             return None
         with suppress(ModelError, ValueError, KeyError, TypeError):
-            return [*turn.ids, *await self._ids_of(added, turn.ids[-1], body, request.headers)]
+            return [*turn.ids, *await self._ids_of(added, turn.ids[-1], body, request)]
         return None
 
     async def _ids_of(
-        self, added: Sequence[Message], last: int, body: Mapping[str, Any], headers: Mapping[str, str]
+        self, added: Sequence[Message], last: int, body: Mapping[str, Any], request: ChatRequest
     ) -> list[int]:
         """Return the ids of messages that follow an answer, whose last token is `last`. Raises `ValueError`."""
         answer = _made_up_answer(added)
         fields = {"model": body["model"], "tools": body.get("tools")}
-        whole = await self._tokenized({**fields, "messages": [answer, *added]}, headers)
-        alone = await self._tokenized({**fields, "messages": [answer], "add_generation_prompt": False}, headers)
+        whole = await self._tokenized({**fields, "messages": [answer, *added]}, request)
+        alone = await self._tokenized({**fields, "messages": [answer], "add_generation_prompt": False}, request)
         if whole[: len(alone)] != alone:
             raise ValueError("the template writes an answer differently if messages follow it")
         end = max((at for at, token in enumerate(alone) if token == last), default=len(alone) - 1)
         ids = whole[end + 1 :]  # with what the template adds after the end of an answer
         return ids[1:] if ids[:1] == [last] else ids
 
-    async def _tokenized(self, body: Mapping[str, Any], headers: Mapping[str, str]) -> list[int]:
-        status, text = await self.post(self._tokenize_url, encoded(body), headers)
-        tokens = json_object(status, text, self.failures)["tokens"]
+    async def _tokenized(self, body: Mapping[str, Any], request: ChatRequest) -> list[int]:
+        status, text = await self._post(self._tokenize_url, body, request)
+        tokens = json_object(status, text, self._failures)["tokens"]
         if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
             raise ValueError("tokens must be a list of integers")
         return tokens
@@ -115,13 +113,13 @@ class TokenModel(LightModel):
 
 def _comparable(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return messages as they are compared: agents drop fields of an answer, and write no content as ""."""
-    return [_comparable_message(message) for message in messages]
-
-
-def _comparable_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    calls = [_comparable_call(call) for call in message.get("tool_calls") or ()]
-    kept = {name: message[name] for name in ("role", "tool_call_id") if message.get(name)}
-    return {**kept, "content": message.get("content") or None, "tool_calls": calls}
+    return [
+        {
+            **{name: message.get(name) or None for name in ("role", "tool_call_id", "content")},
+            "tool_calls": [_comparable_call(call) for call in message.get("tool_calls") or ()],
+        }
+        for message in messages
+    ]
 
 
 def _comparable_call(call: Mapping[str, Any]) -> object:

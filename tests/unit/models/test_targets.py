@@ -369,7 +369,7 @@ def test_the_clients_of_a_process_load_certificates_once_for_the_same_variables(
     def made() -> SSLContext | bool:
         model = create(ModelTarget("server", "m", "https://localhost:8000/v1", client="light"), {}, 1)
         assert isinstance(model, LightModel)
-        return model._connections._certificates
+        return model._certificates
 
     before = made()
     assert made() is before
