@@ -31,8 +31,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from pytest_osmosis.errors import ModelError
@@ -82,21 +82,6 @@ class Asker(NamedTuple):
         return row, run, tag != PRIMARY, tag, self.name != ROLLOUT, self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """One request and its answer: `reply`, or `error` if the model refused. `turn` counts the asker's requests from 1.
-
-    `reply` and `error` are as `reply_to_json` and `error_to_json` return them.
-    """
-
-    asker: Asker
-    turn: int
-    digest: str
-    request: Body
-    reply: Mapping[str, Any] | None = None
-    error: Mapping[str, Any] | None = None
-
-
 # -- requests ---------------------------------------------------------------------------------------------
 
 
@@ -141,9 +126,7 @@ class Fingerprint(NamedTuple):
     @classmethod
     def of(cls, body: Body, scope: str = "") -> Fingerprint:
         """Return the digests of a stored request. Requests of different `scope` are never equal."""
-        prefixes = [""]
-        for message in body["messages"]:
-            prefixes.append(digest_of(prefixes[-1], message))
+        prefixes = list(accumulate(body["messages"], digest_of, initial=""))
         settings = {name: digest_of(body.get(name)) for name in SETTINGS}
         return cls(cls.digest_from(settings, prefixes[-1], scope), prefixes, settings)
 
@@ -157,25 +140,15 @@ class Fingerprint(NamedTuple):
 
 
 def reply_to_json(reply: ChatReply) -> dict[str, Any]:
-    fields: dict[str, Any] = {"message": reply.message}
-    if reply.finish_reason is not None:
-        fields["finish_reason"] = reply.finish_reason
-    if reply.usage is not None:
-        fields["usage"] = reply.usage.to_json()
-    if reply.model is not None:
-        fields["model"] = reply.model
-    return fields
+    usage = None if reply.usage is None else reply.usage.to_json()
+    fields = {"message": reply.message, "finish_reason": reply.finish_reason, "usage": usage, "model": reply.model}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def reply_from_json(fields: Mapping[str, Any]) -> ChatReply:
     """Return the reply that `reply_to_json` made JSON of."""
-    usage = fields.get("usage")
-    return ChatReply(
-        fields["message"],
-        fields.get("finish_reason"),
-        None if usage is None else Usage(**usage),
-        fields.get("model"),
-    )
+    usage = Usage(**fields["usage"]) if "usage" in fields else None
+    return ChatReply(fields["message"], fields.get("finish_reason"), usage, fields.get("model"))
 
 
 RefusedRequest = ModelError | TypeError | ValueError
@@ -201,35 +174,26 @@ def error_from_json(fields: Mapping[str, Any]) -> RefusedRequest:
     builtin = BUILTIN_ERRORS.get(fields.get("type", ""))
     if builtin is not None:
         return builtin(fields["message"])
-    return ModelError(
-        fields["message"],
-        boundary="model",
-        status=fields.get("status"),
-        systemic=fields.get("systemic", "no"),
-    )
-
-
-class _Prefix(NamedTuple):
-    turn: int
-    length: int
+    status, systemic = fields.get("status"), fields.get("systemic", "no")
+    return ModelError(fields["message"], boundary="model", status=status, systemic=systemic)
 
 
 class Continuations:
     """The requests of one asker so far, by digests alone. A request continues the one with the longest equal prefix."""
 
     def __init__(self) -> None:
-        self._prefixes: dict[str, _Prefix] = {}
+        self._prefixes: dict[str, tuple[int, int]] = {}  # the turn that begins with each, and how many messages it is
         self._settings: dict[int, Mapping[str, str]] = {}
 
     def shortened(self, body: Body, fingerprint: Fingerprint) -> dict[str, Any]:
         """Return a request without what it shares with the one that it continues; whole if it continues none."""
-        base = next((self._prefixes[each] for each in reversed(fingerprint.prefixes) if each in self._prefixes), None)
-        if base is None or base.length == 0:
+        longest = next((each for each in reversed(fingerprint.prefixes) if each in self._prefixes), None)
+        if longest is None:
             return body
-        known = self._settings[base.turn]
+        turn, length = self._prefixes[longest]
+        known = self._settings[turn]
         own = {name: body.get(name, EMPTY[name]) for name in SETTINGS if fingerprint.settings[name] != known[name]}
-        continues = {"turn": base.turn, "messages": base.length}
-        return {"continues": continues, **own, "messages": body["messages"][base.length :]}
+        return {"continues": {"turn": turn, "messages": length}, **own, "messages": body["messages"][length:]}
 
     def add(self, turn: int, fingerprint: Fingerprint, message: Mapping[str, Any] | None) -> None:
         """Let later requests continue this one; `message` is that of its reply, if there was one."""
@@ -238,19 +202,14 @@ class Continuations:
             prefixes.append(digest_of(prefixes[-1], message))
         self._settings[turn] = fingerprint.settings
         for length, prefix in enumerate(prefixes[1:], 1):
-            self._prefixes[prefix] = _Prefix(turn, length)
-
-
-class _Known(NamedTuple):
-    prefixes: Sequence[str]
-    settings: Mapping[str, str]
+            self._prefixes[prefix] = turn, length
 
 
 class Digests:
     """The digests of the requests of one asker, as they follow from their stored forms, in the order of a cassette."""
 
     def __init__(self) -> None:
-        self._turns: dict[int, _Known] = {}
+        self._turns: dict[int, Fingerprint] = {}
 
     def of(self, turn: int, request: Mapping[str, Any], reply: Mapping[str, Any] | None) -> str | None:
         """Return the digest of a stored request, None if it continues one that was not given before."""
@@ -263,11 +222,12 @@ class Digests:
         for name in SETTINGS:
             if name in request:
                 settings[name] = digest_of(None if request[name] == [] else request[name])
-        for message in request["messages"]:
-            prefixes.append(digest_of(prefixes[-1], message))
+        *before, last = prefixes
+        prefixes = [*before, *accumulate(request["messages"], digest_of, initial=last)]
+        digest = Fingerprint.digest_from(settings, prefixes[-1])
         answered = [] if reply is None else [digest_of(prefixes[-1], reply["message"])]
-        self._turns[turn] = _Known([*prefixes, *answered], settings)
-        return Fingerprint.digest_from(settings, prefixes[-1])
+        self._turns[turn] = Fingerprint(digest, [*prefixes, *answered], settings)
+        return digest
 
 
 EMPTY: Mapping[str, Any] = {"model": "", API: None, "seed": None, "sampling": {}, "tools": []}
@@ -322,13 +282,18 @@ def read_header(line: bytes) -> str:
     return str(kind)
 
 
-def encoded(exchange: Exchange, request: Mapping[str, Any]) -> bytes:
-    """Return the line of an exchange in a cassette. `request` is what is stored of its request."""
-    run = exchange.asker.run
-    tag = {} if run.model_tag == PRIMARY else {"model_tag": run.model_tag}
-    answer = {"reply": exchange.reply} if exchange.reply is not None else {"error": exchange.error}
-    head = {"asker": exchange.asker.name, "turn": exchange.turn, "digest": exchange.digest}
-    return _line({"row": run.row, "run": run.run, **tag, **head, "request": request, **answer})
+def encoded(
+    asker: Asker, turn: int, digest: str, request: Mapping[str, Any], answer: Mapping[str, Mapping[str, Any]]
+) -> bytes:
+    """Return the line of an exchange in a cassette.
+
+    `request` is what is stored of its request. `answer` has the `reply` or the `error`, as `reply_to_json` and
+    `error_to_json` return them.
+    """
+    row, run, tag = asker.run
+    tagged = {} if tag == PRIMARY else {"model_tag": tag}
+    head = {"row": row, "run": run, **tagged, "asker": asker.name, "turn": turn, "digest": digest}
+    return _line({**head, "request": request, **answer})
 
 
 def _line(value: Mapping[str, Any]) -> bytes:

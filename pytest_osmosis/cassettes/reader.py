@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BufferedReader
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any, NamedTuple
@@ -70,7 +71,7 @@ class CassetteFile:
             is_log = read_header(line) == LOG if line.endswith(b"\n") else True  # its first line is being written
         except ShapeFault as fault:
             file.close()
-            raise CassetteError([Problem(f"{shown(path)}:1", str(fault))]) from None
+            raise CassetteError.at(f"{shown(path)}:1", str(fault)) from None
         return cls(path, file, len(line), is_log=is_log)
 
     def heads(self) -> Iterator[tuple[int, Head]]:
@@ -81,7 +82,7 @@ class CassetteFile:
             try:
                 yield offset, head_of(line)
             except ShapeFault as fault:
-                raise CassetteError([Problem(f"{shown(self.path)}:{number}", str(fault))]) from None
+                raise CassetteError.at(f"{shown(self.path)}:{number}", str(fault)) from None
             offset, number = offset + len(line), number + 1
 
     def line_at(self, offset: int) -> bytes:
@@ -100,7 +101,7 @@ class CassetteFile:
         try:
             return read_line(self.line_at(offset))
         except (ShapeFault, OSError) as error:
-            raise CassetteError([Problem(f"{shown(self.path)}, byte {offset}", str(error))]) from None
+            raise CassetteError.at(f"{shown(self.path)}, byte {offset}", str(error)) from None
 
     def close(self) -> None:
         self._file.close()
@@ -125,7 +126,7 @@ class CassetteReader:
                     files.append(CassetteFile.open(path))
                 except FileFault as fault:
                     if not fault.missing:
-                        raise CassetteError([Problem(shown(path), str(fault))]) from None
+                        raise CassetteError.at(shown(path), str(fault)) from None
             found = [
                 (hash(head.asker) & HASH_BITS, number, offset)
                 for number, file in enumerate(files)
@@ -161,14 +162,12 @@ class CassetteReader:
 
     def _stored(self, asker: Asker) -> Iterator[Stored]:
         wanted = hash(asker) & HASH_BITS
-        index = bisect_left(self._hashes, wanted)
-        while index < len(self._hashes) and self._hashes[index] == wanted:
+        for index in range(bisect_left(self._hashes, wanted), bisect_right(self._hashes, wanted)):
             file, offset = self.files[self._numbers[index]], self._offsets[index]
             with suppress(ShapeFault, OSError):
                 head = head_of(file.line_at(offset))
                 if head.asker == asker:
                     yield Stored(head, file, offset)
-            index += 1
 
 
 class AskerAnswers:
@@ -199,7 +198,7 @@ class AskerAnswers:
         while (continues := chain[-1]["request"].get("continues")) is not None:
             earlier = self._every.get((stored.file, stored.head.call, continues["turn"]))
             if earlier is None or earlier.head.turn >= chain[-1]["turn"]:
-                raise CassetteError([Problem(shown(stored.file.path), f"{stored.head.asker} continues no turn of it")])
+                raise CassetteError.at(shown(stored.file.path), f"{stored.head.asker} continues no turn of it")
             chain.append(stored.file.exchange_at(earlier.offset))
         value = chain.pop()
         request: Body = value["request"]
@@ -215,7 +214,7 @@ def answer_of(stored: Stored) -> Mapping[str, Any]:
     try:
         check_exchange(value)
     except ShapeFault as fault:
-        raise CassetteError([Problem(shown(stored.file.path), f"{stored.head.asker}: {fault}")]) from None
+        raise CassetteError.at(shown(stored.file.path), f"{stored.head.asker}: {fault}") from None
     return value
 
 
@@ -260,20 +259,16 @@ def check_cassette(path: Path) -> CassetteContent:
     looks like a key.
     """
     content = CassetteContent()
-    problems: list[Problem] = []
-    n_more = 0
     try:
         with open_file(path) as file:
-            for line, text in _problems(file, content):
-                if len(problems) < MOST_PROBLEMS:
-                    problems.append(Problem(f"{shown(path)}:{line}", text))
-                else:
-                    n_more += 1
+            found = _problems(file, content)
+            problems = [Problem(f"{shown(path)}:{line}", text) for line, text in islice(found, MOST_PROBLEMS)]
+            n_more = sum(1 for _ in found)
     except FileFault as fault:
         advice = f"; record it: {RECORD}" if fault.missing else ""
-        raise CassetteError([Problem(f"cassette {shown(path)}", f"{fault}{advice}")]) from None
+        raise CassetteError.at(f"cassette {shown(path)}", f"{fault}{advice}") from None
     if n_more:
-        problems.append(Problem(shown(path), f"{plural(n_more, 'further problem')}"))
+        problems.append(Problem(shown(path), plural(n_more, "further problem")))
     if problems:
         raise CassetteError(problems)
     return content
@@ -290,9 +285,7 @@ def _problems(file: IO[bytes], content: CassetteContent) -> Iterator[tuple[int, 
     except ShapeFault as fault:
         yield 1, str(fault)
         return
-    askers: dict[Asker, dict[int, int]] = {}
-    asker: Asker | None = None
-    digests = _CheckedDigests()
+    checker = _Checker()
     number = 1
     while line := file.readline(MOST_LINE_BYTES):
         number += 1
@@ -300,7 +293,7 @@ def _problems(file: IO[bytes], content: CassetteContent) -> Iterator[tuple[int, 
             yield number, f"is torn: it has no end. Record the cassette again ({RECORD}), or get it from git again"
             return
         try:
-            asker, api = _check_line(line, number, askers, digests)
+            asker, api = checker.check(line, number)
         except ShapeFault as fault:
             yield number, f"{fault}{'; resolve the merge conflict' if line[:7] in CONFLICTS else ''}"
         else:
@@ -319,44 +312,35 @@ EDITED = (
 )
 
 
-class _CheckedDigests:
-    """Checks the digests of one asker after the other, as they are in a file that is sorted."""
+class _Checker:
+    """Checks one line after the other. The digests are those of one asker, as the file is sorted."""
 
     def __init__(self) -> None:
+        self._lines: dict[Asker, dict[int, int]] = {}
         self._asker: Asker | None = None
         self._digests = Digests()
 
-    def are_right(self, head: Head, value: Mapping[str, Any]) -> bool:
-        """Return False for a digest that is not the request's. What continues that request is not checked then."""
+    def check(self, line: bytes, number: int) -> tuple[Asker, str | None]:
+        """Return the asker of the exchange on a line, and the API that it asked. Raises `ShapeFault`."""
+        value = read_line(line)
+        if may_hold_key(line.decode("utf-8")) and (key := key_in(value)) is not None:
+            raise ShapeFault(
+                f'holds what looks like a key ("{key[:SHOWN_KEY_CHARS]}...", {len(key)} characters); '
+                "revoke it if it is one, and remove it from the file and its history"
+            )
+        head = head_in(value)
+        check_exchange(value)
+        lines = self._lines.setdefault(head.asker, {})
+        who = f"{head.asker.run}, {head.asker.name}, turn {head.turn}"
+        if head.turn in lines:
+            raise ShapeFault(f"{who} is there twice, first on line {lines[head.turn]}")
+        lines[head.turn] = number
+        continues = value["request"].get("continues")
+        if continues is not None and (continues["turn"] not in lines or continues["turn"] >= head.turn):
+            raise ShapeFault(f"{who} continues turn {continues['turn']}, which is not on an earlier line")
         if head.asker != self._asker:
             self._asker, self._digests = head.asker, Digests()
-        digest = self._digests.of(head.turn, value["request"], value.get("reply"))
-        if digest in (None, head.digest):
-            return True
-        self._digests = Digests()
-        return False
-
-
-def _check_line(
-    line: bytes, number: int, askers: dict[Asker, dict[int, int]], digests: _CheckedDigests
-) -> tuple[Asker, str | None]:
-    """Return the asker of the exchange on a line, and the API that it asked. Raises `ShapeFault`."""
-    value = read_line(line)
-    if may_hold_key(line.decode("utf-8")) and (key := key_in(value)) is not None:
-        raise ShapeFault(
-            f'holds what looks like a key ("{key[:SHOWN_KEY_CHARS]}...", {len(key)} characters); '
-            "revoke it if it is one, and remove it from the file and its history"
-        )
-    head = head_in(value)
-    check_exchange(value)
-    turns = askers.setdefault(head.asker, {})
-    who = f"{head.asker.run}, {head.asker.name}, turn {head.turn}"
-    if head.turn in turns:
-        raise ShapeFault(f"{who} is there twice, first on line {turns[head.turn]}")
-    turns[head.turn] = number
-    continues = value["request"].get("continues")
-    if continues is not None and (continues["turn"] not in turns or continues["turn"] >= head.turn):
-        raise ShapeFault(f"{who} continues turn {continues['turn']}, which is not on an earlier line")
-    if not digests.are_right(head, value):
-        raise ShapeFault(f"{who}: {EDITED}")
-    return head.asker, value["request"].get(API)
+        if self._digests.of(head.turn, value["request"], value.get("reply")) not in (None, head.digest):
+            self._digests = Digests()  # what continues this request is not checked
+            raise ShapeFault(f"{who}: {EDITED}")
+        return head.asker, value["request"].get(API)

@@ -7,6 +7,7 @@ continuation of an earlier one of the same asker.
 
 from __future__ import annotations
 
+import fcntl
 import filecmp
 import os
 import time
@@ -24,7 +25,6 @@ from pytest_osmosis.cassettes.exchange import (
     Asker,
     Body,
     Continuations,
-    Exchange,
     Fingerprint,
     Head,
     Run,
@@ -33,7 +33,7 @@ from pytest_osmosis.cassettes.exchange import (
     whole,
 )
 from pytest_osmosis.cassettes.reader import CassetteFile, Stored, answer_of
-from pytest_osmosis.errors import CassetteError, Problem
+from pytest_osmosis.errors import CassetteError
 from pytest_osmosis.files.reading import FileFault
 from pytest_osmosis.text.names import shown
 
@@ -65,19 +65,27 @@ def write_cassette(path: Path, log: Path, runs: Iterable[Run]) -> WrittenCassett
         kept = {} if before is None else _kept(before, rolled_out, calls)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            n_new = _write(temporary, calls, kept)
-            changed = before is None or not filecmp.cmp(path, temporary, shallow=False)
-            if changed:
-                temporary.replace(path)
-        except OSError as error:
-            raise CassetteError([Problem(shown(path), f"cannot be written: {error.strerror}")]) from error
+            with _writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                n_new = _write(temporary, calls, kept)
+                changed = before is None or not filecmp.cmp(path, temporary, shallow=False)
+                if changed:
+                    temporary.replace(path)
         finally:
             with suppress(OSError):  # there may be no folder
                 temporary.unlink(missing_ok=True)
     n_kept = sum(map(len, kept.values()))
     n_runs = len({asker.run for asker in (*calls, *kept)})
     return WrittenCassette(path, n_new + n_kept, n_runs, n_kept, changed)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """A context that raises `CassetteError` if the disk takes no more."""
+    try:
+        yield
+    except OSError as error:
+        raise CassetteError.at(shown(path), f"cannot be written: {error.strerror}") from error
 
 
 def _opened(path: Path) -> closing[CassetteFile] | nullcontext[None]:
@@ -87,7 +95,7 @@ def _opened(path: Path) -> closing[CassetteFile] | nullcontext[None]:
     except FileFault as fault:
         if fault.missing:
             return nullcontext()
-        raise CassetteError([Problem(shown(path), str(fault))]) from None
+        raise CassetteError.at(shown(path), str(fault)) from None
 
 
 def _last_calls(log: CassetteFile, rolled_out: Collection[Run]) -> dict[Asker, list[Stored]]:
@@ -151,11 +159,10 @@ def _lines(asker: Asker, call: Sequence[Stored]) -> Iterator[bytes]:
     """Yield the lines of the exchanges of one call."""
     continuations = Continuations()
     for turn, each in enumerate(_in_order(_recorded(call)), 1):
-        reply, error = each.answer.get("reply"), each.answer.get("error")
+        answer = {name: each.answer[name] for name in ("reply", "error") if name in each.answer}
         fingerprint = Fingerprint.of(each.request)
-        exchange = Exchange(asker, turn, fingerprint.digest, each.request, reply, error)
-        yield encoded(exchange, continuations.shortened(each.request, fingerprint))
-        continuations.add(turn, fingerprint, None if reply is None else reply["message"])
+        yield encoded(asker, turn, fingerprint.digest, continuations.shortened(each.request, fingerprint), answer)
+        continuations.add(turn, fingerprint, answer["reply"]["message"] if "reply" in answer else None)
 
 
 def _recorded(call: Sequence[Stored]) -> Iterator[_Recorded]:
@@ -205,7 +212,7 @@ class ExchangeLog:
 
     def append(self, lines: bytes) -> None:
         """Append whole lines, each ending in a newline. Raises `CassetteError` if the disk takes no more."""
-        try:
+        with _writing(self.path):
             file = self._file = self._file or self._opened()
             with _locked(file):
                 end = _end_of_lines(file)
@@ -213,33 +220,20 @@ class ExchangeLog:
                 file.seek(end)
                 _write_all(file, lines if end else header(LOG) + lines)
             if time.monotonic() - self._synced > SYNC_INTERVAL_S:
-                self._sync(file)
-        except OSError as error:
-            raise self._fault(error) from error
+                os.fsync(file.fileno())
+                self._synced = time.monotonic()
 
     def close(self) -> None:
         """Force the lines to the disk. Raises `CassetteError` if it takes no more."""
         file, self._file = self._file, None
-        if file is None:
-            return
-        try:
-            self._sync(file)
-        except OSError as error:
-            raise self._fault(error) from error
-        finally:
-            file.close()
+        if file is not None:
+            with _writing(self.path), file:
+                os.fsync(file.fileno())
 
     def _opened(self) -> FileIO:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         return FileIO(descriptor, "r+b")
-
-    def _sync(self, file: FileIO) -> None:
-        os.fsync(file.fileno())
-        self._synced = time.monotonic()
-
-    def _fault(self, error: OSError) -> CassetteError:
-        return CassetteError([Problem(shown(self.path), f"cannot be written: {error.strerror}")])
 
 
 def _write_all(file: FileIO, lines: bytes) -> None:
@@ -251,16 +245,12 @@ def _write_all(file: FileIO, lines: bytes) -> None:
 @contextmanager
 def _locked(file: FileIO) -> Iterator[None]:
     """A context in which no other process appends to a file. A file system without locks is used without."""
-    with suppress(ImportError, OSError):
-        import fcntl
-
+    with suppress(OSError):
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)
     try:
         yield
     finally:
-        with suppress(ImportError, OSError):
-            import fcntl
-
+        with suppress(OSError):
             fcntl.flock(file.fileno(), fcntl.LOCK_UN)
 
 

@@ -131,7 +131,7 @@ def reply_in(
     if error_in(choice) is not None or (error_in(body) is not None and not _says_something(message)):
         raise failures.no_answer(status, "an answer that the server broke off", choice, body)
     if choice.get("finish_reason") == "error":
-        raise failures.broken_off(status)
+        raise failures.misshapen(status, 'finish_reason "error"')
     return ChatReply(
         message,
         finish_reason=label(choice.get("finish_reason")),

@@ -14,7 +14,6 @@ Servers agree on no shape of an error: {"error": {...} | "..."}, {"detail": ...}
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
 import re
@@ -118,8 +117,8 @@ def client_error(status: int) -> Treatment:
 
 MAX_MESSAGE = 300
 MAX_BODY = 200
-SHOWN_CHARS = 10_000
-"""The length of a text that is searched for the key. More of it is never shown."""
+SEARCHED_CHARS = 10_000
+"""The length of a text that is searched for the key, and for what it says. More of it is never shown."""
 
 SECONDS = re.compile(r"\d+(\.\d*)?", re.ASCII)
 MAX_WAIT_S = 1e7
@@ -238,10 +237,6 @@ class Failures:
         text = f"the server answered {status} with {content}; raise [model] max_response_mb if that is right"
         return ModelError(text, status=status)
 
-    def broken_off(self, status: int) -> ModelError:
-        """Return the error for an answer that the server did not finish, and does not say why."""
-        return ModelError(f'the server answered {status} with finish_reason "error"', status=status, retryable=True)
-
     def _error(self, answered: str, status: int, error: ErrorBody, wait_s: float | None) -> ModelError:
         """Return the error for a status. `wait_s` is the wait that the server asks for."""
         treatment = client_error(status) if status < 500 else "retried"
@@ -298,7 +293,7 @@ class Failures:
         return self._shown(self.url, MAX_BODY)
 
     def _shown(self, text: str, limit: int) -> str:
-        text = shortened(text, SHOWN_CHARS)
+        text = shortened(text, SEARCHED_CHARS)
         return one_line(Redaction({"redacted": self.secret or ""}).text(text), limit)
 
 
@@ -310,31 +305,18 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     >>> retry_after_s({"retry-after": "1.5"}, datetime.now(UTC))
     1.5
     """
-    milliseconds = _not_negative(headers.get("retry-after-ms", ""))
-    if milliseconds is not None:
-        return milliseconds / 1000
-    value = headers.get("retry-after", "").strip()
-    seconds = _not_negative(value)
-    return _until(value, now) if seconds is None else seconds
-
-
-def _not_negative(text: str) -> float | None:
-    return _waited(float(text)) if SECONDS.fullmatch(text.strip()) else None
-
-
-def _waited(seconds: float) -> float | None:
-    """Return a wait, None if it is too long to be meant."""
+    value, milliseconds = (headers.get(name, "").strip() for name in ("retry-after", "retry-after-ms"))
+    if SECONDS.fullmatch(milliseconds):
+        seconds = float(milliseconds) / 1000
+    elif SECONDS.fullmatch(value):
+        seconds = float(value)
+    else:
+        try:
+            then = parsedate_to_datetime(value)
+        except (ValueError, TypeError, OverflowError):
+            return None
+        seconds = (then.replace(tzinfo=then.tzinfo or UTC) - now).total_seconds()
     return max(0.0, seconds) if seconds <= MAX_WAIT_S else None
-
-
-def _until(date: str, now: datetime) -> float | None:
-    try:
-        then = parsedate_to_datetime(date)
-    except (ValueError, TypeError, OverflowError):
-        return None
-    if then.tzinfo is None:
-        then = then.replace(tzinfo=UTC)
-    return _waited((then - now).total_seconds())
 
 
 def _advised(detail: str, hint: str) -> str:
@@ -414,50 +396,27 @@ REFUSED_KEY = re.compile(
 NOT_SAMPLED = frozenset(("messages", "model", "tools", "stream", "n", "input", "include", "store", "tool_choice"))
 """Keys that requests have whatever the config says."""
 
-SEARCHED_CHARS = 10_000
-
-STATUS_OF_NAME: Mapping[str, int] = {
-    "invalid_request_error": 400,
-    "invalid_argument": 400,
-    "bad_request": 400,
-    "badrequesterror": 400,
-    "context_length_exceeded": 400,
-    "content_filter": 400,
-    "content_policy_violation": 400,
-    "invalid_prompt": 400,
-    "authentication_error": 401,
-    "invalid_api_key": 401,
-    "unauthenticated": 401,
-    "unauthorized": 401,
-    "billing_error": 402,
-    "insufficient_quota": 402,
-    "permission_error": 403,
-    "permission_denied": 403,
-    "not_found_error": 404,
-    "notfounderror": 404,
-    "not_found": 404,
-    "model_not_found": 404,
-    "deploymentnotfound": 404,
-    "timeout": 408,
-    "timeout_error": 408,
-    "aborted": 409,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "resource_exhausted": 429,
-    "too_many_requests": 429,
-    "capacity_exceeded": 498,
-    "cancelled": 499,
-    "api_error": 500,
-    "internal": 500,
-    "internal_server_error": 500,
-    "server_error": 500,
-    "unavailable": 503,
-    "unavailable_error": 503,
-    "service_unavailable": 503,
-    "deadline_exceeded": 504,
-    "overloaded_error": 529,
+_NAMES_OF_STATUS: Mapping[int, tuple[str, ...]] = {
+    400: (
+        *("invalid_request_error", "invalid_argument", "bad_request", "badrequesterror", "context_length_exceeded"),
+        *("content_filter", "content_policy_violation", "invalid_prompt"),
+    ),
+    401: ("authentication_error", "invalid_api_key", "unauthenticated", "unauthorized"),
+    402: ("billing_error", "insufficient_quota"),
+    403: ("permission_error", "permission_denied"),
+    404: ("not_found_error", "notfounderror", "not_found", "model_not_found", "deploymentnotfound"),
+    408: ("timeout", "timeout_error"),
+    409: ("aborted",),
+    413: ("request_too_large",),
+    429: ("rate_limit_error", "rate_limit_exceeded", "resource_exhausted", "too_many_requests"),
+    498: ("capacity_exceeded",),
+    499: ("cancelled",),
+    500: ("api_error", "internal", "internal_server_error", "server_error"),
+    503: ("unavailable", "unavailable_error", "service_unavailable"),
+    504: ("deadline_exceeded",),
+    529: ("overloaded_error",),
 }
+STATUS_OF_NAME = {name: status for status, names in _NAMES_OF_STATUS.items() for name in names}
 """The status for the names of errors, in lower case: of OpenAI, Anthropic, Google, Groq, vLLM and llama.cpp."""
 
 
@@ -530,10 +489,4 @@ def text_of_error(error: object) -> str:
     if isinstance(error, str):
         return error
     message = error.get("message") if isinstance(error, dict) else None
-    return message if isinstance(message, str) and message else _begin_of_json(error)
-
-
-def _begin_of_json(value: object) -> str:
-    """Return `value` as JSON, without what no message would show of a large one."""
-    parts = json.JSONEncoder(ensure_ascii=False).iterencode(value)
-    return "".join(part[:SEARCHED_CHARS] for part in itertools.islice(parts, SEARCHED_CHARS))
+    return message if isinstance(message, str) and message else json.dumps(error, ensure_ascii=False)

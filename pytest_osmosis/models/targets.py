@@ -174,7 +174,7 @@ def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, w
         return _through_litellm(model_path, table, where)
     if prefix == "litellm" and "/" in name:
         return _through_litellm(name, table, where)
-    raise ConfigError([Problem(where, f"[experiment] model_path: {_refusal(prefix, slash, name)}")])
+    raise ConfigError.at(where, f"[experiment] model_path: {_refusal(prefix, slash, name)}")
 
 
 def recorded(name: str) -> ModelTarget:
@@ -230,7 +230,7 @@ def at_address(model: str, table: ModelTable, base_url: str, where: str) -> Mode
             'client = "anthropic" for one with Anthropic\'s, or leave out base_url for a provider that LiteLLM knows: '
             "LiteLLM's own variables, such as AZURE_API_BASE, may set its address"
         )
-        raise ConfigError([Problem(where, text)])
+        raise ConfigError.at(where, text)
     client = _chosen(table, service_at(base_url) or Service(""))
     return _target("server", model, table, client=client, base_url=base_url, api_key_env=table.api_key_env)
 
@@ -274,14 +274,14 @@ def _client_for(table: ModelTable, clients: tuple[Client, ...], model: str, wher
         speaks = clients if "anthropic" in clients else (*clients, "completions", "tokens")
         if client not in speaks or clients == ("litellm",):
             text = f'[model] api_client_type: {model} has no API "{api}"; leave it out, or set base_url to a server'
-            raise ConfigError([Problem(where, text)])
+            raise ConfigError.at(where, text)
         return client
     if table.client == "auto":
         return clients[0]
     if table.client not in clients:
         valid = ", ".join(f'"{client}"' for client in ("auto", *clients))
         text = f'[model] client: "{table.client}" does not speak the API of {model}; valid: {valid}'
-        raise ConfigError([Problem(where, text)])
+        raise ConfigError.at(where, text)
     return table.client
 
 
@@ -339,7 +339,7 @@ def check_url(url: str, name: str, where: str) -> None:
     except ValueError as error:
         text = f"not an address ({error})"
     if text is not None:
-        raise ConfigError([Problem(where, f'{name}: {text}; write it as in "http://localhost:8000/v1"')])
+        raise ConfigError.at(where, f'{name}: {text}; write it as in "http://localhost:8000/v1"')
 
 
 def _refusal(prefix: str, slash: str, name: str) -> str:
