@@ -19,7 +19,7 @@ import contextlib
 import inspect
 import os
 import types
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin, overload
 
@@ -29,7 +29,7 @@ from pytest_osmosis.judges.sending import JudgeModel, current_requests
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.providers import LITELLM_LOGINS, SERVICES
-from pytest_osmosis.models.targets import ModelTarget, resolve
+from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.decorator import RUBRIC_MARK, check_annotation, check_name, signature_of
 
 
@@ -162,8 +162,7 @@ def evaluate_rubric(
         return _result(rubric, solution_str, model, {**own, **case})
     provider, name = _text_in(model_info, "provider").lower(), _text_in(model_info, "model")
     own = {name: model_info.get(name) for name in ("api_key", "api_key_env", "base_url", "system_prompt")}
-    asked = _Question.of(rubric, solution_str, provider, name, {**model_info, **own, **_given(case)})
-    judgement, raw = OWN_LOOP.run(asked.answered())
+    judgement, raw = OWN_LOOP.run(_judged(rubric, solution_str, provider, name, {**model_info, **own, **_given(case)}))
     if not return_details:
         return judgement.score
     return RewardRubricRunResult(score=judgement.score, explanation=judgement.reason, raw=raw)
@@ -178,67 +177,53 @@ async def _result(rubric: Any, solution_str: Any, model: Any, options: Mapping[s
         provider, name = next((each for start, each in FAMILIES.items() if model.lower().startswith(start)), ""), model
     if slash and options.get("base_url"):  # the name is sent as written
         provider, name = "", model
-    judgement, _ = await _Question.of(rubric, solution_str, provider.lower(), name, _given(options)).answered()
+    judgement, _ = await _judged(rubric, solution_str, provider.lower(), name, _given(options))
     return RubricResult(judgement.score, judgement.reason)
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """One call of `evaluate_rubric`, checked."""
+def _judged(
+    rubric: Any, solution_str: Any, provider: str, name: str, options: Mapping[str, Any]
+) -> Coroutine[Any, Any, tuple[Judgement, Mapping[str, Any]]]:
+    """Check one call of `evaluate_rubric`, and return what asks for its judgement and the judge's last message."""
+    provider = ALIASES.get(provider, provider)
+    api_key = _api_key(provider, options)
+    for argument, value in (("rubric", rubric), ("solution_str", solution_str)):
+        if not isinstance(value, str) or not value.strip():
+            raise TypeError(f"'{argument}' must be a non-empty string")
+    low, high = float(options.get("score_min", 0.0)), float(options.get("score_max", 1.0))
+    if high <= low:
+        raise ValueError("'score_max' must be greater than 'score_min'")
+    refuses = name.lower().rpartition("/")[2].startswith(WITHOUT_TEMPERATURE)
+    sampling: dict[str, Any] = {} if refuses else {"temperature": 0}
+    if options.get("reasoning_effort") is not None:
+        sampling["reasoning_effort"] = options["reasoning_effort"]
+    truth, given = options.get("ground_truth"), options.get("original_input")
+    judge = Judge(Rubric(rubric, low, high, options.get("system_prompt") or ""), sampling=sampling)
+    submission = Submission(
+        solution_str,
+        ground_truth=truth if isinstance(truth, str) else "",
+        original_input=given if isinstance(given, str) else "",
+        metadata=options.get("metadata") or {},
+    )
+    model = _judge_model(provider, name, api_key, options)
 
-    provider: str
-    model: str
-    judge: Judge
-    asked: JudgeModel
-    submission: Submission
-
-    @classmethod
-    def of(cls, rubric: Any, solution_str: Any, provider: str, name: str, options: Mapping[str, Any]) -> _Question:
-        provider = ALIASES.get(provider, provider)
-        api_key = _api_key(provider, options)
-        if not isinstance(rubric, str) or not rubric.strip():
-            raise TypeError("'rubric' must be a non-empty string")
-        if not isinstance(solution_str, str) or not solution_str.strip():
-            raise TypeError("'solution_str' must be a non-empty string")
-        low, high = float(options.get("score_min", 0.0)), float(options.get("score_max", 1.0))
-        if high <= low:
-            raise ValueError("'score_max' must be greater than 'score_min'")
-        refuses = name.lower().rpartition("/")[2].startswith(WITHOUT_TEMPERATURE)
-        sampling: dict[str, Any] = {} if refuses else {"temperature": 0}
-        if options.get("reasoning_effort") is not None:
-            sampling["reasoning_effort"] = options["reasoning_effort"]
-        truth, given = options.get("ground_truth"), options.get("original_input")
-        return cls(
-            provider,
-            name,
-            Judge(Rubric(rubric, low, high, options.get("system_prompt") or ""), sampling=sampling),
-            _judge_model(provider, name, api_key, options),
-            Submission(
-                solution_str,
-                ground_truth=truth if isinstance(truth, str) else "",
-                original_input=given if isinstance(given, str) else "",
-                metadata=options.get("metadata") or {},
-            ),
-        )
-
-    async def answered(self) -> tuple[Judgement, Mapping[str, Any]]:
-        """Return the judgement, and the last message of the judge."""
+    async def answered() -> tuple[Judgement, Mapping[str, Any]]:
         last: dict[str, Any] = {}
 
         async def ask(request: ChatRequest) -> ChatReply:
-            reply = await current_requests().send(self.asked, request)
+            reply = await current_requests().send(model, request)
             last.update(reply.message)
             return reply
 
         try:
-            return await self.judge.judge(self.submission, ask, run="evaluate_rubric"), last
-        except ModelError as error:
-            found = ModelNotFoundError if error.status == 404 else ProviderRequestError
-            raise found(self.provider, self.model, str(error)) from error
-        except JudgeError as error:
-            raise ProviderRequestError(self.provider, self.model, str(error)) from error
-        except ConfigError as error:  # a library is missing
-            raise ProviderRequestError(self.provider, self.model, error.problems[0].text) from error
+            return await judge.judge(submission, ask, run="evaluate_rubric"), last
+        except (ModelError, JudgeError, ConfigError) as error:
+            is_unknown = isinstance(error, ModelError) and error.status == 404
+            # A ConfigError says that a library is missing.
+            text = error.problems[0].text if isinstance(error, ConfigError) else str(error)
+            raise (ModelNotFoundError if is_unknown else ProviderRequestError)(provider, name, text) from error
+
+    return answered()
 
 
 def _judge_model(provider: str, name: str, api_key: str | None, options: Mapping[str, Any]) -> JudgeModel:
@@ -254,11 +239,8 @@ def _judge_model(provider: str, name: str, api_key: str | None, options: Mapping
     timeout = options.get("timeout") or _timeout_s(provider, name)
     own = SERVICES[provider].base_url if provider in SERVICES and base_url is None else None
     moved = target.base_url if target.base_url != own else None
-    return JudgeModel(typed, moved, _with_key(target, api_key, float(timeout)), api_key)
-
-
-def _with_key(target: ModelTarget, api_key: str | None, timeout_s: float) -> ModelTarget:
-    return replace(target, timeout_s=timeout_s, api_key_env=target.api_key_env if api_key is None else None)
+    key_variable = target.api_key_env if api_key is None else None
+    return JudgeModel(typed, moved, replace(target, timeout_s=float(timeout), api_key_env=key_variable), api_key)
 
 
 def _timeout_s(provider: str, name: str) -> float:
@@ -272,28 +254,20 @@ def _api_key(provider: str, options: Mapping[str, Any]) -> str | None:
     passed = options.get("api_key")
     if isinstance(passed, str) and passed.strip():
         return passed.strip()
-    named = options.get("api_key_env")
-    service, login = SERVICES.get(provider), LITELLM_LOGINS.get(provider)
-    names = [named.strip()] if isinstance(named, str) and named.strip() else []
-    if not names and (options.get("base_url") or provider == "demo" or not provider):
-        return None
-    if not names and service is not None:
-        names = [service.api_key_env] if service.api_key_env is not None else []
-    elif not names and login is not None:
-        return None  # LiteLLM reads its own variables
-    elif not names:
-        names = [f"{provider.upper()}_API_KEY"]
-    for name in names:
-        value = os.environ.get(name, "").strip()
-        if not value and not current_requests().needs_keys:
+    named, service = options.get("api_key_env"), SERVICES.get(provider)
+    name = named.strip() if isinstance(named, str) else ""
+    if not name:
+        reads_its_own = service is None and provider in LITELLM_LOGINS  # LiteLLM has variables for these
+        if options.get("base_url") or provider in ("", "demo") or reads_its_own:
             return None
-        if not value:
-            raise MissingAPIKeyError(
-                f"Environment variable '{name}' is not set. Export it with your {provider} API key before calling "
-                f'evaluate_rubric: export {name}="..."'
-            )
-        return value
-    return None
+        name = f"{provider.upper()}_API_KEY" if service is None else service.api_key_env or ""
+    value = os.environ.get(name, "").strip()
+    if name and not value and current_requests().needs_keys:
+        raise MissingAPIKeyError(
+            f"Environment variable '{name}' is not set. Export it with your {provider} API key before calling "
+            f'evaluate_rubric: export {name}="..."'
+        )
+    return value or None
 
 
 def _text_in(model_info: Any, key: str) -> str:

@@ -6,8 +6,8 @@ import asyncio
 import atexit
 import os
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -111,36 +111,28 @@ class RequestsOutsideOfEvals:
     def __init__(self) -> None:
         self._clients = JudgeClients()
         self._pid = os.getpid()
-        self._closes_at_exit = False
+        atexit.register(self._close)
 
     async def send(self, judge: JudgeModel, request: ChatRequest) -> ChatReply:
         if not OWN_LOOP.is_here:
             return await OWN_LOOP.wait_for(self.send(judge, request))
         if self._pid != os.getpid():  # connections of the process that forked this one
             self._clients, self._pid = JudgeClients(), os.getpid()
-        if not self._closes_at_exit:
-            self._closes_at_exit = True
-            atexit.register(self._close)
         answered = await retry.chat(
             await self._clients.client(judge),
             request,
             timeout_s=judge.target.timeout_s,
             policy=retry.RetryPolicy(max_retries=ALONE_RETRIES),
             remaining_s=lambda: None,
-            waiting=_no_context,
+            waiting=lambda delay_s: nullcontext(),
             rng=random.Random(),
         )
         return answered.reply
 
     def _close(self) -> None:
-        if self._pid == os.getpid():
+        if self._clients.any_made and self._pid == os.getpid():
             with suppress(Exception):
                 OWN_LOOP.run(asyncio.wait_for(self._clients.close(), CLOSE_S))
-
-
-@asynccontextmanager
-async def _no_context(delay_s: float) -> AsyncIterator[None]:
-    yield
 
 
 OUTSIDE_OF_EVALS = RequestsOutsideOfEvals()
