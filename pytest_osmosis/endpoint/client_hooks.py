@@ -21,18 +21,19 @@ from typing import Any
 
 from pytest_osmosis.endpoint.rollouts import CURRENT, HEADER
 
-Hook = Callable[[ModuleType, str, int], None]
-"""Puts a hook into the classes of a module, for requests to a host and a port."""
+Hook = Callable[[ModuleType], None]
+"""Puts a hook into the classes of a module."""
 
 
 def install(host: str, port: int) -> None:
     """Hook http.client, on which urllib, urllib3 and requests are built, and httpx, httpx2 and aiohttp."""
     _hook_http_client(host, port)
-    hooks: dict[str, Hook] = {"httpx": _hook_httpx, "httpx2": _hook_httpx, "aiohttp": _hook_aiohttp}
-    for name in [*hooks]:
-        if name in sys.modules:
-            hooks.pop(name)(sys.modules[name], host, port)
-    sys.meta_path.insert(0, _AtImport(hooks, host, port))
+    hook_httpx = functools.partial(_hook_httpx, host, port)
+    hook_aiohttp = functools.partial(_hook_aiohttp, f"{host}:{port}")
+    hooks: dict[str, Hook] = {"httpx": hook_httpx, "httpx2": hook_httpx, "aiohttp": hook_aiohttp}
+    for name in hooks.keys() & sys.modules.keys():
+        hooks.pop(name)(sys.modules[name])
+    sys.meta_path.insert(0, _AtImport(hooks))
 
 
 class _AtImport(MetaPathFinder):
@@ -41,9 +42,8 @@ class _AtImport(MetaPathFinder):
     To be found is not enough: much code looks by `importlib.util.find_spec` for what it may import later.
     """
 
-    def __init__(self, hooks: Mapping[str, Hook], host: str, port: int) -> None:
+    def __init__(self, hooks: Mapping[str, Hook]) -> None:
         self._hooks = hooks
-        self._address = host, port
         self._found_by_others = threading.local()
 
     def find_spec(
@@ -59,7 +59,7 @@ class _AtImport(MetaPathFinder):
         finally:
             self._found_by_others.asked = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _HookingLoader(spec.loader, hook, self._address)  # type: ignore[assignment]  # by its methods
+            spec.loader = _HookingLoader(spec.loader, hook)  # type: ignore[assignment]  # by its methods
         return spec
 
 
@@ -69,7 +69,6 @@ class _HookingLoader:
 
     loader: Any
     hook: Hook
-    address: tuple[str, int]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.loader, name)
@@ -80,7 +79,7 @@ class _HookingLoader:
             module.__spec__.loader = self.loader
         self.loader.exec_module(module)
         with contextlib.suppress(AttributeError):  # the user's own module of that name has no such clients
-            self.hook(module, *self.address)
+            self.hook(module)
 
 
 def _hook_http_client(host: str, port: int) -> None:
@@ -96,7 +95,7 @@ def _hook_http_client(host: str, port: int) -> None:
     http.client.HTTPConnection.putrequest = putrequest  # type: ignore[method-assign]
 
 
-def _hook_httpx(module: ModuleType, host: str, port: int) -> None:
+def _hook_httpx(host: str, port: int, module: ModuleType) -> None:
     def note(url: Any, headers: MutableMapping[str, str]) -> None:
         name = CURRENT.get()
         if name is not None and url.port == port and url.host == host:
@@ -117,12 +116,12 @@ def _hook_httpx(module: ModuleType, host: str, port: int) -> None:
     module.Client.send, module.AsyncClient.send = hooked, hooked_async
 
 
-def _hook_aiohttp(module: ModuleType, host: str, port: int) -> None:
+def _hook_aiohttp(address: str, module: ModuleType) -> None:
     """Hook a private method, because sessions have no other place through which each request passes.
 
     Without it, requests over aiohttp belong to no rollout; tests/endpoint/test_environment.py notices.
     """
-    session, address = module.ClientSession, f"{host}:{port}"
+    session = module.ClientSession
     request = session._request
 
     @functools.wraps(request)

@@ -85,9 +85,6 @@ class OpenRollouts:
         self.shared_key: str | None = None
         self._by_name: dict[str, EndpointRollout] = {}
 
-    def __len__(self) -> int:
-        return len(self._by_name)
-
     def add(self, rollout: EndpointRollout) -> None:
         """Admit requests of a rollout, unless it is over: code that it left behind may ask for its address."""
         if not rollout.over:
@@ -101,10 +98,9 @@ class OpenRollouts:
         """Return the rollout in flight of that name, None if it is over or never was."""
         return self._by_name.get(name)
 
-    def only(self) -> EndpointRollout | None:
-        """Return the rollout in flight, None if there are several or none."""
-        rollouts = list(self._by_name.values())
-        return rollouts[0] if len(rollouts) == 1 else None
+    @property
+    def in_flight(self) -> list[EndpointRollout]:
+        return list(self._by_name.values())
 
 
 def is_key(sent: str, key: str) -> bool:

@@ -63,11 +63,16 @@ def admitted(rollouts: OpenRollouts, request: BaseRequest) -> EndpointRollout:
     name = request.path.removeprefix(PREFIX).partition("/")[0] if request.path.startswith(PREFIX) else ""
     if not name:
         return _attributed(rollouts, request)
+    rollout = _named(rollouts, name)
+    if not is_key(_key(request), rollout.key):
+        raise ApiError(401, "the key is missing or wrong: pass ctx.api_key to the client", "invalid_api_key")
+    return rollout
+
+
+def _named(rollouts: OpenRollouts, name: str) -> EndpointRollout:
     rollout = rollouts.named(name)
     if rollout is None:
         raise _over()
-    if not is_key(_key(request), rollout.key):
-        raise ApiError(401, "the key is missing or wrong: pass ctx.api_key to the client", "invalid_api_key")
     return rollout
 
 
@@ -79,14 +84,14 @@ def _attributed(rollouts: OpenRollouts, request: BaseRequest) -> EndpointRollout
         text = "the key is missing or wrong: create the client without a key, so that it reads that of the environment"
         raise ApiError(401, text, "invalid_api_key")
     name = request.headers.get(HEADER)
-    rollout = rollouts.only() if name is None else rollouts.named(name)
-    if rollout is not None:
-        return rollout
     if name is not None:
-        raise _over()
-    if not len(rollouts):
+        return _named(rollouts, name)
+    in_flight = rollouts.in_flight
+    if not in_flight:
         raise ApiError(400, "no rollout is in flight, and only rollouts can ask the eval's model here")
-    raise ApiError(400, UNATTRIBUTED.format(len(rollouts)))
+    if len(in_flight) > 1:
+        raise ApiError(400, UNATTRIBUTED.format(len(in_flight)))
+    return in_flight[0]
 
 
 async def answered(rollout: EndpointRollout, request: BaseRequest, body: bytes, *, in_standby: bool) -> Response:
@@ -116,9 +121,7 @@ async def _reply(rollout: EndpointRollout, request: ChatRequest, in_standby: boo
         return await rollout.send(request, in_standby=in_standby)
     except OverError:
         raise _over() from None
-    except BoundError as error:
-        raise ApiError(400, str(error)) from None
-    except (TypeError, ValueError) as error:  # the model's API cannot represent the messages
+    except (BoundError, TypeError, ValueError) as error:  # the model's API may be unable to represent the messages
         raise ApiError(400, str(error)) from None
 
 
@@ -144,26 +147,23 @@ def _over() -> ApiError:
 
 
 def _not_served(request: BaseRequest) -> ApiError:
-    below = _below(request)
-    why = NOT_SERVED.get(below) or NOT_SERVED.get(below.partition("/")[0])
+    below, method = _below(request), request.method[:MAX_SHOWN]
     if below in SHAPES:
-        return ApiError(405, f"{below} takes POST, got {request.method[:MAX_SHOWN]}")
-    shown = f"{request.method[:MAX_SHOWN]} {below[:MAX_SHOWN]}"
-    return ApiError(404, f"{shown}: {why or 'not served'} (served: {SERVED})")
+        return ApiError(405, f"{below} takes POST, got {method}")
+    why = NOT_SERVED.get(below) or NOT_SERVED.get(below.partition("/")[0]) or "not served"
+    return ApiError(404, f"{method} {below[:MAX_SHOWN]}: {why} (served: {SERVED})")
 
 
 def _models(rollout: EndpointRollout, request: BaseRequest) -> Response:
     """Return the list of models, or the one of any name: each name is answered by the eval's model."""
     named = _below(request).partition("/")[2]
-    listed = [_model(named or rollout.model, request)]
-    value = listed[0] if named else {"object": "list", "data": listed, "has_more": False}
-    return Response(body=encoded(value), headers={"Content-Type": JSON})
-
-
-def _model(name: str, request: BaseRequest) -> dict[str, object]:
+    model: dict[str, object] = {"id": named or rollout.model}
     if _is_anthropic(request):
-        return {"id": name, "type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
-    return {"id": name, "object": "model", "created": 0, "owned_by": "pytest-osmosis"}
+        model |= {"type": "model", "display_name": model["id"], "created_at": "1970-01-01T00:00:00Z"}
+    else:
+        model |= {"object": "model", "created": 0, "owned_by": "pytest-osmosis"}
+    value = model if named else {"object": "list", "data": [model], "has_more": False}
+    return Response(body=encoded(value), headers={"Content-Type": JSON})
 
 
 def _is_anthropic(request: BaseRequest) -> bool:
