@@ -114,12 +114,14 @@ def sendable_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
     >>> sendable_headers({"X-Team": " evals\\t"})
     {'X-Team': 'evals'}
     """
+    sendable = dict(headers)
     for name, value in headers.items():
         if isinstance(value, str):
             value.encode("ascii")
             if _CONTROL.search(value):
                 raise UnicodeError(f"the value of the header {name} has a control character")
-    return {name: value.strip() if isinstance(value, str) else value for name, value in headers.items()}
+            sendable[name] = value.strip()
+    return sendable
 
 
 def certificates() -> SSLContext:

@@ -82,7 +82,7 @@ def answer(
     have no messages for them send user messages which begin with "Observation:".
     """
     question = max((index for index, message in enumerate(messages) if _is_of_user(message)), default=None)
-    expression = None if question is None else find_expression(text_of(messages[question].get("content")))
+    expression = None if question is None else find_expression(_text(messages[question]))
     if question is None or expression is None:
         return _text_reply(messages, NOTHING_TO_SOLVE)
     decision = _decide(messages[: question + 1], accuracy, key)
@@ -111,8 +111,7 @@ def judge_reply(messages: Sequence[Message], accuracy: float = 1.0, key: str = "
         return None
     prompt = _text(asking)
     blocks = blocks_in(prompt)
-    answer, conversation = blocks.get(ANSWER), blocks.get(CONVERSATION)
-    candidate = answer if answer is not None else _last_answer(conversation or "")
+    candidate = blocks[ANSWER] if ANSWER in blocks else _last_answer(blocks.get(CONVERSATION, ""))
     truth = blocks.get(TRUTH) or _solution(blocks.get(INPUT, ""))
     low, high = map(float, match.groups()) if (match := _SCORES.search(prompt)) else (0.0, 1.0)
     is_match, finding = _compared(candidate, truth)
@@ -287,29 +286,30 @@ def _fitting(tools: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str] | None
     calculator: tuple[str, str] | None = None
     by_operator: dict[str, tuple[str, str, str]] = {}
     for tool in tools:
-        function = _object(tool.get("function"))
-        name, description = str(function.get("name", "")), str(function.get("description", ""))
-        properties = _object(_object(function.get("parameters")).get("properties"))
-        types = [_object(schema).get("type") for schema in properties.values()]
-        if types == ["string"] and _words(" ".join((name, description, *properties))) & _CALCULATOR_WORDS:
-            calculator = calculator or (name, next(iter(properties)))
-        elif len(types) == 2 and {*map(str, types)} <= {"number", "integer"}:
+        name, description, types = _declared(tool)
+        if [*types.values()] == ["string"] and _words(" ".join((name, description, *types))) & _CALCULATOR_WORDS:
+            calculator = calculator or (name, next(iter(types)))
+        elif len(types) == 2 and {*types.values()} <= {"number", "integer"}:
             operator = _operator_of(name) or _operator_of(description)
             if operator is not None:
-                first, second = properties
+                first, second = types
                 by_operator.setdefault(operator, (name, first, second))
     return calculator, by_operator
 
 
+def _declared(tool: Mapping[str, Any]) -> tuple[str, str, dict[str, str]]:
+    """Return the name of a tool, its description, and the types of its parameters."""
+    function = _object(tool.get("function"))
+    properties = _object(_object(function.get("parameters")).get("properties"))
+    types = {name: str(_object(schema).get("type")) for name, schema in properties.items()}
+    return str(function.get("name", "")), str(function.get("description", "")), types
+
+
 def _answering(tools: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
     """Return the tool that takes the answer as its only parameter, and this parameter, or None."""
-    for tool in tools:
-        function = _object(tool.get("function"))
-        properties = _object(_object(function.get("parameters")).get("properties"))
-        texts = [name for name, schema in properties.items() if _object(schema).get("type") == "string"]
-        name = str(function.get("name", ""))
-        if len(properties) == len(texts) == 1 and _words(f"{name} {texts[0]}") & _ANSWER_WORDS:
-            return name, texts[0]
+    for name, _, types in map(_declared, tools):
+        if [*types.values()] == ["string"] and _words(" ".join((name, *types))) & _ANSWER_WORDS:
+            return name, next(iter(types))
     return None
 
 
@@ -331,7 +331,7 @@ _OBSERVATION = "Observation:"
 
 
 def _is_of_user(message: Message) -> bool:
-    return message.get("role") == "user" and not text_of(message.get("content")).startswith(_OBSERVATION)
+    return message.get("role") == "user" and not _text(message).startswith(_OBSERVATION)
 
 
 _RESULT = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?\d{1,2})?(?![\w])", re.IGNORECASE)
@@ -339,7 +339,7 @@ _RESULT = re.compile(r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[+-]?
 
 def _tool_results(messages: Sequence[Message]) -> list[Fraction | None]:
     """Return the last number of each tool result, or None for an error or without a number in bounds."""
-    return [_result(text_of(message.get("content"))) for message in messages if message.get("role") in ("tool", "user")]
+    return [_result(_text(message)) for message in messages if message.get("role") in ("tool", "user")]
 
 
 def _result(text: str) -> Fraction | None:
@@ -360,7 +360,7 @@ class _Decision(NamedTuple):
 
 
 def _decide(conversation: Sequence[Message], accuracy: float, key: str) -> _Decision:
-    texts = [[str(message.get("role")), text_of(message.get("content"))] for message in conversation]
+    texts = [[str(message.get("role")), _text(message)] for message in conversation]
     digest = blake2b(json.dumps([key, texts]).encode(), digest_size=16).digest()
     draw = (int.from_bytes(digest[:8], "big") >> 11) / 2**53
     sign = 1 if digest[8] & 1 else -1
@@ -421,7 +421,7 @@ def _n_tokens(message: Message) -> int:
     """Count the words between spaces, of the text and of the names and arguments of tool calls."""
     calls = message.get("tool_calls")
     functions = [_object(_object(call).get("function")) for call in calls] if isinstance(calls, list) else []
-    texts = [text_of(message.get("content")), *(f"{each.get('name')} {each.get('arguments')}" for each in functions)]
+    texts = [_text(message), *(f"{each.get('name')} {each.get('arguments')}" for each in functions)]
     return sum(len(text.split()) for text in texts)
 
 

@@ -40,7 +40,7 @@ from pytest_osmosis.models.connections import (
     sendable_headers,
 )
 from pytest_osmosis.models.failures import Failures, causes_of, error_in
-from pytest_osmosis.models.json_bodies import encoded, json_object
+from pytest_osmosis.models.json_bodies import encoded, given, json_object
 from pytest_osmosis.models.targets import ModelTarget
 
 
@@ -123,13 +123,17 @@ class LiteLLMModel:
         self._target = target
         self._api_key = api_key
         self._takes_seed = _takes_seed(self._litellm, target.model)
-        options = {"api_key": api_key, "api_base": _api_base(target)}
         self._headers = merged(dict.fromkeys(HEADERS, ""), target.headers)
-        self._options = {name: value for name, value in options.items() if value is not None}
+        self._options = given({"api_key": api_key, "api_base": _api_base(target)})
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that are not JSON."""
-        arguments = {"messages": sendable(request.messages), **_optional(request, self._takes_seed)}
+        arguments: dict[str, Any] = {"messages": sendable(request.messages)}
+        if request.tools:
+            arguments["tools"] = list(request.tools)
+        if request.seed is not None and self._takes_seed:
+            arguments["seed"] = request.seed
+        arguments |= request.sampling
         encoded(arguments)
         headers = {name: value for name, value in merged(self._headers, request.headers).items() if value}
         exchange = WatchedExchange(self._target.max_response_mb * MB // SHARE)
@@ -236,9 +240,3 @@ def _takes_seed(litellm: Any, model: str) -> bool:
     except Exception:  # it does not know the provider, and the request will say so
         return True
     return supported is None or "seed" in supported
-
-
-def _optional(request: ChatRequest, takes_seed: bool) -> dict[str, Any]:
-    tools = {"tools": list(request.tools)} if request.tools else {}
-    seed = {"seed": request.seed} if request.seed is not None and takes_seed else {}
-    return {**tools, **seed, **request.sampling}

@@ -38,21 +38,13 @@ def prompt_of(messages: Sequence[Message]) -> str:
 
 
 def _text(content: object) -> str:
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise TypeError(f"the content of a message must be text or a list of parts, got {shape(content)}")
-    return " ".join(_part(part) for part in content).strip()
-
-
-def _part(part: object) -> str:
-    if isinstance(part, str):
-        return part
-    if isinstance(part, Mapping) and part.get("type") == "text" and isinstance(part.get("text"), str):
-        return str(part["text"])
-    raise ValueError(f"{API} takes text only, and a message holds another part, such as an image")
+    if isinstance(content, str | None):
+        return content or ""
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part for part in parts]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{API} takes text only, and a message holds another part, such as an image")
+    return " ".join(texts).strip()
 
 
 def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
