@@ -22,7 +22,7 @@ from argparse import ArgumentTypeError
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -42,7 +42,7 @@ from pytest_osmosis.models.api_shapes import (
     read_body,
     write_answer,
 )
-from pytest_osmosis.models.base import ChatReply, Usage
+from pytest_osmosis.models.base import Usage
 from pytest_osmosis.models.embedded import JUDGE, NAME, reply_to
 from pytest_osmosis.text.arguments import CommandParser, filled
 from pytest_osmosis.text.safe import escaped
@@ -136,18 +136,12 @@ def latency(text: str) -> Latency:
     (Latency(least=0.2, most=0.2), Latency(least=0.2, most=1.5))
     """
     first, dash, last = text.partition("-")
-    least = _seconds(first, text)
-    most = _seconds(last, text) if dash else least
+    least, most = _number(first), _number(last if dash else first)
+    if not (0 <= least < math.inf and 0 <= most < math.inf):
+        raise ArgumentTypeError(f"must be seconds like 0.2, or a range like 0.2-1.5, got {text}")
     if most < least:
         raise ArgumentTypeError(f"the second number of {text} must be at least the first")
     return Latency(least, most)
-
-
-def _seconds(part: str, text: str) -> float:
-    seconds = _number(part)
-    if not 0 <= seconds < math.inf:
-        raise ArgumentTypeError(f"must be seconds like 0.2, or a range like 0.2-1.5, got {text}")
-    return seconds
 
 
 def rate(text: str) -> RequestRate:
@@ -225,6 +219,12 @@ class Stats:
         finally:
             self.in_flight -= 1
 
+    def tokens(self, usage: Usage) -> dict[str, int]:
+        """Count the tokens of an answer, and return them."""
+        self.input_tokens += usage.input_tokens
+        self.output_tokens += usage.output_tokens
+        return usage.to_json()
+
 
 def application(
     disturbances: Disturbances = UNDISTURBED,
@@ -254,7 +254,7 @@ def application(
                 reply = reply_to(served.chat)
                 label = AnswerLabel(f"demo-{number}", int(time.time()), NAME)
                 answer = write_answer(shape, served, reply, label)
-                _note_answer(reply, stats, entry)
+                entry |= {"status": 200, **stats.tokens(reply.usage or Usage(0, 0))}
                 return web.Response(body=answer.body, content_type=answer.content_type)
 
         return serve
@@ -337,13 +337,6 @@ def _logged(log: TextIO | None, request: web.Request, number: int) -> Iterator[E
             log.flush()
 
 
-def _note_answer(reply: ChatReply, stats: Stats, entry: Entry) -> None:
-    usage = reply.usage or Usage(0, 0)
-    entry |= {"status": 200, "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-    stats.input_tokens += usage.input_tokens
-    stats.output_tokens += usage.output_tokens
-
-
 # -- errors -----------------------------------------------------------------------------------------------
 
 
@@ -382,9 +375,7 @@ def _key_check(api_key: str | None) -> Middleware:
 def main(arguments: list[str] | None = None, program: str = PROGRAM) -> int:
     """Serve until Ctrl-C or SIGTERM. Return 0, or 1 if the address or the log is not available."""
     options = argument_parser(program).parse_args(arguments)
-    disturbances = Disturbances(
-        options.latency, options.error_rate, options.error_status, options.rate_limit, options.seed
-    )
+    disturbances = Disturbances(**{each.name: getattr(options, each.name) for each in fields(Disturbances)})
     try:
         with _log_file(options.log) as log:
             app = application(disturbances, options.api_key, options.model, log, chat_tools=not options.no_chat_tools)
@@ -425,21 +416,18 @@ def argument_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     parser.add_argument(
         "--latency",
         type=latency,
-        default=UNDISTURBED.latency,
         metavar="SECONDS",
         help="wait before each answer, like 0.5, or a range like 0.2-1.5 (default: 0)",
     )
     parser.add_argument(
         "--error-rate",
         type=share,
-        default=UNDISTURBED.error_rate,
         metavar="SHARE",
         help="let this share of the requests fail, from 0 to 1 (default: 0)",
     )
     parser.add_argument(
         "--error-status",
         type=error_status,
-        default=UNDISTURBED.error_status,
         metavar="STATUS",
         help="the HTTP status of those errors (default: %(default)s)",
     )
@@ -452,7 +440,6 @@ def argument_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     parser.add_argument(
         "--seed",
         type=_integer,
-        default=UNDISTURBED.seed,
         metavar="N",
         help="decides which requests fail, and how slow each is (default: %(default)s)",
     )
@@ -474,6 +461,7 @@ def argument_parser(program: str = PROGRAM) -> argparse.ArgumentParser:
         metavar="NAME",
         help="serve the model under this name too, to rehearse the config of another model; repeatable",
     )
+    parser.set_defaults(**asdict(UNDISTURBED))
     return parser
 
 
