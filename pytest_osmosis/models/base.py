@@ -46,22 +46,13 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            _sum(self.cached_input_tokens, other.cached_input_tokens),
-            _sum(self.reasoning_tokens, other.reasoning_tokens),
-            _sum(self.cache_write_tokens, other.cache_write_tokens),
-        )
+        pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+        return Usage(*(b if a is None else a if b is None else a + b for a, b in pairs))
 
     def to_json(self) -> dict[str, int]:
         """Return the counts that the server reported."""
         counts = ((each.name, getattr(self, each.name)) for each in fields(self))
         return {name: count for name, count in counts if count is not None}
-
-
-def _sum(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else a + b
 
 
 def usage_fields(usage: Usage) -> dict[str, Any]:

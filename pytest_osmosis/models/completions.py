@@ -69,8 +69,7 @@ def request_body(request: ChatRequest, target: ModelTarget) -> dict[str, Any]:
     body: dict[str, Any] = {"model": target.model, "messages": messages}
     if tools:
         body["tools"] = tools
-    if request.seed is not None and target.seed_key is not None:
-        body[target.seed_key] = request.seed
+    body |= target.seed_field(request.seed)
     sampling = dict(request.sampling)
     if "max_tokens" in sampling:
         body[target.max_tokens_key] = sampling.pop("max_tokens")

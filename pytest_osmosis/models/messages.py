@@ -94,9 +94,7 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
         body["system"] = system
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
-    if request.seed is not None and target.seed_key is not None:
-        body[target.seed_key] = request.seed
-    return encoded({**body, **_sampling(request.sampling)})
+    return encoded({**body, **target.seed_field(request.seed), **_sampling(request.sampling)})
 
 
 def _sampling(sampling: Mapping[str, Any]) -> dict[str, Any]:

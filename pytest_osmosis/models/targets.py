@@ -143,6 +143,10 @@ class ModelTarget:
         """The bound on a message as JSON. A message is kept, sent on and written several times, a body only read."""
         return self.max_response_mb * 2**20 // MESSAGE_SHARE
 
+    def seed_field(self, seed: int | None) -> dict[str, int]:
+        """Return a seed under the server's name for it; empty if the server takes none."""
+        return {} if seed is None or self.seed_key is None else {self.seed_key: seed}
+
     def to_json(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)} | {
             "headers": dict(self.headers),

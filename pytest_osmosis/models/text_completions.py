@@ -6,7 +6,6 @@ The prompt is the text of the messages, joined by blank lines, without their rol
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
 from pytest_osmosis.models.completions import reply_in
@@ -22,10 +21,8 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
     """Return the body of a request. Raises `TypeError` or `ValueError` for what the API cannot represent."""
     if request.tools:
         raise ValueError(f"{API} takes no tools; ask a server with chat completions, or offer no tools")
-    body: dict[str, Any] = {"model": target.model, "prompt": prompt_of(request.messages)}
-    if request.seed is not None and target.seed_key is not None:
-        body[target.seed_key] = request.seed
-    return encoded({**body, **request.sampling})
+    body = {"model": target.model, "prompt": prompt_of(request.messages)}
+    return encoded({**body, **target.seed_field(request.seed), **request.sampling})
 
 
 def prompt_of(messages: Sequence[Message]) -> str:
