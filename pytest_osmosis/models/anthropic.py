@@ -24,12 +24,12 @@ SAMPLED_VERSION = "2023-06-01"
 
 class AnthropicModel(OfficialModel):
     def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int) -> None:
-        super().__init__(target, api_key, messages, DefaultAsyncHttpxClient, max_in_flight)
+        super().__init__(target, api_key, messages, max_in_flight, DefaultAsyncHttpxClient)
         self._client = AsyncAnthropic(
             api_key=api_key or "none",  # without a key, the client would look for others; `_headers` omits it
             base_url=self._root,
             max_retries=0,
-            http_client=self._transport.http_client(),
+            http_client=self._http_client(),
         )
         self._client.auth_token = None  # older releases take it from the environment beside the key, and send both
         key_headers = _key_headers(self._root, api_key, self._client.auth_headers)

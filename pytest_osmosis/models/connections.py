@@ -148,78 +148,6 @@ Value = TypeVar("Value")
 Other = TypeVar("Other")
 
 
-class Transport:
-    """The transport below an official client, and the requests that go through it.
-
-    `kind` is the client's class of HTTP clients. It comes from httpx or httpx2, depending on the client's version.
-    """
-
-    def __init__(self, kind: type, target: ModelTarget, failures: Failures, max_in_flight: int) -> None:
-        module = next(base.__module__ for base in kind.__mro__ if base.__module__ in ("httpx", "httpx2"))
-        self._http: Any = import_module(module)
-        self._failures = failures
-        self._proxy = proxy_of(target.base_url or "")
-        self._max_in_flight = max_in_flight
-        self._max_bytes = target.max_response_mb * MB
-        self._below: Any = None
-
-    def http_client(self) -> Any:
-        """Return the client's `http_client`. It neither follows redirects nor looks for proxies and passwords."""
-        return self._http.AsyncClient(
-            transport=self,
-            headers=ACCEPTED,
-            follow_redirects=False,
-            trust_env=False,
-            timeout=self._http.Timeout(None, connect=CONNECT_TIMEOUT_S),
-        )
-
-    async def request(self, send: Any, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
-        """Return status and body of a 2xx answer to one request. Raises `ModelError` for everything else.
-
-        `send` is the client's `post` or `get`.
-        """
-        try:
-            options = {"headers": sendable_headers(headers)}
-            _BODY.set(body)
-            response = await send(path, cast_to=self._http.Response, options=options)
-        except Exception as error:
-            raise self._failures.of_exception(error) from None
-        answer: tuple[int, str] = response.extensions.pop(ANSWER)
-        return answer
-
-    async def handle_async_request(self, request: Any) -> Any:
-        """Send a request of the HTTP client. The body of the answer bypasses it, as an extension of the response."""
-        body = _BODY.get()
-        request.headers["Content-Length"] = str(len(body))
-        request = self._http.Request(
-            request.method, request.url, headers=request.headers, content=body, extensions=request.extensions
-        )
-        response = await self._opened().handle_async_request(request)
-        try:
-            coding = coding_of(response.headers)
-            if coding and coding not in CODINGS:
-                raise self._http.DecodingError(f'Content-Encoding "{coding}" was not asked for')
-            content = await read_body(response.aiter_bytes(), self._max_bytes)
-        finally:
-            await response.aclose()
-        answer = answer_of(response.status_code, response.headers, content, self._max_bytes, self._failures)
-        return self._http.Response(answer[0], request=request, extensions={ANSWER: answer})
-
-    async def aclose(self) -> None:
-        if self._below is not None:
-            await self._below.aclose()
-
-    def _opened(self) -> Any:
-        """Return httpx's own transport. The first request makes it: only there can a wrong proxy be reported."""
-        if self._below is None:
-            n = self._max_in_flight
-            self._below = self._http.AsyncHTTPTransport(
-                limits=self._http.Limits(max_connections=n, max_keepalive_connections=n),
-                proxy=None if self._proxy is None else self._proxy.url,
-            )
-        return self._below
-
-
 def added_headers(target: ModelTarget, provider: str, key: Mapping[str, Value], omit: Other) -> dict[str, Any]:
     """Return the headers to add to the client's own: `key`, and the config's, which take precedence.
 
@@ -246,7 +174,7 @@ class HttpModel:
 
     _headers: Mapping[str, Any]
 
-    def __init__(self, target: ModelTarget, api_key: str | None, api: HttpApi) -> None:
+    def __init__(self, target: ModelTarget, api_key: str | None, api: HttpApi, max_in_flight: int) -> None:
         assert target.base_url is not None
         self.target = target
         self._api = api
@@ -255,6 +183,10 @@ class HttpModel:
         self._root = root.removesuffix("/v1") if api.PATH.startswith("/v1/") else root
         self._url = f"{self._root}{api.PATH}"
         self._failures = Failures(target.base_url, self._url, api_key, target.address_key, target.responses_advice)
+        proxy = proxy_of(target.base_url)
+        self._proxy = None if proxy is None else proxy.url
+        self._max_in_flight = max_in_flight
+        self._max_bytes = target.max_response_mb * MB
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that the API cannot represent."""
@@ -275,19 +207,69 @@ class HttpModel:
 
 
 class OfficialModel(HttpModel):
-    """A model that is asked through an official client, `_client`, which subclasses set. `kind`: see `Transport`."""
+    """A model that is asked through an official client, `_client`, which subclasses set. It is the client's transport.
+
+    `kind` is the client's class of HTTP clients. It comes from httpx or httpx2, depending on the client's version.
+    """
 
     _client: Any
 
-    def __init__(self, target: ModelTarget, api_key: str | None, api: HttpApi, kind: type, max_in_flight: int) -> None:
-        super().__init__(target, api_key, api)
-        self._transport = Transport(kind, target, self._failures, max_in_flight)
+    def __init__(self, target: ModelTarget, api_key: str | None, api: HttpApi, max_in_flight: int, kind: type) -> None:
+        super().__init__(target, api_key, api, max_in_flight)
+        module = next(base.__module__ for base in kind.__mro__ if base.__module__ in ("httpx", "httpx2"))
+        self._http: Any = import_module(module)
+        self._below: Any = None
+
+    def _http_client(self) -> Any:
+        """Return the client's `http_client`. It neither follows redirects nor looks for proxies and passwords."""
+        return self._http.AsyncClient(
+            transport=self,
+            headers=ACCEPTED,
+            follow_redirects=False,
+            trust_env=False,
+            timeout=self._http.Timeout(None, connect=CONNECT_TIMEOUT_S),
+        )
 
     async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
-        return await self._transport.request(getattr(self._client, method), path, body, headers)
+        send = getattr(self._client, method)
+        try:
+            options = {"headers": sendable_headers(headers)}
+            _BODY.set(body)
+            response = await send(path, cast_to=self._http.Response, options=options)
+        except Exception as error:
+            raise self._failures.of_exception(error) from None
+        answer: tuple[int, str] = response.extensions.pop(ANSWER)
+        return answer
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request of the HTTP client. The body of the answer bypasses it, as an extension of the response."""
+        body = _BODY.get()
+        request.headers["Content-Length"] = str(len(body))
+        request = self._http.Request(
+            request.method, request.url, headers=request.headers, content=body, extensions=request.extensions
+        )
+        if self._below is None:  # only a request can report that a proxy is wrong
+            n = self._max_in_flight
+            limits = self._http.Limits(max_connections=n, max_keepalive_connections=n)
+            self._below = self._http.AsyncHTTPTransport(limits=limits, proxy=self._proxy)
+        response = await self._below.handle_async_request(request)
+        try:
+            coding = coding_of(response.headers)
+            if coding and coding not in CODINGS:
+                raise self._http.DecodingError(f'Content-Encoding "{coding}" was not asked for')
+            content = await read_body(response.aiter_bytes(), self._max_bytes)
+        finally:
+            await response.aclose()
+        answer = answer_of(response.status_code, response.headers, content, self._max_bytes, self._failures)
+        return self._http.Response(answer[0], request=request, extensions={ANSWER: answer})
 
     async def close(self) -> None:
         await self._client.close()
+
+    async def aclose(self) -> None:
+        """Close the connections, for the HTTP client, whose transport this is."""
+        if self._below is not None:
+            await self._below.aclose()
 
 
 class LightModel(HttpModel):
@@ -296,11 +278,8 @@ class LightModel(HttpModel):
     def __init__(
         self, target: ModelTarget, api_key: str | None, *, max_in_flight: int, api: HttpApi = completions
     ) -> None:
-        super().__init__(target, api_key, api)
-        proxy = proxy_of(self._root)
-        self._proxy = None if proxy is None else proxy.url
-        self._max_in_flight = max_in_flight
-        self._certificates = certificates() if urlsplit(self._root).scheme == "https" or proxy else True
+        super().__init__(target, api_key, api, max_in_flight)
+        self._certificates = certificates() if urlsplit(self._root).scheme == "https" or self._proxy else True
         self._session: aiohttp.ClientSession | None = None
         ours = {"Content-Type": "application/json", "User-Agent": f"pytest-osmosis/{__version__}"}
         if api_key is not None:
@@ -311,7 +290,6 @@ class LightModel(HttpModel):
         return await self._request(method, f"{self._root}{path}", body, headers)
 
     async def _request(self, method: str, url: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
-        max_bytes = self.target.max_response_mb * MB
         try:
             async with self._opened().request(
                 method,
@@ -322,10 +300,10 @@ class LightModel(HttpModel):
                 proxy=self._proxy,
                 allow_redirects=False,
             ) as response:
-                content = await read_body(response.content.iter_any(), max_bytes)
+                content = await read_body(response.content.iter_any(), self._max_bytes)
         except Exception as error:
             raise self._failures.of_exception(error) from None
-        return answer_of(response.status, response.headers, content, max_bytes, self._failures)
+        return answer_of(response.status, response.headers, content, self._max_bytes, self._failures)
 
     async def close(self) -> None:
         if self._session is not None:

@@ -75,6 +75,11 @@ CHAT_BLOCKS = frozenset({"text", "tool_use"})
 """The blocks that a chat message can represent, unless they have citations or a mark for the cache."""
 EFFORTS: Mapping[str, str] = {"none": "low", "minimal": "low"}
 """This API's least effort, for those of OpenAI that are less."""
+RENAMED = (
+    *("max_tokens", "max_completion_tokens", "stop", "user", "output_config", "reasoning_effort", "tool_choice"),
+    *("parallel_tool_calls", "verbosity"),  # OpenAI Agents SDK sends `verbosity` unasked
+)
+"""The keys of sampling that this API has under another name or in another shape, or lacks."""
 TOOL_CHOICES: Mapping[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 
 DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
@@ -99,46 +104,35 @@ def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
 
 def _sampling(sampling: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sampling under the names of this API. Unknown names stay, except OpenAI's hint of a style."""
-    sampling = dict(sampling)
-    sampling.pop("verbosity", None)  # OpenAI Agents SDK sends it unasked
-    renamed: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS}
-    for name in ("max_completion_tokens", "max_tokens"):
-        if name in sampling:
-            renamed["max_tokens"] = sampling.pop(name)
-    if "stop" in sampling:
-        stop = sampling.pop("stop")
-        renamed["stop_sequences"] = [stop] if isinstance(stop, str) else stop
-    choice, parallel = sampling.pop("tool_choice", None), sampling.pop("parallel_tool_calls", None)
-    user = sampling.pop("user", None)
-    if user is not None:
-        renamed["metadata"] = {"user_id": user}
-    output = _output_config(sampling)
-    if output:
-        renamed["output_config"] = output
-    if choice is not None or parallel is False:
-        renamed["tool_choice"] = _tool_choice("auto" if choice is None else choice, parallel)
-    return {**renamed, **sampling}
+    stop, user, wanted = sampling.get("stop"), sampling.get("user"), sampling.get("response_format")
+    kind = wanted.get("type") if isinstance(wanted, Mapping) else None
+    schema = wanted.get("json_schema") if isinstance(wanted, Mapping) and kind == "json_schema" else None
+    renamed = {
+        "max_tokens": sampling.get("max_tokens", sampling.get("max_completion_tokens", DEFAULT_MAX_TOKENS)),
+        "stop_sequences": [stop] if isinstance(stop, str) else stop,
+        "metadata": None if user is None else {"user_id": user},
+        "output_config": _output_config(sampling, schema) or None,
+        "tool_choice": _tool_choice(sampling.get("tool_choice"), sampling.get("parallel_tool_calls")),
+    }
+    has_place = kind == "text" or isinstance(schema, Mapping)
+    return {**given(renamed), **without(sampling, (*RENAMED, "response_format") if has_place else RENAMED)}
 
 
-def _output_config(sampling: dict[str, Any]) -> dict[str, Any]:
-    """Remove the effort and the schema of an answer, and return them as this API has them."""
-    given = sampling.pop("output_config", None)
-    output = dict(given) if isinstance(given, Mapping) else {}
-    effort = sampling.pop("reasoning_effort", None)
+def _output_config(sampling: Mapping[str, Any], schema: object) -> dict[str, Any]:
+    """Return the effort and the schema of an answer as this API has them."""
+    own, effort = sampling.get("output_config"), sampling.get("reasoning_effort")
+    output = dict(own) if isinstance(own, Mapping) else {}
     if effort is not None:
         output["effort"] = EFFORTS.get(effort, effort) if isinstance(effort, str) else effort
-    wanted = sampling.get("response_format")
-    kind = wanted.get("type") if isinstance(wanted, Mapping) else None
-    if kind in ("text", "json_schema"):
-        del sampling["response_format"]
-    if isinstance(wanted, Mapping) and kind == "json_schema":
-        schema = wanted.get("json_schema")
-        output["format"] = {"type": kind, "schema": schema.get("schema") if isinstance(schema, Mapping) else None}
+    if isinstance(schema, Mapping):
+        output["format"] = {"type": "json_schema", "schema": schema.get("schema")}
     return output
 
 
 def _tool_choice(choice: Any, parallel: bool | None) -> Any:
     """Return this API's `tool_choice` for that of either API. `parallel` False allows one call per answer."""
+    if choice is None and parallel is False:
+        choice = "auto"
     if isinstance(choice, str):
         choice = {"type": TOOL_CHOICES.get(choice, choice)}
     elif isinstance(choice, Mapping) and isinstance(choice.get("function"), Mapping):

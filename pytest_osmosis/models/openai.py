@@ -18,12 +18,12 @@ class OpenAIModel(OfficialModel):
     def __init__(
         self, target: ModelTarget, api_key: str | None, *, max_in_flight: int, api: HttpApi = completions
     ) -> None:
-        super().__init__(target, api_key, api, DefaultAsyncHttpxClient, max_in_flight)
+        super().__init__(target, api_key, api, max_in_flight, DefaultAsyncHttpxClient)
         self._client = AsyncOpenAI(
             api_key=api_key or "none",  # the client requires a key; `_headers` omits it
             base_url=target.base_url,
             max_retries=0,
-            http_client=self._transport.http_client(),
+            http_client=self._http_client(),
         )
         if target.provider != "openai":
             self._client.organization = None
