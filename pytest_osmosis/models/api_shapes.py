@@ -187,22 +187,21 @@ def take_seed(body: dict[str, Any]) -> int | None:
 
 def drop_model(body: dict[str, Any]) -> None:
     """Remove the name of a model: whoever serves the request knows which one answers."""
-    model = body.pop("model", None)
-    if not isinstance(model, str | None):
-        raise refuse(f"model must be a string, got {shape(model)}")
+    _take(body, "model", str, "a string")
 
 
 def take_flag(body: dict[str, Any], name: str) -> bool:
     """Remove a key that is true or false, or missing, which is false."""
-    flag = body.pop(name, None)
-    if not isinstance(flag, bool | None):
-        raise refuse(f"{name} must be true or false, got {shape(flag)}")
-    return bool(flag)
+    return bool(_take(body, name, bool, "true or false"))
 
 
 def take_object(body: dict[str, Any], name: str) -> Mapping[str, Any]:
     """Remove a key that is an object, or missing, which is an empty one."""
+    return dict(_take(body, name, dict, "an object") or {})
+
+
+def _take(body: dict[str, Any], name: str, kind: type, wanted: str) -> Any:
     value = body.pop(name, None)
-    if not isinstance(value, dict | None):
-        raise refuse(f"{name} must be an object, got {shape(value)}")
-    return value or {}
+    if value is not None and not isinstance(value, kind):
+        raise refuse(f"{name} must be {wanted}, got {shape(value)}")
+    return value

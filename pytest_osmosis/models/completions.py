@@ -127,7 +127,8 @@ def reply_in(
         raise failures.misshapen(status, fault, choice, body)
     check_size(status, answer, target, failures)
     message = message_of(answer)
-    if error_in(choice) is not None or (error_in(body) is not None and not _says_something(message)):
+    is_silent = not any(message.get(name) for name in ("content", "tool_calls", "refusal"))
+    if error_in(choice) is not None or (error_in(body) is not None and is_silent):
         raise failures.no_answer(status, "an answer that the server broke off", choice, body)
     if choice.get("finish_reason") == "error":
         raise failures.misshapen(status, 'finish_reason "error"')
@@ -203,10 +204,6 @@ def usage_of(data: object) -> Usage | None:
         reasoning_tokens=count_in(data, "completion_tokens_details", "reasoning_tokens"),
         cache_write_tokens=count_in(data, "cache_creation_input_tokens") if written is None else written,
     )
-
-
-def _says_something(message: Mapping[str, Any]) -> bool:
-    return any(message.get(name) for name in ("content", "tool_calls", "refusal"))
 
 
 FINISH_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})

@@ -421,7 +421,7 @@ def _sampling_in(rest: Mapping[str, Any]) -> dict[str, Any]:
 
 def _output(sampling: dict[str, Any]) -> dict[str, Any]:
     """Remove the effort and the schema of an answer, and return them as chat completions have them."""
-    output = dict(take_object(sampling, "output_config"))
+    output = {**take_object(sampling, "output_config")}
     found: dict[str, Any] = {}
     effort, wanted = output.pop("effort", None), output.get("format")
     if effort is not None:

@@ -10,7 +10,6 @@ import re
 import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urlsplit
 
@@ -89,40 +88,38 @@ OTHER_APIS: Mapping[str, Client] = {
 }
 """The client of each other API."""
 
-SERVICES: Mapping[str, Service] = MappingProxyType(
-    {
-        "openai": Service(
-            "https://api.openai.com/v1",
-            "OPENAI_API_KEY",
-            "OPENAI_BASE_URL",
-            client="openai",
-            max_tokens_key="max_completion_tokens",
-        ),
-        "anthropic": Service(
-            "https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", client="anthropic", seed_key=None
-        ),
-        "cerebras": Service("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-        "deepinfra": Service("https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
-        "deepseek": Service("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-        "fireworks_ai": Service("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-        "gemini": Service("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
-        "groq": Service("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-        "huggingface": Service("https://router.huggingface.co/v1", "HF_TOKEN"),
-        "lm_studio": Service("http://localhost:1234/v1"),
-        # Refuses requests with keys that it does not know, such as "seed".
-        "mistral": Service("https://api.mistral.ai/v1", "MISTRAL_API_KEY", seed_key="random_seed"),
-        "moonshot": Service("https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
-        "nvidia_nim": Service("https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
-        "ollama": Service("http://localhost:11434/v1"),
-        "openrouter": Service("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-        "perplexity": Service("https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
-        "sambanova": Service("https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
-        "sglang": Service("http://localhost:30000/v1"),
-        "together_ai": Service("https://api.together.ai/v1", "TOGETHER_API_KEY"),
-        "vllm": Service("http://localhost:8000/v1"),
-        "xai": Service("https://api.x.ai/v1", "XAI_API_KEY"),
-    }
-)
+SERVICES: Mapping[str, Service] = {
+    "openai": Service(
+        "https://api.openai.com/v1",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        client="openai",
+        max_tokens_key="max_completion_tokens",
+    ),
+    "anthropic": Service(
+        "https://api.anthropic.com", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", client="anthropic", seed_key=None
+    ),
+    "cerebras": Service("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    "deepinfra": Service("https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
+    "deepseek": Service("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "fireworks_ai": Service("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    "gemini": Service("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    "groq": Service("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "huggingface": Service("https://router.huggingface.co/v1", "HF_TOKEN"),
+    "lm_studio": Service("http://localhost:1234/v1"),
+    # Refuses requests with keys that it does not know, such as "seed".
+    "mistral": Service("https://api.mistral.ai/v1", "MISTRAL_API_KEY", seed_key="random_seed"),
+    "moonshot": Service("https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+    "nvidia_nim": Service("https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
+    "ollama": Service("http://localhost:11434/v1"),
+    "openrouter": Service("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "perplexity": Service("https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
+    "sambanova": Service("https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
+    "sglang": Service("http://localhost:30000/v1"),
+    "together_ai": Service("https://api.together.ai/v1", "TOGETHER_API_KEY"),
+    "vllm": Service("http://localhost:8000/v1"),
+    "xai": Service("https://api.x.ai/v1", "XAI_API_KEY"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,25 +137,23 @@ class Login:
 AWS = Login(
     ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK"), elsewhere=True
 )
-LITELLM_LOGINS: Mapping[str, Login] = MappingProxyType(
-    {
-        "azure": Login(
-            ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_PASSWORD"),
-            ("AZURE_CLIENT_ID", "AZURE_CREDENTIAL", "AZURE_FEDERATED_TOKEN_FILE"),
-        ),
-        "azure_ai": Login(("AZURE_AI_API_KEY", "AZURE_API_KEY", "AZURE_AD_TOKEN"), ("AZURE_CLIENT_ID",)),
-        "bedrock": AWS,
-        "cloudflare": Login(("CLOUDFLARE_API_KEY",)),
-        "cohere": Login(("COHERE_API_KEY", "CO_API_KEY")),
-        "databricks": Login(("DATABRICKS_API_KEY", "DATABRICKS_TOKEN", "DATABRICKS_CLIENT_SECRET"), elsewhere=True),
-        "github": Login(("GITHUB_API_KEY",)),
-        "replicate": Login(("REPLICATE_API_KEY", "REPLICATE_API_TOKEN")),
-        "sagemaker": AWS,
-        "snowflake": Login(("SNOWFLAKE_JWT", "SNOWFLAKE_API_KEY"), elsewhere=True),
-        "vertex_ai": Login(("VERTEXAI_CREDENTIALS",), elsewhere=True),
-        "watsonx": Login(("WATSONX_APIKEY", "WATSONX_API_KEY", "WX_API_KEY", "WATSONX_TOKEN"), elsewhere=True),
-    }
-)
+LITELLM_LOGINS: Mapping[str, Login] = {
+    "azure": Login(
+        ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_PASSWORD"),
+        ("AZURE_CLIENT_ID", "AZURE_CREDENTIAL", "AZURE_FEDERATED_TOKEN_FILE"),
+    ),
+    "azure_ai": Login(("AZURE_AI_API_KEY", "AZURE_API_KEY", "AZURE_AD_TOKEN"), ("AZURE_CLIENT_ID",)),
+    "bedrock": AWS,
+    "cloudflare": Login(("CLOUDFLARE_API_KEY",)),
+    "cohere": Login(("COHERE_API_KEY", "CO_API_KEY")),
+    "databricks": Login(("DATABRICKS_API_KEY", "DATABRICKS_TOKEN", "DATABRICKS_CLIENT_SECRET"), elsewhere=True),
+    "github": Login(("GITHUB_API_KEY",)),
+    "replicate": Login(("REPLICATE_API_KEY", "REPLICATE_API_TOKEN")),
+    "sagemaker": AWS,
+    "snowflake": Login(("SNOWFLAKE_JWT", "SNOWFLAKE_API_KEY"), elsewhere=True),
+    "vertex_ai": Login(("VERTEXAI_CREDENTIALS",), elsewhere=True),
+    "watsonx": Login(("WATSONX_APIKEY", "WATSONX_API_KEY", "WX_API_KEY", "WATSONX_TOKEN"), elsewhere=True),
+}
 """Providers with an API or a login of their own. LiteLLM reaches them, and reads their keys from its own variables."""
 LITELLM_PREFIXES = tuple(LITELLM_LOGINS)
 

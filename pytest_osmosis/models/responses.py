@@ -146,17 +146,14 @@ def _sampling(sampling: Mapping[str, Any]) -> dict[str, Any]:
             place, key = NESTED[name]
             body[place] = {**(body.get(place) or {}), key: value}
         elif name == "response_format":
-            body["text"] = {**(body.get("text") or {}), "format": _format(value)}
+            schema = value.get("json_schema") if isinstance(value, Mapping) else None
+            wanted = {"type": "json_schema", **schema} if isinstance(schema, Mapping) else value
+            body["text"] = {**(body.get("text") or {}), "format": wanted}
         elif name in OBJECTS and isinstance(value, Mapping):
             body[name] = {**(body.get(name) or {}), **value}
         else:
             body[RENAMED.get(name, name)] = _tool_choice(value) if name == "tool_choice" else value
     return body
-
-
-def _format(wanted: Any) -> Any:
-    schema = wanted.get("json_schema") if isinstance(wanted, Mapping) else None
-    return {"type": "json_schema", **schema} if isinstance(schema, Mapping) else wanted
 
 
 def _tool_choice(choice: Any) -> Any:

@@ -10,7 +10,6 @@ Source: the behaviour of verifiers 0.1.14's client of this name.
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -144,5 +143,5 @@ def _made_up_answer(added: Sequence[Mapping[str, Any]]) -> Message:
     ids = [message["tool_call_id"] for message in added if message.get("tool_call_id")]
     if not ids:
         return {"role": "assistant", "content": "x"}
-    function = {"name": "f", "arguments": json.dumps({})}
+    function = {"name": "f", "arguments": "{}"}
     return {"role": "assistant", "tool_calls": [{"id": each, "type": "function", "function": function} for each in ids]}
