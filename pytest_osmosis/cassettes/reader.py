@@ -138,10 +138,6 @@ class CassetteReader:
             raise
         return cls(files, sorted(found))
 
-    def __len__(self) -> int:
-        """The number of lines."""
-        return len(self._offsets)
-
     def __enter__(self) -> CassetteReader:
         return self
 

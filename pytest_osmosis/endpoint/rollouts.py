@@ -8,7 +8,6 @@ there says by a header which rollout sends it (`client_hooks`). One without it i
 from __future__ import annotations
 
 import asyncio
-import hmac
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -101,11 +100,6 @@ class OpenRollouts:
     @property
     def in_flight(self) -> list[EndpointRollout]:
         return list(self._by_name.values())
-
-
-def is_key(sent: str, key: str) -> bool:
-    """Return True if a client sent the right key. The time that this takes tells nothing about the key."""
-    return hmac.compare_digest(sent.encode("utf-8", "surrogateescape"), key.encode())
 
 
 REMOVED = ("ANTHROPIC_AUTH_TOKEN",)

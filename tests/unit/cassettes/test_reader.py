@@ -129,7 +129,7 @@ def test_a_torn_last_line_is_passed_over_and_a_broken_one_is_an_error(tmp_path: 
     whole = log.read_bytes()
     log.write_bytes(whole[:-20])
     with CassetteReader.open([log]) as reader:
-        assert len(reader) == 1
+        assert len([*reader.files[0].heads()]) == 1
     log.write_bytes(whole + b'{"row": 0}\n')
     with pytest.raises(CassetteError, match=r"log:4: lacks run"):
         CassetteReader.open([log])

@@ -172,7 +172,7 @@ def test_two_processes_append_whole_lines_to_one_log(tmp_path: Path) -> None:
         process.join(60)
     assert path.read_bytes().startswith(header(LOG))
     with CassetteReader.open([path]) as reader:
-        assert len(reader) == 2 * N_LINES
+        assert len([*reader.files[0].heads()]) == 2 * N_LINES
         assert reader.at(Asker(Run(1, 7), ROLLOUT)).n == 1
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
