@@ -99,7 +99,7 @@ def answer(
 # -- judging ----------------------------------------------------------------------------------------------
 
 
-def judge_reply(messages: Sequence[Message], accuracy: float = 1.0, key: str = "") -> ChatReply | None:
+def judge_reply(messages: Sequence[Message], accuracy: float, key: str) -> ChatReply | None:
     """Return the opinion on a candidate that the messages quote, None if they ask for no judge.
 
     This judge does not read the rubric. It compares the last number of the candidate with the last one of the ground

@@ -508,11 +508,12 @@ def _part(block: Any) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}, **given(without(block, ("type", "source")))}
 
 
-def _image_url(source: object) -> str | None:
-    if isinstance(source, dict) and source.get("type") == "url" and isinstance(source.get("url"), str):
-        return str(source["url"])
-    if isinstance(source, dict) and source.get("type") == "base64":
-        return f"data:{source.get('media_type')};base64,{source.get('data')}"
+def _image_url(source: Any) -> str | None:
+    match source:
+        case {"type": "url", "url": str(url)}:
+            return url
+        case {"type": "base64"}:
+            return f"data:{source.get('media_type')};base64,{source.get('data')}"
     return None
 
 
