@@ -229,7 +229,7 @@ def chat_message(message: Any) -> Message:
     calls = plain.get("tool_calls")
     if isinstance(calls, (list, tuple)):
         if calls:
-            plain["tool_calls"] = [_call(call) for call in calls]
+            plain["tool_calls"] = [tool_call(call) for call in calls]
         else:
             del plain["tool_calls"]
     return plain
@@ -262,15 +262,10 @@ def _data(message: Any) -> Mapping[str, Any]:
         return message
     if hasattr(message, "model_dump"):
         data: dict[str, Any] = message.model_dump(exclude_none=True)
-        return data | {"content": _content(message)}
+        return data | {"content": getattr(message, "content", None)}
     if isinstance(message, str):
         return {"role": "user", "content": message}
     raise TypeError(f"a message must be a mapping or a message of verifiers, got {type(message).__name__}")
-
-
-def _content(message: Any) -> Any:
-    content = getattr(message, "content", None)
-    return [_plain(part) for part in content] if isinstance(content, list) else content
 
 
 def _plain(value: Any) -> Any:
@@ -280,11 +275,19 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _call(call: Any) -> Any:
-    """Return a tool call in the shape of chat completions. In verifiers it is flat, and JSON text in its files."""
+def tool_call(call: Any) -> Mapping[str, Any]:
+    """Return a tool call in the shape of chat completions. In verifiers it is flat, and JSON text in its files.
+
+    Raises `ValueError` for what is none.
+
+    >>> tool_call('{"id": "c1", "name": "add", "arguments": "{}"}')
+    {'id': 'c1', 'type': 'function', 'function': {'name': 'add', 'arguments': '{}'}}
+    """
     if isinstance(call, str):
         call = json.loads(call)
-    if not isinstance(call, Mapping) or "function" in call or "name" not in call:
+    if not isinstance(call, Mapping):
+        raise ValueError(f"a tool call must be a mapping, got {type(call).__name__}")
+    if "function" in call or "name" not in call:
         return call
     function = {"name": call["name"], "arguments": call.get("arguments", "{}")}
     return {"id": call.get("id"), "type": "function", "function": function}

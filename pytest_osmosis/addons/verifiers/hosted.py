@@ -22,17 +22,24 @@ import random
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_osmosis.addons.verifiers import framework_version
 from pytest_osmosis.addons.verifiers.client import client_for
 from pytest_osmosis.addons.verifiers.load import Concurrency, LoadedEnvironment
-from pytest_osmosis.addons.verifiers.rubric import EnvironmentRubric, Groups, clean_up, function_names, rolls_groups
+from pytest_osmosis.addons.verifiers.rubric import (
+    EnvironmentRubric,
+    Groups,
+    clean_up,
+    function_names,
+    is_grouped,
+    rolls_groups,
+)
 from pytest_osmosis.addons.verifiers.state import error_facts, finished, given_row, scored_columns
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.files import private
@@ -45,23 +52,13 @@ from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
 from pytest_osmosis.rollouts.environment import EnvironmentFault, EnvironmentSource, FaultBoundary
 from pytest_osmosis.text.user_code import error_in_words, type_name, user_traceback
 
-if TYPE_CHECKING:
-    from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
-
 
 class EnvironmentCode:
     """An environment that is loaded. `digest` is that of its code, its arguments and verifiers."""
 
     def __init__(self, source: EnvironmentSource, loaded: LoadedEnvironment, setup: Setup) -> None:
-        settings = EnvironmentSettings(
-            setup.rollout_retries,
-            setup.state_columns,
-            setup.code.target.get("headers_from_state", {}),
-            setup.agent_timeout_s,
-        )
         concurrency = Concurrency(setup.concurrency, source.kwargs)
-        groups = Groups(loaded.environment, setup.runs)
-        self.agent = EnvironmentAgent(loaded.environment, settings, concurrency, groups)
+        self.agent = EnvironmentAgent(loaded.environment, setup, concurrency)
         self.notes = loaded.notes
         self.rollout_code = _code_of(loaded, setup.code.roots)
         self.digest = _digest(source, self.rollout_code)
@@ -112,7 +109,7 @@ def facts_told(loaded: LoadedEnvironment, code: HostCode, rows: Path) -> Mapping
     """Write the rows of an environment. Returns the facts, with the digests of its files. Raises `CodeError`."""
     assert code.environment is not None
     try:
-        return {**told_by(code.environment.env_id, loaded, rows), "files": _code_of(loaded, code.roots)}
+        return {**_told_by(code.environment.env_id, loaded, rows), "files": _code_of(loaded, code.roots)}
     except CodeError:
         release(loaded)
         raise
@@ -145,42 +142,33 @@ FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentSettings:
-    """The config's settings for rollouts. `timeout_s` is the time of one, further tries included."""
-
-    retries: int = 0
-    columns: Sequence[str] = ()
-    headers_from_state: Mapping[str, str] = field(default_factory=dict)
-    timeout_s: float = 450.0
-
-
-@dataclass(frozen=True, slots=True)
 class EnvironmentAgent:
     """Rolls out rows of an environment. Each row of the dataset has the environment's own row as `input`."""
 
-    environment: Any
-    settings: EnvironmentSettings
-    concurrency: Concurrency
-    groups: Groups
+    def __init__(self, environment: Any, setup: Setup, concurrency: Concurrency) -> None:
+        self.environment = environment
+        self._setup = setup
+        self._concurrency = concurrency
+        self._groups = Groups(environment, setup.runs)
 
     async def roll(self, ctx: ChatContext) -> RolloutOutput:
         """Return the conversation, the facts and the state of one rollout. Raises `EnvironmentFault`."""
-        self.concurrency.apply(self.environment)
+        self._concurrency.apply(self.environment)
         given = given_row(self.environment, ctx.metadata, ctx.row_index)
-        until = monotonic() + self.settings.timeout_s
+        until = monotonic() + self._setup.agent_timeout_s  # for further tries too
         retries = 0
         while True:
             state, error = await self._try(ctx, given)
             wait_s = _wait_s(retries)
-            if not _is_retried(error) or retries >= self.settings.retries or monotonic() + wait_s >= until:
+            if not _is_retried(error) or retries >= self._setup.rollout_retries or monotonic() + wait_s >= until:
                 break
             await clean_up(self.environment, state)
             await asyncio.sleep(wait_s)
             retries += 1
         if state is None:  # its code raised the error
             raise _fault(error, {"error": error_facts(error)}) from error
-        messages, facts = finished(state, given, self.settings.columns, getattr(self.environment, "tool_defs", None))
+        tools = getattr(self.environment, "tool_defs", None)
+        messages, facts = finished(state, given, self._setup.state_columns, tools)
         facts |= {"retries": retries} if retries else {}
         if error is not None:
             ctx.last_conversation = messages
@@ -212,7 +200,7 @@ class EnvironmentAgent:
                 return await environment.rollout(deepcopy(given), client, ctx.model, sampling)
             controls = {"client": client, "model": ctx.model, "sampling_args": sampling}
             controls["score_rollout"] = getattr(environment, "score_rollouts", True)
-            return await self.groups.roll(ctx.row_index, ctx.run_index, deepcopy(given), controls)
+            return await self._groups.roll(ctx.row_index, ctx.run_index, deepcopy(given), controls)
         finally:
             await client.close()
 
@@ -225,7 +213,8 @@ class EnvironmentAgent:
         state: Any,
     ) -> ChatReply:
         """Send a request, with the headers whose values are in the state now."""
-        headers = state_headers(self.settings.headers_from_state, state if isinstance(state, Mapping) else {})
+        wanted = self._setup.code.target.get("headers_from_state", {})
+        headers = state_headers(wanted, state if isinstance(state, Mapping) else {})
         if headers:
             sampling = {**sampling, "extra_headers": {**sampling.get("extra_headers", {}), **headers}}
         return await ctx.chat(messages, tools, **sampling)
@@ -274,8 +263,7 @@ _OWN_COLUMNS = ("prompt", "answer", "example_id")
 _MISSING: Any = object()
 
 
-def told_by(env_id: str, loaded: LoadedEnvironment, rows: Path) -> dict[str, Any]:
-    """Write the rows of an environment, and return the facts. Raises `CodeError`."""
+def _told_by(env_id: str, loaded: LoadedEnvironment, rows: Path) -> dict[str, Any]:
     environment = loaded.environment
     try:
         dataset = environment.get_eval_dataset()
@@ -295,16 +283,15 @@ def told_by(env_id: str, loaded: LoadedEnvironment, rows: Path) -> dict[str, Any
 
 
 def _facts(environment: Any) -> dict[str, Any]:
-    from pytest_osmosis.addons.verifiers.rubric import function_names, is_grouped
-
     threshold = getattr(environment, "pass_threshold", None)
+    sampling = getattr(environment, "sampling_args", None)
     is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool) and math.isfinite(threshold)
     return {
         "framework": framework_version(),
         "pass_threshold": threshold if is_number else PASS_THRESHOLD,
         "grouped": is_grouped(environment),
         "functions": list(function_names(environment)),
-        "sampling": _Plain().of(_mapping(getattr(environment, "sampling_args", None))),
+        "sampling": _Plain().of(sampling if isinstance(sampling, Mapping) else {}),
         "tools": _Plain().of(list(getattr(environment, "tool_defs", None) or ())),
     }
 
@@ -312,10 +299,6 @@ def _facts(environment: Any) -> dict[str, Any]:
 def _notes(environment: Any) -> list[str]:
     sources = [getattr(environment, name, _MISSING) for name in ("eval_dataset", "eval_dataset_source")]
     return ["it has no eval dataset, so its rows are those of its train dataset"] if sources == [None, None] else []
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 # -- rows ------------------------------------------------------------------------------------------------
