@@ -84,7 +84,7 @@ def _slice(value: str, runs: Sequence[_Judged], places: Mapping[int, int], *, ha
     by_row: dict[int, list[float]] = {}
     for record, score in runs:
         by_row.setdefault(record.run.row, []).append(float(score.passed))
-    measured, passed = (sum(getattr(score, name) for _, score in runs) for name in ("measured", "passed"))
+    measured, passed = sum(score.measured for _, score in runs), sum(score.passed for _, score in runs)
     has_rate = has_rate and measured > 0
     return SliceShape(
         value=value,

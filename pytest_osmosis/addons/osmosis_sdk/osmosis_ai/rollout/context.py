@@ -106,6 +106,14 @@ class RolloutContext:
         return samples
 
 
+def add_sample_source(context: Any, source: Any, name: object) -> None:
+    """Let `source` give the sample of a rollout, whose context may be the SDK's own."""
+    if name is None or not hasattr(context, "register_sample_source"):  # 0.3 has one source, without a name
+        context.set_sample_source(source)
+    else:
+        context.register_sample_source(str(name), source)
+
+
 @dataclass
 class GraderContext:
     """One rollout to grade."""
