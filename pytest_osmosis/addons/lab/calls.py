@@ -54,7 +54,7 @@ class CallInput:
         arguments = {first: self.conversation() if target.mode == "full" else self.text(), truth: self.ground_truth}
         if self.extra is not MISSING:
             arguments[extra] = self.extra
-        if target.takes_any:
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in target.parameters.values()):
             return arguments
         return {name: value for name, value in arguments.items() if name in target.parameters}
 
@@ -221,10 +221,6 @@ def _where(error: BaseException) -> str:
 
 def to_json(call_input: CallInput) -> dict[str, Any]:
     return {each.name: value for each in fields(call_input) if (value := getattr(call_input, each.name)) is not MISSING}
-
-
-def from_json(data: Mapping[str, Any]) -> CallInput:
-    return CallInput(**data)
 
 
 def outcome_from_json(data: Mapping[str, Any]) -> CallOutcome:

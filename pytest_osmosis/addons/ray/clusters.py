@@ -126,10 +126,10 @@ class RayClusters:
             yield text if len(numbers) == 1 else f"up to {text}"
 
     def _key(self, prepared: Prepared) -> ClusterKey:
-        options = prepared.config.execution.ray
-        worktree = worktree_of(prepared, self._worktrees) if options.workspace == "upload" else None
-        root = prepared.config.workspace if worktree is None else worktree.workspace
-        upload = str(root) if options.workspace == "upload" else ""
+        options, upload = prepared.config.execution.ray, ""
+        if options.workspace == "upload":
+            worktree = worktree_of(prepared, self._worktrees)
+            upload = str(prepared.config.workspace if worktree is None else worktree.workspace)
         return ClusterKey(json.dumps(options.to_json(), sort_keys=True), upload)
 
 

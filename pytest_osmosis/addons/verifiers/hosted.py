@@ -40,7 +40,7 @@ from pytest_osmosis.addons.verifiers.rubric import (
     is_grouped,
     rolls_groups,
 )
-from pytest_osmosis.addons.verifiers.state import error_facts, finished, given_row, scored_columns
+from pytest_osmosis.addons.verifiers.state import error_facts, finished, given_row, is_same, scored_columns
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Key, ScoringFields, Setup
@@ -63,20 +63,17 @@ class EnvironmentCode:
         self.rollout_code = _code_of(loaded, setup.code.roots)
         self.digest = _digest(source, self.rollout_code)
         self._rubric = EnvironmentRubric(loaded.environment, concurrency, independent=setup.independent_scoring)
+        self.is_grouped = self._rubric.is_grouped
+        """True if all runs of a row are scored together."""
         self._loaded = loaded
         self._states: dict[Key, Any] = {}
         self._columns = setup.state_columns
-        if setup.independent_scoring and self._rubric.is_grouped:
+        if setup.independent_scoring and self.is_grouped:
             names = ", ".join(function_names(loaded.environment))
             raise CodeError(
                 f"environment {source.env_id}: some of its reward functions need all runs of a row, so "
                 f"independent_scoring cannot score each run alone (its functions: {names}); leave it out"
             )
-
-    @property
-    def is_grouped(self) -> bool:
-        """True if all runs of a row are scored together."""
-        return self._rubric.is_grouped
 
     def keep(self, key: Key, state: Any) -> None:
         """Keep the state of a rollout until it is scored."""
@@ -276,7 +273,10 @@ def _told_by(env_id: str, loaded: LoadedEnvironment, rows: Path) -> dict[str, An
         raise CodeError(text, user_traceback(error)) from error
     if not n_rows:
         raise CodeError(f"environment {env_id}: get_eval_dataset() has no rows")
-    return {"n_rows": n_rows, **facts, "notes": [*loaded.notes, *_notes(environment)]}
+    notes = [*loaded.notes]
+    if [getattr(environment, name, _MISSING) for name in ("eval_dataset", "eval_dataset_source")] == [None, None]:
+        notes.append("it has no eval dataset, so its rows are those of its train dataset")
+    return {"n_rows": n_rows, **facts, "notes": notes}
 
 
 # -- facts -----------------------------------------------------------------------------------------------
@@ -291,14 +291,9 @@ def _facts(environment: Any) -> dict[str, Any]:
         "pass_threshold": threshold if is_number else PASS_THRESHOLD,
         "grouped": is_grouped(environment),
         "functions": list(function_names(environment)),
-        "sampling": _Plain().of(sampling if isinstance(sampling, Mapping) else {}),
-        "tools": _Plain().of(list(getattr(environment, "tool_defs", None) or ())),
+        "sampling": _plain(sampling if isinstance(sampling, Mapping) else {}),
+        "tools": _plain(list(getattr(environment, "tool_defs", None) or ())),
     }
-
-
-def _notes(environment: Any) -> list[str]:
-    sources = [getattr(environment, name, _MISSING) for name in ("eval_dataset", "eval_dataset_source")]
-    return ["it has no eval dataset, so its rows are those of its train dataset"] if sources == [None, None] else []
 
 
 # -- rows ------------------------------------------------------------------------------------------------
@@ -323,8 +318,7 @@ def row_of(position: int, raw: Mapping[str, Any]) -> dict[str, Any]:
     >>> row_of(0, {"prompt": [{"role": "user", "content": "2+2?"}], "answer": "4", "task": "add"})["metadata"]
     {'task': 'add'}
     """
-    plain = _Plain()
-    row = plain.of(raw)
+    row = _plain(raw)
     metadata = {name: value for name, value in row.items() if name not in _OWN_COLUMNS and value is not None}
     if "info" in metadata:
         metadata["info"] = _parsed(metadata["info"])
@@ -336,7 +330,7 @@ def row_of(position: int, raw: Mapping[str, Any]) -> dict[str, Any]:
         **prompt,
         "ground_truth": row.get("answer"),
         "metadata": metadata,
-        "input": row if plain.is_exact else None,
+        "input": row if is_same(row, raw) else None,
     }
 
 
@@ -368,25 +362,14 @@ def _parsed(info: object) -> object:
         return info
 
 
-class _Plain:
-    """Makes JSON of values. `is_exact` as long as JSON gives back what it was given."""
-
-    def __init__(self) -> None:
-        self.is_exact = True
-
-    def of(self, value: Any) -> Any:
-        if value is None or isinstance(value, bool | int) or type(value) is str:
-            return value
-        if isinstance(value, float) and math.isfinite(value):
-            return value
-        if isinstance(value, Mapping):
-            self.is_exact = self.is_exact and all(type(key) is str for key in value)
-            return {str(key): self.of(item) for key, item in value.items()}
-        if type(value) is list:
-            return [self.of(item) for item in value]
-        self.is_exact = False
-        if isinstance(value, list | tuple | set | frozenset):
-            return [self.of(item) for item in value]
-        if callable(dump := getattr(value, "model_dump", None)):
-            return self.of(dump(exclude_none=True))
-        return f"<{len(value)} bytes>" if isinstance(value, bytes) else str(value)
+def _plain(value: Any) -> Any:
+    """Return the JSON of a value, in which text stands for what JSON cannot hold."""
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if callable(dump := getattr(value, "model_dump", None)):
+        return _plain(dump(exclude_none=True))
+    return f"<{len(value)} bytes>" if isinstance(value, bytes) else str(value)

@@ -253,18 +253,12 @@ class _EnvironmentRows:
         while self._at < row:
             self._at, line = next(self._lines, (row, b"{}"))
             if self._at == row:
-                self._facts = _facts_of(parsed(line.decode()))
+                found = parsed(line.decode())
+                metadata = found.get("metadata") or {}
+                facts = {"example_id": found.get("example_id"), "answer": found.get("ground_truth")}
+                facts |= {name: metadata.get(name) for name in ("task", "info")}
+                self._facts = {name: value for name, value in facts.items() if value is not None}
         return self._facts
-
-
-def _facts_of(row: Mapping[str, Any]) -> Line:
-    metadata = row.get("metadata") or {}
-    facts = {
-        "example_id": row.get("example_id"),
-        "answer": row.get("ground_truth"),
-        **{name: metadata.get(name) for name in ("task", "info")},
-    }
-    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _line(record: RunRecord, rule: PassRule, rollout: Event, score: Event, facts: Line) -> Line:
