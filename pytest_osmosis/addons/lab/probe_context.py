@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from pytest_osmosis.addons.lab.answers import Answers, find_answers
@@ -71,9 +71,6 @@ class ProbeContext:
 
     def scored(self, call_input: CallInput) -> ScoredCall:
         return ScoredCall(call_input, self.call(call_input))
-
-    def all_scored(self, inputs: Iterable[CallInput]) -> list[ScoredCall]:
-        return [self.scored(call_input) for call_input in inputs]
 
     def affordable(self, inputs: Sequence[CallInput], calls: int) -> list[CallInput]:
         """Return as many of the inputs as can be called `calls` times in the time that is left."""

@@ -280,7 +280,7 @@ ODD = "\x00\x1b\u00e9\u00df\u0130\u00b2\u00bd\u0664\u200b\u2028\ufeff\U0001f600\
 
 def probe_range(context: ProbeContext) -> LabResult:
     usable = context.answers.usable[:4]
-    calls = context.all_scored(call_input.answering(answer) for call_input in usable for answer in ANSWERS)
+    calls = [context.scored(call_input.answering(answer)) for call_input in usable for answer in ANSWERS]
     findings = (finding for call in (*calls, *context.answers.calls) if (finding := fault(context.target, call)))
     return LabResult(tuple(shortest_examples(findings)))
 
@@ -309,8 +309,8 @@ def fault(target: Target, call: ScoredCall) -> RewardFinding | None:
 
 
 def probe_robustness(context: ProbeContext) -> LabResult:
-    calls = context.all_scored(call_input for base in context.answers.usable[:2] for call_input in _odd(context, base))
-    return LabResult(tuple(faults(context, calls)))
+    inputs = (call_input for base in context.answers.usable[:2] for call_input in _odd(context, base))
+    return LabResult(tuple(faults(context, map(context.scored, inputs))))
 
 
 def faults(context: ProbeContext, calls: Iterable[ScoredCall]) -> list[RewardFinding]:
@@ -329,7 +329,7 @@ def _fault(context: ProbeContext, call: ScoredCall) -> RewardFinding | None:
 
 
 def _odd(context: ProbeContext, base: CallInput) -> Iterable[CallInput]:
-    truth, right = str(base.ground_truth), base.text() if base.messages is None else _last(base)
+    truth, right = str(base.ground_truth), _last(base)
     for number in NUMBERS:
         yield base.answering(number)
         if truth and truth in right:

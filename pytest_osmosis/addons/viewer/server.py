@@ -18,7 +18,7 @@ import re
 import secrets
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
@@ -255,7 +255,7 @@ def _is_origin(origin: str | None, host: str) -> bool:
 
 def _only(headers: MultiMapping[str], name: str, default: str | None = None) -> str | None:
     """Return the value of a header, `default` if there is none, None if there are several."""
-    values = headers.getall(name, ())
+    values: Sequence[str] = headers.getall(name, ())
     return values[0] if len(values) == 1 else None if values else default
 
 
