@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,10 +37,8 @@ if TYPE_CHECKING:
 KEYS = ("id", "solution_str", "messages", "ground_truth", "extra_info", "metadata", "expect", "raises")
 ROWS_KEYS = ("dataset", "threshold")
 ID = re.compile(r"[A-Za-z0-9_.+-]{1,100}")
-HEADER = re.compile(r"^[ \t]*\[\[[ \t]*(?P<name>[\w.\"'-]+)[ \t]*\]\]", re.MULTILINE)
 DEEPEST = 100
 """The deepest nesting of a case, which is sent to another process and back."""
-TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 MOST_FINDINGS = 5
 
 
@@ -85,16 +83,16 @@ class ReferenceRows:
 
 
 class CaseEntry(NamedTuple):
-    """A case as it was read, and the line of each of its keys ("" is the case itself)."""
+    """A case as it was read, with its place and those of its keys; or with `is_rows`, a dataset of solutions."""
 
     function: str
     content: Mapping[str, Any]
     where: str
-    lines: Mapping[str, int]
+    places: Mapping[str, str] = {}
+    is_rows: bool = False
 
     def at(self, key: str) -> str:
-        path, _, _ = self.where.rpartition(":")
-        return f"{path}:{self.lines[key]}" if key in self.lines else self.where
+        return self.places.get(key, self.where)
 
 
 def cases_of(target: Target, entries: Sequence[CaseEntry], problems: list[Problem]) -> Iterator[RewardCase]:
@@ -209,28 +207,21 @@ class FunctionCases:
     references: ReferenceRows | None = None
 
 
-@dataclass(slots=True)
-class _CaseFiles:
-    """The entries in the files next to a module."""
-
-    entries: list[CaseEntry] = field(default_factory=list)
-    rows: list[CaseEntry] = field(default_factory=list)
-
-
 def cases_by_function(targets: Sequence[Target], path: Path) -> dict[str, FunctionCases]:
     """Return the cases of each function of a module. Raises ConfigError with every problem."""
     problems: list[Problem] = []
-    file = _files(path, problems)
+    entries = list(_in_files(path, problems))
     names = [target.name for target in targets]
-    for entry in (*file.entries, *file.rows):
+    for entry in entries:
         if entry.function not in names:
             hint = suggestion(entry.function, names) or f" (valid: {', '.join(names)})"
             problems.append(Problem(entry.where, f'"{entry.function}" is not a reward function of {path.name}{hint}'))
     functions = {}
     for target in targets:
-        own = [entry for entry in file.entries if entry.function == target.name]
-        cases = tuple(cases_of(target, [*_declared(target, problems), *own], problems))
-        rows = [entry for entry in file.rows if entry.function == target.name]
+        own = [entry for entry in entries if entry.function == target.name]
+        listed = [*_declared(target, problems), *(entry for entry in own if not entry.is_rows)]
+        cases = tuple(cases_of(target, listed, problems))
+        rows = [entry for entry in own if entry.is_rows]
         functions[target.name] = FunctionCases(cases, reference_rows_of(target, rows, problems))
     if problems:
         raise ConfigError(problems)
@@ -242,64 +233,50 @@ def _declared(target: Target, problems: list[Problem]) -> Iterator[CaseEntry]:
     for index, case in enumerate(target.declaration.cases):
         if isinstance(case, tuple) and len(case) == 3:
             first = "solution_str" if isinstance(case[0], str) else "messages"
-            yield CaseEntry(target.name, {first: case[0], "ground_truth": case[1], "expect": case[2]}, where, {})
+            yield CaseEntry(target.name, {first: case[0], "ground_truth": case[1], "expect": case[2]}, where)
         elif isinstance(case, Mapping):
-            yield CaseEntry(target.name, case, where, {})
+            yield CaseEntry(target.name, case, where)
         else:
             text = f"{target.name}: cases[{index}]: must be (solution_str, ground_truth, expect) or a mapping"
             problems.append(Problem(where, f"{text}, got {quoted(case)}"))
 
 
-def _files(path: Path, problems: list[Problem]) -> _CaseFiles:
-    file = _CaseFiles()
+def _in_files(path: Path, problems: list[Problem]) -> Iterator[CaseEntry]:
+    """Yield the entries in the files next to a module."""
     toml, jsonl = path.with_suffix(".cases.toml"), path.with_suffix(".cases.jsonl")
     if something_at(toml):
         try:
-            _read_toml(read_document(toml), file, problems)
+            document = read_document(toml)
         except ConfigError as error:
             problems += error.problems
+        else:
+            yield from _in_toml(document, problems)
     if something_at(jsonl):
-        _read_jsonl(jsonl, file, problems)
-    return file
+        yield from _in_jsonl(jsonl, problems)
 
 
-def _read_toml(document: Document, file: _CaseFiles, problems: list[Problem]) -> None:
-    text = document.text
+def _in_toml(document: Document, problems: list[Problem]) -> Iterator[CaseEntry]:
+    def entry(function: str, content: Mapping[str, Any], *place: str | int) -> CaseEntry:
+        label, lines = document.label, document.lines
+        places = {key: f"{label}:{lines.of(*place, key)}" for key in content}
+        return CaseEntry(function, content, f"{label}:{lines.of(*place)}", places, is_rows=place[0] == "rows")
+
     for name, content in document.content.items():
         if name == "rows":
             for function, keys in content.items() if isinstance(content, dict) else ():
-                where = document.where("rows", function)
                 if isinstance(keys, dict):
-                    lines = {key: document.lines.of("rows", function, key) for key in keys}
-                    file.rows.append(CaseEntry(function, keys, where, lines))
+                    yield entry(function, keys, "rows", function)
                 else:
+                    where = document.where("rows", function)
                     problems.append(Problem(where, "[rows] holds tables: write [rows.compute_reward]"))
-        elif isinstance(content, list) and all(isinstance(entry, dict) for entry in content):
-            places = _places(text, name, len(content))
-            for entry, place in zip(content, places or [{"": document.lines.of(name)}] * len(content), strict=True):
-                file.entries.append(CaseEntry(name, entry, f"{document.label}:{place['']}", place))
+        elif isinstance(content, list) and all(isinstance(case, dict) for case in content):
+            for index, case in enumerate(content):
+                yield entry(name, case, name, index)
         else:
             problems.append(Problem(document.where(name), f"cases are arrays of tables: write [[{name}]]"))
 
 
-def _places(text: str, name: str, count: int) -> list[dict[str, int]]:
-    """Return the lines of the keys of every `[[name]]`, empty if the headers cannot be matched."""
-    headers = [match for match in HEADER.finditer(text) if match["name"].strip("\"'") == name]
-    if len(headers) != count:
-        return []
-    places = []
-    for header in headers:
-        following = TABLE.search(text, header.end())
-        body = text[header.end() : following.start() if following else len(text)]
-        first = text[: header.end()].count("\n") + 1
-        place = {"": first}
-        for key in re.finditer(r"^[ \t]*([A-Za-z_]\w*)[ \t]*[=.]", body, re.MULTILINE):
-            place.setdefault(key[1], first + body[: key.start(1)].count("\n"))
-        places.append(place)
-    return places
-
-
-def _read_jsonl(path: Path, file: _CaseFiles, problems: list[Problem]) -> None:
+def _in_jsonl(path: Path, problems: list[Problem]) -> Iterator[CaseEntry]:
     try:
         text = read_text(path, byte_order_mark=True)
     except FileFault as fault:
@@ -318,7 +295,7 @@ def _read_jsonl(path: Path, file: _CaseFiles, problems: list[Problem]) -> None:
         if not isinstance(content, dict) or not isinstance(content.get("function"), str):
             problems.append(Problem(where, 'must be an object with "function": the name of a reward function'))
             continue
-        file.entries.append(CaseEntry(content.pop("function"), content, where, {}))
+        yield CaseEntry(content.pop("function"), content, where)
 
 
 def check_rows(target: Target, references: ReferenceRows) -> LabResult:

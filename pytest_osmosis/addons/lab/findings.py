@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pytest_osmosis.text.safe import escaped, shortened
 from pytest_osmosis.text.user_code import type_name
@@ -59,24 +59,12 @@ def quoted(value: object) -> str:
     >>> quoted("42"), quoted("1" * 5000)
     ("'42'", "'1' * 5000")
     """
-    repetition = _repetition(value) if isinstance(value, str) and len(value) > WIDEST // 2 else None
-    if repetition is None:
-        return shortened(escaped(_repr(value)), WIDEST)
-    head, unit, tail = (
-        escaped(repr(part)) if part else "" for part in (repetition.head, repetition.unit, repetition.tail)
-    )
-    return " + ".join(part for part in (head, f"{unit} * {repetition.times}", tail) if part)
+    product = _product(value) if isinstance(value, str) and len(value) > WIDEST // 2 else None
+    return product or shortened(escaped(_repr(value)), WIDEST)
 
 
-class _Repetition(NamedTuple):
-    head: str
-    unit: str
-    times: int
-    tail: str
-
-
-def _repetition(text: str) -> _Repetition | None:
-    """Return a text as a repetition with little around it, None if it is not one. (A pattern would backtrack.)"""
+def _product(text: str) -> str | None:
+    """Return a repetition with little around it as code, None for other text. (A pattern would backtrack.)"""
     if len(text) > MOST_CHARS_REPEATED:
         return None
     for start in range(MOST_CHARS_AROUND + 1):
@@ -88,7 +76,8 @@ def _repetition(text: str) -> _Repetition | None:
             unit = text[start : start + size]
             while text.startswith(unit, end):
                 times, end = times + 1, end + size
-            return _Repetition(text[:start], unit, times, text[end:])
+            head, each, tail = (escaped(repr(part)) if part else "" for part in (text[:start], unit, text[end:]))
+            return " + ".join(filter(None, (head, f"{each} * {times}", tail)))
     return None
 
 

@@ -61,8 +61,6 @@ PROBLEMS = {
 
 def probe_determinism(context: ProbeContext) -> LabResult:
     inputs = context.affordable(_inputs(context), TIMES + 5)
-    if not inputs:
-        return LabResult(unmeasured=NO_INPUT)
     found = _variation(context, inputs)
     return LabResult(() if found is None else (found,))
 
@@ -281,10 +279,8 @@ ODD = "\x00\x1b\u00e9\u00df\u0130\u00b2\u00bd\u0664\u200b\u2028\ufeff\U0001f600\
 
 
 def probe_range(context: ProbeContext) -> LabResult:
-    inputs = context.answers.usable
-    if not inputs:
-        return LabResult(unmeasured=NO_INPUT)
-    calls = context.all_scored(call_input.answering(answer) for call_input in inputs[:4] for answer in ANSWERS)
+    usable = context.answers.usable[:4]
+    calls = [context.scored(call_input.answering(answer)) for call_input in usable for answer in ANSWERS]
     findings = (finding for call in (*calls, *context.answers.calls) if (finding := fault(context.target, call)))
     return LabResult(tuple(shortest_examples(findings)))
 
@@ -313,11 +309,8 @@ def fault(target: Target, call: ScoredCall) -> RewardFinding | None:
 
 
 def probe_robustness(context: ProbeContext) -> LabResult:
-    inputs = context.answers.usable
-    if not inputs:
-        return LabResult(unmeasured=NO_INPUT)
-    calls = context.all_scored(call_input for base in inputs[:2] for call_input in _odd(context, base))
-    return LabResult(tuple(faults(context, calls)))
+    inputs = (call_input for base in context.answers.usable[:2] for call_input in _odd(context, base))
+    return LabResult(tuple(faults(context, map(context.scored, inputs))))
 
 
 def faults(context: ProbeContext, calls: Iterable[ScoredCall]) -> list[RewardFinding]:
@@ -336,7 +329,7 @@ def _fault(context: ProbeContext, call: ScoredCall) -> RewardFinding | None:
 
 
 def _odd(context: ProbeContext, base: CallInput) -> Iterable[CallInput]:
-    truth, right = str(base.ground_truth), base.text() if base.messages is None else _last(base)
+    truth, right = str(base.ground_truth), _last(base)
     for number in NUMBERS:
         yield base.answering(number)
         if truth and truth in right:
@@ -368,10 +361,7 @@ def _conversations(base: CallInput) -> Iterable[CallInput]:
 
 
 def probe_fuzz(context: ProbeContext) -> LabResult:
-    inputs = context.answers.usable
-    if not inputs:
-        return LabResult(unmeasured=NO_INPUT)
-    worst = _search(context, inputs[0])
+    worst = _search(context, context.answers.usable[0])
     return LabResult(tuple(faults(context, [worst] if worst is not None else [])))
 
 
@@ -434,7 +424,7 @@ PROBES: Mapping[str, Callable[[ProbeContext], LabResult]] = {
     "speed": probe_speed,
     "leaks": probe_leaks,
 }
-"""The probes by name."""
+"""The probes by name. All but that of leaks need a usable answer."""
 
 
 def examine(context: ProbeContext, name: str) -> LabResult:
@@ -442,7 +432,8 @@ def examine(context: ProbeContext, name: str) -> LabResult:
     context.budget.begin()
     fatal_before = context.fatal_call
     try:
-        result = PROBES[name](context)
+        is_possible = name == "leaks" or context.answers.usable
+        result = PROBES[name](context) if is_possible else LabResult(unmeasured=NO_INPUT)
     except CodeError as error:
         context.close()
         fix = "let the file only define things when it is imported, so that it can be imported anywhere"

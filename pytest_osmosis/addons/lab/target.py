@@ -44,10 +44,6 @@ class Target:
     def parameters(self) -> Mapping[str, inspect.Parameter]:
         return inspect.signature(self.function).parameters
 
-    @property
-    def takes_any(self) -> bool:
-        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in self.parameters.values())
-
 
 def target_of(name: str, value: object, module: str, path: Path, *, plain: bool = False) -> Target | None:
     """Return the reward function in a module's attribute, None if it is something else or defined elsewhere.

@@ -139,14 +139,15 @@ class HostActor:
             self._pipes[number] = HostPipes(partial(self._say, number), workspace, environ)
         except OSError as error:
             why = error.strerror or "no reason given"
-            return f"no process for your code can be started on node {node}: {why}"
         except (ValueError, TypeError):  # their texts may contain values
-            return (
-                f"no process for your code can be started on node {node}: a variable of its environment has a name or "
-                "value that no process can have; see [env] and the secrets of the config"
+            why = (
+                "a variable of its environment has a name or value that no process can have; see [env] and the "
+                "secrets of the config"
             )
-        self.send(number, setup)
-        return None
+        else:
+            self.send(number, setup)
+            return None
+        return f"no process for your code can be started on node {node}: {why}"
 
     def _watch(self) -> None:
         """End this process once nobody has listened for too long."""

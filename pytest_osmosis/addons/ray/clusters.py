@@ -22,18 +22,15 @@ if TYPE_CHECKING:
     from pytest_osmosis.engine.engine import Engine
 
 
-class OnCluster(NamedTuple):
-    """An eval whose hosts run on a cluster."""
-
-    prepared: Prepared
-    selected: SelectedRuns
-
-
 class ClusterKey(NamedTuple):
     """The part of a config that is the same for evals whose hosts are started over one connection."""
 
     options: str
     upload: str
+
+
+OnCluster = tuple[Prepared, SelectedRuns]
+"""An eval whose hosts run on a cluster, and its selected runs."""
 
 
 class RayClusters:
@@ -48,17 +45,17 @@ class RayClusters:
         self._growing: list[Engine] = []
         self._told_elsewhere: dict[ClusterKey, int] = {}
 
-    def open(self, on_clusters: Sequence[tuple[Prepared, SelectedRuns]]) -> list[str]:
+    def open(self, evals: Sequence[OnCluster]) -> list[str]:
         """Connect to the clusters of evals, and return a note on each.
 
         Raises `ClusterError` if that fails or no node can run a host, `ConfigError` if nodes cannot reach a model, or
         `CodeError` if there is no code to upload.
         """
-        evals = [OnCluster(*each) for each in on_clusters]
-        hidden = {name for each in evals for name in each.prepared.models.secrets}
-        tied = {self._key(each.prepared) for each in evals if any(_loopback_problems(each.prepared))}
-        for each in evals:
-            options, key = each.prepared.config.execution.ray, self._key(each.prepared)
+        each_prepared = [prepared for prepared, _ in evals]
+        hidden = {name for prepared in each_prepared for name in prepared.models.secrets}
+        tied = {self._key(prepared) for prepared in each_prepared if any(_loopback_problems(prepared))}
+        for prepared in each_prepared:
+            options, key = prepared.config.execution.ray, self._key(prepared)
             if key not in self._opened:
                 self._opened[key] = hosts = ClusterHosts(
                     options,
@@ -71,11 +68,11 @@ class RayClusters:
                 _check_room(hosts.open(), options)
         problems = [
             problem
-            for each in evals
-            if not self.of(each.prepared).facts.is_local
-            for problem in _loopback_problems(each.prepared)
+            for prepared in each_prepared
+            if not self.of(prepared).facts.is_local
+            for problem in _loopback_problems(prepared)
         ]
-        problems += [problem for each in evals for problem in _answers_that_do_not_travel(each.prepared)]
+        problems += [problem for prepared in each_prepared for problem in _answers_that_do_not_travel(prepared)]
         if problems:
             raise ConfigError(dict.fromkeys(problems))
         return list(dict.fromkeys(self._notes(evals)))
@@ -119,20 +116,20 @@ class RayClusters:
         """Yield how many hosts each cluster has. Evals of a session may have them one after the other."""
         of_cluster: dict[ClusterKey, list[OnCluster]] = {}
         for each in evals:
-            of_cluster.setdefault(self._key(each.prepared), []).append(each)
+            of_cluster.setdefault(self._key(each[0]), []).append(each)
         for together in of_cluster.values():
-            first = together[0].prepared
-            numbers = {n_hosts(each.prepared.config, each.selected, self.n_places(first)) for each in together}
+            first, _ = together[0]
+            numbers = {n_hosts(prepared.config, selected, self.n_places(first)) for prepared, selected in together}
             facts = self.of(first).facts
             text = hosts_text(max(numbers), facts, first.config.execution.ray)
             text += unused_text(together, max(numbers), facts)
             yield text if len(numbers) == 1 else f"up to {text}"
 
     def _key(self, prepared: Prepared) -> ClusterKey:
-        options = prepared.config.execution.ray
-        worktree = worktree_of(prepared, self._worktrees) if options.workspace == "upload" else None
-        root = prepared.config.workspace if worktree is None else worktree.workspace
-        upload = str(root) if options.workspace == "upload" else ""
+        options, upload = prepared.config.execution.ray, ""
+        if options.workspace == "upload":
+            worktree = worktree_of(prepared, self._worktrees)
+            upload = str(prepared.config.workspace if worktree is None else worktree.workspace)
         return ClusterKey(json.dumps(options.to_json(), sort_keys=True), upload)
 
 
@@ -187,11 +184,13 @@ def _loopback_problems(prepared: Prepared) -> Iterator[Problem]:
     """Yield a problem for each model of an eval that nodes would look for on themselves."""
     if prepared.replays:
         return
-    baseline, judge = prepared.models.baseline, prepared.models.judge
-    models = [("model", prepared.models.target), *([("baseline", baseline.target)] if baseline is not None else [])]
-    asked = models if prepared.source.asks_models else []
-    asked += [("judge", judge.target)] if judge is not None else []
-    for table, target in asked:
+    models, asks = prepared.models, prepared.source.asks_models
+    asked = {"model": models.target} if asks else {}
+    if asks and models.baseline is not None:
+        asked["baseline"] = models.baseline.target
+    if models.judge is not None:
+        asked["judge"] = models.judge.target
+    for table, target in asked.items():
         for server in target.servers:
             if server.base_url is not None and is_of_this_machine(server.base_url):
                 key = f"[{table}] base_url" if target.endpoint is None else f'[[endpoint]] "{target.endpoint}" url'

@@ -295,8 +295,7 @@ class ClusterHosts:
                 connection.said(frame.first, frame.second)
             case Kind.DIED:
                 died = json.loads(frame.first)
-                how, by_machine = died["how"], died["by"] == "machine"
-                connection.died(how, "machine" if by_machine else "host", is_of_node=by_machine)
+                connection.died(died["how"], died["by"], is_of_node=died["by"] == "machine")
                 with self._changed:
                     del self._connections[frame.number]
             case kind:

@@ -61,9 +61,9 @@ def end_of_actor(error: BaseException, node: str) -> EndOfActor:
     from ray.exceptions import ActorUnavailableError, NodeDiedError, OutOfMemoryError, RayTaskError
 
     said = str(error)
-    if isinstance(error, OutOfMemoryError) or any(words in said for words in OUT_OF_MEMORY):
+    if isinstance(error, OutOfMemoryError) or _says(said, OUT_OF_MEMORY):
         return EndOfActor(f"node {node} is out of memory: Ray ended the actor of a host", "machine")
-    if isinstance(error, NodeDiedError) or any(words in said for words in NODE_DIED):
+    if isinstance(error, NodeDiedError) or _says(said, NODE_DIED):
         return EndOfActor(f"node {node} was lost", "machine", is_of_node=True)
     if isinstance(error, ActorUnavailableError):
         return EndOfActor(f"the connection to node {node} was lost", "machine", is_of_node=True)
@@ -86,12 +86,16 @@ def failed_start(error: BaseException) -> EndOfActor:
     if isinstance(error, (ValueError, TypeError)):
         how = f"Ray does not take the options of hosts: {said.strip()[:SAID_CHARS]}\n"
         return EndOfActor(f"{how}Check [execution.ray] resources and runtime_env.", "host")
-    if isinstance(error, NodeDiedError) or any(words in said for words in NODE_DIED):
+    if isinstance(error, NodeDiedError) or _says(said, NODE_DIED):
         return EndOfActor("a node was lost before a host had started there", "machine")
-    if any(words in said for words in OUT_OF_MEMORY):
+    if _says(said, OUT_OF_MEMORY):
         return EndOfActor("a node is out of memory: Ray ended the actor of a host", "machine")
     why = _last_line(said.replace(NEVER_RAN, ""))
     return EndOfActor(f"the actor of a host did not start: {why}", "machine")
+
+
+def _says(said: str, any_of: Sequence[str]) -> bool:
+    return any(words in said for words in any_of)
 
 
 def _telling_line(text: str) -> str:

@@ -11,6 +11,8 @@ import functools
 import json
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from pytest_osmosis.addons.verifiers import imported
@@ -89,7 +91,7 @@ def _client_type(base: Any) -> Any:
 
         async def get_native_response(
             self, prompt: Any, model: str, sampling_args: Any, tools: Any = None, **kwargs: Any
-        ) -> NativeReply:
+        ) -> SimpleNamespace:
             messages = [chat_message(message) for message in prompt]
             sampling = body_of(sampling_args)
             if "modalities" not in sampling and any(map(_has_audio, messages)):
@@ -98,7 +100,7 @@ def _client_type(base: Any) -> Any:
             if headers:
                 sampling["extra_headers"] = headers
             try:
-                return NativeReply(await self._ask(messages, tools or (), sampling, kwargs.get("state")))
+                return _native_reply(await self._ask(messages, tools or (), sampling, kwargs.get("state")))
             except ModelError as error:
                 if error.status == 400 and any(text in f"{error}\n{error.details}".lower() for text in OVERLONG):
                     raise sys.modules[base.__module__].OverlongPromptError from error
@@ -129,41 +131,17 @@ def _has_audio(message: Message) -> bool:
     return any(isinstance(part, Mapping) and str(part.get("type", "")).startswith("input_audio") for part in parts)
 
 
-class NativeReply:
-    """A reply with the attributes of OpenAI's `ChatCompletion` that verifiers reads. A real one is slow to make."""
-
-    id = ""
-    created = 0
-
-    def __init__(self, reply: ChatReply) -> None:
-        self.model = reply.model or ""
-        self.choices = [_Choice(reply)]
-        self.usage = None if reply.usage is None else usage_fields(reply.usage)
-
-
-class _Choice:
-    index = 0
-    model_extra: Mapping[str, Any] = {}
-
-    def __init__(self, reply: ChatReply) -> None:
-        self.finish_reason = reply.finish_reason
-        self.message = _NativeMessage(reply.message)
-
-
-class _NativeMessage:
-    def __init__(self, message: Message) -> None:
-        self._message = message
-        self.role = "assistant"
-        self.content = message.get("content")
-        self.refusal = message.get("refusal")
-        self.tool_calls = message.get("tool_calls")
-
-    def model_dump(self) -> Message:
-        return self._message
+def _native_reply(reply: ChatReply) -> SimpleNamespace:
+    """Return an object with the attributes of OpenAI's `ChatCompletion` that verifiers reads: one is slow to make."""
+    read = {name: reply.message.get(name) for name in ("content", "refusal", "tool_calls")}
+    message = SimpleNamespace(role="assistant", model_dump=partial(dict, reply.message), **read)
+    choice = SimpleNamespace(index=0, model_extra={}, finish_reason=reply.finish_reason, message=message)
+    usage = None if reply.usage is None else usage_fields(reply.usage)
+    return SimpleNamespace(id="", created=0, model=reply.model or "", choices=[choice], usage=usage)
 
 
 class PlainClient(_WithOpenAI):
-    """The client of an environment without verifiers: `get_response` returns a `PlainReply`."""
+    """The client of an environment without verifiers."""
 
     async def get_response(
         self,
@@ -174,29 +152,25 @@ class PlainClient(_WithOpenAI):
         *,
         state: Any = None,
         **_further: Any,
-    ) -> PlainReply:
-        """Send one request to the eval's model, whatever `model` is."""
+    ) -> SimpleNamespace:
+        """Send one request to the eval's model, whatever `model` is.
+
+        The `message` of the reply is a chat message with its members as attributes too, `usage` is None if unknown.
+        """
         given = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
         messages = [chat_message(message) for message in given]
-        return PlainReply(await self._ask(messages, [*map(_tool, tools or ())], body_of(sampling_args), state))
+        reply = await self._ask(messages, [*map(_tool, tools or ())], body_of(sampling_args), state)
+        message = PlainMessage(reply.message)
+        message.finish_reason = reply.finish_reason
+        message.is_truncated = reply.finish_reason == "length"
+        usage = None if reply.usage is None else usage_fields(reply.usage)
+        return SimpleNamespace(id="", model=reply.model or "", usage=usage, message=message)
 
 
 def _tool(tool: Any) -> Mapping[str, Any]:
     """Return a tool in the shape of chat completions. verifiers' own are flat: name, description, parameters."""
     tool = tool if isinstance(tool, Mapping) else tool.model_dump(exclude_none=True)
     return tool if "function" in tool or "name" not in tool else {"type": "function", "function": dict(tool)}
-
-
-class PlainReply:
-    """A reply: `message` is a chat message with its members as attributes too, `usage` is None if unknown."""
-
-    def __init__(self, reply: ChatReply) -> None:
-        self.id = ""
-        self.model = reply.model or ""
-        self.usage = None if reply.usage is None else usage_fields(reply.usage)
-        self.message = PlainMessage(reply.message)
-        self.message.finish_reason = reply.finish_reason
-        self.message.is_truncated = reply.finish_reason == "length"
 
 
 class PlainMessage(dict[str, Any]):
@@ -229,7 +203,7 @@ def chat_message(message: Any) -> Message:
     calls = plain.get("tool_calls")
     if isinstance(calls, (list, tuple)):
         if calls:
-            plain["tool_calls"] = [_call(call) for call in calls]
+            plain["tool_calls"] = [tool_call(call) for call in calls]
         else:
             del plain["tool_calls"]
     return plain
@@ -262,15 +236,10 @@ def _data(message: Any) -> Mapping[str, Any]:
         return message
     if hasattr(message, "model_dump"):
         data: dict[str, Any] = message.model_dump(exclude_none=True)
-        return data | {"content": _content(message)}
+        return data | {"content": getattr(message, "content", None)}
     if isinstance(message, str):
         return {"role": "user", "content": message}
     raise TypeError(f"a message must be a mapping or a message of verifiers, got {type(message).__name__}")
-
-
-def _content(message: Any) -> Any:
-    content = getattr(message, "content", None)
-    return [_plain(part) for part in content] if isinstance(content, list) else content
 
 
 def _plain(value: Any) -> Any:
@@ -280,11 +249,19 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _call(call: Any) -> Any:
-    """Return a tool call in the shape of chat completions. In verifiers it is flat, and JSON text in its files."""
+def tool_call(call: Any) -> Mapping[str, Any]:
+    """Return a tool call in the shape of chat completions. In verifiers it is flat, and JSON text in its files.
+
+    Raises `ValueError` for what is none.
+
+    >>> tool_call('{"id": "c1", "name": "add", "arguments": "{}"}')
+    {'id': 'c1', 'type': 'function', 'function': {'name': 'add', 'arguments': '{}'}}
+    """
     if isinstance(call, str):
         call = json.loads(call)
-    if not isinstance(call, Mapping) or "function" in call or "name" not in call:
+    if not isinstance(call, Mapping):
+        raise ValueError(f"a tool call must be a mapping, got {type(call).__name__}")
+    if "function" in call or "name" not in call:
         return call
     function = {"name": call["name"], "arguments": call.get("arguments", "{}")}
     return {"id": call.get("id"), "type": "function", "function": function}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,14 +28,13 @@ def find_module(env_id: str, environments: Path) -> EnvironmentModule:
     pyproject.toml that are not valid.
     """
     wanted = id_of(env_id)
-    source, installed = _installed(wanted.module), True
-    if source is None:
-        source, installed = _in_folder(wanted, environments), False
+    installed = _installed(wanted.module)
+    source = installed or next((path for path in _places(wanted, environments) if path.is_file()), None)
     if source is None:
         raise Unfound(_not_found(env_id, wanted, environments))
     document = _project(source, wanted.module)
-    version = _installed_version(wanted.module) if installed else None
-    folder = None if version is not None else str(_import_root(source))
+    version = None if installed is None else _installed_version(wanted.module)
+    folder = None if version is not None else str(source.parents[1 if source.name == "__init__.py" else 0])
     version = version or _project_version(document)
     if wanted.version is not None and version != wanted.version:
         raise Unfound(_other_version(env_id, wanted, version, source))
@@ -56,10 +55,6 @@ def _installed(module: str) -> Path | None:
     return None
 
 
-def _in_folder(wanted: EnvironmentId, environments: Path) -> Path | None:
-    return next((path for path in _places(wanted, environments) if path.is_file()), None)
-
-
 def _places(wanted: EnvironmentId, environments: Path) -> Iterator[Path]:
     """Yield the files that the module may be, the usual ones first."""
     module = wanted.module
@@ -70,10 +65,6 @@ def _places(wanted: EnvironmentId, environments: Path) -> Iterator[Path]:
         yield folder / "src" / module / "__init__.py"
     yield environments / module / "__init__.py"
     yield environments / f"{module}.py"
-
-
-def _import_root(source: Path) -> Path:
-    return source.parent.parent if source.name == "__init__.py" else source.parent
 
 
 def _not_found(env_id: str, wanted: EnvironmentId, environments: Path) -> str:
@@ -89,21 +80,19 @@ def _not_found(env_id: str, wanted: EnvironmentId, environments: Path) -> str:
 
 
 def _known(environments: Path) -> list[str]:
-    """Return the modules of environments that could be meant: those in the folder, and installed ones."""
+    """Return the modules of environments that could be meant: those in the folder, and packages for verifiers."""
+    from importlib import metadata
+
     try:
         folders = [path.name.replace("-", "_") for path in environments.iterdir() if path.is_dir()]
     except OSError:
         folders = []
-    return [name for name in dict.fromkeys([*folders, *_installed_environments()]) if name.isidentifier()]
-
-
-def _installed_environments() -> Iterable[str]:
-    """Yield the modules of installed packages that require verifiers."""
-    from importlib import metadata
-
-    for package in metadata.distributions():
-        if any(re.match(r"verifiers\b", line) for line in package.requires or ()):
-            yield str(package.metadata["Name"]).replace("-", "_")
+    installed = [
+        str(package.metadata["Name"]).replace("-", "_")
+        for package in metadata.distributions()
+        if any(re.match(r"verifiers\b", line) for line in package.requires or ())
+    ]
+    return [name for name in dict.fromkeys([*folders, *installed]) if name.isidentifier()]
 
 
 # -- its package -----------------------------------------------------------------------------------------

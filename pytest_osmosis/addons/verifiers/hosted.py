@@ -22,18 +22,25 @@ import random
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_osmosis.addons.verifiers import framework_version
 from pytest_osmosis.addons.verifiers.client import client_for
 from pytest_osmosis.addons.verifiers.load import Concurrency, LoadedEnvironment
-from pytest_osmosis.addons.verifiers.rubric import EnvironmentRubric, Groups, clean_up, function_names, rolls_groups
-from pytest_osmosis.addons.verifiers.state import error_facts, finished, given_row, scored_columns
+from pytest_osmosis.addons.verifiers.rubric import (
+    EnvironmentRubric,
+    Groups,
+    clean_up,
+    function_names,
+    is_grouped,
+    rolls_groups,
+)
+from pytest_osmosis.addons.verifiers.state import error_facts, finished, given_row, is_same, scored_columns
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Key, ScoringFields, Setup
@@ -45,41 +52,28 @@ from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
 from pytest_osmosis.rollouts.environment import EnvironmentFault, EnvironmentSource, FaultBoundary
 from pytest_osmosis.text.user_code import error_in_words, type_name, user_traceback
 
-if TYPE_CHECKING:
-    from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
-
 
 class EnvironmentCode:
     """An environment that is loaded. `digest` is that of its code, its arguments and verifiers."""
 
     def __init__(self, source: EnvironmentSource, loaded: LoadedEnvironment, setup: Setup) -> None:
-        settings = EnvironmentSettings(
-            setup.rollout_retries,
-            setup.state_columns,
-            setup.code.target.get("headers_from_state", {}),
-            setup.agent_timeout_s,
-        )
         concurrency = Concurrency(setup.concurrency, source.kwargs)
-        groups = Groups(loaded.environment, setup.runs)
-        self.agent = EnvironmentAgent(loaded.environment, settings, concurrency, groups)
+        self.agent = EnvironmentAgent(loaded.environment, setup, concurrency)
         self.notes = loaded.notes
         self.rollout_code = _code_of(loaded, setup.code.roots)
         self.digest = _digest(source, self.rollout_code)
         self._rubric = EnvironmentRubric(loaded.environment, concurrency, independent=setup.independent_scoring)
+        self.is_grouped = self._rubric.is_grouped
+        """True if all runs of a row are scored together."""
         self._loaded = loaded
         self._states: dict[Key, Any] = {}
         self._columns = setup.state_columns
-        if setup.independent_scoring and self._rubric.is_grouped:
+        if setup.independent_scoring and self.is_grouped:
             names = ", ".join(function_names(loaded.environment))
             raise CodeError(
                 f"environment {source.env_id}: some of its reward functions need all runs of a row, so "
                 f"independent_scoring cannot score each run alone (its functions: {names}); leave it out"
             )
-
-    @property
-    def is_grouped(self) -> bool:
-        """True if all runs of a row are scored together."""
-        return self._rubric.is_grouped
 
     def keep(self, key: Key, state: Any) -> None:
         """Keep the state of a rollout until it is scored."""
@@ -112,7 +106,7 @@ def facts_told(loaded: LoadedEnvironment, code: HostCode, rows: Path) -> Mapping
     """Write the rows of an environment. Returns the facts, with the digests of its files. Raises `CodeError`."""
     assert code.environment is not None
     try:
-        return {**told_by(code.environment.env_id, loaded, rows), "files": _code_of(loaded, code.roots)}
+        return {**_told_by(code.environment.env_id, loaded, rows), "files": _code_of(loaded, code.roots)}
     except CodeError:
         release(loaded)
         raise
@@ -145,42 +139,33 @@ FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentSettings:
-    """The config's settings for rollouts. `timeout_s` is the time of one, further tries included."""
-
-    retries: int = 0
-    columns: Sequence[str] = ()
-    headers_from_state: Mapping[str, str] = field(default_factory=dict)
-    timeout_s: float = 450.0
-
-
-@dataclass(frozen=True, slots=True)
 class EnvironmentAgent:
     """Rolls out rows of an environment. Each row of the dataset has the environment's own row as `input`."""
 
-    environment: Any
-    settings: EnvironmentSettings
-    concurrency: Concurrency
-    groups: Groups
+    def __init__(self, environment: Any, setup: Setup, concurrency: Concurrency) -> None:
+        self.environment = environment
+        self._setup = setup
+        self._concurrency = concurrency
+        self._groups = Groups(environment, setup.runs)
 
     async def roll(self, ctx: ChatContext) -> RolloutOutput:
         """Return the conversation, the facts and the state of one rollout. Raises `EnvironmentFault`."""
-        self.concurrency.apply(self.environment)
+        self._concurrency.apply(self.environment)
         given = given_row(self.environment, ctx.metadata, ctx.row_index)
-        until = monotonic() + self.settings.timeout_s
+        until = monotonic() + self._setup.agent_timeout_s  # for further tries too
         retries = 0
         while True:
             state, error = await self._try(ctx, given)
             wait_s = _wait_s(retries)
-            if not _is_retried(error) or retries >= self.settings.retries or monotonic() + wait_s >= until:
+            if not _is_retried(error) or retries >= self._setup.rollout_retries or monotonic() + wait_s >= until:
                 break
             await clean_up(self.environment, state)
             await asyncio.sleep(wait_s)
             retries += 1
         if state is None:  # its code raised the error
             raise _fault(error, {"error": error_facts(error)}) from error
-        messages, facts = finished(state, given, self.settings.columns, getattr(self.environment, "tool_defs", None))
+        tools = getattr(self.environment, "tool_defs", None)
+        messages, facts = finished(state, given, self._setup.state_columns, tools)
         facts |= {"retries": retries} if retries else {}
         if error is not None:
             ctx.last_conversation = messages
@@ -212,7 +197,7 @@ class EnvironmentAgent:
                 return await environment.rollout(deepcopy(given), client, ctx.model, sampling)
             controls = {"client": client, "model": ctx.model, "sampling_args": sampling}
             controls["score_rollout"] = getattr(environment, "score_rollouts", True)
-            return await self.groups.roll(ctx.row_index, ctx.run_index, deepcopy(given), controls)
+            return await self._groups.roll(ctx.row_index, ctx.run_index, deepcopy(given), controls)
         finally:
             await client.close()
 
@@ -225,7 +210,8 @@ class EnvironmentAgent:
         state: Any,
     ) -> ChatReply:
         """Send a request, with the headers whose values are in the state now."""
-        headers = state_headers(self.settings.headers_from_state, state if isinstance(state, Mapping) else {})
+        wanted = self._setup.code.target.get("headers_from_state", {})
+        headers = state_headers(wanted, state if isinstance(state, Mapping) else {})
         if headers:
             sampling = {**sampling, "extra_headers": {**sampling.get("extra_headers", {}), **headers}}
         return await ctx.chat(messages, tools, **sampling)
@@ -274,8 +260,7 @@ _OWN_COLUMNS = ("prompt", "answer", "example_id")
 _MISSING: Any = object()
 
 
-def told_by(env_id: str, loaded: LoadedEnvironment, rows: Path) -> dict[str, Any]:
-    """Write the rows of an environment, and return the facts. Raises `CodeError`."""
+def _told_by(env_id: str, loaded: LoadedEnvironment, rows: Path) -> dict[str, Any]:
     environment = loaded.environment
     try:
         dataset = environment.get_eval_dataset()
@@ -288,34 +273,27 @@ def told_by(env_id: str, loaded: LoadedEnvironment, rows: Path) -> dict[str, Any
         raise CodeError(text, user_traceback(error)) from error
     if not n_rows:
         raise CodeError(f"environment {env_id}: get_eval_dataset() has no rows")
-    return {"n_rows": n_rows, **facts, "notes": [*loaded.notes, *_notes(environment)]}
+    notes = [*loaded.notes]
+    if [getattr(environment, name, _MISSING) for name in ("eval_dataset", "eval_dataset_source")] == [None, None]:
+        notes.append("it has no eval dataset, so its rows are those of its train dataset")
+    return {"n_rows": n_rows, **facts, "notes": notes}
 
 
 # -- facts -----------------------------------------------------------------------------------------------
 
 
 def _facts(environment: Any) -> dict[str, Any]:
-    from pytest_osmosis.addons.verifiers.rubric import function_names, is_grouped
-
     threshold = getattr(environment, "pass_threshold", None)
+    sampling = getattr(environment, "sampling_args", None)
     is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool) and math.isfinite(threshold)
     return {
         "framework": framework_version(),
         "pass_threshold": threshold if is_number else PASS_THRESHOLD,
         "grouped": is_grouped(environment),
         "functions": list(function_names(environment)),
-        "sampling": _Plain().of(_mapping(getattr(environment, "sampling_args", None))),
-        "tools": _Plain().of(list(getattr(environment, "tool_defs", None) or ())),
+        "sampling": _plain(sampling if isinstance(sampling, Mapping) else {}),
+        "tools": _plain(list(getattr(environment, "tool_defs", None) or ())),
     }
-
-
-def _notes(environment: Any) -> list[str]:
-    sources = [getattr(environment, name, _MISSING) for name in ("eval_dataset", "eval_dataset_source")]
-    return ["it has no eval dataset, so its rows are those of its train dataset"] if sources == [None, None] else []
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 # -- rows ------------------------------------------------------------------------------------------------
@@ -340,8 +318,7 @@ def row_of(position: int, raw: Mapping[str, Any]) -> dict[str, Any]:
     >>> row_of(0, {"prompt": [{"role": "user", "content": "2+2?"}], "answer": "4", "task": "add"})["metadata"]
     {'task': 'add'}
     """
-    plain = _Plain()
-    row = plain.of(raw)
+    row = _plain(raw)
     metadata = {name: value for name, value in row.items() if name not in _OWN_COLUMNS and value is not None}
     if "info" in metadata:
         metadata["info"] = _parsed(metadata["info"])
@@ -353,7 +330,7 @@ def row_of(position: int, raw: Mapping[str, Any]) -> dict[str, Any]:
         **prompt,
         "ground_truth": row.get("answer"),
         "metadata": metadata,
-        "input": row if plain.is_exact else None,
+        "input": row if is_same(row, raw) else None,
     }
 
 
@@ -385,25 +362,14 @@ def _parsed(info: object) -> object:
         return info
 
 
-class _Plain:
-    """Makes JSON of values. `is_exact` as long as JSON gives back what it was given."""
-
-    def __init__(self) -> None:
-        self.is_exact = True
-
-    def of(self, value: Any) -> Any:
-        if value is None or isinstance(value, bool | int) or type(value) is str:
-            return value
-        if isinstance(value, float) and math.isfinite(value):
-            return value
-        if isinstance(value, Mapping):
-            self.is_exact = self.is_exact and all(type(key) is str for key in value)
-            return {str(key): self.of(item) for key, item in value.items()}
-        if type(value) is list:
-            return [self.of(item) for item in value]
-        self.is_exact = False
-        if isinstance(value, list | tuple | set | frozenset):
-            return [self.of(item) for item in value]
-        if callable(dump := getattr(value, "model_dump", None)):
-            return self.of(dump(exclude_none=True))
-        return f"<{len(value)} bytes>" if isinstance(value, bytes) else str(value)
+def _plain(value: Any) -> Any:
+    """Return the JSON of a value, in which text stands for what JSON cannot hold."""
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if callable(dump := getattr(value, "model_dump", None)):
+        return _plain(dump(exclude_none=True))
+    return f"<{len(value)} bytes>" if isinstance(value, bytes) else str(value)

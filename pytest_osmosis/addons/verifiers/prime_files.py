@@ -56,7 +56,6 @@ REWARD = "reward"
 PAUSE_S = 1.0
 """While an eval runs, lines are added no more often."""
 SCHEMA_VERSION = 1
-MOST_NAME_CHARS = 200
 MOST_METADATA_BYTES = 1 << 26
 Line = dict[str, Any]
 
@@ -71,19 +70,10 @@ _ERROR_NAME = re.compile(r"(?P<name>[A-Za-z_][\w.]*)(?::|$)")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]+")
 
 
-def prime_folder(base: Path, env_id: str, model: str, run: str) -> Path:
-    """Return the folder of an eval run's files below `base`, in which programs for `prime eval` look for them.
-
-    >>> prime_folder(Path("outputs"), "primeintellect/math-python", "openai/gpt-5.4-mini", "sums-1").as_posix()
-    'outputs/evals/math-python--openai--gpt-5.4-mini/sums-1'
-    """
-    name = f"{env_id.rpartition('/')[2]}--{model.replace('/', '--')}"
-    return base / "evals" / _UNSAFE.sub("_", name)[:MOST_NAME_CHARS] / run
-
-
 def folder_of(run: StoredEvalRun, base: Path) -> Path:
-    """Return the folder of a stored eval run's files below `base`."""
-    return prime_folder(base, env_id_of(run), run.manifest.subject.model, run.directory.name)
+    """Return the folder of an eval run's files below `base`, in which programs for `prime eval` look for them."""
+    name = f"{env_id_of(run).rpartition('/')[2]}--{run.manifest.subject.model.replace('/', '--')}"
+    return base / "evals" / _UNSAFE.sub("_", name)[:MOST_NAME_CHARS] / run.directory.name
 
 
 def env_id_of(run: StoredEvalRun) -> str:
@@ -109,21 +99,13 @@ def write_prime_files(run: StoredEvalRun, folder: Path, redaction: Redaction) ->
     if not found.ledger.scorers:
         raise OsmosisError(f"{run.directory.name}: holds no run: none had begun when it ended")
     settings = None if run.results is None else read_head(run.results)
-    rule = pass_rule_of(run, settings, found.ledger.scorers)
-    totals = _Totals(run.manifest.subject.n, _threshold(rule))
+    files = _PrimeFiles(run, pass_rule_of(run, settings, found.ledger.scorers), redaction)
     private.make_folders(folder)
     with ExitStack() as stack:
         paths = [stack.enter_context(replacing(folder / name, follows_link=False)) for name in (RESULTS, METADATA)]
-        private.write(paths[0], _lines(run, found, rule, totals, redaction))
-        private.write(paths[1], _metadata_text(run, found, rule, totals, redaction))
-    return totals.n_lines
-
-
-def _metadata_text(
-    run: StoredEvalRun, found: Replayed, rule: PassRule, totals: _Totals, redaction: Redaction
-) -> Iterator[str]:
-    metadata = redaction.value(_metadata(run, found, rule, totals), unchanged=frozenset({"osmosis"}))
-    yield json.dumps(metadata, allow_nan=False) + "\n"
+        private.write(paths[0], files.lines(found))
+        private.write(paths[1], [files.metadata(found)])
+    return files.totals.n_lines
 
 
 def save_prime_files(run: StoredEvalRun, base: Path, redaction: Redaction) -> Path:
@@ -192,8 +174,8 @@ class GrowingPrimeFiles:
         replaying, journal, end, number = Replaying(), self._directory.journal, 0, 1
         written: set[int] | None = None
         with suppress(Exception):  # also a defect of ours: a thread has nobody to tell
-            run, rule = stored(self._directory), self._rule()
-            folder, totals = folder_of(run, self._base), _Totals(run.manifest.subject.n, _threshold(rule))
+            run = stored(self._directory)
+            folder, files = folder_of(run, self._base), _PrimeFiles(run, self._rule(), self._redaction)
             while not self._closed.wait(0 if written is None else PAUSE_S):
                 self._wake.wait()
                 self._wake.clear()
@@ -205,51 +187,57 @@ class GrowingPrimeFiles:
                     end, number = event_end, number + 1
                 found = replaying.found
                 rows = {record.row for record in found.ledger.records} - incomplete - (written or set())
-                lines = list(_lines(run, found, rule, totals, self._redaction, rows))
+                lines = list(files.lines(found, rows))
                 if written is None:
                     private.make_folders(folder)
                     private.write(folder / RESULTS, lines)
                 else:
                     private.append(folder / RESULTS, "".join(lines).encode())
-                private.write(folder / METADATA, _metadata_text(run, found, rule, totals, self._redaction))
+                private.write(folder / METADATA, [files.metadata(found)])
                 written = rows | (written or set())
 
 
+class _PrimeFiles:
+    """The texts of both files of an eval run. `totals` are those of the lines so far."""
+
+    def __init__(self, run: StoredEvalRun, rule: PassRule, redaction: Redaction) -> None:
+        self._run = run
+        self._rule = rule
+        self._redaction = redaction
+        self.totals = _Totals(run.manifest.subject.n, _threshold(rule))
+
+    def lines(self, found: Replayed, only: Set[int] | None = None) -> Iterator[str]:
+        """Yield the line of each run of the eval's model that ended, by example and run, and add it to the totals.
+
+        With `only` these are the runs of those rows.
+        """
+        ended = (
+            record
+            for record in found.ledger.records.values()
+            if not record.run.is_baseline
+            and record.status in ("finished", "failed")
+            and (only is None or record.run.row in only)
+        )
+        own, directory = {"tool_defs": self._run.manifest.environment.get("tools")}, self._run.directory
+        with ExitStack() as stack:
+            reader = stack.enter_context(EventReader(directory.journal))
+            has_rows = something_at(directory.rows)
+            rows = _EnvironmentRows(iter(stack.enter_context(open_file(directory.rows)) if has_rows else ()))
+            for record in sorted(ended, key=lambda record: plan_order(record.run)):
+                row = rows.facts(record.run.row)
+                rollout, score = (found.event(kind, record, reader) for kind in ("rollout", "score"))
+                line = _line(record, self._rule, rollout, score, {**own, **row})
+                line = self._redaction.value(line, unchanged=_OWN)
+                self.totals.add(line)
+                yield json.dumps(line, allow_nan=False) + "\n"
+
+    def metadata(self, found: Replayed) -> str:
+        """Return metadata.json on the lines so far."""
+        metadata = _metadata(self._run, found, self.totals)
+        return json.dumps(self._redaction.value(metadata, unchanged=frozenset({"osmosis"})), allow_nan=False) + "\n"
+
+
 # -- results.jsonl ---------------------------------------------------------------------------------------
-
-
-def _lines(
-    run: StoredEvalRun,
-    found: Replayed,
-    rule: PassRule,
-    totals: _Totals,
-    redaction: Redaction,
-    only: Set[int] | None = None,
-) -> Iterator[str]:
-    """Yield the line of each run of the eval's model that ended, by example and run, and add it to the totals.
-
-    With `only` these are the runs of those rows.
-    """
-    ended = (
-        record
-        for record in found.ledger.records.values()
-        if not record.run.is_baseline
-        and record.status in ("finished", "failed")
-        and (only is None or record.run.row in only)
-    )
-    own = {"tool_defs": run.manifest.environment.get("tools")}
-    with ExitStack() as stack:
-        reader = stack.enter_context(EventReader(run.directory.journal))
-        has_rows = something_at(run.directory.rows)
-        rows = _EnvironmentRows(iter(stack.enter_context(open_file(run.directory.rows)) if has_rows else ()))
-
-        for record in sorted(ended, key=lambda record: plan_order(record.run)):
-            row = rows.facts(record.run.row)
-            rollout, score = (found.event(kind, record, reader) for kind in ("rollout", "score"))
-            line = _line(record, rule, rollout, score, {**own, **row})
-            line = redaction.value(line, unchanged=_OWN)
-            totals.add(line)
-            yield json.dumps(line, allow_nan=False) + "\n"
 
 
 class _EnvironmentRows:
@@ -265,18 +253,12 @@ class _EnvironmentRows:
         while self._at < row:
             self._at, line = next(self._lines, (row, b"{}"))
             if self._at == row:
-                self._facts = _facts_of(parsed(line.decode()))
+                found = parsed(line.decode())
+                metadata = found.get("metadata") or {}
+                facts = {"example_id": found.get("example_id"), "answer": found.get("ground_truth")}
+                facts |= {name: metadata.get(name) for name in ("task", "info")}
+                self._facts = {name: value for name, value in facts.items() if value is not None}
         return self._facts
-
-
-def _facts_of(row: Mapping[str, Any]) -> Line:
-    metadata = row.get("metadata") or {}
-    facts = {
-        "example_id": row.get("example_id"),
-        "answer": row.get("ground_truth"),
-        **{name: metadata.get(name) for name in ("task", "info")},
-    }
-    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _line(record: RunRecord, rule: PassRule, rollout: Event, score: Event, facts: Line) -> Line:
@@ -511,7 +493,7 @@ class _Totals:
         return at, hat
 
 
-def _metadata(run: StoredEvalRun, found: Replayed, rule: PassRule, totals: _Totals) -> dict[str, Any]:
+def _metadata(run: StoredEvalRun, found: Replayed, totals: _Totals) -> dict[str, Any]:
     manifest, environment = run.manifest, run.manifest.environment
     pass_at, pass_all = totals.pass_rates()
     took_s = sum(found.session_ms) / 1000
@@ -533,7 +515,7 @@ def _metadata(run: StoredEvalRun, found: Replayed, rule: PassRule, totals: _Tota
         "avg_error": totals.errors.value,
         "pass_at_k": pass_at,
         "pass_all_k": pass_all,
-        "pass_threshold": _threshold(rule),
+        "pass_threshold": totals.threshold,
         "usage": usage or None,
         "version_info": {
             "vf_version": environment.get("framework") or "",
@@ -579,7 +561,7 @@ def push(folder: Path, name: str | None) -> str:
     program = [sys.executable, "-P", "-c", f"from {__name__} import push_as_process; push_as_process()"]
     try:
         done = subprocess.run(
-            [*program, str(folder), name, RESULTS, METADATA],
+            [*program, str(folder), name],
             env={**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -603,27 +585,26 @@ def _not_pushed(name: str, why: str) -> str:
     return f"not pushed to the Hugging Face Hub ({name}): {why}"
 
 
-CARD = """---
+CARD = f"""---
 configs:
 - config_name: default
-  data_files: {results}
+  data_files: {RESULTS}
 ---
 
-Results of an evaluation, in the format of `prime eval`: a line for each rollout in `{results}`, settings and averages
-in `{metadata}`. Written by pytest-osmosis.
+Results of an evaluation, in the format of `prime eval`: a line for each rollout in `{RESULTS}`, settings and averages
+in `{METADATA}`. Written by pytest-osmosis.
 """
 
 
-def push_files(folder: Path, name: str, results: str, metadata: str) -> str:
+def push_files(folder: Path, name: str) -> str:
     """Push both files to a dataset, which is made, private, if there is none. Return its address."""
     from huggingface_hub import CommitOperationAdd, HfApi
 
     api = HfApi(library_name="pytest-osmosis")
     repo = api.create_repo(name, repo_type="dataset", private=True, exist_ok=True)
-    files = [CommitOperationAdd(each, str(folder / each)) for each in (results, metadata)]
+    files = [CommitOperationAdd(each, str(folder / each)) for each in (RESULTS, METADATA)]
     if not api.file_exists(repo.repo_id, "README.md", repo_type="dataset"):
-        card = CARD.format(results=results, metadata=metadata)  # without it both files would be read as rows
-        files.append(CommitOperationAdd("README.md", card.encode()))
+        files.append(CommitOperationAdd("README.md", CARD.encode()))  # without it both files would be read as rows
     api.create_commit(repo.repo_id, files, commit_message=f"Results of {folder.name}", repo_type="dataset")
     return repo.url
 
@@ -635,9 +616,9 @@ def push_as_process() -> None:
     the one that the library finds: HF_TOKEN, or a login.
     """
     warnings.simplefilter("ignore")
-    folder, name, results, metadata = sys.argv[1:]
+    folder, name = sys.argv[1:]
     try:
-        said = {"url": push_files(Path(folder), name, results, metadata)}
+        said = {"url": push_files(Path(folder), name)}
     except Exception as error:
         said = {"error": f"{type(error).__name__}: {error}".partition("\n")[0]}
     sys.stdout.write(json.dumps(said) + "\n")

@@ -17,10 +17,12 @@ import tempfile
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
+from pytest_osmosis.addons.verifiers.client import tool_call
 from pytest_osmosis.addons.verifiers.prime_files import METADATA, MOST_METADATA_BYTES, RESULTS, REWARD, eval_run_of
 from pytest_osmosis.errors import OsmosisError, ProblemsError
 from pytest_osmosis.evals.request_settings import request_sampling
@@ -58,19 +60,15 @@ def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared
             raise ProblemsError.at(where, text)
         return resumed(prepared, ResumeRequest(own, only_resumes=True))
     try:
-        found = read_prime_run(folder)
+        imported = _Import(prepared, read_prime_run(folder))
+        source = None if imported.differences else imported.source(name)
     except OsmosisError as error:
         raise ProblemsError.at(where, str(error)) from None
-    imported = _Import(prepared, found)
-    if imported.differences:
+    if source is None:
         lines = "\n".join(f"  {line}" for line in imported.differences)
         fix = "undo that, or begin a new run without this option"
         text = f"cannot be resumed, because its rollouts were made with other inputs:\n{lines}\n{fix}"
         raise ProblemsError.at(where, text)
-    try:
-        source = imported.source(name)
-    except OsmosisError as error:
-        raise ProblemsError.at(where, str(error)) from None
     return replace(prepared, source=source, notes=(*prepared.notes, *imported.notes))
 
 
@@ -82,7 +80,7 @@ class _Import:
         self._found = found
         self._is_environment = prepared.environment is not None
         self.notes: list[str] = []
-        self._redone = self._incomplete = 0
+        self._redone = 0
         self.differences = list(self._changed_settings())
         self._taken = [] if self.differences else self._matched()
 
@@ -160,18 +158,19 @@ class _Import:
                 beyond.append(str(example))
                 continue
             taken[row][index] = line
+        incomplete = 0
         if prepared.environment is not None and prepared.environment.grouped:
             for row in [row for row, lines in taken.items() if len(lines) < n]:
-                self._incomplete += len(taken.pop(row))
+                incomplete += len(taken.pop(row))
         if changed:
             examples = f"example{'s' if len({*changed}) > 1 else ''} {listed(dict.fromkeys(changed), MOST_LISTED)}"
             self.differences.append(f"the prompt of {examples}: changed")
         if self._redone:
             self.notes.append(f"{plural(self._redone, 'rollout')} in the files ended with an error: made again")
-        if self._incomplete:
-            one = self._incomplete == 1
+        if incomplete:
             why = "a reward function needs all runs of a row, which these rows lack"
-            self.notes.append(f"{plural(self._incomplete, 'rollout')} {'is' if one else 'are'} made again: {why}")
+            verb = "is" if incomplete == 1 else "are"
+            self.notes.append(f"{plural(incomplete, 'rollout')} {verb} made again: {why}")
         if others:
             self.notes.append(f"left out: {plural(len(others), 'rollout')} of examples that are not selected")
         if beyond:
@@ -213,8 +212,6 @@ class _Import:
                 yield prepared.redaction.value(self._score(run, line), unchanged=frozenset({"ev", "scores"}))
 
     def _rollout(self, run: RunId, line: PrimeLine) -> Event:
-        usage = line.usage
-        given = line.members
         return {
             "ev": "rollout",
             **run.to_json(),
@@ -222,8 +219,8 @@ class _Import:
             "ms": line.took_ms("generation"),
             "messages": line.messages,
             "n_prompt": len(line.prompt),
-            "finish_reason": "length" if given.get("is_truncated") is True else None,
-            "usage": usage,
+            "finish_reason": "length" if line.members.get("is_truncated") is True else None,
+            "usage": line.usage,
             "imported": {"folder": shown(self._found.folder), "scores": [REWARD] if self._is_environment else []},
             **({"environment": self._environment(line)} if self._is_environment else {}),
         }
@@ -359,29 +356,13 @@ def _messages(found: object, role: str) -> list[dict[str, Any]]:
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message; without its tool calls, if one of them is none."""
+    plain = {key: value for key, value in message.items() if key != "tool_calls"}
     calls = message.get("tool_calls")
-    if not isinstance(calls, list) or not calls:
-        return {key: value for key, value in message.items() if key != "tool_calls"}
-    return {**message, "tool_calls": [call for call in map(tool_call, calls) if call is not None]}
-
-
-def tool_call(call: object) -> Mapping[str, Any] | None:
-    """Return a tool call in the shape of chat completions, None for what is none.
-
-    >>> tool_call('{"id": "c1", "name": "add", "arguments": "{}"}')
-    {'id': 'c1', 'type': 'function', 'function': {'name': 'add', 'arguments': '{}'}}
-    """
-    if isinstance(call, str):
-        try:
-            call = json.loads(call)
-        except ValueError:
-            return None
-    if not isinstance(call, Mapping):
-        return None
-    if "function" in call:
-        return call
-    function = {"name": call.get("name"), "arguments": call.get("arguments")}
-    return {"id": call.get("id"), "type": "function", "function": function}
+    if isinstance(calls, list) and calls:
+        with suppress(ValueError):
+            plain["tool_calls"] = [tool_call(call) for call in calls]
+    return plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.config.environment_module import EnvironmentModule
 from pytest_osmosis.engine.host_connection import Connection, HostConnection, HostEnviron, Post, Spawn, exit_text
@@ -46,21 +46,18 @@ OF_PYTEST = "PYTEST_CURRENT_TEST"
 """The variable that pytest changes from test to test."""
 
 
-class _Loading(NamedTuple):
-    """An environment to load, with variables `environ`, in a process that may become a host with the same `code`."""
+@dataclass(eq=False, slots=True)
+class _Loading:
+    """An environment to load, with variables `environ`, in a process that may become a host with the same `code`.
+
+    Once it has begun, the process writes to `folder`, and `step` is what it waits for.
+    """
 
     code: HostCode
     module: EnvironmentModule
     environ: Mapping[str, str]
     rolls_out: bool
-
-
-@dataclass(eq=False, slots=True)
-class _Begun:
-    """An environment whose process writes to `folder`. `step` is what it waits for."""
-
-    loading: _Loading
-    folder: Path
+    folder: Path = field(init=False)
     answer: Future[Mapping[str, Any]] = field(init=False)
     step: str = "a place, or its process"
 
@@ -87,7 +84,7 @@ class Environments:
         self._pool: ThreadPoolExecutor | None = None
         self._processes = _Processes(prestarted)
         self._announced: dict[str, _Loading] = {}
-        self._begun: dict[str, _Begun] = {}
+        self._begun: dict[str, _Loading] = {}
         self._known = SharedChecks()
 
     def announce(
@@ -103,7 +100,8 @@ class Environments:
     def loaded(self, key: str) -> EnvironmentFacts:
         """Return the facts about an environment. Raises `CodeError` if it does not load."""
         for each, loading in self._announced.items():
-            self._begun[each] = self._begin(loading)
+            self._begin(loading)
+            self._begun[each] = loading
         self._announced.clear()
         return self._known.once(key, lambda: _facts(self._begun[key]))
 
@@ -133,7 +131,7 @@ class Environments:
             shutil.rmtree(folder, ignore_errors=True)
             GUARD.keep(str(folder))
 
-    def _begin(self, loading: _Loading) -> _Begun:
+    def _begin(self, loading: _Loading) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
         if self._folder is None:
@@ -141,13 +139,11 @@ class Environments:
             GUARD.remove_at_end(str(self._folder))
         if self._pool is None:
             self._pool = ThreadPoolExecutor(MOST_AT_ONCE, "osmosis-environments")
-        folder = self._folder / f"{len(self._begun)}"
-        private.make_folder(folder)
-        begun = _Begun(loading, folder)
-        begun.answer = self._pool.submit(self._processes.answer, begun)
-        teller = threading.Thread(target=_tell, args=(begun, self._say), name="osmosis-environment-line", daemon=True)
+        loading.folder = self._folder / f"{len(self._begun)}"
+        private.make_folder(loading.folder)
+        loading.answer = self._pool.submit(self._processes.answer, loading)
+        teller = threading.Thread(target=_tell, args=(loading, self._say), name="osmosis-environment-line", daemon=True)
         teller.start()
-        return begun
 
 
 class _Processes:
@@ -160,22 +156,22 @@ class _Processes:
         self._lock = threading.Lock()  # protects what follows
         self._prestarted = prestarted
         self._loading: set[Child] = set()
-        self._kept: dict[Child, _Begun] = {}
+        self._kept: dict[Child, _Loading] = {}
         self._ended = False
 
-    def answer(self, begun: _Begun) -> Mapping[str, Any]:
+    def answer(self, loading: _Loading) -> Mapping[str, Any]:
         """Return the facts that a process tells. Raises `CodeError`."""
-        code, environ = begun.loading.code, begun.loading.environ
-        output, env_id = begun.folder / OUTPUT, begun.loading.module.env_id
-        tell: TellRequest = {"op": "tell", "code": asdict(code), "rows": str(begun.folder / ROWS)}
+        code, environ, env_id = loading.code, loading.environ, loading.module.env_id
+        output = loading.folder / OUTPUT
+        tell: TellRequest = {"op": "tell", "code": asdict(code), "rows": str(loading.folder / ROWS)}
         try:
             host = self._start(output, code.workspace, environ)
         except OSError as error:
             raise CodeError(f"environment {env_id}: no process can be started: {error}") from error
         host.put(encode([become(output, environ, code.workspace), tell]))
-        last = _heard(host, begun)
+        last = _heard(host, loading)
         facts: Mapping[str, Any] | None = last.get("facts")
-        if facts is not None and self._keep(host, begun):
+        if facts is not None and self._keep(host, loading):
             return facts
         [status] = self._release([host])
         if facts is not None:
@@ -196,26 +192,25 @@ class _Processes:
             self._loading.add(host)
         return host
 
-    def _keep(self, host: Child, begun: _Begun) -> bool:
+    def _keep(self, host: Child, loading: _Loading) -> bool:
         """Keep a process that has told its rows; return False if it is to end."""
         with self._lock:
-            is_kept = self._prestarted is not None and begun.loading.rolls_out and not self._ended
+            is_kept = self._prestarted is not None and loading.rolls_out and not self._ended
             if not is_kept or len(self._kept) >= MOST_KEPT:
                 return False
             self._loading.discard(host)
-            self._kept[host] = begun
+            self._kept[host] = loading
         return True
 
     def take(self, code: HostCode, environ: Mapping[str, str]) -> tuple[Child, Path] | None:
         """Return a process that has loaded what a host with this code and environment would, and its output."""
         variables = {**environ, OF_PYTEST: ""}
         with self._lock:
-            for host, begun in self._kept.items():
-                then = begun.loading
+            for host, then in self._kept.items():
                 same = then.code == code and {**then.environ, OF_PYTEST: ""} == variables
                 if same and host.is_alive:
                     del self._kept[host]
-                    return host, begun.folder / OUTPUT
+                    return host, then.folder / OUTPUT
         return None
 
     def end(self) -> None:
@@ -243,37 +238,36 @@ class _Processes:
         return status
 
 
-def _heard(host: Child, begun: _Begun) -> Mapping[str, Any]:
+def _heard(host: Child, loading: _Loading) -> Mapping[str, Any]:
     """Return the last event of a process that loads an environment, and note the steps before; {} if it ended."""
     with contextlib.suppress(ValueError, KeyError, TypeError):  # user code can write to the pipe too
         for line in host.stdout:
             event: Mapping[str, Any] = json.loads(line)
             if event["ev"] != "step":
                 return event
-            begun.step = event["step"]
+            loading.step = event["step"]
     return {}
 
 
-def _tell(begun: _Begun, say: Callable[[str], None]) -> None:
+def _tell(loading: _Loading, say: Callable[[str], None]) -> None:
     """Say what an environment waits for if it takes long, now and then, and when it is loaded."""
     from concurrent.futures import wait
 
-    env_id, answer = begun.loading.module.env_id, begun.answer
+    env_id, answer = loading.module.env_id, loading.answer
     start, pause = time.monotonic(), LONG_S
     while not wait([answer], pause).done:
-        say(f"osmosis: loading environment {env_id}: waits for {begun.step} ({seconds(time.monotonic() - start)})")
+        say(f"osmosis: loading environment {env_id}: waits for {loading.step} ({seconds(time.monotonic() - start)})")
         pause = AGAIN_S
     if pause == AGAIN_S and answer.exception() is None:
         rows = plural(answer.result()["n_rows"], "row")
         say(f"osmosis: loaded environment {env_id}: {rows} ({seconds(time.monotonic() - start)})")
 
 
-def _facts(begun: _Begun) -> EnvironmentFacts:
+def _facts(loading: _Loading) -> EnvironmentFacts:
     """Wait for the answer of an environment. Raises `CodeError` if it does not load, or changes meanwhile."""
-    code, module, _, _ = begun.loading
-    facts = facts_of(begun.answer.result(), module, begun.folder / ROWS)
+    facts = facts_of(loading.answer.result(), loading.module, loading.folder / ROWS)
     read_anew(())
-    check_files(facts, environment_code(module.source, code.roots))
+    check_files(facts, environment_code(loading.module.source, loading.code.roots))
     return facts
 
 

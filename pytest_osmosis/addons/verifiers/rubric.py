@@ -261,12 +261,17 @@ def _noting(function: Callable[..., Any], errors: list[BaseException], n: int | 
     """Return a function that notes its error, and a result other than a finite number, or `n` of them for a group."""
     name = getattr(function, "__name__", repr(function))
 
-    async def awaited(result: Any) -> Any:
+    @contextmanager
+    def noted() -> Iterator[None]:
         try:
-            return checked(await result)
+            yield
         except Exception as error:
             errors.append(error)
             raise FailedFunctionError(error_in_words(error)) from None
+
+    async def awaited(result: Any) -> Any:
+        with noted():
+            return checked(await result)
 
     def checked(result: Any) -> Any:
         if n is None:
@@ -281,12 +286,9 @@ def _noting(function: Callable[..., Any], errors: list[BaseException], n: int | 
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        try:
+        with noted():
             result = function(*args, **kwargs)
             return awaited(result) if inspect.isawaitable(result) else checked(result)
-        except Exception as error:
-            errors.append(error)
-            raise FailedFunctionError(error_in_words(error)) from None
 
     return call
 

@@ -203,7 +203,7 @@ def _parts(state: Mapping[str, Any], given: Mapping[str, Any], prompt: Sequence[
     unkept_input: list[str] = []
     row = state.get("input")
     for name, value in row.items() if isinstance(row, Mapping) else ():
-        if name != "prompt" and (name not in given or not _same(value, given[name])):
+        if name != "prompt" and (name not in given or not is_same(value, given[name])):
             _keep(value, name, changed, unkept_input)
     parts = {"kept": kept, "messages": messages, "input": changed, "n_prompt": len(prompt)}
     parts |= {"unkept": unkept, "unkept_input": unkept_input}
@@ -221,7 +221,8 @@ def _keep(value: Any, name: str, kept: dict[str, Any], unkept: list[str]) -> Non
         unkept.append(name)
 
 
-def _same(value: Any, given: Any) -> bool:
+def is_same(value: Any, given: Any) -> bool:
+    """Return True if both are equal, False also if they cannot be compared."""
     try:
         return bool(value == given)
     except Exception:
@@ -264,7 +265,7 @@ def _step(step: Mapping[str, Any], conversation: Sequence[Any], usual: Mapping[s
             kept[name] = chat_messages(messages)
         begin = end
     for name, value in step.items():
-        is_usual = name in usual and _same(value, usual[name])
+        is_usual = name in usual and is_same(value, usual[name])
         if name not in ("prompt", "completion", "response", *SCORES) and not is_usual:
             _keep(value, name, kept, unkept)
     return kept | ({"unkept": unkept} if unkept else {})

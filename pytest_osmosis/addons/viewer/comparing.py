@@ -57,6 +57,7 @@ class ComparedRun(NamedTuple):
 
 def comparison_page(a: ComparedRun, b: ComparedRun) -> ComparisonPage:
     """Return the page on B compared with A."""
+    sides = side_of("A", a.stored), side_of("B", b.stored)
     page = ComparisonPage(
         a=a.row,
         b=b.row,
@@ -65,16 +66,13 @@ def comparison_page(a: ComparedRun, b: ComparedRun) -> ComparisonPage:
         sentence="",
         caveats=[],
         remarks=[],
-        differs=[],
-        config_diff=[],
+        differs=[cast(DifferenceShape, each._asdict()) for each in run_differences(*sides)],
+        config_diff=config_diff(*sides),
         numbers=None,
         rows=[],
         only_a=[],
         only_b=[],
     )
-    sides = side_of("A", a.stored), side_of("B", b.stored)
-    page["differs"] = [cast(DifferenceShape, each._asdict()) for each in run_differences(*sides)]
-    page["config_diff"] = config_diff(*sides)
     try:
         rows_a, rows_b = comparable_rows(*sides)
         only_a, only_b = ({row.row_index for row in rows} for rows in (rows_a, rows_b))
@@ -105,7 +103,7 @@ def comparison_page(a: ComparedRun, b: ComparedRun) -> ComparisonPage:
 
 def _row(pair: Pair, digest: str, prompt: str) -> ComparedRow:
     old, new = passes(pair.old), passes(pair.new)
-    loss = old.passed / old.measured - new.passed / new.measured if old.measured and new.measured else None
+    loss = _share(old) - _share(new) if old.measured and new.measured else None
     return ComparedRow(
         digest=digest,
         prompt=prompt,
@@ -220,7 +218,8 @@ def _flipping(runs: Sequence[PastRun]) -> tuple[list[FlippingRow], int]:
     flipping, n_steady = [], 0
     for key in keys:
         measured = {at: rows[key] for at, rows in enumerate(found) if key in rows and rows[key][1].measured}
-        sides = [side for _, each in measured.values() if (side := _passes_mostly(each)) is not None]
+        halves = [2 * each.passed - each.measured for _, each in measured.values()]
+        sides = [half > 0 for half in halves if half]  # as many passed as failed: neither
         flips = sum(now != then for then, now in pairwise(sides))
         n_steady += len(measured) > 1 and not flips
         if flips:
@@ -239,12 +238,6 @@ def _flipping(runs: Sequence[PastRun]) -> tuple[list[FlippingRow], int]:
                 )
             )
     return sorted(flipping, key=lambda row: (-row["flips"], row["row_index"])), n_steady
-
-
-def _passes_mostly(row: Passes) -> bool | None:
-    """Return True if most runs of a row passed, False if most failed, None if as many passed as failed."""
-    half = 2 * row.passed - row.measured
-    return None if half == 0 else half > 0
 
 
 def _share(row: Passes) -> float:

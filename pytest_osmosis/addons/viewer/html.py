@@ -67,11 +67,8 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
 
 def _runs(folder: Path, names: Sequence[str]) -> list[RunDirectory]:
     """Return each eval run once, in the order of the names."""
-    found: dict[Path, RunDirectory] = {}
-    for name in names:
-        for each in entries_of(folder, name) or [name]:
-            directory = find_run(folder, each)
-            found.setdefault(absolute(directory.path), directory)
+    directories = [find_run(folder, each) for name in names for each in entries_of(folder, name) or [name]]
+    found = {absolute(directory.path): directory for directory in directories}
     twice = [a.name for a in found.values() for b in found.values() if a is not b and a.name == b.name]
     if twice:
         raise OsmosisError(f"{twice[0]}: two folders have this name; a report finds eval runs by their names")

@@ -7,8 +7,9 @@ beginning. A dataset may have been changed since. Then it says nothing about the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,8 @@ class JournalIndex:
 def excerpt_of(rollout: Mapping[str, Any]) -> str:
     """Return the beginning of the last message of a rollout's prompt in one line, "" without one."""
     messages, n_prompt = rollout.get("messages", ()), rollout.get("n_prompt", 0)
-    prompt = messages[:n_prompt] or [each for each in messages if isinstance(each, Mapping) and _is_asked(each)][:1]
+    asked = (each for each in messages if isinstance(each, Mapping) and each.get("role") == "user")
+    prompt = messages[:n_prompt] or [*islice(asked, 1)]
     return excerpt(prompt[-1].get("content")) if prompt and isinstance(prompt[-1], Mapping) else ""
 
 
@@ -105,10 +107,6 @@ def excerpt(content: object) -> str:
     """
     text = escaped(" ".join(text_of(content)[:_LOOKED_AT_CHARS].split()))
     return text if len(text) <= EXCERPT_CHARS else f"{text[: EXCERPT_CHARS - 1]}…"
-
-
-def _is_asked(message: Mapping[str, Any]) -> bool:
-    return message.get("role") == "user"
 
 
 # -- the rows, as far as a page shows them: their prompts, and columns with few values ---------------------
@@ -155,7 +153,12 @@ def _rows(dataset: Dataset, rows: Sequence[int], *, is_kept: bool) -> DatasetRow
             row = dataset.read(file, index)
             if row.messages:
                 prompts[index] = excerpt(row.messages[-1].get("content"))
-            for column, value in _values(_of_environment(row.record) if is_kept else row.record):
+            record = row.record
+            if is_kept:  # an environment gave the row its columns as metadata
+                metadata = record.get("metadata")
+                given = metadata if isinstance(metadata, Mapping) else {}
+                record = {"ground_truth": record.get("ground_truth"), **given}
+            for column, value in _values(record):
                 known = columns.setdefault(column, {})
                 if known is None:
                     continue
@@ -164,19 +167,13 @@ def _rows(dataset: Dataset, rows: Sequence[int], *, is_kept: bool) -> DatasetRow
                     columns[column] = None  # a column of something else
                 else:
                     known[index] = text
-    groups = {
-        column: {index: values.get(index, NO_VALUE) for index in rows}
-        for column, values in columns.items()
-        if values is not None
-    }
-    return DatasetRows(prompts, {column: values for column, values in groups.items() if _has_groups(values.values())})
-
-
-def _of_environment(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the columns that an environment gave a row, which it keeps as metadata."""
-    metadata = record.get("metadata")
-    given = metadata if isinstance(metadata, Mapping) else {}
-    return {"ground_truth": record.get("ground_truth"), **given}
+    groups: dict[str, Mapping[int, str]] = {}
+    for column, known in columns.items():
+        values = {index: known.get(index, NO_VALUE) for index in rows} if known is not None else {}
+        n_values = len({*values.values()})
+        if 2 <= n_values <= MOST_VALUES and 2 * n_values <= len(values):  # more than one row each, on average
+            groups[column] = values
+    return DatasetRows(prompts, groups)
 
 
 def _values(record: Mapping[str, Any], above: str = "", levels: int = 3) -> Iterator[tuple[str, Any]]:
@@ -202,9 +199,3 @@ def _text(value: object) -> str | None:
     if isinstance(value, str) and len(value) <= LONGEST_VALUE and "\n" not in value:
         return escaped(value)
     return None
-
-
-def _has_groups(values: Iterable[str]) -> bool:
-    """Return True if values put rows into groups of more than one row on average."""
-    each = list(values)
-    return 2 <= len(set(each)) <= MOST_VALUES and 2 * len(set(each)) <= len(each)

@@ -9,7 +9,6 @@ is streamed: memory holds one chunk.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
@@ -135,16 +134,6 @@ class Bundle(NamedTuple):
     js: str
     css: str
 
-    @property
-    def js_hash(self) -> str:
-        """The source expression of a content security policy that lets app.js run inside an HTML page."""
-        return _csp_hash(self.js)
-
-    @property
-    def css_hash(self) -> str:
-        """The same for app.css."""
-        return _csp_hash(self.css)
-
 
 def read_bundle(assets: Path = ASSETS) -> Bundle:
     """Return the bundle. Raises `OsmosisError` if it is missing, of two builds, or would end the element around it."""
@@ -166,7 +155,8 @@ def _asset(path: Path) -> str:
 
 
 def _csp_hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    """Return the source expression of a content security policy that lets a script or a style be inside the page."""
+    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 class WrittenReport(NamedTuple):
@@ -253,7 +243,7 @@ def _text(text: str) -> str:
 
 
 def _head(bundle: Bundle, title: str) -> str:
-    policy = "; ".join([*_POLICY, f"script-src {bundle.js_hash}", f"style-src {bundle.css_hash}"])
+    policy = "; ".join([*_POLICY, f"script-src {_csp_hash(bundle.js)}", f"style-src {_csp_hash(bundle.css)}"])
     return f"""{MARK}<html lang="en">
 <head>
 <meta charset="utf-8">

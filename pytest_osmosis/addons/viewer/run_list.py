@@ -27,7 +27,6 @@ from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.text.numbers import difference, p_value, plural
 from pytest_osmosis.verdicts.comparison import EntryDifference
 
-_MEANING = {"better": "better", "worse": "worse", "chance": "no more than chance"}
 _State = tuple[int, int, int, int]
 """The times, the size and the number of a file."""
 _WATCHED = ("manifest", "journal", "results", "lock", "submission")
@@ -56,7 +55,8 @@ def _finding(entry: EntryFigures) -> str:
         return f"not compared: {entry.reason}"
     interval = f"{difference(found.interval.low)} to {difference(found.interval.high)}"
     test = f"95% interval {interval}, p {p_value(found.p_adjusted)}"
-    return f"{_MEANING[found.meaning]}: {difference(found.difference)} {_over(found)} ({test})"
+    meaning = "no more than chance" if found.meaning == "chance" else found.meaning
+    return f"{meaning}: {difference(found.difference)} {_over(found)} ({test})"
 
 
 def _over(found: EntryDifference) -> str:
@@ -131,11 +131,7 @@ class RunList:
         """Return the page on the eval runs in `folders`. `workspace` is the name that it shows."""
         listed = [self._listed(folder) for folder in sorted(folders, key=listing_order)]
         self._kept = {folder: kept for folder, kept in self._kept.items() if folder in {*folders}}
-        return RunsPage(
-            workspace=workspace,
-            runs=[each.row for each in listed],
-            tables=_tables(listed),
-        )
+        return RunsPage(workspace=workspace, runs=[each.row for each in listed], tables=_tables(listed))
 
     def row(self, folder: Path) -> RunRow:
         """Return the entry of one eval run."""

@@ -37,7 +37,7 @@ from pytest_osmosis.report.verdict import verdict_lines
 from pytest_osmosis.results.conclude import EvalFacts
 from pytest_osmosis.results.results import Results, decided_scores
 from pytest_osmosis.results.stored_results import StoredResults
-from pytest_osmosis.stats import RunScore, Summary, gaffke
+from pytest_osmosis.stats import RunScore, gaffke
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.safe import one_line
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -59,7 +59,10 @@ def slices_of(results: Results, dataset: DatasetRows, rows: Sequence[int]) -> li
     places = {row: place for place, row in enumerate(rows)}
     found = []
     for column, group in _slice_columns(dataset.groups):
-        parts = _parted(judged, group)
+        parts: dict[str, list[_Judged]] = {}
+        for each in judged:
+            if (value := group(each[0])) is not None:
+                parts.setdefault(value, []).append(each)
         if 2 <= len(parts) <= MOST_VALUES:
             slices = [
                 _slice(value, parts[value], places, has_rate=not results.is_fragment)
@@ -76,21 +79,12 @@ def _slice_columns(groups: Mapping[str, Mapping[int, str]]) -> Iterator[tuple[st
     yield "model that answered", lambda record: record.model
 
 
-def _parted(judged: Sequence[_Judged], group: _Group) -> dict[str, list[_Judged]]:
-    parts: dict[str, list[_Judged]] = {}
-    for each in judged:
-        value = group(each[0])
-        if value is not None:
-            parts.setdefault(value, []).append(each)
-    return parts
-
-
 def _slice(value: str, runs: Sequence[_Judged], places: Mapping[int, int], *, has_rate: bool) -> SliceShape:
     """Return a slice. Like that of the whole, its rate is left out while runs are missing that could change it."""
     by_row: dict[int, list[float]] = {}
     for record, score in runs:
         by_row.setdefault(record.run.row, []).append(float(score.passed))
-    measured, passed = (sum(column) for column in zip(*((each.measured, each.passed) for _, each in runs), strict=True))
+    measured, passed = sum(score.measured for _, score in runs), sum(score.passed for _, score in runs)
     has_rate = has_rate and measured > 0
     return SliceShape(
         value=value,
@@ -161,19 +155,14 @@ def curves_of(results: Results) -> Iterator[PassCurve]:
     for number, model in enumerate(results.models):
         for function, summary in {"": model.overall, **model.by_function}.items():
             if summary.pass_at:
-                yield _curve(function, number, summary)
-
-
-def _curve(function: str, model: int, summary: Summary) -> PassCurve:
-    """Return a curve. pass^1 is pass@1, so it is not among the statistics."""
-    hat = {**({1: summary.pass_at[1]} if 1 in summary.pass_at else {}), **summary.pass_hat}
-    return PassCurve(
-        function=function,
-        model=model,
-        k=list(summary.pass_at),
-        pass_at_k=list(summary.pass_at.values()),
-        pass_hat_k=[hat.get(k) for k in summary.pass_at],
-    )
+                hat = {1: summary.pass_at.get(1), **summary.pass_hat}  # pass^1 is pass@1, and not among the statistics
+                yield PassCurve(
+                    function=function,
+                    model=number,
+                    k=list(summary.pass_at),
+                    pass_at_k=list(summary.pass_at.values()),
+                    pass_hat_k=[hat.get(k) for k in summary.pass_at],
+                )
 
 
 def run_page(
@@ -191,10 +180,7 @@ def run_page(
     finish_reasons = _Texts(record.finish_reason for record in records)
     return RunPage(
         head=_head(stored, dataset, list(places), errors.all, finish_reasons.all),
-        rows=RowColumns(
-            index=list(places),
-            prompt=[prompts.get(row, "") for row in places],
-        ),
+        rows=RowColumns(index=list(places), prompt=[prompts.get(row, "") for row in places]),
         runs=_columns(stored, records, places, errors.places, finish_reasons.places),
     )
 
@@ -213,13 +199,11 @@ class _Texts:
 
 def runs_of(stored: StoredResults) -> list[RunId]:
     """Return the runs of an eval run, by row, then model, then index: the selected ones, whether they ended or not."""
-    return sorted(_runs(stored), key=lambda run: (run.row, run.is_baseline, run.index))
-
-
-def _runs(stored: StoredResults) -> set[RunId]:
-    if not stored.is_from_journal:
-        return {record.run for record in stored.results.all_records}
-    return {*_planned(stored), *stored.replayed.ledger.records}
+    if stored.is_from_journal:
+        runs = {*_planned(stored), *stored.replayed.ledger.records}
+    else:
+        runs = {record.run for record in stored.results.all_records}
+    return sorted(runs, key=lambda run: (run.row, run.is_baseline, run.index))
 
 
 def _planned(stored: StoredResults) -> Iterable[RunId]:
@@ -275,22 +259,19 @@ def _outcome(record: RunRecord, rule: PassRule, is_in_flight: bool) -> Outcome:
 
 
 def _boundary(record: RunRecord, rule: PassRule) -> int:
-    if record.status == "pending":
-        return -1
-    boundary = rule.boundary(record)
+    boundary = None if record.status == "pending" else rule.boundary(record)
     return -1 if boundary is None else BOUNDARIES.index(boundary)
 
 
 def _error(record: RunRecord) -> str | None:
     """Return in one line what kept a run, or one of its functions, from a score; None if nothing did."""
     if record.status == "pending":
-        return record.skip_reason and one_line(record.skip_reason, ERROR_CHARS)
-    if record.error is not None:
-        return one_line(record.error, ERROR_CHARS)
-    if not record.scorer_errors:
-        return None
-    errors = (f"{name}: {error.message}" for name, error in record.scorer_errors.items())
-    return one_line("; ".join(errors), ERROR_CHARS)
+        error = record.skip_reason
+    elif record.error is not None:
+        error = record.error
+    else:
+        error = "; ".join(f"{name}: {each.message}" for name, each in record.scorer_errors.items()) or None
+    return error and one_line(error, ERROR_CHARS)
 
 
 def _metrics(records: Sequence[RunRecord]) -> dict[str, list[float | None]]:

@@ -24,7 +24,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock, Thread
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import ETag, web
 from aiohttp.typedefs import Handler
@@ -38,6 +38,9 @@ from pytest_osmosis.record.find_run import eval_in, home_above, is_run, listing_
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.names import absolute, shown
 from pytest_osmosis.text.redaction import Sanitizer
+
+if TYPE_CHECKING:
+    from multidict import MultiMapping
 
 MOST_OPEN = 8
 """Eval runs that are kept in memory; of 20,000 rollouts, each takes some 60 MB."""
@@ -182,12 +185,6 @@ class Refusal(NamedTuple):
     text: str
 
 
-class Headers(Protocol):
-    """The headers of a request, which may repeat a name in any case."""
-
-    def getall(self, key: str, default: Sequence[str], /) -> Sequence[str]: ...
-
-
 class Access:
     """Admits requests that name a known host and, for data, come from the dashboard's own page with its token.
 
@@ -211,7 +208,7 @@ class Access:
         self._keys.add(key)
         return key
 
-    def refusal(self, method: str, path: str, headers: Headers) -> Refusal | None:
+    def refusal(self, method: str, path: str, headers: MultiMapping[str]) -> Refusal | None:
         """Return why a request is refused, None if it is admitted."""
         host = _only(headers, "Host")
         if host is None or not self._is_own(host):
@@ -240,13 +237,13 @@ class Access:
         named = _WITH_PORT.fullmatch(host.lower())
         return named is not None and (named["host"] in self._hosts or host.lower() in self._hosts)
 
-    def _takes_key(self, headers: Headers) -> bool:
+    def _takes_key(self, headers: MultiMapping[str]) -> bool:
         """Return True if a request has a key, which no further request may have."""
         used = {key for key in self._keys if self._has(key, headers)}
         self._keys -= used
         return bool(used)
 
-    def _has(self, secret: str, headers: Headers) -> bool:
+    def _has(self, secret: str, headers: MultiMapping[str]) -> bool:
         given = (_only(headers, "Authorization") or "").encode("utf-8", "surrogateescape")
         return hmac.compare_digest(given, f"Bearer {secret}".encode())
 
@@ -256,9 +253,9 @@ def _is_origin(origin: str | None, host: str) -> bool:
     return origin is not None and origin.lower() in (f"http://{host}".lower(), f"https://{host}".lower())
 
 
-def _only(headers: Headers, name: str, default: str | None = None) -> str | None:
+def _only(headers: MultiMapping[str], name: str, default: str | None = None) -> str | None:
     """Return the value of a header, `default` if there is none, None if there are several."""
-    values = headers.getall(name, ())
+    values: Sequence[str] = headers.getall(name, ())
     return values[0] if len(values) == 1 else None if values else default
 
 

@@ -13,6 +13,7 @@ import webbrowser
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -128,17 +129,14 @@ def _dashboard(folder: Path, name: str | None) -> tuple[Dashboard, str | None]:
 def _listening(host: str, wanted: int | None) -> socket.socket:
     """Listen at a port, by default the usual one or any free one. Raises `OsmosisError` if that is not possible."""
     port = PORT if wanted is None else wanted
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = partial(socket.create_server, family=family, backlog=BACKLOG)
     try:
-        return _socket(host, port)
+        return listening((host, port))
     except OSError as error:
         if error.errno != errno.EADDRINUSE or wanted is not None:
             raise OsmosisError(_problem(host, port, error)) from None
-    return _socket(host, 0)
-
-
-def _socket(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    return listening((host, 0))
 
 
 def _problem(host: str, port: int, error: OSError) -> str:

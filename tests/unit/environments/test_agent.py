@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.verifiers.hosted import EnvironmentAgent, EnvironmentSettings
+from pytest_osmosis.addons.verifiers.hosted import EnvironmentAgent
 from pytest_osmosis.addons.verifiers.load import Concurrency, load
-from pytest_osmosis.addons.verifiers.rubric import Groups
 from pytest_osmosis.errors import CodeError
+from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.rollouts.environment import EnvironmentFault, EnvironmentSource
 from tests.unit.environments.test_tasksets import Context
 
@@ -61,8 +61,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def rolled(environment: Environment, retries: int, timeout_s: float = 450.0) -> Any:
-    settings = EnvironmentSettings(retries=retries, timeout_s=timeout_s)
-    agent = EnvironmentAgent(environment, settings, Concurrency(1, {}), Groups(environment, 1))
+    setup = Setup(HostCode("roll", "/w", (), {}), rollout_retries=retries, agent_timeout_s=timeout_s)
+    agent = EnvironmentAgent(environment, setup, Concurrency(1, {}))
     context: Any = Context(0)
     return await agent.roll(context)
 

@@ -30,7 +30,8 @@ def keeping(*, rolls_out: bool = True, prestarted: bool = True) -> Any:
     """Return the processes of a session, one of which has told the rows of an environment."""
     processes: Any = of_session._Processes(cast(Any, object()) if prestarted else None)
     loading = of_session._Loading(CODE, cast(Any, None), VARIABLES, rolls_out)
-    processes._keep(Living(), of_session._Begun(loading, Path()))
+    loading.folder = Path()
+    processes._keep(Living(), loading)
     return processes
 
 
@@ -55,7 +56,7 @@ def test_a_process_that_tells_rows_gets_nothing_of_its_eval_but_what_hosts_are_c
 
 
 def test_no_thread_waits_for_environments_once_the_session_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(processes: Any, begun: object) -> None:
+    def answer(processes: Any, loading: object) -> None:
         ended.wait(DEADLINE_S)
         raise CodeError("the session has ended")
 
@@ -63,10 +64,10 @@ def test_no_thread_waits_for_environments_once_the_session_has_ended(monkeypatch
     monkeypatch.setattr(of_session._Processes, "answer", answer)
     monkeypatch.setattr(of_session._Processes, "end", lambda processes: ended.set())
     session = Environments()
-    loading = cast(Any, SimpleNamespace(module=SimpleNamespace(env_id="slow")))
-    for number in range(MOST_AT_ONCE + 1):
-        session._begun[str(number)] = session._begin(loading)
-    begun = [*session._begun.values()]
+    begun = [cast(Any, SimpleNamespace(module=SimpleNamespace(env_id="slow"))) for _ in range(MOST_AT_ONCE + 1)]
+    for number, loading in enumerate(begun):
+        session._begin(loading)
+        session._begun[str(number)] = loading
     session.close()
     for thread in set(threading.enumerate()) - before:
         thread.join(DEADLINE_S / 5)

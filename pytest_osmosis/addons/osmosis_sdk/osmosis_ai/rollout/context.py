@@ -27,10 +27,6 @@ __all__ = [
 
 TConfig = TypeVar("TConfig", bound=AgentWorkflowConfig)
 
-CHAT_COMPLETIONS_URL_ENV = "OSMOSIS_CHAT_COMPLETIONS_URL"
-API_KEY_ENV = "OSMOSIS_API_KEY"
-ROLLOUT_ID_ENV = "OSMOSIS_ROLLOUT_ID"
-
 
 class SampleSource(ABC):
     """Holds the conversation of an agent or a session, and returns it as a sample when the rollout is over."""
@@ -62,9 +58,9 @@ class RolloutContext:
     sample_sources: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.chat_completions_url = self.chat_completions_url or os.environ.get(CHAT_COMPLETIONS_URL_ENV, "")
-        self.api_key = self.api_key or os.environ.get(API_KEY_ENV)
-        self.rollout_id = self.rollout_id or os.environ.get(ROLLOUT_ID_ENV, "")
+        self.chat_completions_url = self.chat_completions_url or os.environ.get("OSMOSIS_CHAT_COMPLETIONS_URL", "")
+        self.api_key = self.api_key or os.environ.get("OSMOSIS_API_KEY")
+        self.rollout_id = self.rollout_id or os.environ.get("OSMOSIS_ROLLOUT_ID", "")
 
     def __enter__(self) -> RolloutContext:
         rollout_contextvar.set(self)
@@ -104,6 +100,14 @@ class RolloutContext:
             sample.id = sample.id or name
             samples[name] = sample
         return samples
+
+
+def add_sample_source(context: Any, source: Any, name: object) -> None:
+    """Let `source` give the sample of a rollout, whose context may be the SDK's own."""
+    if name is None or not hasattr(context, "register_sample_source"):  # 0.3 has one source, without a name
+        context.set_sample_source(source)
+    else:
+        context.register_sample_source(str(name), source)
 
 
 @dataclass

@@ -16,6 +16,8 @@ from agents.models.interface import Model
 from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
 from openai import AsyncOpenAI
 
+from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.context import add_sample_source
+
 if TYPE_CHECKING:
     from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.context import (
         RolloutContext,
@@ -43,12 +45,8 @@ class OsmosisMemorySession(SessionABC):  # type: ignore[misc]  # agents is not i
         self.name = self.session_id = name or uuid.uuid4().hex
         self.items: list[Any] = []
         self._context = get_rollout_context()
-        if self._context is None:
-            return
-        if name is None or not hasattr(self._context, "register_sample_source"):  # 0.3 has one, without a name
-            self._context.set_sample_source(SessionSampleSource(self))
-        else:
-            self._context.register_sample_source(name, SessionSampleSource(self))
+        if self._context is not None:
+            add_sample_source(self._context, SessionSampleSource(self), name)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         self._check_context()

@@ -12,6 +12,8 @@ from strands import Agent
 from strands.models.model import Model
 from strands.models.openai import OpenAIModel
 
+from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.context import add_sample_source
+
 if TYPE_CHECKING:
     from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.context import SampleSource, get_rollout_context
     from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.types import RolloutSample
@@ -70,12 +72,7 @@ class OsmosisStrandsAgent(Agent):  # type: ignore[misc]
             context = get_rollout_context()
             if context is None:
                 raise RuntimeError(NO_MODEL)
-            source = StrandsAgentSampleSource(self)
-            name = kwargs.get("name") or kwargs.get("agent_id")
-            if name is None or not hasattr(context, "register_sample_source"):  # 0.3 has one, without a name
-                context.set_sample_source(source)
-            else:
-                context.register_sample_source(str(name), source)
+            add_sample_source(context, StrandsAgentSampleSource(self), kwargs.get("name") or kwargs.get("agent_id"))
             model = OpenAIModel(
                 client_args={"base_url": context.chat_completions_url, "api_key": context.api_key or "none"},
                 model_id="osmosis-rollout",
