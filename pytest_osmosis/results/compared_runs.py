@@ -28,7 +28,7 @@ from pytest_osmosis.record.run_record import NOTHING, Event, RunRecord
 from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.publish import published_settings
 from pytest_osmosis.results.read import read_results, results_of
-from pytest_osmosis.results.results import Results, by_row
+from pytest_osmosis.results.results import Results, by_row, end_of, row_runs
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.names import listed, shown
@@ -90,7 +90,7 @@ class Side:
     @property
     def end(self) -> Lifecycle:
         """The status of the eval run, with the reason."""
-        return self.results.end if self.has_ended or self.stored is None else self.stored.lifecycle
+        return end_of(self.results) if self.has_ended or self.stored is None else self.stored.lifecycle
 
 
 class ComparedRate(NamedTuple):
@@ -200,7 +200,7 @@ def comparable_rows(a: Side, b: Side) -> tuple[list[RowRuns], list[RowRuns]]:
     without = [side.letter for side in (a, b) if all(record.status == "pending" for record in side.results.records)]
     if without:
         raise OsmosisError(f"nothing can be compared: no run of {' and '.join(without)} ended")
-    return a.results.row_runs(), b.results.row_runs()
+    return row_runs(a.results), row_runs(b.results)
 
 
 def _rows_text(side: Side) -> str:

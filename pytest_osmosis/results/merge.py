@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.errors import Problem, ProblemsError, ResultsError
 from pytest_osmosis.record.plan import Shard
-from pytest_osmosis.record.run_id import plan_order
+from pytest_osmosis.record.run_id import ModelTag, plan_order
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import (
@@ -206,9 +206,8 @@ def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], mi
             first.description,
             first.pass_rule,
             records,
-            first.price,
+            {ModelTag.PRIMARY: first.price, ModelTag.BASELINE: other and other.price},
             None if other is None else other.model,
-            None if other is None else other.price,
         ),
         smoke_of=first.smoke_of,
         partial=bool(missing) or not all(each.whole for each in facts),

@@ -44,6 +44,10 @@ from pytest_osmosis.results.results import (
     Results,
     Throttling,
     by_row,
+    comparisons_of,
+    end_of,
+    equal_answers,
+    n_cost_unknown,
     tokens_of,
 )
 from pytest_osmosis.results.totals import (
@@ -165,7 +169,7 @@ def _head(results: Results) -> dict[str, Any]:
     summaries = [_model_summary(results, tag, model) for tag, model in several]
     return {
         "schema_version": SCHEMA_VERSION,
-        **results.end.to_json(),
+        **end_of(results).to_json(),
         "smoke_of": results.smoke_of,
         **({"shard": results.shard} if results.shard is not None else {}),
         "partial": results.partial,
@@ -193,7 +197,7 @@ def _members(results: Results) -> dict[str, Any]:
         "pending": (_pending(results, record) for record in results.all_records if record.status == "pending"),
         "changed_rows": (
             published_change(AGAINST[compared.kind], row)
-            for compared in results.comparisons
+            for compared in comparisons_of(results)
             for row in compared.changed_rows
         ),
     }
@@ -223,7 +227,7 @@ def published_change(against: Against, row: ChangedRow) -> PublishedChange:
 def _summary(results: Results) -> dict[str, Any]:
     ended = _ended(results.all_records)
     votes = {name: found._asdict() for name, found in results.vote_agreements.items()}
-    reason = results.end.reason
+    reason = end_of(results).reason
     early = bool(reason) and len(ended) < len(results.all_records)
     return {
         "total_rows": len({record.run.row for record in ended}),
@@ -243,10 +247,10 @@ def _summary(results: Results) -> dict[str, Any]:
         "retries": sum(record.retries for record in results.records),
         "rolled_out_again": sum(record.repeated for record in results.records),
         "truncated": len(results.truncated),
-        "rows_of_equal_answers": results.answered_rows.equal,
+        "rows_of_equal_answers": equal_answers(results).equal,
         "usage": results.usage,
         "cost_usd": results.cost_usd,
-        "cost_unknown": results.n_cost_unknown,
+        "cost_unknown": n_cost_unknown(results),
         "throttling": _throttling(results.throttling),
         **({"replicas": replicas_json(replicas)} if (replicas := replica_totals(results.all_records)) else {}),
         "metrics": _metrics(results.models[0].metrics(results.pass_rule)),

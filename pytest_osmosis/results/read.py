@@ -715,14 +715,12 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
     config, summary, shard, other = read.config, read.summary, read.shard, read.other
     last, baseline, rescored = read.last_run, read.baseline, read.rescored
     extra = {key: value for key, value in config.items() if key not in _OWN_CONFIG}
-    prices = read.prices
     made = of_records(
         EvalDescription(config["name"], config["model"], config["n_runs"], extra),
         read.pass_rule,
         read.records(known),
-        prices[ModelTag.PRIMARY],
+        read.prices,
         None if other is None else other.model,
-        prices[ModelTag.BASELINE],
     )
     n_rows = len({record.run.row for record in made.all_records})
     verdicts = [gate.verdict for gate in read.gates]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pytest_osmosis import stats
 from pytest_osmosis.formats.events import ROLLOUT
-from pytest_osmosis.formats.words import CassetteMode
+from pytest_osmosis.formats.words import CassetteMode, ModelTag
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_record import JudgeUse, ReplicaRequests, RunRecord, StoredUse
 
@@ -50,6 +50,11 @@ PriceOf = Callable[[JudgeUse], Price | None]
 def price_of(data: Mapping[str, Any] | None) -> Price | None:
     """Return the price that was stored, None if it was unknown."""
     return None if data is None else Price.from_json(data)
+
+
+def stored_prices(prices: Mapping[str, Any]) -> dict[ModelTag, Price | None]:
+    """Return the stored prices of tokens by model, None where they are not known."""
+    return {tag: price_of(prices.get(tag)) for tag in ModelTag}
 
 
 def price_of_judge(extra: Mapping[str, Any], prices: Mapping[str, Any]) -> PriceOf:
