@@ -7,6 +7,7 @@ all would count them. Wall time is that of the longest shard, because shards run
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -206,7 +207,7 @@ def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], mi
             first.description,
             first.pass_rule,
             records,
-            {ModelTag.PRIMARY: first.price, ModelTag.BASELINE: other and other.price},
+            {ModelTag.PRIMARY: first.price, ModelTag.BASELINE: None if other is None else other.price},
             None if other is None else other.model,
         ),
         smoke_of=first.smoke_of,
@@ -364,10 +365,7 @@ def _stored_baseline(first: PublishedResults, facts: ShardFacts, path: Path | No
 def _version_notes(files: Sequence[PublishedResults]) -> Iterator[str]:
     """Yield the versions that differ between shards, which may explain differences between their rows."""
     for key, name in _VERSIONS.items():
-        found: dict[str, int] = {}
-        for read in files:
-            value = str(read.provenance.get(key) or "unknown")[:12]
-            found[value] = found.get(value, 0) + 1
+        found = Counter(str(read.provenance.get(key) or "unknown")[:12] for read in files)
         if len(found) > 1:
             each = (f"{value} in {plural(n, 'shard')}" for value, n in found.items())
             yield f"the shards have different {name}: {listed(each, _MOST_LISTED)}"

@@ -242,15 +242,13 @@ class Gate(Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> Verdict:
         power = None if self.power is None or self.power_rows is None else Power(self.power, self.power_rows)
-        return Verdict(self.gate, self.state, self.finding, self.value, self._rule, self.compared, power)
-
-    @property
-    def _rule(self) -> GateRule | None:
-        name = None if self.metric is None else _METRIC.fullmatch(self.metric)
-        if name is None or self.minimum is None or self.rule is None:
-            return None
-        metric: Any = name["metric"]
-        return GateRule(metric, self.minimum, self.rule, None if name["k"] is None else int(name["k"]), self.function)
+        name = _METRIC.fullmatch(self.metric or "")
+        rule = None
+        if name is not None and self.minimum is not None and self.rule is not None:
+            metric: Any = name["metric"]
+            k = None if name["k"] is None else int(name["k"])
+            rule = GateRule(metric, self.minimum, self.rule, k, self.function)
+        return Verdict(self.gate, self.state, self.finding, self.value, rule, self.compared, power)
 
 
 _METRIC = re.compile(r"(?P<metric>[a-z_]+?)(?:_(?P<k>[0-9]+))?")

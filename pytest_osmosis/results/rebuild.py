@@ -24,7 +24,7 @@ from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import EvalFacts, FactsAtEnd, compared_with_baseline, judged, since_previous
 from pytest_osmosis.results.publish import published
-from pytest_osmosis.results.read import PublishedHead, PublishedResults, read_head, read_results
+from pytest_osmosis.results.read import PublishedResults, read_head_of_plan, read_results
 from pytest_osmosis.results.results import BaselineFile, Rescored, Results, Throttling
 from pytest_osmosis.results.stored_results import Replayed, read_stored, replayed
 from pytest_osmosis.results.totals import CassetteUse, PriceOf, price_of, price_of_judge, shown_name
@@ -95,7 +95,7 @@ class _Rebuilding:
             compared = compared.among(end.evals_compared, end.p_adjusted)
         made = judged(measured, rules, compared)
         if self._lost is not None and rules.part is None and not rules.new_baseline:
-            made = replace(made, verdicts=[self._undecided(each) for each in made.verdicts])
+            made = replace(made, verdicts=[_undecided(each, self._lost) for each in made.verdicts])
         if self._is_guess and self._lifecycle.has_ended:
             self._notes.append("its session did not say when it finished, so times are those of the journal")
         made = replace(
@@ -169,20 +169,16 @@ class _Rebuilding:
         self._notes.append(f"{lost}, so nothing is compared with it")
         return lost
 
-    def _undecided(self, verdict: Verdict) -> Verdict:
-        """Return the verdict of a gate on a regression from the baseline that was lost; those of others stay."""
-        rule = verdict.rule
-        if rule is None or not rule.is_regression or self._lost is None:
-            return verdict
-        return verdict_without_value(rule, "not measured", self._lost)
-
     def _since_previous(self, measured: Results) -> RowComparison | None:
         name = self._facts.previous
         if name is None or not measured.whole:
             return None
-        path, digest = Path(name), self._facts.provenance.get("plan_digest", "")
-        head = _head_of(path, digest)
-        if head is None:
+        path = Path(name)  # the results may have been kept under another name meanwhile
+        try:
+            head = read_head_of_plan(path, self._facts.provenance.get("plan_digest", ""))
+        except ResultsError:
+            head = None
+        if head is None or not head.is_whole:
             self._notes.append(f"the previous run {shown(path)} can no longer be read, so nothing is compared with it")
             return None
         return since_previous(measured, head)
@@ -230,13 +226,11 @@ class _Rebuilding:
         return lambda use: known[name] if (name := shown_name(use)) in known else of_config(use)
 
 
-def _head_of(path: Path, digest: str) -> PublishedHead | None:
-    """Return the head of the results of another eval run; also if they were kept under another name meanwhile."""
-    try:
-        head = read_head(path)
-    except ResultsError:
-        return None
-    return head if head.provenance["plan_digest"] == digest and head.is_whole else None
+def _undecided(verdict: Verdict, lost: str) -> Verdict:
+    """Return the verdict of a gate on a regression from the baseline that was lost; those of others stay."""
+    if verdict.rule is None or not verdict.rule.is_regression:
+        return verdict
+    return verdict_without_value(verdict.rule, "not measured", lost)
 
 
 def differences(stored: object, made: object, at: str = "") -> Iterator[str]:

@@ -567,18 +567,21 @@ class Cause:
 
 def causes_of(records: Iterable[RunRecord], pass_rule: PassRule) -> list[Cause]:
     """Return the causes of all runs that were not scored, the most frequent first."""
-    return _grouped(
-        _Error(record.run, boundary, *_error(record, pass_rule))
-        for record in records
-        if (boundary := pass_rule.boundary(record)) is not None
-    )
+    errors = list[_Error]()
+    for record in records:
+        if broken := pass_rule.broken(record):
+            errors.append(_error(record, broken[0]))
+        elif record.boundary is not None:
+            message = (record.error or "").strip()
+            errors.append(_Error(record.run, record.boundary, "", _TRIES.sub("", message, count=1)))
+    return _grouped(errors)
 
 
 def causes_aside(records: Iterable[RunRecord], pass_rule: PassRule) -> list[Cause]:
     """Return the causes for which functions that do not decide gave no score, the most frequent first."""
     aside = [name for name in pass_rule.scorers if name not in pass_rule.deciding]
     return _grouped(
-        _Error(record.run, reward_error(record, name).boundary, name, _message(record, name))
+        _error(record, name)
         for record in records
         for name in aside
         if record.status == "finished" and name not in record.scores
@@ -603,16 +606,11 @@ def _grouped(errors: Iterable[_Error]) -> list[Cause]:
     return sorted(causes, key=lambda cause: -len(cause.runs))
 
 
-def _error(record: RunRecord, pass_rule: PassRule) -> tuple[str, str]:
-    """Return the function that gave no score, and the message, without the number of tries."""
-    if broken := pass_rule.broken(record):
-        return broken[0], _message(record, broken[0])
-    return "", _TRIES.sub("", (record.error or "").strip(), count=1)
-
-
-def _message(record: RunRecord, function: str) -> str:
+def _error(record: RunRecord, function: str) -> _Error:
     """Return why a function gave no score, without the number of tries and the answer of its judge."""
-    return _TRIES.sub("", reward_error(record, function).message.partition(ITS_ANSWER)[0], count=1)
+    error = reward_error(record, function)
+    message = _TRIES.sub("", error.message.partition(ITS_ANSWER)[0], count=1)
+    return _Error(record.run, error.boundary, function, message)
 
 
 def _text(error: _Error) -> str:

@@ -41,6 +41,11 @@ def sum_of_all(costs: Iterable[float | None]) -> float | None:
     return None if None in found else sum_of_known([0.0, *found])
 
 
+def present(**members: Any) -> dict[str, Any]:
+    """Return those members of a published object that have a value."""
+    return {name: value for name, value in members.items() if value}
+
+
 # -- judges ------------------------------------------------------------------------------------------------
 
 PriceOf = Callable[[JudgeUse], Price | None]
@@ -182,8 +187,7 @@ def replicas_json(replicas: Iterable[ReplicaRequests]) -> Mapping[str, Any]:
         each.name: {
             "requests": each.requests,
             "errors": each.errors,
-            **({"left_out": [{"at": at, "error": error} for at, error in each.left_out]} if each.left_out else {}),
-            **({"back": list(each.back)} if each.back else {}),
+            **present(left_out=[{"at": at, "error": error} for at, error in each.left_out], back=list(each.back)),
         }
         for each in replicas
     }
