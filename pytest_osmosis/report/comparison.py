@@ -19,6 +19,7 @@ from pytest_osmosis.results.compared_runs import (
     config_diff,
     run_differences,
 )
+from pytest_osmosis.results.results import n_cost_unknown
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.text.safe import one_line
@@ -141,7 +142,7 @@ def _passed(side: Side) -> str:
 
 
 def _cost(side: Side) -> str:
-    cost, unknown = side.results.cost_usd, side.results.n_cost_unknown
+    cost, unknown = side.results.cost_usd, n_cost_unknown(side.results)
     if cost is None:
         return "unknown" if side.results.overall.n_runs else "-"
     return money(cost) + (f" (unknown for {plural(unknown, 'run')})" if unknown else "")
@@ -282,7 +283,7 @@ def _side(side: Side, rate: ComparedRate) -> dict[str, Any]:
         "pass_rate_interval": asdict(rate.interval),
         "tokens": results.total_tokens,
         "cost_usd": results.cost_usd,
-        "cost_unknown": results.n_cost_unknown,
+        "cost_unknown": n_cost_unknown(results),
         "judges_cost_usd": None if results.judges is None else results.judges.all.cost_usd,
         "duration_ms": round(results.duration_ms, 3),
     }

@@ -20,7 +20,7 @@ from pytest_osmosis.report.statistics import (
 )
 from pytest_osmosis.report.summary import account_lines
 from pytest_osmosis.report.verdict import rate_lines, state_text
-from pytest_osmosis.results.results import Results
+from pytest_osmosis.results.results import Results, comparisons_of
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, shortened
 from pytest_osmosis.verdicts.comparison import RowComparison
@@ -79,7 +79,7 @@ def markdown(results: Results) -> str:
         notes = calibration_notes(results.calibration)
     blocks.append("\n".join(f"- {_text(line)}" for line in (*rate_lines(results), *account_lines(results), *notes)))
     blocks += _not_passed(results)
-    blocks += [block for compared in results.comparisons for block in _changed(compared)]
+    blocks += [block for compared in comparisons_of(results) for block in _changed(compared)]
     return "\n\n".join(blocks) + "\n"
 
 

@@ -13,7 +13,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.statistics import interval_text
 from pytest_osmosis.report.style import bad, dim, fitted_tables, good, joined, separated, table_width, warning
 from pytest_osmosis.results.entry_table import EntryTable
-from pytest_osmosis.results.results import ModelResults, Results
+from pytest_osmosis.results.results import ModelResults, Results, n_cost_unknown
 from pytest_osmosis.stats import Summary
 from pytest_osmosis.text.names import listed
 from pytest_osmosis.text.numbers import count, difference, money, p_value, plural, score, seconds
@@ -157,7 +157,7 @@ def total_line(evals: Sequence[Results], model: str | None = None) -> str:
     unmeasured = sum(_n_unmeasured(results.overall) for results in evals)
     records = [record for results in evals for record in results.all_records]
     costs = [results.cost_usd for results in evals if results.cost_usd is not None]
-    cost = _cost(records, sum(costs) if costs else None, sum(results.n_cost_unknown for results in evals))
+    cost = _cost(records, sum(costs) if costs else None, sum(map(n_cost_unknown, evals)))
     spent = [
         "cost unknown" if cost == "unknown" else cost,
         seconds(_duration_ms(evals) / 1000),
@@ -255,7 +255,7 @@ MOST_LISTED = 5
 
 def _known(results: Results, records: Sequence[RunRecord]) -> tuple[float | None, int]:
     """Return the known cost of records, and the number of rollouts whose cost is unknown."""
-    return results.cost_of(records), sum(record.rolled and record.run not in results.costs_usd for record in records)
+    return results.cost_of(records), n_cost_unknown(results, records)
 
 
 def _cost(records: Sequence[RunRecord], usd: float | None, n_unknown: int) -> str:

@@ -17,7 +17,17 @@ from pytest_osmosis.report.statistics import (
 )
 from pytest_osmosis.report.style import dim, warning
 from pytest_osmosis.results.read import PublishedHead
-from pytest_osmosis.results.results import Cause, Results, Throttling, causes_aside, causes_of, tokens_of
+from pytest_osmosis.results.results import (
+    Cause,
+    Results,
+    Throttling,
+    causes_aside,
+    causes_of,
+    comparisons_of,
+    equal_answers,
+    n_cost_unknown,
+    tokens_of,
+)
 from pytest_osmosis.results.totals import CassetteUse, replica_totals
 from pytest_osmosis.stats import Paired
 from pytest_osmosis.text.chat_messages import FILTERED, REFUSED
@@ -82,7 +92,7 @@ def summary_lines(results: Results, *, verbose: bool = False, columns: int | Non
 
 def remark_lines(results: Results) -> list[str]:
     """Return the causes of unscored runs, and the comparisons in which rows became worse."""
-    worse = [each for each in results.comparisons if each.paired is not None and each.paired.worse]
+    worse = [each for each in comparisons_of(results) if each.paired is not None and each.paired.worse]
     return [
         *_not_scored(results),
         *_bounded(results),
@@ -117,7 +127,7 @@ def account_lines(results: Results) -> Iterator[str]:
         several = len(results.pass_rule.scorers) > 1
         kept = (plural(n, "stored score") + f" of {name}" * several for name, n in results.rescored.kept.items())
         yield f"reused {', '.join(kept)} (code and rows unchanged); --osmosis-rescore recomputes them"
-    for compared in results.comparisons:
+    for compared in comparisons_of(results):
         yield from comparison_lines(compared, results)
 
 
@@ -183,7 +193,7 @@ def _spent(results: Results) -> list[str]:
     """Return tokens and cost; "0 tokens" if nothing was rolled out."""
     if not any(record.rolled for record in results.all_records):
         return ["0 tokens"]
-    return [tokens_text(results.all_records, results.usage), _known_cost(results.cost_usd, results.n_cost_unknown)]
+    return [tokens_text(results.all_records, results.usage), _known_cost(results.cost_usd, n_cost_unknown(results))]
 
 
 def tokens_text(records: Iterable[RunRecord], usage: Mapping[str, int] = MappingProxyType({})) -> str:
@@ -253,7 +263,7 @@ def _truncated(results: Results) -> Iterator[str]:
 
 def _equal_answers(results: Results) -> Iterator[str]:
     """Yield a line if the runs of most rows give equal answers, so that n runs say no more than one."""
-    answered, extra = results.answered_rows, results.description.extra
+    answered, extra = equal_answers(results), results.description.extra
     often = answered.equal >= MOST * answered.rows and answered.lost_equal >= MOST * answered.lost
     if answered.lost >= FEWEST and often and not extra.get("recorded"):  # whose runs only repeat the scoring
         cold = extra.get("sampling", {}).get("temperature") == 0

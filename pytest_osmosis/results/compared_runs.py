@@ -10,10 +10,10 @@ import difflib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from pytest_osmosis import stats
 from pytest_osmosis.config import read_entries
@@ -28,13 +28,13 @@ from pytest_osmosis.record.run_record import NOTHING, Event, RunRecord
 from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.publish import published_settings
 from pytest_osmosis.results.read import read_results, results_of
-from pytest_osmosis.results.results import Results, by_row
+from pytest_osmosis.results.results import Results, by_row, end_of, row_runs
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.verdicts import comparison
-from pytest_osmosis.verdicts.comparison import ChangedRow, RowComparison, RowRuns, shares
+from pytest_osmosis.verdicts.comparison import ChangedRow, RowComparison, RowRuns, least_p_of, shares
 
 
 class NothingInCommon(OsmosisError):
@@ -90,7 +90,7 @@ class Side:
     @property
     def end(self) -> Lifecycle:
         """The status of the eval run, with the reason."""
-        return self.results.end if self.has_ended or self.stored is None else self.stored.lifecycle
+        return end_of(self.results) if self.has_ended or self.stored is None else self.stored.lifecycle
 
 
 class ComparedRate(NamedTuple):
@@ -111,7 +111,7 @@ class ComparedRuns:
     rate_a: ComparedRate
     rate_b: ComparedRate
     caveats: Sequence[str] = ()
-    least_p: float | None = field(default=None)
+    least_p: float | None = None
     """The smallest p that so few rows can give, None if there are enough for a significant one."""
 
     @property
@@ -182,7 +182,6 @@ def compare_runs(a: Side, b: Side) -> ComparedRuns:
             f"({_measured_text(a)}; {_measured_text(b)})"
         )
     new, old = shares(matched.pairs)
-    least = 2.0 ** (1 - compared.n_rows)
     return ComparedRuns(
         a,
         b,
@@ -191,7 +190,7 @@ def compare_runs(a: Side, b: Side) -> ComparedRuns:
         _rate(old),
         _rate(new),
         [f"{side.letter} {caveat}" for side in (a, b) for caveat in side.caveats],
-        least if least >= stats.ALPHA else None,
+        least_p_of(compared.n_rows),
     )
 
 
@@ -200,7 +199,7 @@ def comparable_rows(a: Side, b: Side) -> tuple[list[RowRuns], list[RowRuns]]:
     without = [side.letter for side in (a, b) if all(record.status == "pending" for record in side.results.records)]
     if without:
         raise OsmosisError(f"nothing can be compared: no run of {' and '.join(without)} ended")
-    return a.results.row_runs(), b.results.row_runs()
+    return row_runs(a.results), row_runs(b.results)
 
 
 def _rows_text(side: Side) -> str:
@@ -268,8 +267,7 @@ _MOST_FILES = 5
 def run_differences(a: Side, b: Side) -> list[RunDifference]:
     """Return the differences, those of the question first. What only one side knows is no difference."""
     found = [*_settings(a.config, b.config), *_inputs(a, b), *_code(a, b), *_provenance(a, b)]
-    order = ("question", "scoring", "code", "throughput", "versions")
-    return sorted(found, key=lambda difference: order.index(difference.area))
+    return sorted(found, key=lambda difference: get_args(Area).index(difference.area))
 
 
 def config_diff(a: Side, b: Side) -> list[str]:
@@ -293,14 +291,10 @@ def _settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[RunDiffere
                 yield from _differing(f"[{key}] {name}", _TABLES[key], then.get(name), now.get(name))
             continue
         area, what = _SETTINGS.get(key, ("question", key))
-        if key == "thresholds":
-            then, now = _of_both(then or {}, now or {}), _of_both(now or {}, then or {})
+        if key == "thresholds":  # of functions that both have; the difference of the functions says the rest
+            both = (then or {}).keys() & (now or {}).keys()
+            then, now = ({name: each[name] for name in each or {} if name in both} for each in (then, now))
         yield from _differing(what, area, then, now)
-
-
-def _of_both(thresholds: Mapping[str, float], others: Mapping[str, float]) -> dict[str, float]:
-    """Return the thresholds of functions that both have; the difference of the functions says the rest."""
-    return {name: threshold for name, threshold in thresholds.items() if name in others}
 
 
 def _inputs(a: Side, b: Side) -> Iterator[RunDifference]:

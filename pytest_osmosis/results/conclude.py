@@ -42,14 +42,14 @@ from pytest_osmosis.results.results import (
     Results,
     ShardFacts,
     Throttling,
-    causes_of,
     gate_value,
     of_records,
     range_for,
+    row_runs,
     runs_for,
     too_many,
 )
-from pytest_osmosis.results.totals import CassetteUse, HumanScores, price_of
+from pytest_osmosis.results.totals import CassetteUse, HumanScores, stored_prices
 from pytest_osmosis.stats import holm
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
@@ -158,13 +158,10 @@ class EvalFacts(Rules):
             self.description,
             pass_rule,
             records,
-            price_of(self.prices.get(ModelTag.PRIMARY)),
+            stored_prices(self.prices),
             self.baseline,
-            price_of(self.prices.get(ModelTag.BASELINE)),
         )
-        asks_models = self.status_before is None
-        stop = stop_of(stop, made.records, pass_rule, self.max_errors, asks_models=asks_models)
-        shard = self.shard
+        stop, shard = self._stop(stop, made), self.shard
         return replace(
             made,
             partial=self.partial,
@@ -176,6 +173,19 @@ class EvalFacts(Rules):
             shard=None if shard is None else replace(shard, baseline_stopped=baseline_stopped, code=code),
             **at_end,
         )
+
+    def _stop(self, stop: Stop | None, measured: Results) -> Stop | None:
+        """Return why runs of a session that is over never began, None if each was performed that was to be.
+
+        Which errors were more than `max_errors` is only known now: its text names them.
+        """
+        if stop is None or (stop.reason == "closed" and self.status_before is not None):  # no model was asked
+            return None
+        if stop.reason in ("decided", "closed") and measured.count("pending") == 0:
+            return None
+        if stop.reason != "max_errors":
+            return stop
+        return stop._replace(text=too_many(measured.causes, len(measured.records), self.max_errors))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,21 +210,6 @@ class FactsAtEnd:
     comparison: EntryPlace | None
 
 
-def stop_of(
-    stop: Stop | None, records: Sequence[RunRecord], pass_rule: PassRule, max_errors: str, *, asks_models: bool = True
-) -> Stop | None:
-    """Return why runs of a session that is over never began, None if each was performed that was to be.
-
-    Which errors were more than `max_errors` is only known now: its text names them.
-    """
-    ran = all(record.status != "pending" for record in records)
-    if stop is None or (stop.reason == "closed" and not asks_models) or (stop.reason in ("decided", "closed") and ran):
-        return None
-    if stop.reason != "max_errors":
-        return stop
-    return stop._replace(text=too_many(causes_of(records, pass_rule), len(records), max_errors))
-
-
 def compared_with_baseline(
     measured: Results,
     rules: Rules,
@@ -237,14 +232,14 @@ def compared_with_baseline(
         return comparison.compare(
             "baseline",
             shown(stored.path),
-            comparison.matched(measured.row_runs(), stored.row_runs()),
+            comparison.matched(row_runs(measured), stored.row_runs()),
             started_at=stored.provenance["started_at"],
             allowed=allowed,
             differs=differing_settings(stored, here, redaction or Redaction()),
         )
     if baseline is None or rules.baseline_part is not None:
         return None
-    rows = comparison.matched_by_index(measured.row_runs(), measured.row_runs(baseline))
+    rows = comparison.matched_by_index(row_runs(measured), row_runs(measured, baseline))
     return comparison.compare("baseline", baseline.model, rows, allowed=allowed, stopped=stopped)
 
 
@@ -255,9 +250,7 @@ def corrected(comparisons: Sequence[RowComparison | None]) -> list[RowComparison
     Holm's correction keeps the chance of any false regression at 5%.
     """
     p_values = [each.paired.p for each in comparisons if each is not None and each.paired is not None]
-    if len(p_values) < 2:
-        return list(comparisons)
-    adjusted = iter(holm(p_values))
+    adjusted = iter(holm(p_values))  # of one p, the same
     return [
         each.among(len(p_values), next(adjusted)) if each is not None and each.paired is not None else each
         for each in comparisons
@@ -274,7 +267,8 @@ def _verdict(rule: GateRule, measured: Results, rules: Rules, compared: RowCompa
     verdict = rules.undecided(rule)
     if verdict is not None:
         return verdict
-    if _nothing_succeeded(measured):
+    succeeded = any(each.rolled and each.boundary is None for each in measured.records)
+    if measured.stop_reason == "systemic" and not succeeded:  # every run would meet its cause, and all that ran did
         return verdict_without_value(rule, "not measured", "no rollout succeeded before the eval stopped")
     if not rule.is_regression:
         return gates.decide(
@@ -285,12 +279,6 @@ def _verdict(rule: GateRule, measured: Results, rules: Rules, compared: RowCompa
     return comparison.decide(rule, compared)
 
 
-def _nothing_succeeded(measured: Results) -> bool:
-    """Return True if the eval stopped for a cause that every run would meet, and all that ran did."""
-    is_systemic = measured.stop_reason == "systemic"
-    return is_systemic and not any(record.rolled and record.boundary is None for record in measured.records)
-
-
 def since_previous(measured: Results, last: PublishedHead | None) -> RowComparison | None:
     """Compare the rows with the previous run of the plan.
 
@@ -298,7 +286,7 @@ def since_previous(measured: Results, last: PublishedHead | None) -> RowComparis
     """
     if last is None or not measured.whole:
         return None
-    rows = comparison.matched(measured.row_runs(), read_results(last.path).row_runs())
+    rows = comparison.matched(row_runs(measured), read_results(last.path).row_runs())
     compared = comparison.compare("previous run", last.path.parent.name, rows, started_at=last.provenance["started_at"])
     return compared if compared.n_rows else None
 
@@ -411,8 +399,7 @@ def any_answer(results: Results) -> bool:
 
 def all_gates_decided(results: Results, gated: bool) -> bool:
     """Return True if gates of the config decide, and the runs that are missing cannot change their verdicts."""
-    states = {verdict.state for verdict in results.verdicts if verdict.rule is not None}
-    deciding = states - UNDECIDED
+    deciding = {verdict.state for verdict in results.verdicts if verdict.rule is not None} - UNDECIDED
     return gated and bool(deciding) and "not measured" not in deciding
 
 
@@ -481,10 +468,8 @@ class _Gate:
             if value is None:
                 return
             self._short = Short(self._short.passes - (value == 1.0), self._short.fails - (value == 0.0))
-        if self.state is None and min(self._short) <= 0:
-            self._decide()
-
-    def _decide(self) -> None:
+        if self.state is not None or min(self._short) > 0:
+            return
         self._short = short_of(self.rule, [list(row.values()) for row in self._rows.values()])
         if self._short.passes == 0:
             self.state = "holds"

@@ -9,15 +9,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.formats.codec import encode
+from pytest_osmosis.results.results import Results, end_of, n_cost_unknown, row_runs
 from pytest_osmosis.stats import Interval
 from pytest_osmosis.verdicts.comparison import EntryDifference, compared_with_first, least_p
-
-if TYPE_CHECKING:
-    from pytest_osmosis.results.results import Results
 
 MOST_BYTES = 10_000_000
 """Larger files are not such tables."""
@@ -112,8 +110,8 @@ def entry_table(config: str, entries: Mapping[str, Results], duration_ms: float 
     """Compare the entries of a config, by their names in order, with the first of them."""
     figures = [_figures(name, results) for name, results in entries.items()]
     (first, *others), reasons = entries.values(), [_why_not_compared(results) for results in entries.values()]
-    rows = [None if reason else results.row_runs() for results, reason in zip(others, reasons[1:], strict=True)]
-    found = compared_with_first(None if reasons[0] else first.row_runs(), rows)
+    rows = [None if reason else row_runs(results) for results, reason in zip(others, reasons[1:], strict=True)]
+    found = compared_with_first(None if reasons[0] else row_runs(first), rows)
     head = replace(figures[0], reason=reasons[0])
     no_first = f"the first entry, {head.name}, cannot be compared: {reasons[0]}" if reasons[0] else None
     compared = [
@@ -153,7 +151,7 @@ def _figures(name: str, results: Results) -> EntryFigures:
         name=name,
         model=results.description.model,
         run=str(results.provenance.get("run_dir", "")).rpartition("/")[2],
-        status=results.end.status,
+        status=end_of(results).status,
         rows=len({record.run.row for record in ended}),
         runs=len(ended),
         measured=results.measured,
@@ -163,6 +161,6 @@ def _figures(name: str, results: Results) -> EntryFigures:
         mean=mean if results.measured else None,
         tokens=results.total_tokens,
         cost_usd=results.cost_usd,
-        cost_unknown=results.n_cost_unknown,
+        cost_unknown=n_cost_unknown(results),
         duration_ms=round(results.duration_ms, 3),
     )

@@ -7,6 +7,7 @@ all would count them. Wall time is that of the longest shard, because shards run
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.errors import Problem, ProblemsError, ResultsError
 from pytest_osmosis.record.plan import Shard
-from pytest_osmosis.record.run_id import plan_order
+from pytest_osmosis.record.run_id import ModelTag, plan_order
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import (
@@ -206,9 +207,8 @@ def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], mi
             first.description,
             first.pass_rule,
             records,
-            first.price,
+            {ModelTag.PRIMARY: first.price, ModelTag.BASELINE: None if other is None else other.price},
             None if other is None else other.model,
-            None if other is None else other.price,
         ),
         smoke_of=first.smoke_of,
         partial=bool(missing) or not all(each.whole for each in facts),
@@ -365,10 +365,7 @@ def _stored_baseline(first: PublishedResults, facts: ShardFacts, path: Path | No
 def _version_notes(files: Sequence[PublishedResults]) -> Iterator[str]:
     """Yield the versions that differ between shards, which may explain differences between their rows."""
     for key, name in _VERSIONS.items():
-        found: dict[str, int] = {}
-        for read in files:
-            value = str(read.provenance.get(key) or "unknown")[:12]
-            found[value] = found.get(value, 0) + 1
+        found = Counter(str(read.provenance.get(key) or "unknown")[:12] for read in files)
         if len(found) > 1:
             each = (f"{value} in {plural(n, 'shard')}" for value, n in found.items())
             yield f"the shards have different {name}: {listed(each, _MOST_LISTED)}"

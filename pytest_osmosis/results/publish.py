@@ -44,6 +44,10 @@ from pytest_osmosis.results.results import (
     Results,
     Throttling,
     by_row,
+    comparisons_of,
+    end_of,
+    equal_answers,
+    n_cost_unknown,
     tokens_of,
 )
 from pytest_osmosis.results.totals import (
@@ -52,6 +56,7 @@ from pytest_osmosis.results.totals import (
     MetricSummaries,
     cost_of_judges,
     judge_fields,
+    present,
     replica_totals,
     replicas_json,
 )
@@ -137,7 +142,6 @@ def _lines_of(items: Iterable[Any]) -> Iterator[str]:
 
 def published_config(description: EvalDescription, pass_rule: PassRule) -> dict[str, Any]:
     """Return the settings that were evaluated, and the rule by which runs pass."""
-    ranges = pass_rule.score_ranges
     return {
         "model": description.model,
         "n_runs": description.n,
@@ -146,7 +150,7 @@ def published_config(description: EvalDescription, pass_rule: PassRule) -> dict[
         "name": description.name,
         "thresholds": {name: pass_rule.threshold(name) for name in pass_rule.scorers},
         "decide": pass_rule.decide,
-        **({"score_ranges": {name: list(ends) for name, ends in ranges.items()}} if ranges else {}),
+        **present(score_ranges={name: list(ends) for name, ends in pass_rule.score_ranges.items()}),
         **description.extra,
     }
 
@@ -156,30 +160,26 @@ def published_settings(results: Results) -> dict[str, Any]:
     return {
         **published_config(results.description, results.pass_rule),
         "price": results.price and results.price.to_json(),
-        **({"baseline_model": results.baseline.model} if results.baseline is not None else {}),
+        **present(baseline_model=results.baseline and results.baseline.model),
     }
 
 
 def _head(results: Results) -> dict[str, Any]:
     several = zip(ModelTag, results.models, strict=True) if results.baseline is not None else ()
-    summaries = [_model_summary(results, tag, model) for tag, model in several]
     return {
         "schema_version": SCHEMA_VERSION,
-        **results.end.to_json(),
+        **end_of(results).to_json(),
         "smoke_of": results.smoke_of,
-        **({"shard": results.shard} if results.shard is not None else {}),
+        **present(shard=results.shard),
         "partial": results.partial,
         "config": published_settings(results),
         "summary": _summary(results),
-        **({"model_summaries": summaries} if summaries else {}),
-        "provenance": {
-            **results.provenance,
-            **({"cassette": results.cassette} if results.cassette is not None else {}),
-        },
+        **present(model_summaries=[_model_summary(results, tag, model) for tag, model in several]),
+        "provenance": {**results.provenance, **present(cassette=results.cassette)},
         "last_run": results.previous and _previous(results.previous),
         "baseline": results.comparison and _baseline(results.comparison),
         "rescored": results.rescored and published_rescoring(results.rescored),
-        **({"comparison": results.among} if results.among is not None else {}),
+        **present(comparison=results.among),
         "calibration": results.calibration and _calibration(results.calibration),
         "gates": [published_gate(verdict) for verdict in results.verdicts],
     }
@@ -193,7 +193,7 @@ def _members(results: Results) -> dict[str, Any]:
         "pending": (_pending(results, record) for record in results.all_records if record.status == "pending"),
         "changed_rows": (
             published_change(AGAINST[compared.kind], row)
-            for compared in results.comparisons
+            for compared in comparisons_of(results)
             for row in compared.changed_rows
         ),
     }
@@ -222,14 +222,13 @@ def published_change(against: Against, row: ChangedRow) -> PublishedChange:
 
 def _summary(results: Results) -> dict[str, Any]:
     ended = _ended(results.all_records)
-    votes = {name: found._asdict() for name, found in results.vote_agreements.items()}
-    reason = results.end.reason
+    reason = end_of(results).reason
     early = bool(reason) and len(ended) < len(results.all_records)
     return {
         "total_rows": len({record.run.row for record in ended}),
         "total_runs": len(ended),
         "stopped_early": early,
-        **({"stop_reason": reason} if early else {}),
+        **present(stop_reason=early and reason),
         "eval_fns": {name: _statistics(summary) for name, summary in results.by_function.items()},
         "total_tokens": results.total_tokens,
         "total_duration_ms": round(results.duration_ms, 3),
@@ -243,15 +242,17 @@ def _summary(results: Results) -> dict[str, Any]:
         "retries": sum(record.retries for record in results.records),
         "rolled_out_again": sum(record.repeated for record in results.records),
         "truncated": len(results.truncated),
-        "rows_of_equal_answers": results.answered_rows.equal,
+        "rows_of_equal_answers": equal_answers(results).equal,
         "usage": results.usage,
         "cost_usd": results.cost_usd,
-        "cost_unknown": results.n_cost_unknown,
+        "cost_unknown": n_cost_unknown(results),
         "throttling": _throttling(results.throttling),
-        **({"replicas": replicas_json(replicas)} if (replicas := replica_totals(results.all_records)) else {}),
+        **present(replicas=replicas_json(replica_totals(results.all_records))),
         "metrics": _metrics(results.models[0].metrics(results.pass_rule)),
-        **({"judges": results.judges.to_json()} if results.judges is not None else {}),
-        **({"votes": votes} if votes else {}),
+        **present(
+            judges=results.judges and results.judges.to_json(),
+            votes={name: found._asdict() for name, found in results.vote_agreements.items()},
+        ),
     }
 
 

@@ -242,15 +242,13 @@ class Gate(Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> Verdict:
         power = None if self.power is None or self.power_rows is None else Power(self.power, self.power_rows)
-        return Verdict(self.gate, self.state, self.finding, self.value, self._rule, self.compared, power)
-
-    @property
-    def _rule(self) -> GateRule | None:
-        name = None if self.metric is None else _METRIC.fullmatch(self.metric)
-        if name is None or self.minimum is None or self.rule is None:
-            return None
-        metric: Any = name["metric"]
-        return GateRule(metric, self.minimum, self.rule, None if name["k"] is None else int(name["k"]), self.function)
+        name = _METRIC.fullmatch(self.metric or "")
+        rule = None
+        if name is not None and self.minimum is not None and self.rule is not None:
+            metric: Any = name["metric"]
+            k = None if name["k"] is None else int(name["k"])
+            rule = GateRule(metric, self.minimum, self.rule, k, self.function)
+        return Verdict(self.gate, self.state, self.finding, self.value, rule, self.compared, power)
 
 
 _METRIC = re.compile(r"(?P<metric>[a-z_]+?)(?:_(?P<k>[0-9]+))?")
@@ -715,14 +713,12 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
     config, summary, shard, other = read.config, read.summary, read.shard, read.other
     last, baseline, rescored = read.last_run, read.baseline, read.rescored
     extra = {key: value for key, value in config.items() if key not in _OWN_CONFIG}
-    prices = read.prices
     made = of_records(
         EvalDescription(config["name"], config["model"], config["n_runs"], extra),
         read.pass_rule,
         read.records(known),
-        prices[ModelTag.PRIMARY],
+        read.prices,
         None if other is None else other.model,
-        prices[ModelTag.BASELINE],
     )
     n_rows = len({record.run.row for record in made.all_records})
     verdicts = [gate.verdict for gate in read.gates]

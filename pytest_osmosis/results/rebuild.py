@@ -24,7 +24,7 @@ from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import EvalFacts, FactsAtEnd, compared_with_baseline, judged, since_previous
 from pytest_osmosis.results.publish import published
-from pytest_osmosis.results.read import PublishedHead, PublishedResults, read_head, read_results
+from pytest_osmosis.results.read import PublishedResults, read_head_of_plan, read_results
 from pytest_osmosis.results.results import BaselineFile, Rescored, Results, Throttling
 from pytest_osmosis.results.stored_results import Replayed, read_stored, replayed
 from pytest_osmosis.results.totals import CassetteUse, PriceOf, price_of, price_of_judge, shown_name
@@ -72,43 +72,43 @@ def _decoded(path: Path, facts: object, kind: type[_Facts]) -> _Facts:
 
 
 class _Rebuilding:
+    """Makes results with the facts at the `end` of the last session; without them, with those that can be guessed."""
+
     def __init__(self, run: StoredEvalRun, found: Replayed, facts: EvalFacts, end: FactsAtEnd | None) -> None:
         self._run = run
         self._found = found
         self._facts = facts
-        self._end = end
         self._lifecycle = lifecycle_of(run.directory)
+        self._is_rescored = facts.status_before is not None
         self._notes: list[str] = []
         self._baseline: PublishedResults | None = None
         self._lost = self._lost_baseline()
+        self._is_guess = end is None
+        self._end = self._guessed_end() if end is None else end
 
     def results(self) -> RebuiltResults:
-        found, end = self._found, self._end
+        end, rules = self._end, self._facts
         measured = self._measured()
-        rules, stopped = self._facts, found.ended.get("baseline_stopped")
+        stopped = self._found.ended.get("baseline_stopped")
         compared = compared_with_baseline(measured, rules, self._baseline, stopped=stopped)
-        if compared is not None and end is not None and end.p_adjusted is not None and end.evals_compared > 1:
+        if compared is not None and end.p_adjusted is not None and end.evals_compared > 1:
             compared = compared.among(end.evals_compared, end.p_adjusted)
         made = judged(measured, rules, compared)
         if self._lost is not None and rules.part is None and not rules.new_baseline:
-            made = replace(made, verdicts=[self._undecided(each) for each in made.verdicts])
-        if end is None and self._lifecycle.has_ended:
+            made = replace(made, verdicts=[_undecided(each, self._lost) for each in made.verdicts])
+        if self._is_guess and self._lifecycle.has_ended:
             self._notes.append("its session did not say when it finished, so times are those of the journal")
         made = replace(
             made,
-            verdicts=[*made.verdicts, *(() if end is None else (each.verdict for each in end.verdicts))],
+            verdicts=[*made.verdicts, *(each.verdict for each in end.verdicts)],
             previous=self._since_previous(measured),
             rescored=self._rescored(len({record.run.row for record in measured.all_records})),
-            among=None if end is None else end.comparison,
+            among=end.comparison,
         )
         document = published(made)
         if not self._lifecycle.has_ended:
             document |= {"status": self._lifecycle.status, "stopped_by": None}
         return RebuiltResults(document, self._notes)
-
-    @property
-    def _is_rescored(self) -> bool:
-        return self._facts.status_before is not None
 
     def _last_stop(self) -> Stop | None:
         """Return why the last session stopped, None if it did not, or if rollouts were scored again."""
@@ -132,13 +132,13 @@ class _Rebuilding:
             PassRule.of(found.ledger.scorers, facts.pass_rule),
             stop,
             baseline_stopped=found.ended.get("baseline_stopped"),
-            code=found.loaded.get("digests", {}) if end is None else end.shard_code,
-            duration_ms=facts.took_ms + self._took_ms() if end is None else end.duration_ms,
-            provenance=self._provenance() if end is None else end.provenance,
+            code=end.shard_code,
+            duration_ms=end.duration_ms,
+            provenance=end.provenance,
             judge_price=self._judge_price(),
             row_digests={int(row): digest for row, digest in digests.items()},
-            cassette=self._cassette() if end is None else end.cassette,
-            throttling=Throttling() if end is None else end.throttling,
+            cassette=end.cassette,
+            throttling=end.throttling,
         )
 
     def _records(self, runs: Sequence[RunId], stop: Stop | None) -> list[RunRecord]:
@@ -149,10 +149,8 @@ class _Rebuilding:
         if stop is None or stop.reason != "killed":
             return made
         return [
-            record._replace(skip_reason=stop.text)
-            if record.status == "pending" and record.skip_reason is None
-            else record
-            for record in made
+            each._replace(skip_reason=stop.text) if each.status == "pending" and each.skip_reason is None else each
+            for each in made
         ]
 
     def _lost_baseline(self) -> str | None:
@@ -171,20 +169,16 @@ class _Rebuilding:
         self._notes.append(f"{lost}, so nothing is compared with it")
         return lost
 
-    def _undecided(self, verdict: Verdict) -> Verdict:
-        """Return the verdict of a gate on a regression from the baseline that was lost; those of others stay."""
-        rule = verdict.rule
-        if rule is None or not rule.is_regression or self._lost is None:
-            return verdict
-        return verdict_without_value(rule, "not measured", self._lost)
-
     def _since_previous(self, measured: Results) -> RowComparison | None:
         name = self._facts.previous
         if name is None or not measured.whole:
             return None
-        path, digest = Path(name), self._facts.provenance.get("plan_digest", "")
-        head = _head_of(path, digest)
-        if head is None:
+        path = Path(name)  # the results may have been kept under another name meanwhile
+        try:
+            head = read_head_of_plan(path, self._facts.provenance.get("plan_digest", ""))
+        except ResultsError:
+            head = None
+        if head is None or not head.is_whole:
             self._notes.append(f"the previous run {shown(path)} can no longer be read, so nothing is compared with it")
             return None
         return since_previous(measured, head)
@@ -194,48 +188,49 @@ class _Rebuilding:
         if before is None:
             return None
         lifecycle = Lifecycle(before["status"], before["reason"], stopped_by=before["stopped_by"])
-        if end is None or end.rescored is None:
+        if end.rescored is None:
             return Rescored(self._run.manifest.started_at, 0.0, {}, None, lifecycle)
         return end.rescored.rescored(n_rows, [each.row for each in end.changed_rows], lifecycle)
 
-    def _provenance(self) -> Mapping[str, Any]:
-        git = self._run.manifest.git or {"git_commit": None, "git_dirty": None}
-        begun = self._facts.provenance
+    def _guessed_end(self) -> FactsAtEnd:
+        """Return the facts of a session that did not tell them, as far as the journal and the manifest know them."""
+        manifest, begun, ended = self._run.manifest, self._facts.provenance, self._found.ended
+        use = manifest.cassette
+        at = datetime.fromtimestamp(self._run.directory.journal.stat().st_mtime, UTC)
+        at = datetime.fromisoformat(ended["at"]) if ended else at
+        took = 0.0 if self._is_rescored else (at - datetime.fromisoformat(self._facts.session)).total_seconds()
+        git = manifest.git or {"git_commit": None, "git_dirty": None}
         lost = {"lost_in_flight": self._found.ledger.most_lost} if "sessions" in begun else {}  # else a rescore
-        return {**begun, **git, **lost, "finished_at": self._last_at().isoformat(timespec="milliseconds")}
-
-    def _last_at(self) -> datetime:
-        if self._found.ended:
-            return datetime.fromisoformat(self._found.ended["at"])
-        return datetime.fromtimestamp(self._run.directory.journal.stat().st_mtime, UTC)
-
-    def _took_ms(self) -> float:
-        """Estimate the duration of the last session."""
-        took = self._last_at() - datetime.fromisoformat(self._facts.session)
-        return 0.0 if self._is_rescored else max(0.0, took.total_seconds() * 1000)
-
-    def _cassette(self) -> CassetteUse | None:
-        then = self._run.manifest.cassette
-        if then is None:
-            return None
-        self._notes.append("how much came from the cassette is not known")
-        return CassetteUse(then["mode"], then["path"])
+        if use is not None:
+            self._notes.append("how much came from the cassette is not known")
+        return FactsAtEnd(
+            session=self._facts.session,
+            provenance={**begun, **git, **lost, "finished_at": at.isoformat(timespec="milliseconds")},
+            cassette=None if use is None else CassetteUse(use["mode"], use["path"]),
+            duration_ms=self._facts.took_ms + max(0.0, took * 1000),
+            throttling=Throttling(),
+            judge_prices={},
+            evals_compared=1,
+            p_adjusted=None,
+            shard_code=self._found.loaded.get("digests", {}),
+            verdicts=(),
+            rescored=None,
+            changed_rows=(),
+            comparison=None,
+        )
 
     def _judge_price(self) -> PriceOf:
         """Return the prices of judges that were asked; without the end of the session, of the one in the config."""
-        judges = {} if self._end is None else self._end.judge_prices
-        known = {name: price_of(price) for name, price in judges.items()}
+        known = {name: price_of(price) for name, price in self._end.judge_prices.items()}
         of_config = price_of_judge(self._facts.description.extra, self._facts.prices)
         return lambda use: known[name] if (name := shown_name(use)) in known else of_config(use)
 
 
-def _head_of(path: Path, digest: str) -> PublishedHead | None:
-    """Return the head of the results of another eval run; also if they were kept under another name meanwhile."""
-    try:
-        head = read_head(path)
-    except ResultsError:
-        return None
-    return head if head.provenance["plan_digest"] == digest and head.is_whole else None
+def _undecided(verdict: Verdict, lost: str) -> Verdict:
+    """Return the verdict of a gate on a regression from the baseline that was lost; those of others stay."""
+    if verdict.rule is None or not verdict.rule.is_regression:
+        return verdict
+    return verdict_without_value(verdict.rule, "not measured", lost)
 
 
 def differences(stored: object, made: object, at: str = "") -> Iterator[str]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.eval_kinds import GateRule
@@ -28,10 +28,9 @@ from pytest_osmosis.formats.codec import Amount, Count, Positive
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.plan import Shard
-from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.record.stop import Stop, StopReason, ending_of
-from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.totals import (
     Calibration,
     CassetteUse,
@@ -52,6 +51,9 @@ from pytest_osmosis.text.safe import fitted, one_line
 from pytest_osmosis.verdicts.comparison import RowComparison, RowRuns
 from pytest_osmosis.verdicts.gates import NORMAL_RANGE, Runs, Verdict
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reason_of, reward_error
+
+if TYPE_CHECKING:
+    from pytest_osmosis.results.entry_table import EntryPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,15 +243,6 @@ class Results:
         return sum(record.status == status for record in self.records)
 
     @property
-    def end(self) -> Lifecycle:
-        """The status of the eval run at its end, with the reason. Scoring its rollouts again does not change it."""
-        before = None if self.rescored is None else self.rescored.before
-        if self.stopped is not None and (self.rescored is None or self.stop_reason is not None):
-            stop = Stop(self.stop_reason or "closed", self.stopped)
-            return Lifecycle(ending_of(stop, all_done=False), stop.text, stopped_by=self.stop_reason)
-        return Lifecycle("finished") if before is None or before.status == "finished" else before
-
-    @property
     def decided(self) -> bool:
         """True if the eval stopped because its gates were decided."""
         return self.stop_reason == "decided"
@@ -284,10 +277,7 @@ class Results:
 
     def boundaries(self) -> dict[str, int]:
         """Return the number of runs that were not scored, by boundary."""
-        counts: dict[str, int] = {}
-        for cause in self.causes:
-            counts[cause.boundary] = counts.get(cause.boundary, 0) + len(cause.runs)
-        return counts
+        return summed({cause.boundary: len(cause.runs)} for cause in self.causes)
 
     @functools.cached_property
     def passed(self) -> int:
@@ -315,13 +305,6 @@ class Results:
         return [record for record in self.records if record.rolled and record.finish_reason == "length"]
 
     @functools.cached_property
-    def answered_rows(self) -> EqualAnswers:
-        answered = by_row([record for record in self.records if record.status == "finished" and record.answer])
-        several = [records for records in answered.values() if len(records) > 1]
-        lost = [records for records in several if not all(map(self.pass_rule.passed, records))]
-        return EqualAnswers(len(several), _n_equal(several), len(lost), _n_equal(lost))
-
-    @functools.cached_property
     def all_records(self) -> Sequence[RunRecord]:
         return [record for model in self.models for record in model.records]
 
@@ -340,32 +323,9 @@ class Results:
         """The sums of the known token counts of all models, by name."""
         return summed(record.usage or {} for record in self.all_records)
 
-    @property
-    def comparisons(self) -> list[RowComparison]:
-        """The comparisons with other verdicts on the same rows: those before rescoring, the last run, the baseline."""
-        before = self.rescored.comparison if self.rescored is not None else None
-        return [compared for compared in (before, self.previous, self.comparison) if compared is not None]
-
-    def row_runs(self, model: ModelResults | None = None) -> list[RowRuns]:
-        """Return the runs of each row that the dataset still has, in order, without those that a grader took out.
-
-        A row of which it took out all runs is there without any: it was not measured, and is in the dataset.
-        """
-        rows, digests = by_row(self.records if model is None else model.records), self.row_digests
-        return [
-            RowRuns(row, digests[row], [self._passed(each) for each in records if each.status != "skipped"])
-            for row, records in rows.items()
-            if row in digests
-        ]
-
-    def _passed(self, record: RunRecord) -> bool | None:
-        measured = record.status != "pending" and self.pass_rule.measured(record)
-        return self.pass_rule.passed(record) if measured else None
-
     def measured_runs(self) -> dict[RunId, bool]:
         """Return for each measured run whether it passed."""
-        verdicts = {record.run: self._passed(record) for record in self.records}
-        return {run: passed for run, passed in verdicts.items() if passed is not None}
+        return {each.run: self.pass_rule.passed(each) for each in self.records if self.pass_rule.measured(each)}
 
     @functools.cached_property
     def costs_usd(self) -> Mapping[RunId, float]:
@@ -382,14 +342,27 @@ class Results:
         """The sum of the known costs of all models, None if no cost is known."""
         return self.cost_of(self.all_records)
 
-    @functools.cached_property
-    def n_cost_unknown(self) -> int:
-        return sum(record.rolled and record.run not in self.costs_usd for record in self.all_records)
-
     def to_json(self) -> dict[str, Any]:
         from pytest_osmosis.results.publish import published
 
         return published(self)
+
+
+def end_of(results: Results) -> Lifecycle:
+    """Return the status of the eval run at its end, with the reason. Scoring its rollouts again does not change it."""
+    rescored, by = results.rescored, results.stop_reason
+    if results.stopped is not None and (rescored is None or by is not None):
+        return Lifecycle(
+            ending_of(Stop(by or "closed", results.stopped), all_done=False), results.stopped, stopped_by=by
+        )
+    before = None if rescored is None else rescored.before
+    return Lifecycle("finished") if before is None or before.status == "finished" else before
+
+
+def n_cost_unknown(results: Results, records: Sequence[RunRecord] | None = None) -> int:
+    """Return the number of rollouts whose cost is unknown, of all records or of these."""
+    counted = results.all_records if records is None else records
+    return sum(record.rolled and record.run not in results.costs_usd for record in counted)
 
 
 def tokens_of(records: Sequence[RunRecord]) -> int:
@@ -397,8 +370,30 @@ def tokens_of(records: Sequence[RunRecord]) -> int:
     return sum(record.tokens or 0 for record in records)
 
 
-def _n_equal(rows: Sequence[Sequence[RunRecord]]) -> int:
-    return sum(len({record.answer for record in records}) == 1 for records in rows)
+def row_runs(results: Results, model: ModelResults | None = None) -> list[RowRuns]:
+    """Return the runs of each row that the dataset still has, in order, without those that a grader took out.
+
+    A row of which it took out all runs is there without any: it was not measured, and is in the dataset.
+    """
+    rows, digests, verdict = by_row((model or results).records), results.row_digests, results.pass_rule.verdict
+    return [
+        RowRuns(row, digests[row], [verdict(each) for each in records if each.status != "skipped"])
+        for row, records in rows.items()
+        if row in digests
+    ]
+
+
+def comparisons_of(results: Results) -> list[RowComparison]:
+    """Return the comparisons with other verdicts on the same rows: before rescoring, of the last run, the baseline."""
+    before = results.rescored.comparison if results.rescored is not None else None
+    return [compared for compared in (before, results.previous, results.comparison) if compared is not None]
+
+
+def equal_answers(results: Results) -> EqualAnswers:
+    answered = by_row([record for record in results.records if record.status == "finished" and record.answer])
+    several = [(len({each.answer for each in runs}) == 1, runs) for runs in answered.values() if len(runs) > 1]
+    lost = [equal for equal, runs in several if not all(map(results.pass_rule.passed, runs))]
+    return EqualAnswers(len(several), sum(equal for equal, _ in several), len(lost), sum(lost))
 
 
 _UNCOUNTED = ("pending", "skipped")
@@ -425,15 +420,18 @@ def of_records(
     description: EvalDescription,
     pass_rule: PassRule,
     records: Iterable[RunRecord],
-    price: Price | None,
+    prices: Mapping[ModelTag, Price | None],
     baseline: str | None = None,
-    baseline_price: Price | None = None,
 ) -> Results:
     """Return the results that follow from records alone; `baseline` is the name of the other model, if it has runs."""
     own, others = list[RunRecord](), list[RunRecord]()
     for record in records:
         (others if record.run.is_baseline else own).append(record)
     by_function, overall = summarize(own, pass_rule, description.n)
+    other = None
+    if baseline is not None:
+        of_others = summarize(others, pass_rule, description.n)
+        other = ModelResults(baseline, others, *of_others, prices.get(ModelTag.BASELINE))
     return Results(
         description=description,
         pass_rule=pass_rule,
@@ -443,10 +441,8 @@ def of_records(
         duration_ms=0.0,
         by_function=by_function,
         overall=overall,
-        price=price,
-        baseline=None
-        if baseline is None
-        else ModelResults(baseline, others, *summarize(others, pass_rule, description.n), baseline_price),
+        price=prices.get(ModelTag.PRIMARY),
+        baseline=other,
     )
 
 
@@ -571,18 +567,21 @@ class Cause:
 
 def causes_of(records: Iterable[RunRecord], pass_rule: PassRule) -> list[Cause]:
     """Return the causes of all runs that were not scored, the most frequent first."""
-    return _grouped(
-        _Error(record.run, boundary, *_error(record, pass_rule))
-        for record in records
-        if (boundary := pass_rule.boundary(record)) is not None
-    )
+    errors = list[_Error]()
+    for record in records:
+        if broken := pass_rule.broken(record):
+            errors.append(_error(record, broken[0]))
+        elif record.boundary is not None:
+            message = (record.error or "").strip()
+            errors.append(_Error(record.run, record.boundary, "", _TRIES.sub("", message, count=1)))
+    return _grouped(errors)
 
 
 def causes_aside(records: Iterable[RunRecord], pass_rule: PassRule) -> list[Cause]:
     """Return the causes for which functions that do not decide gave no score, the most frequent first."""
     aside = [name for name in pass_rule.scorers if name not in pass_rule.deciding]
     return _grouped(
-        _Error(record.run, reward_error(record, name).boundary, name, _message(record, name))
+        _error(record, name)
         for record in records
         for name in aside
         if record.status == "finished" and name not in record.scores
@@ -607,16 +606,11 @@ def _grouped(errors: Iterable[_Error]) -> list[Cause]:
     return sorted(causes, key=lambda cause: -len(cause.runs))
 
 
-def _error(record: RunRecord, pass_rule: PassRule) -> tuple[str, str]:
-    """Return the function that gave no score, and the message, without the number of tries."""
-    if broken := pass_rule.broken(record):
-        return broken[0], _message(record, broken[0])
-    return "", _TRIES.sub("", (record.error or "").strip(), count=1)
-
-
-def _message(record: RunRecord, function: str) -> str:
+def _error(record: RunRecord, function: str) -> _Error:
     """Return why a function gave no score, without the number of tries and the answer of its judge."""
-    return _TRIES.sub("", reward_error(record, function).message.partition(ITS_ANSWER)[0], count=1)
+    error = reward_error(record, function)
+    message = _TRIES.sub("", error.message.partition(ITS_ANSWER)[0], count=1)
+    return _Error(record.run, error.boundary, function, message)
 
 
 def _text(error: _Error) -> str:

@@ -8,9 +8,9 @@ runs that ended.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pytest_osmosis.errors import JournalError, OsmosisError
 from pytest_osmosis.formats.events import plain
@@ -24,15 +24,13 @@ from pytest_osmosis.results import results
 from pytest_osmosis.results.publish import published_head
 from pytest_osmosis.results.read import PublishedHead, read_head, read_results, results_of
 from pytest_osmosis.results.results import EvalDescription, Results
-from pytest_osmosis.results.totals import CassetteUse, price_of, price_of_judge
+from pytest_osmosis.results.totals import CassetteUse, price_of_judge, stored_prices
 from pytest_osmosis.text.chat_messages import answer_of, text_of
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction, ascii_json
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
 
-Positions = Mapping[tuple[str, RunId, int], int]
-"""Positions in a journal by kind of event, run and attempt."""
 POSITION = "position"
 """The key of an event's position in the journal."""
 
@@ -113,25 +111,32 @@ class RunHistory:
     ground_truth: object
 
 
-class Replayed(NamedTuple):
-    """A journal, folded: its ledger, and the position of each run's rollout and last score, by attempt.
+@dataclass
+class Replayed:
+    """A journal, folded event by event, also while it is written.
 
-    `scores` holds the position of the last event about each function's score, by run and attempt.
-    `loaded` is the last event about the code that scores, `ended` that of the last session if it ended. `digests` are
-    the published ones of rows, as the events say them. `facts` are those that results need besides, as the last session
-    wrote them that performed all runs of the one before; `digests_since` are the digests that events said since then.
-    `session_ms` is the time of each session.
+    `positions` has that of each run's rollout and last score, by attempt, and `scores` the position of the last event
+    about each function's score, by run and attempt. `loaded` is the last event about the code that scores, `ended` that
+    of the last session if it ended. `digests` are the published ones of rows, as the events say them. `facts` are those
+    that results need besides, as the last session wrote them that performed all runs of the one before; `digests_since`
+    are the digests that events said since then.
     """
 
-    ledger: Ledger
-    positions: Positions
-    scores: Mapping[tuple[RunId, int], Mapping[str, int]]
-    loaded: Event
-    digests: Mapping[str, str]
-    ended: Event
-    facts: Event
-    digests_since: Mapping[str, str]
-    session_ms: Sequence[float]
+    ledger: Ledger = field(default_factory=Ledger)
+    positions: dict[tuple[str, RunId, int], int] = field(default_factory=dict)
+    scores: dict[tuple[RunId, int], dict[str, int]] = field(default_factory=dict)
+    loaded: Event = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    ended: Event = field(default_factory=dict)
+    facts: Event = field(default_factory=dict)
+    digests_since: dict[str, str] = field(default_factory=dict)
+    _settling: Settling = field(default_factory=Settling, compare=False)
+    _times: SessionTimes = field(default_factory=SessionTimes, compare=False)
+
+    @property
+    def session_ms(self) -> Sequence[float]:
+        """The time of each session."""
+        return self._times.each_ms
 
     @property
     def row_digests(self) -> Mapping[int, str]:
@@ -162,36 +167,6 @@ class Replayed(NamedTuple):
             self.event("score", record, reader).get("ground_truth"),
         )
 
-
-def replayed(journal: Path) -> Replayed:
-    """Return what a journal comes to. Raises `JournalError`."""
-    replaying = Replaying()
-    for position, event in replay_with_positions(journal):
-        replaying.apply(event, position)
-    return replaying.found
-
-
-class Replaying:
-    """Folds a journal event by event, also while it is written: `ledger`, and the `positions` of `Replayed`."""
-
-    def __init__(self) -> None:
-        self.ledger = Ledger()
-        self._settling = Settling()
-        self._times = SessionTimes()
-        self.positions: dict[tuple[str, RunId, int], int] = {}
-        self.scores: dict[tuple[RunId, int], dict[str, int]] = {}
-        self._digests: dict[str, str] = {}
-        self._digests_since: dict[str, str] = {}
-        self._loaded = self._ended = self._facts = NOTHING
-
-    @property
-    def found(self) -> Replayed:
-        """The fold so far, whose ledger and positions go on changing."""
-        return Replayed(
-            self.ledger, self.positions, self.scores, self._loaded, self._digests, self._ended, self._facts,
-            self._digests_since, self._times.each_ms,
-        )  # fmt: skip
-
     def apply(self, event: dict[str, Any], position: int) -> Sequence[Event]:
         """Take the next event, to which its position is added. Return those that count now."""
         event[POSITION] = position  # in place: there are many events, and copying is slow
@@ -211,16 +186,24 @@ class Replaying:
             case "rollout":
                 self.positions.setdefault(_key(event), event[POSITION])
             case "began":
-                self._ended = NOTHING
+                self.ended = NOTHING
             case "loaded":
-                self._loaded, now = event, event.get("result_facts", NOTHING)
-                if not self._facts or not now.get("is_part"):
-                    self._facts, self._digests_since = now, {}
+                self.loaded, now = event, event.get("result_facts", NOTHING)
+                if not self.facts or not now.get("is_part"):
+                    self.facts, self.digests_since = now, {}
             case "rows":
-                self._digests.update(event["digests"])
-                self._digests_since.update(event["digests"])
+                self.digests.update(event["digests"])
+                self.digests_since.update(event["digests"])
             case "ended":
-                self._ended = event
+                self.ended = event
+
+
+def replayed(journal: Path) -> Replayed:
+    """Return what a journal comes to. Raises `JournalError`."""
+    found = Replayed()
+    for position, event in replay_with_positions(journal):
+        found.apply(event, position)
+    return found
 
 
 def _key(event: Event) -> tuple[str, RunId, int]:
@@ -231,48 +214,38 @@ def _key(event: Event) -> tuple[str, RunId, int]:
 
 
 def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed) -> StoredResults:
+    """Return the results of the runs that ended. Gates are not decided."""
+    manifest = run.manifest
     records = [found.ledger.records[id] for id in sorted(found.ledger.records)]
     ended = [record for record in records if record.status != "pending"]
     begun = [record.run for record in records if record.started and record.status == "pending"]
     why = "the eval run has not ended yet"
     if lifecycle.has_ended:
         why = "the eval run did not end" if lifecycle.was_killed else "its results were not written"
-    return StoredResults(run, lifecycle, _results_so_far(run, ended, found, why), found, begun, True)
-
-
-def _results_so_far(run: StoredEvalRun, ended: Sequence[RunRecord], found: Replayed, why: str) -> Results:
-    """Return the results of the runs that ended. Its gates are not decided, for the reason `why`."""
-    manifest = run.manifest
-    pass_rule, prices = pass_rule_of(run, None, found.ledger.scorers), prices_of(run, None)
-    return replace(
+    digests = found.row_digests
+    for record in ended:
+        if record.run.row not in digests:
+            raise JournalError(f"{run.directory.journal}: the rollout of {record.run} is stored, but not its row")
+    use, other = manifest.cassette, manifest.baseline
+    made = replace(
         results.of_records(
             description_of(run),
-            pass_rule,
+            pass_rule_of(run, None, found.ledger.scorers),
             ended,
-            prices[ModelTag.PRIMARY],
-            None if manifest.baseline is None else manifest.baseline.model,
-            prices[ModelTag.BASELINE],
+            prices_of(run, None),
+            None if other is None else other.model,
         ),
         partial=True,
         duration_ms=sum(found.session_ms),
         verdicts=[Verdict(title, "not decided", why) for title in manifest.gates],
         provenance={"run_dir": shown(run.directory.path), "started_at": manifest.started_at},
-        cassette=None
-        if manifest.cassette is None
-        else CassetteUse(manifest.cassette["mode"], manifest.cassette["path"]),
-        row_digests=_digests_of(run, ended, found),
+        cassette=None if use is None else CassetteUse(use["mode"], use["path"]),
+        row_digests=digests,
         judge_price=price_of_judge(manifest.subject.extra, manifest.prices),
         smoke_of=manifest.plan.n_runs if manifest.smoke else None,
         n_planned=manifest.plan.n_runs,
     )
-
-
-def _digests_of(run: StoredEvalRun, ended: Sequence[RunRecord], found: Replayed) -> Mapping[int, str]:
-    digests = found.row_digests
-    for record in ended:
-        if record.run.row not in digests:
-            raise JournalError(f"{run.directory.journal}: the rollout of {record.run} is stored, but not its row")
-    return digests
+    return StoredResults(run, lifecycle, made, found, begun, True)
 
 
 def description_of(run: StoredEvalRun) -> EvalDescription:
@@ -290,7 +263,7 @@ def pass_rule_of(run: StoredEvalRun, published_results: PublishedHead | None, sc
 
 def prices_of(run: StoredEvalRun, head: PublishedHead | None) -> Mapping[ModelTag, Price | None]:
     """Return the prices of tokens by model, None where they are not known."""
-    return {tag: price_of(run.manifest.prices.get(tag)) for tag in ModelTag} if head is None else head.prices
+    return stored_prices(run.manifest.prices) if head is None else head.prices
 
 
 # -- the runs as JSON Lines, for pandas and others: docs/reference/run-table.md has their members ----------
@@ -335,7 +308,7 @@ class RunLines:
             "row_digest": self._found.digests.get(str(run.row)),
             "status": record.status,
             "outcome": record.status if record.status == "pending" else kind_of(record, rule),
-            "passed": rule.passed(record) if rule.measured(record) else None,
+            "passed": rule.verdict(record),
             "success": None if record.status == "pending" else record.status != "failed",
             "boundary": rule.boundary(record),
             "error": record.error or "; ".join(f"{name}: {text}" for name, text in errors.items()) or None,

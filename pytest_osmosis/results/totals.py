@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pytest_osmosis import stats
 from pytest_osmosis.formats.events import ROLLOUT
-from pytest_osmosis.formats.words import CassetteMode
+from pytest_osmosis.formats.words import CassetteMode, ModelTag
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_record import JudgeUse, ReplicaRequests, RunRecord, StoredUse
 
@@ -41,6 +41,11 @@ def sum_of_all(costs: Iterable[float | None]) -> float | None:
     return None if None in found else sum_of_known([0.0, *found])
 
 
+def present(**members: Any) -> dict[str, Any]:
+    """Return those members of a published object that have a value."""
+    return {name: value for name, value in members.items() if value}
+
+
 # -- judges ------------------------------------------------------------------------------------------------
 
 PriceOf = Callable[[JudgeUse], Price | None]
@@ -50,6 +55,11 @@ PriceOf = Callable[[JudgeUse], Price | None]
 def price_of(data: Mapping[str, Any] | None) -> Price | None:
     """Return the price that was stored, None if it was unknown."""
     return None if data is None else Price.from_json(data)
+
+
+def stored_prices(prices: Mapping[str, Any]) -> dict[ModelTag, Price | None]:
+    """Return the stored prices of tokens by model, None where they are not known."""
+    return {tag: price_of(prices.get(tag)) for tag in ModelTag}
 
 
 def price_of_judge(extra: Mapping[str, Any], prices: Mapping[str, Any]) -> PriceOf:
@@ -177,8 +187,7 @@ def replicas_json(replicas: Iterable[ReplicaRequests]) -> Mapping[str, Any]:
         each.name: {
             "requests": each.requests,
             "errors": each.errors,
-            **({"left_out": [{"at": at, "error": error} for at, error in each.left_out]} if each.left_out else {}),
-            **({"back": list(each.back)} if each.back else {}),
+            **present(left_out=[{"at": at, "error": error} for at, error in each.left_out], back=list(each.back)),
         }
         for each in replicas
     }

@@ -215,11 +215,7 @@ CHANCE_CORRECTED: dict[str, Callable[[Cells], float | None]] = {
 def _share(rows: Sequence[RatedRow], tolerance: float) -> Figure:
     if not rows:
         return Figure(None, undefined=NO_ROWS)
-    near = [
-        [float(abs(_rounded(score - row.rating)) <= tolerance) if tolerance else float(score == row.rating)
-         for score in row.scores]
-        for row in rows
-    ]  # fmt: skip
+    near = [[float(abs(_rounded(score - row.rating)) <= tolerance) for score in row.scores] for row in rows]
     return Figure(mean([value for row in near for value in row]), gaffke(near))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
@@ -136,14 +136,9 @@ def clusters(rows: Sequence[Sequence[float]]) -> Clusters:
     unit = unit_of(chain.from_iterable(rows))
     if unit != 1.0:
         found = clusters([[value / unit for value in row] for row in rows])
-        se, within, between = found.se, found.within, found.between
-        return replace(
-            found,
-            mean=found.mean * unit,
-            se=None if se is None else held(se * unit),
-            within=None if within is None else held(within * unit * unit),
-            between=None if between is None else held(between * unit * unit),
-        )
+        parts = ((found.se, unit, 1.0), (found.within, unit, unit), (found.between, unit, unit))
+        scaled = (None if value is None else held(value * one * other) for value, one, other in parts)
+        return Clusters(found.n_rows, found.n_runs, found.mean * unit, *scaled)
     n_rows, n_runs = len(rows), sum(map(len, rows))
     center = mean([value for row in rows for value in row])
     sums = [math.fsum(value - center for value in row) for row in rows]

@@ -274,11 +274,19 @@ def decide(rule: GateRule, compared: RowComparison) -> Verdict:
             )
     if compared.meaning == "regression":
         return replace(verdict, state="fails")
-    least = min(1.0, 2.0 ** (1 - paired.n_rows) * compared.n_evals)
-    if least >= ALPHA:
+    if (least := least_p_of(paired.n_rows, compared.n_evals)) is not None:
         few = f"{plural(paired.n_rows, 'row')} cannot show a regression: p is at least {least:.2g}"
         return replace(verdict, state="not measured", text=f"{text}; {few}")
     return verdict
+
+
+def least_p_of(n_rows: int, n_tests: int = 1) -> float | None:
+    """Return the smallest p, corrected for all tests, that so few rows can give; None if one below `ALPHA` is possible.
+
+    It is that of rows which all changed in the same direction.
+    """
+    least = min(1.0, n_tests * 2.0 ** (1 - n_rows))
+    return least if least >= ALPHA else None
 
 
 def nothing_text(compared: RowComparison) -> str:
@@ -372,8 +380,7 @@ def least_p(differences: Sequence[EntryDifference]) -> float | None:
     """Return the smallest corrected p that so few rows can give, None if one below `ALPHA` is possible."""
     if not differences or not all(each.paired for each in differences):
         return None
-    least = min(1.0, len(differences) * 2.0 ** (1 - max(each.rows for each in differences)))
-    return least if least >= ALPHA else None
+    return least_p_of(max(each.rows for each in differences), len(differences))
 
 
 def _difference(rows: Sequence[RowRuns], first: Sequence[RowRuns]) -> EntryDifference | None:

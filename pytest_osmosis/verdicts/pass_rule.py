@@ -111,6 +111,10 @@ class PassRule:
             return not self.broken(record)
         return record.status == "failed" and record.boundary not in INFRASTRUCTURE
 
+    def verdict(self, record: RunRecord) -> bool | None:
+        """Return True or False if the run passed or not, None if it was not measured."""
+        return self.passed(record) if self.measured(record) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -44,7 +44,7 @@ from pytest_osmosis.record.run_id import RunId, plan_order
 from pytest_osmosis.record.run_record import Event, RunRecord
 from pytest_osmosis.results.publish import replacing, why_not_writable
 from pytest_osmosis.results.read import read_head
-from pytest_osmosis.results.stored_results import Replayed, Replaying, pass_rule_of, replayed
+from pytest_osmosis.results.stored_results import Replayed, pass_rule_of, replayed
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction
@@ -171,7 +171,7 @@ class GrowingPrimeFiles:
             self._thread.join()
 
     def _write_on(self) -> None:
-        replaying, journal, end, number = Replaying(), self._directory.journal, 0, 1
+        found, journal, end, number = Replayed(), self._directory.journal, 0, 1
         written: set[int] | None = None
         with suppress(Exception):  # also a defect of ours: a thread has nobody to tell
             run = stored(self._directory)
@@ -183,9 +183,8 @@ class GrowingPrimeFiles:
                     return
                 incomplete = {row for row, left in self._left.items() if left}
                 for event, event_end in events_from(journal, end, number):
-                    replaying.apply(event, end)
+                    found.apply(event, end)
                     end, number = event_end, number + 1
-                found = replaying.found
                 rows = {record.row for record in found.ledger.records} - incomplete - (written or set())
                 lines = list(files.lines(found, rows))
                 if written is None:

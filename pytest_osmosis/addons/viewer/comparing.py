@@ -38,6 +38,7 @@ from pytest_osmosis.results.compared_runs import (
     side_of,
 )
 from pytest_osmosis.results.read import read_results
+from pytest_osmosis.results.results import row_runs
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.verdicts.comparison import Pair, Passes, RowRuns, by_content, matched, passes
 
@@ -160,7 +161,7 @@ def past_run(row: RunRow, run: StoredEvalRun, prompts: Prompts) -> PastRun:
 def past_run_of(row: RunRow, stored: StoredResults, prompts: Prompts) -> PastRun:
     """Return an eval run that was read already, for a history."""
     plan = stored.results.provenance.get("plan_digest", stored.run.manifest.plan_digest)
-    return PastRun(row, plan, stored.results.row_runs(), prompts)
+    return PastRun(row, plan, row_runs(stored.results), prompts)
 
 
 def history_page(eval_name: str, runs: Sequence[PastRun]) -> HistoryPage:

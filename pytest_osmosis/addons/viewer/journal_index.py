@@ -18,7 +18,7 @@ from pytest_osmosis.errors import JournalError, OsmosisError
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import EventReader, events_from
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.results.stored_results import Replayed, Replaying
+from pytest_osmosis.results.stored_results import Replayed
 from pytest_osmosis.text.chat_messages import text_of
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.recorded import SOLUTION
@@ -31,7 +31,7 @@ _LOOKED_AT_CHARS = 1000
 class JournalIndex:
     """The index of the journal at a path. `read` takes what is new; before that it is empty.
 
-    `prompts` are the excerpts of the prompts of rows, by index.
+    `found` is the fold so far, `prompts` are the excerpts of the prompts of rows, by index.
     """
 
     def __init__(self, journal: Path) -> None:
@@ -40,14 +40,9 @@ class JournalIndex:
         self._clear()
 
     def _clear(self) -> None:
-        self._replaying = Replaying()
+        self.found = Replayed()
         self._end, self._n_lines = 0, 0
         self.prompts: dict[int, str] = {}
-
-    @property
-    def found(self) -> Replayed:
-        """The fold so far."""
-        return self._replaying.found
 
     def read(self) -> None:
         """Read the new lines. Raises `JournalError` for a line that is not valid.
@@ -66,7 +61,7 @@ class JournalIndex:
             return
         for event, end in events_from(self.journal, self._end, self._n_lines + 1):
             position, self._end, self._n_lines = self._end, end, self._n_lines + 1
-            for each in self._replaying.apply(event, position):
+            for each in self.found.apply(event, position):
                 if each["ev"] == "rollout" and each["row"] not in self.prompts and (prompt := excerpt_of(each)):
                     self.prompts[each["row"]] = prompt
 

@@ -110,7 +110,9 @@ def shard_of(whole: Results, rules: Rules, shard: Shard, **changes: Any) -> Resu
     other = whole.baseline
     others = [record for record in other.records if record.run.row in rows] if other is not None else []
     name = other.model if other is not None and others else None
-    made = results.of_records(whole.description, whole.pass_rule, [*own, *others], whole.price, name)
+    made = results.of_records(
+        whole.description, whole.pass_rule, [*own, *others], {ModelTag.PRIMARY: whole.price}, name
+    )
     facts = ShardFacts(
         index=shard.index,
         of=shard.of,

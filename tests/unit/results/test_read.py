@@ -20,6 +20,7 @@ from pytest_osmosis.results import read as reading
 from pytest_osmosis.results.compared_runs import read_side
 from pytest_osmosis.results.conclude import Rules, compared_with_baseline
 from pytest_osmosis.results.read import read_head, read_results
+from pytest_osmosis.results.results import row_runs
 from pytest_osmosis.verdicts.comparison import ChangedRow, Matched, Pair, Passes, RowRuns, compare
 from tests.unit.made import (
     BROKE,
@@ -154,8 +155,8 @@ def test_rows_are_compared_alike_whether_live_or_stored(stored: Stored) -> None:
     read = read_results(path)
     again, side = reading.results_of(read), read_side("A", path.parent, path.name)
 
-    assert [row.runs for row in made.row_runs()] == [[], [True], [False], [None]]
-    assert made.row_runs() == read.row_runs() == again.row_runs() == side.results.row_runs()
+    assert [row.runs for row in row_runs(made)] == [[], [True], [False], [None]]
+    assert row_runs(made) == read.row_runs() == row_runs(again) == row_runs(side.results)
 
 
 def test_a_row_of_which_no_run_counts_is_not_measured_and_not_removed(stored: Stored) -> None:
@@ -176,7 +177,7 @@ def test_a_row_that_never_ran_is_not_measured_on_either_kind_of_side(stored: Sto
     side = read_side("A", path.parent, path.name)
 
     expected = [RowRuns(0, f"{0:016x}", [True]), RowRuns(1, f"{1:016x}", [None])]
-    assert side.results.row_runs() == made.row_runs() == expected
+    assert row_runs(side.results) == row_runs(made) == expected
     assert sorted(side.records) == [0, 1]
 
 
@@ -188,7 +189,7 @@ def test_a_row_that_the_dataset_lacks_by_now_is_compared_with_no_other(stored: S
     again = reading.results_of(read_results(path))
 
     for results in (without, again, read_side("A", path.parent, path.name).results):
-        assert [row.row_index for row in results.row_runs()] == [0]
+        assert [row.row_index for row in row_runs(results)] == [0]
 
 
 # -- what is not valid ------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results.conclude import Rules, judged
-from pytest_osmosis.results.results import Rescored, Results, records_of, runs_for
+from pytest_osmosis.results.results import Rescored, Results, end_of, records_of, runs_for
 from pytest_osmosis.stats import gaffke
 from pytest_osmosis.verdicts.comparison import Matched, Pair, compare
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -427,7 +427,7 @@ def test_an_eval_run_that_is_scored_again_keeps_its_status_unless_the_scoring_is
         rescored = Rescored("2026-11-20T14:03:59+00:00", 1.0, {}, before=Lifecycle(before, "as it was"))
         results = replace(results, rescored=rescored)
 
-    end = results.end
+    end = end_of(results)
 
     assert (end.status, end.stopped_by) == (status, reason)
     assert end.reason == (stopped if reason else None if end.status == "finished" else "as it was")
