@@ -28,6 +28,7 @@ from pytest_osmosis.host.exchanges import (
     HostExchanges,
     StoreTotals,
     report_at_once,
+    total_usage,
 )
 from pytest_osmosis.host.protocol import JUDGE, Emit, EventSink, Key, ProbedEvent, Setup
 from pytest_osmosis.host.slots import (
@@ -90,20 +91,16 @@ class UnaskedModel:
 
 async def probed(clients: Clients, tag: str) -> ProbedEvent:
     """Return the answer to `probe`."""
+    event: ProbedEvent = {"ev": "probed", "model_tag": str(tag), "error": None, "is_systemic": False}
     try:
         error = await probe(clients[tag])
     except BaseException as bug:
-        return _probed(tag, "".join(traceback.format_exception(bug)), is_systemic=True)
+        return {**event, "error": "".join(traceback.format_exception(bug)), "is_systemic": True}
     if error is None:
         day = await shutdown_date(clients[tag])
-        event = _probed(tag, None, is_systemic=False)
         return event if day is None else {**event, "shutdown_date": day.isoformat()}
     hint = f"; {NO_PROBE}" if error.status == 404 else ""
-    return _probed(tag, f"{error}{hint}", is_systemic=error.systemic in ("until_success", "always"))
-
-
-def _probed(tag: str, error: str | None, *, is_systemic: bool) -> ProbedEvent:
-    return {"ev": "probed", "model_tag": str(tag), "error": error, "is_systemic": is_systemic}
+    return {**event, "error": f"{error}{hint}", "is_systemic": error.systemic in ("until_success", "always")}
 
 
 REFUSALS = frozenset({429, 498, 503, 529})
@@ -182,7 +179,7 @@ class SentRequest(ModelRequest):
             remaining_s=deadline.remaining_s,
             waiting=self._waiting,
             rng=sender.jitter,
-            on_result=self._note_result,
+            on_result=self._note_overload,
             within=self._within,
             moved=self._moved,
         )
@@ -194,7 +191,7 @@ class SentRequest(ModelRequest):
         self.was_sent = True
         return self._sender.within(seconds)
 
-    def _note_result(self, error: ModelError | None) -> None:
+    def _note_overload(self, error: ModelError | None) -> None:
         self._overloaded = self._sender.overload.overloaded(error)
 
     @asynccontextmanager
@@ -211,8 +208,9 @@ class SentRequest(ModelRequest):
         self._on_retry()
 
     async def _moved(self) -> None:
-        """Wait until the request may be sent to another replica."""
-        await self.send_again()
+        """Wait until the request may be sent to another replica: its rollout keeps its slot."""
+        self._end()
+        await self._begin()
         self._on_retry()
 
     def _tell(self, *, waits: bool) -> None:
@@ -294,10 +292,7 @@ class RequestTotals:
     unrecorded: ModelError | None = None
 
     def add(self, reply: ChatReply, turn: int) -> None:
-        if not self.answers:
-            self.usage = reply.usage
-        elif self.usage is not None:
-            self.usage = self.usage + reply.usage if reply.usage is not None else None
+        self.usage = total_usage(self.usage, reply.usage, self.answers)
         self.answers += 1
         self.tool_calls += len(reply.tool_calls)
         if turn >= self.last:  # of requests that were sent together, the first may be answered last
@@ -316,8 +311,8 @@ class RequestTotals:
         if self.unrecorded is not None:
             raise self.unrecorded
         if self.outage is not None and not self.answers:
-            text = f"{self.outage}; the agent returned without an answer of the model"
             outage = self.outage
+            text = f"{outage}; the agent returned without an answer of the model"
             raise ModelError(text, status=outage.status, systemic=outage.systemic, details=outage.details)
 
 

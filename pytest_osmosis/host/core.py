@@ -12,7 +12,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from datetime import UTC, datetime
 from functools import partial
@@ -119,7 +119,6 @@ class HostCore:
         self._endpoint = endpoint
         self._clients = clients
         self._judges = JudgeGateway(setup, limits, monitor.stalls, events, store)
-        self._events = events
         self._store = store
         self._pid = os.getpid()
         self._sent_artifacts = ArtifactSender(setup.artifacts, events) if setup.sends_artifacts else None
@@ -194,23 +193,25 @@ class HostCore:
         """
         key = Key.of(request)
         running = MonitoredCode(key, self._deadline(key, math.inf))
-        with self._judges_of_replay(key, name, running), self._user_code(running):
+        asking: AbstractContextManager[object] = nullcontext()
+        if self._store is not None and self._store.is_replay:
+            slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests, running.deadline)
+            asking = self._asking_judges(key, name, slot, running.deadline)
+        with asking, self._user_code(running):
             reward = (await self._rewards(name, [request], running))[0]
         if isinstance(reward, BaseException):
             raise reward
         return reward
 
     @contextmanager
-    def _judges_of_replay(self, key: Key, name: str, running: MonitoredCode) -> Iterator[None]:
-        """A context in which judges answer from the cassette of a replay; without one they are asked."""
-        if self._store is None or not self._store.is_replay:
-            yield
-            return
-        slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests, running.deadline)
-        token = REQUESTS.set(ScoringRequests(self._judges, key, name, slot, running.deadline))
+    def _asking_judges(self, key: Key, name: str, slot: RolloutSlot, deadline: Deadline) -> Iterator[ScoringRequests]:
+        """A context in which the function `name` asks its judges through this host."""
+        judges = ScoringRequests(self._judges, key, name, slot, deadline)
+        token = REQUESTS.set(judges)
         try:
-            yield
+            yield judges
         finally:
+            judges.end()
             REQUESTS.reset(token)
 
     async def _roll_out(self, request: RunRequest, chat: RolloutChat, endpoint: RolloutEndpoint) -> RolloutEvent:
@@ -322,8 +323,7 @@ class HostCore:
             artifacts=self._artifacts(chat.key),
             chat=send,
             sampling=self._setup.sampling,
-            model=endpoint.model,
-            access=endpoint.access,
+            endpoint=endpoint,
         )
 
     async def _score_with(
@@ -337,27 +337,24 @@ class HostCore:
         begun = perf_counter()
         running = MonitoredCode(key, self._deadline(key, self._setup.grader_timeout_s))
         slot.clock = running.deadline
-        judges = ScoringRequests(self._judges, key, name, slot, running.deadline)
-        token = REQUESTS.set(judges)
-        try:
-            async with running.deadline:
-                rubric = self._code.rubric if name == RUBRIC else None
-                rewards: Sequence[Reward | BaseException]
-                if rubric is not None:
-                    ask = partial(judges.send, rubric.model, client=self._clients[JUDGE])
-                    rewards = [await rubric.score(runs[0], ask)]
-                else:
-                    with self._user_code(running):
-                        rewards = await self._rewards(name, runs, running)
-                judges.counts.raise_unrecorded()
-            outcomes = [await self._scoring_outcome(reward, running, judges.counts) for reward in rewards]
-        except BaseException as error:
-            if self.closing:
-                raise
-            outcomes = [await self._scoring_outcome(error, running, judges.counts)] * len(runs)
-        finally:
-            judges.end()
-            REQUESTS.reset(token)
+        with self._asking_judges(key, name, slot, running.deadline) as judges:
+            try:
+                async with running.deadline:
+                    rubric = self._code.rubric if name == RUBRIC else None
+                    rewards: Sequence[Reward | BaseException]
+                    if rubric is not None:
+                        ask = partial(judges.send, rubric.model, client=self._clients[JUDGE])
+                        rewards = [await rubric.score(runs[0], ask)]
+                    else:
+                        with self._user_code(running):
+                            rewards = await self._rewards(name, runs, running)
+                    if judges.counts.unrecorded is not None:  # whatever the function made of it is no score
+                        raise judges.counts.unrecorded
+                outcomes = [await self._scoring_outcome(reward, running, judges.counts) for reward in rewards]
+            except BaseException as error:
+                if self.closing:
+                    raise
+                outcomes = [await self._scoring_outcome(error, running, judges.counts)] * len(runs)
         events = [_score_event(run, begun, name, outcome) for run, outcome in zip(runs, outcomes, strict=True)]
         if asked := judges.counts.to_json():
             events[0]["judges"] = asked

@@ -80,20 +80,23 @@ class AskedModel(NamedTuple):
         return cls(target["model"], scope, target.get("api", "chat_completions"))
 
 
+def total_usage(total: Usage | None, usage: Usage | None, n_before: int) -> Usage | None:
+    """Return the usage of `n_before` answers and one more. It is None for good once an answer came without."""
+    if not n_before:
+        return usage
+    return None if total is None or usage is None else total + usage
+
+
+@dataclass(slots=True)
 class StoreTotals:
     """The answers that came from the store, and their usage: None if one came without."""
 
-    def __init__(self) -> None:
-        self.requests = 0
-        self.usage: Usage | None = None
+    requests: int = 0
+    usage: Usage | None = None
 
     def add(self, usage: Usage | None) -> None:
-        known = self.usage is not None or not self.requests
+        self.usage = total_usage(self.usage, usage, self.requests)
         self.requests += 1
-        if usage is None or not known:
-            self.usage = None
-        else:
-            self.usage = usage if self.usage is None else self.usage + usage
 
     def to_json(self) -> StoredFields:
         return {"requests": self.requests, "usage": None if self.usage is None else self.usage.to_json()}

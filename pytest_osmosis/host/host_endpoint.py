@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -144,29 +144,26 @@ class RolloutEndpoint:
         return self._opened
 
     async def _send(self, request: ChatRequest) -> ChatReply:
-        return self._kept(request, await self._noting_failure(self._chat.send(self._completed(request))))
+        return await self._sent(request, self._chat.send)
 
     async def _send_in_standby(self, request: ChatRequest) -> ChatReply:
         """Send a request that came to the standby: from there if the host's loop is held, and else from that loop."""
         loop = self._chat.deadline.loop
         if await begins_turn(loop):
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._send(request), loop))
-        return self._kept(request, await self._noting_failure(self._chat.send_in_standby(self._completed(request))))
+        return await self._sent(request, self._chat.send_in_standby)
 
-    async def _noting_failure(self, sent: Awaitable[ChatReply]) -> ChatReply:
+    async def _sent(self, request: ChatRequest, send: Callable[[ChatRequest], Awaitable[ChatReply]]) -> ChatReply:
         """Return the reply. It makes up for a failure that its sender knew of, and for none that happened meanwhile."""
         totals = self._chat.totals
         known = totals.failure
         try:
-            reply = await sent
+            reply = await send(self._completed(request))
         except (ModelError, BoundError) as error:
             totals.failure = error
             raise
         if totals.failure is known:
             totals.failure = None
-        return reply
-
-    def _kept(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
         if self.context is not None:
             keep_conversation(self.context, request.messages, reply)
         return reply

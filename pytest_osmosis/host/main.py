@@ -86,7 +86,7 @@ def main() -> None:
         store = opened_store(setup)
         user_code = _load(setup, sdk_shim, environment)
     except CodeError as error:
-        os.write(events, redaction.event(_refused(error)).encode() + b"\n")
+        _refuse(error, events, redaction)
         return
     HostServer(setup, user_code, clients, endpoint, events, redaction, store).serve(reader)
     fast_exit.finish()
@@ -149,7 +149,7 @@ def _tell(rows: Path, code: HostCode, events: int, redaction: Redaction) -> seam
         emit({"ev": "step", "step": "get_eval_dataset()"})
         emit({"ev": "told", "facts": seams.environment_facts(environment, code, rows)})
     except CodeError as error:
-        os.write(events, redaction.event(_refused(error)).encode() + b"\n")
+        _refuse(error, events, redaction)
         return None
     return environment
 
@@ -160,8 +160,9 @@ def _end_unused(environment: seams.LoadedEnvironment | None) -> None:
     fast_exit.finish()
 
 
-def _refused(error: CodeError) -> RefusedEvent:
-    return {"ev": "refused", "error": str(error), "details": error.details}
+def _refuse(error: CodeError, events: int, redaction: Redaction) -> None:
+    event: RefusedEvent = {"ev": "refused", "error": str(error), "details": error.details}
+    os.write(events, redaction.event(event).encode() + b"\n")
 
 
 def _begin_to_load(code: HostCode, endpoint: HostEndpoint, sdk_shim: seams.SdkShim | None) -> None:

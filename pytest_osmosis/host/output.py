@@ -272,16 +272,13 @@ class ArtifactSender:
             await self._in_thread(lambda stopped: self._send_files(key, before, why, stopped))
         except CancelledError:
             why.add("unreadable")
-            self._tell(key, why)
             raise
         except Exception:  # no thread, no memory
             why.add("unreadable")
-        self._tell(key, why)
-
-    def _tell(self, key: Key, why: set[WhyLeftOut]) -> None:
-        for each in sorted(why):
-            event: LeftOutEvent = {"ev": "left_out", **key.to_json(), "why": each}
-            self._events.emit(event)
+        finally:
+            for each in sorted(why):
+                event: LeftOutEvent = {"ev": "left_out", **key.to_json(), "why": each}
+                self._events.emit(event)
 
     def _path(self, key: Key) -> str:
         return f"{self._folder}{os.sep}{key.run}"
@@ -362,15 +359,19 @@ class _Walk:
         self._n = 0
 
     def __iter__(self) -> Iterator[_File]:
+        return self._folder(self._top, None, "", 1, "special")
+
+    def _folder(self, name: str, around: int | None, before: str, depth: int, why: WhyLeftOut) -> Iterator[_File]:
+        """Yield the files in the folder `name` of the open folder `around`; it is left out if it cannot be opened."""
         try:
-            top = open_at(self._top, _FOLDER)
+            folder = open_at(name, _FOLDER, dir_fd=around)
         except OSError:
-            self.left_out.add("special")
+            self.left_out.add(why)
             return
         try:
-            yield from self._files(top, "", 1)
+            yield from self._files(folder, before, depth)
         finally:
-            close(top)
+            close(folder)
 
     def _files(self, folder: int, before: str, depth: int) -> Iterator[_File]:
         try:
@@ -392,20 +393,9 @@ class _Walk:
                     elif depth == DEEPEST:
                         self.left_out.add("large")
                     else:
-                        yield from self._below(folder, entry.name, f"{path}/", depth + 1)
+                        yield from self._folder(entry.name, folder, f"{path}/", depth + 1, "unreadable")
         except OSError:
             self.left_out.add("unreadable")
-
-    def _below(self, folder: int, name: str, before: str, depth: int) -> Iterator[_File]:
-        try:
-            below = open_at(name, _FOLDER, dir_fd=folder)
-        except OSError:
-            self.left_out.add("unreadable")
-            return
-        try:
-            yield from self._files(below, before, depth)
-        finally:
-            close(below)
 
 
 def _stamp(status: os.stat_result) -> Stamp:

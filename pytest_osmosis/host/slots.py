@@ -97,7 +97,7 @@ def _grant(granted: asyncio.Future[None]) -> None:
 class Permit:
     """Permission to send one request. The outcome is reported once."""
 
-    def __init__(self, number: int, emit: Callable[[AnsweredEvent | UnusedEvent], None]) -> None:
+    def __init__(self, number: int, emit: Emit) -> None:
         self.number = number
         self._emit = emit
         self._reported = False
@@ -108,7 +108,7 @@ class Permit:
 
     def answered(self, usage: Usage | None) -> None:
         """Report that the request is over; `usage` is None if its tokens were not counted."""
-        self._report({"ev": "answered", "id": self.number, "usage": usage.to_json() if usage is not None else None})
+        self._report({"ev": "answered", "id": self.number, "usage": None if usage is None else usage.to_json()})
 
     def _report(self, event: AnsweredEvent | UnusedEvent) -> None:
         if not self._reported:
@@ -449,11 +449,6 @@ class ModelRequest:
         self._end()
         with self._slot.waiting_for_retry():
             yield
-        await self._begin()
-
-    async def send_again(self) -> None:
-        """Wait until the request may be sent again, at once: its rollout keeps its slot."""
-        self._end()
         await self._begin()
 
     async def _begin(self) -> None:
