@@ -21,17 +21,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_osmosis import seams
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import RUBRIC, CommitFields, HostCode, ReadyEvent, Setup
-from pytest_osmosis.host.rollout_code import file_digests, read_anew, rollout_code, source_digest, spec_of_file
+from pytest_osmosis.host.rollout_code import (
+    file_digests,
+    module_file,
+    read_anew,
+    rollout_code,
+    source_digest,
+    spec_of_file,
+    unwrapped,
+)
 from pytest_osmosis.host.workflow_classes import (
     GRADER,
     WORKFLOW,
-    Configured,
     check_function,
-    config_in,
+    configured,
     derives,
     grader_code,
     grader_in,
     max_concurrent,
+    other_backend,
     workflow_agent,
     workflow_in,
 )
@@ -203,7 +211,11 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
     entrypoint = errors.collect(lambda: _entrypoint(Path(file), setup)) if file else None
     functions = tuple(filter(None, [errors.collect(partial(_function, imports, name)) for name in setup.eval_fns]))
     grader = errors.collect(lambda: _grader_code(setup, imports, entrypoint))
-    rubric = _rubric_scorer(setup)
+    rubric = None
+    if setup.code.judge is not None:
+        from pytest_osmosis.host.rubric_scorer import RubricScorer
+
+        rubric = RubricScorer.of(setup.code.judge)
     if not functions and grader is None and rubric is None and environment is None and not errors:
         raise CodeError(
             f"{setup.entrypoint}: nothing scores the runs: the module has no Grader, and [scoring] names no eval_fns, "
@@ -217,7 +229,8 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
         agent,
         functions,
         grader,
-        _digests(functions, grader, roots)
+        {function.name: source_digest(function.function, roots) for function in functions}
+        | ({REWARD: source_digest(grader.grader, roots)} if grader is not None else {})
         | ({REWARD: environment.digest} if environment is not None else {})
         | ({RUBRIC: rubric.digest} if rubric is not None else {}),
         rubric,
@@ -303,17 +316,7 @@ def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None)
     if setup.grader is not None:
         return _grader(imports[setup.grader], setup.grader)
     grader = grader_in(entrypoint) if entrypoint is not None else None
-    if entrypoint is None or grader is None:
-        return None
-    return grader_code(f"{entrypoint.__file__}: {grader.cls.__name__}", grader)
-
-
-def _rubric_scorer(setup: Setup) -> RubricScorer | None:
-    if setup.code.judge is None:
-        return None
-    from pytest_osmosis.host.rubric_scorer import RubricScorer
-
-    return RubricScorer.of(setup.code.judge)
+    return None if grader is None else grader_code(grader)
 
 
 def _environment(setup: Setup, loaded: seams.LoadedEnvironment | None) -> seams.EnvironmentCode | None:
@@ -336,8 +339,7 @@ def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Ag
         return _agent_of(setup.agent, imports[setup.agent])
     if entrypoint is None:  # setup names none, or it does not load
         return None
-    workflow = workflow_in(entrypoint)
-    return workflow_agent(f"{entrypoint.__file__}: {workflow.cls.__name__}", workflow)
+    return workflow_agent(workflow_in(entrypoint))
 
 
 def _agent_of(name: str, value: object) -> Agent:
@@ -348,7 +350,7 @@ def _agent_of(name: str, value: object) -> Agent:
         check_function(name, value)
         return ThreadedFunctionAgent(name, value)
     if inspect.isclass(value) and derives(value, WORKFLOW):
-        return workflow_agent(name, Configured(value, config_in(sys.modules[value.__module__], WORKFLOW)))
+        return workflow_agent(configured(name, value, WORKFLOW))
     if derives(value if inspect.isclass(value) else type(value), AGENT_LOOP):
         return _agent_loop(name, value)
     raise CodeError(
@@ -373,7 +375,7 @@ def _agent_loop(name: str, value: Any) -> Agent:
 def _grader(value: object, name: str) -> GraderCode:
     if not inspect.isclass(value) or not derives(value, GRADER):
         raise CodeError(f"{name}: must be a class that derives from Grader, got {type(value).__name__}")
-    return grader_code(name, Configured(value, config_in(sys.modules[value.__module__], GRADER)))
+    return grader_code(configured(name, value, GRADER))
 
 
 def _module(name: str, module_name: str) -> ModuleType:
@@ -393,8 +395,6 @@ def _entrypoint(path: Path, setup: Setup) -> ModuleType:
     One whose workflow would run elsewhere, by a backend of its own, is refused before.
     """
     if setup.code.role == "roll" and setup.agent is None:
-        from pytest_osmosis.host.workflow_classes import other_backend
-
         backend = other_backend(path, setup.code.roots)
         if backend is not None:
             raise CodeError(f"{path}: {backend}")
@@ -433,11 +433,6 @@ def _summary(error: BaseException) -> str:
     return shortened("".join(traceback.format_exception_only(error)).strip(), MAX_ERROR_CHARS)
 
 
-def _digests(functions: tuple[EvalFunction, ...], grader: GraderCode | None, roots: Sequence[str]) -> dict[str, str]:
-    digests = {function.name: source_digest(function.function, roots) for function in functions}
-    return digests | ({REWARD: source_digest(grader.grader, roots)} if grader is not None else {})
-
-
 def _rollout_code(
     setup: Setup,
     functions: tuple[EvalFunction, ...],
@@ -454,20 +449,13 @@ def _rollout_code(
         files, roots = [Path(setup.mcp, "main.py")], [setup.mcp, *roots]
     elif setup.agent is not None:
         module, _, attribute = setup.agent.partition(":")  # "chat" has no attribute, and no code of the user's
-        files = _files_of([module]) if attribute else []
+        files = [*filter(None, [module_file(module)])] if attribute else []
     else:
         files = [Path(setup.entrypoint)] if setup.entrypoint is not None else []
     scoring = [*(function.function for function in functions), *([grader.grader] if grader is not None else [])]
     names: dict[Path, frozenset[str]] = {}
-    for code in scoring:
-        code = inspect.unwrap(code) if callable(code) else code
+    for code, file in map(unwrapped, scoring):
         name = getattr(code, "__qualname__", "").partition(".")[0]
-        for file in _files_of([getattr(code, "__module__", None) or ""]):
+        if file is not None:
             names[file] = names.get(file, frozenset()) | {name}
     return rollout_code(files, names, roots, setup.code.workspace)
-
-
-def _files_of(modules: Sequence[str]) -> list[Path]:
-    """Return the files of modules that were imported."""
-    files = (getattr(sys.modules.get(name), "__file__", None) for name in modules)
-    return [Path(file) for file in files if file is not None]

@@ -106,15 +106,27 @@ def _write(kind: str, text: str, fallback: TextIO) -> None:
         fallback.write(text)
 
 
-class RoutedStream(io.TextIOBase):
-    """A `sys.stdout` that writes to the current sink, or to `fallback` outside of a run."""
+class _StreamTo(io.TextIOBase):
+    """A text stream that leads to the stream `log`. A full disk loses text but raises no error."""
 
-    def __init__(self, fallback: TextIO) -> None:
-        self._fallback = fallback
+    def __init__(self, log: TextIO) -> None:
+        self._log = log
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        return self._fallback.encoding
+        return self._log.encoding
+
+    def fileno(self) -> int:
+        """Return the descriptor of the log, for code that passes it to a subprocess."""
+        return self._log.fileno()
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._log.flush()
+
+
+class RoutedStream(_StreamTo):
+    """A `sys.stdout` that writes to the current sink, or to the log outside of a run."""
 
     @property
     def buffer(self) -> io.BufferedIOBase:
@@ -123,16 +135,9 @@ class RoutedStream(io.TextIOBase):
     def writable(self) -> bool:
         return True
 
-    def fileno(self) -> int:
-        """Return the descriptor of the fallback, for code that passes it to a subprocess."""
-        return self._fallback.fileno()
-
     def write(self, text: str) -> int:
-        _write("stdout", text, self._fallback)
+        _write("stdout", text, self._log)
         return len(text)
-
-    def flush(self) -> None:
-        self._fallback.flush()
 
 
 class RoutedBytes(io.BufferedIOBase):
@@ -166,28 +171,17 @@ class RoutedHandler(logging.Handler):
             _write("log", line, self._fallback)
 
 
-class RedactedLog(io.TextIOBase):
-    """The process's own log, whose text passes through `redact` first. A full disk loses text but raises no error."""
+class RedactedLog(_StreamTo):
+    """The process's own log, whose text passes through `redact` first."""
 
     def __init__(self, log: TextIO, redact: Callable[[str], str]) -> None:
-        self._log = log
+        super().__init__(log)
         self._redact = redact
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._log.encoding
-
-    def fileno(self) -> int:
-        return self._log.fileno()
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):
             self._log.write(self._redact(text))
         return len(text)
-
-    def flush(self) -> None:
-        with contextlib.suppress(OSError):
-            self._log.flush()
 
 
 def install(redact: Callable[[str], str]) -> None:

@@ -117,17 +117,26 @@ def file_digests(folders: Iterable[str]) -> Mapping[str, str]:
 
 def source_digest(code: object, roots: Sequence[str]) -> str:
     """Return the digest of the module that defines a function or class, and of the modules in `roots` that it needs."""
-    code = inspect.unwrap(code) if callable(code) else code
-    module = sys.modules.get(getattr(code, "__module__", None) or "")
-    file = getattr(module, "__file__", None)
+    code, file = unwrapped(code)
     digest = blake2b(digest_size=8)
     digest.update(f"{getattr(code, '__qualname__', repr(type(code)))}".encode())
     if file is not None:
-        folders = [Path(root) for root in roots]
-        for path in sorted(files_needed_by([Path(file)], folders)):
+        for path in sorted(files_needed_by([file], [Path(root) for root in roots])):
             content, _ = read_source(path)
             digest.update(f"\0{path.name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
+
+
+def unwrapped(code: object) -> tuple[object, Path | None]:
+    """Return a function or class without its decorators, and the file of its module."""
+    code = inspect.unwrap(code) if callable(code) else code
+    return code, module_file(getattr(code, "__module__", None))
+
+
+def module_file(name: str | None) -> Path | None:
+    """Return the file of a module that was imported, None without one."""
+    file = getattr(sys.modules.get(name or ""), "__file__", None)
+    return None if file is None else Path(file)
 
 
 def files_needed_by(

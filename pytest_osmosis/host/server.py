@@ -69,16 +69,14 @@ class RequestReader:
     def _read(self) -> None:
         try:
             for read in lines(partial(self._pipe.read1, READ_BYTES)):
-                self._deliver([loads(line.decode()) for line in read])
+                requests: list[Request] = [loads(line.decode()) for line in read]
+                with self._lock:
+                    if self._receive is None:
+                        self._waiting += requests
+                    else:
+                        self._receive(requests)
         finally:  # the engine is gone, or user code closed the pipe or broke what reads it: nothing would be heard
             end_process_group()
-
-    def _deliver(self, requests: list[Request]) -> None:
-        with self._lock:
-            if self._receive is None:
-                self._waiting += requests
-            else:
-                self._receive(requests)
 
 
 class EventWriter:
