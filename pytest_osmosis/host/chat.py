@@ -238,10 +238,11 @@ class Gateway:
 
         are_needed = setup.judge_permits if of_judges else setup.permits
         policy = retry.RetryPolicy(setup.judge_retries if of_judges else setup.code.target["max_retries"])
-        within, report = brief_deadlines(stalls), report_at_once(events)
         self.events = events
         self.store = store
-        self.here = Sender(permits(events.emit), policy, within, report, hold, events.emit)
+        self.here = Sender(
+            permits(events.emit), policy, brief_deadlines(stalls), report_at_once(events), hold, events.emit
+        )
         of_threads = events.emit_from_thread
         self.standby = Sender(permits(of_threads), policy, asyncio.timeout, of_threads)
         self.standby_requests = ResizableSemaphore(setup.limit)
@@ -352,7 +353,10 @@ class ModelGateway(Gateway):
             return self._clients[tag]
         if not self._standby_clients:
             own = clients_of(self.setup, self._environ)
-            self._standby_clients = {tag: _in_standby(own[tag], each, loop) for tag, each in self._clients.items()}
+            self._standby_clients = {
+                tag: DeniableModel(own[tag], partial(loop.call_soon_threadsafe, host.deny), host)
+                for tag, host in self._clients.items()
+            }
         return self._standby_clients[tag]
 
     def asks(self, key: Key) -> Callable[[ChatRequest], AskedRequest] | None:
@@ -364,11 +368,6 @@ class ModelGateway(Gateway):
         """Close the clients of the standby, in their own loop."""
         for client in self._standby_clients.values():
             await OWN_LOOP.wait_for(client.close())
-
-
-def _in_standby(own: Model, host: DeniableModel, loop: asyncio.AbstractEventLoop) -> DeniableModel:
-    """Return a model's client in `OWN_LOOP`, while code holds the loop of its client in the host."""
-    return DeniableModel(own, lambda error: loop.call_soon_threadsafe(host.deny, error), host)
 
 
 class RolloutChat:

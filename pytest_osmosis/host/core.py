@@ -228,7 +228,9 @@ class HostCore:
             messages = list(output.messages)
             environment = output.environment
             n_prompt = _prompt_length(prompt, messages, environment)
-            _refuse_refusal(messages[n_prompt:])
+            refusal = refusal_of(messages[-1]) if messages[n_prompt:] else None
+            if refusal is not None:  # of a model that the agent asked by itself
+                raise refused(refusal)
             chat.totals.raise_outage()
             told = output
             if self._code.environment is not None:
@@ -466,13 +468,6 @@ class HostCore:
 
     def _artifacts(self, key: Key) -> str:
         return f"{self._setup.artifacts}{os.sep}{key.run}"
-
-
-def _refuse_refusal(messages: Sequence[Message]) -> None:
-    """Raise `ModelError` if the last message of a rollout is a refusal, of a model that an agent asked by itself."""
-    text = refusal_of(messages[-1]) if messages else None
-    if text is not None:
-        raise refused(text)
 
 
 def _prompt_length(prompt: Sequence[Message], messages: Sequence[Message], environment: Mapping[str, Any]) -> int:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import eq
 from pathlib import Path
 from socket import gethostname
 from threading import Lock
@@ -293,13 +294,8 @@ def _nearest(answers: AskerAnswers, left: Collection[Stored], asked: AskedReques
     if same is not None:
         return same, answers.request(same)
     requests = [(each, answers.request(each)) for each in left]
-    return max(requests, key=lambda pair: _common(pair[1], asked))
-
-
-def _common(request: Body, asked: AskedRequest) -> int:
-    """Return how many messages at their beginnings two requests have in common."""
-    ours, theirs = asked.fingerprint.prefixes, Fingerprint.of(request).prefixes
-    return sum(a == b for a, b in zip(ours, theirs, strict=False))
+    ours = asked.fingerprint.prefixes
+    return max(requests, key=lambda pair: sum(map(eq, ours, Fingerprint.of(pair[1]).prefixes)))
 
 
 def difference(recorded: Body, request: Body) -> list[str]:

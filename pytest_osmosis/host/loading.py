@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from pytest_osmosis import seams
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import RUBRIC, CommitFields, HostCode, ReadyEvent, Setup
 from pytest_osmosis.host.rollout_code import (
+    add_roots,
     file_digests,
     module_file,
     read_anew,
@@ -171,7 +172,7 @@ def load_environment(code: HostCode, begins: Callable[[str], None]) -> seams.Loa
     """
     assert code.environment is not None
     read_anew(_folders(code))
-    _add_roots(code.roots)
+    add_roots(code.roots)
     return seams.load_environment(code.environment, begins)
 
 
@@ -204,7 +205,7 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
         from pytest_osmosis.host.mcp_server import import_fastmcp
 
         _reporting_errors("[agent] mcp", lambda: import_fastmcp(roots))
-    _add_roots(roots)
+    add_roots(roots)
     errors, imports = _Errors(), _Imports()
     environment = errors.collect(lambda: _environment(setup, loaded))  # first, as where it is loaded for its rows
     file = setup.entrypoint if setup.agent is None or setup.grader is None else None  # else nothing of it is used
@@ -302,19 +303,17 @@ class _Imports:
         return value
 
 
-def _add_roots(roots: Sequence[str]) -> None:
-    """Put import roots before installed packages, but after the standard library, which other code imports too."""
-    first = next((index for index, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
-    sys.path[first:first] = [root for root in dict.fromkeys(roots) if root not in sys.path[:first]]
-
-
 def _function(imports: _Imports, name: str) -> EvalFunction:
     return eval_function(name, imports[name])
 
 
 def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> GraderCode | None:
-    if setup.grader is not None:
-        return _grader(imports[setup.grader], setup.grader)
+    name = setup.grader
+    if name is not None:
+        value = imports[name]
+        if not inspect.isclass(value) or not derives(value, GRADER):
+            raise CodeError(f"{name}: must be a class that derives from Grader, got {type(value).__name__}")
+        return grader_code(configured(name, value, GRADER))
     grader = grader_in(entrypoint) if entrypoint is not None else None
     return None if grader is None else grader_code(grader)
 
@@ -370,12 +369,6 @@ def _agent_loop(name: str, value: Any) -> Agent:
         raise CodeError(f"{name}: is abstract: it does not define {', '.join(sorted(value.__abstractmethods__))}")
     loop = _reporting_errors(name, value) if inspect.isclass(value) else value
     return agent_loop.AgentLoopAgent(name, loop, types)
-
-
-def _grader(value: object, name: str) -> GraderCode:
-    if not inspect.isclass(value) or not derives(value, GRADER):
-        raise CodeError(f"{name}: must be a class that derives from Grader, got {type(value).__name__}")
-    return grader_code(configured(name, value, GRADER))
 
 
 def _module(name: str, module_name: str) -> ModuleType:

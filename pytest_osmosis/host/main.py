@@ -71,7 +71,9 @@ def main() -> None:
         environment = _tell(Path(request["rows"]), code, events, redaction)
         request = None if environment is None else _next_request(requests)
         if request is None or request["op"] == "tell":  # it tells them once
-            _end_unused(environment)
+            if environment is not None:
+                seams.release(environment)
+            fast_exit.finish()
             return
     setup = Setup.from_json(request)
     reader = RequestReader(requests)
@@ -152,12 +154,6 @@ def _tell(rows: Path, code: HostCode, events: int, redaction: Redaction) -> seam
         _refuse(error, events, redaction)
         return None
     return environment
-
-
-def _end_unused(environment: seams.LoadedEnvironment | None) -> None:
-    if environment is not None:
-        seams.release(environment)
-    fast_exit.finish()
 
 
 def _refuse(error: CodeError, events: int, redaction: Redaction) -> None:

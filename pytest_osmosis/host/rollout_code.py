@@ -98,6 +98,12 @@ def read_anew(folders: Sequence[str]) -> None:
         sys.path_importer_cache.clear()
 
 
+def add_roots(roots: Sequence[str]) -> None:
+    """Put import roots before installed packages, but after the standard library, which other code imports too."""
+    first = next((index for index, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
+    sys.path[first:first] = [root for root in dict.fromkeys(roots) if root not in sys.path[:first]]
+
+
 def spec_of_file(name: str, path: Path) -> ModuleSpec | None:
     """Return the spec by which a file is imported as the module `name`, None if it is not Python."""
     spec = spec_from_file_location(name, path)
@@ -160,7 +166,7 @@ def _files_of(name: str, importer: Path, roots: Sequence[Path]) -> Iterator[Path
     """
     level = len(name) - len(name.lstrip("."))
     bases = [importer.parents[level - 1]] if 0 < level <= len(importer.parents) else [] if level else roots
-    parts = name.strip(".").split(".") if name.strip(".") else []
+    parts = [*filter(None, name.split("."))]
     for base in bases:
         for length in range(0 if level else 1, len(parts) + 1):
             path = base.joinpath(*parts[:length])

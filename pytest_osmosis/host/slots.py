@@ -192,6 +192,11 @@ class ResizableSemaphore:
         self.limit = limit
         self._serve_queue()
 
+    def end(self, *, holding: bool) -> None:
+        """Count a holder as over; `holding` says whether it still held its place, as one that waits for a retry does not."""
+        if holding:
+            self.release()
+
     def _serve_queue(self) -> None:
         while self._waiters and self.held < self.limit:
             self._serve(self._waiters.popleft())
@@ -237,15 +242,6 @@ class Slots(ResizableSemaphore):
         self._on_change()
 
 
-class Scorings(ResizableSemaphore):
-    """The scorings of a host. One that only waits for retries of its judge lets another one begin."""
-
-    def end(self, *, holding: bool) -> None:
-        """Count a scoring as over; `holding` says whether it still held its place."""
-        if holding:
-            self.release()
-
-
 class PausableClock(Protocol):
     """A clock of the time that a rollout or a function may use. Both methods are idempotent."""
 
@@ -263,7 +259,7 @@ class RolloutSlot:
     """
 
     def __init__(
-        self, slots: Slots | Scorings, requests: ResizableSemaphore, clock: PausableClock | None = None
+        self, slots: ResizableSemaphore, requests: ResizableSemaphore, clock: PausableClock | None = None
     ) -> None:
         self.over = False
         self.clock = clock
@@ -474,7 +470,7 @@ class HostLimits:
     def __init__(self, limit: int, on_change: Callable[[], None]) -> None:
         self.slots = Slots(limit, on_change)
         self.requests = ResizableSemaphore(limit)
-        self.scorings = Scorings(limit)
+        self.scorings = ResizableSemaphore(limit)
         self.judge_requests = ResizableSemaphore(limit)
         self._limit = self._max_scorings = limit
         self._paused = False

@@ -79,10 +79,10 @@ def reward_failure(error: BaseException, code: MonitoredCode, judges: JudgeCount
     judge_error = next((cause for cause in _causes(error) if isinstance(cause, (ModelError, JudgeError))), None)
     if judge_error is None:
         return _code_failure("reward", error)
-    is_ours, is_models = judge_error is error, isinstance(judge_error, ModelError)
+    is_ours = judge_error is error
     own = judge_error.details if isinstance(judge_error, ModelError) else ""
     return Failure(
-        "provider" if is_models and judge_error.boundary == "provider" else "reward",
+        "provider" if isinstance(judge_error, ModelError) and judge_error.boundary == "provider" else "reward",
         str(error) if is_ours else error_in_words(error),
         own or ("" if is_ours else user_traceback(error)),
     )

@@ -145,16 +145,16 @@ def _stored(name: str, sample: Any, *, with_messages: bool) -> Mapping[str, Any]
     Messages are stored with the rollout, unless there are several samples.
     """
     messages = _messages(sample)
-    fields = {field: getattr(sample, field) for field in type(sample).model_fields if field != "messages"}
+    known = type(sample).model_fields
+    fields = {field: getattr(sample, field) for field in known if field != "messages"}
     if fields.get("trajectory_messages") is not None:
         fields["trajectory_messages"] = [dict(message) for message in fields["trajectory_messages"]]
     if fields.get("trajectory_messages") == messages:
         del fields["trajectory_messages"]
-    defaults = {field: info.get_default(call_default_factory=True) for field, info in type(sample).model_fields.items()}
     kept = {
         field: value
         for field, value in fields.items()
-        if field == "trajectory_messages" or field not in defaults or value != defaults[field]
+        if field == "trajectory_messages" or value != known[field].get_default(call_default_factory=True)
     }
     kept |= {"name": name} if name else {}
     kept |= {"messages": messages} if with_messages else {}
