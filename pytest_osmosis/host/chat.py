@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from pytest_osmosis.cassettes.exchange import ROLLOUT
 from pytest_osmosis.errors import BoundError, ModelError
-from pytest_osmosis.host.deadline import Deadline, StallTime, brief_deadlines
+from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.exchanges import (
     AskedModel,
     AskedRequest,
@@ -38,7 +38,7 @@ from pytest_osmosis.host.slots import (
     ResizableSemaphore,
     RolloutSlot,
     StandbySlot,
-    permit_for,
+    size_of,
 )
 from pytest_osmosis.models import create, probe, retry, shutdown_date
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
@@ -76,14 +76,14 @@ def deniable(clients: Clients, denied: Callable[[str, str], None]) -> Mapping[st
     return {tag: DeniableModel(model, partial(denied, tag)) for tag, model in clients.items()}
 
 
+@dataclass(frozen=True, slots=True)
 class UnaskedModel:
     """The model of recorded conversations and of replays, which nobody asks: `why` not."""
 
-    def __init__(self, why: str) -> None:
-        self._why = why
+    why: str
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        raise ModelError(self._why)
+        raise ModelError(self.why)
 
     async def close(self) -> None:
         """Close nothing."""
@@ -161,7 +161,8 @@ class SentRequest(ModelRequest):
         *,
         sent: bool,
     ) -> None:
-        super().__init__(slot, permit_for(sender.permits, key, request) if sent else None)
+        permits = sender.permits if sent else None
+        super().__init__(slot, None if permits is None else partial(permits.get, key, size_of(request)))
         self._sender = sender
         self._key = key
         self._request = request
@@ -241,7 +242,12 @@ class Gateway:
         self.events = events
         self.store = store
         self.here = Sender(
-            permits(events.emit), policy, brief_deadlines(stalls), report_at_once(events), hold, events.emit
+            permits(events.emit),
+            policy,
+            lambda seconds: Deadline(seconds, stalls, lambda task, times: None),
+            report_at_once(events),
+            hold,
+            events.emit,
         )
         of_threads = events.emit_from_thread
         self.standby = Sender(permits(of_threads), policy, asyncio.timeout, of_threads)
@@ -381,7 +387,6 @@ class RolloutChat:
         self.state: dict[str, Any] = {
             "row_index": key.run.row,
             "run_index": key.run.index,
-            "example_id": key.run.row,
             "trajectory_id": uuid4().hex,
         }
         self.deadline = deadline

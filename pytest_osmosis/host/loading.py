@@ -7,7 +7,6 @@ modules for judges, MCP tools and classes of the Osmosis SDK take time to import
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import sys
 import traceback
@@ -25,10 +24,10 @@ from pytest_osmosis.host.rollout_code import (
     add_roots,
     file_digests,
     module_file,
+    module_of_file,
     read_anew,
     rollout_code,
     source_digest,
-    spec_of_file,
     unwrapped,
 )
 from pytest_osmosis.host.workflow_classes import (
@@ -123,19 +122,15 @@ class UserCode:
         return tuple(function.name for function in self.functions if not function.is_async)
 
     @property
-    def asynchronous(self) -> tuple[str, ...]:
-        """The names of scores that are computed on the host's event loop."""
-        return tuple(name for name in self.scorers if name not in self.synchronous)
-
-    @property
     def grouped(self) -> tuple[str, ...]:
         """The names of scores for which all runs of a row are needed."""
         return (REWARD,) if self.environment is not None and self.environment.is_grouped else ()
 
     @property
     def scored_at_once(self) -> tuple[str, ...]:
-        """The names of scores that follow each rollout."""
-        return tuple(name for name in self.asynchronous if name not in self.grouped)
+        """The names of scores that follow each rollout, on the host's event loop."""
+        later = (*self.synchronous, *self.grouped)
+        return tuple(name for name in self.scorers if name not in later)
 
     def eval_function(self, name: str) -> EvalFunction | None:
         """Return the eval function of that name, or None if the Grader scores under it."""
@@ -393,13 +388,8 @@ def _entrypoint(path: Path, setup: Setup) -> ModuleType:
             raise CodeError(f"{path}: {backend}")
     is_taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
     name = f"_osmosis_{path.stem}" if is_taken else path.stem
-    spec = spec_of_file(name, path)
-    if spec is None or spec.loader is None:
-        raise CodeError(f"{path}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    execute = spec.loader.exec_module
-    _reporting_errors(str(path), lambda: execute(module))
+    module, execute = module_of_file(name, path)
+    _reporting_errors(str(path), execute)
     return module
 
 
@@ -415,15 +405,10 @@ def _reporting_errors(name: str, action: Callable[[], T]) -> T:
 
 
 def _does_not_load(name: str, error: BaseException, advice: str | None = None) -> CodeError:
-    text = f"{_summary(error)}{'' if advice is None else f'; {advice}'}"
-    return CodeError(f"{name}: does not load: {text}", user_traceback(error))
-
-
-def _summary(error: BaseException) -> str:
-    """Return class and text of an error, and of a mistake in the syntax its place too."""
-    if not issubclass(type(error), SyntaxError):
-        return error_in_words(error)
-    return shortened("".join(traceback.format_exception_only(error)).strip(), MAX_ERROR_CHARS)
+    text = error_in_words(error)
+    if issubclass(type(error), SyntaxError):  # its place is told too
+        text = shortened("".join(traceback.format_exception_only(error)).strip(), MAX_ERROR_CHARS)
+    return CodeError(f"{name}: does not load: {text}{'' if advice is None else f'; {advice}'}", user_traceback(error))
 
 
 def _rollout_code(

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import importlib.util
 import json
 import re
 import sys
@@ -26,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.rollout_code import add_roots, spec_of_file
+from pytest_osmosis.host.rollout_code import add_roots, module_of_file
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
 from pytest_osmosis.text.names import listed
@@ -73,15 +72,11 @@ def _tools(name: str, server: Any) -> list[dict[str, Any]]:
 
 def _main(folder: Path) -> ModuleType:
     """Import `main.py` of a folder."""
-    package = ModuleType(PACKAGE)
+    package = sys.modules[PACKAGE] = ModuleType(PACKAGE)
     package.__path__ = [str(folder)]
-    spec = spec_of_file(f"{PACKAGE}.main", folder / "main.py")
-    if spec is None or spec.loader is None:
-        raise CodeError(f"{folder}: cannot be imported from")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.update({PACKAGE: package, spec.name: module})
+    module, execute = module_of_file(f"{PACKAGE}.main", folder / "main.py")
     with _siblings_first(folder), _not_running(str(folder / "main.py")):
-        spec.loader.exec_module(module)
+        execute()
     return module
 
 

@@ -25,15 +25,15 @@ from importlib.machinery import (
     SOURCE_SUFFIXES,
     ExtensionFileLoader,
     FileFinder,
-    ModuleSpec,
     SourceFileLoader,
     SourcelessFileLoader,
 )
-from importlib.util import spec_from_file_location
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from pytest_osmosis.errors import CodeError
 from pytest_osmosis.text.user_code import is_users_own
 
 if TYPE_CHECKING:
@@ -104,12 +104,15 @@ def add_roots(roots: Sequence[str]) -> None:
     sys.path[first:first] = [root for root in dict.fromkeys(roots) if root not in sys.path[:first]]
 
 
-def spec_of_file(name: str, path: Path) -> ModuleSpec | None:
-    """Return the spec by which a file is imported as the module `name`, None if it is not Python."""
+def module_of_file(name: str, path: Path) -> tuple[ModuleType, Callable[[], None]]:
+    """Return a file as the new module `name`, and what executes it. Raises `CodeError` if it is not Python."""
     spec = spec_from_file_location(name, path)
-    if spec is not None and type(spec.loader) is SourceFileLoader:
+    if spec is None or spec.loader is None:
+        raise CodeError(f"{path}: not a Python file")
+    if type(spec.loader) is SourceFileLoader:
         spec.loader = _ReadOnce(_sources, name, str(path))
-    return spec
+    module = sys.modules[name] = module_from_spec(spec)
+    return module, partial(spec.loader.exec_module, module)
 
 
 def file_digests(folders: Iterable[str]) -> Mapping[str, str]:

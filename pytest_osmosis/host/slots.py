@@ -20,8 +20,8 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from itertools import count
-from types import TracebackType
 from typing import Literal, Protocol, Self
 
 from pytest_osmosis.host.deadline import Deadline
@@ -46,18 +46,18 @@ def size_of(request: ChatRequest) -> Size:
     return Size(len(text), min(limits) if limits else None)
 
 
+@dataclass(frozen=True, slots=True)
 class PermitClient:
     """Requests permits from the engine, in any event loop from which `emit` may be called, and reports what became of
     each. Those `of_judges` are under limits of their own.
     """
 
-    def __init__(self, emit: Emit, of_judges: bool = False) -> None:
-        self._emit = emit
-        self._of_judges = of_judges
+    emit: Emit
+    of_judges: bool = False
 
     async def get(self, key: Key, size: Size) -> Permit:
         """Wait for a permit. Cancelling the wait gives the permit back."""
-        permit = Permit(next(_NUMBERS), self._emit)
+        permit = Permit(next(_NUMBERS), self.emit)
         granted = _WAITING[permit.number] = asyncio.get_running_loop().create_future()
         event: AskEvent = {
             "ev": "ask",
@@ -66,7 +66,7 @@ class PermitClient:
             "chars": size.chars,
             "max_tokens": size.max_tokens,
         }
-        self._emit({**event, "judge": True} if self._of_judges else event)
+        self.emit({**event, "judge": True} if self.of_judges else event)
         try:
             await granted
         except BaseException:
@@ -118,14 +118,6 @@ class Permit:
 
 GetPermit = Callable[[], Awaitable[Permit]]
 """Waits for the permit of one request."""
-
-
-def permit_for(permits: PermitClient | None, key: Key, request: ChatRequest) -> GetPermit | None:
-    """Return a function that waits for a permit to send `request`, or None if none is needed."""
-    if permits is None:
-        return None
-    size = size_of(request)
-    return lambda: permits.get(key, size)
 
 
 Waiter = asyncio.Future[None]
@@ -193,7 +185,7 @@ class ResizableSemaphore:
         self._serve_queue()
 
     def end(self, *, holding: bool) -> None:
-        """Count a holder as over; `holding` says whether it still held its place, as one that waits for a retry does not."""
+        """Count a holder as over; `holding` says whether it still holds: one that waits for a retry does not."""
         if holding:
             self.release()
 
@@ -434,9 +426,7 @@ class ModelRequest:
         await self._begin()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._end()
 
     @asynccontextmanager
