@@ -16,7 +16,8 @@ import ast
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from importlib.machinery import (
@@ -232,16 +233,16 @@ def _title(path: Path, folders: Iterable[Path]) -> str:
     return path.relative_to(inside).as_posix()
 
 
+@dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads files without the parts that score. `files` are all that may import something from one of them."""
 
-    def __init__(self, scorers: Names, files: Iterable[Path]) -> None:
-        self._scorers = scorers
-        self._files = sorted(files)
+    scorers: Names
+    files: Collection[Path]
 
     def read(self, path: Path) -> tuple[bytes, Sequence[str]]:
         """Return the source of a file that concerns rollouts, and the modules that it may import."""
-        names = self._scorers.get(path)
+        names = self.scorers.get(path)
         whole, imports = read_source(path)
         if not names or not whole:
             return whole, imports
@@ -259,7 +260,7 @@ class _Reader:
     def _taken_from(self, path: Path) -> frozenset[str]:
         """Return the names that other files may take from the module at `path`; "*" for all."""
         module = path.parent.name if path.stem == "__init__" else path.stem
-        others = (read_source(file)[0] for file in self._files if file != path)
+        others = (read_source(file)[0] for file in self.files if file != path)
         return frozenset(name for source in others for name in _taken(ast.parse(source or b""), module))
 
 
@@ -276,13 +277,15 @@ def _scoring(body: Sequence[ast.stmt], names: frozenset[str], taken: frozenset[s
     if "*" in taken:
         return []
     definitions = [each for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
-    scoring: list[ast.stmt] = [
+    scoring: list[ast.stmt] = []
+    further: list[ast.stmt] = [
         each
         for each in definitions
         if each.name in names - taken
         and not any(each.name in _used(other) for other in definitions if other is not each)
     ]
-    while True:
+    while further:
+        scoring += further
         used = {name for each in scoring for name in _used(each)}
         rest = [each for each in body if each not in scoring]
         further = [
@@ -293,9 +296,7 @@ def _scoring(body: Sequence[ast.stmt], names: frozenset[str], taken: frozenset[s
             and not bound & taken
             and not any(bound & _used(other) for other in rest if other is not each)
         ]
-        if not further:
-            return scoring
-        scoring += further
+    return scoring
 
 
 def _bound(statement: ast.stmt) -> set[str]:
@@ -307,14 +308,10 @@ def _bound(statement: ast.stmt) -> set[str]:
             return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
         case ast.ImportFrom() if statement.module != "__future__":
             return {alias.asname or alias.name for alias in statement.names}
-        case ast.Assign(value=value, targets=[ast.Name(id=name)]) if not _calls(value):
-            return {name}
+        case ast.Assign(value=value, targets=[ast.Name(id=name)]):
+            if not any(isinstance(node, ast.Call | ast.Await) for node in ast.walk(value)):  # calls may have effects
+                return {name}
     return set()
-
-
-def _calls(value: ast.expr) -> bool:
-    """Return True for an expression that calls something, which may have effects."""
-    return any(isinstance(node, ast.Call | ast.Await) for node in ast.walk(value))
 
 
 def _used(statement: ast.stmt) -> set[str]:

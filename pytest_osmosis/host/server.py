@@ -80,7 +80,7 @@ class RequestReader:
 
 
 class EventWriter:
-    """Writes events: all those of one turn of the loop together, at its end or when `flush` is called.
+    """Writes events (`EventSink`): those of one turn of the loop together, at its end or when `flush` is called.
 
     `turns` counts the turns of the loop in which there were events.
     """
@@ -98,22 +98,18 @@ class EventWriter:
         return self._redaction.event(value)
 
     def hide(self, name: str, value: str) -> None:
-        """Redact a further secret, which user code passed to us."""
         self._redaction.add({name: value})
 
     def emit(self, event: HostEvent) -> None:
-        """Write an event by the end of this turn of the loop."""
         self._lines.append(self._redaction.event(event))
         if not self._turn_ends:
             self._turn_ends = True
             self._loop.call_soon(self._end_turn)
 
     def emit_from_thread(self, event: HostEvent) -> None:
-        """Write an event at once, from any thread, even if the loop cannot run."""
         self._write(self._redaction.event(event).encode("ascii") + b"\n")
 
     def send_artifact(self, event: ArtifactEvent) -> None:
-        """Write a piece of a file at once and without redaction, from any thread."""
         self._write(dumps(event).encode("ascii") + b"\n")
 
     def flush(self) -> None:
