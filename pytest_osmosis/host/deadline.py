@@ -35,11 +35,11 @@ CANCEL_AGAIN_S = 1.0
 """Code that swallows its cancellation is cancelled again after this long."""
 
 
+@dataclass(slots=True)
 class StallTime:
     """The seconds, in all, during which the event loop could not run callbacks."""
 
-    def __init__(self) -> None:
-        self.total_s = 0.0
+    total_s: float = 0.0
 
 
 class DeadlineExpired(TimeoutError):

@@ -199,7 +199,8 @@ class AskedRequest:
         """Return the stored answer, after a turn of the loop. Raises the stored error, or says what has changed."""
         await asyncio.sleep(0)  # let other rollouts run
         if self.stored is None:
-            raise unrecorded(self.exchanges, self)
+            why, details = _why_unrecorded(self)
+            raise ModelError(f"the cassette has no answer: {why}; {RECORD_NEW}", details=details)
         try:
             value = answer_of(self.stored)
         except CassetteError as error:
@@ -258,17 +259,12 @@ MOST_LINES = 60
 MOST_RUNS = 5
 
 
-def unrecorded(exchanges: AskerExchanges, asked: AskedRequest) -> ModelError:
-    """Return the error of a request that has no answer. Its details show the difference to the recorded one."""
-    why, details = _why(exchanges, asked)
-    return ModelError(f"the cassette has no answer: {why}; {RECORD_NEW}", details=details)
-
-
-def _why(exchanges: AskerExchanges, asked: AskedRequest) -> tuple[str, str]:
-    answers, asker = exchanges.answers, exchanges.asker
+def _why_unrecorded(asked: AskedRequest) -> tuple[str, str]:
+    """Return why a request has no answer, and as details the difference to the recorded one."""
+    answers, asker = asked.exchanges.answers, asked.exchanges.asker
     whose = "the rollout" if asker.name == ROLLOUT else asker.name
     if not answers.n:
-        runs = exchanges.store.runs
+        runs = asked.exchanges.store.runs
         if asker.run in runs:
             return f"it holds this run, but nothing that {whose} asked", ""
         return f"it does not hold this run, but {listed(sorted(runs), MOST_RUNS) or 'none'}", ""

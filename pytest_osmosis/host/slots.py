@@ -97,7 +97,7 @@ def _grant(granted: asyncio.Future[None]) -> None:
 class Permit:
     """Permission to send one request. The outcome is reported once."""
 
-    def __init__(self, number: int, emit: Emit) -> None:
+    def __init__(self, number: int, emit: Callable[[AnsweredEvent | UnusedEvent], None]) -> None:
         self.number = number
         self._emit = emit
         self._reported = False
