@@ -23,7 +23,6 @@ from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.exchanges import (
     AskedModel,
-    AskedRequest,
     AskerExchanges,
     HostExchanges,
     StoreTotals,
@@ -343,7 +342,7 @@ class ModelGateway(Gateway):
         self.limits = limits
         self.setup = setup
         self.targets = setup.code.targets
-        self._models = {tag: AskedModel.of(target) for tag, target in self.targets.items()}
+        self.models = {tag: AskedModel.of(target) for tag, target in self.targets.items()}
         self._environ = environ
         self._clients = clients
         self._standby_clients: Clients = {}
@@ -364,11 +363,6 @@ class ModelGateway(Gateway):
                 for tag, host in self._clients.items()
             }
         return self._standby_clients[tag]
-
-    def asks(self, key: Key) -> Callable[[ChatRequest], AskedRequest] | None:
-        """Return what takes the requests of a rollout, None if its exchanges are neither kept nor looked up."""
-        exchanges = self.exchanges(key, ROLLOUT)
-        return None if exchanges is None else partial(exchanges.asks, model=self._models[key.run.model])
 
     async def close(self) -> None:
         """Close the clients of the standby, in their own loop."""
@@ -393,7 +387,7 @@ class RolloutChat:
         self.slot = RolloutSlot(gateway.limits.slots, gateway.limits.requests, deadline)
         self.totals = RequestTotals()
         self._gateway = gateway
-        self._asks = gateway.asks(key)
+        self._exchanges = gateway.exchanges(key, ROLLOUT)
         self._items: dict[str, Any] = {}
         """The items of answers that only OpenAI's Responses can represent, by the id of their first tool call."""
         self._reasoned: list[Message] = []
@@ -428,10 +422,11 @@ class RolloutChat:
         await self._stay_within_bounds(turn)
         if self._reasoned and self._forgets(request):
             sender.report({"ev": "reasoning_lost"})
-        asked = None if self._asks is None else self._asks(request)
+        gateway, exchanges = self._gateway, self._exchanges
+        asked = None if exchanges is None else exchanges.asks(request, gateway.models[self.key.run.model])
 
         async def answered() -> ChatReply:
-            gateway, is_sent = self._gateway, asked is None or asked.is_sent
+            is_sent = asked is None or asked.is_sent
             async with SentRequest(sender, slot, self.key, request, self.totals.count_retry, sent=is_sent) as sent:
                 await self._stay_within_bounds(turn)  # others of this rollout were answered meanwhile
                 if asked is not None and not is_sent:

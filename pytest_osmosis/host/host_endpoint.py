@@ -85,10 +85,9 @@ class HostEndpoint:
             if self._server is None:
                 from pytest_osmosis.endpoint.server import Endpoint  # few evals need it
 
-                server = Endpoint()
+                self._server = Endpoint()
                 if self._loop is not None:
-                    server.attach(self._loop)
-                self._server = server
+                    self._server.attach(self._loop)
             return self._server
 
     async def close(self) -> None:

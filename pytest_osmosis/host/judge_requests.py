@@ -70,7 +70,7 @@ class JudgeCounts:
         with self._lock:
             self.open += change
 
-    def answered(self, judge: JudgeModel, usage: Usage | None, *, from_store: bool = False) -> None:
+    def answered(self, judge: JudgeModel, usage: Usage | None, *, from_store: bool) -> None:
         with self._lock:
             totals = self._of(judge)
             totals.calls += 1

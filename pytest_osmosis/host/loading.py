@@ -202,7 +202,12 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
         _reporting_errors("[agent] mcp", lambda: import_fastmcp(roots))
     add_roots(roots)
     errors, imports = _Errors(), _Imports()
-    environment = errors.collect(lambda: _environment(setup, loaded))  # first, as where it is loaded for its rows
+    source = setup.code.environment
+    environment: seams.EnvironmentCode | None = None
+    if source is not None:  # first, as where it is loaded for its rows
+        environment = errors.collect(
+            lambda: seams.environment_code(source, loaded or seams.load_environment(source), setup)
+        )
     file = setup.entrypoint if setup.agent is None or setup.grader is None else None  # else nothing of it is used
     entrypoint = errors.collect(lambda: _entrypoint(Path(file), setup)) if file else None
     functions = tuple(filter(None, [errors.collect(partial(_function, imports, name)) for name in setup.eval_fns]))
@@ -218,7 +223,7 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
             "grader or rubric"
         )
     agent: Agent | None = environment.agent if environment is not None else None
-    if setup.code.environment is None and rolls:
+    if source is None and rolls:
         agent = errors.collect(lambda: _agent(setup, imports, entrypoint))
     errors.raise_all()
     return UserCode(
@@ -311,13 +316,6 @@ def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None)
         return grader_code(configured(name, value, GRADER))
     grader = grader_in(entrypoint) if entrypoint is not None else None
     return None if grader is None else grader_code(grader)
-
-
-def _environment(setup: Setup, loaded: seams.LoadedEnvironment | None) -> seams.EnvironmentCode | None:
-    source = setup.code.environment
-    if source is None:
-        return None
-    return seams.environment_code(source, loaded or seams.load_environment(source), setup)
 
 
 def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Agent | None:
