@@ -52,7 +52,6 @@ from pytest_osmosis.judges.sending import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, copied, own_copy, refused
 from pytest_osmosis.models.replicas import uses_to_json
 from pytest_osmosis.models.retry import DeniableModel
-from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.graders import REWARD, Reward, RolloutToGrade, reward_of
 from pytest_osmosis.rollouts.context import ChatContext, NotAConversation, RolloutOutput
 from pytest_osmosis.rollouts.environment import STATE, EnvironmentFault
@@ -240,8 +239,11 @@ class HostCore:
                 raise
             self._on_error(chat.key, error)
             describe = partial(rollout_failure, error, running, copy(chat.totals))
-            failure = await self._described(chat.key, "agent", error, describe)
-            messages = await self._messages_so_far(chat.key, context) or prompt
+            failure = await self._briefly(chat.key, describe, partial(undescribed, "agent", error))
+            messages = await self._briefly(
+                chat.key, lambda: plain_messages(context.last_conversation or ()), lambda worse: []
+            )
+            messages = messages or prompt
             environment = error.facts if type(error) is EnvironmentFault else environment
             n_prompt = _prompt_length(prompt, messages, environment)
         event = _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure)
@@ -265,33 +267,20 @@ class HostCore:
                 returned = await agent.roll(context)
                 return returned._replace(messages=plain_messages(returned.messages))
 
-    async def _messages_so_far(self, key: Key, context: ChatContext) -> list[Message] | None:
-        """Return the last conversation of a rollout that failed, None if there is none that can be kept."""
-        try:
-            return await self._briefly(key, lambda: plain_messages(context.last_conversation or ()))
-        except BaseException:
-            if self.closing:
-                raise
-            return None
+    async def _briefly(self, key: Key, call: Callable[[], T], otherwise: Callable[[BaseException], T]) -> T:
+        """Return what `call` returns within a few seconds, else `otherwise` of the error that it ends with.
 
-    async def _described(
-        self, key: Key, boundary: Boundary, error: BaseException, describe: Callable[[], Failure]
-    ) -> Failure:
-        """Return what `describe` returns. The error is an object of user code, which may do anything now too."""
+        It deals with objects of a rollout that failed, whose code may do anything now too.
+        """
+        running = MonitoredCode(key, self._deadline(key, BRIEFLY_S))
         try:
-            return await self._briefly(key, describe)
+            async with running.deadline:
+                with self._user_code(running):
+                    return call()
         except BaseException as worse:
             if self.closing:
                 raise
-            return undescribed(boundary, error, worse)
-
-    async def _briefly(self, key: Key, call: Callable[[], T]) -> T:
-        """Call a function that may call user code, for a few seconds at most."""
-
-        running = MonitoredCode(key, self._deadline(key, BRIEFLY_S))
-        async with running.deadline:
-            with self._user_code(running):
-                return call()
+            return otherwise(worse)
 
     async def close(self) -> None:
         """Close the clients of judges that functions needed, those of the standby, and what an environment holds."""
@@ -370,7 +359,7 @@ class HostCore:
             return reward
         self._on_error(running.key, reward)
         describe = partial(reward_failure, reward, running, copy(counts))
-        failure = await self._described(running.key, "reward", reward, describe)
+        failure = await self._briefly(running.key, describe, partial(undescribed, "reward", reward))
         scoring_error: ScoringError = {"message": failure.message, "details": failure.details}
         if failure.boundary != "reward":
             scoring_error["boundary"] = failure.boundary
