@@ -46,7 +46,8 @@ def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTo
         return Failure.of(totals.unrecorded)
     stack, time = code.interrupted_stack, f"{code.deadline.budget_s:g} s"
     if stack or isinstance(error, DeadlineExpired):
-        if totals.held_for if stack else totals.open:  # held: a synchronous client waited for an answer
+        n_unanswered = totals.held_for if stack else totals.open  # what holds the loop may be a synchronous client
+        if n_unanswered:
             retries = "1 retry" if totals.retries == 1 else f"{totals.retries} retries"
             return Failure("provider", f"no answer within the {time} of {ROLLOUT_LIMIT} ({retries})", stack)
         if stack:
