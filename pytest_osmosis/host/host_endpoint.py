@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +67,6 @@ class HostEndpoint:
 
     def withdrawn(self) -> AbstractContextManager[None]:
         """Return a context in which the environment is as it was before `set_variables`."""
-        if not self._variables:
-            return nullcontext()
         return changed_environ({name: self.environ.get(name) for name in self._variables})
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
