@@ -20,14 +20,14 @@ from uuid import uuid4
 
 from pytest_osmosis.cassettes.exchange import ROLLOUT
 from pytest_osmosis.errors import BoundError, ModelError
-from pytest_osmosis.host.deadline import Deadline, StallTime, brief_deadlines
+from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.exchanges import (
     AskedModel,
-    AskedRequest,
     AskerExchanges,
     HostExchanges,
     StoreTotals,
     report_at_once,
+    total_usage,
 )
 from pytest_osmosis.host.protocol import JUDGE, Emit, EventSink, Key, ProbedEvent, Setup
 from pytest_osmosis.host.slots import (
@@ -37,7 +37,7 @@ from pytest_osmosis.host.slots import (
     ResizableSemaphore,
     RolloutSlot,
     StandbySlot,
-    permit_for,
+    size_of,
 )
 from pytest_osmosis.models import create, probe, retry, shutdown_date
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
@@ -75,14 +75,14 @@ def deniable(clients: Clients, denied: Callable[[str, str], None]) -> Mapping[st
     return {tag: DeniableModel(model, partial(denied, tag)) for tag, model in clients.items()}
 
 
+@dataclass(frozen=True, slots=True)
 class UnaskedModel:
     """The model of recorded conversations and of replays, which nobody asks: `why` not."""
 
-    def __init__(self, why: str) -> None:
-        self._why = why
+    why: str
 
     async def chat(self, request: ChatRequest) -> ChatReply:
-        raise ModelError(self._why)
+        raise ModelError(self.why)
 
     async def close(self) -> None:
         """Close nothing."""
@@ -90,20 +90,16 @@ class UnaskedModel:
 
 async def probed(clients: Clients, tag: str) -> ProbedEvent:
     """Return the answer to `probe`."""
+    event: ProbedEvent = {"ev": "probed", "model_tag": str(tag), "error": None, "is_systemic": False}
     try:
         error = await probe(clients[tag])
     except BaseException as bug:
-        return _probed(tag, "".join(traceback.format_exception(bug)), is_systemic=True)
+        return {**event, "error": "".join(traceback.format_exception(bug)), "is_systemic": True}
     if error is None:
         day = await shutdown_date(clients[tag])
-        event = _probed(tag, None, is_systemic=False)
         return event if day is None else {**event, "shutdown_date": day.isoformat()}
     hint = f"; {NO_PROBE}" if error.status == 404 else ""
-    return _probed(tag, f"{error}{hint}", is_systemic=error.systemic in ("until_success", "always"))
-
-
-def _probed(tag: str, error: str | None, *, is_systemic: bool) -> ProbedEvent:
-    return {"ev": "probed", "model_tag": str(tag), "error": error, "is_systemic": is_systemic}
+    return {**event, "error": f"{error}{hint}", "is_systemic": error.systemic in ("until_success", "always")}
 
 
 REFUSALS = frozenset({429, 498, 503, 529})
@@ -164,7 +160,8 @@ class SentRequest(ModelRequest):
         *,
         sent: bool,
     ) -> None:
-        super().__init__(slot, permit_for(sender.permits, key, request) if sent else None)
+        permits = sender.permits if sent else None
+        super().__init__(slot, None if permits is None else partial(permits.get, key, size_of(request)))
         self._sender = sender
         self._key = key
         self._request = request
@@ -182,7 +179,7 @@ class SentRequest(ModelRequest):
             remaining_s=deadline.remaining_s,
             waiting=self._waiting,
             rng=sender.jitter,
-            on_result=self._note_result,
+            on_result=self._note_overload,
             within=self._within,
             moved=self._moved,
         )
@@ -194,7 +191,7 @@ class SentRequest(ModelRequest):
         self.was_sent = True
         return self._sender.within(seconds)
 
-    def _note_result(self, error: ModelError | None) -> None:
+    def _note_overload(self, error: ModelError | None) -> None:
         self._overloaded = self._sender.overload.overloaded(error)
 
     @asynccontextmanager
@@ -211,8 +208,9 @@ class SentRequest(ModelRequest):
         self._on_retry()
 
     async def _moved(self) -> None:
-        """Wait until the request may be sent to another replica."""
-        await self.send_again()
+        """Wait until the request may be sent to another replica: its rollout keeps its slot."""
+        self._end()
+        await self._begin()
         self._on_retry()
 
     def _tell(self, *, waits: bool) -> None:
@@ -240,10 +238,16 @@ class Gateway:
 
         are_needed = setup.judge_permits if of_judges else setup.permits
         policy = retry.RetryPolicy(setup.judge_retries if of_judges else setup.code.target["max_retries"])
-        within, report = brief_deadlines(stalls), report_at_once(events)
         self.events = events
         self.store = store
-        self.here = Sender(permits(events.emit), policy, within, report, hold, events.emit)
+        self.here = Sender(
+            permits(events.emit),
+            policy,
+            lambda seconds: Deadline(seconds, stalls, lambda task, times: None),
+            report_at_once(events),
+            hold,
+            events.emit,
+        )
         of_threads = events.emit_from_thread
         self.standby = Sender(permits(of_threads), policy, asyncio.timeout, of_threads)
         self.standby_requests = ResizableSemaphore(setup.limit)
@@ -294,10 +298,7 @@ class RequestTotals:
     unrecorded: ModelError | None = None
 
     def add(self, reply: ChatReply, turn: int) -> None:
-        if not self.answers:
-            self.usage = reply.usage
-        elif self.usage is not None:
-            self.usage = self.usage + reply.usage if reply.usage is not None else None
+        self.usage = total_usage(self.usage, reply.usage, self.answers)
         self.answers += 1
         self.tool_calls += len(reply.tool_calls)
         if turn >= self.last:  # of requests that were sent together, the first may be answered last
@@ -316,8 +317,8 @@ class RequestTotals:
         if self.unrecorded is not None:
             raise self.unrecorded
         if self.outage is not None and not self.answers:
-            text = f"{self.outage}; the agent returned without an answer of the model"
             outage = self.outage
+            text = f"{outage}; the agent returned without an answer of the model"
             raise ModelError(text, status=outage.status, systemic=outage.systemic, details=outage.details)
 
 
@@ -341,7 +342,7 @@ class ModelGateway(Gateway):
         self.limits = limits
         self.setup = setup
         self.targets = setup.code.targets
-        self._models = {tag: AskedModel.of(target) for tag, target in self.targets.items()}
+        self.models = {tag: AskedModel.of(target) for tag, target in self.targets.items()}
         self._environ = environ
         self._clients = clients
         self._standby_clients: Clients = {}
@@ -357,23 +358,16 @@ class ModelGateway(Gateway):
             return self._clients[tag]
         if not self._standby_clients:
             own = clients_of(self.setup, self._environ)
-            self._standby_clients = {tag: _in_standby(own[tag], each, loop) for tag, each in self._clients.items()}
+            self._standby_clients = {
+                tag: DeniableModel(own[tag], partial(loop.call_soon_threadsafe, host.deny), host)
+                for tag, host in self._clients.items()
+            }
         return self._standby_clients[tag]
-
-    def asks(self, key: Key) -> Callable[[ChatRequest], AskedRequest] | None:
-        """Return what takes the requests of a rollout, None if its exchanges are neither kept nor looked up."""
-        exchanges = self.exchanges(key, ROLLOUT)
-        return None if exchanges is None else partial(exchanges.asks, model=self._models[key.run.model])
 
     async def close(self) -> None:
         """Close the clients of the standby, in their own loop."""
         for client in self._standby_clients.values():
             await OWN_LOOP.wait_for(client.close())
-
-
-def _in_standby(own: Model, host: DeniableModel, loop: asyncio.AbstractEventLoop) -> DeniableModel:
-    """Return a model's client in `OWN_LOOP`, while code holds the loop of its client in the host."""
-    return DeniableModel(own, lambda error: loop.call_soon_threadsafe(host.deny, error), host)
 
 
 class RolloutChat:
@@ -387,14 +381,13 @@ class RolloutChat:
         self.state: dict[str, Any] = {
             "row_index": key.run.row,
             "run_index": key.run.index,
-            "example_id": key.run.row,
             "trajectory_id": uuid4().hex,
         }
         self.deadline = deadline
         self.slot = RolloutSlot(gateway.limits.slots, gateway.limits.requests, deadline)
         self.totals = RequestTotals()
         self._gateway = gateway
-        self._asks = gateway.asks(key)
+        self._exchanges = gateway.exchanges(key, ROLLOUT)
         self._items: dict[str, Any] = {}
         """The items of answers that only OpenAI's Responses can represent, by the id of their first tool call."""
         self._reasoned: list[Message] = []
@@ -429,10 +422,11 @@ class RolloutChat:
         await self._stay_within_bounds(turn)
         if self._reasoned and self._forgets(request):
             sender.report({"ev": "reasoning_lost"})
-        asked = None if self._asks is None else self._asks(request)
+        gateway, exchanges = self._gateway, self._exchanges
+        asked = None if exchanges is None else exchanges.asks(request, gateway.models[self.key.run.model])
 
         async def answered() -> ChatReply:
-            gateway, is_sent = self._gateway, asked is None or asked.is_sent
+            is_sent = asked is None or asked.is_sent
             async with SentRequest(sender, slot, self.key, request, self.totals.count_retry, sent=is_sent) as sent:
                 await self._stay_within_bounds(turn)  # others of this rollout were answered meanwhile
                 if asked is not None and not is_sent:

@@ -12,7 +12,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from datetime import UTC, datetime
 from functools import partial
@@ -52,7 +52,6 @@ from pytest_osmosis.judges.sending import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, copied, own_copy, refused
 from pytest_osmosis.models.replicas import uses_to_json
 from pytest_osmosis.models.retry import DeniableModel
-from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rewards.graders import REWARD, Reward, RolloutToGrade, reward_of
 from pytest_osmosis.rollouts.context import ChatContext, NotAConversation, RolloutOutput
 from pytest_osmosis.rollouts.environment import STATE, EnvironmentFault
@@ -119,7 +118,6 @@ class HostCore:
         self._endpoint = endpoint
         self._clients = clients
         self._judges = JudgeGateway(setup, limits, monitor.stalls, events, store)
-        self._events = events
         self._store = store
         self._pid = os.getpid()
         self._sent_artifacts = ArtifactSender(setup.artifacts, events) if setup.sends_artifacts else None
@@ -194,23 +192,25 @@ class HostCore:
         """
         key = Key.of(request)
         running = MonitoredCode(key, self._deadline(key, math.inf))
-        with self._judges_of_replay(key, name, running), self._user_code(running):
+        asking: AbstractContextManager[object] = nullcontext()
+        if self._store is not None and self._store.is_replay:
+            slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests, running.deadline)
+            asking = self._asking_judges(key, name, slot, running.deadline)
+        with asking, self._user_code(running):
             reward = (await self._rewards(name, [request], running))[0]
         if isinstance(reward, BaseException):
             raise reward
         return reward
 
     @contextmanager
-    def _judges_of_replay(self, key: Key, name: str, running: MonitoredCode) -> Iterator[None]:
-        """A context in which judges answer from the cassette of a replay; without one they are asked."""
-        if self._store is None or not self._store.is_replay:
-            yield
-            return
-        slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests, running.deadline)
-        token = REQUESTS.set(ScoringRequests(self._judges, key, name, slot, running.deadline))
+    def _asking_judges(self, key: Key, name: str, slot: RolloutSlot, deadline: Deadline) -> Iterator[ScoringRequests]:
+        """A context in which the function `name` asks its judges through this host."""
+        judges = ScoringRequests(self._judges, key, name, slot, deadline)
+        token = REQUESTS.set(judges)
         try:
-            yield
+            yield judges
         finally:
+            judges.end()
             REQUESTS.reset(token)
 
     async def _roll_out(self, request: RunRequest, chat: RolloutChat, endpoint: RolloutEndpoint) -> RolloutEvent:
@@ -227,7 +227,9 @@ class HostCore:
             messages = list(output.messages)
             environment = output.environment
             n_prompt = _prompt_length(prompt, messages, environment)
-            _refuse_refusal(messages[n_prompt:])
+            refusal = refusal_of(messages[-1]) if messages[n_prompt:] else None
+            if refusal is not None:  # of a model that the agent asked by itself
+                raise refused(refusal)
             chat.totals.raise_outage()
             told = output
             if self._code.environment is not None:
@@ -237,8 +239,11 @@ class HostCore:
                 raise
             self._on_error(chat.key, error)
             describe = partial(rollout_failure, error, running, copy(chat.totals))
-            failure = await self._described(chat.key, "agent", error, describe)
-            messages = await self._messages_so_far(chat.key, context) or prompt
+            failure = await self._briefly(chat.key, describe, partial(undescribed, "agent", error))
+            messages = await self._briefly(
+                chat.key, lambda: plain_messages(context.last_conversation or ()), lambda worse: []
+            )
+            messages = messages or prompt
             environment = error.facts if type(error) is EnvironmentFault else environment
             n_prompt = _prompt_length(prompt, messages, environment)
         event = _rollout_event(chat.key, begun, messages, n_prompt, chat.totals, failure)
@@ -262,33 +267,20 @@ class HostCore:
                 returned = await agent.roll(context)
                 return returned._replace(messages=plain_messages(returned.messages))
 
-    async def _messages_so_far(self, key: Key, context: ChatContext) -> list[Message] | None:
-        """Return the last conversation of a rollout that failed, None if there is none that can be kept."""
-        try:
-            return await self._briefly(key, lambda: plain_messages(context.last_conversation or ()))
-        except BaseException:
-            if self.closing:
-                raise
-            return None
+    async def _briefly(self, key: Key, call: Callable[[], T], otherwise: Callable[[BaseException], T]) -> T:
+        """Return what `call` returns within a few seconds, else `otherwise` of the error that it ends with.
 
-    async def _described(
-        self, key: Key, boundary: Boundary, error: BaseException, describe: Callable[[], Failure]
-    ) -> Failure:
-        """Return what `describe` returns. The error is an object of user code, which may do anything now too."""
+        It deals with objects of a rollout that failed, whose code may do anything now too.
+        """
+        running = MonitoredCode(key, self._deadline(key, BRIEFLY_S))
         try:
-            return await self._briefly(key, describe)
+            async with running.deadline:
+                with self._user_code(running):
+                    return call()
         except BaseException as worse:
             if self.closing:
                 raise
-            return undescribed(boundary, error, worse)
-
-    async def _briefly(self, key: Key, call: Callable[[], T]) -> T:
-        """Call a function that may call user code, for a few seconds at most."""
-
-        running = MonitoredCode(key, self._deadline(key, BRIEFLY_S))
-        async with running.deadline:
-            with self._user_code(running):
-                return call()
+            return otherwise(worse)
 
     async def close(self) -> None:
         """Close the clients of judges that functions needed, those of the standby, and what an environment holds."""
@@ -322,8 +314,7 @@ class HostCore:
             artifacts=self._artifacts(chat.key),
             chat=send,
             sampling=self._setup.sampling,
-            model=endpoint.model,
-            access=endpoint.access,
+            endpoint=endpoint,
         )
 
     async def _score_with(
@@ -337,27 +328,24 @@ class HostCore:
         begun = perf_counter()
         running = MonitoredCode(key, self._deadline(key, self._setup.grader_timeout_s))
         slot.clock = running.deadline
-        judges = ScoringRequests(self._judges, key, name, slot, running.deadline)
-        token = REQUESTS.set(judges)
-        try:
-            async with running.deadline:
-                rubric = self._code.rubric if name == RUBRIC else None
-                rewards: Sequence[Reward | BaseException]
-                if rubric is not None:
-                    ask = partial(judges.send, rubric.model, client=self._clients[JUDGE])
-                    rewards = [await rubric.score(runs[0], ask)]
-                else:
-                    with self._user_code(running):
-                        rewards = await self._rewards(name, runs, running)
-                judges.counts.raise_unrecorded()
-            outcomes = [await self._scoring_outcome(reward, running, judges.counts) for reward in rewards]
-        except BaseException as error:
-            if self.closing:
-                raise
-            outcomes = [await self._scoring_outcome(error, running, judges.counts)] * len(runs)
-        finally:
-            judges.end()
-            REQUESTS.reset(token)
+        with self._asking_judges(key, name, slot, running.deadline) as judges:
+            try:
+                async with running.deadline:
+                    rubric = self._code.rubric if name == RUBRIC else None
+                    rewards: Sequence[Reward | BaseException]
+                    if rubric is not None:
+                        ask = partial(judges.send, rubric.model, client=self._clients[JUDGE])
+                        rewards = [await rubric.score(runs[0], ask)]
+                    else:
+                        with self._user_code(running):
+                            rewards = await self._rewards(name, runs, running)
+                    if judges.counts.unrecorded is not None:  # whatever the function made of it is no score
+                        raise judges.counts.unrecorded
+                outcomes = [await self._scoring_outcome(reward, running, judges.counts) for reward in rewards]
+            except BaseException as error:
+                if self.closing:
+                    raise
+                outcomes = [await self._scoring_outcome(error, running, judges.counts)] * len(runs)
         events = [_score_event(run, begun, name, outcome) for run, outcome in zip(runs, outcomes, strict=True)]
         if asked := judges.counts.to_json():
             events[0]["judges"] = asked
@@ -371,7 +359,7 @@ class HostCore:
             return reward
         self._on_error(running.key, reward)
         describe = partial(reward_failure, reward, running, copy(counts))
-        failure = await self._described(running.key, "reward", reward, describe)
+        failure = await self._briefly(running.key, describe, partial(undescribed, "reward", reward))
         scoring_error: ScoringError = {"message": failure.message, "details": failure.details}
         if failure.boundary != "reward":
             scoring_error["boundary"] = failure.boundary
@@ -469,13 +457,6 @@ class HostCore:
 
     def _artifacts(self, key: Key) -> str:
         return f"{self._setup.artifacts}{os.sep}{key.run}"
-
-
-def _refuse_refusal(messages: Sequence[Message]) -> None:
-    """Raise `ModelError` if the last message of a rollout is a refusal, of a model that an agent asked by itself."""
-    text = refusal_of(messages[-1]) if messages else None
-    if text is not None:
-        raise refused(text)
 
 
 def _prompt_length(prompt: Sequence[Message], messages: Sequence[Message], environment: Mapping[str, Any]) -> int:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic, sleep
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -35,11 +35,11 @@ CANCEL_AGAIN_S = 1.0
 """Code that swallows its cancellation is cancelled again after this long."""
 
 
+@dataclass(slots=True)
 class StallTime:
     """The seconds, in all, during which the event loop could not run callbacks."""
 
-    def __init__(self) -> None:
-        self.total_s = 0.0
+    total_s: float = 0.0
 
 
 class DeadlineExpired(TimeoutError):
@@ -155,9 +155,7 @@ class Deadline:
         self._arm(task, self.budget_s)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
         task, self._task = self._task, None  # whatever maps tasks to deadlines would otherwise keep both alive
@@ -182,11 +180,6 @@ class Deadline:
         if self._cancels > 1:
             self._on_stuck(task, self._cancels - 1)
         self._arm(task, CANCEL_AGAIN_S)
-
-
-def brief_deadlines(stalls: StallTime) -> Callable[[float], Deadline]:
-    """Return what makes the deadline of a single request, by its seconds."""
-    return lambda seconds: Deadline(seconds, stalls, lambda task, times: None)
 
 
 BEAT_S = 0.1

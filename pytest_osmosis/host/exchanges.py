@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import eq
 from pathlib import Path
 from socket import gethostname
 from threading import Lock
@@ -80,20 +81,23 @@ class AskedModel(NamedTuple):
         return cls(target["model"], scope, target.get("api", "chat_completions"))
 
 
+def total_usage(total: Usage | None, usage: Usage | None, n_before: int) -> Usage | None:
+    """Return the usage of `n_before` answers and one more. It is None for good once an answer came without."""
+    if not n_before:
+        return usage
+    return None if total is None or usage is None else total + usage
+
+
+@dataclass(slots=True)
 class StoreTotals:
     """The answers that came from the store, and their usage: None if one came without."""
 
-    def __init__(self) -> None:
-        self.requests = 0
-        self.usage: Usage | None = None
+    requests: int = 0
+    usage: Usage | None = None
 
     def add(self, usage: Usage | None) -> None:
-        known = self.usage is not None or not self.requests
+        self.usage = total_usage(self.usage, usage, self.requests)
         self.requests += 1
-        if usage is None or not known:
-            self.usage = None
-        else:
-            self.usage = usage if self.usage is None else self.usage + usage
 
     def to_json(self) -> StoredFields:
         return {"requests": self.requests, "usage": None if self.usage is None else self.usage.to_json()}
@@ -195,7 +199,8 @@ class AskedRequest:
         """Return the stored answer, after a turn of the loop. Raises the stored error, or says what has changed."""
         await asyncio.sleep(0)  # let other rollouts run
         if self.stored is None:
-            raise unrecorded(self.exchanges, self)
+            why, details = _why_unrecorded(self)
+            raise ModelError(f"the cassette has no answer: {why}; {RECORD_NEW}", details=details)
         try:
             value = answer_of(self.stored)
         except CassetteError as error:
@@ -254,17 +259,12 @@ MOST_LINES = 60
 MOST_RUNS = 5
 
 
-def unrecorded(exchanges: AskerExchanges, asked: AskedRequest) -> ModelError:
-    """Return the error of a request that has no answer. Its details show the difference to the recorded one."""
-    why, details = _why(exchanges, asked)
-    return ModelError(f"the cassette has no answer: {why}; {RECORD_NEW}", details=details)
-
-
-def _why(exchanges: AskerExchanges, asked: AskedRequest) -> tuple[str, str]:
-    answers, asker = exchanges.answers, exchanges.asker
+def _why_unrecorded(asked: AskedRequest) -> tuple[str, str]:
+    """Return why a request has no answer, and as details the difference to the recorded one."""
+    answers, asker = asked.exchanges.answers, asked.exchanges.asker
     whose = "the rollout" if asker.name == ROLLOUT else asker.name
     if not answers.n:
-        runs = exchanges.store.runs
+        runs = asked.exchanges.store.runs
         if asker.run in runs:
             return f"it holds this run, but nothing that {whose} asked", ""
         return f"it does not hold this run, but {listed(sorted(runs), MOST_RUNS) or 'none'}", ""
@@ -290,13 +290,8 @@ def _nearest(answers: AskerAnswers, left: Collection[Stored], asked: AskedReques
     if same is not None:
         return same, answers.request(same)
     requests = [(each, answers.request(each)) for each in left]
-    return max(requests, key=lambda pair: _common(pair[1], asked))
-
-
-def _common(request: Body, asked: AskedRequest) -> int:
-    """Return how many messages at their beginnings two requests have in common."""
-    ours, theirs = asked.fingerprint.prefixes, Fingerprint.of(request).prefixes
-    return sum(a == b for a, b in zip(ours, theirs, strict=False))
+    ours = asked.fingerprint.prefixes
+    return max(requests, key=lambda pair: sum(map(eq, ours, Fingerprint.of(pair[1]).prefixes)))
 
 
 def difference(recorded: Body, request: Body) -> list[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.endpoint.rollouts import (
@@ -67,8 +67,6 @@ class HostEndpoint:
 
     def withdrawn(self) -> AbstractContextManager[None]:
         """Return a context in which the environment is as it was before `set_variables`."""
-        if not self._variables:
-            return nullcontext()
         return changed_environ({name: self.environ.get(name) for name in self._variables})
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -85,10 +83,9 @@ class HostEndpoint:
             if self._server is None:
                 from pytest_osmosis.endpoint.server import Endpoint  # few evals need it
 
-                server = Endpoint()
+                self._server = Endpoint()
                 if self._loop is not None:
-                    server.attach(self._loop)
-                self._server = server
+                    self._server.attach(self._loop)
             return self._server
 
     async def close(self) -> None:
@@ -96,37 +93,37 @@ class HostEndpoint:
             await self._server.close()
 
 
+@dataclass(slots=True)
 class RolloutEndpoint:
     """The endpoint of one rollout, opened when the agent asks for its address, or with the rollout if it is shared.
 
     `sampling` is that of the config, and `seed` the run's.
     """
 
-    def __init__(self, host: HostEndpoint, chat: RolloutChat, sampling: Mapping[str, Any], seed: int | None) -> None:
-        self.context: ChatContext | None = None
-        self._host = host
-        self._chat = chat
-        self._sampling = sampling
-        self._seed = seed
-        self._opened: EndpointRollout | None = None
+    host: HostEndpoint
+    chat: RolloutChat
+    sampling: Mapping[str, Any]
+    seed: int | None
+    context: ChatContext | None = None
+    _opened: EndpointRollout | None = None
 
     @property
     def model(self) -> str:
         """The name of the model that answers."""
-        return str(self._host.code.targets[self._chat.key.run.model]["model"])
+        return str(self.host.code.targets[self.chat.key.run.model]["model"])
 
     def access(self) -> tuple[str, str]:
         """Return where the agent's client sends its requests."""
-        return self._host.server.address_of(self._open())
+        return self.host.server.address_of(self._open())
 
     @contextmanager
     def current(self) -> Iterator[None]:
         """A context for the rollout's code, to which requests at the shared address are attributed."""
-        if not self._host.is_shared:
+        if not self.host.is_shared:
             yield
             return
         rollout = self._open()
-        self._host.server.address_of(rollout)
+        self.host.server.address_of(rollout)
         token = CURRENT.set(rollout.name)
         try:
             yield
@@ -136,45 +133,42 @@ class RolloutEndpoint:
     def end(self) -> None:
         """Refuse further requests: the rollout is over."""
         if self._opened is not None:
-            self._host.server.rollouts.end(self._opened)
+            self.host.server.rollouts.end(self._opened)
 
     def _open(self) -> EndpointRollout:
         if self._opened is None:
-            self._opened = EndpointRollout(str(self._chat.key.run), self.model, self._send, self._send_in_standby)
+            self._opened = EndpointRollout(str(self.chat.key.run), self.model, self._send, self._send_in_standby)
         return self._opened
 
     async def _send(self, request: ChatRequest) -> ChatReply:
-        return self._kept(request, await self._noting_failure(self._chat.send(self._completed(request))))
+        return await self._sent(request, self.chat.send)
 
     async def _send_in_standby(self, request: ChatRequest) -> ChatReply:
         """Send a request that came to the standby: from there if the host's loop is held, and else from that loop."""
-        loop = self._chat.deadline.loop
+        loop = self.chat.deadline.loop
         if await begins_turn(loop):
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._send(request), loop))
-        return self._kept(request, await self._noting_failure(self._chat.send_in_standby(self._completed(request))))
+        return await self._sent(request, self.chat.send_in_standby)
 
-    async def _noting_failure(self, sent: Awaitable[ChatReply]) -> ChatReply:
+    async def _sent(self, request: ChatRequest, send: Callable[[ChatRequest], Awaitable[ChatReply]]) -> ChatReply:
         """Return the reply. It makes up for a failure that its sender knew of, and for none that happened meanwhile."""
-        totals = self._chat.totals
+        totals = self.chat.totals
         known = totals.failure
         try:
-            reply = await sent
+            reply = await send(self._completed(request))
         except (ModelError, BoundError) as error:
             totals.failure = error
             raise
         if totals.failure is known:
             totals.failure = None
-        return reply
-
-    def _kept(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
         if self.context is not None:
             keep_conversation(self.context, request.messages, reply)
         return reply
 
     def _completed(self, request: ChatRequest) -> ChatRequest:
         """Return a request with the config's sampling and the run's seed, where it has none of its own."""
-        seed = self._seed if request.seed is None else request.seed
+        seed = self.seed if request.seed is None else request.seed
         bounded = any(name in request.sampling for name in ANSWER_LIMITS)
-        defaults = {name: value for name, value in self._sampling.items() if not (bounded and name in ANSWER_LIMITS)}
+        defaults = {name: value for name, value in self.sampling.items() if not (bounded and name in ANSWER_LIMITS)}
         own = {**defaults, **request.sampling}
-        return replace(request, sampling=own, seed=seed, run=str(self._chat.key.run))
+        return replace(request, sampling=own, seed=seed, run=str(self.chat.key.run))

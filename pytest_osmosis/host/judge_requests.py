@@ -30,11 +30,26 @@ OVER = "the function that asks its judge has ended already"
 class CountedRequests:
     """The sum of the requests to one judge; `uncounted` answers came without their usage, `stored` from a store."""
 
+    model: str
+    base_url: str | None
     calls: int = 0
     retries: int = 0
     uncounted: int = 0
     usage: Usage | None = None
     stored: StoreTotals = field(default_factory=StoreTotals)
+
+    def to_json(self) -> JudgeFields:
+        fields: JudgeFields = {
+            "model": self.model,
+            "base_url": self.base_url,
+            "calls": self.calls,
+            "retries": self.retries,
+            "uncounted": self.uncounted,
+            "usage": None if self.usage is None else self.usage.to_json(),
+        }
+        if self.stored.requests:
+            fields["stored"] = self.stored.to_json()
+        return fields
 
 
 class JudgeCounts:
@@ -51,20 +66,11 @@ class JudgeCounts:
         self._totals: dict[tuple[str, str | None], CountedRequests] = {}
         self._lock = Lock()
 
-    def begin(self) -> None:
+    def count_open(self, change: int) -> None:
         with self._lock:
-            self.open += 1
+            self.open += change
 
-    def end(self) -> None:
-        with self._lock:
-            self.open -= 1
-
-    def raise_unrecorded(self) -> None:
-        """Raise `ModelError` if a replay had no answer for a judge: whatever the function made of it is no score."""
-        if self.unrecorded is not None:
-            raise self.unrecorded
-
-    def answered(self, judge: JudgeModel, usage: Usage | None, *, from_store: bool = False) -> None:
+    def answered(self, judge: JudgeModel, usage: Usage | None, *, from_store: bool) -> None:
         with self._lock:
             totals = self._of(judge)
             totals.calls += 1
@@ -81,24 +87,11 @@ class JudgeCounts:
 
     def to_json(self) -> Sequence[JudgeFields]:
         with self._lock:
-            return [_judge_fields(*judge, totals) for judge, totals in self._totals.items()]
+            return [totals.to_json() for totals in self._totals.values()]
 
     def _of(self, judge: JudgeModel) -> CountedRequests:
-        return self._totals.setdefault((judge.name, judge.base_url), CountedRequests())
-
-
-def _judge_fields(model: str, base_url: str | None, totals: CountedRequests) -> JudgeFields:
-    fields: JudgeFields = {
-        "model": model,
-        "base_url": base_url,
-        "calls": totals.calls,
-        "retries": totals.retries,
-        "uncounted": totals.uncounted,
-        "usage": None if totals.usage is None else totals.usage.to_json(),
-    }
-    if totals.stored.requests:
-        fields["stored"] = totals.stored.to_json()
-    return fields
+        of_judge = judge.name, judge.base_url
+        return self._totals.setdefault(of_judge, CountedRequests(*of_judge))
 
 
 class JudgeGateway(Gateway):
@@ -168,7 +161,7 @@ class ScoringRequests:
         async def answered() -> ChatReply:
             is_sent = asked is None or asked.is_sent
             model = client or await clients.client(judge, paused) if is_sent else None
-            self.counts.begin()
+            self.counts.count_open(1)
             try:
                 on_retry = partial(self.counts.retried, judge)
                 async with SentRequest(sender, slot, self._key, request, on_retry, sent=is_sent) as sent:
@@ -183,7 +176,7 @@ class ScoringRequests:
                 raise
             finally:
                 if not deadline.expired:
-                    self.counts.end()
+                    self.counts.count_open(-1)
             self.counts.answered(judge, reply.usage, from_store=asked is not None and asked.from_store)
             return reply
 

@@ -7,11 +7,10 @@ modules for judges, MCP tools and classes of the Osmosis SDK take time to import
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,17 +20,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_osmosis import seams
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import RUBRIC, CommitFields, HostCode, ReadyEvent, Setup
-from pytest_osmosis.host.rollout_code import file_digests, read_anew, rollout_code, source_digest, spec_of_file
+from pytest_osmosis.host.rollout_code import (
+    add_roots,
+    file_digests,
+    module_file,
+    module_of_file,
+    read_anew,
+    rollout_code,
+    source_digest,
+    unwrapped,
+)
 from pytest_osmosis.host.workflow_classes import (
     GRADER,
     WORKFLOW,
-    Configured,
     check_function,
-    config_in,
+    configured,
     derives,
     grader_code,
     grader_in,
     max_concurrent,
+    other_backend,
     workflow_agent,
     workflow_in,
 )
@@ -114,19 +122,15 @@ class UserCode:
         return tuple(function.name for function in self.functions if not function.is_async)
 
     @property
-    def asynchronous(self) -> tuple[str, ...]:
-        """The names of scores that are computed on the host's event loop."""
-        return tuple(name for name in self.scorers if name not in self.synchronous)
-
-    @property
     def grouped(self) -> tuple[str, ...]:
         """The names of scores for which all runs of a row are needed."""
         return (REWARD,) if self.environment is not None and self.environment.is_grouped else ()
 
     @property
     def scored_at_once(self) -> tuple[str, ...]:
-        """The names of scores that follow each rollout."""
-        return tuple(name for name in self.asynchronous if name not in self.grouped)
+        """The names of scores that follow each rollout, on the host's event loop."""
+        later = (*self.synchronous, *self.grouped)
+        return tuple(name for name in self.scorers if name not in later)
 
     def eval_function(self, name: str) -> EvalFunction | None:
         """Return the eval function of that name, or None if the Grader scores under it."""
@@ -163,7 +167,7 @@ def load_environment(code: HostCode, begins: Callable[[str], None]) -> seams.Loa
     """
     assert code.environment is not None
     read_anew(_folders(code))
-    _add_roots(code.roots)
+    add_roots(code.roots)
     return seams.load_environment(code.environment, begins)
 
 
@@ -196,28 +200,38 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
         from pytest_osmosis.host.mcp_server import import_fastmcp
 
         _reporting_errors("[agent] mcp", lambda: import_fastmcp(roots))
-    _add_roots(roots)
+    add_roots(roots)
     errors, imports = _Errors(), _Imports()
-    environment = errors.collect(lambda: _environment(setup, loaded))  # first, as where it is loaded for its rows
+    source = setup.code.environment
+    environment: seams.EnvironmentCode | None = None
+    if source is not None:  # first, as where it is loaded for its rows
+        environment = errors.collect(
+            lambda: seams.environment_code(source, loaded or seams.load_environment(source), setup)
+        )
     file = setup.entrypoint if setup.agent is None or setup.grader is None else None  # else nothing of it is used
     entrypoint = errors.collect(lambda: _entrypoint(Path(file), setup)) if file else None
     functions = tuple(filter(None, [errors.collect(partial(_function, imports, name)) for name in setup.eval_fns]))
     grader = errors.collect(lambda: _grader_code(setup, imports, entrypoint))
-    rubric = _rubric_scorer(setup)
+    rubric = None
+    if setup.code.judge is not None:
+        from pytest_osmosis.host.rubric_scorer import RubricScorer
+
+        rubric = RubricScorer.of(setup.code.judge)
     if not functions and grader is None and rubric is None and environment is None and not errors:
         raise CodeError(
             f"{setup.entrypoint}: nothing scores the runs: the module has no Grader, and [scoring] names no eval_fns, "
             "grader or rubric"
         )
     agent: Agent | None = environment.agent if environment is not None else None
-    if setup.code.environment is None and rolls:
+    if source is None and rolls:
         agent = errors.collect(lambda: _agent(setup, imports, entrypoint))
     errors.raise_all()
     return UserCode(
         agent,
         functions,
         grader,
-        _digests(functions, grader, roots)
+        {function.name: source_digest(function.function, roots) for function in functions}
+        | ({REWARD: source_digest(grader.grader, roots)} if grader is not None else {})
         | ({REWARD: environment.digest} if environment is not None else {})
         | ({RUBRIC: rubric.digest} if rubric is not None else {}),
         rubric,
@@ -289,38 +303,19 @@ class _Imports:
         return value
 
 
-def _add_roots(roots: Sequence[str]) -> None:
-    """Put import roots before installed packages, but after the standard library, which other code imports too."""
-    first = next((index for index, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
-    sys.path[first:first] = [root for root in dict.fromkeys(roots) if root not in sys.path[:first]]
-
-
 def _function(imports: _Imports, name: str) -> EvalFunction:
     return eval_function(name, imports[name])
 
 
 def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> GraderCode | None:
-    if setup.grader is not None:
-        return _grader(imports[setup.grader], setup.grader)
+    name = setup.grader
+    if name is not None:
+        value = imports[name]
+        if not inspect.isclass(value) or not derives(value, GRADER):
+            raise CodeError(f"{name}: must be a class that derives from Grader, got {type(value).__name__}")
+        return grader_code(configured(name, value, GRADER))
     grader = grader_in(entrypoint) if entrypoint is not None else None
-    if entrypoint is None or grader is None:
-        return None
-    return grader_code(f"{entrypoint.__file__}: {grader.cls.__name__}", grader)
-
-
-def _rubric_scorer(setup: Setup) -> RubricScorer | None:
-    if setup.code.judge is None:
-        return None
-    from pytest_osmosis.host.rubric_scorer import RubricScorer
-
-    return RubricScorer.of(setup.code.judge)
-
-
-def _environment(setup: Setup, loaded: seams.LoadedEnvironment | None) -> seams.EnvironmentCode | None:
-    source = setup.code.environment
-    if source is None:
-        return None
-    return seams.environment_code(source, loaded or seams.load_environment(source), setup)
+    return None if grader is None else grader_code(grader)
 
 
 def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Agent | None:
@@ -336,8 +331,7 @@ def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Ag
         return _agent_of(setup.agent, imports[setup.agent])
     if entrypoint is None:  # setup names none, or it does not load
         return None
-    workflow = workflow_in(entrypoint)
-    return workflow_agent(f"{entrypoint.__file__}: {workflow.cls.__name__}", workflow)
+    return workflow_agent(workflow_in(entrypoint))
 
 
 def _agent_of(name: str, value: object) -> Agent:
@@ -348,7 +342,7 @@ def _agent_of(name: str, value: object) -> Agent:
         check_function(name, value)
         return ThreadedFunctionAgent(name, value)
     if inspect.isclass(value) and derives(value, WORKFLOW):
-        return workflow_agent(name, Configured(value, config_in(sys.modules[value.__module__], WORKFLOW)))
+        return workflow_agent(configured(name, value, WORKFLOW))
     if derives(value if inspect.isclass(value) else type(value), AGENT_LOOP):
         return _agent_loop(name, value)
     raise CodeError(
@@ -370,12 +364,6 @@ def _agent_loop(name: str, value: Any) -> Agent:
     return agent_loop.AgentLoopAgent(name, loop, types)
 
 
-def _grader(value: object, name: str) -> GraderCode:
-    if not inspect.isclass(value) or not derives(value, GRADER):
-        raise CodeError(f"{name}: must be a class that derives from Grader, got {type(value).__name__}")
-    return grader_code(name, Configured(value, config_in(sys.modules[value.__module__], GRADER)))
-
-
 def _module(name: str, module_name: str) -> ModuleType:
     try:
         return importlib.import_module(module_name)
@@ -393,20 +381,13 @@ def _entrypoint(path: Path, setup: Setup) -> ModuleType:
     One whose workflow would run elsewhere, by a backend of its own, is refused before.
     """
     if setup.code.role == "roll" and setup.agent is None:
-        from pytest_osmosis.host.workflow_classes import other_backend
-
         backend = other_backend(path, setup.code.roots)
         if backend is not None:
             raise CodeError(f"{path}: {backend}")
     is_taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
     name = f"_osmosis_{path.stem}" if is_taken else path.stem
-    spec = spec_of_file(name, path)
-    if spec is None or spec.loader is None:
-        raise CodeError(f"{path}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    execute = spec.loader.exec_module
-    _reporting_errors(str(path), lambda: execute(module))
+    module, execute = module_of_file(name, path)
+    _reporting_errors(str(path), execute)
     return module
 
 
@@ -422,20 +403,10 @@ def _reporting_errors(name: str, action: Callable[[], T]) -> T:
 
 
 def _does_not_load(name: str, error: BaseException, advice: str | None = None) -> CodeError:
-    text = f"{_summary(error)}{'' if advice is None else f'; {advice}'}"
-    return CodeError(f"{name}: does not load: {text}", user_traceback(error))
-
-
-def _summary(error: BaseException) -> str:
-    """Return class and text of an error, and of a mistake in the syntax its place too."""
-    if not issubclass(type(error), SyntaxError):
-        return error_in_words(error)
-    return shortened("".join(traceback.format_exception_only(error)).strip(), MAX_ERROR_CHARS)
-
-
-def _digests(functions: tuple[EvalFunction, ...], grader: GraderCode | None, roots: Sequence[str]) -> dict[str, str]:
-    digests = {function.name: source_digest(function.function, roots) for function in functions}
-    return digests | ({REWARD: source_digest(grader.grader, roots)} if grader is not None else {})
+    text = error_in_words(error)
+    if issubclass(type(error), SyntaxError):  # its place is told too
+        text = shortened("".join(traceback.format_exception_only(error)).strip(), MAX_ERROR_CHARS)
+    return CodeError(f"{name}: does not load: {text}{'' if advice is None else f'; {advice}'}", user_traceback(error))
 
 
 def _rollout_code(
@@ -454,20 +425,13 @@ def _rollout_code(
         files, roots = [Path(setup.mcp, "main.py")], [setup.mcp, *roots]
     elif setup.agent is not None:
         module, _, attribute = setup.agent.partition(":")  # "chat" has no attribute, and no code of the user's
-        files = _files_of([module]) if attribute else []
+        files = [*filter(None, [module_file(module)])] if attribute else []
     else:
         files = [Path(setup.entrypoint)] if setup.entrypoint is not None else []
     scoring = [*(function.function for function in functions), *([grader.grader] if grader is not None else [])]
     names: dict[Path, frozenset[str]] = {}
-    for code in scoring:
-        code = inspect.unwrap(code) if callable(code) else code
+    for code, file in map(unwrapped, scoring):
         name = getattr(code, "__qualname__", "").partition(".")[0]
-        for file in _files_of([getattr(code, "__module__", None) or ""]):
+        if file is not None:
             names[file] = names.get(file, frozenset()) | {name}
     return rollout_code(files, names, roots, setup.code.workspace)
-
-
-def _files_of(modules: Sequence[str]) -> list[Path]:
-    """Return the files of modules that were imported."""
-    files = (getattr(sys.modules.get(name), "__file__", None) for name in modules)
-    return [Path(file) for file in files if file is not None]

@@ -71,7 +71,9 @@ def main() -> None:
         environment = _tell(Path(request["rows"]), code, events, redaction)
         request = None if environment is None else _next_request(requests)
         if request is None or request["op"] == "tell":  # it tells them once
-            _end_unused(environment)
+            if environment is not None:
+                seams.release(environment)
+            fast_exit.finish()
             return
     setup = Setup.from_json(request)
     reader = RequestReader(requests)
@@ -86,7 +88,7 @@ def main() -> None:
         store = opened_store(setup)
         user_code = _load(setup, sdk_shim, environment)
     except CodeError as error:
-        os.write(events, redaction.event(_refused(error)).encode() + b"\n")
+        _refuse(error, events, redaction)
         return
     HostServer(setup, user_code, clients, endpoint, events, redaction, store).serve(reader)
     fast_exit.finish()
@@ -149,19 +151,14 @@ def _tell(rows: Path, code: HostCode, events: int, redaction: Redaction) -> seam
         emit({"ev": "step", "step": "get_eval_dataset()"})
         emit({"ev": "told", "facts": seams.environment_facts(environment, code, rows)})
     except CodeError as error:
-        os.write(events, redaction.event(_refused(error)).encode() + b"\n")
+        _refuse(error, events, redaction)
         return None
     return environment
 
 
-def _end_unused(environment: seams.LoadedEnvironment | None) -> None:
-    if environment is not None:
-        seams.release(environment)
-    fast_exit.finish()
-
-
-def _refused(error: CodeError) -> RefusedEvent:
-    return {"ev": "refused", "error": str(error), "details": error.details}
+def _refuse(error: CodeError, events: int, redaction: Redaction) -> None:
+    event: RefusedEvent = {"ev": "refused", "error": str(error), "details": error.details}
+    os.write(events, redaction.event(event).encode() + b"\n")
 
 
 def _begin_to_load(code: HostCode, endpoint: HostEndpoint, sdk_shim: seams.SdkShim | None) -> None:

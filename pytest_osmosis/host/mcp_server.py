@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import importlib.util
 import json
 import re
 import sys
@@ -26,7 +25,7 @@ from types import ModuleType
 from typing import Any
 
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.rollout_code import spec_of_file
+from pytest_osmosis.host.rollout_code import add_roots, module_of_file
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
 from pytest_osmosis.text.names import listed
@@ -73,15 +72,11 @@ def _tools(name: str, server: Any) -> list[dict[str, Any]]:
 
 def _main(folder: Path) -> ModuleType:
     """Import `main.py` of a folder."""
-    package = ModuleType(PACKAGE)
+    package = sys.modules[PACKAGE] = ModuleType(PACKAGE)
     package.__path__ = [str(folder)]
-    spec = spec_of_file(f"{PACKAGE}.main", folder / "main.py")
-    if spec is None or spec.loader is None:
-        raise CodeError(f"{folder}: cannot be imported from")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.update({PACKAGE: package, spec.name: module})
+    module, execute = module_of_file(f"{PACKAGE}.main", folder / "main.py")
     with _siblings_first(folder), _not_running(str(folder / "main.py")):
-        spec.loader.exec_module(module)
+        execute()
     return module
 
 
@@ -94,9 +89,7 @@ def _siblings_first(folder: Path) -> Iterator[None]:
         yield
     finally:
         sys.path.remove(str(folder))
-        # Tools may import siblings when they are called. Our own imports must not find them in place of Python's.
-        first = next((index for index, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
-        sys.path.insert(first, str(folder))
+        add_roots([str(folder)])  # tools may import siblings when they are called
         for name in {module.partition(".")[0] for module in hidden}:
             _hide({name})
         sys.modules.update(hidden)
@@ -172,41 +165,30 @@ class McpAgent:
         from fastmcp import Client
 
         messages: list[Message] = list(ctx.prompt)
-        calls = _Calls()
+        metrics: dict[str, float] = {"tool_calls": 0, "tool_errors": 0}
         async with Client(self.server) as client:
             for _ in range(ctx.max_turns):
                 reply = await ctx.chat(messages, self.tools)
                 messages.append(reply.message)
                 asked = reply.message.get("tool_calls") or []
                 if not asked:
-                    return RolloutOutput(messages, calls.metrics, {})
+                    return RolloutOutput(messages, metrics, {})
                 for call in asked:
-                    messages.append(await calls.answered(client, call))
-        return RolloutOutput(messages, calls.metrics, {"finish_reason": MAX_TURNS})
+                    content, failed = await _answer(client, call)
+                    messages.append({"role": "tool", "content": content, "tool_call_id": call.get("id", "unknown")})
+                    metrics["tool_calls"] += 1
+                    metrics["tool_errors"] += failed
+        return RolloutOutput(messages, metrics, {"finish_reason": MAX_TURNS})
 
 
-@dataclass(slots=True)
-class _Calls:
-    """The tool calls of a rollout."""
-
-    n: int = 0
-    n_errors: int = 0
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        return {"tool_calls": self.n, "tool_errors": self.n_errors}
-
-    async def answered(self, client: Any, call: Mapping[str, Any]) -> Message:
-        """Call a tool, and return the message with its result. Whatever it raises is told to the model."""
-        self.n += 1
-        try:
-            name, arguments = _called(call)
-            result = await client.call_tool(name, arguments, raise_on_error=False)
-            content, failed = (f"Error: {_text(result)}", True) if result.is_error else (_value_text(result), False)
-        except Exception as error:
-            content, failed = f"Error: {error}", True
-        self.n_errors += failed
-        return {"role": "tool", "content": content, "tool_call_id": call.get("id", "unknown")}
+async def _answer(client: Any, call: Mapping[str, Any]) -> tuple[str, bool]:
+    """Call a tool, and return its result and True if it failed. Whatever it raises is told to the model."""
+    try:
+        name, arguments = _called(call)
+        result = await client.call_tool(name, arguments, raise_on_error=False)
+        return (f"Error: {_text(result)}", True) if result.is_error else (_value_text(result), False)
+    except Exception as error:
+        return f"Error: {error}", True
 
 
 def _called(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

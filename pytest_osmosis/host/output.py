@@ -106,15 +106,27 @@ def _write(kind: str, text: str, fallback: TextIO) -> None:
         fallback.write(text)
 
 
-class RoutedStream(io.TextIOBase):
-    """A `sys.stdout` that writes to the current sink, or to `fallback` outside of a run."""
+class _StreamTo(io.TextIOBase):
+    """A text stream that leads to the stream `log`. A full disk loses text but raises no error."""
 
-    def __init__(self, fallback: TextIO) -> None:
-        self._fallback = fallback
+    def __init__(self, log: TextIO) -> None:
+        self._log = log
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        return self._fallback.encoding
+        return self._log.encoding
+
+    def fileno(self) -> int:
+        """Return the descriptor of the log, for code that passes it to a subprocess."""
+        return self._log.fileno()
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._log.flush()
+
+
+class RoutedStream(_StreamTo):
+    """A `sys.stdout` that writes to the current sink, or to the log outside of a run."""
 
     @property
     def buffer(self) -> io.BufferedIOBase:
@@ -123,16 +135,9 @@ class RoutedStream(io.TextIOBase):
     def writable(self) -> bool:
         return True
 
-    def fileno(self) -> int:
-        """Return the descriptor of the fallback, for code that passes it to a subprocess."""
-        return self._fallback.fileno()
-
     def write(self, text: str) -> int:
-        _write("stdout", text, self._fallback)
+        _write("stdout", text, self._log)
         return len(text)
-
-    def flush(self) -> None:
-        self._fallback.flush()
 
 
 class RoutedBytes(io.BufferedIOBase):
@@ -166,28 +171,17 @@ class RoutedHandler(logging.Handler):
             _write("log", line, self._fallback)
 
 
-class RedactedLog(io.TextIOBase):
-    """The process's own log, whose text passes through `redact` first. A full disk loses text but raises no error."""
+class RedactedLog(_StreamTo):
+    """The process's own log, whose text passes through `redact` first."""
 
     def __init__(self, log: TextIO, redact: Callable[[str], str]) -> None:
-        self._log = log
+        super().__init__(log)
         self._redact = redact
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._log.encoding
-
-    def fileno(self) -> int:
-        return self._log.fileno()
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError):
             self._log.write(self._redact(text))
         return len(text)
-
-    def flush(self) -> None:
-        with contextlib.suppress(OSError):
-            self._log.flush()
 
 
 def install(redact: Callable[[str], str]) -> None:
@@ -272,16 +266,13 @@ class ArtifactSender:
             await self._in_thread(lambda stopped: self._send_files(key, before, why, stopped))
         except CancelledError:
             why.add("unreadable")
-            self._tell(key, why)
             raise
         except Exception:  # no thread, no memory
             why.add("unreadable")
-        self._tell(key, why)
-
-    def _tell(self, key: Key, why: set[WhyLeftOut]) -> None:
-        for each in sorted(why):
-            event: LeftOutEvent = {"ev": "left_out", **key.to_json(), "why": each}
-            self._events.emit(event)
+        finally:
+            for each in sorted(why):
+                event: LeftOutEvent = {"ev": "left_out", **key.to_json(), "why": each}
+                self._events.emit(event)
 
     def _path(self, key: Key) -> str:
         return f"{self._folder}{os.sep}{key.run}"
@@ -362,15 +353,19 @@ class _Walk:
         self._n = 0
 
     def __iter__(self) -> Iterator[_File]:
+        return self._folder(self._top, None, "", 1, "special")
+
+    def _folder(self, name: str, around: int | None, before: str, depth: int, why: WhyLeftOut) -> Iterator[_File]:
+        """Yield the files in the folder `name` of the open folder `around`; it is left out if it cannot be opened."""
         try:
-            top = open_at(self._top, _FOLDER)
+            folder = open_at(name, _FOLDER, dir_fd=around)
         except OSError:
-            self.left_out.add("special")
+            self.left_out.add(why)
             return
         try:
-            yield from self._files(top, "", 1)
+            yield from self._files(folder, before, depth)
         finally:
-            close(top)
+            close(folder)
 
     def _files(self, folder: int, before: str, depth: int) -> Iterator[_File]:
         try:
@@ -392,20 +387,9 @@ class _Walk:
                     elif depth == DEEPEST:
                         self.left_out.add("large")
                     else:
-                        yield from self._below(folder, entry.name, f"{path}/", depth + 1)
+                        yield from self._folder(entry.name, folder, f"{path}/", depth + 1, "unreadable")
         except OSError:
             self.left_out.add("unreadable")
-
-    def _below(self, folder: int, name: str, before: str, depth: int) -> Iterator[_File]:
-        try:
-            below = open_at(name, _FOLDER, dir_fd=folder)
-        except OSError:
-            self.left_out.add("unreadable")
-            return
-        try:
-            yield from self._files(below, before, depth)
-        finally:
-            close(below)
 
 
 def _stamp(status: os.stat_result) -> Stamp:

@@ -16,7 +16,8 @@ import ast
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from importlib.machinery import (
@@ -25,15 +26,15 @@ from importlib.machinery import (
     SOURCE_SUFFIXES,
     ExtensionFileLoader,
     FileFinder,
-    ModuleSpec,
     SourceFileLoader,
     SourcelessFileLoader,
 )
-from importlib.util import spec_from_file_location
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from pytest_osmosis.errors import CodeError
 from pytest_osmosis.text.user_code import is_users_own
 
 if TYPE_CHECKING:
@@ -98,12 +99,21 @@ def read_anew(folders: Sequence[str]) -> None:
         sys.path_importer_cache.clear()
 
 
-def spec_of_file(name: str, path: Path) -> ModuleSpec | None:
-    """Return the spec by which a file is imported as the module `name`, None if it is not Python."""
+def add_roots(roots: Sequence[str]) -> None:
+    """Put import roots before installed packages, but after the standard library, which other code imports too."""
+    first = next((index for index, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
+    sys.path[first:first] = [root for root in dict.fromkeys(roots) if root not in sys.path[:first]]
+
+
+def module_of_file(name: str, path: Path) -> tuple[ModuleType, Callable[[], None]]:
+    """Return a file as the new module `name`, and what executes it. Raises `CodeError` if it is not Python."""
     spec = spec_from_file_location(name, path)
-    if spec is not None and type(spec.loader) is SourceFileLoader:
+    if spec is None or spec.loader is None:
+        raise CodeError(f"{path}: not a Python file")
+    if type(spec.loader) is SourceFileLoader:
         spec.loader = _ReadOnce(_sources, name, str(path))
-    return spec
+    module = sys.modules[name] = module_from_spec(spec)
+    return module, partial(spec.loader.exec_module, module)
 
 
 def file_digests(folders: Iterable[str]) -> Mapping[str, str]:
@@ -117,17 +127,26 @@ def file_digests(folders: Iterable[str]) -> Mapping[str, str]:
 
 def source_digest(code: object, roots: Sequence[str]) -> str:
     """Return the digest of the module that defines a function or class, and of the modules in `roots` that it needs."""
-    code = inspect.unwrap(code) if callable(code) else code
-    module = sys.modules.get(getattr(code, "__module__", None) or "")
-    file = getattr(module, "__file__", None)
+    code, file = unwrapped(code)
     digest = blake2b(digest_size=8)
     digest.update(f"{getattr(code, '__qualname__', repr(type(code)))}".encode())
     if file is not None:
-        folders = [Path(root) for root in roots]
-        for path in sorted(files_needed_by([Path(file)], folders)):
+        for path in sorted(files_needed_by([file], [Path(root) for root in roots])):
             content, _ = read_source(path)
             digest.update(f"\0{path.name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
+
+
+def unwrapped(code: object) -> tuple[object, Path | None]:
+    """Return a function or class without its decorators, and the file of its module."""
+    code = inspect.unwrap(code) if callable(code) else code
+    return code, module_file(getattr(code, "__module__", None))
+
+
+def module_file(name: str | None) -> Path | None:
+    """Return the file of a module that was imported, None without one."""
+    file = getattr(sys.modules.get(name or ""), "__file__", None)
+    return None if file is None else Path(file)
 
 
 def files_needed_by(
@@ -151,7 +170,7 @@ def _files_of(name: str, importer: Path, roots: Sequence[Path]) -> Iterator[Path
     """
     level = len(name) - len(name.lstrip("."))
     bases = [importer.parents[level - 1]] if 0 < level <= len(importer.parents) else [] if level else roots
-    parts = name.strip(".").split(".") if name.strip(".") else []
+    parts = [*filter(None, name.split("."))]
     for base in bases:
         for length in range(0 if level else 1, len(parts) + 1):
             path = base.joinpath(*parts[:length])
@@ -214,16 +233,16 @@ def _title(path: Path, folders: Iterable[Path]) -> str:
     return path.relative_to(inside).as_posix()
 
 
+@dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads files without the parts that score. `files` are all that may import something from one of them."""
 
-    def __init__(self, scorers: Names, files: Iterable[Path]) -> None:
-        self._scorers = scorers
-        self._files = sorted(files)
+    scorers: Names
+    files: Collection[Path]
 
     def read(self, path: Path) -> tuple[bytes, Sequence[str]]:
         """Return the source of a file that concerns rollouts, and the modules that it may import."""
-        names = self._scorers.get(path)
+        names = self.scorers.get(path)
         whole, imports = read_source(path)
         if not names or not whole:
             return whole, imports
@@ -241,7 +260,7 @@ class _Reader:
     def _taken_from(self, path: Path) -> frozenset[str]:
         """Return the names that other files may take from the module at `path`; "*" for all."""
         module = path.parent.name if path.stem == "__init__" else path.stem
-        others = (read_source(file)[0] for file in self._files if file != path)
+        others = (read_source(file)[0] for file in self.files if file != path)
         return frozenset(name for source in others for name in _taken(ast.parse(source or b""), module))
 
 
@@ -258,13 +277,15 @@ def _scoring(body: Sequence[ast.stmt], names: frozenset[str], taken: frozenset[s
     if "*" in taken:
         return []
     definitions = [each for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)]
-    scoring: list[ast.stmt] = [
+    scoring: list[ast.stmt] = []
+    further: list[ast.stmt] = [
         each
         for each in definitions
         if each.name in names - taken
         and not any(each.name in _used(other) for other in definitions if other is not each)
     ]
-    while True:
+    while further:
+        scoring += further
         used = {name for each in scoring for name in _used(each)}
         rest = [each for each in body if each not in scoring]
         further = [
@@ -275,9 +296,7 @@ def _scoring(body: Sequence[ast.stmt], names: frozenset[str], taken: frozenset[s
             and not bound & taken
             and not any(bound & _used(other) for other in rest if other is not each)
         ]
-        if not further:
-            return scoring
-        scoring += further
+    return scoring
 
 
 def _bound(statement: ast.stmt) -> set[str]:
@@ -289,14 +308,10 @@ def _bound(statement: ast.stmt) -> set[str]:
             return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
         case ast.ImportFrom() if statement.module != "__future__":
             return {alias.asname or alias.name for alias in statement.names}
-        case ast.Assign(value=value, targets=[ast.Name(id=name)]) if not _calls(value):
-            return {name}
+        case ast.Assign(value=value, targets=[ast.Name(id=name)]):
+            if not any(isinstance(node, ast.Call | ast.Await) for node in ast.walk(value)):  # calls may have effects
+                return {name}
     return set()
-
-
-def _calls(value: ast.expr) -> bool:
-    """Return True for an expression that calls something, which may have effects."""
-    return any(isinstance(node, ast.Call | ast.Await) for node in ast.walk(value))
 
 
 def _used(statement: ast.stmt) -> set[str]:

@@ -42,19 +42,15 @@ class RubricScorer:
 
     async def score(self, request: ScoringFields, ask: Ask) -> Reward:
         """Return the judgement on a conversation. Raises `JudgeError` and `ModelError`."""
-        run = str(RunId.of(request))
-        judgement = await self.judge.judge(self.submission(request), ask, run=f"{run}-judge")
-        reason = shortened(judgement.reason, MOST_REASON_CHARS)
-        return Reward(judgement.score, reason, judgement.metrics, judgement.fields)
-
-    def submission(self, request: ScoringFields) -> Submission:
-        """Return the part of a rollout that is judged, and what else the judge sees of it."""
         messages, n_prompt, row = request["messages"], request["n_prompt"], request["record"]
         whole = self.sees_conversation
-        return Submission(
+        submission = Submission(
             conversation_text(messages) if whole else answer_of(messages[n_prompt:]) or "",
             is_conversation=whole,
             original_input="" if whole else prompt_text(messages[:n_prompt]),
             ground_truth=value_text(request["ground_truth"]),
             metadata={name: row[name] for name in self.metadata if name in row},
         )
+        judgement = await self.judge.judge(submission, ask, run=f"{RunId.of(request)}-judge")
+        reason = shortened(judgement.reason, MOST_REASON_CHARS)
+        return Reward(judgement.score, reason, judgement.metrics, judgement.fields)

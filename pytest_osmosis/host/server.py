@@ -69,20 +69,18 @@ class RequestReader:
     def _read(self) -> None:
         try:
             for read in lines(partial(self._pipe.read1, READ_BYTES)):
-                self._deliver([loads(line.decode()) for line in read])
+                requests: list[Request] = [loads(line.decode()) for line in read]
+                with self._lock:
+                    if self._receive is None:
+                        self._waiting += requests
+                    else:
+                        self._receive(requests)
         finally:  # the engine is gone, or user code closed the pipe or broke what reads it: nothing would be heard
             end_process_group()
 
-    def _deliver(self, requests: list[Request]) -> None:
-        with self._lock:
-            if self._receive is None:
-                self._waiting += requests
-            else:
-                self._receive(requests)
-
 
 class EventWriter:
-    """Writes events: all those of one turn of the loop together, at its end or when `flush` is called.
+    """Writes events (`EventSink`): those of one turn of the loop together, at its end or when `flush` is called.
 
     `turns` counts the turns of the loop in which there were events.
     """
@@ -100,22 +98,18 @@ class EventWriter:
         return self._redaction.event(value)
 
     def hide(self, name: str, value: str) -> None:
-        """Redact a further secret, which user code passed to us."""
         self._redaction.add({name: value})
 
     def emit(self, event: HostEvent) -> None:
-        """Write an event by the end of this turn of the loop."""
         self._lines.append(self._redaction.event(event))
         if not self._turn_ends:
             self._turn_ends = True
             self._loop.call_soon(self._end_turn)
 
     def emit_from_thread(self, event: HostEvent) -> None:
-        """Write an event at once, from any thread, even if the loop cannot run."""
         self._write(self._redaction.event(event).encode("ascii") + b"\n")
 
     def send_artifact(self, event: ArtifactEvent) -> None:
-        """Write a piece of a file at once and without redaction, from any thread."""
         self._write(dumps(event).encode("ascii") + b"\n")
 
     def flush(self) -> None:

@@ -20,8 +20,8 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from itertools import count
-from types import TracebackType
 from typing import Literal, Protocol, Self
 
 from pytest_osmosis.host.deadline import Deadline
@@ -46,18 +46,18 @@ def size_of(request: ChatRequest) -> Size:
     return Size(len(text), min(limits) if limits else None)
 
 
+@dataclass(frozen=True, slots=True)
 class PermitClient:
     """Requests permits from the engine, in any event loop from which `emit` may be called, and reports what became of
     each. Those `of_judges` are under limits of their own.
     """
 
-    def __init__(self, emit: Emit, of_judges: bool = False) -> None:
-        self._emit = emit
-        self._of_judges = of_judges
+    emit: Emit
+    of_judges: bool = False
 
     async def get(self, key: Key, size: Size) -> Permit:
         """Wait for a permit. Cancelling the wait gives the permit back."""
-        permit = Permit(next(_NUMBERS), self._emit)
+        permit = Permit(next(_NUMBERS), self.emit)
         granted = _WAITING[permit.number] = asyncio.get_running_loop().create_future()
         event: AskEvent = {
             "ev": "ask",
@@ -66,7 +66,7 @@ class PermitClient:
             "chars": size.chars,
             "max_tokens": size.max_tokens,
         }
-        self._emit({**event, "judge": True} if self._of_judges else event)
+        self.emit({**event, "judge": True} if self.of_judges else event)
         try:
             await granted
         except BaseException:
@@ -108,7 +108,7 @@ class Permit:
 
     def answered(self, usage: Usage | None) -> None:
         """Report that the request is over; `usage` is None if its tokens were not counted."""
-        self._report({"ev": "answered", "id": self.number, "usage": usage.to_json() if usage is not None else None})
+        self._report({"ev": "answered", "id": self.number, "usage": None if usage is None else usage.to_json()})
 
     def _report(self, event: AnsweredEvent | UnusedEvent) -> None:
         if not self._reported:
@@ -118,14 +118,6 @@ class Permit:
 
 GetPermit = Callable[[], Awaitable[Permit]]
 """Waits for the permit of one request."""
-
-
-def permit_for(permits: PermitClient | None, key: Key, request: ChatRequest) -> GetPermit | None:
-    """Return a function that waits for a permit to send `request`, or None if none is needed."""
-    if permits is None:
-        return None
-    size = size_of(request)
-    return lambda: permits.get(key, size)
 
 
 Waiter = asyncio.Future[None]
@@ -192,6 +184,11 @@ class ResizableSemaphore:
         self.limit = limit
         self._serve_queue()
 
+    def end(self, *, holding: bool) -> None:
+        """Count a holder as over; `holding` says whether it still holds: one that waits for a retry does not."""
+        if holding:
+            self.release()
+
     def _serve_queue(self) -> None:
         while self._waiters and self.held < self.limit:
             self._serve(self._waiters.popleft())
@@ -237,15 +234,6 @@ class Slots(ResizableSemaphore):
         self._on_change()
 
 
-class Scorings(ResizableSemaphore):
-    """The scorings of a host. One that only waits for retries of its judge lets another one begin."""
-
-    def end(self, *, holding: bool) -> None:
-        """Count a scoring as over; `holding` says whether it still held its place."""
-        if holding:
-            self.release()
-
-
 class PausableClock(Protocol):
     """A clock of the time that a rollout or a function may use. Both methods are idempotent."""
 
@@ -263,7 +251,7 @@ class RolloutSlot:
     """
 
     def __init__(
-        self, slots: Slots | Scorings, requests: ResizableSemaphore, clock: PausableClock | None = None
+        self, slots: ResizableSemaphore, requests: ResizableSemaphore, clock: PausableClock | None = None
     ) -> None:
         self.over = False
         self.clock = clock
@@ -438,9 +426,7 @@ class ModelRequest:
         await self._begin()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._end()
 
     @asynccontextmanager
@@ -449,11 +435,6 @@ class ModelRequest:
         self._end()
         with self._slot.waiting_for_retry():
             yield
-        await self._begin()
-
-    async def send_again(self) -> None:
-        """Wait until the request may be sent again, at once: its rollout keeps its slot."""
-        self._end()
         await self._begin()
 
     async def _begin(self) -> None:
@@ -479,7 +460,7 @@ class HostLimits:
     def __init__(self, limit: int, on_change: Callable[[], None]) -> None:
         self.slots = Slots(limit, on_change)
         self.requests = ResizableSemaphore(limit)
-        self.scorings = Scorings(limit)
+        self.scorings = ResizableSemaphore(limit)
         self.judge_requests = ResizableSemaphore(limit)
         self._limit = self._max_scorings = limit
         self._paused = False

@@ -44,16 +44,16 @@ def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTo
     """
     if totals.unrecorded is not None:
         return Failure.of(totals.unrecorded)
-    budget_s = code.deadline.budget_s
-    if code.interrupted_stack and totals.held_for:  # a synchronous client waited for an answer
-        return _unanswered(budget_s, totals, code.interrupted_stack)
-    if code.interrupted_stack:
-        message = f"blocked the event loop until its time limit of {budget_s:g} s ({ROLLOUT_LIMIT})"
-        return Failure("timeout", message, code.interrupted_stack)
-    if isinstance(error, DeadlineExpired):
-        if totals.open:
-            return _unanswered(budget_s, totals)
-        return Failure("timeout", f"took longer than {budget_s:g} s ({ROLLOUT_LIMIT})", _cancelled_at(error))
+    stack, time = code.interrupted_stack, f"{code.deadline.budget_s:g} s"
+    if stack or isinstance(error, DeadlineExpired):
+        n_unanswered = totals.held_for if stack else totals.open  # what holds the loop may be a synchronous client
+        if n_unanswered:
+            retries = "1 retry" if totals.retries == 1 else f"{totals.retries} retries"
+            return Failure("provider", f"no answer within the {time} of {ROLLOUT_LIMIT} ({retries})", stack)
+        if stack:
+            message = f"blocked the event loop until its time limit of {time} ({ROLLOUT_LIMIT})"
+            return Failure("timeout", message, stack)
+        return Failure("timeout", f"took longer than {time} ({ROLLOUT_LIMIT})", _cancelled_at(error))
     of_request = next((cause for cause in _causes(error) if isinstance(cause, (ModelError, BoundError))), None)
     if of_request is not None:
         return Failure.of(of_request)
@@ -64,38 +64,29 @@ def rollout_failure(error: BaseException, code: MonitoredCode, totals: RequestTo
     return _code_failure("agent", error)
 
 
-def _unanswered(budget_s: float, totals: RequestTotals, details: str = "") -> Failure:
-    retries = "1 retry" if totals.retries == 1 else f"{totals.retries} retries"
-    return Failure("provider", f"no answer within the {budget_s:g} s of {ROLLOUT_LIMIT} ({retries})", details)
-
-
-def reward_failure(error: BaseException, code: MonitoredCode, judges: JudgeCounts | None = None) -> Failure:
+def reward_failure(error: BaseException, code: MonitoredCode, judges: JudgeCounts) -> Failure:
     """Return the failure of a reward function that `error` ended. `judges` counts its requests to judges.
 
     A judge that cannot be asked says nothing about the function, and is an outage. So is one that a replay does not
     know, whatever the function makes of that.
     """
-    if judges is not None and judges.unrecorded is not None:
+    if judges.unrecorded is not None:
         return Failure.of(judges.unrecorded)
-    too_slow = f"took longer than {code.deadline.budget_s:g} s ({SCORING_LIMIT})"
-    is_too_late = isinstance(error, DeadlineExpired) or bool(code.interrupted_stack)
-    if is_too_late and judges is not None and (judges.open or judges.late):
-        return Failure("provider", f"no answer of the judge within the {code.deadline.budget_s:g} s of {SCORING_LIMIT}")
+    stack, time = code.interrupted_stack, f"{code.deadline.budget_s:g} s"
+    if stack or isinstance(error, DeadlineExpired):
+        if judges.open or judges.late:
+            return Failure("provider", f"no answer of the judge within the {time} of {SCORING_LIMIT}")
+        return Failure("reward", f"took longer than {time} ({SCORING_LIMIT})", stack or _cancelled_at(error))
     judge_error = next((cause for cause in _causes(error) if isinstance(cause, (ModelError, JudgeError))), None)
-    if judge_error is not None and not is_too_late:
-        is_outage = isinstance(judge_error, ModelError) and judge_error.boundary == "provider"
-        is_ours = judge_error is error
-        details = "" if is_ours else user_traceback(error)
-        return Failure(
-            "provider" if is_outage else "reward",
-            str(error) if is_ours else error_in_words(error),
-            judge_error.details if isinstance(judge_error, ModelError) and judge_error.details else details,
-        )
-    if code.interrupted_stack:
-        return Failure("reward", too_slow, code.interrupted_stack)
-    if isinstance(error, DeadlineExpired):
-        return Failure("reward", too_slow, _cancelled_at(error))
-    return _code_failure("reward", error)
+    if judge_error is None:
+        return _code_failure("reward", error)
+    is_ours = judge_error is error
+    own = judge_error.details if isinstance(judge_error, ModelError) else ""
+    return Failure(
+        "provider" if isinstance(judge_error, ModelError) and judge_error.boundary == "provider" else "reward",
+        str(error) if is_ours else error_in_words(error),
+        own or ("" if is_ours else user_traceback(error)),
+    )
 
 
 def undescribed(boundary: Boundary, error: BaseException, worse: BaseException) -> Failure:
@@ -132,7 +123,7 @@ def _code_failure(boundary: Boundary, error: BaseException) -> Failure:
     return Failure(boundary, error_in_words(error), user_traceback(error))
 
 
-def _cancelled_at(error: DeadlineExpired) -> str:
+def _cancelled_at(error: BaseException) -> str:
     return user_traceback(error.__cause__) if error.__cause__ is not None else ""
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -90,52 +91,59 @@ WORKFLOW, GRADER, BACKEND = "AgentWorkflow", "Grader", "LocalBackend"
 
 
 class Configured(NamedTuple):
-    """A class, and its config or None."""
+    """A class, its name in messages, and its config or None."""
 
+    name: str
     cls: type[Any]
     config: object
 
 
+def configured(name: str, cls: type[Any], base: str) -> Configured:
+    """Return a class that derives from `base` with the config in its module. Raises `CodeError`."""
+    return Configured(name, cls, _config_in(sys.modules[cls.__module__], base))
+
+
 def workflow_in(module: ModuleType) -> Configured:
     """Return the workflow of an entrypoint: that of its `LocalBackend`, or its only class. Raises `CodeError`."""
-    backend = _backend(module)
-    if backend is not None:
-        return Configured(backend.workflow_cls, backend.workflow_config)
-    workflow = _only(module, WORKFLOW)
+    workflow = _class_in(module, WORKFLOW, "workflow")
     if workflow is None:
         raise CodeError(f"{module.__file__}: has no AgentWorkflow: define one class that derives from it")
-    return Configured(workflow, config_in(module, WORKFLOW))
+    return workflow
 
 
 def grader_in(module: ModuleType) -> Configured | None:
     """Return the Grader of an entrypoint as `workflow_in` does, None if it has none. Raises `CodeError`."""
-    backend = _backend(module)
+    return _class_in(module, GRADER, "grader")
+
+
+def _class_in(module: ModuleType, base: str, served: str) -> Configured | None:
+    """Return the class that the backend of a module says it serves, or else its only one that derives from `base`."""
+    backends = [backend for backend in _instances(module, BACKEND) if hasattr(backend, "workflow_cls")]
+    backend = _at_most_one(module, BACKEND, backends)
     if backend is not None:
-        return None if backend.grader_cls is None else Configured(backend.grader_cls, backend.grader_config)
-    grader = _only(module, GRADER)
-    return None if grader is None else Configured(grader, config_in(module, GRADER))
+        cls, config = getattr(backend, f"{served}_cls"), getattr(backend, f"{served}_config", None)
+    else:
+        cls = _only(module, base)
+        config = None if cls is None else _config_in(module, base)
+    return None if cls is None else Configured(f"{module.__file__}: {cls.__name__}", cls, config)
 
 
-def workflow_agent(name: str, workflow: Configured) -> Agent:
+def workflow_agent(workflow: Configured) -> Agent:
     """Return the agent that runs a workflow. Raises `CodeError` if it cannot be called."""
-    cls, config = workflow
-    package = _usable_package(name, cls)
-    check_class(name, cls, "run", passes_config=package is not None or config is not None)
+    package = _checked_package(workflow, "run")
     if package is None:
-        return WorkflowAgent(cls, config)
+        return WorkflowAgent(workflow.cls, workflow.config)
     from pytest_osmosis.rollouts.sdk_workflow import SdkWorkflowAgent
 
-    return SdkWorkflowAgent(cls, package, config)
+    return SdkWorkflowAgent(workflow.cls, package, workflow.config)
 
 
-def grader_code(name: str, grader: Configured) -> GraderCode:
+def grader_code(grader: Configured) -> GraderCode:
     """Return the code that calls a Grader. Raises `CodeError` if it cannot be called."""
-    cls, config = grader
-    package = _usable_package(name, cls)
-    check_class(name, cls, "grade", passes_config=package is not None or config is not None)
+    package = _checked_package(grader, "grade")
     if package is None:
-        return GraderCode(cls, config)
-    return SdkGraderCode(cls, config, package=package)
+        return GraderCode(grader.cls, grader.config)
+    return SdkGraderCode(grader.cls, grader.config, package=package)
 
 
 def derives(cls: type[Any], base: str) -> bool:
@@ -143,13 +151,16 @@ def derives(cls: type[Any], base: str) -> bool:
     return any(ancestor.__name__ == base for ancestor in cls.__mro__[1:])
 
 
-def config_in(module: ModuleType, base: str) -> Any:
+def _config_in(module: ModuleType, base: str) -> Any:
     """Return the instance of a config class in `module`, or None. `CodeError` if there are several."""
     config = f"{base}Config"
-    configs = _instances(module, config)
-    if len(configs) > 1:
-        raise CodeError(f"{module.__file__}: must hold at most one {config}, found {len(configs)}")
-    return configs[0] if configs else None
+    return _at_most_one(module, config, _instances(module, config))
+
+
+def _at_most_one(module: ModuleType, kind: str, found: Sequence[Any]) -> Any:
+    if len(found) > 1:
+        raise CodeError(f"{module.__file__}: must hold at most one {kind}, found {len(found)}")
+    return found[0] if found else None
 
 
 def max_concurrent(name: str, config: object) -> int | None:
@@ -163,31 +174,22 @@ def max_concurrent(name: str, config: object) -> int | None:
     return most
 
 
-def _usable_package(name: str, cls: type[Any]) -> str | None:
+def _checked_package(code: Configured, method: str) -> str | None:
     """Return the package of the SDK from which a class derives, None for another class.
 
-    Raises `CodeError` if the package lacks what a rollout needs.
+    Raises `CodeError` if the package lacks what a rollout needs, or if `method` of the class cannot be called.
     """
-    package = sdk_package(cls)
-    if package is None:
-        return None
-    for module in ("context", "types"):
+    package = sdk_package(code.cls)
+    for module in () if package is None else ("context", "types"):
         try:
             importlib.import_module(f"{package}.rollout.{module}")
         except ImportError as error:
             raise CodeError(
-                f"{name}: derives from a class of {package}, but {package}.rollout.{module} cannot be imported "
+                f"{code.name}: derives from a class of {package}, but {package}.rollout.{module} cannot be imported "
                 f"({error_in_words(error)}); install osmosis-ai 0.2.25 or newer"
             ) from error
+    check_class(code.name, code.cls, method, passes_config=package is not None or code.config is not None)
     return package
-
-
-def _backend(module: ModuleType) -> Any:
-    """Return the `LocalBackend` of the SDK in a module, which says what it serves; None without one."""
-    backends = [backend for backend in _instances(module, BACKEND) if hasattr(backend, "workflow_cls")]
-    if len(backends) > 1:
-        raise CodeError(f"{module.__file__}: must hold at most one {BACKEND}, found {len(backends)}")
-    return backends[0] if backends else None
 
 
 def _instances(module: ModuleType, base: str) -> list[Any]:
@@ -337,12 +339,21 @@ class SdkGraderCode(GraderCode):
         samples = self._samples(rollout, label)
         private.make_folders(rollout.artifacts)
         try:
-            ctx = _context(contexts.GraderContext, samples, label, metadata, rollout)
+            ctx = only_taken(
+                contexts.GraderContext,
+                label=label,
+                sample=next(iter(samples.values())) if len(samples) == 1 else None,
+                samples=dict(samples),
+                project_path=str(rollout.project),
+                metadata=metadata,
+                artifacts_dir=rollout.artifacts,
+            )
             await self.grader(self.config).grade(ctx)
         finally:
             with suppress(OSError):  # it is not empty
                 rollout.artifacts.rmdir()
-        return self._reward(_graded(ctx), rollout)
+        sample = getattr(ctx, "sample", None)  # the only one, or there are several with names
+        return self._reward({"": sample} if sample is not None else getattr(ctx, "samples", {}), rollout)
 
     def _samples(self, rollout: RolloutToGrade, label: str | None) -> dict[str, Any]:
         """Return new samples by name: those that the workflow left, or the conversation with its metrics."""
@@ -371,23 +382,3 @@ class SdkGraderCode(GraderCode):
             return with_notes(reward, sample.metrics, changed, rollout.metrics)
         metrics = {f"{name}.{key}": value for name, sample in samples.items() for key, value in sample.metrics.items()}
         return with_notes(reward, metrics, {"rewards": scores}, rollout.metrics)
-
-
-def _context(
-    cls: Any, samples: Mapping[str, Any], label: str | None, metadata: Mapping[str, Any] | None, rollout: RolloutToGrade
-) -> Any:
-    return only_taken(
-        cls,
-        label=label,
-        sample=next(iter(samples.values())) if len(samples) == 1 else None,
-        samples=dict(samples),
-        project_path=str(rollout.project),
-        metadata=metadata,
-        artifacts_dir=rollout.artifacts,
-    )
-
-
-def _graded(ctx: Any) -> Mapping[str, Any]:
-    """Return the samples in a context by name, after the Grader: the only one, or those with names."""
-    sample = getattr(ctx, "sample", None)
-    return {"": sample} if sample is not None else getattr(ctx, "samples", {})

@@ -108,20 +108,22 @@ class Tasks:
 
 def is_running(pid: int) -> bool:
     """Return True if a process has not ended. One that nobody has reaped yet has."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 (pathlib takes long to import)
-            return file.read().rpartition(b")")[2].split()[0] != b"Z"
-    except (OSError, IndexError):
-        return False
+    return status_of(pid)[0] not in (b"", b"Z")
 
 
 def parent_of(pid: int) -> int | None:
     """Return the parent of a process, None if the system does not say."""
-    try:
+    parent = status_of(pid)[1]
+    return int(parent) if parent.isdigit() else None
+
+
+def status_of(pid: int) -> tuple[bytes, bytes]:
+    """Return the state of a process and its parent, as Linux writes them; empty if the system does not say."""
+    with contextlib.suppress(OSError, ValueError):
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 (pathlib takes long to import)
-            return int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
+            state, parent, *_ = file.read().rpartition(b")")[2].split()
+            return state, parent
+    return b"", b""
 
 
 if __name__ == "__main__":

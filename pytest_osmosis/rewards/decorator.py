@@ -139,8 +139,10 @@ def take_definitions(module: types.ModuleType) -> list[Definition]:
 def definition_of(function: Callable[..., Any]) -> Definition | None:
     """Return the place of a function or object that can be called. None if it is not written in Python."""
     inner = python_function(function)
-    code = None if inner is None else inner.__code__
-    return None if code is None else Definition(code.co_filename, code.co_firstlineno, code.co_qualname)
+    if inner is None:
+        return None
+    code = inner.__code__
+    return Definition(code.co_filename, code.co_firstlineno, code.co_qualname)
 
 
 def python_function(function: Callable[..., Any]) -> types.FunctionType | None:

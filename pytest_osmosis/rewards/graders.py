@@ -90,16 +90,13 @@ def _checked(value: Mapping[Any, Any]) -> Mapping[str, object]:
 
 
 def _reward(members: Mapping[str, object]) -> Reward:
-    score = number_of(members["score"], "the returned score must be a")
-    return Reward(score, _reason(members.get("reason")), metrics_of(members.get("metrics")))
-
-
-def _reason(value: object) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise UserValueFault(f"the returned reason must be a text, got {type_name(value)}: {described(value)}")
-    return shortened(str.__str__(value).strip(), MOST_REASON_CHARS)
+    score, reason = number_of(members["score"], "the returned score must be a"), members.get("reason")
+    if reason is None:
+        reason = ""
+    if not isinstance(reason, str):
+        raise UserValueFault(f"the returned reason must be a text, got {type_name(reason)}: {described(reason)}")
+    text = shortened(str.__str__(reason).strip(), MOST_REASON_CHARS)
+    return Reward(score, text, metrics_of(members.get("metrics")))
 
 
 REWARD = "reward"
@@ -300,7 +297,8 @@ def eval_function(name: str, function: object) -> EvalFunction:
     mode = MODES[first.name]
     outermost = _parameters(name, function, follow_wrapped=False)
     _refuse_impossible_calls(name, mode, outermost)
-    codes = _codes(function)
+    inner = inspect.unwrap(function)  # with decorators, or an object with `__call__`, either may be async
+    codes = [function, inner, *(inspect.getattr_static(type(each), "__call__") for each in (function, inner))]
     if any(inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code) for code in codes):
         raise CodeError(f"{name}: yields values, but a score is one number; return it")
     is_async = any(map(inspect.iscoroutinefunction, codes))
@@ -313,12 +311,6 @@ def _parameters(name: str, function: Callable[..., Any], *, follow_wrapped: bool
         return list(inspect.signature(function, follow_wrapped=follow_wrapped).parameters.values())
     except (TypeError, ValueError) as error:  # some functions of extension modules have no signature
         raise CodeError(f"{name}: its parameters are unknown ({error}); write a function that calls it") from None
-
-
-def _codes(function: Callable[..., Any]) -> Sequence[Callable[..., Any]]:
-    """Return the function, the one that its decorators wrap, and for an object with `__call__` that method."""
-    inner = inspect.unwrap(function)
-    return [function, inner, *(inspect.getattr_static(type(each), "__call__") for each in (function, inner))]
 
 
 def _taken_by_name(parameters: Sequence[inspect.Parameter]) -> frozenset[str] | None:

@@ -52,10 +52,11 @@ class LoopTypes:
 
     @classmethod
     def of(cls, loop: type[Any]) -> LoopTypes | None:
-        """Return the classes that belong to the base class of a loop, None if its module does not have them."""
-        base = next((each for each in loop.__mro__ if each.__name__ == AGENT_LOOP), None)
-        if base is None:
-            return None
+        """Return the classes that belong to the base class of a loop, None if its module does not have them.
+
+        One of the bases of `loop` is called `RolloutAgentLoop`.
+        """
+        base = next(each for each in loop.__mro__ if each.__name__ == AGENT_LOOP)
         module = sys.modules.get(base.__module__)
         root = f"{base.__module__.partition('.rollout.')[0]}.rollout"
         try:

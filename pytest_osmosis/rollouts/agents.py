@@ -58,33 +58,26 @@ async def _in_thread(call: Callable[[], Any], name: str) -> Any:
     Nobody can end a thread. If the caller is cancelled, it goes on, and the error notes where it was.
     """
     context = copy_context()
-    done: Future[Callable[[], Any]] = Future()  # of an outcome: a future cannot raise each error
+    done: Future[tuple[Any, BaseException | None]] = Future()  # with the error, as a future cannot raise each one
     done.set_running_or_notify_cancel()  # the thread goes on after the caller
 
     def run() -> None:
         try:
-            returned = context.run(call)
+            done.set_result((context.run(call), None))
         except BaseException as error:
-            done.set_result(_raising(error))
-        else:
-            done.set_result(lambda: returned)
+            done.set_result((None, error))
 
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     try:
-        outcome = await asyncio.wrap_future(done)
+        returned, failure = await asyncio.wrap_future(done)
     except asyncio.CancelledError as error:
         stack = user_stack(sys._current_frames().get(thread.ident or 0))
         error.add_note(f"its thread was here, and goes on:\n{stack}")
         raise
-    return outcome()
-
-
-def _raising(error: BaseException) -> Callable[[], Any]:
-    def outcome() -> Any:
-        raise error
-
-    return outcome
+    if failure is not None:
+        raise failure
+    return returned
 
 
 class SingleTurn:

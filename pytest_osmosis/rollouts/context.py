@@ -6,7 +6,7 @@ import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, NoneType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.files import private
@@ -16,13 +16,15 @@ from pytest_osmosis.text.user_code import UserValueFault, described, fields_of, 
 Chat = Callable[[Sequence[Message], Sequence[Mapping[str, Any]], Mapping[str, Any]], Awaitable[ChatReply]]
 
 
-Access = Callable[[], tuple[str, str]]
-"""Returns the URL of a rollout's endpoint, and the key for it."""
+class ModelEndpoint(Protocol):
+    """The endpoint of a rollout, where clients of its own ask its model."""
 
+    @property
+    def model(self) -> str:
+        """The name of the model, as its server knows it."""
 
-def no_access() -> tuple[str, str]:
-    """Refuse access to a model in a context that has no rollout."""
-    raise RuntimeError("this context has no endpoint: only the rollouts of an eval have one")
+    def access(self) -> tuple[str, str]:
+        """Return the URL of the endpoint, and the key for it."""
 
 
 RESERVED = {
@@ -47,12 +49,11 @@ class ChatContext:
         row_index: int,
         run_index: int,
         max_turns: int,
-        artifacts: str | Path,
+        artifacts: str,
         chat: Chat,
-        sampling: Mapping[str, Any] | None = None,
-        model: str = "",
-        access: Access = no_access,
-        model_tag: Literal["primary", "baseline"] = "primary",
+        sampling: Mapping[str, Any],
+        endpoint: ModelEndpoint,
+        model_tag: Literal["primary", "baseline"],
     ) -> None:
         self.prompt: list[Message] = _own(prompt)
         """The row's chat messages: its `system_prompt`, if it has one, and its `user_prompt`; or its `messages`."""
@@ -64,11 +65,11 @@ class ChatContext:
         """The number of this run among the `n` runs of the row, from 0."""
         self.model_tag: Literal["primary", "baseline"] = model_tag
         """Which of the eval's models `chat` asks: "primary", or "baseline" for the one that `[baseline]` adds."""
-        self.model: str = model
+        self.model: str = endpoint.model
         """The name of the model, as its server knows it. `base_url` asks this model, whatever name a client sends."""
         self.max_turns: int = max_turns
         """`[agent] max_turns`, 10 by default. If it was set, a rollout that asks the model more often is refused."""
-        self.sampling: dict[str, Any] = own_copy(sampling or {})
+        self.sampling: dict[str, Any] = own_copy(sampling)
         """The parameters of `[sampling]`, as every request has them: `{"temperature": 0.5}`. {} without any."""
         self.config: Any = None
         """This run's copy of the workflow's config (see `AgentWorkflowConfig`), None without one."""
@@ -76,7 +77,7 @@ class ChatContext:
         self.last_refusal: ModelError | None = None
         self._artifacts = artifacts
         self._chat = chat
-        self._access = access
+        self._endpoint = endpoint
 
     @property
     def base_url(self) -> str:
@@ -85,12 +86,12 @@ class ChatContext:
         What is asked there passes through the eval as `chat` does, with its retries and limits, and its tokens count.
         The URL holds until the rollout is over.
         """
-        return self._access()[0]
+        return self._endpoint.access()[0]
 
     @property
     def api_key(self) -> str:
         """The key for `base_url`. It is no provider's key, and holds until the rollout is over."""
-        return self._access()[1]
+        return self._endpoint.access()[1]
 
     @property
     def artifacts_dir(self) -> Path:

@@ -16,7 +16,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from pytest_osmosis.models.base import Message
@@ -78,12 +77,21 @@ class SdkWorkflowAgent:
         types = importlib.import_module(f"{self.package}.rollout.types")
         who = f"{self.workflow.__name__}.run()"
         output_class = getattr(types, "AgentWorkflowOutput", None)
-        output = None if output_class is None else _checked_output(returned, output_class)
-        if output is None:
-            return _output_of_samples(await _samples(rollout), types, who)
-        if output.messages is None:
-            raise NotAConversation(f"{who} returned no messages, so there is nothing to grade")
-        return RolloutOutput(_messages(output), metrics_of(output.metrics), fields_of(output.info, "info"))
+        if output_class is not None and returned is not None:
+            output = _checked_output(returned, output_class)
+            if output.messages is None:
+                raise NotAConversation(f"{who} returned no messages, so there is nothing to grade")
+            return RolloutOutput(_messages(output), metrics_of(output.metrics), fields_of(output.info, "info"))
+        samples = await _samples(rollout)
+        for sample in samples.values():
+            if not isinstance(sample, types.RolloutSample):
+                raise TypeError(f"a sample source must return a RolloutSample, got {type_name(sample)}")
+        if not samples:
+            raise NotAConversation(f"{who} {NOTHING_TO_GRADE}")
+        first, *others = samples.values()
+        metrics, fields = _notes_of(samples)
+        stored = [_stored(name, sample, with_messages=bool(others)) for name, sample in samples.items()]
+        return RolloutOutput(_messages(first), metrics, fields, stored)
 
 
 async def _samples(rollout: Any) -> Mapping[str, Any]:
@@ -98,27 +106,12 @@ async def _samples(rollout: Any) -> Mapping[str, Any]:
 
 
 def _checked_output(returned: object, output: Any) -> Any:
-    """Return what `run` returned as an `AgentWorkflowOutput`, checked by the SDK's own rules; None for None."""
-    if returned is None:
-        return None
+    """Return what `run` returned as an `AgentWorkflowOutput`, checked by the SDK's own rules."""
     if isinstance(returned, output):
         return output.model_validate(returned)
     if isinstance(returned, list):
         return output(messages=returned)
     raise TypeError(f"run() must return AgentWorkflowOutput, a message list, or None; got {type_name(returned)}")
-
-
-def _output_of_samples(samples: Mapping[str, Any], types: ModuleType, who: str) -> RolloutOutput:
-    """Return the conversation of the first sample, with all of them for the Grader."""
-    for sample in samples.values():
-        if not isinstance(sample, types.RolloutSample):
-            raise TypeError(f"a sample source must return a RolloutSample, got {type_name(sample)}")
-    if not samples:
-        raise NotAConversation(f"{who} {NOTHING_TO_GRADE}")
-    first, *others = samples.values()
-    metrics, fields = _notes_of(samples)
-    stored = [_stored(name, sample, with_messages=bool(others)) for name, sample in samples.items()]
-    return RolloutOutput(_messages(first), metrics, fields, stored)
 
 
 def _notes_of(samples: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]:
@@ -145,16 +138,16 @@ def _stored(name: str, sample: Any, *, with_messages: bool) -> Mapping[str, Any]
     Messages are stored with the rollout, unless there are several samples.
     """
     messages = _messages(sample)
-    fields = {field: getattr(sample, field) for field in type(sample).model_fields if field != "messages"}
+    known = type(sample).model_fields
+    fields = {field: getattr(sample, field) for field in known if field != "messages"}
     if fields.get("trajectory_messages") is not None:
         fields["trajectory_messages"] = [dict(message) for message in fields["trajectory_messages"]]
     if fields.get("trajectory_messages") == messages:
         del fields["trajectory_messages"]
-    defaults = {field: info.get_default(call_default_factory=True) for field, info in type(sample).model_fields.items()}
     kept = {
         field: value
         for field, value in fields.items()
-        if field == "trajectory_messages" or field not in defaults or value != defaults[field]
+        if field == "trajectory_messages" or value != known[field].get_default(call_default_factory=True)
     }
     kept |= {"name": name} if name else {}
     kept |= {"messages": messages} if with_messages else {}
