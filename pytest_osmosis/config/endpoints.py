@@ -20,6 +20,7 @@ from pytest_osmosis.config.kinds import (
     Table,
     ValueKind,
     choice,
+    dotted,
     key_text,
     quoted_list,
     refuse,
@@ -30,7 +31,7 @@ from pytest_osmosis.config.kinds import key as declared
 from pytest_osmosis.config.tables import API_CLIENT_TYPES, ApiClientType
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.text.names import did_you_mean, shown, suggestion
+from pytest_osmosis.text.names import shown, suggestion
 
 DEFAULT_PATH = "configs/endpoints.toml"
 FILE_NAME = "endpoints.toml"
@@ -120,20 +121,17 @@ def load_registry(workspace: Path, endpoints_path: str | None, where: str) -> Re
     Raises `ConfigError` with all problems of the file; one that cannot be found is a problem at `where`.
     """
     path = workspace / (endpoints_path or DEFAULT_PATH)
-    if endpoints_path is not None:
-        if path.suffix == ".py":
-            instead = f"write {FILE_NAME} in the same folder, with an [[endpoint]] for each of its endpoints"
-            raise _misplaced(where, f"{shown(path)}: a registry in Python is not read; {instead}")
-        path = path / FILE_NAME if is_folder(path) else path
-        if not something_at(path):
-            raise _misplaced(where, f"{shown(path)} does not exist")
-    elif not something_at(path):
-        return None
-    return Registry.of(read_document(path))
-
-
-def _misplaced(where: str, text: str) -> ConfigError:
-    return ConfigError.at(where, f"[model] endpoints_path: {text}")
+    if endpoints_path is None:
+        return Registry.of(read_document(path)) if something_at(path) else None
+    path = path / FILE_NAME if is_folder(path) else path
+    if path.suffix == ".py":
+        instead = f"write {FILE_NAME} in the same folder, with an [[endpoint]] for each of its endpoints"
+        text = f"{shown(path)}: a registry in Python is not read; {instead}"
+    elif something_at(path):
+        return Registry.of(read_document(path))
+    else:
+        text = f"{shown(path)} does not exist"
+    raise ConfigError.at(where, f"[model] endpoints_path: {text}")
 
 
 def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem]]:
@@ -141,8 +139,7 @@ def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem
     problems = []
     for name in document.content:
         if name != "endpoint":
-            close = did_you_mean("[[endpoint]]") if name.strip("s") in ("endpoint", "endpoint_id", "ENDPOINT") else ""
-            text = f"{key_text(name)}: unknown{close} (valid: [[endpoint]])"
+            text = f"{key_text(name)}: unknown{suggestion(name, TABLES, '[[{}]]')} (valid: [[endpoint]])"
             problems.append(Problem(document.where(name), text))
     given = document.content.get("endpoint", [])
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
@@ -150,18 +147,13 @@ def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem
         return [], [*problems, Problem(document.where("endpoint"), text)]
     entries = []
     for position, entry in enumerate(given):
-        faults = list(_faults(document, position, entry))
-        if faults:
+        if faults := list(_faults(document, position, entry)):
             problems += faults
-        else:
-            entries.append(_endpoint(document, position, entry))
+            continue
+        given = {ALIASES.get(key, key): value for key, value in entry.items()}
+        values: dict[str, Any] = {key: read_value(TABLES, ENDPOINT, key, value).value for key, value in given.items()}
+        entries.append(RegisteredEndpoint(**values, where=_where(document, position)))
     return entries, problems
-
-
-def _endpoint(document: Document, position: int, entry: Mapping[str, Any]) -> RegisteredEndpoint:
-    names = {ALIASES.get(key, key): value for key, value in entry.items()}
-    values: dict[str, Any] = {name: read_value(TABLES, ENDPOINT, name, value).value for name, value in names.items()}
-    return RegisteredEndpoint(**values, where=_where(document, position))
 
 
 def _where(document: Document, position: int, *keys: str) -> str:
@@ -175,7 +167,7 @@ def _faults(document: Document, position: int, entry: Mapping[str, Any]) -> Iter
         given = entry.get("endpoint_id")
         title = f"[[endpoint]] {toml(given)}" if isinstance(given, str) and given.strip() else "[[endpoint]]"
         keys = [*([] if key is None else [key]), *below]
-        named = f" {'.'.join(map(key_text, keys))}" if keys else ""
+        named = f" {dotted(keys)}" if keys else ""
         return Problem(_where(document, position, *keys), f"{title}{named}: {text}")
 
     for key, value in entry.items():

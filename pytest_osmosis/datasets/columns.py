@@ -14,14 +14,12 @@ import json
 import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config.tables import ROW_COLUMNS
 from pytest_osmosis.text.numbers import plural
-
-_ALIASES = {"label": "ground_truth"}
 
 
 class BadRow(Exception):
@@ -57,10 +55,6 @@ class Columns:
         theirs = self.mapped.get(ours)
         return f'column "{ours}"' if theirs is None else f'column "{theirs}" ({ours})'
 
-    def canonical(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record with our names for the columns that have a meaning. Raises BadRow like `ours`."""
-        return dict(zip(_ours(self, tuple(record)), record.values(), strict=True))
-
     def ours(self, names: Iterable[str]) -> list[str]:
         """Return our name for each column, or its own. Raises BadRow if two names mean the same column."""
         names = list(names)
@@ -71,10 +65,8 @@ class Columns:
         for name in names:
             ours = by_folded.get(fold(name)) or self._unmapped(name, folded)
             if ours in self.mapped and fold(name) not in by_folded:
-                text = (
-                    f'[data] columns takes {ours} from "{self.mapped[ours]}"; rename this column or remove the mapping'
-                )
-                faults.append(f'column "{name}": {text}')
+                takes = f'[data] columns takes {ours} from "{self.mapped[ours]}"'
+                faults.append(f'column "{name}": {takes}; rename this column or remove the mapping')
             elif ours in taken:
                 faults.append(same_column(taken[ours], name))
             taken.setdefault(ours, name)
@@ -84,14 +76,14 @@ class Columns:
 
     def _unmapped(self, name: str, folded: set[str]) -> str:
         own = fold(name)
-        alias = _ALIASES.get(own)
-        if alias is not None and alias not in folded and alias not in self.mapped:
-            return alias
+        if own == "label" and "ground_truth" not in folded and "ground_truth" not in self.mapped:
+            return "ground_truth"
         return own if own in ROW_COLUMNS else name
 
 
 @functools.lru_cache(maxsize=64)  # most rows of a dataset have the same columns
-def _ours(columns: Columns, names: tuple[str, ...]) -> list[str]:
+def ours_of(columns: Columns, names: tuple[str, ...]) -> list[str]:
+    """Return the same as `columns.ours`."""
     return columns.ours(names)
 
 
@@ -132,10 +124,8 @@ def parse_cells(header: Sequence[str], text: str) -> dict[str, Any]:
     """Return the record of a CSV row. All values are strings."""
     cells = parse_csv(text)
     if len(cells) != len(header):
-        fix = "quote cells that contain a comma or a line break"
-        raise BadRow(
-            f"must have {plural(len(header), 'cell')} like the header, got {plural(len(cells), 'cell')}; {fix}"
-        )
+        text = f"must have {plural(len(header), 'cell')} like the header, got {plural(len(cells), 'cell')}"
+        raise BadRow(f"{text}; quote cells that contain a comma or a line break")
     return dict(zip(header, cells, strict=True))
 
 
@@ -224,13 +214,10 @@ def without_human_score(record: Mapping[str, Any], column: str) -> tuple[dict[st
 def _number(column: str, value: object) -> float | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    try:
-        if not isinstance(value, int | float | str) or (isinstance(value, str) and "_" in value):
-            raise ValueError
-        number = float(value)
-        if not math.isfinite(number):
-            raise ValueError
-    except (ValueError, OverflowError):
-        text = f"must be a number, or empty for a row that no human scored, got {shown_json(value)}"
-        raise BadRow(f'column "{column}": {text} ([scoring] calibrate)') from None
-    return number
+    with suppress(ValueError, OverflowError):
+        if isinstance(value, int | float) or (isinstance(value, str) and "_" not in value):
+            number = float(value)
+            if math.isfinite(number):
+                return number
+    text = f"must be a number, or empty for a row that no human scored, got {shown_json(value)}"
+    raise BadRow(f'column "{column}": {text} ([scoring] calibrate)')

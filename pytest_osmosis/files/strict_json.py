@@ -24,11 +24,9 @@ def parsed(text: str, *, deepest: int = DEEPEST, repeats: bool = True) -> Any:
         value = (DECODER if repeats else WITHOUT_REPEATS).decode(text)
     except JsonFault:
         raise
-    except json.JSONDecodeError as error:
-        raise JsonFault(str(error)) from None
     except RecursionError:
         raise JsonFault(f"it is nested deeper than {deepest}") from None
-    except ValueError as error:  # a number with thousands of digits
+    except ValueError as error:  # no JSON, or a number with thousands of digits
         raise JsonFault(str(error)) from None
     if len(text) > 2 * deepest and text.count("[") + text.count("{") > deepest and depth(value) > deepest:
         raise JsonFault(f"it is nested deeper than {deepest}")
@@ -41,14 +39,11 @@ def depth(value: object) -> int:
     >>> depth({"a": [1, []]}), depth(1)
     (3, 0)
     """
-    level, deepest = [value], -1
-    while level:
-        deepest += 1
-        containers = [item for item in level if isinstance(item, (dict, list))]
+    level, levels = [value], 0
+    while containers := [item for item in level if isinstance(item, (dict, list))]:
+        levels += 1
         level = [inner for item in containers for inner in (item.values() if isinstance(item, dict) else item)]
-        if containers and not level:
-            return deepest + 1
-    return deepest
+    return levels
 
 
 def _finite(text: str) -> float:
