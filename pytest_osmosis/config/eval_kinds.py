@@ -167,7 +167,7 @@ SECONDS = number(f" above 0 and at most {MOST_SECONDS:,.0f} (a year)", exclusive
 def rollout_bounds() -> ValueKind:
     """The bounds of each rollout by name, kept as a dict."""
     expects = "a table with any of tokens, tool_calls (integers of at least 1) and cost_usd (a finite number above 0)"
-    return record_of(expects, {"tokens": integer(1), "cost_usd": ABOVE_0, "tool_calls": integer(1)}, ())
+    return record_of(expects, {"tokens": integer(1), "cost_usd": ABOVE_0, "tool_calls": integer(1)})
 
 
 MOST_PRICE = 1_000_000.0
@@ -454,7 +454,7 @@ def resources() -> ValueKind:
         "label_selector": table_of("a table of labels and their values", label, TEXT),
         "accelerator_type": TEXT,
     }
-    table = record_of(f"a table with any of {', '.join(kinds)}, as in ray.remote", kinds, ())
+    table = record_of(f"a table with any of {', '.join(kinds)}, as in ray.remote", kinds)
     return replace(table, read=lambda value: {**A_CPU, **table.read(value)})
 
 
@@ -468,7 +468,7 @@ def runtime_env() -> ValueKind:
     """The part of Ray's runtime_env that installs packages, kept as a dict."""
     kinds = {"pip": _packages(), "uv": _packages(), "conda": _conda(), "image_uri": TEXT}
     expects = f"a table with one of {', '.join(kinds)}"
-    table = record_of(expects, kinds, ())
+    table = record_of(expects, kinds)
 
     def read(value: Any) -> dict[str, Any]:
         elsewhere = [key for key in _OTHER_PLACES if key in value] if isinstance(value, dict) else []

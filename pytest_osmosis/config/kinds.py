@@ -300,7 +300,7 @@ def table_of(expects: str, key: ValueKind, item: ValueKind) -> ValueKind:
     return ValueKind(expects, read, typed_toml, schema)
 
 
-def record_of(expects: str, kinds: Mapping[str, ValueKind], required: tuple[str, ...]) -> ValueKind:
+def record_of(expects: str, kinds: Mapping[str, ValueKind], required: tuple[str, ...] = ()) -> ValueKind:
     """A table with fixed keys, each with a kind of its own, kept as a dict."""
 
     def read(value: Any) -> dict[str, Any]:

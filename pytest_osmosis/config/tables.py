@@ -567,7 +567,7 @@ class Execution:
         option="engine",
     )
     ray: RayOptions = key(
-        record_of(f"a table with any of {', '.join(_RAY)}", {name: each.kind for name, each in _RAY.items()}, ()),
+        record_of(f"a table with any of {', '.join(_RAY)}", {name: each.kind for name, each in _RAY.items()}),
         'The Ray cluster, written as [execution.ray]. Used with engine = "ray".',
         unset=RayOptions(),
         fields=tuple(_RAY.values()),

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config.tables import ROW_COLUMNS
+from pytest_osmosis.files.strict_json import WITHOUT_REPEATS, JsonFault
 from pytest_osmosis.text.numbers import plural
 
 
@@ -102,7 +103,9 @@ def fold(name: str) -> str:
 def parse_json(text: str) -> Any:
     """Return the value of a JSON text."""
     try:
-        return _strict.decode(text)
+        return WITHOUT_REPEATS.decode(text)
+    except JsonFault as fault:
+        raise BadRow(f"{fault}; {fault.fix}") from fault
     except json.JSONDecodeError as error:
         text = f"not valid JSON at character {error.pos + 1}: {error.msg}; expected one complete JSON value"
         raise BadRow(text) from error
@@ -163,29 +166,6 @@ def shown_json(value: object) -> str:
     if not text.isprintable():
         text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise BadRow(f"key {shown_json(repeated)} appears more than once in one object; keep one")
-    return record
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise BadRow(f"{text} is too large for a float; write it as a string")
-    return number
-
-
-def _reject(constant: str) -> None:
-    raise BadRow(f"{constant} is not JSON; use null or a finite number")
-
-
-_strict = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_float=_finite, parse_constant=_reject)
 
 
 class HumanScore(NamedTuple):

@@ -12,7 +12,11 @@ DEEPEST = 500
 
 
 class JsonFault(ValueError):
-    """The reason why text is not JSON, in one line."""
+    """The reason why text is not JSON, in one line. `fix` says what to write instead, if that is known."""
+
+    def __init__(self, text: str, fix: str = "") -> None:
+        super().__init__(text)
+        self.fix = fix
 
 
 def parsed(text: str, *, deepest: int = DEEPEST, repeats: bool = True) -> Any:
@@ -49,12 +53,12 @@ def depth(value: object) -> int:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise JsonFault(f"the number {text[:40]} is larger than the largest float")
+        raise JsonFault(f"{text[:40]} is too large for a float", "write it as a string")
     return number
 
 
 def _refused(text: str) -> NoReturn:
-    raise JsonFault(f"{text} is not JSON")
+    raise JsonFault(f"{text} is not JSON", "use null or a finite number")
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -62,7 +66,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise JsonFault(f"the key {one_line(repr(twice), 100)} is there twice")
+        raise JsonFault(f'key "{one_line(twice, 100)}" appears more than once in one object', "keep one")
     return value
 
 
