@@ -293,17 +293,17 @@ def read_document(path: Path) -> Document:
         meant = did_you_mean(shown(path.with_name(close)) if close else None)
         where = label if fault.line is None else f"{label}:{fault.line}"
         raise ConfigError.at(where, f"{fault}{meant}") from None
-    lines = Lines(text)
-    return Document(path, label, text, _parse(label, text, lines.repeated), lines)
+    return Document(path, label, text, _parse(label, text), Lines(text))
 
 
-def _parse(label: str, text: str, repeated: Repeated | None) -> dict[str, Any]:
+def _parse(label: str, text: str) -> dict[str, Any]:
     import tomli
 
     try:
         return within_levels(tomli.loads(text))
     except tomli.TOMLDecodeError as error:
         said, line, column = _read_error(str(error), text)
+        repeated = Lines(text).repeated
         if repeated is not None and repeated.line <= line:
             text = f"{repeated.title}: given twice, first on line {repeated.first}; keep one of them"
             raise ConfigError.at(f"{label}:{repeated.line}", text) from None

@@ -230,7 +230,7 @@ class Draft:
             self._report(Origin("command", f"--osmosis-set {table}.{key}"), text)
 
     def add(self, problems: Iterable[Problem]) -> None:
-        """Add problems of another file that the config leads to."""
+        """Add problems of another place that the config leads to."""
         self._problems += [((len(LEVELS), 0), problem) for problem in problems]
 
     def choose(self, *places: TableKey) -> None:

@@ -147,12 +147,10 @@ def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem
         return [], [*problems, Problem(document.where("endpoint"), text)]
     entries = []
     for position, entry in enumerate(given):
-        if faults := list(_faults(document, position, entry)):
-            problems += faults
-            continue
-        given = {ALIASES.get(key, key): value for key, value in entry.items()}
-        values: dict[str, Any] = {key: read_value(TABLES, ENDPOINT, key, value).value for key, value in given.items()}
-        entries.append(RegisteredEndpoint(**values, where=_where(document, position)))
+        try:
+            entries.append(_endpoint(document, position, entry))
+        except ConfigError as error:
+            problems += error.problems
     return entries, problems
 
 
@@ -160,30 +158,34 @@ def _where(document: Document, position: int, *keys: str) -> str:
     return f"{document.label}:{document.lines.of('endpoint', position, *keys)}"
 
 
-def _faults(document: Document, position: int, entry: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the problems with an entry, in the order of its keys."""
+def _endpoint(document: Document, position: int, entry: Mapping[str, Any]) -> RegisteredEndpoint:
+    """Return the endpoint of an entry. Raises `ConfigError` with its problems, in the order of its keys."""
+    given = entry.get("endpoint_id")
+    title = f"[[endpoint]] {toml(given)}" if isinstance(given, str) and given.strip() else "[[endpoint]]"
+    problems: list[Problem] = []
+    values: dict[str, Any] = {}
 
-    def problem(key: str | None, text: str, *below: str) -> Problem:
-        given = entry.get("endpoint_id")
-        title = f"[[endpoint]] {toml(given)}" if isinstance(given, str) and given.strip() else "[[endpoint]]"
-        keys = [*([] if key is None else [key]), *below]
+    def fail(text: str, *keys: str) -> None:
         named = f" {dotted(keys)}" if keys else ""
-        return Problem(_where(document, position, *keys), f"{title}{named}: {text}")
+        problems.append(Problem(_where(document, position, *keys), f"{title}{named}: {text}"))
 
     for key, value in entry.items():
         if key == "client_type":
-            yield problem(key, 'is not supported; write it as api_client_type (or its short name, "type")')
+            fail('is not supported; write it as api_client_type (or its short name, "type")', key)
             continue
         name = ALIASES.get(key, key)
-        for fault in read_value(TABLES, ENDPOINT, name, value).faults:
-            yield problem(key, fault.line(shown_value(ENDPOINT, name, value)), *fault.below)
+        reading = read_value(TABLES, ENDPOINT, name, value)
+        values[name] = reading.value
+        for fault in reading.faults:
+            fail(fault.line(shown_value(ENDPOINT, name, value)), key, *fault.below)
         if key in ALIASES and name in entry and (name == "headers" or entry[name] != value):
             both = "only one of them may be set" if name == "headers" else "they differ"
-            yield problem(key, f"is another name of {name}, which is set too, and {both}; keep one of them")
-    present = {ALIASES.get(key, key) for key in entry}
-    missing = [each.name for each in ENDPOINT.fields if each.required and each.name not in present]
-    if missing:
-        yield problem(None, f"lacks {', '.join(missing)}")
+            fail(f"is another name of {name}, which is set too, and {both}; keep one of them", key)
+    if missing := [each.name for each in ENDPOINT.fields if each.required and each.name not in values]:
+        fail(f"lacks {', '.join(missing)}")
+    if problems:
+        raise ConfigError(problems)
+    return RegisteredEndpoint(**values, where=_where(document, position))
 
 
 def _conflicts(endpoint: RegisteredEndpoint, others: tuple[RegisteredEndpoint, ...]) -> Iterator[Problem]:

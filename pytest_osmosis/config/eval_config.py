@@ -215,14 +215,12 @@ def _entry_config(several: SeveralEvals, entry: Entry, overrides: Sequence[Overr
     """Return the config of an entry. Raises `RejectedConfig` with its problems, and those of the whole file."""
     draft = _draft(entry, overrides)
     _refuse_overridden_sweep(draft, entry, overrides)
+    draft.add(several.problems)
     try:
-        config = _accepted(draft, entry.path, entry.name)
+        return _accepted(draft, entry.path, entry.name)
     except RejectedConfig as rejected:
         problems = in_order([*several.problems, *rejected.problems], several.file.label)
         raise RejectedConfig(problems, rejected.config, rejected.faulty) from None
-    if several.problems:
-        raise RejectedConfig(several.problems, config, frozenset())
-    return config
 
 
 def _refuse_overridden_sweep(draft: Draft, entry: Entry, overrides: Sequence[Override]) -> None:

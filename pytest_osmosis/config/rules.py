@@ -264,10 +264,8 @@ def _rollout_folder(draft: Draft) -> None:
     if folder is None:
         draft.fail("experiment", "rollout", f"must be under rollouts/ (symlinks resolved), got {toml(rollout)}")
     elif not is_folder(folder) and not _is_of_a_commit(draft):
-        available = _names(path for path in (draft.workspace / "rollouts").glob("*") if is_folder(path))
-        text = (
-            f"must be a folder in {shown(draft.workspace / 'rollouts')}, got {toml(rollout)} (available: {available})"
-        )
+        available = _names(path for path in rollouts.glob("*") if is_folder(path))
+        text = f"must be a folder in {shown(rollouts)}, got {toml(rollout)} (available: {available})"
         draft.fail("experiment", "rollout", text)
     else:
         _entrypoint(draft, folder, rollout)
