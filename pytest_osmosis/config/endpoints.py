@@ -31,7 +31,7 @@ from pytest_osmosis.config.kinds import key as declared
 from pytest_osmosis.config.tables import API_CLIENT_TYPES, ApiClientType
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.text.names import shown, suggestion
+from pytest_osmosis.text.names import did_you_mean, shown, suggestion
 
 DEFAULT_PATH = "configs/endpoints.toml"
 FILE_NAME = "endpoints.toml"
@@ -139,7 +139,8 @@ def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem
     problems = []
     for name in document.content:
         if name != "endpoint":
-            text = f"{key_text(name)}: unknown{suggestion(name, TABLES, '[[{}]]')} (valid: [[endpoint]])"
+            close = did_you_mean("[[endpoint]]" if "endpoint" in name.lower() else None)
+            text = f"{key_text(name)}: unknown{close} (valid: [[endpoint]])"
             problems.append(Problem(document.where(name), text))
     given = document.content.get("endpoint", [])
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
