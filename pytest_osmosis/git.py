@@ -74,9 +74,9 @@ def program() -> str:
 
 
 def environ(settings: Sequence[str] = ()) -> dict[str, str]:
-    """Return git's environment, in which `settings` have no value."""
+    """Return git's environment, in which `settings` are empty."""
     own = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    environ = {**own, **OURS, **({"GIT_CONFIG_COUNT": str(len(settings))} if settings else {})}
+    environ = {**own, **OURS, "GIT_CONFIG_COUNT": str(len(settings))}
     for n, name in enumerate(settings):
         environ |= {f"GIT_CONFIG_KEY_{n}": name, f"GIT_CONFIG_VALUE_{n}": ""}
     return environ

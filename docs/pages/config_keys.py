@@ -94,7 +94,7 @@ def family_row(family: Family) -> tuple[str, ...]:
 def default(field: Field) -> str:
     if field.required:
         return "required"
-    return "" if field.default is None else f"`{toml(field.default_written)}`"
+    return "" if field.default is None else f"`{toml(field.default)}`"
 
 
 def refused(fields: Iterable[Field]) -> Iterator[str]:

@@ -12,17 +12,15 @@ inside it.
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
-from pytest_osmosis.config.kinds import key_text, toml, within_levels
+from pytest_osmosis.config.kinds import dotted, key_text, toml, within_levels
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.files.reading import FileFault, read_text, something_at
 from pytest_osmosis.text.names import absolute, closest, did_you_mean, shown
@@ -33,6 +31,7 @@ Place = tuple[str | int, ...]
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
 _EQUALS = re.compile("=")
+_BRACKETS = re.compile(r"\[+")
 _SPACE = re.compile(r"[ \t]*")
 _REST_OF_LINE = re.compile(r"[^\n]*")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -46,10 +45,12 @@ _SCALAR = re.compile(r"[^,\]}#\n]+")
 
 
 class Lines:
-    """The line on which each table and key of a TOML text first appears."""
+    """The line on which each table and key of a TOML text first appears. `repeated` is the first that it has twice."""
 
     def __init__(self, text: str) -> None:
-        self._lines = _Scanner(text).scanned()
+        scanner = _Scanner(text)
+        self._lines = scanner.scanned()
+        self.repeated = scanner.repeated
 
     def of(self, *keys: str | int) -> int:
         """Return the line of a key, or else of the innermost table around it with a known line, or else 1.
@@ -75,22 +76,14 @@ class Repeated(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The table or the key as messages name it: `[experiment] dataset`."""
-        table, below = (self.keys, ()) if self.is_table else (self.keys[:1], self.keys[1:])
-        if not self.is_table and not below:
-            return key_text(self.keys[0])
-        return " ".join(filter(None, (f"[{_dotted(table)}]", _dotted(below))))
+        """The table or the key as messages name it.
 
-
-def first_repeated(text: str) -> Repeated | None:
-    """Return the first table or key that a text has twice, None if there is none.
-
-    >>> first_repeated("[data]\\nseed = 1\\nseed = 2").title
-    '[data] seed'
-    """
-    scanner = _Scanner(text)
-    scanner.scanned()
-    return scanner.repeated
+        >>> Lines("[data]\\nseed = 1\\nseed = 2").repeated.title
+        '[data] seed'
+        """
+        if self.is_table:
+            return f"[{dotted(self.keys)}]"
+        return place_text(*self.keys) if len(self.keys) > 1 else key_text(self.keys[0])
 
 
 class _Unknown(Exception):
@@ -130,13 +123,10 @@ class _Scanner:
             self.match(_BLANK)
 
     def header(self) -> Place:
-        brackets = 0
-        while self.peek() == "[":
-            self.at += 1
-            brackets += 1
+        is_array = len(self.match(_BRACKETS)) > 1
         line = self.line
         keys = self.key()
-        if brackets > 1:
+        if is_array:
             size = self._sizes.get(keys, 0)
             self._sizes = {array: n for array, n in self._sizes.items() if array[: len(keys)] != keys}
             self._sizes[keys] = size + 1
@@ -161,25 +151,22 @@ class _Scanner:
         self.value(place)
 
     def value(self, place: Place) -> None:
-        if self.peek() == "{":
-            self.items("}", lambda: self.pair(place))
-        elif self.peek() == "[":
-            self.items("]", partial(self.element, place, itertools.count()))
-        elif self.peek() in "\"'":
-            self.match(_STRING)
+        if self.peek() in "{[":
+            self.items(place, "}" if self.peek() == "{" else "]")
         else:
-            self.match(_SCALAR)
+            self.match(_STRING if self.peek() in "\"'" else _SCALAR)
 
-    def element(self, place: Place, positions: Iterator[int]) -> None:
-        at = (*place, next(positions))
-        self.record(at, self.line)
-        self.value(at)
-
-    def items(self, end: str, item: Callable[[], None]) -> None:
+    def items(self, place: Place, end: str) -> None:
+        position = 0
         self.at += 1
         self.match(_BLANK)
         while self.peek() != end:
-            item()
+            if end == "}":
+                self.pair(place)
+            else:
+                self.record((*place, position), self.line)
+                self.value((*place, position))
+                position += 1
             self.match(_BLANK)
             if self.peek() == ",":
                 self.at += 1
@@ -271,13 +258,6 @@ MOST_BYTES = 10_000_000
 _ERROR = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
 """The text of an error of tomli, with its place. Only since 2.2 are these attributes too."""
 
-_SYNTAX_1_1 = re.compile(
-    r"\\(?:e.|x[0-9A-Fa-f]{2})"
-    r"|[{,][ \t]*(?:#.*)?\n|,[ \t]*\}|\S[ \t]*(?:#.*)?\n(?:\s|#.*\n)*(?=[,}])"  # within an inline table
-    r"|(?:\d[Tt ])?\d\d:\d\d(?!:)"  # a time without seconds
-)
-"""Syntax that TOML 1.1 has beyond 1.0. A parser of 1.0 fails within it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -293,9 +273,9 @@ class Document:
     def line(self, *keys: str) -> int:
         return self.lines.of(*self.prefix, *keys)
 
-    def title(self, *keys: str) -> str | None:
-        """Return a key as messages name it, None for its table and its own name."""
-        return None
+    def title(self, *keys: str) -> str:
+        """Return a key as messages name it."""
+        return place_text(*keys)
 
     def where(self, *keys: str) -> str:
         """Return the place of a key: "configs/eval/x.toml:9"."""
@@ -305,38 +285,32 @@ class Document:
 def read_document(path: Path) -> Document:
     """Return the document at `path`. Raises ConfigError if it cannot be read or is not TOML."""
     path = absolute(path)
-    text = _text(path)
-    return Document(path, shown(path), text, _parse(path, text), Lines(text))
-
-
-def _text(path: Path) -> str:
+    label = shown(path)
     try:
-        return read_text(path, most_bytes=MOST_BYTES)
+        text = read_text(path, most_bytes=MOST_BYTES)
     except FileFault as fault:
-        suggestion = did_you_mean(_similar(path)) if fault.missing else ""
-        raise _problem(path, f"{fault}{suggestion}", fault.line) from None
+        close = closest(path.name, (other.name for other in path.parent.glob("*.toml"))) if fault.missing else None
+        meant = did_you_mean(shown(path.with_name(close)) if close else None)
+        where = label if fault.line is None else f"{label}:{fault.line}"
+        raise ConfigError.at(where, f"{fault}{meant}") from None
+    return Document(path, label, text, _parse(label, text), Lines(text))
 
 
-def _similar(path: Path) -> str | None:
-    close = closest(path.name, (other.name for other in path.parent.glob("*.toml")))
-    return shown(path.with_name(close)) if close else None
-
-
-def _parse(path: Path, text: str) -> dict[str, Any]:
+def _parse(label: str, text: str) -> dict[str, Any]:
     import tomli
 
     try:
         return within_levels(tomli.loads(text))
     except tomli.TOMLDecodeError as error:
         said, line, column = _read_error(str(error), text)
-        repeated = first_repeated(text)
+        repeated = Lines(text).repeated
         if repeated is not None and repeated.line <= line:
             text = f"{repeated.title}: given twice, first on line {repeated.first}; keep one of them"
-            raise _problem(path, text, repeated.line) from None
-        hint = "; this is TOML 1.1, install tomli>=2.4 to read it" if _needs_newer_tomli(text, line, column) else ""
-        raise _problem(path, f"not valid TOML: {said} (column {column}){hint}", line) from None
+            raise ConfigError.at(f"{label}:{repeated.line}", text) from None
+        hint = "" if _reads_toml_1_1() else "; if this is TOML 1.1, install tomli>=2.4 to read it"
+        raise ConfigError.at(f"{label}:{line}", f"not valid TOML: {said} (column {column}){hint}") from None
     except (ValueError, RecursionError) as error:  # a number with thousands of digits, deeply nested arrays
-        raise _problem(path, f"not valid TOML: {error}", 1) from None
+        raise ConfigError.at(f"{label}:1", f"not valid TOML: {error}") from None
 
 
 def _read_error(error: str, text: str) -> tuple[str, int, int]:
@@ -349,31 +323,19 @@ def _read_error(error: str, text: str) -> tuple[str, int, int]:
     return match[1], int(match[2]), int(match[3])
 
 
-def _needs_newer_tomli(text: str, line: int, column: int) -> bool:
-    """Return True if the installed tomli reads TOML 1.0 alone, and found syntax of 1.1 at this place."""
+def _reads_toml_1_1() -> bool:
     import tomli
 
-    lines = text.replace("\r\n", "\n").split("\n")
-    at = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
-    near = _SYNTAX_1_1.finditer("\n".join(lines), max(0, at - 200), at + 200)
-    if not any(match.start() < at < match.end() for match in near):
-        return False
     try:
-        tomli.loads("time = 00:00")
+        return bool(tomli.loads("time = 00:00"))
     except tomli.TOMLDecodeError:
-        return True
-    return False
-
-
-def _problem(path: Path, text: str, line: int | None = None) -> ConfigError:
-    where = shown(path) if line is None else f"{shown(path)}:{line}"
-    return ConfigError.at(where, text)
+        return False
 
 
 TableKey = tuple[str, str]
 
 ConfigLevel = Literal["package", "ini", "project", "own", "file", "test", "environment", "command"]
-LEVELS: tuple[ConfigLevel, ...] = ("package", "ini", "project", "own", "file", "test", "environment", "command")
+LEVELS: tuple[ConfigLevel, ...] = get_args(ConfigLevel)
 """From lowest to highest: the package of a verifiers environment; pytest's ini; pyproject.toml for all evals, then for
 this one; the TOML; the `osmosis_eval` marker of a test; environment variables; the command line."""
 PROJECT_LEVELS: tuple[ConfigLevel, ...] = ("project", "own")
@@ -426,22 +388,15 @@ class Origin:
     def prefix(self, table: str, key: str, *below: str) -> str:
         """Return the text before a problem that names the key, unless `where` names it already."""
         if isinstance(self.source, str):
-            return f"{_dotted(below)}: " if below and not self.source.endswith(f".{_dotted(below)}") else ""
+            return f"{dotted(below)}: " if below and not self.source.endswith(f".{dotted(below)}") else ""
         if self.is_option:
-            return f"{_dotted((*self.keys, *below))}: "
-        title = self.source.title(table, key, *below)
-        if title is not None:
-            return f"{title}: "
-        return f"{place_text(table, key, *below)}: "
+            return f"{dotted((*self.keys, *below))}: "
+        return f"{self.source.title(table, key, *below)}: "
 
 
-def place_text(table: str, key: str, *below: str) -> str:
+def place_text(table: str, *keys: str) -> str:
     """Return a key and its table as messages show them: `[model] headers.X`."""
-    return f"[{table}] {_dotted((key, *below))}"
-
-
-def _dotted(keys: Sequence[str]) -> str:
-    return ".".join(map(key_text, keys))
+    return f"[{key_text(table)}] {dotted(keys)}"
 
 
 ROOT = ("tool", "pytest-osmosis")
@@ -461,22 +416,16 @@ def read_project(workspace: Path, name: str) -> dict[ConfigLevel, Document]:
     shared = {key: value for key, value in document.content.items() if key != EVAL}
     project: dict[ConfigLevel, Document] = {"project": replace(document, content=shared)}
     evals = _below(document, EVAL)
-    own = _below(evals, name) if evals is not None else None
-    if own is not None:
-        project["own"] = own
-    elif evals is not None:
-        _reject_misspelt(evals, name, workspace)
-    return project
-
-
-def _reject_misspelt(evals: Document, name: str, workspace: Path) -> None:
-    """Raise ConfigError if a table has a name similar to `name` that no eval of the workspace has."""
+    if evals is None:
+        return project
+    if (own := _below(evals, name)) is not None:
+        return {**project, "own": own}
     existing = {path.stem for pattern in NAMES for path in workspace.glob(pattern)}
-    similar = closest(name, evals.content.keys() - existing)
-    if similar is not None:
-        table, own = (".".join(map(key_text, (*evals.prefix, each))) for each in (similar, name))
-        text = f"[{table}]: no eval has this name, did you mean [{own}]? (if not, remove the table)"
+    if (similar := closest(name, evals.content.keys() - existing)) is not None:
+        table, meant = (dotted((*evals.prefix, each)) for each in (similar, name))
+        text = f"[{table}]: no eval has this name, did you mean [{meant}]? (if not, remove the table)"
         raise ConfigError.at(evals.where(similar), text)
+    return project
 
 
 def _below(document: Document, *keys: str) -> Document | None:
@@ -486,7 +435,7 @@ def _below(document: Document, *keys: str) -> Document | None:
             return None
         content = document.content[key]
         if not isinstance(content, dict):
-            name = ".".join(map(key_text, (*document.prefix, key)))
+            name = dotted((*document.prefix, key))
             raise ConfigError.at(document.where(key), f"[{name}]: must be a table, got {toml(content)}")
         document = replace(document, content=content, prefix=(*document.prefix, key))
     return document

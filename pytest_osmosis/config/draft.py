@@ -6,9 +6,9 @@ problem, and the key still counts as set, so that nothing reports it as missing.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config.document import (
@@ -29,6 +29,7 @@ from pytest_osmosis.config.kinds import (
     Tables,
     Unfit,
     ValueKind,
+    dotted,
     entry_faults,
     key_text,
     toml,
@@ -37,6 +38,7 @@ from pytest_osmosis.config.kinds import (
     unknown_key,
     unknown_table,
     unknown_top_key,
+    with_value,
 )
 from pytest_osmosis.config.named_keys import OPTIONS, unknown_option
 from pytest_osmosis.config.tables import EXAMPLE_MODEL
@@ -94,12 +96,12 @@ def shown_value(table: Table, key: str, value: object) -> str:
     return type_text(value) if field is not None and field.private else toml(value)
 
 
-_OPTION_HINTS: Mapping[TableKey, tuple[str, str]] = {
-    ("experiment", "model_path"): ("--osmosis-model", f"name the model, like --osmosis-model={EXAMPLE_MODEL}"),
-    ("experiment", "dataset"): ("--osmosis-dataset", "name the rows, like --osmosis-dataset=rows.jsonl"),
-    ("scoring", "eval_fns"): ("--osmosis-eval-fn", "name a function, like --osmosis-eval-fn=rewards:compute_reward"),
+_OPTION_HINTS: Mapping[TableKey, tuple[str, str, str]] = {
+    ("experiment", "model_path"): ("--osmosis-model", "name the model", EXAMPLE_MODEL),
+    ("experiment", "dataset"): ("--osmosis-dataset", "name the rows", "rows.jsonl"),
+    ("scoring", "eval_fns"): ("--osmosis-eval-fn", "name a function", "rewards:compute_reward"),
 }
-"""The options that an eval without a TOML needs, and how to set them."""
+"""The options that an eval without a TOML needs, with what to do and an example."""
 
 
 class _Meaning(NamedTuple):
@@ -114,23 +116,9 @@ def _meaning(tables: Tables, table: Table, override: Override, lower: object) ->
     """Return the first meaning of an override that is valid, or else the first one. `lower` is the value so far."""
     kind, found = override_kind(table, override.key), list[_Meaning]()
     for part in typed_values(override, kind):
-        whole = _whole(override, part, lower)
+        whole = with_value(lower, override.below, part)
         found.append(_Meaning(part, whole, read_value(tables, table, override.key, whole, kind)))
     return next((each for each in found if not each.reading.faults), found[0])
-
-
-def _whole(override: Override, part: object, lower: object) -> object:
-    """Return the whole value of a key: `part` under the keys `below`, and the rest from lower levels."""
-    if not override.below:
-        return part
-    whole: dict[str, Any] = copy.deepcopy(lower) if isinstance(lower, dict) else {}
-    inner = whole
-    for key in override.below[:-1]:
-        if not isinstance(inner.get(key), dict):
-            inner[key] = {}
-        inner = inner[key]
-    inner[override.below[-1]] = part
-    return whole
 
 
 class Remarks(NamedTuple):
@@ -147,8 +135,13 @@ class Draft:
     """
 
     def __init__(
-        self, documents: Mapping[ConfigLevel, Document], overrides: Sequence[Override], tables: Tables
+        self,
+        documents: Mapping[ConfigLevel, Document],
+        overrides: Sequence[Override],
+        tables: Tables,
+        workspace: Path,
     ) -> None:
+        self.workspace = workspace
         self.document = documents.get("file")
         self._tables = tables
         self._levels: dict[ConfigLevel, dict[TableKey, Any]] = {level: {} for level in LEVELS}
@@ -228,14 +221,16 @@ class Draft:
         origin = self._origins.get(place)
         if origin is None and self.document is not None:
             origin = Origin("file", self.document, place)
-        if origin is None:
-            flag, hint = _OPTION_HINTS.get(place, (f"--osmosis-set {table}.{key}", ""))
-            self._report(Origin("command", flag), f"missing; {hint}" if hint else text)
-        else:
+        if origin is not None:
             self._report(origin, origin.prefix(table, key, *below) + text, *below)
+        elif place in _OPTION_HINTS:
+            flag, fix, example = _OPTION_HINTS[place]
+            self._report(Origin("command", flag), f"missing; {fix}, like {flag}={example}")
+        else:
+            self._report(Origin("command", f"--osmosis-set {table}.{key}"), text)
 
     def add(self, problems: Iterable[Problem]) -> None:
-        """Add problems of another file that the config leads to."""
+        """Add problems of another place that the config leads to."""
         self._problems += [((len(LEVELS), 0), problem) for problem in problems]
 
     def choose(self, *places: TableKey) -> None:
@@ -341,20 +336,19 @@ class Draft:
         field = self._tables[table].field(key)
         shown = "..." if field is not None and field.private else toml(value)
         first = next(name for name, keys in self._tables.items() if name == table or keys.field(key) is not None)
-        name = ".".join(map(key_text, (*([] if first == table else [table]), key, *below)))
-        where = origin.where().removesuffix(f" {'.'.join(map(key_text, (table, key, *below)))}")
+        name = dotted((*([] if first == table else [table]), key, *below))
+        where = origin.where().removesuffix(f" {dotted((table, key, *below))}")
         self._remarks[origin.level, place, below] = f"{name} = {shown} ({where})"
 
     def _check_required(self) -> None:
         for table in self._tables.values():
-            if table.required and (self.document is None or table.name not in self.document.content):
-                keys = ", ".join(field.name for field in table.fields if field.required)
+            required = [field for field in table.fields if field.required]
+            is_there = self.document is not None and table.name in self.document.content
+            if is_there or not (table.required or table.optional):
+                for field in required:
+                    if not self.is_set(table.name, field.name):
+                        self.fail(table.name, field.name, f"missing; must be {field.kind.expects}")
+            elif table.required and self.document is not None:
+                keys = ", ".join(field.name for field in required)
                 text = f"[{table.name}]: missing; add [{table.name}] with {keys} = [...] ([] if the eval needs none)"
-                if self.document is not None:
-                    self._report(Origin("file", self.document), text)
-                continue
-            if table.optional and (self.document is None or table.name not in self.document.content):
-                continue
-            for field in table.fields:
-                if field.required and not self.is_set(table.name, field.name):
-                    self.fail(table.name, field.name, f"missing; must be {field.kind.expects}")
+                self._report(Origin("file", self.document), text)

@@ -20,6 +20,7 @@ from pytest_osmosis.config.kinds import (
     Table,
     ValueKind,
     choice,
+    dotted,
     key_text,
     quoted_list,
     refuse,
@@ -120,20 +121,17 @@ def load_registry(workspace: Path, endpoints_path: str | None, where: str) -> Re
     Raises `ConfigError` with all problems of the file; one that cannot be found is a problem at `where`.
     """
     path = workspace / (endpoints_path or DEFAULT_PATH)
-    if endpoints_path is not None:
-        if path.suffix == ".py":
-            instead = f"write {FILE_NAME} in the same folder, with an [[endpoint]] for each of its endpoints"
-            raise _misplaced(where, f"{shown(path)}: a registry in Python is not read; {instead}")
-        path = path / FILE_NAME if is_folder(path) else path
-        if not something_at(path):
-            raise _misplaced(where, f"{shown(path)} does not exist")
-    elif not something_at(path):
-        return None
-    return Registry.of(read_document(path))
-
-
-def _misplaced(where: str, text: str) -> ConfigError:
-    return ConfigError.at(where, f"[model] endpoints_path: {text}")
+    if endpoints_path is None:
+        return Registry.of(read_document(path)) if something_at(path) else None
+    path = path / FILE_NAME if is_folder(path) else path
+    if path.suffix == ".py":
+        instead = f"write {FILE_NAME} in the same folder, with an [[endpoint]] for each of its endpoints"
+        text = f"{shown(path)}: a registry in Python is not read; {instead}"
+    elif something_at(path):
+        return Registry.of(read_document(path))
+    else:
+        text = f"{shown(path)} does not exist"
+    raise ConfigError.at(where, f"[model] endpoints_path: {text}")
 
 
 def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem]]:
@@ -141,7 +139,7 @@ def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem
     problems = []
     for name in document.content:
         if name != "endpoint":
-            close = did_you_mean("[[endpoint]]") if name.strip("s") in ("endpoint", "endpoint_id", "ENDPOINT") else ""
+            close = did_you_mean("[[endpoint]]" if "endpoint" in name.lower() else None)
             text = f"{key_text(name)}: unknown{close} (valid: [[endpoint]])"
             problems.append(Problem(document.where(name), text))
     given = document.content.get("endpoint", [])
@@ -150,48 +148,45 @@ def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem
         return [], [*problems, Problem(document.where("endpoint"), text)]
     entries = []
     for position, entry in enumerate(given):
-        faults = list(_faults(document, position, entry))
-        if faults:
-            problems += faults
-        else:
+        try:
             entries.append(_endpoint(document, position, entry))
+        except ConfigError as error:
+            problems += error.problems
     return entries, problems
-
-
-def _endpoint(document: Document, position: int, entry: Mapping[str, Any]) -> RegisteredEndpoint:
-    names = {ALIASES.get(key, key): value for key, value in entry.items()}
-    values: dict[str, Any] = {name: read_value(TABLES, ENDPOINT, name, value).value for name, value in names.items()}
-    return RegisteredEndpoint(**values, where=_where(document, position))
 
 
 def _where(document: Document, position: int, *keys: str) -> str:
     return f"{document.label}:{document.lines.of('endpoint', position, *keys)}"
 
 
-def _faults(document: Document, position: int, entry: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the problems with an entry, in the order of its keys."""
+def _endpoint(document: Document, position: int, entry: Mapping[str, Any]) -> RegisteredEndpoint:
+    """Return the endpoint of an entry. Raises `ConfigError` with its problems, in the order of its keys."""
+    given = entry.get("endpoint_id")
+    title = f"[[endpoint]] {toml(given)}" if isinstance(given, str) and given.strip() else "[[endpoint]]"
+    problems: list[Problem] = []
+    values: dict[str, Any] = {}
 
-    def problem(key: str | None, text: str, *below: str) -> Problem:
-        given = entry.get("endpoint_id")
-        title = f"[[endpoint]] {toml(given)}" if isinstance(given, str) and given.strip() else "[[endpoint]]"
-        keys = [*([] if key is None else [key]), *below]
-        named = f" {'.'.join(map(key_text, keys))}" if keys else ""
-        return Problem(_where(document, position, *keys), f"{title}{named}: {text}")
+    def fail(text: str, *keys: str) -> None:
+        named = f" {dotted(keys)}" if keys else ""
+        problems.append(Problem(_where(document, position, *keys), f"{title}{named}: {text}"))
 
     for key, value in entry.items():
         if key == "client_type":
-            yield problem(key, 'is not supported; write it as api_client_type (or its short name, "type")')
+            fail('is not supported; write it as api_client_type (or its short name, "type")', key)
             continue
         name = ALIASES.get(key, key)
-        for fault in read_value(TABLES, ENDPOINT, name, value).faults:
-            yield problem(key, fault.line(shown_value(ENDPOINT, name, value)), *fault.below)
+        reading = read_value(TABLES, ENDPOINT, name, value)
+        values[name] = reading.value
+        for fault in reading.faults:
+            fail(fault.line(shown_value(ENDPOINT, name, value)), key, *fault.below)
         if key in ALIASES and name in entry and (name == "headers" or entry[name] != value):
             both = "only one of them may be set" if name == "headers" else "they differ"
-            yield problem(key, f"is another name of {name}, which is set too, and {both}; keep one of them")
-    present = {ALIASES.get(key, key) for key in entry}
-    missing = [each.name for each in ENDPOINT.fields if each.required and each.name not in present]
-    if missing:
-        yield problem(None, f"lacks {', '.join(missing)}")
+            fail(f"is another name of {name}, which is set too, and {both}; keep one of them", key)
+    if missing := [each.name for each in ENDPOINT.fields if each.required and each.name not in values]:
+        fail(f"lacks {', '.join(missing)}")
+    if problems:
+        raise ConfigError(problems)
+    return RegisteredEndpoint(**values, where=_where(document, position))
 
 
 def _conflicts(endpoint: RegisteredEndpoint, others: tuple[RegisteredEndpoint, ...]) -> Iterator[Problem]:

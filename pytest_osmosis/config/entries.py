@@ -20,11 +20,21 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_osmosis.config.document import Document, Place, TableKey, read_document
-from pytest_osmosis.config.kinds import ANYTHING, Field, Unfit, key_text, refuse, toml, type_text, unknown_table
+from pytest_osmosis.config.document import Document, Place, TableKey, place_text, read_document
+from pytest_osmosis.config.kinds import (
+    ANYTHING,
+    Field,
+    Unfit,
+    key_text,
+    refuse,
+    toml,
+    type_text,
+    unknown_table,
+    with_value,
+)
 from pytest_osmosis.config.named_keys import HEADER_LINES, OPTIONS, PRIME_KEYS, dotted_keys, sampling_keys
 from pytest_osmosis.config.tables import EVAL_TABLES
-from pytest_osmosis.errors import Problem
+from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.text.names import closest, did_you_mean, listed, suggestion
 from pytest_osmosis.text.numbers import plural
 
@@ -45,16 +55,12 @@ def entry_name(base: str, swept: Mapping[str, Any]) -> str:
     >>> entry_name("owner/gsm8k@1.0", {"temperature": 0.5, "model": "openai/gpt-5.4-mini"})
     'gsm8k~temperature=0.5~model=openai-gpt-5.4-mini'
     """
+    last = base.rpartition("/")[2].partition("@")[0]
     values = (f"~{_safe(key)}={_safe(_text(value), _MOST_OF_A_VALUE)}" for key, value in swept.items())
-    name = "".join((_base(base), *values))
+    name = "".join((_safe(last).lstrip("-._+=~") or "eval", *values))
     if len(name) <= MOST_CHARACTERS:
         return name
     return f"{name[: MOST_CHARACTERS - 7]}-{blake2b(name.encode(), digest_size=3).hexdigest()}"
-
-
-def _base(text: str) -> str:
-    last = text.rpartition("/")[2].partition("@")[0]
-    return _safe(last, MOST_CHARACTERS).lstrip("-._+=~") or "eval"
 
 
 def _text(value: Any) -> str:
@@ -85,16 +91,12 @@ _OF_TABLES: Mapping[str, TableKey] = {
 }
 KEYS = tuple(dict.fromkeys((*PRIME_KEYS, SAMPLING_ARGS, *_OF_TABLES)))
 """The keys that stand outside of tables, apart from `name`."""
-_NO_EFFECT = "has no effect here; leave it out"
+_WITHOUT_EFFECT = ("verbose", "debug", "disable_tui", "fullscreen", "disable_env_server")
 NOT_OFFERED: Mapping[str, str] = {
     "provider": "not offered; name the server with api_base_url and api_key_var, or with endpoint_id",
     "resume": "not offered in a config; pass --osmosis-resume to resume the newest run",
     "resume_path": "not offered in a config; pass --osmosis-resume-from=DIR",
-    "verbose": _NO_EFFECT,
-    "debug": _NO_EFFECT,
-    "disable_tui": _NO_EFFECT,
-    "fullscreen": _NO_EFFECT,
-    "disable_env_server": _NO_EFFECT,
+    **dict.fromkeys(_WITHOUT_EFFECT, "has no effect here; leave it out"),
 }
 """Keys that `prime eval` has, and why there are none of ours for them."""
 
@@ -157,7 +159,7 @@ def swept_settings(key: str, inner: tuple[str, ...], value: Any, at: Place) -> I
     if not inner:
         yield from settings_of(key, value, at)
     elif key == SAMPLING_ARGS:
-        for setting in settings_of(key, _nested(inner, value), at):
+        for setting in settings_of(key, with_value(None, inner, value), at):
             below = (inner if inner[0] == "extra_body" else ("", *inner))[1:]
             path = setting.path if setting.path[1] != "extra_body" else (*setting.path, *below)
             yield setting._replace(path=path, value=value, source=f"{key}.{'.'.join(inner)}")
@@ -168,27 +170,17 @@ def swept_settings(key: str, inner: tuple[str, ...], value: Any, at: Place) -> I
 
 def _path(key: str, value: Any, at: Place) -> tuple[str, ...]:
     """Return the table and the key that a bare key sets, or those that a dotted one names. Raises `UnknownKey`."""
-    prime = PRIME_KEYS.get(key)
-    path = _OF_TABLES.get(key) or _dotted(key) if prime is None else (prime.table, prime.key)
-    if path is None:
-        raise UnknownKey(at, unknown(key, value))
-    return path
+    if (prime := PRIME_KEYS.get(key)) is not None:
+        return prime.table, prime.key
+    if key in _OF_TABLES:
+        return _OF_TABLES[key]
+    path = dotted_keys(key)
+    if len(path) > 1 and path[0] in EVAL_TABLES:
+        return path
+    raise UnknownKey(at, _unknown(key, value))
 
 
-def _nested(keys: tuple[str, ...], value: Any) -> Any:
-    for key in reversed(keys):
-        value = {key: value}
-    return value
-
-
-def _dotted(key: str) -> tuple[str, ...] | None:
-    """Return the keys of "sampling.temperature", None if its table is not one of ours."""
-    keys = dotted_keys(key) if "." in key else ()
-    return keys if len(keys) > 1 and keys[0] in EVAL_TABLES else None
-
-
-def unknown(key: str, value: Any) -> str:
-    """Return the problem with a key that a config with several evals does not have."""
+def _unknown(key: str, value: Any) -> str:
     if key in NOT_OFFERED:
         return NOT_OFFERED[key]
     if isinstance(value, dict) and closest(key, (*KEYS, NAME)) is None:
@@ -249,9 +241,9 @@ class Entry(Document):
     def line(self, *keys: str) -> int:
         return self.lines.of(*(self._place(keys) or self.home))
 
-    def title(self, *keys: str) -> str | None:
+    def title(self, *keys: str) -> str:
         place = self._place(keys)
-        return None if place is None else title_of(place)
+        return place_text(*keys) if place is None else title_of(place)
 
     def _place(self, keys: tuple[str, ...]) -> Place | None:
         for size in range(len(keys), 1, -1):
@@ -267,17 +259,19 @@ class SeveralEvals(NamedTuple):
     entries: tuple[Entry, ...]
     problems: tuple[Problem, ...]
 
-    def named(self, name: str) -> Entry | None:
-        return next((entry for entry in self.entries if entry.name == name), None)
-
-    def not_found(self, name: str | None) -> str:
-        """Return the problem with a name that no entry has, or with its absence."""
-        names = [entry.name for entry in self.entries]
+    def entry(self, name: str | None) -> Entry:
+        """Return one entry. Raises `ConfigError` if none has the name, or if it is not clear which one is meant."""
+        entries = {entry.name: entry for entry in self.entries}
+        if name is None and len(entries) == 1:
+            return self.entries[0]
+        if name in entries:
+            return entries[name]
         if name is None:
-            text = f"holds {plural(len(names), 'eval')}; name one of them"
+            text = f"holds {plural(len(entries), 'eval')}; name one of them"
         else:
-            text = f'no eval of this file is called "{name}"{suggestion(name, names)}'
-        return f"{text} (they are: {listed(names, _MOST_LISTED)})"
+            text = f'no eval of this file is called "{name}"{suggestion(name, entries)}'
+        missing = Problem(self.file.label, f"{text} (they are: {listed(entries, _MOST_LISTED)})")
+        raise ConfigError(self.problems or [missing])
 
 
 def in_order(problems: Iterable[Problem], label: str) -> list[Problem]:
@@ -290,15 +284,10 @@ def in_order(problems: Iterable[Problem], label: str) -> list[Problem]:
     return sorted(dict.fromkeys(problems), key=line)
 
 
-def has_several(document: Document) -> bool:
-    """Return True for a config with `[[eval]]` or `[[ablation]]`."""
-    return any(name in document.content for name in BLOCKS)
-
-
 def read_entries(path: Path) -> SeveralEvals | None:
     """Return the entries of a config, None if it holds a single eval. Raises `ConfigError` if it cannot be read."""
     document = read_document(path)
-    return _expanded(document) if has_several(document) else None
+    return _expanded(document) if any(name in document.content for name in BLOCKS) else None
 
 
 @functools.lru_cache(maxsize=8)
@@ -367,9 +356,7 @@ class _Expansion:
 
     def _layer(self, keys: Mapping[str, Any], at: Place) -> _Layer:
         misspelt, settings = False, list[EntrySetting]()
-        name = keys.get(NAME)
-        if name is not None and not is_valid(name):
-            self._fail((*at, NAME), f"must be a name of {VALID}, got {toml(name)}")
+        name = self._checked_name(keys[NAME], (*at, NAME)) if NAME in keys else None
         for key, value in sorted(keys.items(), key=lambda pair: pair[0] == SAMPLING_ARGS):
             if key == NAME:
                 continue
@@ -378,7 +365,13 @@ class _Expansion:
             except KeyFault as fault:
                 misspelt = misspelt or isinstance(fault, UnknownKey)
                 self._fail(fault.at, fault.text)
-        return _Layer(settings, name if is_valid(name) else None, misspelt)
+        return _Layer(settings, name, misspelt)
+
+    def _checked_name(self, name: Any, at: Place) -> str | None:
+        if is_valid(name):
+            return str(name)
+        self._fail(at, f"must be a name of {VALID}, got {toml(name)}")
+        return None
 
     def _ablation(self, base: _Layer, keys: Mapping[str, Any], place: Place) -> Iterator[Entry]:
         fixed = {key: value for key, value in keys.items() if key != SWEEP}
@@ -390,7 +383,8 @@ class _Expansion:
             return
         n_problems = len(self.problems)
         self._refuse_fixed(fixed, sweep, place)
-        axes = list(self._axes(sweep, (*place, SWEEP)))
+        keys_first = sorted(sweep.items(), key=lambda pair: isinstance(pair[1], dict))  # and tables after them
+        axes = [axis for key, values in keys_first for axis in self._axes((key,), values, (*place, SWEEP, key))]
         n_entries = math.prod(len(axis.values) for axis in axes)
         if n_entries > MOST_ENTRIES:
             text = f"crosses to {n_entries:,} evals; at most {MOST_ENTRIES:,} can be in one block"
@@ -412,17 +406,12 @@ class _Expansion:
                 text = f"is fixed in this block too ({key}.{each} = {toml(fixed[key][each])}); keep one of them"
                 self._fail((*place, SWEEP, key, each), text)
 
-    def _axes(self, sweep: Mapping[str, Any], at: Place) -> Iterator[_Axis]:
-        tables = {key: value for key, value in sweep.items() if isinstance(value, dict)}
-        for key, values in {**{key: value for key, value in sweep.items() if key not in tables}, **tables}.items():
-            yield from self._axes_below((key,), values, (*at, key))
-
-    def _axes_below(self, keys: tuple[str, ...], values: Any, at: Place) -> Iterator[_Axis]:
+    def _axes(self, keys: tuple[str, ...], values: Any, at: Place) -> Iterator[_Axis]:
         if isinstance(values, dict):
             if not values:
                 self._fail(at, "holds no key to sweep; add one with its values, or leave the table out")
             for key, inner in values.items():
-                yield from self._axes_below((*keys, key), inner, (*at, key))
+                yield from self._axes((*keys, key), inner, (*at, key))
         elif not isinstance(values, list):
             fix = f"write [{toml(values)}], or fix it in [[ablation]]"
             self._fail(at, f"must be an array of the values to sweep, got {type_text(values)}; {fix}")
@@ -435,15 +424,12 @@ class _Expansion:
         for index, value in enumerate(values):
             place = (*at, index)
             if keys == (NAME,):
-                if not is_valid(value):
-                    self._fail(place, f"must be a name of {VALID}, got {toml(value)}")
-                yield _SweptValue(value, (), value)
+                yield _SweptValue(self._checked_name(value, place), (), value)
                 continue
             try:
                 settings = tuple(swept_settings(keys[0], keys[1:], value, place))
-                yield _SweptValue(
-                    value, settings, index + 1 if any(_field(each).private for each in settings) else value
-                )
+                is_private = any(_field(each).private for each in settings)
+                yield _SweptValue(value, settings, index + 1 if is_private else value)
             except UnknownKey as fault:
                 self._fail(at, fault.text)
                 return
@@ -467,8 +453,14 @@ class _Expansion:
         for setting in settings:
             _set(content, setting)
             places[setting.path] = setting.at
-        _expand_name(content, name)
-        _select_all(content)
+        for table, key in _NAMED_BY_ENTRY:
+            value = content.get(table, {}).get(key)
+            if isinstance(value, str):
+                content[table][key] = value.replace("{name}", name)
+        evaluation = content.get("evaluation", {})
+        if evaluation.get("limit") == "all":  # as a config says it: by an offset alone
+            del evaluation["limit"]
+            content.setdefault("data", {}).setdefault("offset", 0)
         of_sweep = frozenset(each.path for each in layers[-1].settings) if len(layers) > 2 else frozenset()
         file = self.document
         yield Entry(file.path, file.label, file.text, content, file.lines, (), name, places, home, of_sweep)
@@ -490,9 +482,10 @@ class _Expansion:
                 base = Path(base).stem or base
             shown.pop(subject[1], None)
         name = base if names and not shown else entry_name(base, shown)
-        ends = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))  # of a name that is taken
-        names_with_ends = (f"{name[: MOST_CHARACTERS - len(end)]}{end}" for end in ends)
-        free = next(each for each in names_with_ends if each.casefold() not in self._names)
+        free, number = name, 1
+        while free.casefold() in self._names:
+            number += 1
+            free = f"{name[: MOST_CHARACTERS - len(f'-{number}')]}-{number}"
         self._names.add(free.casefold())
         return free
 
@@ -536,26 +529,7 @@ def _set(content: dict[str, dict[str, Any]], setting: EntrySetting) -> None:
     if setting.value is None:
         keys.pop(key, None)
         return
-    for each in below:
-        inner = keys.get(key)
-        keys[key] = dict(inner) if isinstance(inner, dict) else {}
-        keys, key = keys[key], each
-    if below and setting.path[:2] in (("model", "headers"), ("model", "headers_from_state")):
-        for name in [name for name in keys if name.casefold() == key.casefold()]:
-            del keys[name]
-    keys[key] = setting.value
-
-
-def _expand_name(content: Mapping[str, dict[str, Any]], name: str) -> None:
-    for table, key in _NAMED_BY_ENTRY:
-        value = content.get(table, {}).get(key)
-        if isinstance(value, str):
-            content[table][key] = value.replace("{name}", name)
-
-
-def _select_all(content: dict[str, dict[str, Any]]) -> None:
-    """Select all rows where `limit` is "all", as a config says it: by an offset alone."""
-    evaluation = content.get("evaluation", {})
-    if evaluation.get("limit") == "all":
-        del evaluation["limit"]
-        content.setdefault("data", {}).setdefault("offset", 0)
+    given = keys.get(key)
+    if below and isinstance(given, dict) and (table, key) in (("model", "headers"), ("model", "headers_from_state")):
+        given = {name: text for name, text in given.items() if name.casefold() != below[0].casefold()}
+    keys[key] = with_value(given, below, setting.value)

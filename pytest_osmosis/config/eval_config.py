@@ -59,9 +59,7 @@ def _only(table: Table, *names: str) -> Table:
     return replace(table, fields=tuple(field for field in table.fields if field.name in names))
 
 
-_REQUIRED = {
-    "rollout": "Folder of the code, under rollouts/.",
-    "entrypoint": "Python file in that folder that defines the workflow and the Grader.",
+_MEANINGS = {
     "model_path": 'The base model that is trained, like "Qwen/Qwen3.6-35B-A3B". The name chooses no provider.',
     "dataset": "Name of the dataset on the platform, and of the file under datasets/ or data/.",
 }
@@ -70,8 +68,8 @@ EXPERIMENT = Table(
     "experiment",
     "The base model, the rows and the code of a training run.",
     tuple(
-        replace(field, required=True, help=_REQUIRED[field.name]) if field.name in _REQUIRED else field
-        for field in EVAL_TABLES["experiment"].fields
+        replace(each, required=each.name not in ("commit_sha", "branch"), help=_MEANINGS.get(each.name, each.help))
+        for each in EVAL_TABLES["experiment"].fields
     ),
 )
 
@@ -113,13 +111,17 @@ CHECKPOINTS = Table(
     ),
 )
 
-ADVANCED = replace(
-    EVAL_TABLES["advanced"], help="Settings of a backend, which the platform checks. This plugin ignores them."
+PLATFORM_TABLES = (
+    EXPERIMENT,
+    TRAINING,
+    SAMPLING,
+    CHECKPOINTS,
+    replace(
+        EVAL_TABLES["advanced"], help="Settings of a backend, which the platform checks. This plugin ignores them."
+    ),
+    EVAL_TABLES["env"],
+    replace(EVAL_TABLES["secrets"], required=False, optional=True),
 )
-
-SECRETS = replace(EVAL_TABLES["secrets"], required=False, optional=True)
-
-PLATFORM_TABLES = (EXPERIMENT, TRAINING, SAMPLING, CHECKPOINTS, ADVANCED, EVAL_TABLES["env"], SECRETS)
 """The tables that the platform accepts in a training config. All others belong in pyproject.toml."""
 
 TRAINING_TABLES: Tables = {
@@ -177,16 +179,17 @@ def load_eval_config(path: Path, overrides: Sequence[Override] = (), entry: str 
     """
     several = read_entries(path)
     if several is not None:
-        return _entry_config(several, _entry_named(several, entry), overrides)
+        return _entry_config(several, several.entry(entry), overrides)
     document = read_document(path)
-    return _accepted(_draft(document, overrides), document.path, workspace_of(document.path))
+    return _accepted(_draft(document, overrides), document.path)
 
 
 def _draft(document: Document, overrides: Sequence[Override]) -> Draft:
     """Return the draft of an eval config. Raises `ConfigError` for another config."""
     _reject_other_configs(document)
-    project = read_project(workspace_of(document.path), document.path.stem)
-    return Draft({"file": document, **project}, overrides, EVAL_TABLES)
+    workspace = workspace_of(document.path)
+    project = read_project(workspace, document.path.stem)
+    return Draft({"file": document, **project}, overrides, EVAL_TABLES, workspace)
 
 
 def load_entries(path: Path, overrides: Sequence[Override] = ()) -> Sequence[EvalConfig]:
@@ -208,29 +211,16 @@ def load_entries(path: Path, overrides: Sequence[Override] = ()) -> Sequence[Eva
     return configs
 
 
-def _entry_named(several: SeveralEvals, name: str | None) -> Entry:
-    """Return one entry. Raises `ConfigError` if none has the name, or if it is not clear which one is meant."""
-    if name is None and len(several.entries) == 1:
-        return several.entries[0]
-    entry = None if name is None else several.named(name)
-    if entry is None:
-        missing = [] if several.problems else [Problem(several.file.label, several.not_found(name))]
-        raise ConfigError([*several.problems, *missing])
-    return entry
-
-
 def _entry_config(several: SeveralEvals, entry: Entry, overrides: Sequence[Override]) -> EvalConfig:
     """Return the config of an entry. Raises `RejectedConfig` with its problems, and those of the whole file."""
-    path, draft = several.file.path, _draft(entry, overrides)
+    draft = _draft(entry, overrides)
     _refuse_overridden_sweep(draft, entry, overrides)
+    draft.add(several.problems)
     try:
-        config = _accepted(draft, path, workspace_of(path), entry.name)
+        return _accepted(draft, entry.path, entry.name)
     except RejectedConfig as rejected:
         problems = in_order([*several.problems, *rejected.problems], several.file.label)
         raise RejectedConfig(problems, rejected.config, rejected.faulty) from None
-    if several.problems:
-        raise RejectedConfig(several.problems, config, frozenset())
-    return config
 
 
 def _refuse_overridden_sweep(draft: Draft, entry: Entry, overrides: Sequence[Override]) -> None:
@@ -253,18 +243,18 @@ def typed_eval_config(workspace: Path, overrides: Sequence[Override]) -> EvalCon
     Raises `RejectedConfig` with all problems.
     """
     name = name_of(_typed(overrides, "env")) or Path(_typed(overrides, "dataset")).stem
-    draft = Draft(read_project(workspace, name), overrides, EVAL_TABLES)
+    draft = Draft(read_project(workspace, name), overrides, EVAL_TABLES, workspace)
     if not draft.is_set("data", "path") and draft.is_set("experiment", "dataset"):
         draft.fail("experiment", "dataset", "missing")
-    config = _accepted(draft, absolute(workspace / (draft.get("data", "path") or "")), workspace)
+    config = _accepted(draft, absolute(workspace / (draft.get("data", "path") or "")))
     module = config.environment_module
     return config if module is None else replace(config, path=absolute(module.source), name=module.name)
 
 
 def _typed(overrides: Sequence[Override], option: str) -> str:
     """Return the last value that was typed for an option, or ""."""
-    typed = [override.value for override in overrides if (override.table, override.key) == OPTIONS[option]]
-    return str(typed[-1]) if typed else ""
+    typed = (override.value for override in reversed(overrides) if (override.table, override.key) == OPTIONS[option])
+    return str(next(typed, ""))
 
 
 def _reject_other_configs(document: Document) -> None:
@@ -291,18 +281,18 @@ def _reject_other_configs(document: Document) -> None:
         raise ConfigError([Problem(document.where(name), f"[{name}]: {text}") for name in of_training])
 
 
-def _accepted(draft: Draft, path: Path, workspace: Path, entry: str | None = None) -> EvalConfig:
+def _accepted(draft: Draft, path: Path, entry: str | None = None) -> EvalConfig:
     """Check a draft, and return its config. Raises `RejectedConfig` if it has problems."""
-    module = environment_of(draft, workspace)
-    check(draft, workspace)
-    config = config_of(draft, path, workspace)
+    module = environment_of(draft)
+    check(draft)
+    config = config_of(draft, path)
     config = replace(config, environment_module=module, name=entry or config.name, entry=entry)
     if problems := draft.problems:
         raise RejectedConfig(problems, config, draft.faulty)
     return config
 
 
-def config_of(draft: Draft, path: Path, workspace: Path, sampling: Mapping[str, Any] | None = None) -> EvalConfig:
+def config_of(draft: Draft, path: Path, sampling: Mapping[str, Any] | None = None) -> EvalConfig:
     """Return the config that a draft holds. `sampling` stands for `[sampling]`, where that has other keys."""
     selecting = _selecting(draft.levels)
     unused = frozenset(place for name, place in SELECTING.items() if name not in selecting)
@@ -311,11 +301,11 @@ def config_of(draft: Draft, path: Path, workspace: Path, sampling: Mapping[str, 
         selection = RowSelection(**({"limit": "all"} | selecting if "offset" in selecting else selecting))
     else:
         selection = RowSelection(rows="all") if draft.document is None else RowSelection()
-    tables = _tables(draft, workspace) | ({} if sampling is None else {"sampling": sampling})
+    tables = _tables(draft) | ({} if sampling is None else {"sampling": sampling})
     return EvalConfig(
         path=path,
         name=path.stem,
-        workspace=workspace,
+        workspace=draft.workspace,
         selection=selection,
         env=MappingProxyType(draft.table("env")),
         secrets=draft.get("secrets", "required") or _valid_secrets(draft.raw("secrets", "required")),
@@ -332,7 +322,7 @@ def config_of(draft: Draft, path: Path, workspace: Path, sampling: Mapping[str, 
     )
 
 
-def _tables(draft: Draft, workspace: Path) -> dict[str, Any]:
+def _tables(draft: Draft) -> dict[str, Any]:
     """Return the values of each table, with what follows from values of several levels, or of several keys."""
     tables = {name: _values(draft, name) for name in EVAL_TABLES}
     named = RECORDED if is_recorded(draft) else draft.get("model", "endpoint_id") or ""
@@ -348,7 +338,7 @@ def _tables(draft: Draft, workspace: Path) -> dict[str, Any]:
     tables["limits"]["rollout"] = MappingProxyType(draft.merged("limits", "rollout"))
     ray = draft.merged("execution", "ray")
     if "runtime_env" in ray:
-        ray["runtime_env"] = with_absolute_files(ray["runtime_env"], workspace)
+        ray["runtime_env"] = with_absolute_files(ray["runtime_env"], draft.workspace)
     tables["execution"]["ray"] = RayOptions(**ray)
     model, results = ("baseline", "model_path"), ("baseline", "results")
     first = next((level for level in draft.levels if model in level or results in level), {})
@@ -417,14 +407,13 @@ def load_training_config(path: Path, overrides: Sequence[Override] = ()) -> Eval
     """
     document = read_document(path)
     workspace = workspace_of(document.path)
-    project = read_project(workspace, document.path.stem).get("project")
     documents: dict[ConfigLevel, Document] = {"file": document}
-    if project is not None:
+    if (project := read_project(workspace, document.path.stem).get("project")) is not None:
         documents["project"] = _applicable(project)
     applicable = [each for each in overrides if _has(each.table, each.key)]
-    draft = Draft(documents, applicable, TRAINING_TABLES)
-    check_training(draft, workspace)
-    config = _build(draft, document, workspace)
+    draft = Draft(documents, applicable, TRAINING_TABLES, workspace)
+    check_training(draft)
+    config = _preflight_config(draft, document)
     others = [each for each in overrides if each.level == "command" and each not in applicable]
     problems = [*draft.problems, *(Problem(each.origin, NOT_OF_TRAINING) for each in others)]
     if problems:
@@ -449,7 +438,7 @@ def _has(table: str, key: str) -> bool:
     return declared is not None and (declared.entries is not None or declared.field(key) is not None)
 
 
-def _build(draft: Draft, document: Document, workspace: Path) -> EvalConfig:
+def _preflight_config(draft: Draft, document: Document) -> EvalConfig:
     training, sampling = draft.table("training"), draft.table("sampling")
     timeouts = {key: training[key] for key in ("agent_workflow_timeout_s", "grader_timeout_s") if key in training}
     models = (level.get(("experiment", "model_path"), "") for level in reversed(list(draft.levels)))
@@ -459,7 +448,7 @@ def _build(draft: Draft, document: Document, workspace: Path) -> EvalConfig:
         "max_tokens": training.get("max_response_length"),
     }
     return replace(
-        config_of(draft, document.path, workspace, of_rollouts),
+        config_of(draft, document.path, of_rollouts),
         evaluation=Evaluation(batch_size=training.get("rollout_batch_size", BATCH_SIZE), **timeouts),
         selection=RowSelection(rows="all"),
         notes=tuple(_notes(document)),

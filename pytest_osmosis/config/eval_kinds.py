@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +26,7 @@ from pytest_osmosis.config.kinds import (
     faults_of,
     integer,
     kind,
-    name,
+    matching,
     name_shown,
     number,
     record_of,
@@ -70,38 +71,26 @@ def code_reference(attribute_text: str, *others: str) -> ValueKind:
 
 def url() -> ValueKind:
     def fits(value: str) -> bool:
-        try:
+        with suppress(ValueError):
             parts = urlsplit(value)
             has_server = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            return False
-        return has_server and value.isprintable() and " " not in value
+            return has_server and value.isprintable() and " " not in value
+        return False
 
     return string("an http:// or https:// URL with a host", fits)
 
 
 def variable_name(got: Callable[[str], str] = name_shown) -> ValueKind:
-    return name("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key itself", got)
+    return matching("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable, not the key itself", got)
 
 
-def _header_name() -> ValueKind:
-    pattern = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-    return string("an HTTP header name", lambda value: bool(re.fullmatch(pattern, value)))
+HEADER_NAME = matching(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", "an HTTP header name")
 
 
 def headers() -> ValueKind:
     """HTTP headers. Names are checked, and values are never shown."""
-    value = string(
-        "a string without line breaks",
-        lambda value: not re.search(r"[\r\n\0]", value),
-        got=lambda _: "one with a line break or a NUL",
-    )
-    return table_of("a table of header names to strings", _header_name(), value)
-
-
-def headers_from_state() -> ValueKind:
-    """HTTP headers whose values come from the state of a rollout."""
-    return table_of("a table of header names to keys of the state", _header_name(), TEXT)
+    value = matching(r"[^\r\n\0]*", "a string without line breaks", lambda _: "one with a line break or a NUL")
+    return table_of("a table of header names to strings", HEADER_NAME, value)
 
 
 FLAG = kind("true or false", lambda value: isinstance(value, bool), typed=typed_toml, schema={"type": "boolean"})
@@ -178,7 +167,7 @@ SECONDS = number(f" above 0 and at most {MOST_SECONDS:,.0f} (a year)", exclusive
 def rollout_bounds() -> ValueKind:
     """The bounds of each rollout by name, kept as a dict."""
     expects = "a table with any of tokens, tool_calls (integers of at least 1) and cost_usd (a finite number above 0)"
-    return record_of(expects, {"tokens": integer(1), "cost_usd": ABOVE_0, "tool_calls": integer(1)}, ())
+    return record_of(expects, {"tokens": integer(1), "cost_usd": ABOVE_0, "tool_calls": integer(1)})
 
 
 MOST_PRICE = 1_000_000.0
@@ -301,7 +290,7 @@ def conditions_of_function() -> ValueKind:
         faults = []
         for key, entry in value.items():
             if is_metric(key):
-                faults += [replace(fault, below=(key, *fault.below)) for fault in faults_of(condition(key), entry)]
+                faults += faults_of(condition(key), entry, key)
             else:
                 faults.append(Fault(f"unknown key (valid: {METRICS})", (key,), ""))
         if faults:
@@ -328,10 +317,9 @@ def typed_condition(text: str) -> object:
 
 
 def _rule(metric: str, minimum: float, rule: str = "point") -> GateRule:
-    for known, pattern in (("pass_at", PASS_AT), ("pass_hat", PASS_HAT)):
-        if match := pattern.fullmatch(metric):
-            return GateRule(cast("Metric", known), minimum, cast("Rule", rule), k=int(match[1]))
-    return GateRule(cast("Metric", metric), minimum, cast("Rule", rule))
+    match = PASS_AT.fullmatch(metric) or PASS_HAT.fullmatch(metric)
+    name, k = (metric.removesuffix(f"_{match[1]}"), int(match[1])) if match else (metric, None)
+    return GateRule(cast("Metric", name), minimum, cast("Rule", rule), k)
 
 
 def _minimum(bound: ValueKind, expects: str, text: str) -> float:
@@ -371,18 +359,13 @@ def error_bound() -> ValueKind:
     def read(value: Any) -> int | float:
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST:
             return value
-        share = _share(value) if isinstance(value, str) else None
-        if share is None:
+        share = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*", value) if isinstance(value, str) else None
+        if share is None or float(share[1]) > 100:
             raise refuse(f"must be {ERRORS_EXPECTED}")
-        return share
+        return float(share[1]) / 100
 
     schema = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}]}
     return ValueKind(ERRORS_EXPECTED, read, typed_integer, schema)
-
-
-def _share(text: str) -> float | None:
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
-    return float(match[1]) / 100 if match and float(match[1]) <= 100 else None
 
 
 Ranges = tuple[tuple[int, int], ...]  # inclusive, of row indices
@@ -445,15 +428,12 @@ def address() -> ValueKind:
     expects = '"auto" or the address of the head, like "10.0.0.1:6379"'
 
     def read(value: Any) -> str | None:
-        if isinstance(value, str) and value.startswith("ray://"):
-            raise refuse(
-                f"must be {expects}: Ray Client (ray://) is not supported; run pytest on a node of the cluster"
-            )
         if value == "auto":
             return None
-        if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
-            raise refuse(f"must be {expects}")
-        return value
+        if isinstance(value, str) and _ADDRESS.fullmatch(value):
+            return value
+        why = ": Ray Client (ray://) is not supported; run pytest on a node of the cluster"
+        raise refuse(f"must be {expects}{why if str(value).startswith('ray://') else ''}")
 
     return ValueKind(expects, read, schema={"type": "string"})
 
@@ -465,7 +445,7 @@ def resources() -> ValueKind:
         lambda value: bool(value.strip()) and value not in _BUILT_IN,
     )
     label = string("the name of a label", lambda value: bool(value.strip()))
-    amount = _as_written(AT_LEAST_0)
+    amount = replace(AT_LEAST_0, read=_as_written)
     kinds = {
         "num_cpus": amount,
         "num_gpus": amount,
@@ -474,25 +454,21 @@ def resources() -> ValueKind:
         "label_selector": table_of("a table of labels and their values", label, TEXT),
         "accelerator_type": TEXT,
     }
-    table = record_of(f"a table with any of {', '.join(kinds)}, as in ray.remote", kinds, ())
+    table = record_of(f"a table with any of {', '.join(kinds)}, as in ray.remote", kinds)
     return replace(table, read=lambda value: {**A_CPU, **table.read(value)})
 
 
-def _as_written(kind: ValueKind) -> ValueKind:
-    """Return a kind of number that keeps 1 as 1, as texts about resources show it."""
-
-    def read(value: Any) -> Any:
-        kind.read(value)
-        return value
-
-    return replace(kind, read=read)
+def _as_written(value: Any) -> Any:
+    """Return a number of at least 0, but 1 as 1, as texts about resources show it. Raises `Unfit`."""
+    AT_LEAST_0.read(value)
+    return value
 
 
 def runtime_env() -> ValueKind:
     """The part of Ray's runtime_env that installs packages, kept as a dict."""
     kinds = {"pip": _packages(), "uv": _packages(), "conda": _conda(), "image_uri": TEXT}
     expects = f"a table with one of {', '.join(kinds)}"
-    table = record_of(expects, kinds, ())
+    table = record_of(expects, kinds)
 
     def read(value: Any) -> dict[str, Any]:
         elsewhere = [key for key in _OTHER_PLACES if key in value] if isinstance(value, dict) else []
@@ -560,19 +536,11 @@ EVERY_RUN_AT_ONCE = 1_000_000
 
 def all_if_minus_1(value: Any) -> int | Literal["all"]:
     """Return the rows that `num_examples` selects: all of them if it is -1."""
-    return "all" if _whole(value) == -1 else value
+    return "all" if str(value).strip() == "-1" else value
 
 
 def unlimited_if_minus_1(value: Any) -> int:
-    return EVERY_RUN_AT_ONCE if _whole(value) == -1 else value
-
-
-def _whole(value: Any) -> Any:
-    """Return an integer that was typed as one."""
-    try:
-        return int(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
+    return EVERY_RUN_AT_ONCE if str(value).strip() == "-1" else value
 
 
 def header_table(value: Any) -> Mapping[str, str]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from pytest_osmosis.files.strict_json import depth
 from pytest_osmosis.text.names import closest, did_you_mean, suggestion
 
 T = TypeVar("T")
@@ -101,6 +102,10 @@ def key_text(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _quoted(key)
 
 
+def dotted(keys: Iterable[str]) -> str:
+    return ".".join(map(key_text, keys))
+
+
 def type_text(value: object) -> str:
     """Return the type of a value, for messages that must not show the value."""
     names = {bool: "a boolean", str: "a string", int: "an integer", float: "a float", list: "an array", dict: "a table"}
@@ -131,13 +136,9 @@ def typed_toml(text: str) -> object:
 
 def within_levels(value: T) -> T:
     """Return a value. Raises ValueError if arrays and tables in it nest more than `MOST_LEVELS` levels."""
-    level: list[Any] = [value]
-    for _ in range(MOST_LEVELS + 1):
-        level = [each for each in level if isinstance(each, dict | list)]
-        if not level:
-            return value
-        level = [item for each in level for item in (each.values() if isinstance(each, dict) else each)]
-    raise ValueError(f"arrays and tables are nested more than {MOST_LEVELS} levels")
+    if depth(value) > MOST_LEVELS:
+        raise ValueError(f"arrays and tables are nested more than {MOST_LEVELS} levels")
+    return value
 
 
 def typed_array(text: str) -> object:
@@ -221,14 +222,14 @@ def number(bounds: str = "", **limits: float) -> ValueKind:
     `bounds` describes the bounds in words, and `limits` in terms of JSON Schema (`minimum`, `exclusiveMinimum`, ...).
     """
     expects = f"a finite number{bounds}"
-    low, high, above = (limits.get(each) for each in ("minimum", "maximum", "exclusiveMinimum"))
+    low, above = limits.get("minimum", -math.inf), limits.get("exclusiveMinimum", -math.inf)
+    high = limits.get("maximum", math.inf)
 
     def read(value: Any) -> float:
         with suppress(OverflowError):  # an integer that is too large for a float
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 result = float(value)
-                is_within = (low is None or low <= result) and (high is None or result <= high)
-                if math.isfinite(result) and is_within and (above is None or above < result):
+                if math.isfinite(result) and low <= result <= high and above < result:
                     return result
         raise refuse(f"must be {expects}")
 
@@ -255,7 +256,7 @@ def name_shown(value: str) -> str:
     return f"a string of {len(value)} characters" if len(value) >= 20 and re.search("[0-9]", value) else toml(value)
 
 
-def name(pattern: str, expects: str, got: Callable[[str], str] = name_shown) -> ValueKind:
+def matching(pattern: str, expects: str, got: Callable[[str], str] | None = None) -> ValueKind:
     return string(expects, lambda value: bool(re.fullmatch(pattern, value)), got)
 
 
@@ -299,7 +300,7 @@ def table_of(expects: str, key: ValueKind, item: ValueKind) -> ValueKind:
     return ValueKind(expects, read, typed_toml, schema)
 
 
-def record_of(expects: str, kinds: Mapping[str, ValueKind], required: tuple[str, ...]) -> ValueKind:
+def record_of(expects: str, kinds: Mapping[str, ValueKind], required: tuple[str, ...] = ()) -> ValueKind:
     """A table with fixed keys, each with a kind of its own, kept as a dict."""
 
     def read(value: Any) -> dict[str, Any]:
@@ -308,7 +309,7 @@ def record_of(expects: str, kinds: Mapping[str, ValueKind], required: tuple[str,
         faults = [Fault(f"missing; must be {kinds[key].expects}", (key,), "") for key in required if key not in value]
         for key, entry in value.items():
             if key in kinds:
-                faults += [replace(fault, below=(key, *fault.below)) for fault in faults_of(kinds[key], entry)]
+                faults += faults_of(kinds[key], entry, key)
             else:
                 unknown = f"unknown key{suggestion(key, kinds)} (valid: {', '.join(kinds)})"
                 faults.append(Fault(unknown, (key,), ""))
@@ -327,17 +328,32 @@ def record_of(expects: str, kinds: Mapping[str, ValueKind], required: tuple[str,
 
 def entry_faults(key: ValueKind, item: ValueKind, name: str, value: object) -> list[Fault]:
     """Return the faults of one entry of a table, in its name and its value."""
-    of_name = [replace(fault, text=f"the name {fault.text}", below=(name,)) for fault in faults_of(key, name)]
-    return of_name + [replace(fault, below=(name, *fault.below)) for fault in faults_of(item, value)]
+    of_name = [replace(fault, text=f"the name {fault.text}") for fault in faults_of(key, name, name)]
+    return of_name + faults_of(item, value, name)
 
 
-def faults_of(kind: ValueKind, value: object) -> list[Fault]:
-    """Return the faults of `value` as `kind`, or [] if it fits."""
+def faults_of(kind: ValueKind, value: object, *below: str) -> list[Fault]:
+    """Return the faults of `value` as `kind`, or [] if it fits. `below` are the keys that lead to it."""
     try:
         kind.read(value)
     except Unfit as error:
-        return [replace(fault, got=toml(value) if fault.got is None else fault.got) for fault in error.faults]
+        return [
+            Fault(fault.text, (*below, *fault.below), toml(value) if fault.got is None else fault.got)
+            for fault in error.faults
+        ]
     return []
+
+
+def with_value(whole: object, keys: Sequence[str], value: object) -> Any:
+    """Return a table with a value under nested keys, or the value itself without any. What is no table gives way.
+
+    >>> with_value({"a": {"b": 1}}, ["a", "c"], 2), with_value(None, ["a"], 1)
+    ({'a': {'b': 1, 'c': 2}}, {'a': 1})
+    """
+    if not keys:
+        return value
+    table = whole if isinstance(whole, Mapping) else {}
+    return {**table, keys[0]: with_value(table.get(keys[0]), keys[1:], value)}
 
 
 NOT_SUPPORTED = "not supported yet; leave it out"
@@ -368,18 +384,11 @@ class Field:
     option: str | None = None
     prime: str | Mapping[str, Callable[[Any], Any] | None] | None = None
 
-    @property
-    def default_written(self) -> object:
-        """The default as a file would contain it: a share of 0.1 is written "10%"."""
-        if isinstance(self.default, float) and faults_of(self.kind, self.default):
-            return f"{self.default:.0%}"
-        return self.default
-
 
 def key(kind: ValueKind, help: str, default: object = None, *, unset: object = None, **facts: Any) -> Any:
     """Declare an attribute of a table's class as a key; `facts` are further members of its `Field`.
 
-    Where nobody sets the key, the attribute is `default`, or `unset`, which documents do not name.
+    Where nobody sets the key, the attribute is `default`, as documents name it, or `unset` if it is given.
     """
     value = default if unset is None else unset
     return field(default_factory=lambda: value, metadata={"key": Field("", kind, help, default, **facts)})
@@ -453,10 +462,9 @@ Tables = Mapping[str, Table]  # by name
 
 
 def unknown_table(tables: Tables, name: str) -> str:
-    inner = next(
-        (f"[{table.name}.{name}]" for table in tables.values() for each in _inner(table) if each == name), None
-    )
-    meant = did_you_mean(inner) if inner else suggestion(name, tables, "[{}]")
+    inner = ((table.name, each) for table in tables.values() for each in table.fields if each.fields)
+    home = next((home for home, each in inner if each.name == name), None)
+    meant = did_you_mean(f"[{home}.{name}]") if home else suggestion(name, tables, "[{}]")
     return f"unknown table{meant} (valid: {', '.join(tables)})"
 
 
@@ -477,12 +485,6 @@ def unknown_key(tables: Tables, table: Table, name: str) -> str:
 
 
 def _home_of(tables: Tables, key: str) -> str | None:
-    homes = [table.name for table in tables.values() if any(field.name == key for field in table.fields)]
-    for table in tables.values():
-        homes += [f"{table.name}.{name}" for name, fields in _inner(table).items() if key in fields]
-    return next((f"[{name}] {key}" for name in homes), None)
-
-
-def _inner(table: Table) -> Mapping[str, tuple[str, ...]]:
-    """Return the keys of the tables inside of a table."""
-    return {field.name: tuple(each.name for each in field.fields) for field in table.fields if field.fields}
+    homes = [(table.name, table.fields) for table in tables.values()]
+    homes += [(f"{table.name}.{each.name}", each.fields) for table in tables.values() for each in table.fields]
+    return next((f"[{name}] {key}" for name, fields in homes if key in (each.name for each in fields)), None)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config.eval_kinds import LOSS, METRICS, is_metric, typed_condition
-from pytest_osmosis.config.kinds import key_text, refuse, toml, within_levels
+from pytest_osmosis.config.kinds import dotted, refuse, toml, within_levels
 from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.text.names import did_you_mean, suggestion
@@ -44,7 +44,7 @@ class Setting(NamedTuple):
     @property
     def path(self) -> str:
         """The keys as they are typed: `gate."rewards:f".pass_rate`."""
-        return ".".join(map(key_text, (self.table, self.key, *self.below)))
+        return dotted((self.table, self.key, *self.below))
 
 
 def setting(text: str, origin: str) -> Setting | Problem:
@@ -53,15 +53,16 @@ def setting(text: str, origin: str) -> Setting | Problem:
     >>> setting('gate."rewards:f".pass_rate=>= 0.5', "--osmosis-set")
     Setting(table='gate', key='rewards:f', below=('pass_rate',), value='>= 0.5')
     """
-    for at in (at for at, char in enumerate(text) if char == "="):  # a quoted key can contain one
-        keys = dotted_keys(text[:at])
-        if len(keys) == 1:
-            home = OPTIONS.get(keys[0])
-            meant = did_you_mean(f'"{home[0]}.{home[1]}={text[at + 1 :]}"' if home else None)
-            return Problem(origin, f"must be table.key=value, got {toml(text)}{meant}")
+    meant = ""
+    for equals in re.finditer("=", text):  # a quoted key can contain one
+        keys, value = dotted_keys(text[: equals.start()]), text[equals.end() :]
+        if len(keys) > 1:
+            return Setting(keys[0], keys[1], keys[2:], value.strip())
         if keys:
-            return Setting(keys[0], keys[1], keys[2:], text[at + 1 :].strip())
-    return Problem(origin, f"must be table.key=value, got {toml(text)}")
+            home = OPTIONS.get(keys[0])
+            meant = did_you_mean(f'"{home[0]}.{home[1]}={value}"' if home else None)
+            break
+    return Problem(origin, f"must be table.key=value, got {toml(text)}{meant}")
 
 
 def dotted_keys(path: str) -> tuple[str, ...]:
@@ -123,13 +124,12 @@ def sampling_keys(value: Mapping[str, Any]) -> dict[str, Any]:
     {'temperature': 0.7, 'extra_body': {'min_p': 0.1, 'top_k': 5}}
     """
     given = {key: item for key, item in value.items() if item is not None and (key, item) != ("n", 1)}
-    known = {key: item for key, item in given.items() if key in SAMPLING_KEYS}
-    others = {key: item for key, item in given.items() if key not in (*SAMPLING_KEYS, "extra_body")}
-    extra_body = given.get("extra_body", {})
+    extra_body = given.pop("extra_body", {})
     if not isinstance(extra_body, Mapping):
         raise refuse("extra_body must be a table")
-    body = {**others, **extra_body}
-    return {**known, **({"extra_body": body} if body else {})}
+    known = {key: given.pop(key) for key in SAMPLING_KEYS if key in given}
+    body = {**given, **extra_body}
+    return {**known, "extra_body": body} if body else known
 
 
 HEADER_LINES = ("header", "header_from_state")
@@ -213,7 +213,6 @@ _OF_PRIME_RENAMED: Mapping[str, str] = {
     "-D": "hf-hub-dataset-name",
     "-A": "abbreviated-summary",
 }
-_NO_TUNNEL = "requests go only to the model, and no server needs an address"
 OF_PRIME_NOT_OFFERED: Mapping[str, str] = {
     "--fullscreen": "pytest owns the terminal; one live line shows the progress",
     "--disable-tui": "there is nothing to turn off: without a terminal, a line is printed now and then",
@@ -228,12 +227,14 @@ OF_PRIME_NOT_OFFERED: Mapping[str, str] = {
 NOT_OFFERED: Mapping[str, str] = {
     **OF_PRIME_NOT_OFFERED,
     "--upload": "requests go only to the model",
-    "--tunnel": _NO_TUNNEL,
-    "--rollout-port": _NO_TUNNEL,
-    "--listener-port": _NO_TUNNEL,
-    "--advertise-url": _NO_TUNNEL,
-    "--yes": "nothing asks, unless `--osmosis-confirm-above` is given; `pytest-osmosis submit` takes --yes",
-    "-y": "nothing asks, unless `--osmosis-confirm-above` is given; `pytest-osmosis submit` takes --yes",
+    **dict.fromkeys(
+        ("--tunnel", "--rollout-port", "--listener-port", "--advertise-url"),
+        "requests go only to the model, and no server needs an address",
+    ),
+    **dict.fromkeys(
+        ("--yes", "-y"),
+        "nothing asks, unless `--osmosis-confirm-above` is given; `pytest-osmosis submit` takes --yes",
+    ),
 }
 """The same, with those of `osmosis eval`."""
 
@@ -246,7 +247,7 @@ def remark(word: str, names: Collection[str] = OF_EVALS) -> str | None:
     >>> remark("--limit=5"), remark("--osmosis-lmit=5", ["limit"]), remark("--cov")
     ('; an eval takes --osmosis-limit', ', did you mean --osmosis-limit?', None)
     """
-    flag = flag_of(word)
+    flag = _spelt_flag(word).replace("_", "-")
     if flag.startswith(PREFIX):
         near = suggestion(flag.removeprefix(PREFIX), names, f"{PREFIX}{{}}")
         return near or "; pytest --help lists those of pytest-osmosis"
@@ -256,13 +257,9 @@ def remark(word: str, names: Collection[str] = OF_EVALS) -> str | None:
     return f"; an eval takes {PREFIX}{name}" if flag in _OF_PRIME_RENAMED or name in names else None
 
 
-def flag_of(word: str) -> str:
-    """Return the flag in an argument, as it is spelt: `--limit=5`, `--num_examples` and `-t100` have values or not.
-
-    >>> [flag_of(word) for word in ("--limit=5", "--num_examples", "-t100")]
-    ['--limit', '--num-examples', '-t']
-    """
-    return word.partition("=")[0].replace("_", "-") if word.startswith("--") else word[:2]
+def _spelt_flag(word: str) -> str:
+    """Return the flag in an argument without its value, as in `--limit=5` and `-t100`."""
+    return word.partition("=")[0] if word.startswith("--") else word[:2]
 
 
 def refusals(words: Collection[str], names: Collection[str] = OF_EVALS) -> list[str]:
@@ -274,5 +271,5 @@ def refusals(words: Collection[str], names: Collection[str] = OF_EVALS) -> list[
     remarks = [remark(word, names) for word in flags]
     if not any(remarks):
         return []
-    spelt = (one_line(word.partition("=")[0] if word.startswith("--") else word[:2]) for word in flags)
-    return [f"{word}: unrecognized argument{text or ''}" for word, text in zip(spelt, remarks, strict=True)]
+    spelt = (one_line(_spelt_flag(word)) for word in flags)
+    return [f"{flag}: unrecognized argument{text or ''}" for flag, text in zip(spelt, remarks, strict=True)]

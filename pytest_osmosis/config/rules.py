@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from pytest_osmosis import seams
 from pytest_osmosis.config.document import Origin, TableKey, inside, is_file, is_folder
@@ -23,14 +22,14 @@ from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.text.names import absolute, listed, shown, suggestion
 from pytest_osmosis.text.recorded import RECORDED
 
-BUILT_IN: dict[TableKey, int] = {("evaluation", "limit"): 5, ("evaluation", "n"): 3, ("evaluation", "batch_size"): 32}
-"""The defaults of `prime eval`, which hold for environments only."""
+BUILT_IN: Mapping[TableKey, tuple[int, str | None]] = {
+    ("evaluation", "limit"): (5, "num_examples"),
+    ("evaluation", "n"): (3, "rollouts_per_example"),
+    ("evaluation", "batch_size"): (32, None),
+}
+"""The defaults of `prime eval`, which hold for environments only, and the keys by which a package replaces them."""
 PRIME_MODEL = "openai/gpt-4.1-mini"
 """The model that `prime eval` asks if none is named, at Prime's own service."""
-_OF_PACKAGE: dict[str, TableKey] = {
-    "num_examples": ("evaluation", "limit"),
-    "rollouts_per_example": ("evaluation", "n"),
-}
 _INSTEAD: Mapping[str, tuple[TableKey, ...]] = {
     "the environment rolls out": (("experiment", "rollout"), ("experiment", "entrypoint"), ("agent", "agent")),
     "the environment has the rows": (("experiment", "dataset"), ("data", "path"), ("data", "columns")),
@@ -51,60 +50,49 @@ def is_environment(draft: Draft) -> bool:
     return draft.is_set("environment", "env_id")
 
 
-def environment_of(draft: Draft, workspace: Path) -> EnvironmentModule | None:
+def environment_of(draft: Draft) -> EnvironmentModule | None:
     """Return the module of the environment, and give the draft its defaults. None without an environment.
 
     A module that is not found, and defaults that are not valid, are problems of the draft.
     """
-    env_id = draft.get("environment", "env_id")
     if not is_environment(draft):
         return None
-    module = None
+    module, env_id = None, draft.get("environment", "env_id")
+    in_folder: TableKey = ("environment", "env_dir_path")
     try:
-        if env_id is not None and (folder := _folder(draft, workspace)) is not None:
+        if env_id is not None and not (_is_faulty(draft, *in_folder) or _fails_outside(draft, *in_folder)):
+            folder = path_of(draft, *in_folder) or draft.workspace / "environments"
             module = seams.find_environment(env_id, folder)
     except Unfound as error:
         draft.fail("environment", "env_id", str(error))
     except ConfigError as error:
         draft.add(error.problems)
-    origins: dict[TableKey, Origin] = {}
-    values: dict[TableKey, int | Literal["all"]] = {**BUILT_IN}
-    if module is not None and module.document is not None:
-        for name, value in module.defaults.items():
-            place = _OF_PACKAGE[name]
-            values[place] = value
-            origins[place] = Origin("package", module.document, (*DEFAULTS, name))
     if not draft.is_set("model", "endpoint_id"):
         draft.set_default("experiment", "model_path", PRIME_MODEL)
-    for place, value in values.items():
-        draft.set_default(*place, value, origins.get(place))
+    for place, (built_in, name) in BUILT_IN.items():
+        if module is not None and module.document is not None and name in module.defaults:
+            draft.set_default(*place, module.defaults[name], Origin("package", module.document, (*DEFAULTS, name)))
+        else:
+            draft.set_default(*place, built_in)
     return module
 
 
-def _folder(draft: Draft, workspace: Path) -> Path | None:
-    """Return the folder of environments that are not installed, None if it cannot be one."""
-    key: TableKey = ("environment", "env_dir_path")
-    if not draft.is_set(*key):
-        return workspace / "environments"
-    return None if _fails_outside(draft, workspace, *key) else path_of(draft, workspace, *key)
-
-
-def path_of(draft: Draft, workspace: Path, table: str, key: str) -> Path | None:
+def path_of(draft: Draft, table: str, key: str) -> Path | None:
     """Return the path that a key holds. A typed one is relative to the current folder, others to the workspace."""
     path = draft.get(table, key)
     if path is None:
         return None
-    return absolute(Path(path)) if draft.is_typed(table, key) else workspace / path
+    return absolute(Path(path)) if draft.is_typed(table, key) else draft.workspace / path
 
 
-def _is_outside(draft: Draft, workspace: Path, table: str, key: str) -> bool:
+def _is_outside(draft: Draft, table: str, key: str) -> bool:
     """Return True for a path that leads out of the workspace, as only a typed one may."""
     path = draft.get(table, key)
-    return path is not None and not draft.is_typed(table, key) and inside(workspace, path) is None
+    return path is not None and not draft.is_typed(table, key) and inside(draft.workspace, path) is None
 
 
-def _fails_outside(draft: Draft, workspace: Path, table: str, key: str) -> bool:
-    if is_outside := _is_outside(draft, workspace, table, key):
+def _fails_outside(draft: Draft, table: str, key: str) -> bool:
+    if is_outside := _is_outside(draft, table, key):
         draft.fail(table, key, outside(draft.get(table, key)))
     return is_outside
 
@@ -118,7 +106,7 @@ def check_environment(draft: Draft) -> None:
     """Add the problems of keys that contradict an environment, or need one."""
     if not is_environment(draft):
         for key in draft.table("environment"):
-            if draft.is_set("environment", key) and not draft.is_shared("environment", key):
+            if not draft.is_shared("environment", key):
                 draft.fail("environment", key, _needs_environment(draft, key))
         return
     named = "--osmosis-env" if draft.is_typed("environment", "env_id") else "[environment] env_id"
@@ -151,41 +139,42 @@ PATHS_INSIDE = (
 """The keys with paths that must be inside the workspace."""
 
 
-def check(draft: Draft, workspace: Path) -> None:
+def check(draft: Draft) -> None:
     """Add the problems of all rules to the draft."""
     check_environment(draft)
     draft.choose(("experiment", "commit_sha"), ("experiment", "branch"))
     draft.choose(("agent", "agent"), ("agent", "mcp"))
-    if not _client_speaks_api(draft):
+    is_of_openai = draft.get("model", "api_client_type") in ("openai_chat_completions", "openai_responses")
+    if not (is_of_openai and draft.get("model", "client") in ("openai", "light")):  # which speak both of these
         draft.choose(("model", "client"), ("model", "api_client_type"))
     draft.choose(("experiment", "model_path"), ("model", "endpoint_id"))
     _model(draft)
     _headers_from_state(draft)
-    _code(draft, workspace)
-    _mcp(draft, workspace)
-    _dataset(draft, workspace)
+    _code(draft)
+    _mcp(draft)
+    _dataset(draft)
     _variables(draft)
     _scoring(draft)
-    _rubric(draft, workspace)
-    _prompt(draft, workspace)
+    _rubric(draft)
+    _prompt(draft)
     _score_names(draft)
     _calibration(draft)
     _gates(draft)
     _baseline(draft)
     _cassette(draft)
-    _execution(draft, workspace)
-    _files(draft, workspace)
+    _execution(draft)
+    _files(draft)
 
 
-def check_training(draft: Draft, workspace: Path) -> None:
+def check_training(draft: Draft) -> None:
     """Add the problems of the rules of a training config to the draft."""
     draft.choose(("experiment", "commit_sha"), ("experiment", "branch"))
-    _rollout_folder(draft, workspace)
+    _rollout_folder(draft)
     if draft.is_set("data", "path"):
-        _dataset(draft, workspace)
+        _dataset(draft)
     _variables(draft)
-    _execution(draft, workspace)
-    _files(draft, workspace)
+    _execution(draft)
+    _files(draft)
 
 
 def has_entrypoint(draft: Draft) -> bool:
@@ -217,15 +206,9 @@ def _model(draft: Draft) -> None:
         draft.fail("experiment", "model_path", "missing; must be a string that is not blank")
 
 
-def _client_speaks_api(draft: Draft) -> bool:
-    """Return True for a client that speaks each API of OpenAI, together with one of those."""
-    client, api = draft.get("model", "client"), draft.get("model", "api_client_type")
-    return client in ("openai", "light") and api in ("openai_chat_completions", "openai_responses")
-
-
 def _headers_from_state(draft: Draft) -> None:
     """Add a problem for each header from a state that has no such key. An environment's may have any."""
-    if draft.is_set("environment", "env_id"):
+    if is_environment(draft):
         return
     for name, key in (draft.get("model", "headers_from_state") or {}).items():
         if key not in STATE_KEYS:
@@ -233,33 +216,33 @@ def _headers_from_state(draft: Draft) -> None:
             draft.fail("model", "headers_from_state", f"{text} an environment may have others)", name)
 
 
-def _code(draft: Draft, workspace: Path) -> None:
+def _code(draft: Draft) -> None:
     if is_environment(draft):
         return
     rollout, entrypoint = draft.is_set("experiment", "rollout"), draft.is_set("experiment", "entrypoint")
     if rollout and entrypoint:
-        _rollout_folder(draft, workspace)
+        _rollout_folder(draft)
     elif rollout or entrypoint:
         missing = "entrypoint" if rollout else "rollout"
         draft.fail("experiment", missing, "missing; set both rollout and entrypoint, or neither")
     elif not _names_agent(draft) and not _has_scoring(draft):
-        text = "missing, and so is entrypoint; name the code under rollouts/"
         alternative = 'set [scoring] eval_fns = ["module:function"] to score the built-in chat'
-        draft.fail("experiment", "rollout", f"{text}, or {alternative}")
+        text = f"missing, and so is entrypoint; name the code under rollouts/, or {alternative}"
+        draft.fail("experiment", "rollout", text)
 
 
 def _names_agent(draft: Draft) -> bool:
     return draft.is_set("agent", "agent") or draft.is_set("agent", "mcp")
 
 
-def _mcp(draft: Draft, workspace: Path) -> None:
-    path, folder = draft.get("agent", "mcp"), path_of(draft, workspace, "agent", "mcp")
+def _mcp(draft: Draft) -> None:
+    path, folder = draft.get("agent", "mcp"), path_of(draft, "agent", "mcp")
     if folder is None or draft.is_set("agent", "agent") or is_environment(draft):
         return
     if has_entrypoint(draft):
         text = "cannot be used with [experiment] rollout and entrypoint; keep one of them"
         draft.fail("agent", "mcp", f"{text} ([scoring] grader can name a Grader)")
-    elif _fails_outside(draft, workspace, "agent", "mcp") or _is_of_a_commit(draft):
+    elif _fails_outside(draft, "agent", "mcp") or _is_of_a_commit(draft):
         return
     elif not is_folder(folder):
         draft.fail("agent", "mcp", f"must be a folder, got {toml(path)} (looked for {shown(folder)})")
@@ -272,16 +255,17 @@ def _is_of_a_commit(draft: Draft) -> bool:
     return draft.is_set("experiment", "branch") or draft.is_set("experiment", "commit_sha")
 
 
-def _rollout_folder(draft: Draft, workspace: Path) -> None:
+def _rollout_folder(draft: Draft) -> None:
     rollout = draft.get("experiment", "rollout")
     if rollout is None:
         return
-    folder = inside(workspace / "rollouts", rollout)
+    rollouts = draft.workspace / "rollouts"
+    folder = inside(rollouts, rollout)
     if folder is None:
         draft.fail("experiment", "rollout", f"must be under rollouts/ (symlinks resolved), got {toml(rollout)}")
     elif not is_folder(folder) and not _is_of_a_commit(draft):
-        available = _names(path for path in (workspace / "rollouts").glob("*") if is_folder(path))
-        text = f"must be a folder in {shown(workspace / 'rollouts')}, got {toml(rollout)} (available: {available})"
+        available = _names(path for path in rollouts.glob("*") if is_folder(path))
+        text = f"must be a folder in {shown(rollouts)}, got {toml(rollout)} (available: {available})"
         draft.fail("experiment", "rollout", text)
     else:
         _entrypoint(draft, folder, rollout)
@@ -305,17 +289,17 @@ def _names(paths: Iterable[Path]) -> str:
     return listed(sorted(path.name for path in paths), _MOST_LISTED) or "none"
 
 
-def _dataset(draft: Draft, workspace: Path) -> None:
+def _dataset(draft: Draft) -> None:
     if is_environment(draft):
         return
-    path, file = draft.get("data", "path"), path_of(draft, workspace, "data", "path")
+    path, file = draft.get("data", "path"), path_of(draft, "data", "path")
     if file is None:
         if not draft.is_set("data", "path") and not draft.is_set("experiment", "dataset"):
             text = "missing; name a dataset under datasets/ or data/, or set [data] path"
             draft.fail("experiment", "dataset", text)
         return
     fault = fault_of(file)
-    if _is_outside(draft, workspace, "data", "path") and (fault is None or fault.missing):
+    if _is_outside(draft, "data", "path") and (fault is None or fault.missing):
         fix = f"copy it in, or use --osmosis-dataset={shlex.quote(shown(file))}"
         draft.fail("data", "path", f"{toml(path)} lies outside the workspace (symlinks resolved); {fix}")
     elif file.suffix.lower() not in DATASET_SUFFIXES:
@@ -340,41 +324,41 @@ def _scoring(draft: Draft) -> None:
         draft.fail("scoring", "eval_fns", f"{text}, or use the Grader of a rollout's entrypoint")
 
 
-def _rubric(draft: Draft, workspace: Path) -> None:
-    if not draft.is_set("scoring", "rubric"):
-        _unused_judge(draft)
+def _rubric(draft: Draft) -> None:
+    if draft.is_set("scoring", "rubric"):
+        if not draft.is_set("judge", "model_path"):
+            text = f'missing; name the model that judges by [scoring] rubric, like "{EXAMPLE_MODEL}"'
+            draft.fail("judge", "model_path", text)
+        _check_text_file(draft, "scoring", "rubric")
         return
-    if not draft.is_set("judge", "model_path"):
-        draft.fail(
-            "judge", "model_path", f'missing; name the model that judges by [scoring] rubric, like "{EXAMPLE_MODEL}"'
-        )
-    _check_text_file(draft, workspace, "scoring", "rubric")
+    for key in draft.table("judge"):
+        if key not in FOR_ALL_JUDGES and not draft.is_shared("judge", key):
+            draft.fail("judge", key, "needs [scoring] rubric, by which the judge scores; without one it is not asked")
 
 
-def _prompt(draft: Draft, workspace: Path) -> None:
+def _prompt(draft: Draft) -> None:
     if is_recorded(draft) and draft.is_set("agent", "prompt"):
         draft.fail("agent", "prompt", f'cannot be used with agent = "{RECORDED}", which sends no prompt; leave it out')
-    _check_text_file(draft, workspace, "agent", "prompt")
+    _check_text_file(draft, "agent", "prompt")
 
 
-def _check_text_file(draft: Draft, workspace: Path, table: str, key: str) -> None:
+def _check_text_file(draft: Draft, table: str, key: str) -> None:
     """Report a text that is the path of a file, if there is none in the workspace."""
-    path = text_file(workspace, draft.get(table, key) or "")
+    path = text_file(draft.workspace, draft.get(table, key) or "")
     if path is None:
         return
-    if inside(workspace, str(path)) is None:
+    if inside(draft.workspace, str(path)) is None:
         draft.fail(table, key, outside(shown(path)))
-    elif (fault := fault_of(path)) is not None:
-        looked_for = f" (looked for {shown(path)})" if fault.missing else ""
-        text = "must be an existing file" if fault.missing else f"the file {fault}"
-        draft.fail(table, key, f"{text}{looked_for}; a {key} that ends in .md or .txt is the path of one")
+    elif problem := _file_problem(path):
+        draft.fail(table, key, f"{problem}; a {key} that ends in .md or .txt is the path of one")
 
 
-def _unused_judge(draft: Draft) -> None:
-    """Report what is set for a judge that nothing asks."""
-    for key in draft.table("judge"):
-        if key not in FOR_ALL_JUDGES and draft.is_set("judge", key) and not draft.is_shared("judge", key):
-            draft.fail("judge", key, "needs [scoring] rubric, by which the judge scores; without one it is not asked")
+def _file_problem(path: Path) -> str:
+    """Return what is wrong with a file that a config names, "" if it can be opened."""
+    fault = fault_of(path)
+    if fault is None:
+        return ""
+    return f"{'must be an existing file' if fault.missing else f'the file {fault}'} (looked for {shown(path)})"
 
 
 def text_file(workspace: Path, text: str) -> Path | None:
@@ -459,7 +443,7 @@ def _cassette(draft: Draft) -> None:
         draft.fail("cassette", "path", f"must end in {CASSETTE_SUFFIX}, got {toml(path)}")
 
 
-def _execution(draft: Draft, workspace: Path) -> None:
+def _execution(draft: Draft) -> None:
     """Report what a machine, or nodes of a cluster, cannot do."""
     if draft.get("execution", "engine") != "ray":
         hosts = draft.get("execution", "hosts")
@@ -481,9 +465,8 @@ def _execution(draft: Draft, workspace: Path) -> None:
         text = 'cannot be used with workspace = "upload", which Ray refuses; keep one of them'
         draft.fail("execution", "ray", text, "runtime_env", "image_uri")
     for key, file in requirements_files(options.get("runtime_env", {})):
-        if (fault := fault_of(workspace / file)) is not None:
-            text = "must be an existing file" if fault.missing else f"the file {fault}"
-            draft.fail("execution", "ray", f"{text} (looked for {shown(workspace / file)})", "runtime_env", key)
+        if problem := _file_problem(draft.workspace / file):
+            draft.fail("execution", "ray", problem, "runtime_env", key)
 
 
 def _is_faulty(draft: Draft, table: str, key: str) -> bool:
@@ -491,6 +474,6 @@ def _is_faulty(draft: Draft, table: str, key: str) -> bool:
     return draft.is_set(table, key) and (table, key) not in draft.values
 
 
-def _files(draft: Draft, workspace: Path) -> None:
+def _files(draft: Draft) -> None:
     for place in PATHS_INSIDE:
-        _fails_outside(draft, workspace, *place)
+        _fails_outside(draft, *place)

@@ -101,10 +101,10 @@ def _table(table: Table) -> Schema:
 def _field(field: Field) -> Schema:
     if not field.supported:
         return {"not": {}, "description": f"{field.help} Not supported yet."}
-    default = field.default_written
     if field.fields:
         return _table(Table(field.name, field.help, field.fields))
-    return {**field.kind.schema, "description": field.help, **({} if default is None else {"default": default})}
+    default = {} if field.default is None else {"default": field.default}
+    return {**field.kind.schema, "description": field.help, **default}
 
 
 def _has(table: str, key: str, **value: Any) -> Schema:

@@ -24,8 +24,7 @@ _VALID_SOURCE = "--osmosis-secrets-file takes a file with lines NAME=VALUE, or -
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 
 
-def _stdin() -> str:
-    return read_stdin(MOST_BYTES)
+_stdin = functools.partial(read_stdin, MOST_BYTES)
 
 
 class SecretsSource:

@@ -8,7 +8,6 @@ Values are validated before these objects are made (`eval_config`), so nothing i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -22,6 +21,7 @@ from pytest_osmosis.config.eval_kinds import (
     EXTRA_BODY,
     FLAG,
     FUNCTION,
+    HEADER_NAME,
     PASS_AT,
     PASS_HAT,
     RESERVED_BODY_KEYS,
@@ -40,7 +40,6 @@ from pytest_osmosis.config.eval_kinds import (
     folder_name,
     header_table,
     headers,
-    headers_from_state,
     json_table,
     loss,
     negated,
@@ -69,7 +68,8 @@ from pytest_osmosis.config.kinds import (
     integer_or,
     key,
     keys_of,
-    name,
+    matching,
+    name_shown,
     number,
     record_of,
     string,
@@ -157,14 +157,12 @@ class Experiment:
         replaces=("environment.env_id", "data.path"),
     )
     commit_sha: str | None = key(
-        string(
-            "a commit SHA of 7 to 40 hexadecimal digits", lambda value: bool(re.fullmatch("[0-9a-fA-F]{7,40}", value))
-        ),
+        matching("[0-9a-fA-F]{7,40}", "a commit SHA of 7 to 40 hexadecimal digits"),
         "Commit whose code is evaluated, instead of the files in the workspace. Cannot be used with branch.",
         replaces=("experiment.branch",),
     )
     branch: str | None = key(
-        string("a branch name without whitespace", lambda value: bool(re.fullmatch(r"\S+", value))),
+        matching(r"\S+", "a branch name without whitespace"),
         "Branch whose last commit is evaluated: the local one, or else origin's. Cannot be used with commit_sha.",
         replaces=("experiment.commit_sha",),
     )
@@ -267,7 +265,7 @@ class ModelTable:
         prime={"headers": None, "header": header_table},
     )
     headers_from_state: Mapping[str, str] = key(
-        headers_from_state(),
+        table_of("a table of header names to keys of the state", HEADER_NAME, TEXT),
         "HTTP headers whose values are read, with each request, from the state of its rollout: row_index, "
         "run_index, example_id, trajectory_id, or any key of an environment's state.",
         unset=EMPTY,
@@ -569,7 +567,7 @@ class Execution:
         option="engine",
     )
     ray: RayOptions = key(
-        record_of(f"a table with any of {', '.join(_RAY)}", {name: each.kind for name, each in _RAY.items()}, ()),
+        record_of(f"a table with any of {', '.join(_RAY)}", {name: each.kind for name, each in _RAY.items()}),
         'The Ray cluster, written as [execution.ray]. Used with engine = "ray".',
         unset=RayOptions(),
         fields=tuple(_RAY.values()),
@@ -626,7 +624,9 @@ class LimitsTable:
     `rollout` holds the bounds of each rollout by name: `tokens`, `cost_usd` and `tool_calls`.
     """
 
-    max_errors: int | float = key(error_bound(), "Most runs that may stay unmeasured, a count or a share.", 0.10)
+    max_errors: int | float = key(
+        error_bound(), "Most runs that may stay unmeasured, a count or a share.", "10%", unset=0.10
+    )
     max_cost_usd: float | None = key(
         ABOVE_0, "US dollars. No run starts that would probably exceed them. Requires known prices."
     )
@@ -752,7 +752,9 @@ EVAL_TABLES: Tables = {
             (
                 Field(
                     "required",
-                    array_of(name(SECRET_NAME, f"a name that matches ^{SECRET_NAME}$"), "distinct names"),
+                    array_of(
+                        matching(SECRET_NAME, f"a name that matches ^{SECRET_NAME}$", name_shown), "distinct names"
+                    ),
                     "Names of the secrets, or [] if the eval needs none.",
                     required=True,
                 ),
@@ -869,23 +871,23 @@ class EvalConfig:
     name: str
     workspace: Path
     experiment: Experiment
-    evaluation: Evaluation = field(default_factory=Evaluation)
-    selection: RowSelection = field(default_factory=RowSelection)
+    evaluation: Evaluation = Evaluation()
+    selection: RowSelection = RowSelection()
     env: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     secrets: tuple[str, ...] = ()
-    model: ModelTable = field(default_factory=ModelTable)
-    sampling: Sampling = field(default_factory=Sampling)
-    scoring: Scoring = field(default_factory=Scoring)
-    judge: JudgeTable = field(default_factory=JudgeTable)
-    agent: AgentTable = field(default_factory=AgentTable)
-    environment: EnvironmentTable = field(default_factory=EnvironmentTable)
-    data: Data = field(default_factory=Data)
-    execution: Execution = field(default_factory=Execution)
+    model: ModelTable = ModelTable()
+    sampling: Sampling = Sampling()
+    scoring: Scoring = Scoring()
+    judge: JudgeTable = JudgeTable()
+    agent: AgentTable = AgentTable()
+    environment: EnvironmentTable = EnvironmentTable()
+    data: Data = Data()
+    execution: Execution = Execution()
     gates: tuple[GateRule, ...] = ()
-    limits: LimitsTable = field(default_factory=LimitsTable)
-    baseline: Baseline = field(default_factory=Baseline)
-    output: Output = field(default_factory=Output)
-    cassette: CassetteTable = field(default_factory=CassetteTable)
+    limits: LimitsTable = LimitsTable()
+    baseline: Baseline = Baseline()
+    output: Output = Output()
+    cassette: CassetteTable = CassetteTable()
     prices: Mapping[str, TokenPrices] = field(default_factory=lambda: EMPTY)
     dataset_line: int = field(default=1, repr=False, compare=False)
     overridden: tuple[str, ...] = ()

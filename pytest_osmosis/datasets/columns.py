@@ -14,14 +14,13 @@ import json
 import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config.tables import ROW_COLUMNS
+from pytest_osmosis.files.strict_json import WITHOUT_REPEATS, JsonFault
 from pytest_osmosis.text.numbers import plural
-
-_ALIASES = {"label": "ground_truth"}
 
 
 class BadRow(Exception):
@@ -57,10 +56,6 @@ class Columns:
         theirs = self.mapped.get(ours)
         return f'column "{ours}"' if theirs is None else f'column "{theirs}" ({ours})'
 
-    def canonical(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record with our names for the columns that have a meaning. Raises BadRow like `ours`."""
-        return dict(zip(_ours(self, tuple(record)), record.values(), strict=True))
-
     def ours(self, names: Iterable[str]) -> list[str]:
         """Return our name for each column, or its own. Raises BadRow if two names mean the same column."""
         names = list(names)
@@ -71,10 +66,8 @@ class Columns:
         for name in names:
             ours = by_folded.get(fold(name)) or self._unmapped(name, folded)
             if ours in self.mapped and fold(name) not in by_folded:
-                text = (
-                    f'[data] columns takes {ours} from "{self.mapped[ours]}"; rename this column or remove the mapping'
-                )
-                faults.append(f'column "{name}": {text}')
+                takes = f'[data] columns takes {ours} from "{self.mapped[ours]}"'
+                faults.append(f'column "{name}": {takes}; rename this column or remove the mapping')
             elif ours in taken:
                 faults.append(same_column(taken[ours], name))
             taken.setdefault(ours, name)
@@ -84,14 +77,14 @@ class Columns:
 
     def _unmapped(self, name: str, folded: set[str]) -> str:
         own = fold(name)
-        alias = _ALIASES.get(own)
-        if alias is not None and alias not in folded and alias not in self.mapped:
-            return alias
+        if own == "label" and "ground_truth" not in folded and "ground_truth" not in self.mapped:
+            return "ground_truth"
         return own if own in ROW_COLUMNS else name
 
 
 @functools.lru_cache(maxsize=64)  # most rows of a dataset have the same columns
-def _ours(columns: Columns, names: tuple[str, ...]) -> list[str]:
+def ours_of(columns: Columns, names: tuple[str, ...]) -> list[str]:
+    """Return the same as `columns.ours`."""
     return columns.ours(names)
 
 
@@ -110,7 +103,9 @@ def fold(name: str) -> str:
 def parse_json(text: str) -> Any:
     """Return the value of a JSON text."""
     try:
-        return _strict.decode(text)
+        return WITHOUT_REPEATS.decode(text)
+    except JsonFault as fault:
+        raise BadRow(f"{fault}; {fault.fix}") from fault
     except json.JSONDecodeError as error:
         text = f"not valid JSON at character {error.pos + 1}: {error.msg}; expected one complete JSON value"
         raise BadRow(text) from error
@@ -132,10 +127,8 @@ def parse_cells(header: Sequence[str], text: str) -> dict[str, Any]:
     """Return the record of a CSV row. All values are strings."""
     cells = parse_csv(text)
     if len(cells) != len(header):
-        fix = "quote cells that contain a comma or a line break"
-        raise BadRow(
-            f"must have {plural(len(header), 'cell')} like the header, got {plural(len(cells), 'cell')}; {fix}"
-        )
+        text = f"must have {plural(len(header), 'cell')} like the header, got {plural(len(cells), 'cell')}"
+        raise BadRow(f"{text}; quote cells that contain a comma or a line break")
     return dict(zip(header, cells, strict=True))
 
 
@@ -175,29 +168,6 @@ def shown_json(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise BadRow(f"key {shown_json(repeated)} appears more than once in one object; keep one")
-    return record
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if math.isinf(number):
-        raise BadRow(f"{text} is too large for a float; write it as a string")
-    return number
-
-
-def _reject(constant: str) -> None:
-    raise BadRow(f"{constant} is not JSON; use null or a finite number")
-
-
-_strict = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_float=_finite, parse_constant=_reject)
-
-
 class HumanScore(NamedTuple):
     """The cell of one row: None if it is empty, or if the row lacks the column."""
 
@@ -224,13 +194,10 @@ def without_human_score(record: Mapping[str, Any], column: str) -> tuple[dict[st
 def _number(column: str, value: object) -> float | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    try:
-        if not isinstance(value, int | float | str) or (isinstance(value, str) and "_" in value):
-            raise ValueError
-        number = float(value)
-        if not math.isfinite(number):
-            raise ValueError
-    except (ValueError, OverflowError):
-        text = f"must be a number, or empty for a row that no human scored, got {shown_json(value)}"
-        raise BadRow(f'column "{column}": {text} ([scoring] calibrate)') from None
-    return number
+    with suppress(ValueError, OverflowError):
+        if isinstance(value, int | float) or (isinstance(value, str) and "_" not in value):
+            number = float(value)
+            if math.isfinite(number):
+                return number
+    text = f"must be a number, or empty for a row that no human scored, got {shown_json(value)}"
+    raise BadRow(f'column "{column}": {text} ([scoring] calibrate)')

@@ -50,45 +50,25 @@ FOLDERS = ("datasets", "data")
 _MOST_LISTED = 10
 
 
-def locate(workspace: Path, name: str | None, path: str | None) -> Path:
-    """Return the file of a dataset. `path` (absolute, or relative to the workspace) takes precedence over `name`.
+def locate(workspace: Path, name: str) -> Path:
+    """Return the file that a name means: one inside the workspace, or that with this stem in `datasets/` or `data/`.
 
-    A name is a file inside the workspace, or the stem of one file in `datasets/` or `data/`. Raises DatasetError if
-    there is no such file or more than one, if it is outside the workspace, or if its format is not supported.
+    Raises DatasetError if there is no such file or more than one, or if it is outside the workspace.
     """
-    if path is not None:
-        file, where = workspace / path, path
-    elif name is not None:
-        file = _named(workspace, name)
-        where = _short(workspace, file)
-    else:
-        raise DatasetError.at("dataset", 'missing; set [experiment] dataset = "<name>" or [data] path = "<file>"')
-    if path is None or not Path(path).is_absolute():
-        _check_inside(workspace, file, where)
-    _check_file(workspace, file, where)
-    check_suffix(file, where)
-    return file
-
-
-def check_suffix(path: Path, where: str) -> None:
-    """Raise DatasetError unless the file has the suffix of a supported format."""
-    suffix = path.suffix.lower()
-    if suffix not in DATASET_SUFFIXES:
-        got = f'got "{suffix}"' if suffix else "got none"
-        valid = f"{', '.join(DATASET_SUFFIXES[:-1])} or {DATASET_SUFFIXES[-1]}"
-        raise DatasetError.at(where, f"the suffix must be {valid}, {got}")
-
-
-def _named(workspace: Path, name: str) -> Path:
     candidates = _candidates(workspace, name)
     if not candidates:
         looked = f"looked for {' and '.join(f'{folder}/{name}.*' for folder in FOLDERS)} in {workspace}"
         raise DatasetError.at(f'dataset "{name}"', f"not found; {looked}; {_available(workspace)}")
+    file, where = candidates[0], _short(workspace, candidates[0])
     if len(candidates) > 1:
         paths = " and ".join(_short(workspace, candidate) for candidate in candidates)
-        fix = f'set [data] path = "{_short(workspace, candidates[0])}" or remove the others'
+        fix = f'set [data] path = "{where}" or remove the others'
         raise DatasetError.at(f'dataset "{name}"', f"matches {len(candidates)} files, {paths}; {fix}")
-    return candidates[0]
+    # a loop of links is nowhere, and an error when it is opened
+    if fault_of(file) is None and not file.resolve().is_relative_to(workspace.resolve()):
+        fix = f"copy it in, or use --osmosis-dataset={shlex.quote(shown(file))}"
+        raise DatasetError.at(where, f"lies outside the workspace {workspace} (symlinks resolved); {fix}")
+    return file
 
 
 def _candidates(workspace: Path, name: str) -> list[Path]:
@@ -99,23 +79,6 @@ def _candidates(workspace: Path, name: str) -> list[Path]:
     places = (workspace / folder / (name + suffix) for folder in FOLDERS for suffix in DATASET_SUFFIXES)
     present = [place for place in places if something_at(place)]
     return [place for place in present if fault_of(place) is None] or present
-
-
-def _check_inside(workspace: Path, path: Path, where: str) -> None:
-    try:
-        outside = not path.resolve().is_relative_to(workspace.resolve())
-    except RuntimeError:  # a loop of links, which is nowhere
-        return
-    if outside:
-        fix = f"copy it in, or use --osmosis-dataset={shlex.quote(shown(path))}"
-        raise DatasetError.at(where, f"lies outside the workspace {workspace} (symlinks resolved); {fix}")
-
-
-def _check_file(workspace: Path, path: Path, where: str) -> None:
-    fault = fault_of(path)
-    if fault is not None:
-        folder = "" if Path(where).is_absolute() or not fault.missing else f" in {workspace}"
-        raise DatasetError.at(where, f"{fault}{folder}; {_available(workspace)}" if fault.missing else str(fault))
 
 
 def _available(workspace: Path) -> str:
@@ -231,14 +194,16 @@ def open_dataset(
     DatasetError if the file cannot be read or has no rows, if its rows cannot be separated, or if a CSV header or a
     Parquet schema has no prompt or has a column twice. The content of rows is not checked.
     """
-    display = display or str(path)
-    check_suffix(path, display)
+    display, suffix = display or str(path), path.suffix.lower()
+    if suffix not in DATASET_SUFFIXES:
+        valid = f"{', '.join(DATASET_SUFFIXES[:-1])} or {DATASET_SUFFIXES[-1]}"
+        got = f'"{suffix}"' if suffix else "none"
+        raise DatasetError.at(display, f"the suffix must be {valid}, got {got}")
     mapping = _columns(columns)
     with _open(path, display) as file:
         stamp = _stamp(file)  # before the pass, to detect changes during it
         try:
-            _check_format(file, path.suffix.lower())
-            source = _scanned(file, path.suffix.lower(), mapping, recorded)
+            source = _scanned(file, suffix, mapping, recorded)
         except Unscannable as error:
             raise DatasetError.at(_where(display, error.line), error.text) from error
         except BadRow as error:
@@ -251,15 +216,6 @@ def open_dataset(
 
 def _where(display: str, line: int | None) -> str:
     return display if line is None else f"{display}:{line}"
-
-
-def _check_format(file: BufferedReader, suffix: str) -> None:
-    """Raise Unscannable for a file whose first bytes are those of another format."""
-    head = file.read(HEAD_BYTES)
-    file.seek(0)
-    foreign = foreign_format(head)
-    if foreign is not None and not (suffix == ".parquet" and is_parquet(head)):
-        raise Unscannable(None, foreign)
 
 
 class DamagedError(DatasetError):
@@ -289,7 +245,7 @@ def check_rows(
     `metadata` are the columns that a judge sees: each must be in one of the rows.
     `fault_of` is called with each valid row in turn, and returns what is wrong with it, or None.
     """
-    listed: list[Problem] = []
+    problems: list[Problem] = []
     n_problems = 0
     digests: dict[int, str] = {}
     contents: dict[int, Content] = {}
@@ -308,7 +264,7 @@ def check_rows(
             except DatasetError as error:
                 is_damaged = isinstance(error, DamagedError)
                 n_problems += len(error.problems)
-                listed.extend(error.problems[: None if is_damaged else _MOST_PROBLEMS - len(listed)])
+                problems.extend(error.problems[: None if is_damaged else _MOST_PROBLEMS - len(problems)])
                 if is_damaged:
                     return
             else:
@@ -321,29 +277,21 @@ def check_rows(
 
     with dataset.open() as file:
         notes = notes_of(valid_rows(file))
-    if n_problems > len(listed):
-        listed.append(Problem(dataset.display, f"... and {n_problems - len(listed)} more"))
+    if n_problems > len(problems):
+        problems.append(Problem(dataset.display, f"... and {n_problems - len(problems)} more"))
     if not n_problems:
-        listed = list(_missing_columns(dataset, list(seen), metadata, has_human_scores=has_human_scores))
-    needed: dict[str | None, str] = dict.fromkeys(metadata, "[judge] metadata")
-    needed[dataset.human] = "[scoring] calibrate"
-    left_out = [*dataset.source.left_out]
-    for name, why in dataset.source.not_finite.items():
-        text = f'column "{name}": {why}'
-        if name not in needed:
-            left_out.append(f"{text}, so rows with it come without the column")
-        elif not n_problems:
-            text = f"{text}, and {needed[name]} needs it; use null or a finite number"
-            listed.append(Problem(dataset.display, text))
-    if listed:
-        raise DatasetError(listed)
-    return Checked((*left_out, *notes), digests, contents, human_scores)
+        problems = list(_column_problems(dataset, list(seen), metadata, has_human_scores=has_human_scores))
+    if problems:
+        raise DatasetError(problems)
+    not_finite = dataset.source.not_finite.items()
+    left_out = (f'column "{name}": {why}, so rows with it come without the column' for name, why in not_finite)
+    return Checked((*dataset.source.left_out, *left_out, *notes), digests, contents, human_scores)
 
 
-def _missing_columns(
+def _column_problems(
     dataset: Dataset, seen: Sequence[str], metadata: Iterable[str], *, has_human_scores: bool
 ) -> Iterator[Problem]:
-    """Yield the columns that a config names and no selected row has."""
+    """Yield the columns that a config names and no selected row has, or not all rows with a number that JSON has."""
     for ours in dataset.columns.mapped:
         if ours not in seen:
             fix = "no selected row has it; correct or remove it in [data] columns"
@@ -355,6 +303,12 @@ def _missing_columns(
     for key, column in named if seen else ():
         missing = f"no selected row has a column {shown_json(column)}{suggestion(column, seen)}"
         yield Problem(dataset.display, f"{key}: {missing} (columns: {', '.join(map(shown_json, seen))})")
+    needed: dict[str | None, str] = dict.fromkeys(metadata, "[judge] metadata")
+    needed[dataset.human] = "[scoring] calibrate"
+    for column, why in dataset.source.not_finite.items():
+        if column in needed:
+            text = f'column "{column}": {why}, and {needed[column]} needs it; use null or a finite number'
+            yield Problem(dataset.display, text)
 
 
 def _columns(mapped: Mapping[str, str]) -> Columns:
@@ -367,7 +321,12 @@ def _columns(mapped: Mapping[str, str]) -> Columns:
 
 
 def _scanned(file: BufferedReader, suffix: str, columns: Columns, recorded: bool) -> RowReader:
-    """Return a reader of the rows. Raises BadRow for a header, or a schema, with faults."""
+    """Return a reader of the rows. Raises Unscannable, and BadRow for a header, or a schema, with faults."""
+    head = file.read(HEAD_BYTES)
+    file.seek(0)
+    foreign = foreign_format(head)
+    if foreign is not None and not (suffix == ".parquet" and is_parquet(head)):
+        raise Unscannable(None, foreign)
     if suffix == ".jsonl":
         return scan_jsonl(file)
     if suffix == ".json":

@@ -190,7 +190,7 @@ def _skip_bom(file: BinaryIO) -> int:
 
 
 Convert = Callable[[Any], Any]
-"""A function that converts a value of pyarrow, never None, to a JSON value. Raises _NotFinite."""
+"""A function that converts a value of pyarrow to a JSON value. Raises _NotFinite."""
 _FINITE = "use null or a finite number"
 
 
@@ -263,7 +263,7 @@ class ParquetReader:
         record, faults = {}, []
         for name, convert in self.converts.items():
             try:
-                record[name] = None if values[name] is None else convert(values[name])
+                record[name] = convert(values[name])
             except _NotFinite as error:
                 if name in self.needed:
                     faults.append(f'column "{name}": {error}; {_FINITE}')
@@ -308,6 +308,12 @@ class _NoJson(Exception):
 
 def _converter(type_: Any) -> Convert:
     """Return the function that converts values of an Arrow type to JSON values. Raises _NoJson."""
+    convert = _plain(type_)
+    return lambda value: None if value is None else convert(value)
+
+
+def _plain(type_: Any) -> Convert:
+    """Return the same for values that are not None."""
     from pyarrow import types
 
     if types.is_dictionary(type_):
@@ -320,23 +326,15 @@ def _converter(type_: Any) -> Convert:
         return str
     if types.is_temporal(type_) and not types.is_duration(type_) and not types.is_interval(type_):
         return lambda value: value.isoformat()
-    return _nested(type_)
-
-
-def _nested(type_: Any) -> Convert:
-    from pyarrow import types
-
     if types.is_map(type_) and _is_text(type_.key_type):
         convert = _converter(type_.item_type)
-        return lambda pairs: {key: None if value is None else convert(value) for key, value in pairs}
+        return lambda pairs: {key: convert(value) for key, value in pairs}
     if types.is_struct(type_):
         converts = {field.name: _converter(field.type) for field in type_}
-        return lambda values: {
-            name: None if values[name] is None else convert(values[name]) for name, convert in converts.items()
-        }
+        return lambda values: {name: convert(values[name]) for name, convert in converts.items()}
     if types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
         convert = _converter(type_.value_type)
-        return lambda items: [None if item is None else convert(item) for item in items]
+        return lambda items: [convert(item) for item in items]
     raise _NoJson(type_)
 
 

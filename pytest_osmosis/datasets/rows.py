@@ -22,6 +22,7 @@ from pytest_osmosis.datasets.columns import (
     HumanScore,
     fold,
     otherwise_separated,
+    ours_of,
     parse_json,
     same_column,
     shown_json,
@@ -124,13 +125,20 @@ def make_row(
 
     With `recorded`, the row holds a conversation that is only scored.
     """
-    record = columns.canonical(raw)
+    record = dict(zip(ours_of(columns, tuple(raw)), raw.values(), strict=True))
     if text_cells and not _is_blank(record.get("messages")):
-        record["messages"] = _parsed_messages(record["messages"], columns)
+        try:
+            record["messages"] = parse_json(record["messages"])
+        except BadRow as error:
+            raise BadRow(*(f"{columns.titled('messages')}: {fault}" for fault in error.faults)) from error
     if recorded:
         return _recorded_row(row_index, line, record, columns)
     if METADATA in record and _is_blank(record.get("messages")) and _is_blank(record.get("user_prompt")):
-        record[METADATA] = _checked_metadata(record, columns)
+        if (metadata := metadata_of(record)) is None:
+            must = "must be a JSON object that is not empty in a row without a prompt"
+            got = f"got {shown_json(record[METADATA])}; write one, or a user_prompt"
+            raise BadRow(f"{columns.titled(METADATA)}: {must}, {got}")
+        record[METADATA] = metadata
         messages = _system_messages(record, columns)
     elif _is_blank(record.get("messages")):
         messages = _prompt_messages(record, columns)
@@ -142,8 +150,12 @@ def make_row(
 def _recorded_row(row_index: int, line: int, record: dict[str, Any], columns: Columns) -> Row:
     if _is_blank(record.get("messages")) or record["messages"] == []:
         record.pop("messages", None)
-        if not isinstance(record.get(SOLUTION), str):
-            raise BadRow(_missing_answer(columns, record))
+        solution = record.get(SOLUTION)
+        if solution is None:
+            raise BadRow(missing(columns, record, recorded=True))
+        if not isinstance(solution, str):
+            text = f"must be a string, got {shown_json(solution)}; write the answer there or remove the row"
+            raise BadRow(f"{columns.titled(SOLUTION)}: {text}")
         prompt = _prompt_of_answer(record, columns)
     else:
         record["messages"] = _checked_chat(columns.titled("messages"), record["messages"], _recorded_fault)
@@ -160,13 +172,6 @@ def _prompt_of_answer(record: Mapping[str, Any], columns: Columns) -> list[dict[
     asked = next((text for name in ("user_prompt", "original_input") if not _is_blank(text := record.get(name))), None)
     user = [{"role": "user", "content": asked}] if isinstance(asked, str) else []
     return [*_system_messages(record, columns), *user]
-
-
-def _missing_answer(columns: Columns, record: Mapping[str, Any]) -> str:
-    if record.get(SOLUTION) is not None:
-        text = f"must be a string, got {shown_json(record[SOLUTION])}; write the answer there or remove the row"
-        return f"{columns.titled(SOLUTION)}: {text}"
-    return missing(columns, record, recorded=True)
 
 
 def missing(columns: Columns, names: Iterable[str], *, recorded: bool) -> str:
@@ -221,33 +226,15 @@ def _system_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[s
     return [] if _is_blank(system_prompt) else [{"role": "system", "content": system_prompt}]
 
 
-def _checked_metadata(record: Mapping[str, Any], columns: Columns) -> dict[str, Any]:
-    metadata = metadata_of(record)
-    if metadata is None:
-        must = "must be a JSON object that is not empty in a row without a prompt"
-        raise BadRow(
-            f"{columns.titled(METADATA)}: {must}, got {shown_json(record[METADATA])}; write one, or a user_prompt"
-        )
-    return metadata
-
-
-def _parsed_messages(text: str, columns: Columns) -> Any:
-    try:
-        return parse_json(text)
-    except BadRow as error:
-        faults = (f"{columns.titled('messages')}: {fault}" for fault in error.faults)
-        raise BadRow(*faults) from error
-
-
 def _checked_messages(record: Mapping[str, Any], columns: Columns) -> list[dict[str, Any]]:
-    title, messages = columns.titled("messages"), record["messages"]
+    title = columns.titled("messages")
     faults = [
         f'{title}: cannot be combined with "{other}"; keep one of them in this row'
         for other in ("user_prompt", "system_prompt")
         if not _is_blank(record.get(other))
     ]
     try:
-        chat = _checked_chat(title, messages, _message_fault)
+        chat = _checked_chat(title, record["messages"], _message_fault)
     except BadRow as error:
         raise BadRow(*faults, *error.faults) from None
     if faults:
@@ -259,11 +246,8 @@ def _checked_chat(title: str, messages: object, fault_of: Callable[[object], str
     if not isinstance(messages, list) or not messages:
         valid = 'a non-empty list of {"role": ..., "content": ...}'
         raise BadRow(f"{title}: must be {valid}, got {shown_json(messages)}; write the chat there or use user_prompt")
-    faults = [
-        f"{title}: message {number}: {fault}"
-        for number, message in enumerate(messages)
-        if (fault := fault_of(message)) is not None
-    ]
+    said = enumerate(map(fault_of, messages))
+    faults = [f"{title}: message {number}: {fault}" for number, fault in said if fault is not None]
     if faults:
         raise BadRow(*faults)
     return [dict(message) for message in messages]

@@ -309,7 +309,8 @@ def hide_secrets(request: EvalRequest, around: Surroundings) -> tuple[Mapping[st
 
 def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -> Dataset:
     """Open the dataset that the config names. Raises `ProblemsError`."""
-    path = locate(config.workspace, config.experiment.dataset, config.data.path)
+    name = config.experiment.dataset or ""  # one of the two is set, and the rules of configs looked at the path
+    path = locate(config.workspace, name) if config.data.path is None else config.workspace / config.data.path
     columns, recorded, human = config.data.columns, config.agent.is_recorded, config.scoring.calibrate
     shared, key = shared or SharedChecks(), (path, tuple(columns.items()), recorded, human)
     dataset = shared.once(key, lambda: open_dataset(path, columns, shown(path), recorded=recorded, human=human))

@@ -36,7 +36,6 @@ _MARKS = (
     *((mark, "is UTF-32 text; save it as UTF-8") for mark in (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")),
     *((mark, _UTF16) for mark in (b"\xff\xfe", b"\xfe\xff")),
 )
-_ZIP = b"PK\x03\x04"
 NO_FILES = ("/proc", "/sys")
 """Folders of the kernel. What is in them looks like files, but has neither a size nor an end to rely on."""
 PIPE_PATIENCE_S = 1.0
@@ -58,11 +57,12 @@ def foreign_format(head: bytes) -> str | None:
     >>> foreign_format(b'{"user_prompt": "2 * 2?"}')
     """
     head = head[:HEAD_BYTES]
-    if head.startswith(_ZIP):
+    if head.startswith(b"PK\x03\x04"):
         is_workbook = b"[Content_Types].xml" in head or b"xl/" in head
         return _WORKBOOK if is_workbook else "is a zip archive; unpack it with unzip"
-    if (mark := next((text for mark, text in _MARKS if head.startswith(mark)), None)) is not None:
-        return mark
+    for mark, text in _MARKS:
+        if head.startswith(mark):
+            return text
     even, odd, half = head[0::2].count(0), head[1::2].count(0), len(head) // 2
     is_utf16 = len(head) >= 4 and max(even, odd) > 0.7 * half and min(even, odd) < 0.1 * half
     return _UTF16 if is_utf16 else None  # without a mark, every other byte of the ASCII in it is zero
@@ -147,17 +147,12 @@ def _bytes_of_pipe(path: Path, device: int, inode: int, most_bytes: int | None) 
     """Return what is written to a pipe until its writers are gone. `device` and `inode` tell it from a later one."""
     give_up_at = time.monotonic() + PIPE_PATIENCE_S
     with open(path, "rb", buffering=0, opener=_open_without_waiting) as file:
-        while True:
-            begin = file.read(1)
-            if begin is None:  # it has a writer, which has written nothing yet
-                os.set_blocking(file.fileno(), True)
-                begin = file.read(1)
-            if begin or time.monotonic() >= give_up_at:
-                break
+        # None: it has a writer, which has written nothing yet
+        while (begin := file.read(1)) == b"" and time.monotonic() < give_up_at:
             time.sleep(0.01)
         os.set_blocking(file.fileno(), True)
         with os.fdopen(os.dup(file.fileno()), "rb") as rest:
-            return begin + rest.read(-1 if most_bytes is None else most_bytes)
+            return (begin or b"") + rest.read(-1 if most_bytes is None else most_bytes + 1)
 
 
 def read_stdin(most_bytes: int) -> str:

@@ -12,7 +12,11 @@ DEEPEST = 500
 
 
 class JsonFault(ValueError):
-    """The reason why text is not JSON, in one line."""
+    """The reason why text is not JSON, in one line. `fix` says what to write instead, if that is known."""
+
+    def __init__(self, text: str, fix: str = "") -> None:
+        super().__init__(text)
+        self.fix = fix
 
 
 def parsed(text: str, *, deepest: int = DEEPEST, repeats: bool = True) -> Any:
@@ -24,11 +28,9 @@ def parsed(text: str, *, deepest: int = DEEPEST, repeats: bool = True) -> Any:
         value = (DECODER if repeats else WITHOUT_REPEATS).decode(text)
     except JsonFault:
         raise
-    except json.JSONDecodeError as error:
-        raise JsonFault(str(error)) from None
     except RecursionError:
         raise JsonFault(f"it is nested deeper than {deepest}") from None
-    except ValueError as error:  # a number with thousands of digits
+    except ValueError as error:  # no JSON, or a number with thousands of digits
         raise JsonFault(str(error)) from None
     if len(text) > 2 * deepest and text.count("[") + text.count("{") > deepest and depth(value) > deepest:
         raise JsonFault(f"it is nested deeper than {deepest}")
@@ -41,25 +43,22 @@ def depth(value: object) -> int:
     >>> depth({"a": [1, []]}), depth(1)
     (3, 0)
     """
-    level, deepest = [value], -1
-    while level:
-        deepest += 1
-        containers = [item for item in level if isinstance(item, (dict, list))]
+    level, levels = [value], 0
+    while containers := [item for item in level if isinstance(item, (dict, list))]:
+        levels += 1
         level = [inner for item in containers for inner in (item.values() if isinstance(item, dict) else item)]
-        if containers and not level:
-            return deepest + 1
-    return deepest
+    return levels
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise JsonFault(f"the number {text[:40]} is larger than the largest float")
+        raise JsonFault(f"{text[:40]} is too large for a float", "write it as a string")
     return number
 
 
 def _refused(text: str) -> NoReturn:
-    raise JsonFault(f"{text} is not JSON")
+    raise JsonFault(f"{text} is not JSON", "use null or a finite number")
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -67,7 +66,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise JsonFault(f"the key {one_line(repr(twice), 100)} is there twice")
+        raise JsonFault(f'key "{one_line(twice, 100)}" appears more than once in one object', "keep one")
     return value
 
 

@@ -140,9 +140,7 @@ def refusal_of(message: Mapping[str, Any]) -> str | None:
     >>> refusal_of({"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not"}]})
     'I will not'
     """
-    content = message.get("content")
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    texts = [message.get("refusal"), *(part.get("refusal") for part in parts)]
+    texts = [message.get("refusal"), *(part.get("refusal") for part in _blocks(message))]
     return next((text for text in texts if isinstance(text, str) and text), None)
 
 
@@ -193,13 +191,8 @@ _BLOCK = re.compile(r"^<<<BEGIN ([A-Z_]+) ([0-9a-f]{12})>>>\n(.*?)\n?^<<<END \1 
 
 
 def marker_id(texts: Iterable[str]) -> str:
-    """Return the id of the markers around `texts`. None of them contains it."""
-    known = list(texts)
-    for salt in range(1_000):
-        digest = blake2b(json.dumps([salt, *known]).encode(), digest_size=ID_BYTES).hexdigest()
-        if not any(digest in text for text in known):
-            break
-    return digest
+    """Return the id of the markers around `texts`, which none of them can contain."""
+    return blake2b(json.dumps([0, *texts]).encode(), digest_size=ID_BYTES).hexdigest()
 
 
 def quoted(label: str, text: str, marker: str) -> str:

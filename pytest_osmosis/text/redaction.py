@@ -59,15 +59,12 @@ class Redaction:
     """
 
     def __init__(self, *secrets: Mapping[str, str]) -> None:
-        self._secrets = secrets
-        self._prepare()
+        self._secrets: list[Mapping[str, str]] = []
+        self.add(*secrets)
 
-    def add(self, secrets: Mapping[str, str]) -> None:
+    def add(self, *secrets: Mapping[str, str]) -> None:
         """Replace further values from now on."""
-        self._secrets = (*self._secrets, secrets)
-        self._prepare()
-
-    def _prepare(self) -> None:
+        self._secrets += [source for source in secrets if source not in self._secrets]
         pairs = [pair for source in self._secrets for pair in source.items()]
         values = {value.strip(): name for name, value in reversed(pairs) if not is_too_short(value)}
         forms = {form: f"[{name}]" for value, name in values.items() for form in _forms(value)}
@@ -193,15 +190,11 @@ class Sanitizer:
     """Knows the secrets of a session: of all its evals, as soon as their configs are looked at."""
 
     def __init__(self, *secrets: Mapping[str, str]) -> None:
-        self._secrets = list(secrets)
         self.redaction = Redaction(*secrets)
 
     def hide(self, *secrets: Mapping[str, str]) -> None:
         """Redact these values too from now on."""
-        new = [source for source in secrets if source not in self._secrets]
-        if new:
-            self._secrets += new
-            self.redaction = Redaction(*self._secrets)
+        self.redaction.add(*secrets)
 
     def text(self, text: str) -> str:
         """Return `text` for a file."""

@@ -25,7 +25,7 @@ from pytest_osmosis.addons.viewer.shapes import (
     SliceShape,
     SlicesShape,
 )
-from pytest_osmosis.config.kinds import key_text, toml
+from pytest_osmosis.config.kinds import dotted, toml
 from pytest_osmosis.formats.codec import ShapeFault, decode
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.plan import MOST_RUNS, selected_runs
@@ -123,7 +123,7 @@ def rerun_command(run: StoredEvalRun) -> list[str] | None:
 def _settings(typed: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for each in typed:
         value = each["value"]
-        path = ".".join(map(key_text, (each["table"], each["key"], *each["below"])))
+        path = dotted((each["table"], each["key"], *each["below"]))
         yield f"{path}={value if isinstance(value, str) else toml(value)}"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.config import workspace_of
-from pytest_osmosis.config.document import Lines, first_repeated, inside
+from pytest_osmosis.config.document import Lines, inside
 from pytest_osmosis.text.names import shown
 
 TRICKY = '''\
@@ -123,7 +123,7 @@ def test_a_key_has_the_line_where_it_or_its_table_is_first_mentioned(text: str, 
 
 
 def test_a_quoted_key_that_is_not_toml_ends_the_scan() -> None:
-    assert first_repeated('a = {"b\0" = 1}\na = 2\n') is None
+    assert Lines('a = {"b\0" = 1}\na = 2\n').repeated is None
 
 
 # -- workspaces ------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.datasets import locate
+from pytest_osmosis.datasets import locate, open_dataset
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.text.names import shown
 
@@ -27,9 +27,9 @@ def put(path: Path) -> Path:
     return path
 
 
-def problem(workspace: Path, name: str | None = None, path: str | None = None) -> str:
+def problem(workspace: Path, name: str) -> str:
     with pytest.raises(DatasetError) as caught:
-        locate(workspace, name, path)
+        locate(workspace, name)
     return str(caught.value)
 
 
@@ -38,97 +38,75 @@ def problem(workspace: Path, name: str | None = None, path: str | None = None) -
 def test_a_name_means_a_file_in_datasets_or_data(workspace: Path, folder: str, suffix: str) -> None:
     file = put(workspace / folder / f"sums{suffix}")
     put(workspace / folder / "other.jsonl")
-    assert locate(workspace, "sums", None) == file
+    assert locate(workspace, "sums") == file
 
 
 @pytest.mark.parametrize(
-    ("wanted", "other", "name", "path"),
+    ("wanted", "other", "name"),
     [
-        ("data/sums.v2.jsonl", "data/sums.jsonl", "sums.v2", None),
-        ("examples/sums.csv", "data/sums.jsonl", "examples/sums.csv", None),
-        ("elsewhere/sums.JSONL", "data/sums.jsonl", "sums", "elsewhere/sums.JSONL"),
-        ("data/sums.csv", "data/sums.jsonl/", "sums", None),
+        ("data/sums.v2.jsonl", "data/sums.jsonl", "sums.v2"),
+        ("examples/sums.csv", "data/sums.jsonl", "examples/sums.csv"),
+        ("data/sums.csv", "data/sums.jsonl/", "sums"),
     ],
-    ids=["a name with a dot", "a file in the workspace", "a path before a name", "a file before what is none"],
+    ids=["a name with a dot", "a file in the workspace", "a file before what is none"],
 )
-def test_a_name_or_path_leads_to_its_file(
-    workspace: Path, wanted: str, other: str, name: str, path: str | None
-) -> None:
+def test_a_name_leads_to_its_file(workspace: Path, wanted: str, other: str, name: str) -> None:
     file = put(workspace / wanted)
     (workspace / other).mkdir() if other.endswith("/") else put(workspace / other)
-    assert locate(workspace, name, path) == file
+    assert locate(workspace, name) == file
 
 
 TWELVE = [f"data/{number:02}.csv" for number in range(12)]
 
 
 @pytest.mark.parametrize(
-    ("files", "given", "expected"),
+    ("files", "expected"),
     [
         (
             ["datasets/sums.csv", "data/sums.parquet"],
-            {"name": "sums"},
             'dataset "sums": matches 2 files, datasets/sums.csv and data/sums.parquet; '
             'set [data] path = "datasets/sums.csv" or remove the others',
         ),
         (
             ["datasets/multiply.jsonl", "data/divide.csv", "data/notes.txt"],
-            {"name": "sums"},
             'dataset "sums": not found; looked for datasets/sums.* and data/sums.* in {workspace}; '
             "available: data/divide.csv, datasets/multiply.jsonl",
         ),
-        (TWELVE, {"name": "sums"}, f"...available: {', '.join(TWELVE[:10])} and 2 more"),
-        ([], {"name": "sums"}, "...; the workspace has neither datasets/ nor data/"),
-        (["data/"], {"name": "sums"}, "...; there is no dataset in data/"),
-        (
-            ["data/sums.csv"],
-            {"path": "data/sum.csv"},
-            "data/sum.csv: no such file in {workspace}; available: data/sums.csv",
-        ),
-        ([], {"path": "/sums.csv"}, "/sums.csv: no such file; the workspace has neither datasets/ nor data/"),
-        (["data/sums.csv"], {"path": "data"}, "data: is a folder, not a file"),
-        (
-            ["data/sums.txt"],
-            {"path": "data/sums.txt"},
-            'data/sums.txt: the suffix must be .jsonl, .json, .csv or .parquet, got ".txt"',
-        ),
-        ([], {}, 'dataset: missing; set [experiment] dataset = "<name>" or [data] path = "<file>"'),
+        (TWELVE, f"...available: {', '.join(TWELVE[:10])} and 2 more"),
+        ([], "...; the workspace has neither datasets/ nor data/"),
+        (["data/"], "...; there is no dataset in data/"),
     ],
-    ids=["twice", "missing", "many files", "no folders", "empty", "path", "absolute", "folder", "suffix", "nothing"],
+    ids=["twice", "missing", "many files", "no folders", "empty"],
 )
 def test_a_dataset_that_is_not_found_is_reported_with_those_that_are_there(
-    workspace: Path, files: list[str], given: dict[str, str], expected: str
+    workspace: Path, files: list[str], expected: str
 ) -> None:
     for file in files:
         (workspace / file).mkdir() if file.endswith("/") else put(workspace / file)
-    found, said = problem(workspace, **given), expected.format(workspace=workspace)
+    found, said = problem(workspace, "sums"), expected.format(workspace=workspace)
     assert found.endswith(said.removeprefix("...")) if said.startswith("...") else found == said
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "where"),
+    ("value", "where"),
     [
-        ("path", "../sums.jsonl", "../sums.jsonl"),
-        ("path", "data/../../sums.jsonl", "data/../../sums.jsonl"),
-        ("path", "link/sums.jsonl", "link/sums.jsonl"),
-        ("name", "../sums.jsonl", "../sums.jsonl"),
-        ("name", "../../sums", "datasets/../../sums.jsonl"),
-        ("name", "linked", "data/linked.jsonl"),
+        ("../sums.jsonl", "../sums.jsonl"),
+        ("../../sums", "datasets/../../sums.jsonl"),
+        ("linked", "data/linked.jsonl"),
     ],
 )
-def test_file_outside_the_workspace_is_rejected(workspace: Path, kind: str, value: str, where: str) -> None:
+def test_file_outside_the_workspace_is_rejected(workspace: Path, value: str, where: str) -> None:
     outside = put(workspace.parent / "sums.jsonl")
     (workspace / "datasets").mkdir()
     (workspace / "data").mkdir()
     (workspace / "data" / "linked.jsonl").symlink_to(outside)
-    (workspace / "link").symlink_to(workspace.parent)
     if value == "../../sums":
         (workspace / "data").rename(workspace / "elsewhere")  # otherwise the name matches the file twice
     expected = (
         f"{where}: lies outside the workspace {workspace} (symlinks resolved); "
         f"copy it in, or use --osmosis-dataset={shown(workspace / where)}"
     )
-    assert problem(workspace, **{kind: value}) == expected
+    assert problem(workspace, value) == expected
 
 
 @pytest.mark.parametrize(
@@ -143,14 +121,14 @@ def test_file_outside_the_workspace_is_rejected(workspace: Path, kind: str, valu
 def test_what_is_no_file_is_named_in_its_place(workspace: Path, make: Callable[[Path], object], fault: str) -> None:
     (workspace / "data").mkdir()
     make(workspace / "data" / "sums.jsonl")
-    for given in ({"name": "sums"}, {"path": "data/sums.jsonl"}):
-        assert problem(workspace, **given) == f"data/sums.jsonl: {fault}"
+    path = locate(workspace, "sums")
+    with pytest.raises(DatasetError) as caught:
+        open_dataset(path, display="data/sums.jsonl")
+    assert str(caught.value) == f"data/sums.jsonl: {fault}"
 
 
-def test_files_in_a_workspace_that_is_a_symlink_are_inside_it_and_absolute_paths_anywhere(workspace: Path) -> None:
+def test_files_in_a_workspace_that_is_a_symlink_are_inside_it(workspace: Path) -> None:
     put(workspace / "data" / "sums.jsonl")
     link = workspace.parent / "link"
     link.symlink_to(workspace)
-    assert locate(link, "sums", None) == link / "data" / "sums.jsonl"
-    file = put(workspace.parent / "sums.jsonl")
-    assert locate(workspace, None, str(file)) == file
+    assert locate(link, "sums") == link / "data" / "sums.jsonl"

@@ -172,9 +172,9 @@ def test_a_score_lies_within_the_expected_range_or_an_exception_has_the_name_of_
 LINE = '{"function": "compute_reward", "solution_str": "42", "expect": 1}'
 EXPECT = "compute_reward: expect: must be a finite number or a range [low, high]"
 BAD_LINES = {
-    LINE.replace("1}", "1, " + '"expect": 0}'): "not valid JSON: the key 'expect' is there twice",
+    LINE.replace("1}", "1, " + '"expect": 0}'): 'not valid JSON: key "expect" appears more than once in one object',
     LINE.replace("1}", "NaN}"): "not valid JSON: NaN is not JSON",
-    LINE.replace("1}", "1e999}"): "not valid JSON: the number 1e999 is larger than the largest float",
+    LINE.replace("1}", "1e999}"): "not valid JSON: 1e999 is too large for a float",
     LINE.replace("1}", "9" * 400 + "}"): f"{EXPECT}, got 9",
     LINE.replace("1}", "9" * 5000 + "}"): "not valid JSON: Exceeds the limit",
     LINE.replace("1}", '1, "ground_truth": ' + "[" * 300 + "]" * 300 + "}"): "not valid JSON: it is nested deeper",
