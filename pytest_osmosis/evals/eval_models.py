@@ -53,7 +53,9 @@ class EvalJudge:
     @property
     def base_url(self) -> str | None:
         """The address, None if the name implies it, or if any of several replicas may answer."""
-        return None if self.target.replicas else _unless_implied(self.target)
+        target, service = self.target, SERVICES.get(self.target.provider)
+        is_implied = service is not None and target.base_url == service.base_url
+        return None if target.replicas or is_implied else target.base_url
 
     @property
     def setup(self) -> JudgeSetup:
@@ -120,11 +122,6 @@ def judge_prices(judge: EvalJudge | None, own: Mapping[str, TokenPrices], at: da
     return lambda use: price(use.model, use.base_url)
 
 
-def _unless_implied(target: ModelTarget) -> str | None:
-    service = SERVICES.get(target.provider)
-    return None if service is not None and target.base_url == service.base_url else target.base_url
-
-
 # -- the baseline ------------------------------------------------------------------------------------------
 
 
@@ -167,9 +164,6 @@ def of_table(problems: Iterable[Problem], table: str) -> Iterator[Problem]:
         yield Problem(each.where, text)
 
 
-ANOTHER = "name the results.json of a whole run, or write one with --osmosis-update-baseline"
-
-
 def read_baseline(path: Path, where: str) -> PublishedResults:
     """Read the results that an eval is compared with. Raises `ConfigError` if they cannot be a baseline."""
 
@@ -185,7 +179,8 @@ def read_baseline(path: Path, where: str) -> PublishedResults:
         raise refusal(f"{error}; write it anew with --osmosis-update-baseline") from None
     unfit = why_unfit(stored)
     if unfit is not None:
-        raise refusal(f"{shown(path)}: {unfit}; {ANOTHER}")
+        another = "name the results.json of a whole run, or write one with --osmosis-update-baseline"
+        raise refusal(f"{shown(path)}: {unfit}; {another}")
     return stored
 
 
@@ -244,11 +239,11 @@ def _at_endpoint(endpoint_id: str, table: ModelTable, registry: Registry | None,
     """Return the target of an endpoint. What the config sets itself counts more than the registry's entry."""
     if registry is None:
         text = f"[model] endpoint_id: there is no registry with {toml(endpoint_id)}; write configs/endpoints.toml"
-        raise ConfigError([Problem(where, text)])
+        raise ConfigError.at(where, text)
     entries = registry.endpoints.get(endpoint_id)
     if entries is None:
         text = f"[model] endpoint_id: unknown endpoint {toml(endpoint_id)}{registry.unknown(endpoint_id)}"
-        raise ConfigError([Problem(where, text)])
+        raise ConfigError.at(where, text)
     table = replace(table, headers_from_state=merged_headers(SESSION, table.headers_from_state))
     if table.base_url is not None:
         check_url(table.base_url, "[model] base_url", where)
