@@ -223,10 +223,8 @@ class FinishedEval:
     def _add_facts(self) -> None:
         """Let the manifest hold what the journal cannot tell, so that the results can be made again."""
         run = self.run
-        try:
+        with self._writing(shown(run.directory.manifest)):
             add_facts_at_end(run.directory, facts_at_end(self.results, run.facts.session), run.prepared.redaction)
-        except OSError as error:
-            self.unwritten.append(f"{shown(run.directory.manifest)} could not be written: {error.strerror}")
 
     def _place(self, output: Path) -> Path:
         """Return the path for results outside the run directory: a part never replaces the whole, or another shard."""
@@ -245,12 +243,18 @@ class FinishedEval:
 
     def _write(self, path: Path, *, in_run_directory: bool = False) -> None:
         """Write the results. Those in the run directory are private, and rescoring keeps earlier ones there."""
-        try:
+        with self._writing(shown(path)):
             if in_run_directory and self.run.engine.rescored:
                 publish.keep_earlier(path)
             self.written.append(publish.write(path, self._text(), is_private=in_run_directory))
+
+    @contextmanager
+    def _writing(self, what: str) -> Iterator[None]:
+        """Note that `what` could not be written, which keeps nothing else from being written."""
+        try:
+            yield
         except OSError as error:
-            self.unwritten.append(f"{shown(path)} could not be written: {error.strerror}")
+            self.unwritten.append(f"{what} could not be written: {error.strerror}")
 
     def _text(self) -> Iterator[str]:
         """Yield the text of the results in pieces; a file that was already written saves making it again."""
@@ -264,10 +268,8 @@ class FinishedEval:
         before = self.run.prepared.models.baseline_results
         was = "" if before is None else f"; it was {score(before.summary.pass_rate)}"
         change = f"pass rate {score(self.results.overall.pass_rate)}{was}"
-        try:
+        with self._writing(f"the baseline {shown(path)}"):
             self.run.notices.add(f"baseline updated: {shown(publish.write(path, self._text()))} ({change})")
-        except OSError as error:
-            self.unwritten.append(f"the baseline {shown(path)} could not be written: {error.strerror}")
 
 
 class Conclusion:

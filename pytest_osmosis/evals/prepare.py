@@ -461,10 +461,7 @@ def check_prices(config: EvalConfig, target: ModelTarget, other: BaselineModel |
     """Raise `ConfigError` if dollars are limited and the price of a model is unknown."""
     limited = {"max_cost_usd": "max_tokens"} if config.limits.max_cost_usd is not None else {}
     limited |= {"rollout.cost_usd": "rollout.tokens"} if "cost_usd" in config.limits.rollout else {}
-    models, at = (
-        [(config.experiment.model_path, target), *([(other.name, other.target)] if other else [])],
-        datetime.now(UTC),
-    )
+    models = [(config.experiment.model_path, target), *([(other.name, other.target)] if other else [])]
     judges = [(judge.name, judge.target)] if judge is not None else []
     at = datetime.now(UTC)
     texts = [

@@ -14,7 +14,7 @@ from pathlib import Path
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import JournalError, OsmosisError, ProblemsError, ResultsError
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.rollout_source import NewRollouts, ResumeSource, spent
+from pytest_osmosis.evals.rollout_source import NewRollouts, ResumeSource, spent_text
 from pytest_osmosis.evals.run_directory import changed_in_manifest, changed_inputs, is_reserved, refusal, runs_folder
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, began_at, is_run, stored
@@ -267,4 +267,4 @@ def spent_before(prepared: Prepared, source: ResumeSource) -> str:
     """Return what the earlier sessions of a run used in words, also for rollouts that were made again since."""
     progress = source.resumption.progress
     rolled = [*(record for record in progress.records.values() if record.rolled), *progress.replaced]
-    return f"{spent(prepared, rolled).text}, {seconds(progress.took_ms / 1000)}"
+    return f"{spent_text(prepared, rolled)}, {seconds(progress.took_ms / 1000)}"

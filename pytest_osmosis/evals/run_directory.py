@@ -271,8 +271,7 @@ def provenance_of(prepared: Prepared, directory: RunDirectory, began_at: datetim
     return {
         "run_dir": shown(directory.path),
         "plan_digest": prepared.plan_digest,
-        "started_at": prepared.source.started_at(began_at),
-        **prepared.source.provenance(),
+        **prepared.source.provenance(began_at),
         "pytest_osmosis": pytest_osmosis.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
