@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -119,6 +119,7 @@ def error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}{place}"
 
 
+@dataclass(eq=False)
 class FinishedEval:
     """An eval run that is over. `written` and `unwritten` say which files `write` could and could not write.
 
@@ -126,13 +127,12 @@ class FinishedEval:
     that the command asks for.
     """
 
-    def __init__(self, run: EvalRun, results: Results) -> None:
-        self.run = run
-        self.results = results
-        self.written: list[Path] = []
-        self.unwritten: list[str] = []
-        self.prime_folder: Path | None = None
-        self.pushed: str | None = None
+    run: EvalRun
+    results: Results
+    written: list[Path] = field(default_factory=list)
+    unwritten: list[str] = field(default_factory=list)
+    prime_folder: Path | None = None
+    pushed: str | None = None
 
     def add_verdicts(self, verdicts: Sequence[Verdict]) -> None:
         if verdicts:
@@ -157,7 +157,7 @@ class FinishedEval:
     @property
     def not_updated(self) -> str | None:
         """The reason why the results do not become the baseline; None if they do, or no update was requested."""
-        if not self.run.updates_baseline:
+        if not self.run.facts.new_baseline:
             return None
         if self.results.partial:
             return self.run.selected.share_text
@@ -196,7 +196,7 @@ class FinishedEval:
             self._add_facts()
         if output is not None:
             self._write(self._place(output))
-        if baseline is not None and self.run.updates_baseline and self.not_updated is None:
+        if baseline is not None and self.run.facts.new_baseline and self.not_updated is None:
             self._write_baseline(baseline)
         if (base := prime_folder(self.run.prepared)) is not None and self.run.began:
             self._write_prime_files(base)

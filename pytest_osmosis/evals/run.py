@@ -81,7 +81,8 @@ class EvalRun:
     @property
     def duration_ms(self) -> float:
         """The time from `go` until the last run was done, so without the evals before and after; 0 before either."""
-        return 0.0 if self._began_s is None or self._ended_s is None else (self._ended_s - self._began_s) * 1000
+        began_s, ended_s = self.span_s or (0.0, 0.0)
+        return (ended_s - began_s) * 1000
 
     @property
     def span_s(self) -> tuple[float, float] | None:
@@ -180,11 +181,6 @@ class EvalRun:
     @property
     def pass_rule(self) -> PassRule:
         return self.engine.pass_rule
-
-    @property
-    def updates_baseline(self) -> bool:
-        """True if the results also become the baseline's."""
-        return self.facts.new_baseline
 
     def record(self, run: RunId) -> RunRecord:
         """Return the record of a run; a run without any event is pending."""
