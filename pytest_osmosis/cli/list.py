@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_args
 
-from pytest_osmosis.cli.arguments import add_page_options
+from pytest_osmosis.cli.arguments import add_output_options
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import NO_RUNS, eval_of, listing_order, runs_above
@@ -118,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="list all runs (default: the newest 20)")
     for name, (metavar, help) in _FILTERS.items():
         parser.add_argument(f"--{name}", type=filled, metavar=metavar, help=help)
-    add_page_options(parser)
+    add_output_options(parser, paged=True)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from pytest_osmosis.cli.arguments import add_page_options
+from pytest_osmosis.cli.arguments import add_output_options
 from pytest_osmosis.cli.output import CommandOutput, terminal_columns
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, stored
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--all", action="store_true", help="list every run")
     listing.add_argument("--row", type=filled, metavar="ROW", help="show all runs of a row, by its index")
     parser.add_argument("--full", action="store_true", help="shorten no text of a conversation")
-    add_page_options(parser)
+    add_output_options(parser, paged=True)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:

@@ -147,14 +147,12 @@ def baseline_model(
     table = replace(model, base_url=baseline.base_url, api_key_env=baseline.api_key_env, endpoint_id=None)
     if baseline.base_url is None or baseline.base_url != model.base_url:
         table = replace(table, client="auto", api_client_type=None, headers={})
-    of_environment = config.environment.env_id is not None
+    name, of_environment = baseline.model_path, config.environment.env_id is not None
     try:
-        target = resolve_model(
-            baseline.model_path, table, environ, where=where, registry=registry, of_environment=of_environment
-        )
+        target = resolve_model(name, table, environ, where=where, registry=registry, of_environment=of_environment)
     except ConfigError as error:
         raise ConfigError(of_table(error.problems, "[baseline]")) from None
-    return BaselineModel(baseline.model_path, target)
+    return BaselineModel(name, target)
 
 
 def of_table(problems: Iterable[Problem], table: str) -> Iterator[Problem]:

@@ -28,11 +28,7 @@ def verdict_lines(results: Results) -> list[str]:
 
 def short_verdict_lines(results: Results) -> list[str]:
     """Return what an eval run came to and nothing else: why it stopped, its pass rate and its gates."""
-    return [
-        *_stop(results),
-        _pass_rate(results),
-        *map(_gate, results.verdicts),
-    ]
+    return [*_stop(results), _pass_rate(results), *map(_gate, results.verdicts)]
 
 
 def brief_lines(results: Results) -> list[str]:
@@ -51,16 +47,13 @@ def brief_lines(results: Results) -> list[str]:
 
 def rate_lines(results: Results) -> list[str]:
     """Return why the eval stopped, and its pass rate, with the baseline's."""
-    return [
-        *_stop(results),
-        *(
-            [f"smoke: {count(len(results.records))} of {plural(results.smoke_of, 'run')}, scores did not decide"]
-            if results.smoke_of is not None
-            else []
-        ),
-        _pass_rate(results),
-        *(_baseline_model(results, results.baseline) if results.baseline is not None else []),
-    ]
+    lines = _stop(results)
+    if results.smoke_of is not None:
+        lines.append(
+            f"smoke: {count(len(results.records))} of {plural(results.smoke_of, 'run')}, scores did not decide"
+        )
+    lines.append(_pass_rate(results))
+    return lines if results.baseline is None else [*lines, *_baseline_model(results, results.baseline)]
 
 
 def _stop(results: Results) -> list[str]:
