@@ -41,10 +41,6 @@ def program() -> str:
     return "python -m pytest_osmosis" if Path(sys.argv[0]).name == "__main__.py" else "pytest-osmosis"
 
 
-def add_json_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON, for other programs")
-
-
 def add_color_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--color",
@@ -55,20 +51,23 @@ def add_color_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_page_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a command that prints a page: JSON, pager, colours."""
-    add_json_option(parser)
-    parser.add_argument("--no-pager", action="store_true", help="print a long page at once (default: PAGER, else less)")
+def add_output_options(parser: argparse.ArgumentParser, *, paged: bool = False) -> None:
+    """Add the options of a command that prints lines or JSON, or with `paged` a page through a pager."""
+    parser.add_argument("--json", action="store_true", help="print JSON, for other programs")
+    if paged:
+        help = "print a long page at once (default: PAGER, else less)"
+        parser.add_argument("--no-pager", action="store_true", help=help)
     add_color_option(parser)
 
 
 EVAL = ("eval", "vf-eval")
+_RUBRIC = "an eval with --osmosis-agent=recorded and [scoring] rubric scores recorded conversations"
 _RUN = "pytest --osmosis-config=FILE, or pytest --osmosis-env=ID for an environment"
 ELSEWHERE: Mapping[str, str] = {
     "run": f"type {_RUN}",
     "retry": "type pytest --osmosis-config=FILE --osmosis-run=NAME --osmosis-retry-failed",
-    "rubric": "an eval with --osmosis-agent=recorded and [scoring] rubric scores recorded conversations",
-    "eval-rubric": "an eval with --osmosis-agent=recorded and [scoring] rubric scores recorded conversations",
+    "rubric": _RUBRIC,
+    "eval-rubric": _RUBRIC,
     "download": "the files of eval runs are in .osmosis/runs already",
     "upload": "not offered: requests go only to the model",
     "push": "not offered, but for --osmosis-save-to-hf-hub",

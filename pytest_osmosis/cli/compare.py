@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import add_page_options
+from pytest_osmosis.cli.arguments import add_output_options
 from pytest_osmosis.cli.output import CommandOutput, terminal_columns
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.report.comparison import comparison_json, comparison_lines
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--table", action="store_true", help="print the table also for two runs")
     parser.add_argument("--all", action="store_true", help="name every row that changed")
-    add_page_options(parser)
+    add_output_options(parser, paged=True)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:

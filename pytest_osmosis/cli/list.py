@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
-from pytest_osmosis.cli.arguments import add_page_options
+from pytest_osmosis.cli.arguments import add_output_options
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import NO_RUNS, eval_of, listing_order, runs_above
@@ -118,7 +118,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="list all runs (default: the newest 20)")
     for name, (metavar, help) in _FILTERS.items():
         parser.add_argument(f"--{name}", type=filled, metavar=metavar, help=help)
-    add_page_options(parser)
+    add_output_options(parser, paged=True)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
@@ -140,14 +140,6 @@ class ListRequest:
 
 
 NO_FILTER = ListRequest()
-
-
-class _Found(NamedTuple):
-    """The listed runs of a folder, and the number of those that were not listed."""
-
-    home: Path
-    entries: list[RunEntry]
-    n_more: int
 
 
 def list_runs(folder: Path, request: ListRequest = NO_FILTER) -> list[str]:
@@ -172,15 +164,16 @@ def runs_json(folder: Path, request: ListRequest = NO_FILTER) -> dict[str, Any]:
     }
 
 
-def _found(folder: Path, request: ListRequest) -> _Found:
+def _found(folder: Path, request: ListRequest) -> tuple[Path, list[RunEntry], int]:
+    """Return the folder of the runs, those that are listed, and the number of those that are not."""
     home, folders = runs_above(folder)
     folders = sorted(folders, key=listing_order)
     if request.eval is None and not any(request.filters.values()):
-        listed_folders = folders if request.all else folders[:NEWEST]
-        return _Found(home, list(map(run_entry, listed_folders)), len(folders) - len(listed_folders))
+        newest_folders = folders if request.all else folders[:NEWEST]
+        return home, list(map(run_entry, newest_folders)), len(folders) - len(newest_folders)
     entries = selected(_of_eval(home, list(map(run_entry, folders)), request.eval), request.filters)
     newest = entries if request.all else entries[:NEWEST]
-    return _Found(home, newest, len(entries) - len(newest))
+    return home, newest, len(entries) - len(newest)
 
 
 def _of_eval(home: Path, entries: list[RunEntry], name: str | None) -> list[RunEntry]:
@@ -188,10 +181,8 @@ def _of_eval(home: Path, entries: list[RunEntry], name: str | None) -> list[RunE
         return entries
     evals = sorted({each for entry in entries if (each := eval_name_of(entry))}, key=natural_key)
     if name not in evals:
-        close = closest(name, evals)
-        hint = f'did you mean "{close}"? ' if close else ""
         there = f"there are runs of {listed(evals, MOST_LISTED)}" if evals else NO_RUNS
-        raise OsmosisError(f'eval "{name}": no runs in {shown(home)}; {hint}{there}')
+        raise OsmosisError(f'eval "{name}": no runs in {shown(home)}; {_hint(name, evals)}{there}')
     return [entry for entry in entries if eval_name_of(entry) == name]
 
 
@@ -231,9 +222,12 @@ def _matches(value: str, there: set[str]) -> set[str]:
 
 def _problem(option: str, value: str, there: set[str]) -> str:
     names = list(KNOWN_STATUSES) if option == "status" else sorted(there, key=natural_key)
-    close = closest(value, names)
-    hint = f'did you mean "{close}"? ' if close else ""
     if option == "status":
-        return f'--status "{value}": not a status; {hint}there are {listed(names, MOST_LISTED)}'
+        return f'--status "{value}": not a status; {_hint(value, names)}there are {listed(names, MOST_LISTED)}'
     them = f"those are {listed(names, MOST_LISTED)}" if names else f"none of them has a known {option}"
-    return f'--{option} "{value}": no listed run has it; {hint}{them}'
+    return f'--{option} "{value}": no listed run has it; {_hint(value, names)}{them}'
+
+
+def _hint(name: str, names: Sequence[str]) -> str:
+    close = closest(name, names)
+    return f'did you mean "{close}"? ' if close else ""

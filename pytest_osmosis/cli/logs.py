@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import add_page_options
+from pytest_osmosis.cli.arguments import add_output_options
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.config import SecretsSource
 from pytest_osmosis.errors import OsmosisError
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", type=filled, metavar="NAME", help="the eval run, named as for show")
     parser.add_argument("--follow", "-f", action="store_true", help="go on printing until the eval run ends")
     parser.add_argument("--tail", type=_count, metavar="N", help="begin with the last N lines of each log")
-    add_page_options(parser)
+    add_output_options(parser, paged=True)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:

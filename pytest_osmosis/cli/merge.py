@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.cli.arguments import add_color_option, add_json_option
+from pytest_osmosis.cli.arguments import add_output_options
 from pytest_osmosis.cli.output import CommandOutput, terminal_columns
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import runs_above
@@ -62,8 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the file of [baseline] results (default: where the shards had it, from this folder)",
     )
-    add_json_option(parser)
-    add_color_option(parser)
+    add_output_options(parser)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:

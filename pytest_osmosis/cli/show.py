@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from pytest_osmosis.cli.arguments import add_page_options
+from pytest_osmosis.cli.arguments import add_output_options
 from pytest_osmosis.cli.output import CommandOutput, terminal_columns
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, stored
@@ -17,7 +17,16 @@ from pytest_osmosis.record.journal import EventReader
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
 from pytest_osmosis.report.message_layout import MOST_CHARS, Shortener
-from pytest_osmosis.report.run_page import Listing, RunContext, page_json, page_lines, row_lines, run_lines, runs_json
+from pytest_osmosis.report.run_page import (
+    Listing,
+    RunContext,
+    config_argument,
+    page_json,
+    page_lines,
+    row_lines,
+    run_lines,
+    runs_json,
+)
 from pytest_osmosis.results.read import read_head
 from pytest_osmosis.results.stored_results import RunHistory, pass_rule_of, prices_of, read_stored, replayed
 from pytest_osmosis.text.arguments import filled
@@ -55,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--all", action="store_true", help="list every run")
     listing.add_argument("--row", type=filled, metavar="ROW", help="show all runs of a row, by its index")
     parser.add_argument("--full", action="store_true", help="shorten no text of a conversation")
-    add_page_options(parser)
+    add_output_options(parser, paged=True)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
@@ -103,7 +112,9 @@ def show_request(
     if row is not None:
         if unit is not None:
             raise OsmosisError(f"--row {row}: {unit} is named too; give one of them")
-        unit = _row(row)
+        unit = RowId.named(row if row.startswith("row") else f"row{row}")
+        if unit is None:
+            raise OsmosisError(f'--row "{row}": must be the index of a row, like 7')
     if unit is not None and listing != "first":
         raise OsmosisError(
             f"--{listing}: selects the runs on the page of an eval run, but {unit} is named; leave one out"
@@ -143,13 +154,6 @@ def _unit(text: str) -> Unit | None:
     return RunId.named(name) or RowId.named(name)
 
 
-def _row(text: str) -> RowId:
-    row = RowId.named(text if text.startswith("row") else f"row{text}")
-    if row is None:
-        raise OsmosisError(f'--row "{text}": must be the index of a row, like 7')
-    return row
-
-
 def _eval_of(text: str) -> str | None:
     """Return the eval that a node id names, None for what is no node id."""
     head, colons, tail = text.partition("::")
@@ -162,7 +166,10 @@ def _histories(directory: RunDirectory, unit: Unit) -> Sequence[RunHistory]:
     known = sorted(found.ledger.records)
     with EventReader(directory.journal) as reader:
         wanted = [
-            found.history(found.ledger.records[run], reader) for run in known if run == unit or _is_of_row(run, unit)
+            found.history(found.ledger.records[run], reader)
+            for run in known
+            if run == unit
+            or (isinstance(unit, RowId) and run.row == unit.row and (run.is_baseline or not unit.is_baseline))
         ]
     if wanted:
         return wanted
@@ -172,10 +179,6 @@ def _histories(directory: RunDirectory, unit: Unit) -> Sequence[RunHistory]:
         raise OsmosisError(f"{unit}: not in {shown(directory.path)}; of row {unit.row} it has {listed(there, 10)}")
     has = f"it has {_ranges(rows)}" if rows else "no run of it has begun"
     raise OsmosisError(f"{unit}: not in {shown(directory.path)}; {has}")
-
-
-def _is_of_row(run: RunId, unit: Unit) -> bool:
-    return isinstance(unit, RowId) and run.row == unit.row and (run.is_baseline or not unit.is_baseline)
 
 
 def _ranges(rows: Sequence[int]) -> str:
@@ -221,7 +224,6 @@ def _rerun(run: StoredEvalRun, unit: Unit) -> str:
     if path is None:
         return ""
     if isinstance(unit, RowId) and plan.granularity == "run":
-        named = f"--osmosis-config={path}" if run.manifest.entry is None else f"{path}::{run.manifest.entry}"
-        return shlex.join(["pytest", named, "-k", f"row{unit.row}-"])
+        return shlex.join(["pytest", config_argument(path, run.manifest.entry), "-k", f"row{unit.row}-"])
     test = unit if isinstance(unit, RowId) else plan.unit_of(unit)
     return shlex.join(["pytest", f"{path}::{plan.name}[{test}]"])

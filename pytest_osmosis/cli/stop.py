@@ -9,7 +9,7 @@ import signal
 import time
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import add_color_option, add_json_option
+from pytest_osmosis.cli.arguments import add_output_options
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import find_run, runs_above
@@ -44,8 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="interrupt its process, as Ctrl-C does: what is in flight gets two seconds; on the same machine only",
     )
-    add_json_option(parser)
-    add_color_option(parser)
+    add_output_options(parser)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:

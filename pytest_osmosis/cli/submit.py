@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import add_color_option, add_json_option
+from pytest_osmosis.cli.arguments import add_output_options
 from pytest_osmosis.cli.logs import LogTail
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.config import is_training_config, read_entries
@@ -93,8 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the name of the eval run (default: the eval's name and the time); one that did not finish is resumed",
     )
-    add_json_option(parser)
-    add_color_option(parser)
+    add_output_options(parser)
 
 
 def with_pytest_arguments(arguments: list[str]) -> list[str]:
@@ -274,8 +273,7 @@ def _end_lines(plan: SubmissionPlan, directory: RunDirectory, now: Lifecycle) ->
         return
     waits = " (pending: its code is still being loaded)" if now.status == "pending" else ""
     yield joined(bold(f"submitted: {plan.run}"), dim(waits))
-    is_found = directory.path.parent.parts[-2:] == RUNS.parts
-    run = plan.run if is_found else shlex.quote(shown(directory.path))
+    run = plan.run if directory.path.parent.parts[-2:] == RUNS.parts else shlex.quote(shown(directory.path))
     yield f"  pytest-osmosis show {run}"
     yield f"  pytest-osmosis runs logs {run} --follow"
     yield f"  pytest-osmosis runs stop {run}"

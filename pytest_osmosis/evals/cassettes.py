@@ -37,7 +37,6 @@ from pytest_osmosis.text.numbers import count, plural
 
 AnswerStore = Literal["cassette", "cache"]
 
-CASSETTES = "cassettes"
 CACHE = RUNS.parent / "cache"
 RECORDED = (None, "model", "agent")
 """The boundaries of rollouts that are recorded: they would break again in a replay. Outages and timeouts would not."""
@@ -98,23 +97,24 @@ def eval_cassette(config: EvalConfig, answers: AnswerStore | None, *, reads: boo
     """
     name = f"{config.path.stem}{'' if config.entry is None else f'.{config.entry}'}.jsonl"
     record = config.cassette.record
-    path = config.workspace / (config.cassette.path or f"{CASSETTES}/{name}")
-    if answers == "cache":
-        path = config.workspace / CACHE / name
-        if reads:
-            _check_cache(path)
-        return EvalCassette("cache", path)
-    if answers is None and record == "off":
-        return None
+    path = config.workspace / (config.cassette.path or f"cassettes/{name}")
     mode: CassetteMode = "replay" if answers == "cassette" else "record" if record == "all" else "new"
-    if not reads or (mode != "replay" and not something_at(path)):
+    if answers == "cache":
+        mode, path = "cache", config.workspace / CACHE / name
+    elif answers is None and record == "off":
+        return None
+    if not reads or (mode in ("record", "new") and not something_at(path)):
         return EvalCassette(mode, path)
     try:
+        if mode == "cache":
+            CassetteReader.open([path]).close()
+            return EvalCassette(mode, path)
         content = check_cassette(path)
         return EvalCassette(mode, path, content.runs, _digest(path), content.apis)
     except CassetteError as error:
-        fix = [Problem(shown(path), "repair it, or remove it to record it anew")] if mode != "replay" else []
-        raise CassetteError([*error.problems, *fix]) from None
+        fix = "remove it; it is a cache" if mode == "cache" else "repair it, or remove it to record it anew"
+        fixes = [Problem(shown(path), fix)] if mode != "replay" else []
+        raise CassetteError([*error.problems, *fixes]) from None
 
 
 def other_api(cassette: EvalCassette | None, target: ModelTarget, config: EvalConfig) -> Problem | None:
@@ -128,13 +128,6 @@ def other_api(cassette: EvalCassette | None, target: ModelTarget, config: EvalCo
     key = "openai_chat_completions" if asked else "openai_responses"
     text = f"was recorded by OpenAI's {recorded}, and this eval asks {now}: set [model] api_client_type"
     return Problem(shown(cassette.path), f'{text} = "{key}", or record it again ({RECORD})')
-
-
-def _check_cache(path: Path) -> None:
-    try:
-        CassetteReader.open([path]).close()
-    except CassetteError as error:
-        raise CassetteError([*error.problems, Problem(shown(path), "remove it; it is a cache")]) from None
 
 
 def is_cassette(path: Path) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -46,15 +46,11 @@ def facts_of(answer: Mapping[str, Any], module: EnvironmentModule, rows: Path) -
 
 def code_digest(source: Path) -> str:
     """Return the digest of a module: of its file, or of all modules of its package."""
-    package = source.name == "__init__.py"
-    files = sorted(source.parent.rglob("*.py")) if package else [source]
-    return blake2b(b"".join(_with_name(files, source.parent)), digest_size=16).hexdigest()
-
-
-def _with_name(files: Sequence[Path], folder: Path) -> Iterator[bytes]:
-    for file in files:
+    digest = blake2b(digest_size=16)
+    for file in sorted(source.parent.rglob("*.py")) if source.name == "__init__.py" else [source]:
         with contextlib.suppress(OSError):
-            yield f"{file.relative_to(folder).as_posix()}\0".encode() + file.read_bytes() + b"\0"
+            digest.update(f"{file.relative_to(source.parent).as_posix()}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def facts_to_json(facts: EnvironmentFacts) -> dict[str, Any]:

@@ -53,7 +53,9 @@ class EvalJudge:
     @property
     def base_url(self) -> str | None:
         """The address, None if the name implies it, or if any of several replicas may answer."""
-        return None if self.target.replicas else _unless_implied(self.target)
+        target, service = self.target, SERVICES.get(self.target.provider)
+        is_implied = service is not None and target.base_url == service.base_url
+        return None if target.replicas or is_implied else target.base_url
 
     @property
     def setup(self) -> JudgeSetup:
@@ -120,11 +122,6 @@ def judge_prices(judge: EvalJudge | None, own: Mapping[str, TokenPrices], at: da
     return lambda use: price(use.model, use.base_url)
 
 
-def _unless_implied(target: ModelTarget) -> str | None:
-    service = SERVICES.get(target.provider)
-    return None if service is not None and target.base_url == service.base_url else target.base_url
-
-
 # -- the baseline ------------------------------------------------------------------------------------------
 
 
@@ -150,14 +147,12 @@ def baseline_model(
     table = replace(model, base_url=baseline.base_url, api_key_env=baseline.api_key_env, endpoint_id=None)
     if baseline.base_url is None or baseline.base_url != model.base_url:
         table = replace(table, client="auto", api_client_type=None, headers={})
-    of_environment = config.environment.env_id is not None
+    name, of_environment = baseline.model_path, config.environment.env_id is not None
     try:
-        target = resolve_model(
-            baseline.model_path, table, environ, where=where, registry=registry, of_environment=of_environment
-        )
+        target = resolve_model(name, table, environ, where=where, registry=registry, of_environment=of_environment)
     except ConfigError as error:
         raise ConfigError(of_table(error.problems, "[baseline]")) from None
-    return BaselineModel(baseline.model_path, target)
+    return BaselineModel(name, target)
 
 
 def of_table(problems: Iterable[Problem], table: str) -> Iterator[Problem]:
@@ -165,9 +160,6 @@ def of_table(problems: Iterable[Problem], table: str) -> Iterator[Problem]:
     for each in problems:
         text = each.text.replace("[experiment] model_path", f"{table} model_path").replace("[model]", table)
         yield Problem(each.where, text)
-
-
-ANOTHER = "name the results.json of a whole run, or write one with --osmosis-update-baseline"
 
 
 def read_baseline(path: Path, where: str) -> PublishedResults:
@@ -185,7 +177,8 @@ def read_baseline(path: Path, where: str) -> PublishedResults:
         raise refusal(f"{error}; write it anew with --osmosis-update-baseline") from None
     unfit = why_unfit(stored)
     if unfit is not None:
-        raise refusal(f"{shown(path)}: {unfit}; {ANOTHER}")
+        another = "name the results.json of a whole run, or write one with --osmosis-update-baseline"
+        raise refusal(f"{shown(path)}: {unfit}; {another}")
     return stored
 
 
@@ -244,11 +237,11 @@ def _at_endpoint(endpoint_id: str, table: ModelTable, registry: Registry | None,
     """Return the target of an endpoint. What the config sets itself counts more than the registry's entry."""
     if registry is None:
         text = f"[model] endpoint_id: there is no registry with {toml(endpoint_id)}; write configs/endpoints.toml"
-        raise ConfigError([Problem(where, text)])
+        raise ConfigError.at(where, text)
     entries = registry.endpoints.get(endpoint_id)
     if entries is None:
         text = f"[model] endpoint_id: unknown endpoint {toml(endpoint_id)}{registry.unknown(endpoint_id)}"
-        raise ConfigError([Problem(where, text)])
+        raise ConfigError.at(where, text)
     table = replace(table, headers_from_state=merged_headers(SESSION, table.headers_from_state))
     if table.base_url is not None:
         check_url(table.base_url, "[model] base_url", where)

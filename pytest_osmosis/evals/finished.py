@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -119,6 +119,7 @@ def error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}{place}"
 
 
+@dataclass(eq=False)
 class FinishedEval:
     """An eval run that is over. `written` and `unwritten` say which files `write` could and could not write.
 
@@ -126,13 +127,12 @@ class FinishedEval:
     that the command asks for.
     """
 
-    def __init__(self, run: EvalRun, results: Results) -> None:
-        self.run = run
-        self.results = results
-        self.written: list[Path] = []
-        self.unwritten: list[str] = []
-        self.prime_folder: Path | None = None
-        self.pushed: str | None = None
+    run: EvalRun
+    results: Results
+    written: list[Path] = field(default_factory=list)
+    unwritten: list[str] = field(default_factory=list)
+    prime_folder: Path | None = None
+    pushed: str | None = None
 
     def add_verdicts(self, verdicts: Sequence[Verdict]) -> None:
         if verdicts:
@@ -157,7 +157,7 @@ class FinishedEval:
     @property
     def not_updated(self) -> str | None:
         """The reason why the results do not become the baseline; None if they do, or no update was requested."""
-        if not self.run.updates_baseline:
+        if not self.run.facts.new_baseline:
             return None
         if self.results.partial:
             return self.run.selected.share_text
@@ -196,7 +196,7 @@ class FinishedEval:
             self._add_facts()
         if output is not None:
             self._write(self._place(output))
-        if baseline is not None and self.run.updates_baseline and self.not_updated is None:
+        if baseline is not None and self.run.facts.new_baseline and self.not_updated is None:
             self._write_baseline(baseline)
         if (base := prime_folder(self.run.prepared)) is not None and self.run.began:
             self._write_prime_files(base)
@@ -223,10 +223,8 @@ class FinishedEval:
     def _add_facts(self) -> None:
         """Let the manifest hold what the journal cannot tell, so that the results can be made again."""
         run = self.run
-        try:
+        with self._writing(shown(run.directory.manifest)):
             add_facts_at_end(run.directory, facts_at_end(self.results, run.facts.session), run.prepared.redaction)
-        except OSError as error:
-            self.unwritten.append(f"{shown(run.directory.manifest)} could not be written: {error.strerror}")
 
     def _place(self, output: Path) -> Path:
         """Return the path for results outside the run directory: a part never replaces the whole, or another shard."""
@@ -245,12 +243,18 @@ class FinishedEval:
 
     def _write(self, path: Path, *, in_run_directory: bool = False) -> None:
         """Write the results. Those in the run directory are private, and rescoring keeps earlier ones there."""
-        try:
+        with self._writing(shown(path)):
             if in_run_directory and self.run.engine.rescored:
                 publish.keep_earlier(path)
             self.written.append(publish.write(path, self._text(), is_private=in_run_directory))
+
+    @contextmanager
+    def _writing(self, what: str) -> Iterator[None]:
+        """Note that `what` could not be written, which keeps nothing else from being written."""
+        try:
+            yield
         except OSError as error:
-            self.unwritten.append(f"{shown(path)} could not be written: {error.strerror}")
+            self.unwritten.append(f"{what} could not be written: {error.strerror}")
 
     def _text(self) -> Iterator[str]:
         """Yield the text of the results in pieces; a file that was already written saves making it again."""
@@ -264,10 +268,8 @@ class FinishedEval:
         before = self.run.prepared.models.baseline_results
         was = "" if before is None else f"; it was {score(before.summary.pass_rate)}"
         change = f"pass rate {score(self.results.overall.pass_rate)}{was}"
-        try:
+        with self._writing(f"the baseline {shown(path)}"):
             self.run.notices.add(f"baseline updated: {shown(publish.write(path, self._text()))} ({change})")
-        except OSError as error:
-            self.unwritten.append(f"the baseline {shown(path)} could not be written: {error.strerror}")
 
 
 class Conclusion:

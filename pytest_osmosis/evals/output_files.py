@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import Problem
@@ -24,10 +24,6 @@ from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.results.publish import why_not_writable
 from pytest_osmosis.results.read import is_results
 from pytest_osmosis.text.names import absolute, shown
-
-if TYPE_CHECKING:
-    from pytest_osmosis.evals.prepared import Prepared
-
 
 OVERWRITE = "--osmosis-overwrite"
 CODE = ".py"
@@ -129,8 +125,7 @@ def _problem(
         return output.problem(path, f"is {name}, which is never overwritten; name another file")
     if (run := next(filter(is_run, absolute(path).parents), None)) is not None:
         return output.problem(path, f"is inside the run directory {shown(run)}; choose a path outside it")
-    reason = why_not_writable(path)
-    if reason is not None:
+    if (reason := why_not_writable(path)) is not None:
         return output.problem(path, f"cannot be written: {reason}")
     if overwrite or not path.exists() or not path.stat().st_size or output.is_ours(path):
         return None
@@ -148,21 +143,15 @@ def _clashes(outputs: Sequence[OutputFile]) -> Iterator[Problem]:
             # the named eval of a config and that of its tests write its cassette one after the other
             is_one = first.kind == output.kind == "cassette" and first.of == output.of
             if first is not output and not is_one:
-                same = "" if _real(earlier) == _real(path) else f" ({_CASE})"
+                is_same = os.path.realpath(earlier) == os.path.realpath(path)
+                same = "" if is_same else " (on macOS and Windows these names are one file)"
                 text = f"would be written for {first.of} and for {output.of}{same}; give each a path of its own"
                 yield output.problem(path, text)
                 break
 
 
-_CASE = "on macOS and Windows these names are one file"
-
-
-def _real(path: Path) -> str:
-    return os.path.realpath(path)
-
-
 def _identity(path: Path) -> str:
-    return unicodedata.normalize("NFC", _real(path)).casefold()
+    return unicodedata.normalize("NFC", os.path.realpath(path)).casefold()
 
 
 def _name(prepared: Prepared) -> str:

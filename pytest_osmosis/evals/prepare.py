@@ -234,10 +234,23 @@ class Announced(NamedTuple):
 
     def opened(self, request: EvalRequest, shared: SharedChecks) -> Opened:
         """Load it, together with all that were announced. Raises `NotLoaded`, or `ProblemsError` for its rows."""
-        environment = loaded_environment(self.config, self.key, self.environments)
+        environment = self._loaded()
         rows = shared.once(environment.rows, functools.partial(rows_of, environment))
         own = with_threshold(self.config, environment)
         return _opened(own, rows, request.named_rows, shared)._replace(environment=environment)
+
+    def _loaded(self) -> EnvironmentFacts:
+        """Return the facts about it. Raises `NotLoaded`, or `ConfigError` if it does not fit."""
+        where = shown(self.config.path) if self.config.text is not None else "--osmosis-env"
+        try:
+            facts = self.environments.loaded(self.key)
+        except CodeError as error:
+            text = "\n".join(filter(None, [str(error), error.details.rstrip()]))
+            raise NotLoaded.at(where, text) from None
+        if facts.grouped and self.config.environment.independent_scoring:
+            text = f"environment {facts.env_id} has a reward function that needs all runs of a row"
+            raise ConfigError.at(where, f"{text}; leave out independent_scoring")
+        return facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,20 +329,6 @@ def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -
     dataset = shared.once(key, lambda: open_dataset(path, columns, shown(path), recorded=recorded, human=human))
     prompt = system_prompt(config)
     return shared.once((*key, prompt), lambda: replace(dataset, system_prompt=prompt))
-
-
-def loaded_environment(config: EvalConfig, key: str, environments: seams.Environments) -> EnvironmentFacts:
-    """Return the facts about the environment of an eval. Raises `NotLoaded`, or `ConfigError` if it does not fit."""
-    where = shown(config.path) if config.text is not None else "--osmosis-env"
-    try:
-        facts = environments.loaded(key)
-    except CodeError as error:
-        text = "\n".join(filter(None, [str(error), error.details.rstrip()]))
-        raise NotLoaded.at(where, text) from None
-    if facts.grouped and config.environment.independent_scoring:
-        text = f"environment {facts.env_id} has a reward function that needs all runs of a row"
-        raise ConfigError.at(where, f"{text}; leave out independent_scoring")
-    return facts
 
 
 def with_threshold(config: EvalConfig, environment: EnvironmentFacts) -> EvalConfig:
@@ -462,10 +461,7 @@ def check_prices(config: EvalConfig, target: ModelTarget, other: BaselineModel |
     """Raise `ConfigError` if dollars are limited and the price of a model is unknown."""
     limited = {"max_cost_usd": "max_tokens"} if config.limits.max_cost_usd is not None else {}
     limited |= {"rollout.cost_usd": "rollout.tokens"} if "cost_usd" in config.limits.rollout else {}
-    models, at = (
-        [(config.experiment.model_path, target), *([(other.name, other.target)] if other else [])],
-        datetime.now(UTC),
-    )
+    models = [(config.experiment.model_path, target), *([(other.name, other.target)] if other else [])]
     judges = [(judge.name, judge.target)] if judge is not None else []
     at = datetime.now(UTC)
     texts = [

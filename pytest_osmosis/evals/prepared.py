@@ -233,14 +233,17 @@ def identity(prepared: Prepared) -> dict[str, Any]:
     """Return everything that two evals with the same plan have in common."""
     config, models, digests = prepared.config, prepared.models, prepared.rows.digests
     target, other, judge = models.target, models.baseline, models.judge
+    env, folder = config.environment, config.agent.mcp
+    environment = (dict(env.env_args), dict(env.extra_env_kwargs))
+    mcp = [] if folder is None else [os.path.relpath(config.workspace / folder, config.workspace)]
     return {
         "eval": [os.path.relpath(config.path, config.workspace), config.name],
         "rows": sorted(digests.get(row, "") for span in prepared.plan.spans for row in span.rows),
         "n": config.evaluation.n,
         "model": [config.experiment.model_path, target.base_url if target.endpoint is None else None],
-        "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent, *_mcp(config)],
+        "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent, *mcp],
         "scorers": [config.scoring.grader, *config.scoring.eval_fns],
-        **_environment(config),
+        **({} if env.env_id is None else {"environment": [name_of(env.env_id), *environment]}),
         **({"judge": judge_digest(judge.setup)} if judge is not None else {}),
         "thresholds": [config.evaluation.pass_threshold, dict(config.scoring.thresholds), config.scoring.decide],
         **({"score_ranges": dict(config.scoring.score_ranges)} if config.scoring.score_ranges else {}),
@@ -248,20 +251,6 @@ def identity(prepared: Prepared) -> dict[str, Any]:
         **({"prompt": prepared.dataset.system_prompt} if prepared.dataset.system_prompt is not None else {}),
         **({"replayed": True} if prepared.is_replay else {}),
     }
-
-
-def _environment(config: EvalConfig) -> dict[str, Any]:
-    environment = config.environment
-    if environment.env_id is None:
-        return {}
-    return {
-        "environment": [name_of(environment.env_id), dict(environment.env_args), dict(environment.extra_env_kwargs)]
-    }
-
-
-def _mcp(config: EvalConfig) -> list[str]:
-    folder = config.agent.mcp
-    return [] if folder is None else [os.path.relpath(config.workspace / folder, config.workspace)]
 
 
 def pass_rule(config: EvalConfig, scorers: tuple[str, ...] = ()) -> PassRule:

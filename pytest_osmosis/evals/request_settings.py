@@ -83,12 +83,10 @@ def rollout_bounds_text(config: EvalConfig) -> str | None:
     """Return the bounds of each rollout in words, None without any."""
     bounds = config.limits.rollout
     texts = [plural(config.agent.max_turns, "turn")] if config.agent.bounds_turns else []
-    texts += [plural(bounds[name], noun) for name, noun in _COUNTED.items() if name in bounds]
+    counted = (("tool_calls", "tool call"), ("tokens", "token"))
+    texts += [plural(bounds[name], noun) for name, noun in counted if name in bounds]
     texts += [money(bounds["cost_usd"])] if "cost_usd" in bounds else []
     return f"at most {', '.join(texts)} a rollout" if texts else None
-
-
-_COUNTED = {"tool_calls": "tool call", "tokens": "token"}
 
 
 def rate_limits(config: EvalConfig) -> Limits:

@@ -47,11 +47,8 @@ from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.recorded import RECORDED
 
-_NOT_STORED = "no rollout is stored"
-_PROMPT_CHANGED = "its prompt has changed since it was rolled out"
-_ROW_MISSING = "its row is no longer in the dataset"
-_PINNED = "the run"
-"""The origin of values that the rollouts fix."""
+_PINNED, _TYPED = "the run", "as in the run"
+"""The origins of values that the rollouts fix, and of those that were typed when they were made."""
 _MOST_LISTED = 3
 
 _ROLLOUT_TABLES = ("agent", "model", "sampling")
@@ -101,7 +98,27 @@ class _Rescoring(Preparation):
         self._asked = request
 
     def read(self) -> EvalConfig:
-        return _config(self._run, self._asked)
+        run, manifest, asked = self._run, self._run.manifest, self._asked
+        stored = manifest.typed if asked.path is None else ()
+        typed = [
+            Override(each["table"], each["key"], each["value"], _TYPED, tuple(each["below"]), each["as_toml"])
+            for each in stored
+        ]
+        pinned = [
+            Override("evaluation", "n", manifest.subject.n, _PINNED),
+            Override("experiment", "model_path", manifest.subject.model, _PINNED),
+        ]
+        path, overrides = self.request.path, [*typed, *asked.overrides, *pinned]
+        if path is None:
+            config = typed_eval_config(run.workspace, overrides)
+        elif something_at(path):
+            config = load_eval_config(path, overrides, asked.entry)
+        else:
+            fix = "name one with --osmosis-config=PATH"
+            text = f"the config of run {run.directory.name} no longer exists; {fix}"
+            raise ProblemsError.at(shown(path), f"{text} (config_text in {shown(run.directory.manifest)} holds it)")
+        overridden = tuple(text for text in config.overridden if not text.endswith(f"({_PINNED})"))
+        return replace(config, overridden=overridden)
 
     def prepared(self, *, rescore_all: bool) -> Prepared:
         run, made, planned = self._run, self.checks.made, self._run.manifest.plan
@@ -153,22 +170,21 @@ def _environment(run: StoredEvalRun, config: EvalConfig) -> EnvironmentFacts | N
     if then != now:
         text = f"was made by environment {then}" if then else "was made without an environment"
         here = f"environment {now} is" if now else "no environment is"
-        raise ProblemsError.at(f"run {run.directory.name}", f"{text}, and {here} named now; name that of the run")
+        raise _problem(run, f"{text}, and {here} named now; name that of the run")
     if module is None or not told:
         return None
     return facts_of(told, module, run.directory.rows)
 
 
 def _stored_rollouts(run: StoredEvalRun) -> StoredRollouts:
-    where, journal = f"run {run.directory.name}", run.directory.journal
     try:
         if (holder := holder_of(run.directory)) is not None:
-            raise ProblemsError.at(where, held_text(run.directory, holder))
-        rollouts = StoredRollouts(journal)
+            raise _problem(run, held_text(run.directory, holder))
+        rollouts = StoredRollouts(run.directory.journal)
     except JournalError as error:
-        raise ProblemsError.at(where, str(error)) from None
+        raise _problem(run, str(error)) from None
     if not rollouts.n_rolled:
-        raise ProblemsError.at(where, "holds no rollout, so there is nothing to score")
+        raise _problem(run, "holds no rollout, so there is nothing to score")
     return rollouts
 
 
@@ -177,7 +193,7 @@ def _results(run: StoredEvalRun) -> PublishedResults | None:
         return None if run.results is None else read_results(run.results)
     except ResultsError as error:
         fix = "move the file away to score the rollouts without a comparison"
-        raise ProblemsError.at(f"run {run.directory.name}", f"{error}; {fix}") from None
+        raise _problem(run, f"{error}; {fix}") from None
 
 
 def _target(run: StoredEvalRun, stored: Mapping[str, Any]) -> ModelTarget:
@@ -206,41 +222,19 @@ def _without_rollout(
     if len(reasons) == len(runs):
         listed_reasons = ", ".join(sorted(set(reasons.values())))
         text = f"none of its rollouts can be scored ({listed_reasons}); were they made from {dataset.display}?"
-        raise ProblemsError.at(f"run {run.directory.name}", text)
+        raise _problem(run, text)
     return reasons
 
 
 def _why_not_scored(run: RunId, rollouts: StoredRollouts, contents: Mapping[int, Content]) -> str | None:
     if run not in rollouts:
         record = rollouts.records.get(run)
-        return f"{_NOT_STORED} ({record.skip_reason})" if record is not None and record.skip_reason else _NOT_STORED
+        why = f" ({record.skip_reason})" if record is not None and record.skip_reason else ""
+        return f"no rollout is stored{why}"
     if run.row not in contents:
-        return _ROW_MISSING
-    return None if contents[run.row].prompt == rollouts.contents[run.row].prompt else _PROMPT_CHANGED
-
-
-def _config(run: StoredEvalRun, request: EvalRequest) -> EvalConfig:
-    manifest = run.manifest
-    typed = [_typed_override(each) for each in manifest.typed] if request.path is None else []
-    pinned = [
-        Override("evaluation", "n", manifest.subject.n, _PINNED),
-        Override("experiment", "model_path", manifest.subject.model, _PINNED),
-    ]
-    path, overrides = request.path or run.config, [*typed, *request.overrides, *pinned]
-    if path is None:
-        config = typed_eval_config(run.workspace, overrides)
-    elif something_at(path):
-        config = load_eval_config(path, overrides, request.entry)
-    else:
-        fix = "name one with --osmosis-config=PATH"
-        text = f"the config of run {run.directory.name} no longer exists; {fix}"
-        raise ProblemsError.at(shown(path), f"{text} (config_text in {shown(run.directory.manifest)} holds it)")
-    return replace(config, overridden=tuple(text for text in config.overridden if not text.endswith(f"({_PINNED})")))
-
-
-def _typed_override(typed: Mapping[str, Any]) -> Override:
-    table, key, value, below = (typed[name] for name in ("table", "key", "value", "below"))
-    return Override(table, key, value, "as in the run", tuple(below), as_toml=typed["as_toml"])
+        return "its row is no longer in the dataset"
+    is_same = contents[run.row].prompt == rollouts.contents[run.row].prompt
+    return None if is_same else "its prompt has changed since it was rolled out"
 
 
 def _plan(planned: Plan, config: EvalConfig, dataset: Dataset) -> Plan:
@@ -272,6 +266,10 @@ def change_notes(then: Mapping[int, Content], now: Mapping[int, Content], *, rec
         rows, they = rows_text(others, _MOST_LISTED), "they are" if len(others) > 1 else "it is"
         notes.append(f"{rows}: changed after the rollout, except in the {one}, so {they} scored as now")
     return notes
+
+
+def _problem(run: StoredEvalRun, text: str) -> ProblemsError:
+    return ProblemsError.at(f"run {run.directory.name}", text)
 
 
 def _part_notes(run: StoredEvalRun, results: PublishedResults | None) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import JournalError, OsmosisError, ProblemsError, ResultsError
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.evals.rollout_source import NewRollouts, ResumeSource, spent
+from pytest_osmosis.evals.rollout_source import NewRollouts, ResumeSource, spent_text
 from pytest_osmosis.evals.run_directory import changed_in_manifest, changed_inputs, is_reserved, refusal, runs_folder
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, began_at, is_run, stored
@@ -28,7 +28,6 @@ from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import seconds
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=~-]{0,209}")
-_NOT_NAMES = (LATEST,)
 MOST_CANDIDATES = 5
 PATIENCE_S = 1.0
 """A process that was killed a moment ago may still hold the lock."""
@@ -57,7 +56,7 @@ def why_no_name(name: str) -> str | None:
     if not _NAME.fullmatch(name):
         rule = "letters, digits, - _ . + = and ~ make a name; it begins with a letter or a digit, and has at most 210"
         return f'"{name}" is no name of a run: {rule}'
-    if name in _NOT_NAMES:
+    if name == LATEST:
         return "means the newest run; choose another name"
     return "is the name of a config; choose a name without .toml" if name.endswith(".toml") else None
 
@@ -76,7 +75,11 @@ def resumed(prepared: Prepared, request: ResumeRequest, *, n_evals: int = 1) -> 
         _refuse_held(directory)
         if request.fresh:
             return replace(prepared, source=NewRollouts(name, archives=True))
-        source = _source(request, _stored(directory))
+        try:
+            run = stored(directory)
+        except OsmosisError as error:
+            raise _problem(name, str(error)) from None
+        source = _source(request, run)
         _refuse_others(prepared, source.run, source.resumption.progress)
         return _going_on(prepared, source)
     if something_at(directory.path) and not is_reserved(directory):
@@ -202,13 +205,6 @@ def _has_failures(source: ResumeSource) -> bool:
     return any(record.boundary is not None or record.scorer_errors for record in records)
 
 
-def _stored(directory: RunDirectory) -> StoredEvalRun:
-    try:
-        return stored(directory)
-    except OsmosisError as error:
-        raise _problem(directory.name, str(error)) from None
-
-
 def _going_on(prepared: Prepared, source: ResumeSource) -> Prepared:
     """Return an eval that resumes stored rollouts."""
     without = source.run.directory.path
@@ -242,15 +238,16 @@ def _refuse_others(prepared: Prepared, run: StoredEvalRun, progress: StoredProgr
 
 def _source(request: ResumeRequest, run: StoredEvalRun) -> ResumeSource:
     """Return the stored rollouts of a run."""
+    name, journal = run.directory.name, run.directory.journal
+    if not something_at(journal):
+        raise _problem(name, f"has no journal ({shown(journal)}); begin a new run")
     try:
-        progress = StoredProgress(run.directory.journal) if something_at(run.directory.journal) else None
+        progress = StoredProgress(journal)
     except JournalError as error:
-        raise _problem(run.directory.name, str(error)) from None
-    if progress is None:
-        raise _problem(run.directory.name, f"has no journal ({shown(run.directory.journal)}); begin a new run")
+        raise _problem(name, str(error)) from None
     if progress.is_empty and _hold_runs(run.results):
-        text = f"its journal ({shown(run.directory.journal)}) is empty, though results were written, so it was damaged"
-        raise _problem(run.directory.name, f"{text}; restore it, or begin a new run")
+        text = f"its journal ({shown(journal)}) is empty, though results were written, so it was damaged"
+        raise _problem(name, f"{text}; restore it, or begin a new run")
     return ResumeSource(run=run, resumption=Resumption(progress, request.retries_failed))
 
 
@@ -270,4 +267,4 @@ def spent_before(prepared: Prepared, source: ResumeSource) -> str:
     """Return what the earlier sessions of a run used in words, also for rollouts that were made again since."""
     progress = source.resumption.progress
     rolled = [*(record for record in progress.records.values() if record.rolled), *progress.replaced]
-    return f"{spent(prepared, rolled).text}, {seconds(progress.took_ms / 1000)}"
+    return f"{spent_text(prepared, rolled)}, {seconds(progress.took_ms / 1000)}"

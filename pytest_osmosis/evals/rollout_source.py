@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pytest_osmosis.engine.engine_loop import LoadedCode
 from pytest_osmosis.engine.job import RescoreJob, ResumeJob
@@ -46,7 +46,7 @@ from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, money, plural
 from pytest_osmosis.verdicts.comparison import compare, matched_by_run
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
+from pytest_osmosis.verdicts.pass_rule import PassRule
 
 if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared, SelectedRuns
@@ -88,6 +88,7 @@ class NewRollouts(_Rollouts):
     """
 
     asks_models: ClassVar[bool] = True
+    status_before: ClassVar[StatusFields | None] = None
     cassette_then: ClassVar[CassetteUse | None] = None
     outside_of_stored_part: ClassVar[Collection[RunId]] = frozenset()
 
@@ -137,28 +138,19 @@ class NewRollouts(_Rollouts):
         """Return how many of these runs ask a model."""
         return len(runs)
 
-    @property
-    def status_before(self) -> StatusFields | None:
-        """The status that scoring rollouts again does not change, with its reason; None if it rolls out."""
-        return None
-
     def notes(self, run: EvalRun) -> Sequence[str]:
         n_lost = run.engine.ledger.most_lost
         return [f"{lost_text(n_lost)}, and not counted here"] if n_lost else []
 
-    def provenance(self) -> Mapping[str, Any]:
-        """Return what results say about the sessions in which the rollouts were made."""
-        return {"sessions": 1}
-
-    def started_at(self, began_at: datetime) -> str:
-        """Return when the first rollout could begin, UTC, ISO 8601."""
-        return utc_text(began_at)
+    def provenance(self, began_at: datetime) -> Mapping[str, Any]:
+        """Return when the first rollout could begin, and the sessions in which all were made, as results say it."""
+        return {"started_at": utc_text(began_at), "sessions": 1}
 
     def description(self, prepared: Prepared) -> EvalDescription:
         """Return the description of the eval that results contain."""
         config = prepared.config
         seed = config.sampling.seed if prepared.models.target.seed_key is not None else None
-        own = own_sampling(config, prepared.environment)
+        own, prompt = own_sampling(config, prepared.environment), prepared.dataset.system_prompt
         return EvalDescription(
             name=config.name,
             model=config.experiment.model_path,
@@ -176,7 +168,7 @@ class NewRollouts(_Rollouts):
                 },
                 "overridden": [*config.overridden, *config.preset],
                 **({"recorded": True} if config.agent.is_recorded else {}),
-                **_prompt_of(prepared),
+                **({} if prompt is None else {"system_prompt": prompt}),
                 **_judge_of(prepared),
             },
         )
@@ -184,10 +176,6 @@ class NewRollouts(_Rollouts):
     def rescore_job(self, *, whole: bool) -> RescoreJob | None:
         """Return what the engine has to score again; `whole` if that is all of the plan."""
         return None
-
-    def outcome(self, outcome: Outcome, record: RunRecord) -> Outcome:
-        """Return the outcome of a run's test, with its duration in this session."""
-        return outcome
 
     def rollouts_took_ms(self, eval_run_ms: float) -> float:
         """Return the time from the start of the first rollout to the end of the last."""
@@ -202,11 +190,6 @@ class NewRollouts(_Rollouts):
         return None
 
 
-def _prompt_of(prepared: Prepared) -> dict[str, str]:
-    prompt = prepared.dataset.system_prompt
-    return {} if prompt is None else {"system_prompt": prompt}
-
-
 def _judge_of(prepared: Prepared) -> dict[str, Any]:
     """Return the judge that scores, for the description of an eval."""
     return {"judge": prepared.models.judge.published} if prepared.models.judge is not None else {}
@@ -215,26 +198,13 @@ def _judge_of(prepared: Prepared) -> dict[str, Any]:
 NEW_ROLLOUTS = NewRollouts()
 
 
-class Spent(NamedTuple):
-    """The tokens of some rollouts and their judges, and what they cost; None if that is unknown."""
-
-    tokens: int
-    cost_usd: float | None
-
-    @property
-    def text(self) -> str:
-        cost = "an unknown cost" if self.cost_usd is None else money(self.cost_usd)
-        return f"{plural(self.tokens, 'token')}, {cost}"
-
-
-def spent(prepared: Prepared, rolled: Collection[RunRecord]) -> Spent:
-    """Return what rollouts and their judges used."""
+def spent_text(prepared: Prepared, rolled: Collection[RunRecord]) -> str:
+    """Return the tokens of rollouts and their judges, and what they cost, in words."""
     known = [record for record in rolled if record.was_answered or record.boundary is None]
     costs = [*map(prepared.cost_usd, known), *(prepared.judge_cost_usd(each) for each in rolled if each.judge_uses)]
-    return Spent(
-        sum((record.tokens or 0) + (record.judge_tokens or 0) for record in rolled),
-        None if None in costs else sum(cost for cost in costs if cost is not None),
-    )
+    tokens = sum((record.tokens or 0) + (record.judge_tokens or 0) for record in rolled)
+    cost = "an unknown cost" if None in costs else money(sum(cost for cost in costs if cost is not None))
+    return f"{plural(tokens, 'token')}, {cost}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,9 +258,6 @@ class ResumeSource(_PartlyStored):
     def discard(self, directory: RunDirectory) -> None:
         """Keep the directory, which holds the stored rollouts."""
 
-    def started_at(self, began_at: datetime) -> str:
-        return self.run.manifest.started_at
-
     def begin(self, prepared: Prepared, selected: SelectedRuns) -> None:
         """Let the manifest hold the present plan, and keep earlier results apart. Raises `JournalError`."""
         directory, then = self.run.directory, self.run.manifest
@@ -308,28 +275,23 @@ class ResumeSource(_PartlyStored):
         return run.directory.partial_results if self.leaves_out(run.selected) else run.directory.results
 
     def notes(self, run: EvalRun) -> Sequence[str]:
-        notes = _PartlyStored.notes(self, run)
-        replaced = self._replaced(run)
-        if not replaced:
-            return notes
-        one, used = len(replaced) == 1, spent(run.prepared, replaced)
-        before = f"{plural(len(replaced), 'rollout')} {'was' if one else 'were'} made again"
-        return [*notes, f"{before}; what {'it' if one else 'they'} used before is not counted here: {used.text}"]
-
-    def _replaced(self, run: EvalRun) -> list[RunRecord]:
-        """Return the rollouts of earlier sessions that were made again."""
-        progress = self.resumption.progress
-        now = (
+        notes, progress = _PartlyStored.notes(self, run), self.resumption.progress
+        again = (
             record
             for record in progress.records.values()
             if record.rolled and run.record(record.run).rolled and run.record(record.run).attempt > record.attempt
         )
-        return [*progress.replaced, *now]
+        replaced = [*progress.replaced, *again]
+        if not replaced:
+            return notes
+        one, used = len(replaced) == 1, spent_text(run.prepared, replaced)
+        before = f"{plural(len(replaced), 'rollout')} {'was' if one else 'were'} made again"
+        return [*notes, f"{before}; what {'it' if one else 'they'} used before is not counted here: {used}"]
 
-    def provenance(self) -> Mapping[str, Any]:
-        progress, origin = self.resumption.progress, self.run.manifest.imported
-        imported = {"imported": dict(origin)} if origin else {}
-        return {"sessions": progress.n_sessions + 1, **imported}
+    def provenance(self, began_at: datetime) -> Mapping[str, Any]:
+        manifest, sessions = self.run.manifest, self.resumption.progress.n_sessions + 1
+        imported = {"imported": dict(manifest.imported)} if manifest.imported else {}
+        return {"started_at": manifest.started_at, "sessions": sessions, **imported}
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,8 +319,8 @@ class ImportedRollouts(_PartlyStored):
             self.discard(directory)
             raise JournalError(f"{shown(directory.journal)}: cannot be written: {error.strerror}") from error
 
-    def provenance(self) -> Mapping[str, Any]:
-        return {"sessions": 1, "imported": dict(self.facts)}
+    def provenance(self, began_at: datetime) -> Mapping[str, Any]:
+        return {**NewRollouts.provenance(self, began_at), "imported": dict(self.facts)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,15 +370,13 @@ class RescoreSource(_Rollouts):
         return 0
 
     @property
-    def status_before(self) -> StatusFields | None:
+    def status_before(self) -> StatusFields:
+        """The status of the earlier eval run, which scoring does not change, with its reason."""
         before = self.lifecycle
         return {"status": before.status, "reason": before.reason, "stopped_by": before.stopped_by}
 
-    def provenance(self) -> Mapping[str, Any]:
-        return {}
-
-    def started_at(self, began_at: datetime) -> str:
-        return self.rolled_out_at
+    def provenance(self, began_at: datetime) -> Mapping[str, Any]:
+        return {"started_at": self.rolled_out_at}
 
     def description(self, prepared: Prepared) -> EvalDescription:
         """Return the earlier description, with the name and the overrides of the present config."""
@@ -427,9 +387,6 @@ class RescoreSource(_Rollouts):
 
     def rescore_job(self, *, whole: bool) -> RescoreJob | None:
         return RescoreJob(self.rollouts, self.without_rollout, self.rescore_all, whole)
-
-    def outcome(self, outcome: Outcome, record: RunRecord) -> Outcome:
-        return replace(outcome, duration_s=record.scoring_ms / 1000)
 
     def rollouts_took_ms(self, eval_run_ms: float) -> float:
         return self.rollouts.took_ms

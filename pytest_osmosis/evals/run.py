@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
@@ -81,7 +81,8 @@ class EvalRun:
     @property
     def duration_ms(self) -> float:
         """The time from `go` until the last run was done, so without the evals before and after; 0 before either."""
-        return 0.0 if self._began_s is None or self._ended_s is None else (self._ended_s - self._began_s) * 1000
+        began_s, ended_s = self.span_s or (0.0, 0.0)
+        return (ended_s - began_s) * 1000
 
     @property
     def span_s(self) -> tuple[float, float] | None:
@@ -152,14 +153,9 @@ class EvalRun:
             engine.start()
         return cls(prepared, selected, settings, directory, engine, outcomes, provenance, facts, git, heartbeat, saved)
 
-    @property
-    def has_hosts(self) -> bool:
-        """True once the hosts were started."""
-        return self.engine.is_started
-
     def start_hosts(self) -> None:
         """Start the hosts, if `start` has not."""
-        if not self.has_hosts:
+        if not self.engine.is_started:
             self.engine.start()
 
     def host_log_text(self) -> str:
@@ -185,11 +181,6 @@ class EvalRun:
     @property
     def pass_rule(self) -> PassRule:
         return self.engine.pass_rule
-
-    @property
-    def updates_baseline(self) -> bool:
-        """True if the results also become the baseline's."""
-        return self.settings.update_baseline and self.prepared.config.baseline.results is not None
 
     def record(self, run: RunId) -> RunRecord:
         """Return the record of a run; a run without any event is pending."""
@@ -309,7 +300,8 @@ class RunOutcomes:
             where=self.prepared.dataset.where(record.run.row, transcript.line),
             rerun=self.rerun,
         )
-        outcome = self.prepared.source.outcome(outcome, record)
+        if not self.prepared.source.asks_models:  # the rollout took its time in an earlier session
+            outcome = replace(outcome, duration_s=record.scoring_ms / 1000)
         if self.prepared.smoke is not None:
             outcome = judged_by_no_score(outcome)
         if outcome.kind in ("failed", "error"):
@@ -320,17 +312,6 @@ class RunOutcomes:
 
 
 # -- the facts that results need and events lack -----------------------------------------------------------
-
-
-def planned_rules(prepared: Prepared, selected: SelectedRuns, *, updates_baseline: bool) -> Rules:
-    """Return the rules of an eval run that begins."""
-    share = f"only {len(selected.of_baseline):,} of the baseline's {selected.plan.n_runs:,} runs selected"
-    return Rules(
-        gates=prepared.config.gates,
-        part=selected.share_text if selected.partial else None,
-        baseline_part=share if prepared.models.baseline is not None and selected.lacks_baseline else None,
-        new_baseline=updates_baseline,
-    )
 
 
 def planned_shard(prepared: Prepared, selected: SelectedRuns, rules: Rules) -> ShardFacts | None:
@@ -363,35 +344,36 @@ def facts_at_begin(
     prepared: Prepared, selected: SelectedRuns, provenance: Mapping[str, Any], session: str, *, updates_baseline: bool
 ) -> EvalFacts:
     """Return the facts of the session that began at `session`."""
-    config, rules = prepared.config, planned_rules(prepared, selected, updates_baseline=updates_baseline)
-    models, limits = prepared.models, config.limits
+    config, models, limits = prepared.config, prepared.models, prepared.config.limits
     stored, other = models.baseline_results, models.baseline
     known = prepared.all_prices.items()
     prices: dict[str, Any] = {tag: None if price is None else price.to_json() for tag, price in known}
-    return EvalFacts(
+    share = f"only {len(selected.of_baseline):,} of the baseline's {selected.plan.n_runs:,} runs selected"
+    facts = EvalFacts(
         session=session,
         description=prepared.description,
         pass_rule=pass_rule(config).to_json(),
-        gates=rules.gates,
+        gates=config.gates,
         provenance=provenance,
         prices=prices,
         baseline=None if other is None or not selected.of_baseline else other.name,
         baseline_results=None if stored is None else BaselineFile.of(stored.path, str(absolute(stored.path))),
         selected=list(_spans(selected.runs)),
         partial=selected.partial,
-        part=rules.part,
-        baseline_part=rules.baseline_part,
-        new_baseline=rules.new_baseline,
+        part=selected.share_text if selected.partial else None,
+        baseline_part=share if other is not None and selected.lacks_baseline else None,
+        new_baseline=updates_baseline,
         smoke=selected.smoke,
         n_planned=prepared.plan.n_runs,
         human=prepared.human,
         previous=None if prepared.last is None else str(absolute(prepared.last.path)),
-        shard=planned_shard(prepared, selected, rules),
+        shard=None,
         max_errors=max_errors_text(limits.max_errors, is_share=limits.max_errors_is_share),
         took_ms=prepared.source.rollouts_took_ms(0.0),
         is_part=prepared.source.leaves_out(selected),
         status_before=prepared.source.status_before,
     )
+    return replace(facts, shard=planned_shard(prepared, selected, facts))
 
 
 def _spans(runs: Sequence[RunId]) -> Iterator[tuple[ModelTag, int, int, int]]:

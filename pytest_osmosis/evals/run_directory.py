@@ -188,7 +188,9 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
 
     config, description, models = prepared.config, prepared.description, prepared.models
     other, prices = models.baseline, prepared.all_prices.items()
-    salt = randomness.token_hex(16)
+    salt, table, facts = randomness.token_hex(16), config.environment, prepared.environment
+    settings = {name: getattr(table, name) for name in ("env_args", "extra_env_kwargs", "state_columns")}
+    environment = {} if facts is None else {**facts_to_json(facts), **settings}
     return Manifest(
         eval=config.name,
         entry=config.entry,
@@ -218,19 +220,13 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
             "timeout_s": models.target.timeout_s,
         },
         versions=versions(),
-        environment=_environment(prepared),
+        environment=cast(StoredEnvironment, environment),
         cassette=None if models.cassette is None else models.cassette.to_json(),
         plan_digest=prepared.plan_digest,
         secrets=config.secrets,
         workspace=str(config.workspace),
         pid=os.getpid(),
     )
-
-
-def _environment(prepared: Prepared) -> StoredEnvironment:
-    table, facts = prepared.config.environment, prepared.environment
-    settings = {name: getattr(table, name) for name in ("env_args", "extra_env_kwargs", "state_columns")}
-    return cast(StoredEnvironment, {} if facts is None else {**facts_to_json(facts), **settings})
 
 
 def versions() -> dict[str, str | None]:
@@ -271,8 +267,7 @@ def provenance_of(prepared: Prepared, directory: RunDirectory, began_at: datetim
     return {
         "run_dir": shown(directory.path),
         "plan_digest": prepared.plan_digest,
-        "started_at": prepared.source.started_at(began_at),
-        **prepared.source.provenance(),
+        **prepared.source.provenance(began_at),
         "pytest_osmosis": pytest_osmosis.__version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -324,7 +319,8 @@ MOST_VALUE_CHARS = 120
 def rollout_inputs(prepared: Prepared, salt: str) -> dict[str, dict[str, Any]]:
     """Return the inputs by table and key, as JSON, without secrets. `salt` is that of the run's digests."""
     config, other = prepared.config, prepared.models.baseline
-    sampling = request_sampling(config)
+    sampling, headers = request_sampling(config), prepared.models.target.headers
+    secret = secret_headers(headers)
     if prepared.models.target.seed_key is not None and config.sampling.seed is not None:
         sampling["seed"] = config.sampling.seed
     inputs: dict[str, dict[str, Any]] = {
@@ -335,13 +331,13 @@ def rollout_inputs(prepared: Prepared, salt: str) -> dict[str, dict[str, Any]]:
             "commit": None if prepared.commit is None else prepared.commit.sha,
         },
         "model": _address(prepared.models.target),
-        "model.headers": _header_digests(prepared.models.target.headers, salt),
+        "model.headers": {name: SECRET if name in secret else _salted(value, salt) for name, value in headers.items()},
         "sampling": sampling,
         "agent": {
             "agent": config.agent.agent,
             "endpoint": config.agent.endpoint,
             "max_turns": config.agent.max_turns,
-            "mcp": None if config.agent.mcp is None else _inside(config.workspace, config.agent.mcp),
+            "mcp": _mcp(config),
             "prompt": prepared.dataset.system_prompt,
         },
         "environment": _changed_environment(prepared),
@@ -385,15 +381,12 @@ def _server(target: ModelTarget) -> dict[str, Any]:
     return {"base_url": None, "endpoint": target.endpoint} if target.endpoint else {"base_url": target.base_url}
 
 
-def _inside(workspace: Path, mcp: str) -> str:
-    """Return the folder of tools relative to the workspace, which may have been moved."""
-    folder = workspace / mcp
-    return folder.relative_to(workspace).as_posix() if folder.is_relative_to(workspace) else str(folder)
-
-
-def _header_digests(headers: Mapping[str, str], salt: str) -> dict[str, str]:
-    secret = secret_headers(headers)
-    return {name: SECRET if name in secret else _salted(value, salt) for name, value in headers.items()}
+def _mcp(config: EvalConfig) -> str | None:
+    """Return the folder of tools relative to the workspace, which may have been moved; None without one."""
+    if config.agent.mcp is None:
+        return None
+    folder = config.workspace / config.agent.mcp
+    return folder.relative_to(config.workspace).as_posix() if folder.is_relative_to(config.workspace) else str(folder)
 
 
 def _digest(name: str, value: str, prepared: Prepared, salt: str) -> str:

@@ -9,7 +9,14 @@ from typing import Any
 from pytest_osmosis import stats
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.failure_text import ScoredAnswer
-from pytest_osmosis.report.statistics import MOST_NAMED, better_and_worse, interval_text, named_rows, show_command
+from pytest_osmosis.report.statistics import (
+    MOST_NAMED,
+    better_and_worse,
+    interval_text,
+    named_rows,
+    rows_left_out,
+    show_command,
+)
 from pytest_osmosis.report.style import Style, StyledText, aligned, bold, dim, joined, warning
 from pytest_osmosis.results.compared_runs import (
     ComparedRate,
@@ -83,14 +90,13 @@ def power_text(compared: ComparedRuns) -> str | None:
 def left_out_text(compared: ComparedRuns) -> str | None:
     """Return the numbers of rows that are not compared, None if all are."""
     rows = compared.rows.matched
-    parts = {
+    counts = {
         "only in A": rows.removed,
         "only in B": rows.added,
         "with other content": rows.changed,
         "not measured in both": compared.rows.n_unmeasured,
     }
-    texts = [f"{count(n)} {reason}" for reason, n in parts.items() if n]
-    return f"rows left out: {', '.join(texts)}" if texts else None
+    return rows_left_out(counts) or None
 
 
 def end_texts(compared: ComparedRuns) -> list[str]:
@@ -125,8 +131,7 @@ def comparison_lines(compared: ComparedRuns, *, every_row: bool) -> Iterator[str
 
 def _sides(compared: ComparedRuns) -> Iterator[str]:
     sides = (compared.a, compared.b)
-    rows = [["", *(side.letter for side in sides)]]
-    rows += [[what, *(cell(side) for side in sides)] for what, cell in _FACTS.items()]
+    rows = [[what, *map(cell, sides)] for what, cell in _FACTS.items()]
     if any(side.results.judges for side in sides):
         rows.append(["judges", *map(_judges, sides)])
     head, *lines = aligned(rows, left=(0, 1, 2))
@@ -161,6 +166,7 @@ def _started(side: Side) -> str:
 
 
 _FACTS: Mapping[str, Callable[[Side], str]] = {
+    "": lambda side: side.letter,
     "run": lambda side: side.name,
     "status": lambda side: side.state,
     "started": _started,
@@ -180,8 +186,8 @@ def _verdict(compared: ComparedRuns) -> Iterator[str]:
     rows, paired = compared.rows, compared.paired
     over = "1 row" if rows.n_rows == 1 else f"{count(rows.n_rows)} rows"
     yield f"pass rate over the {over} that both measured, with its 95% interval:"
-    yield f"  A      {_rate(compared.rate_a)}"
-    yield f"  B      {_rate(compared.rate_b)}"
+    for letter, rate in (("A", compared.rate_a), ("B", compared.rate_b)):
+        yield f"  {letter}      {score(rate.value)} ({interval_text(rate.interval)})"
     interval = interval_text(paired.interval, difference)
     test = f" (p {p_value(paired.p)}, {paired.test})"
     styles: Mapping[str | None, Style] = {"better": "good", "worse": "bad", None: "warning"}
@@ -194,10 +200,6 @@ def _verdict(compared: ComparedRuns) -> Iterator[str]:
     if (left_out := left_out_text(compared)) is not None:
         yield f"  {left_out}"
     yield from (warning(f"  {text}") for text in end_texts(compared))
-
-
-def _rate(rate: ComparedRate) -> str:
-    return f"{score(rate.value)} ({interval_text(rate.interval)})"
 
 
 # -- differences -------------------------------------------------------------------------------------------

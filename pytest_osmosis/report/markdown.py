@@ -101,9 +101,9 @@ def _not_passed(results: Results) -> list[str]:
     records = [record for record in results.records if kind_of(record, results.pass_rule) in ("failed", "error")]
     if not records:
         return []
-    more = len(records) - MOST_LISTED
     rows = [[str(each.run), shortened(results.reason_of(each), REASON_CHARS)] for each in records[:MOST_LISTED]]
-    rows += [["...", f"{more:,} more"]] if more > 0 else []
+    if more := len(records) - len(rows):
+        rows.append(["...", f"{more:,} more"])
     return _folded(f"{plural(len(records), 'run')} did not pass", [["run", "reason"], *rows])
 
 
@@ -116,9 +116,9 @@ def _changed(compared: RowComparison) -> list[str]:
     changed = compared.changed_rows
     if not changed:
         return []
-    more = len(changed) - MOST_CHANGED
     rows = [[row_name(row), passes_text(row.old), passes_text(row.new)] for row in changed[:MOST_CHANGED]]
-    rows += [["...", f"{more:,} more in results.json", ""]] if more > 0 else []
+    if more := len(changed) - len(rows):
+        rows.append(["...", f"{more:,} more in results.json", ""])
     n_worse = sum(row.is_worse for row in changed)
     title = f"{AGAINST[compared.kind]}: {better_and_worse(len(changed) - n_worse, n_worse)}"
     return _folded(title, [["row", "passed then", "passed now"], *rows])

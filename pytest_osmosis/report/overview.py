@@ -6,19 +6,30 @@ Evals that are entries of one config are compared with the first of them, in col
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os.path import commonprefix
 
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.statistics import interval_text
-from pytest_osmosis.report.style import bad, dim, fitted_tables, good, joined, separated, table_width, warning
+from pytest_osmosis.report.style import (
+    StyledText,
+    bad,
+    dim,
+    fitted_tables,
+    good,
+    joined,
+    separated,
+    table_width,
+    warning,
+)
+from pytest_osmosis.report.verdict import STATES
 from pytest_osmosis.results.entry_table import EntryTable
 from pytest_osmosis.results.results import ModelResults, Results, n_cost_unknown
 from pytest_osmosis.stats import Summary
 from pytest_osmosis.text.names import listed
 from pytest_osmosis.text.numbers import count, difference, money, p_value, plural, score, seconds
 from pytest_osmosis.text.safe import fitted_middle, one_line
-from pytest_osmosis.verdicts.gates import State, Verdict
+from pytest_osmosis.verdicts.gates import UNDECIDED, State, Verdict
 
 HEAD = ("eval", "model", "pass rate (95% interval)", "mean", "gate", "cost", "time")
 RUNS = "runs"
@@ -158,10 +169,7 @@ def total_line(evals: Sequence[Results], model: str | None = None) -> str:
     records = [record for results in evals for record in results.all_records]
     costs = [results.cost_usd for results in evals if results.cost_usd is not None]
     cost = _cost(records, sum(costs) if costs else None, sum(map(n_cost_unknown, evals)))
-    spent = [
-        "cost unknown" if cost == "unknown" else cost,
-        seconds(_duration_ms(evals) / 1000),
-    ]
+    spent = ["cost unknown" if cost == "unknown" else cost, seconds(_duration_ms(evals) / 1000)]
     runs = [f"; {count(passed)} of {plural(n_runs, 'run')} passed"]
     if unmeasured:
         runs += [", ", warning(f"{count(unmeasured)} not measured")]
@@ -188,18 +196,20 @@ def _by_state(evals: Sequence[Results]) -> list[str]:
     if not any(worst):
         return []
     times = Counter("not decided" if state == "partial" else state for state in worst)
-    parts = [
-        *([bad(f"{times['fails']} {'fails' if times['fails'] == 1 else 'fail'}")] if times["fails"] else []),
-        *([warning(f"{times['not measured']} not measured")] if times["not measured"] else []),
-        *([f"{times['not decided']} not decided"] if times["not decided"] else []),
-        *([good(f"{times['holds']} {'holds' if times['holds'] == 1 else 'hold'}")] if times["holds"] else []),
-        *([f"{times[None]} without a gate"] if times[None] else []),
+    parts: list[tuple[State | None, Callable[[str], str], str]] = [
+        ("fails", bad, "fails" if times["fails"] == 1 else "fail"),
+        ("not measured", warning, "not measured"),
+        ("not decided", str, "not decided"),
+        ("holds", good, "holds" if times["holds"] == 1 else "hold"),
+        (None, str, "without a gate"),
     ]
-    return [": ", separated(", ", parts)]
+    return [": ", separated(", ", [style(f"{times[state]} {text}") for state, style, text in parts if times[state]])]
 
 
 def _row(name: str, results: Results, model: ModelResults, gate: str, took: str) -> list[str]:
-    cost = _cost(model.records, *_known(results, model.records))
+    records = model.records
+    n_unknown = sum(record.rolled and record.run not in results.costs_usd for record in records)
+    cost = _cost(records, results.cost_of(records), n_unknown)
     return [name, model.model, *_estimates(results, model), gate, dim(cost), dim(took)]
 
 
@@ -227,14 +237,7 @@ def _gate(verdicts: Sequence[Verdict]) -> str:
         return "-"
     n = sum(verdict.state == worst for verdict in verdicts)
     some = "" if n == len(verdicts) else f" {n}/{len(verdicts)}"
-    match worst:
-        case "holds":
-            return good("HOLDS")
-        case "fails":
-            return joined(bad("FAILS"), some)
-        case "not measured":
-            return joined(warning("NOT MEASURED"), some)
-    return f"not decided{some}"
+    return joined("not decided" if worst in UNDECIDED else StyledText((worst.upper(), STATES[worst])), some)
 
 
 def _worst(verdicts: Sequence[Verdict]) -> State | None:
@@ -251,11 +254,6 @@ BASELINE = "  baseline"
 OTHER_ROWS = "~"
 """Marks the difference of an entry whose rows are not those of the first."""
 MOST_LISTED = 5
-
-
-def _known(results: Results, records: Sequence[RunRecord]) -> tuple[float | None, int]:
-    """Return the known cost of records, and the number of rollouts whose cost is unknown."""
-    return results.cost_of(records), n_cost_unknown(results, records)
 
 
 def _cost(records: Sequence[RunRecord], usd: float | None, n_unknown: int) -> str:

@@ -141,9 +141,12 @@ def continuation(run: StoredEvalRun, life: Lifecycle) -> str | None:
     name = f"--osmosis-run={run.directory.name}"
     if (path := run.own_config) is None:
         return f"the command that began it, with {shlex.quote(name)}"
-    if run.manifest.entry is not None:
-        return shlex.join(["pytest", f"{path}::{run.manifest.entry}", name])
-    return shlex.join(["pytest", f"--osmosis-config={path}", name])
+    return shlex.join(["pytest", config_argument(path, run.manifest.entry), name])
+
+
+def config_argument(path: object, entry: str | None) -> str:
+    """Return the argument of pytest that names the eval of a config."""
+    return f"--osmosis-config={path}" if entry is None else f"{path}::{entry}"
 
 
 def _is_filled(path: Path) -> bool:
@@ -382,7 +385,7 @@ def _output_lines(history: RunHistory, cut: Shortener) -> Iterator[str]:
 def page_json(stored: StoredResults, *, only_failed: bool = False) -> dict[str, Any]:
     """Return the eval run with all its runs, or only those that did not pass."""
     rule = stored.results.pass_rule
-    records = [record for record in stored.records if not only_failed or _lost(record, rule)]
+    records = [each for each in stored.records if not only_failed or kind_of(each, rule) in ("failed", "error")]
     costs = stored.results.costs_usd
     return _page(stored, [_run_of(stored.history(record), rule, costs) for record in records])
 
@@ -417,10 +420,6 @@ def _page(stored: StoredResults, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "results": stored.document,
         "runs": runs,
     }
-
-
-def _lost(record: RunRecord, rule: PassRule) -> bool:
-    return kind_of(record, rule) in ("failed", "error")
 
 
 def _run_of(history: RunHistory, rule: PassRule, costs: Mapping[RunId, float]) -> dict[str, Any]:

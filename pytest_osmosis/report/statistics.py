@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from pytest_osmosis.formats.events import ROLLOUT
@@ -49,19 +50,18 @@ def statistics_lines(results: Results, *, verbose: bool = False, columns: int | 
     lines = fitted_tables(rows, [names, 3] if results.is_fragment else together, columns)
     if not verbose or results.is_fragment:
         return lines
-    return lines + _verbose_lines(results, list(results.by_function.values()), columns)
+    return lines + _verbose_lines(results, columns)
 
 
 def statistics_rows(results: Results) -> list[list[str]]:
     """Return the cells of the first table, head first. A part of the plan has counts in place of rates."""
     if results.is_fragment:
-        counts: list[Column] = [("mean", lambda summary: score(summary.mean)), ("passed", _passed)]
-        return _rows(results, counts, thresholds=True)
+        return _rows(results, [_score("mean"), ("passed", _passed)], thresholds=True)
     n = max((k for summary in results.by_function.values() for k in summary.pass_at), default=1)
     columns: list[Column] = [
-        ("mean", lambda summary: score(summary.mean)),
+        _score("mean"),
         ("95% interval", lambda summary: interval_text(summary.mean_interval)),
-        ("pass rate", lambda summary: score(summary.pass_rate)),
+        _score("pass_rate", "pass rate"),
         ("95% interval", lambda summary: interval_text(summary.pass_rate_interval)),
     ]
     if n > 1:
@@ -78,24 +78,16 @@ def interval_text(interval: Interval | None, number: Callable[[float], str] = sc
     return "-" if interval is None else f"{number(interval.low)} to {number(interval.high)}"
 
 
-def _verbose_lines(results: Results, summaries: Sequence[Summary], columns: int | None) -> list[str]:
-    spread: list[Column] = [
-        ("std", lambda summary: score(summary.std)),
-        ("min", lambda summary: score(summary.min)),
-        ("p5", lambda summary: score(summary.percentiles.get(5))),
-        ("p25", lambda summary: score(summary.percentiles.get(25))),
-        ("median", lambda summary: score(summary.median)),
-        ("p75", lambda summary: score(summary.percentiles.get(75))),
-        ("p95", lambda summary: score(summary.percentiles.get(95))),
-        ("max", lambda summary: score(summary.max)),
-    ]
+def _verbose_lines(results: Results, columns: int | None) -> list[str]:
+    low, high = ([_percentile(k) for k in ks] for ks in ((5, 25), (75, 95)))
+    spread = [_score("std"), _score("min"), *low, _score("median"), *high, _score("max")]
     noise: list[Column] = [
-        ("standard error", lambda summary: score(summary.se)),
-        ("variance within rows", lambda summary: score(summary.within)),
-        ("between rows", lambda summary: score(summary.between)),
+        _score("se", "standard error"),
+        _score("within", "variance within rows"),
+        _score("between", "between rows"),
         ("mixed rows", lambda summary: count(summary.n_mixed)),
     ]
-    ks = sorted({k for summary in summaries for k in summary.pass_at})
+    ks = sorted({k for summary in results.by_function.values() for k in summary.pass_at})
     lines = []
     for table in (spread, noise, [_pass_at(k) for k in ks], [_pass_hat(k) for k in ks[1:]]):
         if table:
@@ -108,6 +100,16 @@ def _verbose_lines(results: Results, summaries: Sequence[Summary], columns: int 
 
 def _passed(summary: Summary) -> str:
     return f"{count(round((summary.pass_rate or 0.0) * summary.n_runs))} of {count(summary.n_runs)}"
+
+
+def _score(name: str, title: str | None = None) -> Column:
+    """Return the column of a figure of a summary by its name."""
+    value = attrgetter(name)
+    return title or name, lambda summary: score(value(summary))
+
+
+def _percentile(k: int) -> Column:
+    return f"p{k}", lambda summary: score(summary.percentiles.get(k))
 
 
 def _pass_at(k: int) -> Column:
@@ -284,6 +286,16 @@ def better_and_worse(better: int, worse: int) -> str:
     if not better + worse:
         return "no row changed"
     return f"{plural(better, 'row')} better, {count(worse)} worse"
+
+
+def rows_left_out(counts: Mapping[str, int]) -> str:
+    """Return the numbers of rows that are not compared, by reasons, "" if all are.
+
+    >>> rows_left_out({"added": 0, "removed": 2}), rows_left_out({"added": 0})
+    ('rows left out: 2 removed', '')
+    """
+    texts = [f"{count(n)} {reason}" for reason, n in counts.items() if n]
+    return f"rows left out: {', '.join(texts)}" if texts else ""
 
 
 def row_name(row: ChangedRow) -> str:

@@ -13,6 +13,7 @@ from pytest_osmosis.report.statistics import (
     changed_rows_lines,
     interval_text,
     metric_lines,
+    rows_left_out,
     statistics_lines,
 )
 from pytest_osmosis.report.style import dim, warning
@@ -95,8 +96,6 @@ def remark_lines(results: Results) -> list[str]:
     worse = [each for each in comparisons_of(results) if each.paired is not None and each.paired.worse]
     return [
         *_not_scored(results),
-        *_bounded(results),
-        *_truncated(results),
         *(line for each in worse for line in (*_compared(each), *changed_rows_lines(each, results)[:1])),
     ]
 
@@ -104,8 +103,6 @@ def remark_lines(results: Results) -> list[str]:
 def account_lines(results: Results) -> Iterator[str]:
     """Yield the causes of unscored runs, the cost, and the comparisons with other eval runs."""
     yield from _not_scored(results)
-    yield from _bounded(results)
-    yield from _truncated(results)
     yield from _equal_answers(results)
     took = ", ".join([*_spent(results), seconds(results.duration_ms / 1000)])
     yield dim(took if results.rescored is None else f"the rollouts took {took}")
@@ -115,7 +112,7 @@ def account_lines(results: Results) -> Iterator[str]:
         for name, sums in results.judges.by_name.items():
             tokens = _with_parts(sums.total_tokens, sums.usage, sums.uncounted, "call")
             retries = ["1 retry" if sums.retries == 1 else f"{count(sums.retries)} retries"] if sums.retries else []
-            spent = [plural(sums.calls, "call"), tokens, _known_cost(sums.cost_usd, sums.cost_unknown), *retries]
+            spent = [plural(sums.calls, "call"), tokens, known_cost(sums.cost_usd, sums.cost_unknown), *retries]
             yield dim(f"judge {name}: {', '.join(spent)}")
     for name, found in results.vote_agreements.items():  # of judges that voted several times: how steady they are
         alpha = "not defined: all votes are equal" if found.alpha is None else score(found.alpha)
@@ -193,7 +190,7 @@ def _spent(results: Results) -> list[str]:
     """Return tokens and cost; "0 tokens" if nothing was rolled out."""
     if not any(record.rolled for record in results.all_records):
         return ["0 tokens"]
-    return [tokens_text(results.all_records, results.usage), _known_cost(results.cost_usd, n_cost_unknown(results))]
+    return [tokens_text(results.all_records, results.usage), known_cost(results.cost_usd, n_cost_unknown(results))]
 
 
 def tokens_text(records: Iterable[RunRecord], usage: Mapping[str, int] = MappingProxyType({})) -> str:
@@ -211,13 +208,15 @@ def _with_parts(n: int, usage: Mapping[str, int], n_unknown: int, of: str) -> st
     return plural(n, "token") + (f" ({', '.join(parts)})" if parts else "")
 
 
-def _known_cost(cost_usd: float | None, n_unknown: int) -> str:
+def known_cost(cost_usd: float | None, n_unknown: int = 0) -> str:
+    """Return a cost of which that of `n_unknown` runs is not known, or "cost unknown"."""
     if cost_usd is None:
         return "cost unknown"
     return money(cost_usd) + (f" (unknown for {plural(n_unknown, 'run')})" if n_unknown else "")
 
 
 def _not_scored(results: Results) -> Iterator[str]:
+    """Yield lines on runs that were not scored, or were cut short."""
     yield from cause_lines(results.causes, _n_ended(results.records))
     if results.baseline is not None:
         records = results.baseline.records
@@ -232,6 +231,8 @@ def _not_scored(results: Results) -> Iterator[str]:
     if again := sum(record.repeated for record in results.records):
         why = "because the first process ended; what the first time used is not counted"
         yield f"{plural(again, 'run')} rolled out a second time, {why}"
+    yield from _bounded(results)
+    yield from _truncated(results)
 
 
 def _n_ended(records: Sequence[RunRecord]) -> int:
@@ -277,7 +278,7 @@ def last_run_line(last: PublishedHead) -> str:
     found, spent = last.summary, last.summary.judges
     judges = f", judges {money(spent['cost_usd'])}" if spent is not None and spent["cost_usd"] else ""
     rollouts, tokens = plural(found.total_runs, "rollout"), plural(found.total_tokens, "token")
-    cost, took = _known_cost(found.cost_usd, found.cost_unknown), seconds(found.total_duration_ms / 1000)
+    cost, took = known_cost(found.cost_usd, found.cost_unknown), seconds(found.total_duration_ms / 1000)
     return f"last run ({moment(last.provenance['started_at'])}): {rollouts}, {tokens}, {cost}{judges}, {took}"
 
 
@@ -329,6 +330,5 @@ def _difference(compared: RowComparison, paired: Paired) -> str:
 def _left_out(compared: RowComparison) -> str:
     rows = compared.matched
     counts = {"changed": rows.changed, "added": rows.added, "removed": rows.removed}
-    counts["not measured"] = compared.n_unmeasured
-    parts = [f"{count(n)} {reason}" for reason, n in counts.items() if n]
-    return f"; rows left out: {', '.join(parts)}" if parts else ""
+    left_out = rows_left_out({**counts, "not measured": compared.n_unmeasured})
+    return left_out and f"; {left_out}"

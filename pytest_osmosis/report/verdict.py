@@ -11,11 +11,11 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.report.statistics import interval_text, show_command
 from pytest_osmosis.report.style import Style, StyledText, dim, joined, warning
-from pytest_osmosis.report.summary import remark_lines, tokens_text
+from pytest_osmosis.report.summary import known_cost, remark_lines, tokens_text
 from pytest_osmosis.results.results import ModelResults, Results, by_row, floor_of, gate_value
 from pytest_osmosis.stats import POWER, Summary, mean
 from pytest_osmosis.text.names import listed
-from pytest_osmosis.text.numbers import count, money, plural, score
+from pytest_osmosis.text.numbers import count, plural, score
 from pytest_osmosis.verdicts.gates import DROP, UNDECIDED, State, Verdict
 
 WORST_ROWS = 5
@@ -28,12 +28,7 @@ def verdict_lines(results: Results) -> list[str]:
 
 def short_verdict_lines(results: Results) -> list[str]:
     """Return what an eval run came to and nothing else: why it stopped, its pass rate and its gates."""
-    return [
-        *_stop(results),
-        *replay_lines(results),
-        _pass_rate(results),
-        *map(_gate, results.verdicts),
-    ]
+    return [*_stop(results), _pass_rate(results), *map(_gate, results.verdicts)]
 
 
 def brief_lines(results: Results) -> list[str]:
@@ -46,27 +41,29 @@ def brief_lines(results: Results) -> list[str]:
     return [
         *remark_lines(results),
         *_stop(results),
-        *replay_lines(results),
         *_gates(results, [verdict for verdict in results.verdicts if verdict.state != "holds"], power=False),
     ]
 
 
 def rate_lines(results: Results) -> list[str]:
     """Return why the eval stopped, and its pass rate, with the baseline's."""
-    return [
-        *_stop(results),
-        *replay_lines(results),
-        *(
-            [f"smoke: {count(len(results.records))} of {plural(results.smoke_of, 'run')}, scores did not decide"]
-            if results.smoke_of is not None
-            else []
-        ),
-        _pass_rate(results),
-        *(_baseline_model(results, results.baseline) if results.baseline is not None else []),
-    ]
+    lines = _stop(results)
+    if results.smoke_of is not None:
+        lines.append(
+            f"smoke: {count(len(results.records))} of {plural(results.smoke_of, 'run')}, scores did not decide"
+        )
+    lines.append(_pass_rate(results))
+    return lines if results.baseline is None else [*lines, *_baseline_model(results, results.baseline)]
 
 
 def _stop(results: Results) -> list[str]:
+    """Return why runs are missing, and the line that tells a replay from a measurement."""
+    use = results.cassette if results.is_replay else None
+    replayed = [] if use is None else [warning(f"replayed from {use.path}: no model was asked")]
+    return [*_missing(results), *replayed]
+
+
+def _missing(results: Results) -> list[str]:
     """Return why runs are missing: the eval stopped, was interrupted, or they were given up one by one."""
     missing = [record for record in results.records if record.status == "pending"]
     if results.decided:
@@ -102,12 +99,6 @@ def _given_up(missing: Sequence[RunRecord], of: str = "") -> list[str]:
     return [f"{plural(n, 'run')}{of} never ran{f': {reason}' if reason else ''}" for reason, n in reasons.most_common()]
 
 
-def replay_lines(results: Results) -> list[str]:
-    """Return the line that tells a replay from a measurement."""
-    use = results.cassette if results.is_replay else None
-    return [] if use is None else [warning(f"replayed from {use.path}: no model was asked")]
-
-
 def _pass_rate(results: Results) -> str:
     overall, pass_rule = results.overall, results.pass_rule
     rate = _rate(results, overall, results.passed)
@@ -140,8 +131,7 @@ def _baseline_model(results: Results, baseline: ModelResults) -> list[str]:
     records = baseline.records
     rate = _rate(results, baseline.overall, sum(map(results.pass_rule.passed, records)))
     if baseline.overall.n_measured:
-        cost = results.cost_of(records)
-        rate += f"; {tokens_text(records)}, {'cost unknown' if cost is None else money(cost)}"
+        rate += f"; {tokens_text(records)}, {known_cost(results.cost_of(records))}"
     missing = [record for record in records if record.status == "pending"]
     return [f"baseline {baseline.model}: {rate}", *map(warning, _given_up(missing, of=" of the baseline"))]
 
