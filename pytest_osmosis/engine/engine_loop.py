@@ -158,7 +158,7 @@ class EngineLoop:
             if self.hosts.starts.given_up is not None:
                 self._recovery.give_up_hosts(self.hosts.starts.given_up)
             self._report_stall()
-        self.hosts.share_out()
+        self.hosts.shares.tell()
         self.hosts.gather(rolls=bool(self.table.queue), scores=bool(self.table.unscored["scorer"]))
         self._log.bound()
         now = self._clock.now()
@@ -190,16 +190,17 @@ class EngineLoop:
 
     def _look_after_hosts(self) -> None:
         now = self._clock.now()
-        if now - self._looked_after_at >= LOOK_AFTER_S:
-            self._looked_after_at = now
-            self.hosts.look_after(self.probing.host)
-            if self.hosts.in_flight and not self.hosts.closing:  # else the session holds the eval back, or it is over
-                text = self._wait_notice.check(now, self.hosts.waiting())
-                if text is not None:
-                    self.notices.announce(text)
+        if now - self._looked_after_at < LOOK_AFTER_S:
+            return
+        self._looked_after_at = now
+        self.hosts.look_after(self.probing.host)
+        if not self.hosts.shares.in_flight or self.hosts.closing:
+            return  # the session holds the eval back, or it is over
+        if (text := self._wait_notice.check(now, self.hosts.waiting())) is not None:
+            self.notices.announce(text)
 
     def _report_stall(self) -> None:
-        if not self.hosts.in_flight:
+        if not self.hosts.shares.in_flight:
             self._stall_notice.since = self._clock.now()  # the session holds the eval back
         states, n_queued = self.table.states.values(), len(self.table.queue) if self.probing.is_over else 0
         text = self._stall_notice.check(self._clock.now(), self.recorder.reports.n_done, states, n_queued)
@@ -226,18 +227,9 @@ class EngineLoop:
         self.notices.add(str(error))
         self.runs.stop(Stop("journal", str(error)))
 
-    def _most_in_flight(self) -> int:
-        """Return how many rollouts may be in flight now: those that began under a higher limit may last."""
-        hosts, quarantine = self.hosts, self.hosts.quarantine
-        if not hosts.are_limited:
-            return hosts.in_flight
-        of_hosts = sum(host.occupied for host in hosts if host.role == "host")
-        quarantined = quarantine is not None and quarantine.n_to_roll_out > 0
-        return max(hosts.in_flight, of_hosts + quarantined)
-
     def _settle(self) -> None:
         self._write_exchanges()
-        self.most_in_flight = self._most_in_flight()
+        self.most_in_flight = self.hosts.shares.most_in_flight
         try:
             self._report()
         except JournalError as error:
@@ -268,10 +260,11 @@ class EngineLoop:
         self.runs.abandon(reason)
         self._feed.report_rest(reason)
         self.runs.judge_all()
-        self.runs.say_what_groups_lacked()
+        self.runs.scorings.say_what_groups_lacked()
         if self._feed.has_rescored_all:
             self.recorder.rescored()
-        self.recorder.ended(self.runs.stopped, self.runs.baseline_stopped, all_done=self.runs.all_done)
+        all_done = self.recorder.reports.n_done >= self._job.n_runs
+        self.recorder.ended(self.runs.stopped, self.runs.baseline_stopped, all_done=all_done)
         self._settle()
         if (discrepancy := self.recorder.discrepancy(self.table.submitted)) is not None:
             self.notices.add(discrepancy)
@@ -340,7 +333,8 @@ class EngineLoop:
             case "probed":
                 self.probing.answered(event)
             case "denied":
-                self.runs.denied(event["model_tag"], event["error"])
+                self.hosts.broadcast({"op": "deny", "model_tag": event["model_tag"], "error": event["error"]})
+                self.runs.stop_model(event["model_tag"], event["error"])
             case "throttled":
                 self.hosts.throttled(host, event["wait_s"])
             case "reasoning_lost":
@@ -398,7 +392,7 @@ class EngineLoop:
             self._refuse(error)
             return
         self.notes = tuple(event.get("notes", ()))
-        self.hosts.allow(Most(event.get("max_rollouts"), event.get("max_scorings")))
+        self.hosts.shares.allow(Most(event.get("max_rollouts"), event.get("max_scorings")), self.notices)
         self.recorder.loaded(
             event["scorers"], event["sync"], event["digests"], code if rolls else None, event.get("grouped", ())
         )
@@ -428,7 +422,8 @@ class EngineLoop:
         self.permits.died(host)
         self.judge_permits.died(host)
         self._recovery.died(host, how, by, machine)
-        self.hosts.replace(host)
+        if host.role != "quarantine":  # that one is started when it is needed
+            self.hosts.add(host.role)
         if not (self.loaded.is_set() or self.hosts.rolling or self.hosts.starts.given_up is None):
             self._refuse(HostError(self.hosts.starts.given_up))
 

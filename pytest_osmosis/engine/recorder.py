@@ -28,7 +28,7 @@ from pytest_osmosis.record.journal import Journal, with_checksum
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger, RunCounts, RunRecord, left_out
 from pytest_osmosis.record.stop import Stop, ending_of
-from pytest_osmosis.record.stored_rollouts import StoredScore
+from pytest_osmosis.record.stored_rollouts import Resumption, StoredScore
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, score_floor
@@ -262,10 +262,9 @@ class Recorder:
             event["baseline_stopped"] = baseline_stopped
         self._enter_own(event)
 
-    def recall_again(self, run: RunId) -> None:
+    def recall_again(self, run: RunId, resumption: Resumption) -> None:
         """Let functions that failed to score a stored rollout score it again, if the session does that."""
-        assert self._job.resume is not None
-        names = self._job.resume.resumption.scored_again(self.ledger.records[run])
+        names = resumption.scored_again(self.ledger.records[run])
         if names := names.intersection(self.pass_rule.scorers):
             self._again[run] = names
 

@@ -55,7 +55,7 @@ class Recovery:
     """Takes runs back from hosts that are lost."""
 
     def __init__(self, runs: Runs) -> None:
-        self._runs, self._table, self._hosts = runs, runs.table, runs.hosts
+        self._runs, self._scorings, self._table, self._hosts = runs, runs.scorings, runs.table, runs.hosts
         self._recorder, self._notices, self._clock = runs.recorder, runs.notices, runs.job.clock
         self._losses: dict[str, Loss] = {}
         self._told: set[str] = set()
@@ -66,9 +66,9 @@ class Recovery:
         if state is not None:
             name = state.running.pop(host, None)
             if state.group is not None and state.group.host is host:
-                self._runs.fail_group(state.group, UNINTERRUPTIBLE, stack)
+                self._scorings.fail_group(state.group, UNINTERRUPTIBLE, stack)
             elif host.role == "scorer" or state.is_rolled_out:
-                self._runs.fail_scores(state, [name] if name is not None else [], UNINTERRUPTIBLE, stack)
+                self._scorings.fail(state, [name] if name is not None else [], UNINTERRUPTIBLE, stack)
             else:
                 self._runs.fail_rollout(state, "timeout", UNINTERRUPTIBLE, stack)
         host.connection.kill()
@@ -85,9 +85,9 @@ class Recovery:
         if not state.is_rolled_out:
             self._runs.fail_rollout(state, boundary, error)
         elif state.group is not None and state.group.host is host:
-            self._runs.fail_group(state.group, error)
+            self._scorings.fail_group(state.group, error)
         else:
-            self._runs.fail_scores(state, self._recorder.unscored(state.run, _place(host)), error)
+            self._scorings.fail(state, self._recorder.unscored(state.run, _place(host)), error)
 
     def died(self, host: Host, how: str, by: EndedBy = "host", machine: str = "") -> None:
         """Take back the runs of a dead host."""
@@ -175,7 +175,7 @@ class Recovery:
         state.leave(place)
         if step is NextStep.FAILED and running is not None:
             boundary: Boundary = "reward" if loss is None else "host"
-            self._runs.fail_scores(state, [running], *_blame(host, how, loss), boundary=boundary)
+            self._scorings.fail(state, [running], *_blame(host, how, loss), boundary=boundary)
         if not state.is_rolled_out or not self._recorder.unscored(state.run, place):
             return
         if place == "scorer":
@@ -189,9 +189,9 @@ class Recovery:
         step = self._next_step(first, GROUP if group.take_back() else None, host, loss)
         if step is NextStep.FAILED:
             boundary: Boundary = "reward" if loss is None else "host"
-            self._runs.fail_group(group, *_blame(host, how, loss), boundary=boundary)
+            self._scorings.fail_group(group, *_blame(host, how, loss), boundary=boundary)
             return
-        self._runs.again(group)
+        self._scorings.repeat(group)
         if step is NextStep.QUARANTINE:
             self._table.suspects.append(first)
         else:
@@ -240,17 +240,17 @@ class Recovery:
                 self._runs.fail_rollout(state, "host", why)
             elif state.group is not None and state.group.host is None:
                 table.suspects.discard(state)
-                self._runs.fail_group(state.group, why, boundary="host")
+                self._scorings.fail_group(state.group, why, boundary="host")
             elif hosts.quarantine is None:
                 table.suspects.discard(state)
-                self._runs.fail_scores(state, self._recorder.unscored(state.run, "host"), why, boundary="host")
+                self._scorings.fail(state, self._recorder.unscored(state.run, "host"), why, boundary="host")
         self._runs.stop(Stop("systemic", why))
         while groups:
-            self._runs.fail_group(groups.popleft(), why, boundary="host")
+            self._scorings.fail_group(groups.popleft(), why, boundary="host")
         for place, waiting in unserved:
             while waiting:
                 state = waiting.popleft()
-                self._runs.fail_scores(state, self._recorder.unscored(state.run, place), why, boundary="host")
+                self._scorings.fail(state, self._recorder.unscored(state.run, place), why, boundary="host")
 
 
 def _place(host: Host) -> Place:
