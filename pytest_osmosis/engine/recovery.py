@@ -172,7 +172,10 @@ class Recovery:
         """Let a run be scored elsewhere, without the function that was the culprit."""
         place, running = _place(host), state.running.pop(host, None)
         step = self._next_step(state, running, host, loss)
-        state.leave(place)
+        if place == "host":
+            state.host = None
+        else:
+            state.scorer = None
         if step is NextStep.FAILED and running is not None:
             boundary: Boundary = "reward" if loss is None else "host"
             self._scorings.fail(state, [running], *_blame(host, how, loss), boundary=boundary)
