@@ -20,7 +20,7 @@ from pytest_osmosis.formats.events import (
     JournalEvent,
     LoadedEvent,
     RemovalEvent,
-    ScoringError,
+    ScoreEvent,
     score_event,
 )
 from pytest_osmosis.host.protocol import Key, secrets_of
@@ -163,9 +163,8 @@ class Recorder:
     def enter(self, event: JournalEvent, raw: bytes) -> RunRecord:
         """Put an event into the journal (with the others of this turn) and into the ledger."""
         self._write_preface()
-        if event["ev"] == "score" and self.pass_rule.score_ranges and (errors := self._range_errors(event["scores"])):
-            scores = {name: score for name, score in event["scores"].items() if name not in errors}
-            event, raw = self.redacted(event | {"scores": scores, "errors": {**event["errors"], **errors}})
+        if event["ev"] == "score" and self.pass_rule.score_ranges:
+            event, raw = self._in_range(event, raw)
         self._lines.append(raw)
         self._n_unwritten += event["ev"] == "rollout"
         record = self.ledger.apply(event) or NO_RECORD
@@ -173,10 +172,15 @@ class Recorder:
             self._again[record.run] -= {*event["scores"], *event["errors"]}
         return record
 
-    def _range_errors(self, scores: Mapping[str, float]) -> dict[str, ScoringError]:
-        """Return the errors of functions whose scores lie outside of their declared range."""
-        found = {name: self.pass_rule.range_error(name, score) for name, score in scores.items()}
-        return {name: {"message": message, "details": ""} for name, message in found.items() if message is not None}
+    def _in_range(self, event: ScoreEvent, raw: bytes) -> tuple[ScoreEvent, bytes]:
+        """Return an event in which a score outside of the declared range of its function is an error."""
+        scores, errors = dict(event["scores"]), dict(event["errors"])
+        for name, score in event["scores"].items():
+            if (message := self.pass_rule.range_error(name, score)) is not None:
+                errors[name] = {"message": message, "details": ""}
+                del scores[name]
+        changed: ScoreEvent = event | {"scores": scores, "errors": errors}
+        return self.redacted(changed) if len(scores) < len(event["scores"]) else (event, raw)
 
     def _enter_own(self, event: JournalEvent) -> RunRecord:
         return self.enter(*self.redacted(event))
@@ -215,22 +219,17 @@ class Recorder:
         if self.has_begun or self._loaded is None:
             return
         self.has_begun = True
-        known = self.ledger.rows if self._job.resume is not None else {}
-        rows = {row: content for row, content in self._job.score_inputs.rows.items() if known.get(row) != content.whole}
+        known, inputs = self.ledger.rows, self._job.score_inputs  # none are known unless the session is a further one
+        rows = {row: content for row, content in inputs.rows.items() if known.get(row) != content.whole}
         events: list[JournalEvent] = [self._loaded]
         if self._job.rescore is None:
             resumed = self._job.resume is not None and not self._job.resume.resumption.progress.is_empty
             machine = platform.node()
             events.insert(0, {"ev": "began", "at": _now(), "pid": os.getpid(), "machine": machine, "resumed": resumed})
         if rows or not known:
-            published = self._job.score_inputs.published
-            events.append(
-                {
-                    "ev": "rows",
-                    "rows": {str(row): content for row, content in rows.items()},
-                    "digests": {str(row): digest for row, digest in published.items() if row in rows},
-                }
-            )
+            contents = {str(row): content for row, content in rows.items()}
+            digests = {str(row): digest for row, digest in inputs.published.items() if row in rows}
+            events.append({"ev": "rows", "rows": contents, "digests": digests})
         for own in events:
             event, raw = self.redacted(own)
             self.ledger.apply(event)
@@ -250,10 +249,10 @@ class Recorder:
         status, resume = ending_of(stop, all_done=all_done), self._job.resume
         reason = None if status == "finished" or stop is None else stop.text
         if resume is not None:
-            before = resume.resumption.progress.ending
-            if self._preface and (status != "finished" or resume.resumption.part or before == "finished"):
+            before, part = resume.resumption.progress.ending, resume.resumption.part
+            if self._preface and (status != "finished" or part or before == "finished"):
                 return
-            if status == "finished" and resume.resumption.part and before != "finished":
+            if status == "finished" and part and before != "finished":
                 status, reason = before or "stopped", "only a part of the plan was resumed"
         event: EndedEvent = {"ev": "ended", "at": _now(), "status": status, "reason": reason}
         if stop is not None:
@@ -264,8 +263,8 @@ class Recorder:
 
     def recall_again(self, run: RunId, resumption: Resumption) -> None:
         """Let functions that failed to score a stored rollout score it again, if the session does that."""
-        names = resumption.scored_again(self.ledger.records[run])
-        if names := names.intersection(self.pass_rule.scorers):
+        failed = resumption.scored_again(self.ledger.records[run])
+        if names := failed.intersection(self.pass_rule.scorers):
             self._again[run] = names
 
     def is_scored(self, run: RunId) -> bool:
@@ -391,17 +390,14 @@ class Recorder:
             if self._unwritten:
                 self._journal.append(b"".join(self._unwritten))
         except JournalError as error:
-            raise JournalError(f"{error}{_lost_text(self._n_unwritten)}") from error
+            n = self._n_unwritten
+            if not n:
+                raise
+            are, them = ("is", "it") if n == 1 else ("are", "them")
+            lost = f"{plural(n, 'rollout')} that ended {are} not stored, so resuming makes {them} again"
+            raise JournalError(f"{error}; {lost}; free some space") from error
         finally:
             self._journal.close()
-
-
-def _lost_text(n: int) -> str:
-    """Return that a further session makes `n` rollouts again, because the journal does not hold them."""
-    if not n:
-        return ""
-    are, them = ("is", "it") if n == 1 else ("are", "them")
-    return f"; {plural(n, 'rollout')} that ended {are} not stored, so resuming makes {them} again; free some space"
 
 
 def _now() -> str:
