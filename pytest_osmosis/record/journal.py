@@ -56,19 +56,20 @@ class Journal:
 
         Without a `lock` it takes that of the folder, and raises `JournalError` if another process holds it.
         """
-        return cls._opened(path, "xb", lock or RunLock.take(RunDirectory(path.parent)))
+        return cls._opened(path, "xb", lock)
 
     @classmethod
     def reopen(cls, path: Path, lock: RunLock | None = None) -> Journal:
         """Open a journal to append to it, after its last whole line. Raises `JournalError` as `create` does."""
-        journal = cls._opened(path, "r+b", lock or RunLock.take(RunDirectory(path.parent)))
+        journal = cls._opened(path, "r+b", lock)
         end = journal._file.seek(end_of_lines(journal._file))
         journal._file.truncate(end)
         journal.lock.note_journal(end)
         return journal
 
     @classmethod
-    def _opened(cls, path: Path, mode: Literal["xb", "r+b"], lock: RunLock) -> Journal:
+    def _opened(cls, path: Path, mode: Literal["xb", "r+b"], lock: RunLock | None) -> Journal:
+        lock = lock or RunLock.take(RunDirectory(path.parent))
         try:
             return cls(path, open(path, mode, buffering=0, opener=private.opener), lock)
         except OSError as error:
@@ -278,7 +279,7 @@ class SessionTimes:
     @property
     def each_ms(self) -> list[float]:
         """The time of each session."""
-        spans = ((datetime.fromisoformat(begin), datetime.fromisoformat(end)) for begin, end in self._spans)
+        spans = (map(datetime.fromisoformat, span) for span in self._spans)
         return [max(0.0, 1000 * (end - begin).total_seconds()) for begin, end in spans]
 
 
