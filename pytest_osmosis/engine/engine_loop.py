@@ -99,7 +99,6 @@ class EngineLoop:
         self._log = HostLog(job.host_log)
         self.exchanges = Exchanges(job.exchanges)
         self.artifacts = Artifacts(job.artifacts, self.notices)
-        self._stop_request = job.stop_request
         self._looked_at = 0.0
         self._looked_after_at = 0.0
         self._waits_to_go = False
@@ -203,8 +202,8 @@ class EngineLoop:
         if not self.hosts.shares.in_flight:
             self._stall_notice.since = self._clock.now()  # the session holds the eval back
         states, n_queued = self.table.states.values(), len(self.table.queue) if self.probing.is_over else 0
-        text = self._stall_notice.check(self._clock.now(), self.recorder.reports.n_done, states, n_queued)
-        if text is not None:
+        n_done = self.recorder.reports.n_done
+        if (text := self._stall_notice.check(self._clock.now(), n_done, states, n_queued)) is not None:
             waiting = self.hosts.waiting().text
             self.notices.alert(f"{text}; {waiting}" if waiting else text)
 
@@ -213,7 +212,7 @@ class EngineLoop:
         if now - self._looked_at < TURN_S or self.runs.stopped is not None:
             return
         self._looked_at = min(now, self._clock.now())
-        if self.runs.any_left and self._stop_request.exists():
+        if self.runs.any_left and self._job.stop_request.exists():
             self.runs.stop(Stop("requested", REQUESTED))
 
     def _write_exchanges(self) -> None:
@@ -393,9 +392,7 @@ class EngineLoop:
             return
         self.notes = tuple(event.get("notes", ()))
         self.hosts.shares.allow(Most(event.get("max_rollouts"), event.get("max_scorings")), self.notices)
-        self.recorder.loaded(
-            event["scorers"], event["sync"], event["digests"], code if rolls else None, event.get("grouped", ())
-        )
+        self.recorder.loaded(event, code if rolls else None)
         self.code = LoadedCode(code if rolls else None, self.recorder.codes)
         self._ready = event
         if self.table.submitted:

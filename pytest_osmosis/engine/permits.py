@@ -86,8 +86,8 @@ class Permits:
 
     def __post_init__(self) -> None:
         limits = self.limits._asdict().items()
-        self._rates = {f"{self.prefix}{name}": Rate(limit) for name, limit in limits if limit is not None}
-        self.held_s = dict.fromkeys(self._rates, 0.0)
+        self._rates = {name: Rate(limit) for name, limit in limits if limit is not None}
+        self.held_s = {f"{self.prefix}{name}": 0.0 for name in self._rates}
 
     def ask(self, host: Host, event: AskEvent, state: RunState | None) -> None:
         if state is not None:
@@ -109,7 +109,7 @@ class Permits:
             free = ((rate.free_at(now, amount), name) for name, rate, amount in self._amounts(ask.size))
             free_at, name = max(free, key=itemgetter(0))
             if free_at > now:
-                self.held_by, self._next_at = name, free_at
+                self.held_by, self._next_at = f"{self.prefix}{name}", free_at
                 break
             self._withdraw([ask])
             ask.charges = self._take(now, ask.size)
@@ -152,14 +152,14 @@ class Permits:
 
     def _amounts(self, size: Size) -> list[tuple[str, Rate, float]]:
         amounts = {"requests_per_minute": 1.0, "tokens_per_minute": float(self._estimate.tokens(size))}
-        return [(name, rate, amounts[name.removeprefix(self.prefix)]) for name, rate in self._rates.items()]
+        return [(name, rate, amounts[name]) for name, rate in self._rates.items()]
 
     def _take(self, now: float, size: Size) -> tuple[Charge, ...]:
         return tuple(rate.take(now, amount) for _, rate, amount in self._amounts(size))
 
     def _correct(self, ask: PermitAsk, **amounts: float) -> None:
         for (name, rate), charge in zip(self._rates.items(), ask.charges, strict=True):
-            amount = amounts.get(name.removeprefix(self.prefix).partition("_")[0])
+            amount = amounts.get(name.partition("_")[0])
             if amount is not None:
                 rate.correct(charge, amount)
 

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -23,7 +23,7 @@ from pytest_osmosis.formats.events import (
     ScoreEvent,
     score_event,
 )
-from pytest_osmosis.host.protocol import Key, secrets_of
+from pytest_osmosis.host.protocol import Key, ReadyEvent, secrets_of
 from pytest_osmosis.record.journal import Journal, with_checksum
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger, RunCounts, RunRecord, left_out
@@ -190,24 +190,20 @@ class Recorder:
         line = self._redaction.event(event)
         return json.loads(line), line.encode("ascii") + b"\n"
 
-    def loaded(
-        self,
-        scorers: Sequence[str],
-        blocking: Sequence[str],
-        digests: Mapping[str, str],
-        rollout_code: Mapping[str, str] | None,
-        grouped: Sequence[str] = (),
-    ) -> None:
+    def loaded(self, code: ReadyEvent, rollout_code: Mapping[str, str] | None) -> None:
         """Take what the user's code holds: its reward functions, those that block, the digests of their code.
 
         `rollout_code` holds the digests of the code of rollouts, None if none are made.
         """
+        scorers, blocking = tuple(code["scorers"]), frozenset(code["sync"])
+        self.pass_rule = replace(self.pass_rule, scorers=scorers)
+        self.grouped = frozenset(code.get("grouped", ()))
+        self._called_by = {"scorer": blocking, "group": self.grouped, "host": {*scorers} - blocking - self.grouped}
         environment = self._job.score_inputs.environment
-        self.pass_rule = replace(self.pass_rule, scorers=tuple(scorers))
-        self.grouped = frozenset(grouped)
-        others = frozenset(scorers).difference(blocking, grouped)
-        self._called_by = {"scorer": frozenset(blocking), "group": self.grouped, "host": others}
-        self.codes = {name: _digest(digest, environment) for name, digest in digests.items()}
+        self.codes = {
+            name: blake2b(json.dumps((digest, environment)).encode(), digest_size=8).hexdigest()
+            for name, digest in code["digests"].items()
+        }
         self._loaded = {"ev": "loaded", "scorers": list(scorers), "digests": self.codes}
         if rollout_code is not None:
             self._loaded["rollout_code"] = rollout_code
@@ -402,7 +398,3 @@ class Recorder:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _digest(*texts: str) -> str:
-    return blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()

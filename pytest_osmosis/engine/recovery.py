@@ -65,12 +65,7 @@ class Recovery:
         run left behind holds the event loop."""
         if state is not None:
             name = state.running.pop(host, None)
-            if state.group is not None and state.group.host is host:
-                self._scorings.fail_group(state.group, UNINTERRUPTIBLE, stack)
-            elif host.role == "scorer" or state.is_rolled_out:
-                self._scorings.fail(state, [name] if name is not None else [], UNINTERRUPTIBLE, stack)
-            else:
-                self._runs.fail_rollout(state, "timeout", UNINTERRUPTIBLE, stack)
+            self._fail(host, state, [name] if name is not None else [], "timeout", UNINTERRUPTIBLE, stack)
         host.connection.kill()
 
     def broken(self, host: Host, state: RunState, boundary: Boundary, error: str) -> None:
@@ -82,26 +77,37 @@ class Recovery:
             host.connection.kill()
             if host.role != "quarantine" and state.running.get(host) not in state.accused:
                 return
+        names = self._recorder.unscored(state.run, _place(host)) if state.is_rolled_out else []
+        self._fail(host, state, names, boundary, error)
+
+    def _fail(
+        self, host: Host, state: RunState, names: Sequence[str], boundary: Boundary, error: str, details: str = ""
+    ) -> None:
+        """Fail what a host did for a run: its group, the functions `names`, or the rollout at `boundary`."""
         if not state.is_rolled_out:
-            self._runs.fail_rollout(state, boundary, error)
+            self._runs.fail_rollout(state, boundary, error, details)
         elif state.group is not None and state.group.host is host:
-            self._scorings.fail_group(state.group, error)
+            self._scorings.fail_group(state.group, error, details)
         else:
-            self._scorings.fail(state, self._recorder.unscored(state.run, _place(host)), error)
+            self._scorings.fail(state, names, error, details)
 
     def died(self, host: Host, how: str, by: EndedBy = "host", machine: str = "") -> None:
         """Take back the runs of a dead host."""
-        states, loss = list(host.runs), None
+        loss = None
         if by == "machine":  # several hosts are lost with it: `report_lost` tells of all
             loss = self._losses.get(machine or how) or Loss(how, self._clock.now())
             if not self._hosts.closing:
                 self._losses[machine or how] = loss
-        unbegun = [state for state in states if state.stage is Stage.HANDED_OUT]
+        unbegun = [state for state in host.runs if state.stage is Stage.HANDED_OUT]
+        begun = [state for state in host.runs if state.stage is not Stage.HANDED_OUT]
         for state in reversed(unbegun):  # so they keep their order
             self._take_back_unbegun(state, host, loss)
-        begun = [state for state in states if state not in unbegun]
-        if loss is None and host.role == "host":
-            self._tell_of_death(begun, how)
+        n_rolling = sum(state.stage is Stage.ROLLING for state in begun)
+        if n_rolling and loss is None and host.role == "host" and self._runs.stopped is None:
+            runs = (
+                f"{plural(n_rolling, 'run')} that it had begun {'is' if n_rolling == 1 else 'are'} rolled out once more"
+            )
+            self._notices.add(f"a process that runs your code ended ({how}); {runs}")
         for state in begun if loss is None and host.role != "scorer" else reversed(begun):
             if state.run not in self._table.states:
                 continue  # the failure of another one stopped the eval, or it was of a group that failed
@@ -117,12 +123,12 @@ class Recovery:
 
         A crash is the doing of what ran, the second time for sure. A machine takes with it whatever ran there.
         """
-        if name is not None and loss is None and host.role == "scorer":
+        if name is not None and loss is None:
+            if host.role != "scorer":
+                return NextStep.FAILED if host.role == "quarantine" else NextStep.QUARANTINE
             is_second = name in state.accused
             state.accused.add(name)
             return NextStep.FAILED if is_second else NextStep.ELSEWHERE
-        if name is not None and loss is None:
-            return NextStep.FAILED if host.role == "quarantine" else NextStep.QUARANTINE
         n_lost = 0
         if name is not None:
             self._table.lost[state.run, name] += 1
@@ -206,26 +212,15 @@ class Recovery:
         The line on a machine that fails again and again appears once, and the summary counts how often.
         """
         due = [machine for machine, loss in self._losses.items() if now - loss.since >= REPORT_S]
-        for loss in [self._losses.pop(machine) for machine in due]:
-            text = self._loss_text(loss)
-            if text in self._told:
-                self._notices.add(text)
-            else:
-                self._told.add(text)
-                self._notices.alert(text)
-
-    def _loss_text(self, loss: Loss) -> str:
-        """Describe a loss, with the number of runs that have begun once more, or will."""
         unbegun = self._runs.unbegun_repeats
-        n = sum(key not in unbegun or self._runs.why_never(key.run) is None for key in loss.repeats)
-        verb = "is" if n == 1 else "are"
-        return f"{loss.how}; {plural(n, 'run')} that had begun there {verb} rolled out once more" if n else loss.how
-
-    def _tell_of_death(self, states: Sequence[RunState], how: str) -> None:
-        n = sum(state.stage is Stage.ROLLING for state in states)
-        if n and self._runs.stopped is None:
-            runs = f"{plural(n, 'run')} that it had begun {'is' if n == 1 else 'are'} rolled out once more"
-            self._notices.add(f"a process that runs your code ended ({how}); {runs}")
+        for loss in [self._losses.pop(machine) for machine in due]:
+            text = loss.how
+            # The runs that have begun once more, or will
+            n = sum(key not in unbegun or self._runs.why_never(key.run) is None for key in loss.repeats)
+            if n:
+                text += f"; {plural(n, 'run')} that had begun there {'is' if n == 1 else 'are'} rolled out once more"
+            (self._notices.add if text in self._told else self._notices.alert)(text)
+            self._told.add(text)
 
     def give_up_hosts(self, why: str) -> None:
         """Fail what needs a host that cannot be started; runs whose host lives continue."""
