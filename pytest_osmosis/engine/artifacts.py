@@ -74,8 +74,7 @@ class Artifacts:
 
     def died(self, host: Host) -> None:
         """Drop the file whose pieces a host no longer sends."""
-        arriving = self._arriving.pop(host, None)
-        if arriving is not None:
+        if (arriving := self._arriving.pop(host, None)) is not None:
             try:
                 arriving.scratch.unlink(missing_ok=True)
             except OSError as error:

@@ -171,8 +171,8 @@ class EngineLoop:
     def _arrived(self) -> list[EngineMessage]:
         try:
             now = self._clock.now()
-            wait_s = self.judge_permits.wait_s(now, self.permits.wait_s(now, TURN_S))
-            wait_s = min(wait_s, GATHER_S) if self.table.stored else wait_s
+            most_s = GATHER_S if self.table.stored else TURN_S
+            wait_s = self.judge_permits.wait_s(now, self.permits.wait_s(now, most_s))
             messages = [self._clock.wait(self.inbox, wait_s)]
             if self.table.queue:
                 self._clock.sleep(GATHER_S)
@@ -412,7 +412,8 @@ class EngineLoop:
     def _died(self, host: Host, how: str, by: EndedBy, machine: str) -> None:
         if by == "host" and not self.loaded.is_set() and not self.hosts.closing:
             self._refuse(HostError(start_failure(how)))
-        self.probing.died(host)
+        if host is self.probing.host:
+            self.probing.host = None  # another one probes, once it is ready
         if not self.paused:
             self.probing.go_on()
         self.artifacts.died(host)

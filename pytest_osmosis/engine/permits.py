@@ -214,11 +214,6 @@ class Probing:
         if not self._left:
             self.host, self.is_over = None, True
 
-    def died(self, host: Host) -> None:
-        """Let another host probe, once it is ready."""
-        if host is self.host:
-            self.host = None
-
 
 def shutdown_text(name: str, day: date, today: date) -> str:
     """Return in words when the service ends a model, and what follows.

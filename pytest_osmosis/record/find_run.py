@@ -151,7 +151,7 @@ def eval_of(run_name: str) -> str | None:
     'sums'
     """
     named = _RUN_NAME.fullmatch(run_name)
-    return named["eval"] if named else None
+    return named and named["eval"]
 
 
 def eval_in(run: Path) -> str | None:

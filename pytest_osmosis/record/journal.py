@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 from zlib import crc32
 
-from pytest_osmosis.errors import JournalError
+from pytest_osmosis.errors import JournalError, writing
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.files.strict_json import parsed
@@ -71,31 +71,31 @@ class Journal:
     def _opened(cls, path: Path, mode: Literal["xb", "r+b"], lock: RunLock | None) -> Journal:
         lock = lock or RunLock.take(RunDirectory(path.parent))
         try:
-            return cls(path, open(path, mode, buffering=0, opener=private.opener), lock)
-        except OSError as error:
+            with writing(path, JournalError):
+                return cls(path, open(path, mode, buffering=0, opener=private.opener), lock)
+        except JournalError:
             lock.close()
-            raise JournalError(f"{path}: cannot be written: {error.strerror}") from error
+            raise
 
     def append(self, lines: bytes) -> None:
         """Append whole lines, each ending in a newline, or none. Raises `JournalError` if the disk takes no more."""
         end = self._file.tell()
         try:
-            view = memoryview(lines)
-            while view:
-                view = view[self._file.write(view) :]
-        except OSError as error:
+            with writing(self.path, JournalError):
+                view = memoryview(lines)
+                while view:
+                    view = view[self._file.write(view) :]
+        except JournalError:
             with contextlib.suppress(OSError):
                 self._file.truncate(self._file.seek(end))
-            raise JournalError(f"{self.path}: cannot be written: {error.strerror}") from error
+            raise
         if time.monotonic() - self._synced > SYNC_INTERVAL_S:
             self.sync()
 
     def sync(self) -> None:
         """Force appended lines to the disk. Raises `JournalError` if that fails."""
-        try:
+        with writing(self.path, JournalError):
             os.fsync(self._file.fileno())
-        except OSError as error:
-            raise JournalError(f"{self.path}: cannot be written: {error.strerror}") from error
         self._synced = time.monotonic()
 
     def close(self) -> None:
