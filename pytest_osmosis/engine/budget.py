@@ -55,7 +55,7 @@ class Spending:
         amount = self.amount_of(record)
         if amount is None:
             unanswered = record.boundary is not None and not record.was_answered
-            return None if unanswered else Stop(self.name, f"[limits] {self.name} {_UNKNOWN}")
+            return None if unanswered else Stop(self.name, f"[limits] {self.name} cannot be kept: {_UNKNOWN}")
         self._n += 1
         return self._add(amount)
 
@@ -69,7 +69,7 @@ class Spending:
             return None
         amount = self.judge_amount_of(record)
         if amount is None:
-            return Stop(self.name, f"[limits] {self.name} {_JUDGE_UNKNOWN}")
+            return Stop(self.name, f"[limits] {self.name} cannot be kept: {_JUDGE_UNKNOWN}")
         self._by_judges += amount
         return self._add(amount)
 
@@ -99,11 +99,9 @@ class Spending:
 
 
 _UNKNOWN = (
-    "cannot be kept: the server does not report token usage, or not for every request, or the agent sends requests "
-    "without ctx.chat"
+    "the server does not report token usage, or not for every request, or the agent sends requests without ctx.chat"
 )
-
-_JUDGE_UNKNOWN = "cannot be kept: the server of a judge does not report token usage, or its price is unknown"
+_JUDGE_UNKNOWN = "the server of a judge does not report token usage, or its price is unknown"
 
 
 class Budget:

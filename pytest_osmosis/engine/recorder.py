@@ -238,7 +238,7 @@ class Recorder:
         self._lines += self._preface
         self._preface = []
 
-    def ended(self, stop: Stop | None, baseline_stopped: str | None = None, *, all_done: bool) -> None:
+    def ended(self, stop: Stop | None, baseline_stopped: str | None, *, all_done: bool) -> None:
         """Enter how a session that rolled out has ended, and why no further run of the baseline's model began."""
         if not self.has_begun or self._job.rescore is not None:
             return
@@ -336,7 +336,7 @@ class Recorder:
         """Note that hosts were lost with `n` runs that they may have begun."""
         self._n_unheard += n
 
-    def settle(self, n_handed_out: int = 0, **counts: int | str | None) -> None:
+    def settle(self, n_handed_out: int, **counts: int | str | None) -> None:
         """Write the events of this turn to the journal at once, then report outcomes; `counts` hold now.
 
         Hosts have `n_handed_out` runs that they have not begun. Raises `JournalError`, once, if the journal cannot be

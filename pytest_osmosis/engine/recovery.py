@@ -91,7 +91,7 @@ class Recovery:
         else:
             self._scorings.fail(state, names, error, details)
 
-    def died(self, host: Host, how: str, by: EndedBy = "host", machine: str = "") -> None:
+    def died(self, host: Host, how: str, by: EndedBy, machine: str) -> None:
         """Take back the runs of a dead host."""
         loss = None
         if by == "machine":  # several hosts are lost with it: `report_lost` tells of all

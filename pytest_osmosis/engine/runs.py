@@ -200,8 +200,7 @@ class Runs:
 
     def judge_all(self) -> None:
         """Say so at the end if all runs of a model met the same error, and too few to stop it earlier."""
-        if (cause := self._systemic[ModelTag.BASELINE].met_by_all()) is not None:
-            self.baseline_stopped = self.baseline_stopped or cause
+        self.baseline_stopped = self.baseline_stopped or self._systemic[ModelTag.BASELINE].met_by_all()
         cause = self._systemic[ModelTag.PRIMARY].met_by_all()
         if cause is not None and (self.stopped is None or self.stopped.reason in ("closed", "decided")):
             self.stopped = Stop("systemic", cause)
