@@ -516,7 +516,8 @@ def judge_use(use: Mapping[str, Any]) -> JudgeUse:
     """Return the requests to one judge, from an event or from published results."""
     usage = tuple((use.get("usage") or NOTHING).items())
     counts = (use["calls"], use["retries"], use.get("uncounted", 0))
-    return _same(JudgeUse(use["model"], use["base_url"], *counts, usage, _stored_use(use.get("stored"))))
+    shared: JudgeUse = _same(JudgeUse(use["model"], use["base_url"], *counts, usage, _stored_use(use.get("stored"))))
+    return shared
 
 
 def _stored_use(stored: Mapping[str, Any] | None) -> StoredUse:
@@ -528,11 +529,11 @@ def _stored_use(stored: Mapping[str, Any] | None) -> StoredUse:
 
 def replicas_of(uses: Mapping[str, Mapping[str, Any]] | None) -> tuple[ReplicaRequests, ...]:
     """Return the requests to replicas, from an event or from published results."""
-    requests = []
+    requests: list[ReplicaRequests] = []
     for name, use in (uses or NOTHING).items():
         left_out = tuple((change["at"], change["error"]) for change in use.get("left_out", ()))
         requests.append(ReplicaRequests(name, use["requests"], use["errors"], left_out, tuple(use.get("back", ()))))
-    return _same(tuple(requests))
+    return _same(tuple(requests)) if requests else ()
 
 
 @functools.lru_cache(maxsize=3072, typed=True)
