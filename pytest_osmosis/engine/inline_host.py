@@ -54,7 +54,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 class Snapshot(NamedTuple):
-    """What user code may change in a process. A `path` of None is the present one without the eval's roots."""
+    """The state of a process that user code may change; `path` is None for that of now without the eval's roots."""
 
     folder: str
     environ: Mapping[str, str]

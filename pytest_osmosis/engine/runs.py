@@ -41,7 +41,7 @@ class Runs:
         self._replicas_out: set[str] = set()
         self._systemic = {tag: Systemic(job.batch_size) for tag in ModelTag}
         self._budget = Budget(job.bounds, job.hosts)
-        self.scorings = Scorings(self)
+        self.scorings = RunScorings(self)
         if job.resume is not None:
             self._learn_from(job.resume.resumption.progress)
 
@@ -288,7 +288,7 @@ class Runs:
             self.scorings.break_group(run, reason)
 
 
-class Scorings:
+class RunScorings:
     """Lets runs that are rolled out be scored: alone, by hosts and scorers, or with the others of their row."""
 
     def __init__(self, runs: Runs) -> None:
