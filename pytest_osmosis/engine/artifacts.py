@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from base64 import b64decode
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,12 +41,6 @@ class _Arriving:
     size: int = 0
 
 
-@dataclass(slots=True)
-class _Stored:
-    n_bytes: int = 0
-    n_files: int = 0
-
-
 class Artifacts:
     """The artifacts of an eval's runs, in `folder`; None if hosts write there themselves.
 
@@ -57,7 +51,7 @@ class Artifacts:
         self._folder = folder
         self._notices = notices
         self._arriving: dict[Host, _Arriving] = {}
-        self._stored: dict[Key, _Stored] = defaultdict(_Stored)
+        self._n_bytes, self._n_files = Counter[Key](), Counter[Key]()
         self._n_begun = 0
         self._missing: dict[str, set[Key]] = defaultdict(set)
 
@@ -80,8 +74,7 @@ class Artifacts:
 
     def died(self, host: Host) -> None:
         """Drop the file whose pieces a host no longer sends."""
-        arriving = self._arriving.pop(host, None)
-        if arriving is not None:
+        if (arriving := self._arriving.pop(host, None)) is not None:
             try:
                 arriving.scratch.unlink(missing_ok=True)
             except OSError as error:
@@ -105,12 +98,11 @@ class Artifacts:
         if arriving is None:
             return
         data = b64decode(event["data"], validate=True)
-        stored = self._stored[key]
-        if stored.n_bytes + len(data) > MOST_BYTES:
+        if self._n_bytes[key] + len(data) > MOST_BYTES:
             self._missing[LEFT_OUT["large"]].add(key)
             self.died(host)
             return
-        stored.n_bytes += len(data)
+        self._n_bytes[key] += len(data)
         arriving.size += len(data)
         private.append(arriving.scratch, data)
         if event["last"]:
@@ -119,12 +111,11 @@ class Artifacts:
 
     def _begin(self, folder: Path, host: Host, key: Key, path: str) -> _Arriving | None:
         """Return the file that begins to arrive, None if there are too many."""
-        stored = self._stored[key]
-        if stored.n_files == MOST_FILES:
+        if self._n_files[key] == MOST_FILES:
             self._missing[LEFT_OUT["large"]].add(key)
             return None
         parts = (str(key.run), *private.relative_parts(path))
-        stored.n_files += 1
+        self._n_files[key] += 1
         self._n_begun += 1
         private.make_folders(folder)
         scratch = folder / f".arriving-{self._n_begun}"

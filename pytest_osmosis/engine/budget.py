@@ -30,8 +30,8 @@ ROUNDING = 1 + 1e-9
 class Spending:
     """The amounts of one kind that rollouts and judges used, and their bound.
 
-    `amount_of` returns what a rollout used, `judge_amount_of` what its judges used, None if that is unknown. `used` and
-    `each` describe a total and a mean.
+    `amount_of` returns what a rollout used, `judge_amount_of` what its judges used, None if that is unknown. `shown`
+    describes an amount, which is `used` or spent.
     """
 
     name: Literal["max_tokens", "max_cost_usd"]
@@ -39,8 +39,8 @@ class Spending:
     bound_text: str
     amount_of: Callable[[RunRecord], float | None]
     judge_amount_of: Callable[[RunRecord], float | None]
-    used: Callable[[float], str]
-    each: Callable[[float], str]
+    shown: Callable[[float], str]
+    used: str
     judged: bool = False
     total: float = 0.0
     _n: int = 0
@@ -55,10 +55,9 @@ class Spending:
         amount = self.amount_of(record)
         if amount is None:
             unanswered = record.boundary is not None and not record.was_answered
-            return None if unanswered else Stop(self.name, f"[limits] {self.name} {_UNKNOWN}")
-        self.total += amount
+            return None if unanswered else Stop(self.name, f"[limits] {self.name} cannot be kept: {_UNKNOWN}")
         self._n += 1
-        return self._stop("is reached") if self.total >= self.bound else None
+        return self._add(amount)
 
     def add_judges(self, record: RunRecord, *, is_new: bool) -> Stop | None:
         """Count the judges of a run that is done; return why no further run may begin, None if one may.
@@ -70,9 +69,12 @@ class Spending:
             return None
         amount = self.judge_amount_of(record)
         if amount is None:
-            return Stop(self.name, f"[limits] {self.name} {_JUDGE_UNKNOWN}")
-        self.total += amount
+            return Stop(self.name, f"[limits] {self.name} cannot be kept: {_JUDGE_UNKNOWN}")
         self._by_judges += amount
+        return self._add(amount)
+
+    def _add(self, amount: float) -> Stop | None:
+        self.total += amount
         return self._stop("is reached") if self.total >= self.bound else None
 
     def fits(self, n_in_flight: int, n_hosts: int) -> bool:
@@ -83,7 +85,9 @@ class Spending:
 
     def full(self) -> Stop:
         """Return that a run does not fit any more."""
-        return self._stop(f"has no room for another run: {self.used(self.total)}, {self.each(self._mean)}")
+        return self._stop(
+            f"has no room for another run: {self.shown(self.total)} {self.used}, about {self.shown(self._mean)} a run"
+        )
 
     @property
     def _mean(self) -> float:
@@ -95,19 +99,17 @@ class Spending:
 
 
 _UNKNOWN = (
-    "cannot be kept: the server does not report token usage, or not for every request, or the agent sends requests "
-    "without ctx.chat"
+    "the server does not report token usage, or not for every request, or the agent sends requests without ctx.chat"
 )
-
-_JUDGE_UNKNOWN = "cannot be kept: the server of a judge does not report token usage, or its price is unknown"
+_JUDGE_UNKNOWN = "the server of a judge does not report token usage, or its price is unknown"
 
 
 class Budget:
     """The tokens and dollars that an eval run used, and its `bounds`. `n_hosts` processes roll out."""
 
     def __init__(self, bounds: Bounds, n_hosts: int = 1) -> None:
+        self._bounds = bounds
         self._n_hosts = n_hosts
-        self._max_duration_s = bounds.max_duration_s
         self._began: float | None = None
         self._spendings = list(_spendings(bounds))
 
@@ -132,7 +134,7 @@ class Budget:
     def at(self, now: float) -> Stop | None:
         """Return why no further run may begin at this time, which counts from the first call on."""
         self._began = now if self._began is None else self._began
-        bound = self._max_duration_s
+        bound = self._bounds.max_duration_s
         if bound is not None and now - self._began >= bound:
             return Stop("max_duration_s", f"[limits] max_duration_s = {bound:g} is reached")
         return None
@@ -150,8 +152,8 @@ def _spendings(bounds: Bounds) -> Iterator[Spending]:
             count(tokens),
             lambda record: record.tokens,
             lambda record: record.judge_tokens,
-            lambda total: f"{plural(round(total), 'token')} used",
-            lambda mean: f"about {plural(round(mean), 'token')} a run",
+            lambda amount: plural(round(amount), "token"),
+            "used",
             bounds.judged,
         )
     if (usd := bounds.max_cost_usd) is not None:
@@ -161,8 +163,8 @@ def _spendings(bounds: Bounds) -> Iterator[Spending]:
             f"{usd:g}",
             bounds.cost_usd,
             bounds.judge_cost_usd,
-            lambda total: f"{money(total)} spent",
-            lambda mean: f"about {money(mean)} a run",
+            money,
+            "spent",
             bounds.judged,
         )
 
@@ -206,10 +208,15 @@ class Systemic:
         if self.is_of_probe(rollout):
             return f"the test request (probe) and a run failed the same way: {error}"
         if systemic == "always" or (systemic == "until_success" and not self.succeeded):
-            return str(error)
+            return error
         if self.succeeded:
             return None
-        self._count(rollout)
+        self._error, self._boundary = error, rollout["boundary"]
+        cause = f"{self._boundary}: {pattern_of(error)}"
+        self._differed = self._differed or self._cause not in (None, cause)
+        self._same = self._same + 1 if cause == self._cause else 1
+        self._cause = cause
+        self._rows.add(rollout["row"])
         if self._same >= max(MIN_SAME, self.batch_size):
             return f"the first {self._same} runs all failed the same way: {self._boundary}: {error}"
         return None
@@ -219,12 +226,3 @@ class Systemic:
         if self.succeeded or self._differed or len(self._rows) < MIN_ROWS or self._boundary not in OF_REQUESTS:
             return None
         return f"all {self._same} runs failed the same way: {self._boundary}: {self._error}"
-
-    def _count(self, rollout: RolloutEvent) -> None:
-        """Count an error, and how many were the same in a row."""
-        self._error, self._boundary = str(rollout["error"]), rollout["boundary"]
-        cause = f"{self._boundary}: {pattern_of(self._error)}"
-        self._differed = self._differed or self._cause not in (None, cause)
-        self._same = self._same + 1 if cause == self._cause else 1
-        self._cause = cause
-        self._rows.add(rollout["row"])

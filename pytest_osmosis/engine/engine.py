@@ -8,11 +8,10 @@ from functools import partial
 
 from pytest_osmosis.engine.engine_loop import Close, EngineLoop, LoadedCode, Submit
 from pytest_osmosis.engine.job import Job
-from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import Ledger, RunCounts
+from pytest_osmosis.record.run_record import RunCounts
 from pytest_osmosis.record.stop import Stop, StopReason
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 
@@ -21,7 +20,8 @@ class Engine:
     """Runs one eval. Every method may be called from any thread.
 
     `every` is called from the engine's own thread, once for each run that is done or skipped, after the journal
-    holds it.
+    holds it. `kept` counts the reused scores of each function. `shutdown_dates` are the days on which services end the
+    models that were probed, by the models' names.
     """
 
     def __init__(self, job: Job, journal: Journal, every: Callable[[RunId, Outcome], None]) -> None:
@@ -29,6 +29,10 @@ class Engine:
         self._loop = EngineLoop(job, journal, every)
         self._limit = job.batch_size
         self.notices = self._loop.notices
+        self.ledger = self._loop.recorder.ledger
+        self.kept: Mapping[str, int] = self._loop.recorder.kept
+        self.shutdown_dates: Mapping[str, str] = self._loop.probing.shutdown_dates
+        self.throttle = self._loop.hosts.throttle
         self._thread = threading.Thread(target=self._loop.run, name="osmosis-engine", daemon=True)
 
     @property
@@ -47,22 +51,8 @@ class Engine:
         return self._loop.code
 
     @property
-    def shutdown_dates(self) -> Mapping[str, str]:
-        """The days on which services end the models that were probed, by the models' names."""
-        return self._loop.probing.shutdown_dates
-
-    @property
-    def ledger(self) -> Ledger:
-        return self._loop.recorder.ledger
-
-    @property
     def progress(self) -> RunCounts:
         return self._loop.recorder.reports.progress
-
-    @property
-    def kept(self) -> Mapping[str, int]:
-        """The number of reused scores of each function."""
-        return self._loop.recorder.kept
 
     @property
     def rescored(self) -> bool:
@@ -78,10 +68,6 @@ class Engine:
     def baseline_stopped(self) -> str | None:
         """The reason why no further run of the baseline begins, None while they begin."""
         return self._loop.runs.baseline_stopped
-
-    @property
-    def throttle(self) -> Throttle:
-        return self._loop.hosts.throttle
 
     @property
     def n_exchanges(self) -> int:
@@ -123,7 +109,7 @@ class Engine:
     def limit(self, in_flight: int) -> None:
         """Begin no rollout from now on while `in_flight` others are in flight, at most `batch_size`. Those finish."""
         self._limit = max(0, min(in_flight, self.job.batch_size))
-        self._loop.inbox.put(partial(self._loop.hosts.limit, self._limit))
+        self._loop.inbox.put(partial(self._loop.hosts.shares.limit, self._limit))
 
     def grow(self, n_hosts: int) -> None:
         """Start further hosts until there are `n_hosts`, at most `batch_size`, as a cluster has room for more."""

@@ -99,7 +99,6 @@ class EngineLoop:
         self._log = HostLog(job.host_log)
         self.exchanges = Exchanges(job.exchanges)
         self.artifacts = Artifacts(job.artifacts, self.notices)
-        self._stop_request = job.stop_request
         self._looked_at = 0.0
         self._looked_after_at = 0.0
         self._waits_to_go = False
@@ -158,7 +157,7 @@ class EngineLoop:
             if self.hosts.starts.given_up is not None:
                 self._recovery.give_up_hosts(self.hosts.starts.given_up)
             self._report_stall()
-        self.hosts.share_out()
+        self.hosts.shares.tell()
         self.hosts.gather(rolls=bool(self.table.queue), scores=bool(self.table.unscored["scorer"]))
         self._log.bound()
         now = self._clock.now()
@@ -172,8 +171,8 @@ class EngineLoop:
     def _arrived(self) -> list[EngineMessage]:
         try:
             now = self._clock.now()
-            wait_s = self.judge_permits.wait_s(now, self.permits.wait_s(now, TURN_S))
-            wait_s = min(wait_s, GATHER_S) if self.table.stored else wait_s
+            most_s = GATHER_S if self.table.stored else TURN_S
+            wait_s = self.judge_permits.wait_s(now, self.permits.wait_s(now, most_s))
             messages = [self._clock.wait(self.inbox, wait_s)]
             if self.table.queue:
                 self._clock.sleep(GATHER_S)
@@ -190,20 +189,21 @@ class EngineLoop:
 
     def _look_after_hosts(self) -> None:
         now = self._clock.now()
-        if now - self._looked_after_at >= LOOK_AFTER_S:
-            self._looked_after_at = now
-            self.hosts.look_after(self.probing.host)
-            if self.hosts.in_flight and not self.hosts.closing:  # else the session holds the eval back, or it is over
-                text = self._wait_notice.check(now, self.hosts.waiting())
-                if text is not None:
-                    self.notices.announce(text)
+        if now - self._looked_after_at < LOOK_AFTER_S:
+            return
+        self._looked_after_at = now
+        self.hosts.look_after(self.probing.host)
+        if not self.hosts.shares.in_flight or self.hosts.closing:
+            return  # the session holds the eval back, or it is over
+        if (text := self._wait_notice.check(now, self.hosts.waiting())) is not None:
+            self.notices.announce(text)
 
     def _report_stall(self) -> None:
-        if not self.hosts.in_flight:
+        if not self.hosts.shares.in_flight:
             self._stall_notice.since = self._clock.now()  # the session holds the eval back
         states, n_queued = self.table.states.values(), len(self.table.queue) if self.probing.is_over else 0
-        text = self._stall_notice.check(self._clock.now(), self.recorder.reports.n_done, states, n_queued)
-        if text is not None:
+        n_done = self.recorder.reports.n_done
+        if (text := self._stall_notice.check(self._clock.now(), n_done, states, n_queued)) is not None:
             waiting = self.hosts.waiting().text
             self.notices.alert(f"{text}; {waiting}" if waiting else text)
 
@@ -212,7 +212,7 @@ class EngineLoop:
         if now - self._looked_at < TURN_S or self.runs.stopped is not None:
             return
         self._looked_at = min(now, self._clock.now())
-        if self.runs.any_left and self._stop_request.exists():
+        if self.runs.any_left and self._job.stop_request.exists():
             self.runs.stop(Stop("requested", REQUESTED))
 
     def _write_exchanges(self) -> None:
@@ -226,18 +226,9 @@ class EngineLoop:
         self.notices.add(str(error))
         self.runs.stop(Stop("journal", str(error)))
 
-    def _most_in_flight(self) -> int:
-        """Return how many rollouts may be in flight now: those that began under a higher limit may last."""
-        hosts, quarantine = self.hosts, self.hosts.quarantine
-        if not hosts.are_limited:
-            return hosts.in_flight
-        of_hosts = sum(host.occupied for host in hosts if host.role == "host")
-        quarantined = quarantine is not None and quarantine.n_to_roll_out > 0
-        return max(hosts.in_flight, of_hosts + quarantined)
-
     def _settle(self) -> None:
         self._write_exchanges()
-        self.most_in_flight = self._most_in_flight()
+        self.most_in_flight = self.hosts.shares.most_in_flight
         try:
             self._report()
         except JournalError as error:
@@ -268,10 +259,11 @@ class EngineLoop:
         self.runs.abandon(reason)
         self._feed.report_rest(reason)
         self.runs.judge_all()
-        self.runs.say_what_groups_lacked()
+        self.runs.scorings.say_what_groups_lacked()
         if self._feed.has_rescored_all:
             self.recorder.rescored()
-        self.recorder.ended(self.runs.stopped, self.runs.baseline_stopped, all_done=self.runs.all_done)
+        all_done = self.recorder.reports.n_done >= self._job.n_runs
+        self.recorder.ended(self.runs.stopped, self.runs.baseline_stopped, all_done=all_done)
         self._settle()
         if (discrepancy := self.recorder.discrepancy(self.table.submitted)) is not None:
             self.notices.add(discrepancy)
@@ -340,7 +332,8 @@ class EngineLoop:
             case "probed":
                 self.probing.answered(event)
             case "denied":
-                self.runs.denied(event["model_tag"], event["error"])
+                self.hosts.broadcast({"op": "deny", "model_tag": event["model_tag"], "error": event["error"]})
+                self.runs.stop_model(event["model_tag"], event["error"])
             case "throttled":
                 self.hosts.throttled(host, event["wait_s"])
             case "reasoning_lost":
@@ -398,10 +391,8 @@ class EngineLoop:
             self._refuse(error)
             return
         self.notes = tuple(event.get("notes", ()))
-        self.hosts.allow(Most(event.get("max_rollouts"), event.get("max_scorings")))
-        self.recorder.loaded(
-            event["scorers"], event["sync"], event["digests"], code if rolls else None, event.get("grouped", ())
-        )
+        self.hosts.shares.allow(Most(event.get("max_rollouts"), event.get("max_scorings")), self.notices)
+        self.recorder.loaded(event, code if rolls else None)
         self.code = LoadedCode(code if rolls else None, self.recorder.codes)
         self._ready = event
         if self.table.submitted:
@@ -421,14 +412,16 @@ class EngineLoop:
     def _died(self, host: Host, how: str, by: EndedBy, machine: str) -> None:
         if by == "host" and not self.loaded.is_set() and not self.hosts.closing:
             self._refuse(HostError(start_failure(how)))
-        self.probing.died(host)
+        if host is self.probing.host:
+            self.probing.host = None  # another one probes, once it is ready
         if not self.paused:
             self.probing.go_on()
         self.artifacts.died(host)
         self.permits.died(host)
         self.judge_permits.died(host)
         self._recovery.died(host, how, by, machine)
-        self.hosts.replace(host)
+        if host.role != "quarantine":  # that one is started when it is needed
+            self.hosts.add(host.role)
         if not (self.loaded.is_set() or self.hosts.rolling or self.hosts.starts.given_up is None):
             self._refuse(HostError(self.hosts.starts.given_up))
 

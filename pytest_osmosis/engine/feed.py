@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from heapq import heapify, heapreplace
 from io import BufferedReader
 
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.host_starts import Host
-from pytest_osmosis.engine.job import RescoreJob, Transcript, undecided
+from pytest_osmosis.engine.job import RescoreJob, ResumeJob, Transcript, undecided
 from pytest_osmosis.engine.run_table import Place, RunState, ScoringGroup, Stage
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.errors import DatasetError
@@ -27,6 +27,7 @@ MAX_CREDITS = 64
 """A scorer scores one run after the other. Besides that one it is handed enough to be busy for `SCORER_AHEAD_MS` and
 twice the delay of its connection, at most `MAX_CREDITS` runs: it never waits for the next one, and slow functions leave
 runs to whichever scorer is free first."""
+UNREADABLE = "its row can no longer be read: {}"
 STORED_A_TURN = 256
 """A turn reports at most this many stored runs, so that new ones do not wait."""
 
@@ -45,23 +46,22 @@ class Feed:
     @property
     def has_rescored_all(self) -> bool:
         """True if stored rollouts are rescored, and all of them have been."""
-        rescore = self._job.rescore
-        if rescore is None or not rescore.whole:
-            return False
-        return self._recorder.reports.n_done + self._n_not_stored == self._job.n_runs
+        n_rescored = self._recorder.reports.n_done + self._n_not_stored
+        return self._job.rescore is not None and self._job.rescore.whole and n_rescored == self._job.n_runs
 
     def refill(self, *, rollouts: bool) -> None:
         """Refill all hosts. Without `rollouts` no run begins, and those that are rolled out are scored."""
         if rollouts:
             self._refill_quarantine()
-        self._hosts.share_out()
+        self._hosts.shares.tell()
         if rollouts and self._job.rescore is not None:
             self._recall(self._job.rescore)
         elif rollouts:
             self._take_back()
             self._refill_hosts()
-            self._report_stored()
-        self._runs.score_held(self._most_unscored)
+            if self._job.resume is not None:
+                self._report_stored(self._job.resume)
+        self._runs.scorings.begin_held(self._most_unscored)
         self._refill_async_scoring()
         self._refill_groups()
         for host in self._hosts.scorers:
@@ -124,8 +124,11 @@ class Feed:
 
         Runs that are scored together stay with their host.
         """
-        others_idle = not (self._table.queue or self._recorder.grouped) and self._hosts.any_idle
-        for host in self._hosts.rolling:
+        rolling = self._hosts.rolling
+        others_idle = not (self._table.queue or self._recorder.grouped) and any(
+            host.ready and host.n_to_roll_out < host.limit for host in rolling
+        )
+        for host in rolling:
             if host.gives_back or host.n_to_roll_out <= host.n_rolling:
                 continue
             if host.limit < 1 or (others_idle and self._hosts.is_behind(host)):
@@ -165,25 +168,27 @@ class Feed:
                         file = file or stack.enter_context(self._job.dataset.open())
                         self._row = self._job.dataset.read(file, run.row)
                 except DatasetError as error:
-                    unread = Row(run.row, [], None, {}, self._job.dataset.line(run.row))
-                    state = self._table.add(run, unread, Stage.HANDED_OUT, attempt=attempt)
-                    self._runs.fail_rollout(state, "host", f"its row can no longer be read: {error}")
+                    state = self._table.add(run, self._unread(run), Stage.HANDED_OUT, attempt=attempt)
+                    self._runs.fail_rollout(state, "host", UNREADABLE.format(error))
                     continue
                 room -= 1
                 yield self._table.add(run, self._row, Stage.HANDED_OUT, attempt=attempt)
+
+    def _unread(self, run: RunId) -> Row:
+        return Row(run.row, [], None, {}, self._job.dataset.line(run.row))
 
     def _refill_quarantine(self) -> None:
         """Give the quarantine one run at a time; start it for the first suspect, and close it after the last."""
         suspects = self._table.suspects
         if self._hosts.quarantine is None and suspects:
-            self._hosts.start_quarantine()
+            self._hosts.add("quarantine")
         host = self._hosts.quarantine
         if host is None or not host.ready or host.runs:
             return
         if not suspects:
             self._hosts.retire_quarantine(host)
             return
-        may_take = self._may_score() if suspects.first.is_rolled_out else not self._hosts.are_full
+        may_take = self._may_score() if suspects.first.is_rolled_out else not self._hosts.shares.are_full
         if not may_take:
             return
         state = suspects.popleft()
@@ -209,29 +214,25 @@ class Feed:
         while table.queue and table.tally.n_unscored < self._most_unscored:
             run = table.queue.popleft()
             try:
-                if self._row is None or self._row.row_index != run.row:
-                    self._row = self._job.dataset.row(run.row)
+                row = self._job.dataset.row(run.row)
             except DatasetError as error:
-                self._runs.skip(run, f"its row can no longer be read: {error}")
+                self._runs.skip(run, UNREADABLE.format(error))
                 continue
-            self._recall_run(rescore, run, self._row)
+            rollout = rescore.rollouts.rollout(run)
+            state = table.add(run, row, Stage.ROLLED_OUT, attempt=rollout["attempt"])
+            state.take(rollout)
+            kept = self._reusable(rescore, run)
+            record = self._recorder.recall(rescore.rollouts.records[run], kept, row.ground_truth)
+            state.n_judge_uses = len(record.judge_uses)
+            if record.boundary is not None or record.scored:
+                self._runs.done(state)
+            else:
+                self._runs.scorings.await_scores(state)
 
-    def _recall_run(self, rescore: RescoreJob, run: RunId, row: Row) -> None:
-        rollout = rescore.rollouts.rollout(run)
-        state = self._table.add(run, row, Stage.ROLLED_OUT, attempt=rollout["attempt"])
-        state.take(rollout)
-        codes = {} if rescore.calls_all else self._recorder.codes
-        kept = self._reusable(rescore, run, codes)
-        record = self._recorder.recall(rescore.rollouts.records[run], kept, row.ground_truth)
-        state.n_judge_uses = len(record.judge_uses)
-        if record.boundary is not None or record.scored:
-            self._runs.done(state)
-            return
-        self._runs.await_scores(state)
-
-    def _reusable(self, rescore: RescoreJob, run: RunId, codes: Mapping[str, str]) -> dict[str, StoredScore]:
+    def _reusable(self, rescore: RescoreJob, run: RunId) -> dict[str, StoredScore]:
         """Return the scores of a run that are reused. Those of grouped functions are if they are for all its row."""
         row, grouped = self._job.score_inputs.rows[run.row].whole, self._recorder.grouped
+        codes = {} if rescore.calls_all else self._recorder.codes
         kept = rescore.rollouts.scores(run, codes, row)
         for member in self._table.groups.members(run) if grouped else ():
             record = rescore.rollouts.records.get(member)
@@ -240,30 +241,29 @@ class Feed:
                 return {name: score for name, score in kept.items() if name not in grouped}
         return kept
 
-    def _report_stored(self) -> None:
+    def _report_stored(self, resume: ResumeJob) -> None:
         """Report runs that earlier sessions rolled out, or let them be scored: some at a time, after new runs began."""
         for _ in range(min(STORED_A_TURN, len(self._table.stored))):
-            run = self._table.stored.popleft()
-            self._recorder.recall_again(run)
-            self._runs.recall_group(run)
+            run = self._table.stored[0]
+            self._recorder.recall_again(run, resume.resumption)
+            self._runs.scorings.recall_group(run, resume.resumption)
             lacks_scores = self._lacks_scores(run)
             if lacks_scores and self._table.tally.n_unscored >= self._most_unscored:
-                self._table.stored.appendleft(run)
                 return
-            self._report_stored_run(run, lacks_scores=lacks_scores)
+            self._table.stored.popleft()
+            self._report_stored_run(resume, run, lacks_scores=lacks_scores)
 
-    def _report_stored_run(self, run: RunId, *, lacks_scores: bool) -> None:
-        resume, record = self._job.resume, self._recorder.ledger.records[run]
-        assert resume is not None
+    def _report_stored_run(self, resume: ResumeJob, run: RunId, *, lacks_scores: bool) -> None:
+        record = self._recorder.ledger.records[run]
         why = self._runs.why_never(run) if lacks_scores else None
-        row = Row(run.row, [], None, {}, self._job.dataset.line(run.row))
+        row = self._unread(run)
         events: Sequence[Event] = ()
         if lacks_scores or resume.shows(record, self._recorder.pass_rule):
             events = resume.resumption.progress.events(run)
             try:
                 row = self._job.dataset.row(run.row)
             except DatasetError as error:
-                why = f"its row can no longer be read: {error}" if lacks_scores else None
+                why = UNREADABLE.format(error) if lacks_scores else None
         if why is not None:
             self._runs.skip(run, why)
             return
@@ -271,10 +271,10 @@ class Feed:
         state.stored, state.n_judge_uses = True, len(record.judge_uses)
         for event in events:
             state.take(event)
-        if not lacks_scores:
+        if lacks_scores:
+            self._runs.scorings.await_scores(state)
+        else:
             self._runs.done(state)
-            return
-        self._runs.await_scores(state)
 
     def _lacks_scores(self, run: RunId) -> bool:
         return self._recorder.ledger.records[run].boundary is None and not self._recorder.is_scored(run)

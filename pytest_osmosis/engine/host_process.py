@@ -52,14 +52,11 @@ class PrestartedHost:
     def take(self, environ: Mapping[str, str]) -> Child | None:
         """Return this process, which is then in use; None if it is already, or must start with another environment."""
         host = self._host
-        if host is None or not host.is_alive or not self._may_become(environ):
+        starts_as_it = not any(name.startswith(AT_START) for name, _ in self._environ.items() ^ environ.items())
+        if host is None or not host.is_alive or not starts_as_it:
             return None
         self._host = None
         return host
-
-    def _may_become(self, environ: Mapping[str, str]) -> bool:
-        changed = dict(self._environ.items() ^ environ.items())
-        return not any(name.startswith(AT_START) for name in changed)
 
     def close(self) -> None:
         """End the process if no host uses it. Idempotent."""

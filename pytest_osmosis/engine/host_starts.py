@@ -87,14 +87,9 @@ class Host:
         self.connection.send([limits])
 
     @property
-    def most_told(self) -> int:
-        """The most rollouts that it may have in flight, as far as it knows. One that is not ready begins none."""
-        return max(self.sent_limits[self._n_void :]) if self.ready else 0
-
-    @property
     def occupied(self) -> int:
-        """The slots that rollouts hold, or may before it hears of a lower limit."""
-        return max(self.most_told, self.n_in_slots)
+        """The slots that rollouts hold, or may before it hears of a lower limit. One that is not ready begins none."""
+        return max(*self.sent_limits[self._n_void :], self.n_in_slots) if self.ready else self.n_in_slots
 
     def become_ready(self) -> None:
         """Note that the host has loaded its code. From now on it keeps the last limit sent to it."""
@@ -163,10 +158,8 @@ class HostStarts:
         if by == "machine":
             self._n_lost += host.role == "host" and not others_work
             if self._n_lost >= max(MOST_LOST, MOST_LOST_EACH * self.n_hosts):
-                lost = (
-                    f"{self._n_lost} processes in a row were lost with their machines before they ran any of your code"
-                )
-                self.give_up(f"{lost} ({how})")
+                lost = "processes in a row were lost with their machines before they ran any of your code"
+                self.give_up(f"{self._n_lost} {lost} ({how})")
             return
         self._n_barren[host.role] += 1
         if self._n_barren[host.role] >= MAX_BARREN:

@@ -48,8 +48,7 @@ class Most(NamedTuple):
 
 
 class Hosts:
-    """All hosts of one eval. `throttle` limits them while servers have no room, `most` for user code, and `in_flight`
-    for the session, once `are_limited` is set; with `closing` none is replaced."""
+    """All hosts of one eval. `throttle` limits them while servers have no room; with `closing` none is replaced."""
 
     def __init__(self, job: Job, post: Post, notices: Notices) -> None:
         self.rolling: list[Host] = []
@@ -59,15 +58,11 @@ class Hosts:
         # Each host may always have one run in flight: a host without a slot would hold what it has begun for ever.
         self.n_wanted = min(job.hosts, job.batch_size)
         self.throttle = Throttle(job.batch_size, self.n_wanted)
-        self.most = Most()
-        self.in_flight = job.batch_size
-        self.are_limited = False
+        self.shares = Shares(job, self)
         self.closing = False
-        self._settles = False
         self._paused_s = 0.0
         self._has_scorers = False
         self._ready_at = math.inf
-        self._are_shares_old = False
         self._job = job
         self._clock = job.clock
         self._notices = notices
@@ -86,13 +81,13 @@ class Hosts:
         """Start the hosts that roll out, unless they are to end. Raises `HostError` if a process cannot be started."""
         for _ in range(0 if self.closing else self.n_wanted):
             self.rolling.append(self._start("host"))
-        self.relimit()
+        self.shares.renew()
 
     def start_scorers(self) -> None:
         """Start a scorer for each host."""
         self._has_scorers = True
         for _ in range(self.n_wanted):
-            self._add("scorer")
+            self.add("scorer")
 
     def grow(self, n_hosts: int) -> None:
         """Start further hosts until there are `n_hosts`, at most `batch_size`. Never ends one.
@@ -100,32 +95,23 @@ class Hosts:
         If user code limits what happens at once, there are enough: what they have in use could not be shared anew.
         """
         n_more = min(n_hosts, self._job.batch_size) - self.n_wanted
-        if n_more <= 0 or self.closing or any(self.most):
+        if n_more <= 0 or self.closing or any(self.shares.most):
             return
         self.n_wanted += n_more
         self.starts.n_hosts = self.n_wanted
         self.throttle.floor = self.n_wanted
-        self._settles = True
+        self.shares.renew(settle=True)
         for _ in range(n_more):
-            self._add("host")
+            self.add("host")
             if self._has_scorers:
-                self._add("scorer")
-
-    def start_quarantine(self) -> None:
-        """Start the quarantine, which takes a slot from the other hosts."""
-        self._add("quarantine")
+                self.add("scorer")
 
     def waiting(self) -> Waiting:
         """Count the hosts that roll out and have no place."""
         unplaced = [host.connection for host in self.rolling if host.connection.placed_at is None]
         return Waiting(len(unplaced), len(self.rolling), unplaced[-1].waits_for if unplaced else "")
 
-    def replace(self, host: Host) -> None:
-        """Start another host in place of one that died. The quarantine is started when it is needed."""
-        if host.role != "quarantine":
-            self._add(host.role)
-
-    def _add(self, role: HostRole) -> None:
+    def add(self, role: HostRole) -> None:
         """Start a host, unless too many have failed."""
         if self.closing or self.starts.given_up is not None:
             return
@@ -141,10 +127,10 @@ class Hosts:
                 self.scorers.append(host)
             case "quarantine":
                 self.quarantine = host
-        self.relimit()
+        self.shares.renew()
 
     def _start(self, role: HostRole) -> Host:
-        host = self.starts.start(role, shares(self._job.batch_size, self.n_wanted)[0] if role == "host" else 1)
+        host = self.starts.start(role, parts_of(self._job.batch_size, self.n_wanted)[0] if role == "host" else 1)
         self._by_connection[host.connection] = host
         return host
 
@@ -152,7 +138,8 @@ class Hosts:
         """Note that a host has loaded its code. A pause for a server holds for it too."""
         host.become_ready()
         if host.late:
-            host.late, self._settles = False, True
+            host.late = False
+            self.shares.renew(settle=True)
             self.rolling.remove(host)
             self.rolling.append(host)  # others have its share, and maybe in use
         if host.role == "host":
@@ -160,15 +147,6 @@ class Hosts:
         left_s = self.throttle.until - self._clock.now()
         if left_s > 0 and host.role != "scorer":
             host.connection.send([{"op": "hold", "wait_s": left_s}])
-
-    def allow(self, most: Most) -> None:
-        """Have no more at once than user code allows."""
-        self.most = most
-        batch_size = self.throttle.limit
-        if most.rollouts is not None and most.rollouts < batch_size:
-            texts = "the workflow's config allows {} at once; without it, {} would be in flight"
-            self._notices.add(texts.format(plural(most.rollouts, "rollout"), batch_size))
-        self.relimit()
 
     def broadcast(self, message: Request) -> None:
         for host in self:
@@ -200,7 +178,7 @@ class Hosts:
         for other in self:
             if other is not host and other.role != "scorer" and not other.retired:
                 other.connection.send([{"op": "hold", "wait_s": wait_s}])
-        self.relimit()
+        self.shares.renew()
 
     def look_after(self, probing: Host | None) -> None:
         """End hosts that do not become ready, do not close, or are busy and silent for longer than code may take.
@@ -214,10 +192,11 @@ class Hosts:
                 host.heard_at = min(now, host.heard_at + paused_s - self._paused_s)
             allowed_s = self._allowed_silence_s(host, host is probing)
             if self._is_late(host, now):
-                host.late = self._settles = True
-            if now - _heard_at(host, now) > allowed_s and (
-                host.retired or not host.ready or host is probing or host.is_busy
-            ):
+                host.late = True
+                self.shares.renew(settle=True)
+            placed_at = host.connection.placed_at
+            is_silent = placed_at is not None and now - max(host.heard_at, placed_at) > allowed_s
+            if is_silent and (host.retired or not host.ready or host is probing or host.is_busy):
                 host.ended_for = f"it sent nothing for {allowed_s:.0f} s"
                 self._notices.add(f"a process that runs your code was ended: {host.ended_for}")
                 host.heard_at = now
@@ -239,124 +218,31 @@ class Hosts:
             return setup.grader_timeout_s + SILENCE_SLACK_S
         return max(setup.agent_timeout_s, setup.grader_timeout_s, PROBE_S if probes else 0.0) + SILENCE_SLACK_S
 
-    def relimit(self) -> None:
-        """Have the runs that may be in flight shared out anew."""
-        self._are_shares_old = True
-
-    def share_out(self) -> None:
-        """Tell hosts their shares of the runs that may be in flight, if these change.
-
-        A run in quarantine takes a slot from the newest host, which replaces the one that died. An older host may have
-        all its slots in use, so that a lower limit would not hold at once.
-        """
-        if not (self._are_shares_old or self._settles):
-            return
-        self._are_shares_old = False
-        self._settles = self._settles or any(host.late for host in self.rolling)
-        hosts = self._hosts_in_time
-        for host, share in zip(hosts, self._shares(hosts), strict=True):
-            if host.share != share:
-                host.become(share)
-
-    @property
-    def _hosts_in_time(self) -> list[Host]:
-        """The hosts that roll out in the order in which they get shares: first those that are not late, if any is."""
-        return sorted(self.rolling, key=lambda host: host.late)
-
-    def _shares(self, hosts: Sequence[Host]) -> list[Share]:
-        """Return the shares of the hosts that roll out.
-
-        If user code allows fewer at once than there are hosts, the last hosts get nothing to do: one that may roll out
-        must be able to score too.
-        """
-        n_hosts, ceiling = len(hosts), self.throttle.ceiling
-        most = self.most
-        n_in_time = n_hosts if any(most) else sum(not host.late for host in hosts) or n_hosts
-        n_active = min(n_in_time, *(number for number in most if number is not None), self.throttle.limit)
-        if not n_active:
-            return [Share.of(0)] * n_hosts
-
-        def parts(total: int) -> list[int]:
-            """Return equal parts, of which a run in quarantine takes a slot from the newest host."""
-            result = shares(total, n_active)
-            result[min(total, n_active) - 1] -= self.quarantine is not None and total > 0
-            return result
-
-        most_rollouts = min(ceiling, most.rollouts or ceiling)
-        scorings = parts(most_rollouts)
-        limits = self._limits(hosts[:n_active], parts(min(most_rollouts, self.in_flight)))
-        begun = [2 * limit for limit in limits]
-        if most.rollouts is not None:
-            begun = parts(most.rollouts)
-            scorings = shares(ceiling, n_active)
-        if self._job.most_scorings is not None:
-            scorings = [self._job.most_scorings] * n_active  # the engine hands out no more in all
-        if most.scorings is not None:
-            scorings = parts(min(ceiling, most.scorings))
-        each = map(Share, limits, begun, scorings)
-        return [*each, *[Share.of(0)] * (n_hosts - n_active)]
-
-    def _limits(self, hosts: Sequence[Host], wanted: list[int]) -> list[int]:
-        """Return the limits of hosts on their way to those that are `wanted`, so that no more than these begin.
-
-        Once the session has lowered or raised them, or other hosts share in them, hosts that have more are told first.
-        No host gets more before each has heard, and has ended what is beyond its own; meanwhile each may have what it
-        has, less what is too many in all: a rollout in a slot may wait for one that waits for a slot. If there are
-        fewer than hosts, those that have begun some come first.
-        """
-        n_active, total = len(hosts), sum(wanted)
-        if not self._settles or n_active < 2:
-            return wanted
-        if total < n_active:
-            order = sorted(range(n_active), key=lambda index: (not hosts[index].n_in_slots, not hosts[index].n_rolling))
-            wanted = [int(index in order[:total]) for index in range(n_active)]
-        occupied = [host.occupied for host in hosts]
-        if all(has <= share for has, share in zip(occupied, wanted, strict=True)):
-            self._settles = total < n_active
-            return wanted
-        too_many = max(0, sum(occupied) - total)
-        return [max(0, min(has - too_many, share)) for has, share in zip(occupied, wanted, strict=True)]
-
     @property
     def scoring(self) -> list[Host]:
         """The hosts that roll out and may score too."""
         return [host for host in self.rolling if host.ready and host.share.scorings]
 
-    @property
-    def are_full(self) -> bool:
-        """True if the session allows no rollout besides those that have begun, or may begin before hosts hear of it."""
-        return sum(host.occupied if self._settles else host.n_in_slots for host in self.rolling) >= self.in_flight
-
-    @property
-    def any_idle(self) -> bool:
-        """True if a host could begin a rollout at once."""
-        return any(host.ready and host.n_to_roll_out < host.limit for host in self.rolling)
-
     def is_behind(self, host: Host) -> bool:
         """Return True if a host has had runs for a while that it cannot begin before others end."""
         return host.n_rolling >= host.limit and self._clock.now() - host.handed_at > BEHIND_S
-
-    def limit(self, in_flight: int) -> None:
-        """Begin no rollout from now on while `in_flight` others are in flight. Those in flight finish."""
-        self.in_flight, self.are_limited, self._settles = in_flight, True, True
 
     def retire_quarantine(self, host: Host) -> None:
         """Close the quarantine, which has nothing left to do."""
         self.quarantine = None
         host.hand([{"op": "close"}])
         host.retired = True
-        self.relimit()
+        self.shares.renew()
 
     def died(self, connection: Connection, how: str, by: EndedBy) -> Host:
         """Take out and return the host whose connection has ended."""
         host = self._by_connection.pop(connection)
-        if host in self.rolling:
-            self.rolling.remove(host)
-        if host in self.scorers:
-            self.scorers.remove(host)
+        for hosts in (self.rolling, self.scorers):
+            if host in hosts:
+                hosts.remove(host)
         if host is self.quarantine:
             self.quarantine = None
-        self.relimit()
+        self.shares.renew()
         if not (host.begun or host.retired or self.closing):
             self.starts.died_barren(host, how, by, others_work=any(other.ready for other in self.rolling))
         return host
@@ -388,16 +274,128 @@ class Hosts:
         return [host for host in hosts if not host.connection.join(max(0.0, until - self._clock.now()))]
 
 
-def shares(total: int, parts: int) -> list[int]:
+class Shares:
+    """The shares of the hosts that roll out in what may be in flight.
+
+    `most` limits them for user code, and `in_flight` for the session, once `are_limited` is set.
+    """
+
+    def __init__(self, job: Job, hosts: Hosts) -> None:
+        self.most = Most()
+        self.in_flight = job.batch_size
+        self.are_limited = False
+        self._settle = False
+        self._are_old = False
+        self._job = job
+        self._hosts = hosts
+
+    def allow(self, most: Most, notices: Notices) -> None:
+        """Have no more at once than user code allows."""
+        self.most = most
+        batch_size = self._hosts.throttle.limit
+        if most.rollouts is not None and most.rollouts < batch_size:
+            texts = "the workflow's config allows {} at once; without it, {} would be in flight"
+            notices.add(texts.format(plural(most.rollouts, "rollout"), batch_size))
+        self.renew()
+
+    def limit(self, in_flight: int) -> None:
+        """Begin no rollout from now on while `in_flight` others are in flight. Those in flight finish."""
+        self.in_flight, self.are_limited, self._settle = in_flight, True, True
+
+    def renew(self, *, settle: bool = False) -> None:
+        """Have shares made anew. With `settle`, hosts get more only once others have given it up."""
+        self._are_old = True
+        self._settle |= settle
+
+    def tell(self) -> None:
+        """Tell hosts their shares of the runs that may be in flight, if these change.
+
+        A run in quarantine takes a slot from the newest host, which replaces the one that died. An older host may have
+        all its slots in use, so that a lower limit would not hold at once.
+        """
+        if not (self._are_old or self._settle):
+            return
+        self._are_old = False
+        hosts = sorted(self._hosts.rolling, key=lambda host: host.late)
+        self._settle |= any(host.late for host in hosts)
+        for host, share in zip(hosts, self._shares(hosts), strict=True):
+            if host.share != share:
+                host.become(share)
+
+    def _shares(self, hosts: Sequence[Host]) -> list[Share]:
+        """Return the shares of the hosts that roll out.
+
+        If user code allows fewer at once than there are hosts, the last hosts get nothing to do: one that may roll out
+        must be able to score too.
+        """
+        n_hosts, ceiling, most = len(hosts), self._hosts.throttle.ceiling, self.most
+        n_in_time = n_hosts if any(most) else sum(not host.late for host in hosts) or n_hosts
+        n_active = min(n_in_time, *(number for number in most if number is not None), self._hosts.throttle.limit)
+        if not n_active:
+            return [Share.of(0)] * n_hosts
+
+        def parts(total: int) -> list[int]:
+            """Return equal parts, of which a run in quarantine takes a slot from the newest host."""
+            result = parts_of(total, n_active)
+            result[min(total, n_active) - 1] -= self._hosts.quarantine is not None and total > 0
+            return result
+
+        most_rollouts = min(ceiling, most.rollouts or ceiling)
+        scorings = parts(most_rollouts)
+        limits = self._limits(hosts[:n_active], parts(min(most_rollouts, self.in_flight)))
+        begun = [2 * limit for limit in limits]
+        if most.rollouts is not None:
+            begun = parts(most.rollouts)
+            scorings = parts_of(ceiling, n_active)
+        if self._job.most_scorings is not None:
+            scorings = [self._job.most_scorings] * n_active  # the engine hands out no more in all
+        if most.scorings is not None:
+            scorings = parts(min(ceiling, most.scorings))
+        each = map(Share, limits, begun, scorings)
+        return [*each, *[Share.of(0)] * (n_hosts - n_active)]
+
+    def _limits(self, hosts: Sequence[Host], wanted: list[int]) -> list[int]:
+        """Return the limits of hosts on their way to those that are `wanted`, so that no more than these begin.
+
+        Once the session has lowered or raised them, or other hosts share in them, hosts that have more are told first.
+        No host gets more before each has heard, and has ended what is beyond its own; meanwhile each may have what it
+        has, less what is too many in all: a rollout in a slot may wait for one that waits for a slot. If there are
+        fewer than hosts, those that have begun some come first.
+        """
+        n_active, total = len(hosts), sum(wanted)
+        if not self._settle or n_active < 2:
+            return wanted
+        if total < n_active:
+            order = sorted(range(n_active), key=lambda index: (not hosts[index].n_in_slots, not hosts[index].n_rolling))
+            wanted = [int(index in order[:total]) for index in range(n_active)]
+        occupied = [host.occupied for host in hosts]
+        if all(has <= share for has, share in zip(occupied, wanted, strict=True)):
+            self._settle = total < n_active
+            return wanted
+        too_many = max(0, sum(occupied) - total)
+        return [max(0, min(has - too_many, share)) for has, share in zip(occupied, wanted, strict=True)]
+
+    @property
+    def are_full(self) -> bool:
+        """True if the session allows no rollout besides those that have begun, or may begin before hosts hear of it."""
+        in_use = (host.occupied if self._settle else host.n_in_slots for host in self._hosts.rolling)
+        return sum(in_use) >= self.in_flight
+
+    @property
+    def most_in_flight(self) -> int:
+        """The most rollouts that may be in flight now: those that began under a higher limit may last."""
+        hosts, quarantine = self._hosts, self._hosts.quarantine
+        if not self.are_limited:
+            return self.in_flight
+        of_hosts = sum(host.occupied for host in hosts if host.role == "host")
+        quarantined = quarantine is not None and quarantine.n_to_roll_out > 0
+        return max(self.in_flight, of_hosts + quarantined)
+
+
+def parts_of(total: int, parts: int) -> list[int]:
     """Return `total` in equal parts; the first ones are larger by one if it does not divide.
 
-    >>> shares(7, 3), shares(1, 2), shares(4, 0)
+    >>> parts_of(7, 3), parts_of(1, 2), parts_of(4, 0)
     ([3, 2, 2], [1, 0], [])
     """
     return [total // parts + (index < total % parts) for index in range(parts)]
-
-
-def _heard_at(host: Host, now: float) -> float:
-    """Return when a host was last heard of: now while it waits for a place, and not before it got one."""
-    placed_at = host.connection.placed_at
-    return now if placed_at is None else max(host.heard_at, placed_at)

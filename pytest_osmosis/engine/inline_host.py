@@ -16,9 +16,10 @@ import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pytest_osmosis import seams
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post
@@ -35,8 +36,6 @@ from pytest_osmosis.host.protocol import (
     Key,
     PermitRequest,
     ProbeRequest,
-    ReadyEvent,
-    RefusedEvent,
     Request,
     RunRequest,
     ScoreGroupRequest,
@@ -54,41 +53,51 @@ from pytest_osmosis.text.user_code import is_installed
 PACKAGE = __name__.partition(".")[0]
 
 
+class Snapshot(NamedTuple):
+    """The state of a process that user code may change; `path` is None for that of now without the eval's roots."""
+
+    folder: str
+    environ: Mapping[str, str]
+    path: list[str] | None
+    path_hooks: list[Any]
+    modules: Mapping[str, ModuleType]
+
+
 class ProcessState:
     """One eval's state of this process: its `folder`, `environ`, and the modules imported from its `roots`."""
 
     def __init__(self, folder: str, environ: Mapping[str, str], roots: Sequence[str]) -> None:
-        self._folder = folder
-        self._environ = dict(environ)
         self._roots = tuple(os.path.join(os.path.abspath(root), "") for root in roots)  # noqa: PTH100, PTH118
-        self._path: list[str] | None = None
-        self._path_hooks = list(sys.path_hooks)
-        self._modules: dict[str, ModuleType] = {}
+        self._inside = Snapshot(folder, dict(environ), None, list(sys.path_hooks), {})
 
     @contextmanager
     def active(self) -> Iterator[None]:
         """A context for user code. Changes that the code makes are undone on leaving and restored on the next entry."""
-        folder, environ, path = os.getcwd(), dict(os.environ), list(sys.path)  # noqa: PTH109
-        hooks = list(sys.path_hooks)
-        modules = self._take_modules()
-        os.chdir(self._folder)
-        _set_environ(self._environ)
-        sys.path[:] = self._path if self._path is not None else [entry for entry in path if not self._is_users(entry)]
-        _set_path_hooks(self._path_hooks)
-        sys.modules.update(self._modules)
+        outside = self._taken()
+        self._restore(self._inside)
         try:
             with warnings.catch_warnings():
                 warnings.resetwarnings()
                 yield
         finally:
-            self._folder, self._environ, self._path = os.getcwd(), dict(os.environ), list(sys.path)  # noqa: PTH109
-            self._path_hooks = list(sys.path_hooks)
-            self._modules = self._take_modules()
-            os.chdir(folder)
-            _set_environ(environ)
-            sys.path[:] = path
-            _set_path_hooks(hooks)
-            sys.modules.update(modules)
+            self._inside = self._taken()
+            self._restore(outside)
+
+    def _taken(self) -> Snapshot:
+        """Return the present state; modules of the user are removed with it."""
+        folder = os.getcwd()  # noqa: PTH109
+        return Snapshot(folder, dict(os.environ), list(sys.path), list(sys.path_hooks), self._take_modules())
+
+    def _restore(self, then: Snapshot) -> None:
+        os.chdir(then.folder)
+        for name in os.environ.keys() - then.environ.keys():
+            del os.environ[name]
+        os.environ.update(then.environ)
+        sys.path[:] = [each for each in sys.path if not self._is_users(each)] if then.path is None else then.path
+        if sys.path_hooks != then.path_hooks:
+            sys.path_hooks[:] = then.path_hooks
+            sys.path_importer_cache.clear()
+        sys.modules.update(then.modules)
 
     def _take_modules(self) -> dict[str, ModuleType]:
         """Remove modules that were imported from the roots from `sys.modules`, and return them."""
@@ -117,29 +126,10 @@ def _files(module: ModuleType) -> Sequence[str]:
     return ()
 
 
-def _set_path_hooks(hooks: list[Any]) -> None:
-    if sys.path_hooks != hooks:
-        sys.path_hooks[:] = hooks
-        sys.path_importer_cache.clear()
-
-
-def _set_environ(environ: Mapping[str, str]) -> None:
-    for name in os.environ.keys() - environ.keys():
-        del os.environ[name]
-    os.environ.update(environ)
-
-
 T = TypeVar("T")
 
 
-class LoadRequest(TypedDict):
-    """Load the user's code: the first request of an inline host, which it sends to itself in place of `setup`."""
-
-    op: Literal["load"]
-
-
-InlineRequest = LoadRequest | ProbeRequest | RunRequest | ScoreRequest | ScoreGroupRequest
-SentRequest = ProbeRequest | RunRequest | ScoreRequest | ScoreGroupRequest | PermitRequest
+InlineRequest = ProbeRequest | RunRequest | ScoreRequest | ScoreGroupRequest
 
 IDLE_S = 0.1
 UNWIND_S = 1.0
@@ -208,7 +198,9 @@ class InlineConnection:
     placed_at: float | None = 0.0
     waits_for = ""
 
-    def __init__(self, name: str, post: Post, give: Callable[[InlineConnection, SentRequest], None]) -> None:
+    def __init__(
+        self, name: str, post: Post, give: Callable[[InlineConnection, InlineRequest | PermitRequest], None]
+    ) -> None:
         self.name = name
         self.post = post
         self._give = give
@@ -242,7 +234,7 @@ class InlineHost:
         self._loop = loop
         self._around = around
         self._through = through
-        self._inbox: queue.SimpleQueue[tuple[InlineConnection, InlineRequest] | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._connection: InlineConnection | None = None
         self._setup: Setup | None = None
         self._environ: Mapping[str, str] = {}
@@ -256,33 +248,29 @@ class InlineHost:
         if self._setup is None:
             self._setup, self._environ = setup, environ.merged
         connection = InlineConnection(name, post, self._accept)
-        self._inbox.put((connection, {"op": "load"}))
+        self._inbox.put(partial(self._answer_to_setup, connection))
         return connection
 
-    def _accept(self, connection: InlineConnection, request: SentRequest) -> None:
+    def _accept(self, connection: InlineConnection, request: InlineRequest | PermitRequest) -> None:
         """Keep a request for `serve`, but grant permits at once: the request that runs waits for them."""
         if request["op"] == "permit":
             grant(request["ids"])
         else:
-            self._inbox.put((connection, request))
+            self._inbox.put(partial(self._perform, connection, request))
 
     def load(self) -> None:
         """Wait for the first connection, and load the user's code."""
-        item = self._inbox.get()
-        assert item is not None
-        self._perform(*item)
+        self._inbox.get()()
 
     def serve(self, until: Callable[[], bool]) -> None:
         """Perform requests until the condition holds; `wake` has it checked."""
         while not until():
             with contextlib.suppress(queue.Empty):
-                item = self._inbox.get(timeout=IDLE_S)
-                if item is not None:
-                    self._perform(*item)
+                self._inbox.get(timeout=IDLE_S)()
 
     def wake(self) -> None:
         """Let `serve` check its condition. May be called from any thread."""
-        self._inbox.put(None)
+        self._inbox.put(lambda: None)
 
     def borrow(self, setup: Setup, environ: Mapping[str, str]) -> UserCode:
         """Return the user's code to be replayed, and load it if that was not done. Raises `CodeError`."""
@@ -308,23 +296,18 @@ class InlineHost:
     def _perform(self, connection: InlineConnection, request: InlineRequest) -> None:
         self._connection = connection
         match request["op"]:
-            case "load":
-                self.emit(self._answer_to_setup())
             case "probe":
                 self.emit(self._loop.run(probed(self._clients, request["model_tag"])))
             case "run":
                 self.error = None
-                self._roll(Key.of(request), request)
+                if not self._limits.slots.begin():
+                    self.emit({**broken(Key.of(request), None), "error": "the run before it has not ended"})
+                elif not self._run(Key.of(request), self._core.perform(request)):
+                    self._limits.slots.end(holding=True)
             case "score":
                 self._run(Key.of(request), self._core.score(request["names"], [request]), scores=True)
             case "score_group":
                 self._run(Key.of(request["runs"][0]), self._core.score(request["names"], request["runs"]), scores=True)
-
-    def _roll(self, key: Key, request: RunRequest) -> None:
-        if not self._limits.slots.begin():
-            self.emit({**broken(key, None), "error": "the run before it has not ended"})
-        elif not self._run(key, self._core.perform(request)):
-            self._limits.slots.end(holding=True)
 
     def _run(self, key: Key, work: Coroutine[Any, Any, None], *, scores: bool = False) -> bool:
         """Do some work; return False if code that a run left behind cancelled it before it began."""
@@ -336,12 +319,12 @@ class InlineHost:
             return False
         return True
 
-    def _answer_to_setup(self) -> ReadyEvent | RefusedEvent:
+    def _answer_to_setup(self, connection: InlineConnection) -> None:
+        self._connection = connection
         try:
-            code = self._loaded_code()
+            self.emit(self._loaded_code().ready)
         except CodeError as error:
-            return {"ev": "refused", "error": str(error), "details": error.details}
-        return code.ready
+            self.emit({"ev": "refused", "error": str(error), "details": error.details})
 
     def _loaded_code(self) -> UserCode:
         """Return the user's code, loaded the first time. Raises `CodeError`."""
@@ -366,18 +349,15 @@ class InlineHost:
             )
         return self._code
 
-    def inside(self) -> AbstractContextManager[None]:
-        """Return a context in which this process has the folder, environment and modules of the eval."""
-        setup = self._setup
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """A context in which this process has the folder, environment and modules of the eval."""
+        setup, shim = self._setup, self._sdk_shim
         assert setup is not None
         if self._process_state is None:
             roots = setup.code.roots if setup.mcp is None else (*setup.code.roots, setup.mcp)
             self._process_state = ProcessState(setup.code.workspace, self._environ, roots)
-        return self._of_the_eval(self._process_state, setup.code.sdk_shim)
-
-    @contextmanager
-    def _of_the_eval(self, state: ProcessState, sdk_shim: bool) -> Iterator[None]:
-        with state.active(), nullcontext() if self._sdk_shim is None else self._sdk_shim.active(sdk_shim):
+        with self._process_state.active(), nullcontext() if shim is None else shim.active(setup.code.sdk_shim):
             yield
 
     def _denied(self, tag: str, error: str) -> None:

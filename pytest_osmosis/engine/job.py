@@ -18,10 +18,6 @@ from pytest_osmosis.record.stored_rollouts import Resumption, StoredRollouts
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 
 
-def no_cost(record: RunRecord) -> None:
-    """Return the cost of a rollout by a model without a known price."""
-
-
 @dataclass(frozen=True, slots=True)
 class ResumeJob:
     """A resumed eval run, by the rules of its resumption.
@@ -35,10 +31,6 @@ class ResumeJob:
     n_kept: int
     shows: Callable[[RunRecord, PassRule], bool]
     on_change: Callable[[], None]
-
-
-def any_code(code: Mapping[str, str]) -> None:
-    """Roll out whatever code was loaded."""
 
 
 def undecided(record: RunRecord, pass_rule: PassRule) -> None:
@@ -59,8 +51,8 @@ class Bounds:
     max_tokens: int | None = None
     max_cost_usd: float | None = None
     max_duration_s: float | None = None
-    cost_usd: Callable[[RunRecord], float | None] = no_cost
-    judge_cost_usd: Callable[[RunRecord], float | None] = no_cost
+    cost_usd: Callable[[RunRecord], float | None] = lambda record: None
+    judge_cost_usd: Callable[[RunRecord], float | None] = lambda record: None
     judged: bool = False
 
 
@@ -164,5 +156,5 @@ class Job:
     n: int = 1
     interleaved: bool = True
     most_scorings: int | None = None
-    check_code: Callable[[Mapping[str, str]], None] = any_code
+    check_code: Callable[[Mapping[str, str]], None] = lambda code: None
     result_facts: Mapping[str, Any] = field(default_factory=dict)

@@ -131,19 +131,15 @@ class WaitNotice:
         if not self._is_news(waiting):
             self.since = None
             return None
-        if self.since is None:
-            self.since = now
+        self.since = now if self.since is None else self.since
         if now - self.since < WAIT_S or now - self.spoke_at < PAUSE_S:
             return None
         self.since, self.spoke_at = None, now
         self.told, self.told_all = waiting.n_waiting, waiting.all_wait
         if waiting.n_waiting:
             return waiting.text
-        return (
-            "the host has a place now"
-            if waiting.n_hosts == 1
-            else f"all {count(waiting.n_hosts)} hosts have a place now"
-        )
+        alone = waiting.n_hosts == 1
+        return "the host has a place now" if alone else f"all {count(waiting.n_hosts)} hosts have a place now"
 
     def _is_news(self, waiting: Waiting) -> bool:
         if not waiting.n_hosts:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from operator import itemgetter
 
 from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.run_table import RunState
@@ -85,8 +86,8 @@ class Permits:
 
     def __post_init__(self) -> None:
         limits = self.limits._asdict().items()
-        self._rates = {f"{self.prefix}{name}": Rate(limit) for name, limit in limits if limit is not None}
-        self.held_s = dict.fromkeys(self._rates, 0.0)
+        self._rates = {name: Rate(limit) for name, limit in limits if limit is not None}
+        self.held_s = {f"{self.prefix}{name}": 0.0 for name in self._rates}
 
     def ask(self, host: Host, event: AskEvent, state: RunState | None) -> None:
         if state is not None:
@@ -105,12 +106,12 @@ class Permits:
         due: dict[Host, list[int]] = {}
         while self._waiting and now >= not_before:
             ask = self._waiting[0]
-            name, free_at = self._free_at(now, ask.size)
+            free = ((rate.free_at(now, amount), name) for name, rate, amount in self._amounts(ask.size))
+            free_at, name = max(free, key=itemgetter(0))
             if free_at > now:
-                self.held_by, self._next_at = name, free_at
+                self.held_by, self._next_at = f"{self.prefix}{name}", free_at
                 break
-            self._waiting.popleft()
-            self._let_go(ask)
+            self._withdraw([ask])
             ask.charges = self._take(now, ask.size)
             self._granted[ask.host, ask.number] = ask
             due.setdefault(ask.host, []).append(ask.number)
@@ -136,35 +137,29 @@ class Permits:
         if ask is not None:
             self._correct(ask, requests=0, tokens=0)
             return
-        for waiting in [each for each in self._waiting if each.host is host and each.number == number]:
-            self._waiting.remove(waiting)
-            self._let_go(waiting)
+        self._withdraw([each for each in self._waiting if each.host is host and each.number == number])
 
     def died(self, host: Host) -> None:
         """Forget the requests of a dead host; those that it had sent count."""
-        for ask in [ask for ask in self._waiting if ask.host is host]:
-            self._waiting.remove(ask)
-            self._let_go(ask)
+        self._withdraw([ask for ask in self._waiting if ask.host is host])
         self._granted = {key: ask for key, ask in self._granted.items() if ask.host is not host}
 
-    def _let_go(self, ask: PermitAsk) -> None:
-        if ask.state is not None:
-            ask.state.held -= 1
+    def _withdraw(self, asks: Iterable[PermitAsk]) -> None:
+        for ask in asks:
+            self._waiting.remove(ask)
+            if ask.state is not None:
+                ask.state.held -= 1
 
     def _amounts(self, size: Size) -> list[tuple[str, Rate, float]]:
         amounts = {"requests_per_minute": 1.0, "tokens_per_minute": float(self._estimate.tokens(size))}
-        return [(name, rate, amounts[name.removeprefix(self.prefix)]) for name, rate in self._rates.items()]
-
-    def _free_at(self, now: float, size: Size) -> tuple[str, float]:
-        """Return the limit that holds a request longest, and until when."""
-        return max(((name, rate.free_at(now, n)) for name, rate, n in self._amounts(size)), key=lambda each: each[1])
+        return [(name, rate, amounts[name]) for name, rate in self._rates.items()]
 
     def _take(self, now: float, size: Size) -> tuple[Charge, ...]:
         return tuple(rate.take(now, amount) for _, rate, amount in self._amounts(size))
 
     def _correct(self, ask: PermitAsk, **amounts: float) -> None:
         for (name, rate), charge in zip(self._rates.items(), ask.charges, strict=True):
-            amount = amounts.get(name.removeprefix(self.prefix).partition("_")[0])
+            amount = amounts.get(name.partition("_")[0])
             if amount is not None:
                 rate.correct(charge, amount)
 
@@ -211,19 +206,13 @@ class Probing:
         elif error is not None:
             self._runs.probe_failed(tag, error)
         if "shutdown_date" in event:
-            self._ends(self._runs.job.setup.code.model_targets[tag].get("model", ""), event["shutdown_date"])
+            name, day = self._runs.job.setup.code.model_targets[tag].get("model", ""), event["shutdown_date"]
+            if name not in self.shutdown_dates:  # else the baseline or the judge is the same model
+                self.shutdown_dates[name] = day
+                today = datetime.now(UTC).date()
+                self._runs.notices.alert(shutdown_text(name, date.fromisoformat(day), today))
         if not self._left:
             self.host, self.is_over = None, True
-
-    def _ends(self, name: str, day: str) -> None:
-        if name not in self.shutdown_dates:  # else the baseline or the judge is the same model
-            self.shutdown_dates[name] = day
-            self._runs.notices.alert(shutdown_text(name, date.fromisoformat(day), datetime.now(UTC).date()))
-
-    def died(self, host: Host) -> None:
-        """Let another host probe, once it is ready."""
-        if host is self.host:
-            self.host = None
 
 
 def shutdown_text(name: str, day: date, today: date) -> str:

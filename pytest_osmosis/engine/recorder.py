@@ -6,7 +6,7 @@ import json
 import os
 import platform
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -20,15 +20,15 @@ from pytest_osmosis.formats.events import (
     JournalEvent,
     LoadedEvent,
     RemovalEvent,
-    ScoringError,
+    ScoreEvent,
     score_event,
 )
-from pytest_osmosis.host.protocol import Key, secrets_of
+from pytest_osmosis.host.protocol import Key, ReadyEvent, secrets_of
 from pytest_osmosis.record.journal import Journal, with_checksum
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger, RunCounts, RunRecord, left_out
 from pytest_osmosis.record.stop import Stop, ending_of
-from pytest_osmosis.record.stored_rollouts import StoredScore
+from pytest_osmosis.record.stored_rollouts import Resumption, StoredScore
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, score_floor
@@ -163,9 +163,8 @@ class Recorder:
     def enter(self, event: JournalEvent, raw: bytes) -> RunRecord:
         """Put an event into the journal (with the others of this turn) and into the ledger."""
         self._write_preface()
-        if event["ev"] == "score" and self.pass_rule.score_ranges and (errors := self._range_errors(event["scores"])):
-            scores = {name: score for name, score in event["scores"].items() if name not in errors}
-            event, raw = self.redacted(event | {"scores": scores, "errors": {**event["errors"], **errors}})
+        if event["ev"] == "score" and self.pass_rule.score_ranges:
+            event, raw = self._in_range(event, raw)
         self._lines.append(raw)
         self._n_unwritten += event["ev"] == "rollout"
         record = self.ledger.apply(event) or NO_RECORD
@@ -173,10 +172,15 @@ class Recorder:
             self._again[record.run] -= {*event["scores"], *event["errors"]}
         return record
 
-    def _range_errors(self, scores: Mapping[str, float]) -> dict[str, ScoringError]:
-        """Return the errors of functions whose scores lie outside of their declared range."""
-        found = {name: self.pass_rule.range_error(name, score) for name, score in scores.items()}
-        return {name: {"message": message, "details": ""} for name, message in found.items() if message is not None}
+    def _in_range(self, event: ScoreEvent, raw: bytes) -> tuple[ScoreEvent, bytes]:
+        """Return an event in which a score outside of the declared range of its function is an error."""
+        scores, errors = dict(event["scores"]), dict(event["errors"])
+        for name, score in event["scores"].items():
+            if (message := self.pass_rule.range_error(name, score)) is not None:
+                errors[name] = {"message": message, "details": ""}
+                del scores[name]
+        changed: ScoreEvent = event | {"scores": scores, "errors": errors}
+        return self.redacted(changed) if len(scores) < len(event["scores"]) else (event, raw)
 
     def _enter_own(self, event: JournalEvent) -> RunRecord:
         return self.enter(*self.redacted(event))
@@ -186,24 +190,20 @@ class Recorder:
         line = self._redaction.event(event)
         return json.loads(line), line.encode("ascii") + b"\n"
 
-    def loaded(
-        self,
-        scorers: Sequence[str],
-        blocking: Sequence[str],
-        digests: Mapping[str, str],
-        rollout_code: Mapping[str, str] | None,
-        grouped: Sequence[str] = (),
-    ) -> None:
+    def loaded(self, code: ReadyEvent, rollout_code: Mapping[str, str] | None) -> None:
         """Take what the user's code holds: its reward functions, those that block, the digests of their code.
 
         `rollout_code` holds the digests of the code of rollouts, None if none are made.
         """
+        scorers, blocking = tuple(code["scorers"]), frozenset(code["sync"])
+        self.pass_rule = replace(self.pass_rule, scorers=scorers)
+        self.grouped = frozenset(code.get("grouped", ()))
+        self._called_by = {"scorer": blocking, "group": self.grouped, "host": {*scorers} - blocking - self.grouped}
         environment = self._job.score_inputs.environment
-        self.pass_rule = replace(self.pass_rule, scorers=tuple(scorers))
-        self.grouped = frozenset(grouped)
-        others = frozenset(scorers).difference(blocking, grouped)
-        self._called_by = {"scorer": frozenset(blocking), "group": self.grouped, "host": others}
-        self.codes = {name: _digest(digest, environment) for name, digest in digests.items()}
+        self.codes = {
+            name: blake2b(json.dumps((digest, environment)).encode(), digest_size=8).hexdigest()
+            for name, digest in code["digests"].items()
+        }
         self._loaded = {"ev": "loaded", "scorers": list(scorers), "digests": self.codes}
         if rollout_code is not None:
             self._loaded["rollout_code"] = rollout_code
@@ -215,22 +215,17 @@ class Recorder:
         if self.has_begun or self._loaded is None:
             return
         self.has_begun = True
-        known = self.ledger.rows if self._job.resume is not None else {}
-        rows = {row: content for row, content in self._job.score_inputs.rows.items() if known.get(row) != content.whole}
+        known, inputs = self.ledger.rows, self._job.score_inputs  # none are known unless the session is a further one
+        rows = {row: content for row, content in inputs.rows.items() if known.get(row) != content.whole}
         events: list[JournalEvent] = [self._loaded]
         if self._job.rescore is None:
             resumed = self._job.resume is not None and not self._job.resume.resumption.progress.is_empty
             machine = platform.node()
             events.insert(0, {"ev": "began", "at": _now(), "pid": os.getpid(), "machine": machine, "resumed": resumed})
         if rows or not known:
-            published = self._job.score_inputs.published
-            events.append(
-                {
-                    "ev": "rows",
-                    "rows": {str(row): content for row, content in rows.items()},
-                    "digests": {str(row): digest for row, digest in published.items() if row in rows},
-                }
-            )
+            contents = {str(row): content for row, content in rows.items()}
+            digests = {str(row): digest for row, digest in inputs.published.items() if row in rows}
+            events.append({"ev": "rows", "rows": contents, "digests": digests})
         for own in events:
             event, raw = self.redacted(own)
             self.ledger.apply(event)
@@ -243,17 +238,17 @@ class Recorder:
         self._lines += self._preface
         self._preface = []
 
-    def ended(self, stop: Stop | None, baseline_stopped: str | None = None, *, all_done: bool) -> None:
+    def ended(self, stop: Stop | None, baseline_stopped: str | None, *, all_done: bool) -> None:
         """Enter how a session that rolled out has ended, and why no further run of the baseline's model began."""
         if not self.has_begun or self._job.rescore is not None:
             return
         status, resume = ending_of(stop, all_done=all_done), self._job.resume
         reason = None if status == "finished" or stop is None else stop.text
         if resume is not None:
-            before = resume.resumption.progress.ending
-            if self._preface and (status != "finished" or resume.resumption.part or before == "finished"):
+            before, part = resume.resumption.progress.ending, resume.resumption.part
+            if self._preface and (status != "finished" or part or before == "finished"):
                 return
-            if status == "finished" and resume.resumption.part and before != "finished":
+            if status == "finished" and part and before != "finished":
                 status, reason = before or "stopped", "only a part of the plan was resumed"
         event: EndedEvent = {"ev": "ended", "at": _now(), "status": status, "reason": reason}
         if stop is not None:
@@ -262,11 +257,10 @@ class Recorder:
             event["baseline_stopped"] = baseline_stopped
         self._enter_own(event)
 
-    def recall_again(self, run: RunId) -> None:
+    def recall_again(self, run: RunId, resumption: Resumption) -> None:
         """Let functions that failed to score a stored rollout score it again, if the session does that."""
-        assert self._job.resume is not None
-        names = self._job.resume.resumption.scored_again(self.ledger.records[run])
-        if names := names.intersection(self.pass_rule.scorers):
+        failed = resumption.scored_again(self.ledger.records[run])
+        if names := failed.intersection(self.pass_rule.scorers):
             self._again[run] = names
 
     def is_scored(self, run: RunId) -> bool:
@@ -342,7 +336,7 @@ class Recorder:
         """Note that hosts were lost with `n` runs that they may have begun."""
         self._n_unheard += n
 
-    def settle(self, n_handed_out: int = 0, **counts: int | str | None) -> None:
+    def settle(self, n_handed_out: int, **counts: int | str | None) -> None:
         """Write the events of this turn to the journal at once, then report outcomes; `counts` hold now.
 
         Hosts have `n_handed_out` runs that they have not begun. Raises `JournalError`, once, if the journal cannot be
@@ -392,22 +386,15 @@ class Recorder:
             if self._unwritten:
                 self._journal.append(b"".join(self._unwritten))
         except JournalError as error:
-            raise JournalError(f"{error}{_lost_text(self._n_unwritten)}") from error
+            n = self._n_unwritten
+            if not n:
+                raise
+            are, them = ("is", "it") if n == 1 else ("are", "them")
+            lost = f"{plural(n, 'rollout')} that ended {are} not stored, so resuming makes {them} again"
+            raise JournalError(f"{error}; {lost}; free some space") from error
         finally:
             self._journal.close()
 
 
-def _lost_text(n: int) -> str:
-    """Return that a further session makes `n` rollouts again, because the journal does not hold them."""
-    if not n:
-        return ""
-    are, them = ("is", "it") if n == 1 else ("are", "them")
-    return f"; {plural(n, 'rollout')} that ended {are} not stored, so resuming makes {them} again; free some space"
-
-
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _digest(*texts: str) -> str:
-    return blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()

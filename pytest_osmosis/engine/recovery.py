@@ -55,7 +55,7 @@ class Recovery:
     """Takes runs back from hosts that are lost."""
 
     def __init__(self, runs: Runs) -> None:
-        self._runs, self._table, self._hosts = runs, runs.table, runs.hosts
+        self._runs, self._scorings, self._table, self._hosts = runs, runs.scorings, runs.table, runs.hosts
         self._recorder, self._notices, self._clock = runs.recorder, runs.notices, runs.job.clock
         self._losses: dict[str, Loss] = {}
         self._told: set[str] = set()
@@ -65,12 +65,7 @@ class Recovery:
         run left behind holds the event loop."""
         if state is not None:
             name = state.running.pop(host, None)
-            if state.group is not None and state.group.host is host:
-                self._runs.fail_group(state.group, UNINTERRUPTIBLE, stack)
-            elif host.role == "scorer" or state.is_rolled_out:
-                self._runs.fail_scores(state, [name] if name is not None else [], UNINTERRUPTIBLE, stack)
-            else:
-                self._runs.fail_rollout(state, "timeout", UNINTERRUPTIBLE, stack)
+            self._fail(host, state, [name] if name is not None else [], "timeout", UNINTERRUPTIBLE, stack)
         host.connection.kill()
 
     def broken(self, host: Host, state: RunState, boundary: Boundary, error: str) -> None:
@@ -82,26 +77,37 @@ class Recovery:
             host.connection.kill()
             if host.role != "quarantine" and state.running.get(host) not in state.accused:
                 return
-        if not state.is_rolled_out:
-            self._runs.fail_rollout(state, boundary, error)
-        elif state.group is not None and state.group.host is host:
-            self._runs.fail_group(state.group, error)
-        else:
-            self._runs.fail_scores(state, self._recorder.unscored(state.run, _place(host)), error)
+        names = self._recorder.unscored(state.run, _place(host)) if state.is_rolled_out else []
+        self._fail(host, state, names, boundary, error)
 
-    def died(self, host: Host, how: str, by: EndedBy = "host", machine: str = "") -> None:
+    def _fail(
+        self, host: Host, state: RunState, names: Sequence[str], boundary: Boundary, error: str, details: str = ""
+    ) -> None:
+        """Fail what a host did for a run: its group, the functions `names`, or the rollout at `boundary`."""
+        if not state.is_rolled_out:
+            self._runs.fail_rollout(state, boundary, error, details)
+        elif state.group is not None and state.group.host is host:
+            self._scorings.fail_group(state.group, error, details)
+        else:
+            self._scorings.fail(state, names, error, details)
+
+    def died(self, host: Host, how: str, by: EndedBy, machine: str) -> None:
         """Take back the runs of a dead host."""
-        states, loss = list(host.runs), None
+        loss = None
         if by == "machine":  # several hosts are lost with it: `report_lost` tells of all
             loss = self._losses.get(machine or how) or Loss(how, self._clock.now())
             if not self._hosts.closing:
                 self._losses[machine or how] = loss
-        unbegun = [state for state in states if state.stage is Stage.HANDED_OUT]
+        unbegun = [state for state in host.runs if state.stage is Stage.HANDED_OUT]
+        begun = [state for state in host.runs if state.stage is not Stage.HANDED_OUT]
         for state in reversed(unbegun):  # so they keep their order
             self._take_back_unbegun(state, host, loss)
-        begun = [state for state in states if state not in unbegun]
-        if loss is None and host.role == "host":
-            self._tell_of_death(begun, how)
+        n_rolling = sum(state.stage is Stage.ROLLING for state in begun)
+        if n_rolling and loss is None and host.role == "host" and self._runs.stopped is None:
+            runs = (
+                f"{plural(n_rolling, 'run')} that it had begun {'is' if n_rolling == 1 else 'are'} rolled out once more"
+            )
+            self._notices.add(f"a process that runs your code ended ({how}); {runs}")
         for state in begun if loss is None and host.role != "scorer" else reversed(begun):
             if state.run not in self._table.states:
                 continue  # the failure of another one stopped the eval, or it was of a group that failed
@@ -117,12 +123,12 @@ class Recovery:
 
         A crash is the doing of what ran, the second time for sure. A machine takes with it whatever ran there.
         """
-        if name is not None and loss is None and host.role == "scorer":
+        if name is not None and loss is None:
+            if host.role != "scorer":
+                return NextStep.FAILED if host.role == "quarantine" else NextStep.QUARANTINE
             is_second = name in state.accused
             state.accused.add(name)
             return NextStep.FAILED if is_second else NextStep.ELSEWHERE
-        if name is not None and loss is None:
-            return NextStep.FAILED if host.role == "quarantine" else NextStep.QUARANTINE
         n_lost = 0
         if name is not None:
             self._table.lost[state.run, name] += 1
@@ -172,10 +178,13 @@ class Recovery:
         """Let a run be scored elsewhere, without the function that was the culprit."""
         place, running = _place(host), state.running.pop(host, None)
         step = self._next_step(state, running, host, loss)
-        state.leave(place)
+        if place == "host":
+            state.host = None
+        else:
+            state.scorer = None
         if step is NextStep.FAILED and running is not None:
             boundary: Boundary = "reward" if loss is None else "host"
-            self._runs.fail_scores(state, [running], *_blame(host, how, loss), boundary=boundary)
+            self._scorings.fail(state, [running], *_blame(host, how, loss), boundary=boundary)
         if not state.is_rolled_out or not self._recorder.unscored(state.run, place):
             return
         if place == "scorer":
@@ -189,9 +198,9 @@ class Recovery:
         step = self._next_step(first, GROUP if group.take_back() else None, host, loss)
         if step is NextStep.FAILED:
             boundary: Boundary = "reward" if loss is None else "host"
-            self._runs.fail_group(group, *_blame(host, how, loss), boundary=boundary)
+            self._scorings.fail_group(group, *_blame(host, how, loss), boundary=boundary)
             return
-        self._runs.again(group)
+        self._scorings.repeat(group)
         if step is NextStep.QUARANTINE:
             self._table.suspects.append(first)
         else:
@@ -203,26 +212,15 @@ class Recovery:
         The line on a machine that fails again and again appears once, and the summary counts how often.
         """
         due = [machine for machine, loss in self._losses.items() if now - loss.since >= REPORT_S]
-        for loss in [self._losses.pop(machine) for machine in due]:
-            text = self._loss_text(loss)
-            if text in self._told:
-                self._notices.add(text)
-            else:
-                self._told.add(text)
-                self._notices.alert(text)
-
-    def _loss_text(self, loss: Loss) -> str:
-        """Describe a loss, with the number of runs that have begun once more, or will."""
         unbegun = self._runs.unbegun_repeats
-        n = sum(key not in unbegun or self._runs.why_never(key.run) is None for key in loss.repeats)
-        verb = "is" if n == 1 else "are"
-        return f"{loss.how}; {plural(n, 'run')} that had begun there {verb} rolled out once more" if n else loss.how
-
-    def _tell_of_death(self, states: Sequence[RunState], how: str) -> None:
-        n = sum(state.stage is Stage.ROLLING for state in states)
-        if n and self._runs.stopped is None:
-            runs = f"{plural(n, 'run')} that it had begun {'is' if n == 1 else 'are'} rolled out once more"
-            self._notices.add(f"a process that runs your code ended ({how}); {runs}")
+        for loss in [self._losses.pop(machine) for machine in due]:
+            text = loss.how
+            # The runs that have begun once more, or will
+            n = sum(key not in unbegun or self._runs.why_never(key.run) is None for key in loss.repeats)
+            if n:
+                text += f"; {plural(n, 'run')} that had begun there {'is' if n == 1 else 'are'} rolled out once more"
+            (self._notices.add if text in self._told else self._notices.alert)(text)
+            self._told.add(text)
 
     def give_up_hosts(self, why: str) -> None:
         """Fail what needs a host that cannot be started; runs whose host lives continue."""
@@ -240,17 +238,17 @@ class Recovery:
                 self._runs.fail_rollout(state, "host", why)
             elif state.group is not None and state.group.host is None:
                 table.suspects.discard(state)
-                self._runs.fail_group(state.group, why, boundary="host")
+                self._scorings.fail_group(state.group, why, boundary="host")
             elif hosts.quarantine is None:
                 table.suspects.discard(state)
-                self._runs.fail_scores(state, self._recorder.unscored(state.run, "host"), why, boundary="host")
+                self._scorings.fail(state, self._recorder.unscored(state.run, "host"), why, boundary="host")
         self._runs.stop(Stop("systemic", why))
         while groups:
-            self._runs.fail_group(groups.popleft(), why, boundary="host")
+            self._scorings.fail_group(groups.popleft(), why, boundary="host")
         for place, waiting in unserved:
             while waiting:
                 state = waiting.popleft()
-                self._runs.fail_scores(state, self._recorder.unscored(state.run, place), why, boundary="host")
+                self._scorings.fail(state, self._recorder.unscored(state.run, place), why, boundary="host")
 
 
 def _place(host: Host) -> Place:

@@ -10,10 +10,10 @@ score of it.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Literal
 
 from pytest_osmosis.clock import Clock
 from pytest_osmosis.datasets import Row
@@ -42,18 +42,13 @@ class ScoringGroup:
         """The states that are scored together, in order."""
         return [self.waiting[run] for run in sorted(self.waiting)]
 
-    @property
-    def is_complete(self) -> bool:
-        return not self.missing and bool(self.waiting)
-
     def take_back(self) -> bool:
         """Take it from the host that scores it. Return True if a function had begun."""
         host, self.host = self.host, None
-        began = False
+        running = [state.running.pop(host, None) for state in self.members if host is not None]
         for state in self.members:
-            began = state.running.pop(host, None) is not None or began if host is not None else began
             state.host = None
-        return began
+        return any(name is not None for name in running)
 
 
 class ScoringGroups:
@@ -94,7 +89,7 @@ class ScoringGroups:
             self._check(group)
 
     def _check(self, group: ScoringGroup) -> None:
-        if group.is_complete:
+        if group.waiting and not group.missing:
             for state in group.members:
                 state.waits = False
             self.n_smaller += bool(group.n_failed)
@@ -103,49 +98,36 @@ class ScoringGroups:
 
     def drop(self, state: RunState) -> None:
         """Forget a member that is done or skipped."""
-        if state.group is None:
-            return
-        state.group.waiting.pop(state.run, None)
-        if not state.group.waiting and state.group in self.ready:
-            self.ready.remove(state.group)
-        state.group = None
+        group, state.group = state.group, None
+        if group is not None:
+            group.waiting.pop(state.run, None)
+            if not group.waiting and group in self.ready:
+                self.ready.remove(group)
 
 
-class WaitingRuns:
+class WaitingRuns(OrderedDict["RunState", None]):
     """A queue of runs, each in it at most once. Every method takes the same time however many wait."""
-
-    def __init__(self) -> None:
-        self._states: OrderedDict[RunState, None] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._states)
-
-    def __iter__(self) -> Iterator[RunState]:
-        return iter(self._states)
-
-    def __contains__(self, state: RunState) -> bool:
-        return state in self._states
 
     @property
     def first(self) -> RunState:
         """The run that waits longest. Raises `StopIteration` if none waits."""
-        return next(iter(self._states))
+        return next(iter(self))
 
     def append(self, state: RunState) -> None:
-        self._states[state] = None
+        self[state] = None
 
     def appendleft(self, state: RunState) -> None:
         """Put a run before all others."""
-        self._states[state] = None
-        self._states.move_to_end(state, last=False)
+        self[state] = None
+        self.move_to_end(state, last=False)
 
     def popleft(self) -> RunState:
         """Take out the run that waits longest. Raises `KeyError` if none waits."""
-        return self._states.popitem(last=False)[0]
+        return self.popitem(last=False)[0]
 
     def discard(self, state: RunState) -> None:
         """Take out a run, if it waits."""
-        self._states.pop(state, None)
+        self.pop(state, None)
 
 
 class Tally:
@@ -201,7 +183,6 @@ class Tally:
             host.n_in_slots += by * (rolls and not retries)
 
 
-T = TypeVar("T")
 Place = Literal["host", "scorer"]
 
 
@@ -228,46 +209,8 @@ NEXT_STAGES: Mapping[Stage, frozenset[Stage]] = {
 }
 
 
-class Counted(Generic[T]):
-    """An attribute of a run that its tally counts it by."""
-
-    def __init__(self, default: T) -> None:
-        self._default = default
-
-    def __set_name__(self, owner: type[Any], name: str) -> None:
-        self._name = f"_{name}"
-
-    @overload
-    def __get__(self, state: None, owner: type[Any]) -> T: ...
-    @overload
-    def __get__(self, state: RunState, owner: type[Any]) -> T: ...
-    def __get__(self, state: RunState | None, owner: type[Any]) -> T:
-        if state is None:  # the dataclass asks for the default
-            return self._default
-        value: T = state.__dict__[self._name]
-        return value
-
-    def __set__(self, state: RunState, value: T) -> None:
-        if state.tally is None:
-            state.__dict__[self._name] = value
-        else:
-            state.tally.count(state, -1)
-            state.__dict__[self._name] = value
-            state.tally.count(state, 1)
-
-
-class CountedHost(Counted["Host | None"]):
-    """The host that does something for a run, and has it among its runs while the run is under way."""
-
-    def __set__(self, state: RunState, value: Host | None) -> None:
-        before: Host | None = state.__dict__.get(self._name)
-        if before is value and before is not None:
-            return
-        super().__set__(state, value)
-        if before is not None:
-            before.runs.pop(state, None)
-        if value is not None:
-            value.runs[state] = None
+COUNTED = frozenset({"stage", "host", "scorer", "retrying", "held", "stored", "waits"})
+"""The attributes of a run that its tally counts it by."""
 
 
 @dataclass(eq=False)
@@ -279,21 +222,21 @@ class RunState:
     the last event, on the engine's clock. The first `n_prompt` of the `messages` are the prompt's; `samples` and
     `environment` are those of the `RolloutEvent`. The rollout of a `stored` run was made by an earlier session. Before
     one that `waits` is scored, other runs are rolled out. Its record began with `n_judge_uses` uses of judges that are
-    stored. `group` is scored together; `rolled_in` is the host that rolled it out, if that lives. `tally` counts it,
-    and is None unless it is in a table.
+    stored. `group` is scored together; `rolled_in` is the host that rolled it out, if that lives. `tally` counts it
+    anew with each change, and is None unless it is in a table. Hosts have the run among theirs.
     """
 
     run: RunId
     row: Row
     attempt: int = 1
     tally: Tally | None = None
-    stage: Counted[Stage] = Counted(Stage.QUEUED)
-    host: Counted[Host | None] = CountedHost(None)
-    scorer: Counted[Host | None] = CountedHost(None)
+    stage: Stage = Stage.QUEUED
+    host: Host | None = None
+    scorer: Host | None = None
     running: dict[Host, str] = field(default_factory=dict)
     accused: set[str] = field(default_factory=set)
-    retrying: Counted[int] = Counted(0)
-    held: Counted[int] = Counted(0)
+    retrying: int = 0
+    held: int = 0
     since: float = 0.0
     messages: list[dict[str, Any]] = field(default_factory=list)
     n_prompt: int = 0
@@ -301,11 +244,28 @@ class RunState:
     environment: Mapping[str, Any] = field(default_factory=dict)
     details: str = ""
     output: dict[str, str] = field(default_factory=dict)
-    stored: Counted[bool] = Counted(False)
-    waits: Counted[bool] = Counted(False)
+    stored: bool = False
+    waits: bool = False
     n_judge_uses: int = 0
     group: ScoringGroup | None = None
     rolled_in: Host | None = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        attributes = self.__dict__
+        if name not in COUNTED:
+            attributes[name] = value
+            return
+        tally, before = attributes["tally"], attributes.get(name)
+        if tally is not None:
+            tally.count(self, -1)
+        attributes[name] = value
+        if tally is not None:
+            tally.count(self, 1)
+        if (name == "host" or name == "scorer") and before is not value:
+            if before is not None:
+                before.runs.pop(self, None)
+            if value is not None:
+                value.runs[self] = None
 
     @property
     def key(self) -> Key:
@@ -327,13 +287,6 @@ class RunState:
             raise RuntimeError(f"{self.run} is {self.stage.name} and cannot become {stage.name}")
         self.stage = stage
 
-    def leave(self, place: Place) -> None:
-        """Leave its host or its scorer."""
-        if place == "host":
-            self.host = None
-        else:
-            self.scorer = None
-
     def take(self, event: Mapping[str, Any]) -> None:
         """Take what a `rollout` or `score` event says."""
         if event["ev"] == "rollout":
@@ -342,10 +295,7 @@ class RunState:
             self.details = event.get("details", "")
         else:
             self.details = self.details or next((error["details"] for error in event.get("errors", {}).values()), "")
-        self.add_output(event.get("output", {}))
-
-    def add_output(self, output: Mapping[str, str]) -> None:
-        for stream, text in output.items():
+        for stream, text in event.get("output", {}).items():
             self.output[stream] = self.output.get(stream, "") + text
 
 

@@ -17,7 +17,7 @@ from pytest_osmosis.host.protocol import JUDGE, Key, ProgressEvent
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import Boundary, RunRecord
 from pytest_osmosis.record.stop import Stop
-from pytest_osmosis.record.stored_rollouts import Resumption
+from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
 from pytest_osmosis.text.numbers import plural
 
 
@@ -41,16 +41,16 @@ class Runs:
         self._replicas_out: set[str] = set()
         self._systemic = {tag: Systemic(job.batch_size) for tag in ModelTag}
         self._budget = Budget(job.bounds, job.hosts)
+        self.scorings = RunScorings(self)
         if job.resume is not None:
-            self._recall(job.resume.resumption)
+            self._learn_from(job.resume.resumption.progress)
 
-    def _recall(self, resumption: Resumption) -> None:
+    def _learn_from(self, progress: StoredProgress) -> None:
         """Learn from the rollouts of earlier sessions: what they used, and that some succeeded."""
-        stored = [record for record in resumption.progress.records.values() if record.rolled]
+        stored = [record for record in progress.records.values() if record.rolled]
         for record in stored:
-            if record.boundary is None:
-                self._systemic[record.run.model].succeeded = True
-        for record in (*stored, *resumption.progress.replaced):
+            self._systemic[record.run.model].succeeded |= record.boundary is None
+        for record in (*stored, *progress.replaced):
             self._budget.recall(record)
 
     def submit(self, runs: Sequence[RunId]) -> None:
@@ -59,16 +59,17 @@ class Runs:
             runs = list(dict.fromkeys([*runs, *(each for run in runs for each in self.table.groups.members(run))]))
         new = self.table.submit(runs)
         self.recorder.reports.count(submitted=len(new))
-        resume = self.job.resume
         for run in new:
-            if resume is not None and resume.resumption.is_kept(run):
+            if self._is_stored(run):
                 self.table.stored.append(run)
-                continue
-            why = self.why_never(run)
-            if why is None:
-                self.table.queue.append(run)
-            else:
+            elif (why := self.why_never(run)) is not None:
                 self.skip(run, why)
+            else:
+                self.table.queue.append(run)
+
+    def _is_stored(self, run: RunId) -> bool:
+        """Return True if an earlier session rolled a run out, and this one does not again."""
+        return self.job.resume is not None and self.job.resume.resumption.is_kept(run)
 
     def dropped(self, key: Key) -> None:
         """A host gives back a run that it had not begun."""
@@ -78,8 +79,7 @@ class Runs:
 
     def requeue(self, state: RunState) -> None:
         """Queue a run again that has not begun, before all others; skip it if it will not begin any more."""
-        why = self.why_never(state.run)
-        if why is not None:
+        if (why := self.why_never(state.run)) is not None:
             self.skip(state.run, why)
         else:
             self.table.queue_again(state)
@@ -108,14 +108,8 @@ class Runs:
         table, resume = self.table, self.job.resume
         n_own = self.job.n_runs - (0 if resume is None else resume.n_kept)
         n_under_way = len(table.states) - table.tally.n_stored
-        if table.queue or self.recorder.reports.n_rolled_out + self._n_skipped + n_under_way < n_own:
-            return True
-        return table.tally.n_unbegun > 0
-
-    @property
-    def all_done(self) -> bool:
-        """True if every run of the session was performed."""
-        return self.recorder.reports.n_done >= self.job.n_runs
+        n_seen = self.recorder.reports.n_rolled_out + self._n_skipped + n_under_way
+        return bool(table.queue) or n_seen < n_own or table.tally.n_unbegun > 0
 
     def check_time(self, now: float) -> None:
         """Stop once the eval has run for as long as it may. Its time begins with the first call."""
@@ -135,11 +129,6 @@ class Runs:
             self.baseline_stopped = text
             self.notices.alert(f"no further request is sent to the baseline's model: {text}")
             self._skip_unbegun(ModelTag.BASELINE)
-
-    def denied(self, tag: str, error: str) -> None:
-        """Stop the eval, or its baseline: a model denies every request. No host sends it another one."""
-        self.hosts.broadcast({"op": "deny", "model_tag": tag, "error": error})
-        self.stop_model(tag, error)
 
     def probe_failed(self, tag: str, error: str) -> None:
         """Remember an error of the probe that runs need not meet."""
@@ -180,7 +169,7 @@ class Runs:
             if state.group is None:
                 self.skip(state.run, reason)
             else:  # its scores stand if it was only scored again with others
-                self._end_unscored(state, reason)
+                self.scorings.end_unscored(state, reason)
 
     def heard(self, host: Host, state: RunState, event: ProgressEvent, raw: bytes) -> None:
         match event["ev"]:
@@ -199,7 +188,7 @@ class Runs:
             case "score":
                 host.score_ms += (event["ms"] - host.score_ms) / 8
                 state.running.pop(host, None)
-                self._scored(state, event, raw)
+                self.scorings.scored(state, event, raw)
 
     def _announce_replicas(self, record: RunRecord) -> None:
         """Tell the user once which replica of the model was left out."""
@@ -207,13 +196,11 @@ class Runs:
             if replica.left_out and replica.name not in self._replicas_out:
                 self._replicas_out.add(replica.name)
                 _, error = replica.left_out[0]
-                text = f"replica {replica.name} is left out, and the others get its requests: {error}"
-                self.notices.announce(text)
+                self.notices.announce(f"replica {replica.name} is left out, and the others get its requests: {error}")
 
     def judge_all(self) -> None:
         """Say so at the end if all runs of a model met the same error, and too few to stop it earlier."""
-        if (cause := self._systemic[ModelTag.BASELINE].met_by_all()) is not None:
-            self.baseline_stopped = self.baseline_stopped or cause
+        self.baseline_stopped = self.baseline_stopped or self._systemic[ModelTag.BASELINE].met_by_all()
         cause = self._systemic[ModelTag.PRIMARY].met_by_all()
         if cause is not None and (self.stopped is None or self.stopped.reason in ("closed", "decided")):
             self.stopped = Stop("systemic", cause)
@@ -221,8 +208,7 @@ class Runs:
     def _rolled_out(self, state: RunState, event: RolloutEvent, raw: bytes) -> None:
         systemic = self._systemic[state.run.model]
         if systemic.is_of_probe(event):
-            of_provider: RolloutEvent = {**event, "boundary": "provider"}
-            event, raw = self.recorder.redacted(of_provider)
+            event, raw = self.recorder.redacted(event | {"boundary": "provider"})
         record = self.recorder.enter(event, raw)
         state.become(Stage.ROLLED_OUT)
         state.take(event)
@@ -230,9 +216,8 @@ class Runs:
         self.recorder.reports.count(tokens=record.tokens or 0)
         if self.hosts.throttle.pauses and record.boundary is None:
             self.hosts.throttle.finished()
-            self.hosts.relimit()
-        cause = systemic.saw(event)
-        if cause is not None:
+            self.hosts.shares.renew()
+        if (cause := systemic.saw(event)) is not None:
             self.stop_model(state.run.model, cause)
         elif (reached := self._budget.rolled_out(record)) is not None and self.any_left:
             self.stop(reached)
@@ -240,128 +225,7 @@ class Runs:
             self.done(state)
             return
         state.rolled_in = state.host
-        self.await_scores(state, scored_in=state.host if self.job.setup.scores_at_once else None)
-
-    def await_scores(self, state: RunState, *, scored_in: Host | None = None) -> None:
-        """Let a run that is rolled out be scored; `scored_in` is the host that scores it without a further request."""
-        if not self.job.interleaved and self.job.rescore is None:
-            state.waits, state.host = True, None
-            self.table.held.append(state)
-        else:
-            self._begin_scoring(state, scored_in)
-
-    def score_held(self, most: int) -> None:
-        """Let up to `most` runs be scored that waited for the last rollout, if it has ended."""
-        if not self.table.held or (self.any_left and self.stopped is None):
-            return
-        if self.table.queue or self.table.tally.n_to_roll_out:
-            return
-        while self.table.held and self.table.tally.n_unscored < most:
-            state = self.table.held.popleft()
-            state.waits = False
-            self._begin_scoring(state, None)
-
-    def _begin_scoring(self, state: RunState, scored_in: Host | None) -> None:
-        recorder = self.recorder
-        if recorder.unscored(state.run, "scorer"):
-            self.table.unscored["scorer"].append(state)
-        if not recorder.unscored(state.run, "host"):
-            state.host = None
-            self._seek_group(state)
-        elif scored_in is None:
-            state.host = None
-            self.table.unscored["host"].append(state)
-
-    def _seek_group(self, state: RunState) -> None:
-        """Let a run wait for the others of its row if only grouped functions are left, besides those that block."""
-        if state.group is not None or not self.recorder.unscored(state.run, "group"):
-            return
-        broken = self.table.groups.of(state.run).broken
-        if broken is not None:
-            self._end_unscored(state, broken)
-        else:
-            self.table.groups.wait(state)
-
-    def _break_group(self, run: RunId, reason: str) -> None:
-        """Give up the group of a run that will not be rolled out: a part of a group is never scored."""
-        group = self.table.groups.of(run)
-        if group.broken is None:
-            group.broken = f"not every run of its row was rolled out: {reason}"
-            for state in group.members:
-                if state.run in self.table.states and state.run != run:
-                    self._end_unscored(state, group.broken)
-
-    def recall_group(self, run: RunId) -> None:
-        """Let a stored rollout be scored again if grouped functions score any run of its row again."""
-        grouped, resume = self.recorder.grouped, self.job.resume
-        if not grouped or resume is None or self.why_never(run) is not None:
-            return
-        resumption = resume.resumption
-        for member in self.table.groups.members(run):
-            record = resumption.progress.records.get(member)
-            if record is None or not resumption.is_kept(member):
-                is_complete = False  # it is rolled out now
-            else:
-                scored = {*record.scores, *record.scorer_errors} - resumption.scored_again(record)
-                is_complete = record.boundary is not None or grouped <= scored
-            if not is_complete:
-                self.recorder.score_again(run)
-
-    def _end_unscored(self, state: RunState, reason: str) -> None:
-        """Skip a run whose group is broken; one that has scores of an earlier session keeps them."""
-        self.recorder.keep_scores(state.run)
-        if self.recorder.is_scored(state.run):
-            self.done(state)
-        else:
-            self.skip(state.run, reason)
-
-    def say_what_groups_lacked(self) -> None:
-        """Tell the user at the end of groups that were scored without runs that failed."""
-        groups = self.table.groups
-        if groups.n_smaller:
-            rows, runs = plural(groups.n_smaller, "row"), plural(groups.n_left_out, "run")
-            self.notices.add(f"the runs of {rows} were scored together without {runs} that failed")
-
-    def _scored(self, state: RunState, event: ScoreEvent, raw: bytes) -> None:
-        self.recorder.enter(event, raw)
-        state.take(event)
-        if state.group is not None and state.group.host is not None:
-            self._scored_with_group(state, state.group, {*event["scores"], *event["errors"]})
-            return
-        if not self.recorder.unscored(state.run, "host"):
-            state.host = None
-            self._seek_group(state)
-        if not self.recorder.unscored(state.run, "scorer"):
-            state.scorer = None
-        if self.recorder.is_scored(state.run):
-            self.done(state)
-
-    def _scored_with_group(self, state: RunState, group: ScoringGroup, names: Set[str]) -> None:
-        """Take a score of a member: until all have theirs, the death of the host lets all be scored again."""
-        if not self.recorder.unscored(state.run, "scorer"):
-            state.scorer = None
-        if names & self.recorder.grouped and not self.recorder.unscored(state.run, "group"):
-            group.arrived.add(state.run)
-        if group.arrived != group.waiting.keys():
-            return
-        members, group.host = group.members, None
-        for member in members:
-            member.host, member.rolled_in = None, None
-            if self.recorder.is_scored(member.run):
-                self.done(member)
-
-    def again(self, group: ScoringGroup) -> None:
-        """Let all members of a group be scored again, also those that have their scores."""
-        for run in group.arrived:
-            self.recorder.score_again(run)
-        group.arrived.clear()
-
-    def fail_group(self, group: ScoringGroup, error: str, details: str = "", *, boundary: Boundary = "reward") -> None:
-        """Enter that no member of a group can be scored."""
-        group.take_back()
-        self.again(group)
-        for state in group.members:
-            self.fail_scores(state, self.recorder.unscored(state.run, "group"), error, details, boundary=boundary)
+        self.scorings.await_scores(state, scored_in=state.host if self.job.setup.scores_at_once else None)
 
     def fail_rollout(self, state: RunState, boundary: Boundary, error: str, details: str = "") -> None:
         """Enter the `rollout` event of a run whose host cannot write it."""
@@ -377,24 +241,11 @@ class Runs:
         }
         self._rolled_out(state, *self.recorder.redacted(event))
 
-    def fail_scores(
-        self, state: RunState, names: Sequence[str], error: str, details: str = "", *, boundary: Boundary = "reward"
-    ) -> None:
-        """Enter the `score` event of functions whose process cannot write it, if there are any."""
-        if not names:
-            return
-        failed: ScoringError = {"message": error, "details": details}
-        if boundary != "reward":
-            failed["boundary"] = boundary
-        errors = dict.fromkeys(names, failed)
-        event = score_event(state.key.to_json(), 0.0, {}, errors, state.row.ground_truth)
-        self._scored(state, *self.recorder.redacted(event))
-
     def done(self, state: RunState) -> None:
         """Report a run that failed or has all its scores, and stop the eval if that decides it."""
+        recorder, record = self.recorder, self.recorder.ledger.records[state.run]
         self.table.remove(state, Stage.DONE)
-        if self.recorder.grouped:
-            record = self.recorder.ledger.records[state.run]
+        if recorder.grouped:
             self.table.groups.leave_out(state.run, failed=record.boundary is not None)
         transcript = Transcript(
             messages=state.messages,
@@ -404,11 +255,10 @@ class Runs:
             line=state.row.line,
             ground_truth=state.row.ground_truth,
         )
-        record = self.recorder.ledger.records[state.run]
-        self.recorder.reports.done(record, self.recorder.pass_rule, transcript)
+        recorder.reports.done(record, recorder.pass_rule, transcript)
         reached = self._counted(state, record)
-        decided = None if state.run.is_baseline else self.job.early_stop.decided(record, self.recorder.pass_rule)
-        if self.recorder.reports.n_unmeasured > self.job.bounds.max_errors:
+        decided = None if state.run.is_baseline else self.job.early_stop.decided(record, recorder.pass_rule)
+        if recorder.reports.n_unmeasured > self.job.bounds.max_errors:
             text = f"more runs than [limits] max_errors ({self.job.bounds.max_errors_text}) could not be measured"
             self.stop(Stop("max_errors", text))
         elif reached is not None and self.any_left:
@@ -430,11 +280,152 @@ class Runs:
         """Report a run that will not be done."""
         if self.stopped is None:  # the eval continues without it
             self.recorder.reports.count(submitted=-1)
-        resume = self.job.resume
-        self._n_skipped += resume is None or not resume.resumption.is_kept(run)
-        state = self.table.states.get(run)
-        if state is not None:
+        self._n_skipped += not self._is_stored(run)
+        if (state := self.table.states.get(run)) is not None:
             self.table.remove(state, Stage.DONE)
         self.recorder.skip(run, reason)
         if self.recorder.grouped:
-            self._break_group(run, reason)
+            self.scorings.break_group(run, reason)
+
+
+class RunScorings:
+    """Lets runs that are rolled out be scored: alone, by hosts and scorers, or with the others of their row."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs, self._job, self._table, self._recorder = runs, runs.job, runs.table, runs.recorder
+
+    def await_scores(self, state: RunState, *, scored_in: Host | None = None) -> None:
+        """Let a run that is rolled out be scored; `scored_in` is the host that scores it without a further request."""
+        if not self._job.interleaved and self._job.rescore is None:
+            state.waits, state.host = True, None
+            self._table.held.append(state)
+        else:
+            self._begin(state, scored_in)
+
+    def begin_held(self, most: int) -> None:
+        """Let up to `most` runs be scored that waited for the last rollout, if it has ended."""
+        table = self._table
+        if not table.held or (self._runs.any_left and self._runs.stopped is None):
+            return
+        if table.queue or table.tally.n_to_roll_out:
+            return
+        while table.held and table.tally.n_unscored < most:
+            state = table.held.popleft()
+            state.waits = False
+            self._begin(state, None)
+
+    def _begin(self, state: RunState, scored_in: Host | None) -> None:
+        if self._recorder.unscored(state.run, "scorer"):
+            self._table.unscored["scorer"].append(state)
+        if not self._recorder.unscored(state.run, "host"):
+            state.host = None
+            self._seek_group(state)
+        elif scored_in is None:
+            state.host = None
+            self._table.unscored["host"].append(state)
+
+    def scored(self, state: RunState, event: ScoreEvent, raw: bytes) -> None:
+        """Take the scores of some functions, or their errors."""
+        recorder, group = self._recorder, state.group
+        recorder.enter(event, raw)
+        state.take(event)
+        if not recorder.unscored(state.run, "scorer"):
+            state.scorer = None
+        if group is not None and group.host is not None:
+            self._scored_with_group(state, group, {*event["scores"], *event["errors"]})
+            return
+        is_out = not recorder.unscored(state.run, "host")
+        if is_out:
+            state.host = None
+        if recorder.is_scored(state.run):
+            self._runs.done(state)
+        elif is_out:
+            self._seek_group(state)
+
+    def _scored_with_group(self, state: RunState, group: ScoringGroup, names: Set[str]) -> None:
+        """Take a score of a member: until all have theirs, the death of the host lets all be scored again."""
+        if names & self._recorder.grouped and not self._recorder.unscored(state.run, "group"):
+            group.arrived.add(state.run)
+        if group.arrived != group.waiting.keys():
+            return
+        members, group.host = group.members, None
+        for member in members:
+            member.host, member.rolled_in = None, None
+            if self._recorder.is_scored(member.run):
+                self._runs.done(member)
+
+    def fail(
+        self, state: RunState, names: Sequence[str], error: str, details: str = "", *, boundary: Boundary = "reward"
+    ) -> None:
+        """Enter the `score` event of functions whose process cannot write it, if there are any."""
+        if not names:
+            return
+        failed: ScoringError = {"message": error, "details": details}
+        if boundary != "reward":
+            failed["boundary"] = boundary
+        errors = dict.fromkeys(names, failed)
+        event = score_event(state.key.to_json(), 0.0, {}, errors, state.row.ground_truth)
+        self.scored(state, *self._recorder.redacted(event))
+
+    def fail_group(self, group: ScoringGroup, error: str, details: str = "", *, boundary: Boundary = "reward") -> None:
+        """Enter that no member of a group can be scored."""
+        group.take_back()
+        self.repeat(group)
+        for state in group.members:
+            self.fail(state, self._recorder.unscored(state.run, "group"), error, details, boundary=boundary)
+
+    def repeat(self, group: ScoringGroup) -> None:
+        """Let all members of a group be scored again, also those that have their scores."""
+        for run in group.arrived:
+            self._recorder.score_again(run)
+        group.arrived.clear()
+
+    def _seek_group(self, state: RunState) -> None:
+        """Let a run wait for the others of its row if only grouped functions are left, besides those that block."""
+        if state.group is not None or not self._recorder.unscored(state.run, "group"):
+            return
+        broken = self._table.groups.of(state.run).broken
+        if broken is not None:
+            self.end_unscored(state, broken)
+        else:
+            self._table.groups.wait(state)
+
+    def break_group(self, run: RunId, reason: str) -> None:
+        """Give up the group of a run that will not be rolled out: a part of a group is never scored."""
+        group = self._table.groups.of(run)
+        if group.broken is None:
+            group.broken = f"not every run of its row was rolled out: {reason}"
+            for state in group.members:
+                if state.run in self._table.states and state.run != run:
+                    self.end_unscored(state, group.broken)
+
+    def end_unscored(self, state: RunState, reason: str) -> None:
+        """Skip a run whose group is broken; one that has scores of an earlier session keeps them."""
+        self._recorder.keep_scores(state.run)
+        if self._recorder.is_scored(state.run):
+            self._runs.done(state)
+        else:
+            self._runs.skip(state.run, reason)
+
+    def recall_group(self, run: RunId, resumption: Resumption) -> None:
+        """Let a stored rollout be scored again if grouped functions score any run of its row again."""
+        grouped = self._recorder.grouped
+        if not grouped or self._runs.why_never(run) is not None:
+            return
+
+        def is_complete(member: RunId) -> bool:
+            if not resumption.is_kept(member):
+                return False  # it is rolled out now
+            record = resumption.progress.records[member]
+            scored = {*record.scores, *record.scorer_errors} - resumption.scored_again(record)
+            return record.boundary is not None or grouped <= scored
+
+        if not all(map(is_complete, self._table.groups.members(run))):
+            self._recorder.score_again(run)
+
+    def say_what_groups_lacked(self) -> None:
+        """Tell the user at the end of groups that were scored without runs that failed."""
+        groups = self._table.groups
+        if groups.n_smaller:
+            rows, runs = plural(groups.n_smaller, "row"), plural(groups.n_left_out, "run")
+            self._runs.notices.add(f"the runs of {rows} were scored together without {runs} that failed")

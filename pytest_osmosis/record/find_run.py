@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
@@ -152,16 +151,13 @@ def eval_of(run_name: str) -> str | None:
     'sums'
     """
     named = _RUN_NAME.fullmatch(run_name)
-    return named["eval"] if named else None
+    return named and named["eval"]
 
 
 def eval_in(run: Path) -> str | None:
     """Return the eval of a run directory: by its name, or else by its manifest, None if that cannot be read."""
-    named = eval_of(run.name)
-    if named is not None:
-        return named
     try:
-        return read_manifest(RunDirectory(run).manifest).eval
+        return eval_of(run.name) or read_manifest(RunDirectory(run).manifest).eval
     except OsmosisError:
         return None
 
@@ -175,26 +171,22 @@ def runs_above(folder: Path) -> tuple[Path, list[Path]]:
 
 def home_above(folder: Path) -> Path:
     """Return the nearest `.osmosis/runs`, from `folder` upwards; the one of `folder`, which is missing, without any."""
-    homes = [above / RUNS for above in (folder, *folder.absolute().parents)]
-    return next((home for home in homes if home.is_dir()), homes[0])
+    homes = (above / RUNS for above in (folder, *folder.absolute().parents))
+    return next((home for home in homes if home.is_dir()), folder / RUNS)
 
 
 def began_at(run: Path) -> tuple[float, float]:
     """Return when an eval run began: to the second by its name, as times of files do not survive an upload."""
-    written = _written_at(run)
+    try:
+        written = RunDirectory(run).manifest.stat().st_mtime_ns / 1e9
+    except OSError:  # removed meanwhile
+        written = 0.0
     return _began_second(run.name) or written, written
 
 
 def listing_order(run: Path) -> tuple[float, Any]:
     """Return the sort key of a list of eval runs: the newest first, those of one command in the order of names."""
     return -began_at(run)[0], natural_key(eval_of(run.name) or "")
-
-
-def _written_at(run: Path) -> float:
-    try:
-        return RunDirectory(run).manifest.stat().st_mtime_ns / 1e9
-    except OSError:  # removed meanwhile
-        return 0.0
 
 
 def _began_second(run_name: str) -> float | None:
@@ -219,34 +211,27 @@ def _run_of_results(path: Path) -> RunDirectory:
     """Return the run directory that a results file belongs to: the one around it, else the one that it names."""
     if is_run(path.parent):
         return RunDirectory(path.parent)
-    results = _read(path)
+    try:
+        results = parsed(read_text(path, most_bytes=MOST_BYTES))
+    except FileFault as fault:
+        raise OsmosisError(f"{shown(path)}: {fault}") from None
+    except JsonFault as error:
+        raise OsmosisError(f"{shown(path)}: is not JSON: {error}") from None
+    if not isinstance(results, dict):
+        raise OsmosisError(f"{shown(path)}: must be a JSON object")
     try:
         run_dir = Path(results["provenance"]["run_dir"])
     except (KeyError, TypeError):
         raise OsmosisError(f"{shown(path)}: names no run in provenance.run_dir; name the run itself") from None
     if shards := results["provenance"].get("shards"):
         names = listed((shard["run_dir"] for shard in shards), _MOST_LISTED)
-        raise OsmosisError(
-            f"{shown(path)}: is a merge of {len(shards)} shards; name the run of one shard instead: {names}"
-        )
-    homes = [*path.absolute().parents, *Path.cwd().parents, Path.cwd()]
-    places = [place for home in homes for place in (home / run_dir, home / RUNS / run_dir.name)]
-    folder = next((place for place in places if is_run(place)), None)
-    if folder is None:
-        raise OsmosisError(f"{shown(path)}: its run, {run_dir}, no longer exists")
-    return RunDirectory(folder)
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        content = parsed(read_text(path, most_bytes=MOST_BYTES))
-    except FileFault as fault:
-        raise OsmosisError(f"{shown(path)}: {fault}") from None
-    except JsonFault as error:
-        raise OsmosisError(f"{shown(path)}: is not JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise OsmosisError(f"{shown(path)}: must be a JSON object")
-    return content
+        fix = f"name the run of one shard instead: {names}"
+        raise OsmosisError(f"{shown(path)}: is a merge of {len(shards)} shards; {fix}")
+    for home in (*path.absolute().parents, *Path.cwd().parents, Path.cwd()):
+        for place in (home / run_dir, home / RUNS / run_dir.name):
+            if is_run(place):
+                return RunDirectory(place)
+    raise OsmosisError(f"{shown(path)}: its run, {run_dir}, no longer exists")
 
 
 def _listed(runs: list[Path]) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 from zlib import crc32
 
-from pytest_osmosis.errors import JournalError
+from pytest_osmosis.errors import JournalError, writing
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.files.strict_json import parsed
@@ -56,45 +56,46 @@ class Journal:
 
         Without a `lock` it takes that of the folder, and raises `JournalError` if another process holds it.
         """
-        return cls._opened(path, "xb", lock or RunLock.take(RunDirectory(path.parent)))
+        return cls._opened(path, "xb", lock)
 
     @classmethod
     def reopen(cls, path: Path, lock: RunLock | None = None) -> Journal:
         """Open a journal to append to it, after its last whole line. Raises `JournalError` as `create` does."""
-        journal = cls._opened(path, "r+b", lock or RunLock.take(RunDirectory(path.parent)))
+        journal = cls._opened(path, "r+b", lock)
         end = journal._file.seek(end_of_lines(journal._file))
         journal._file.truncate(end)
         journal.lock.note_journal(end)
         return journal
 
     @classmethod
-    def _opened(cls, path: Path, mode: Literal["xb", "r+b"], lock: RunLock) -> Journal:
+    def _opened(cls, path: Path, mode: Literal["xb", "r+b"], lock: RunLock | None) -> Journal:
+        lock = lock or RunLock.take(RunDirectory(path.parent))
         try:
-            return cls(path, open(path, mode, buffering=0, opener=private.opener), lock)
-        except OSError as error:
+            with writing(path, JournalError):
+                return cls(path, open(path, mode, buffering=0, opener=private.opener), lock)
+        except JournalError:
             lock.close()
-            raise JournalError(f"{path}: cannot be written: {error.strerror}") from error
+            raise
 
     def append(self, lines: bytes) -> None:
         """Append whole lines, each ending in a newline, or none. Raises `JournalError` if the disk takes no more."""
         end = self._file.tell()
         try:
-            view = memoryview(lines)
-            while view:
-                view = view[self._file.write(view) :]
-        except OSError as error:
+            with writing(self.path, JournalError):
+                view = memoryview(lines)
+                while view:
+                    view = view[self._file.write(view) :]
+        except JournalError:
             with contextlib.suppress(OSError):
                 self._file.truncate(self._file.seek(end))
-            raise JournalError(f"{self.path}: cannot be written: {error.strerror}") from error
+            raise
         if time.monotonic() - self._synced > SYNC_INTERVAL_S:
             self.sync()
 
     def sync(self) -> None:
         """Force appended lines to the disk. Raises `JournalError` if that fails."""
-        try:
+        with writing(self.path, JournalError):
             os.fsync(self._file.fileno())
-        except OSError as error:
-            raise JournalError(f"{self.path}: cannot be written: {error.strerror}") from error
         self._synced = time.monotonic()
 
     def close(self) -> None:
@@ -278,7 +279,7 @@ class SessionTimes:
     @property
     def each_ms(self) -> list[float]:
         """The time of each session."""
-        spans = ((datetime.fromisoformat(begin), datetime.fromisoformat(end)) for begin, end in self._spans)
+        spans = (map(datetime.fromisoformat, span) for span in self._spans)
         return [max(0.0, 1000 * (end - begin).total_seconds()) for begin, end in spans]
 
 

@@ -74,18 +74,15 @@ def lifecycle_of(directory: RunDirectory) -> Lifecycle:
     holder = holder_of(directory)
     if holder is not None and holder.purpose == "rollouts":
         return Lifecycle("running" if size_of(directory.journal) > holder.journal_bytes else "pending", holder=holder)
-    return replace(_without_holder(directory), holder=holder)
-
-
-def _without_holder(directory: RunDirectory) -> Lifecycle:
     try:
         with open_file(directory.journal) as journal:
-            return _ended(journal, directory)
+            found = _ended(journal, directory)
     except (FileFault, OSError):
-        return _published(directory) or _without_session(directory)
+        found = _published(directory) or _without_session(directory)
     except JournalError:
         reason = f"{directory.journal.name} was damaged; pytest-osmosis show {directory.name} says where"
-        return Lifecycle("failed", reason)
+        found = Lifecycle("failed", reason)
+    return replace(found, holder=holder)
 
 
 def _ended(journal: IO[bytes], directory: RunDirectory) -> Lifecycle:
@@ -134,10 +131,8 @@ def _event(line: bytes) -> Event:
 
     Raises `JournalError` for a line that was changed.
     """
-    if not line.endswith(b"\n"):
-        return {}
     try:
-        event: Event = parsed(checked(line, "").decode("ascii"))
+        event: Event = parsed(checked(line, "").decode("ascii")) if line.endswith(b"\n") else {}
         check_event(event)
     except (ValueError, TypeError, KeyError):
         return {}
@@ -173,15 +168,12 @@ def _head(path: Path) -> dict[str, Any]:
             for line in _lines_before_rows(file):
                 if (member := _MEMBER.fullmatch(line)) is not None:
                     members.setdefault(member[1], json.loads(member[2]))
-        return members or _small(path)
+        if not members:  # it was formatted anew
+            data = parsed(read_text(path, most_bytes=MOST_HEAD_CHARS))
+            members = {**data.get("provenance", {}), **data} if isinstance(data, dict) else {}
+        return members
     except (FileFault, OSError, ValueError):
         return {}
-
-
-def _small(path: Path) -> dict[str, Any]:
-    """Return the same members of a file that was formatted anew."""
-    data = parsed(read_text(path, most_bytes=MOST_HEAD_CHARS))
-    return {**data.get("provenance", {}), **data} if isinstance(data, dict) else {}
 
 
 def _lines_before_rows(file: TextIOWrapper) -> Iterator[str]:

@@ -7,9 +7,9 @@ so their collections cannot differ.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from pytest_osmosis.formats.codec import Count, Positive
@@ -45,9 +45,6 @@ class Shard:
 
     def __str__(self) -> str:
         return f"shard {self.index} of {self.of}"
-
-    def to_json(self) -> dict[str, int]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +94,7 @@ class Plan:
     def rows(self) -> Iterator[tuple[int, int]]:
         """Yield (row index, dataset line) of every row to collect, in file order."""
         for span in sorted((*self.spans, *self.named)):
-            for offset in range(span.n_rows):
-                yield span.first + offset, span.line + offset
+            yield from zip(span.rows, itertools.count(span.line), strict=False)
 
     def units(self) -> Iterator[Unit]:
         """Yield the unit of each test, in file order."""
@@ -146,14 +142,13 @@ class Plan:
         [1, 7]
         """
         named = {row for span in self.named for row in span.rows}
-        chosen = dict(islice(self.rows(), shard.index - 1, None, shard.of))
+        chosen = dict(itertools.islice(self.rows(), shard.index - 1, None, shard.of))
         spans, others = ([row for row in chosen if (row in named) == is_named] for is_named in (False, True))
         return replace(self, spans=spans_of(spans, chosen.__getitem__), named=spans_of(others, chosen.__getitem__))
 
     def with_named(self, rows: Iterable[int], line_of: Callable[[int], int]) -> Plan:
         """Return this plan, which also collects `rows`."""
-        have = {row for row, _ in self.rows()}
-        extra = sorted(set(rows) - have)
+        extra = sorted(set(rows) - {row for row, _ in self.rows()})
         return replace(self, named=self.named + spans_of(extra, line_of)) if extra else self
 
 

@@ -47,7 +47,6 @@ class RunLock:
         self.file = file
         self._is_held = True
         _HELD.add(self)
-        _forget_in_forks()
 
     @classmethod
     def take(cls, directory: RunDirectory, purpose: Purpose = "rollouts") -> RunLock:
@@ -58,7 +57,7 @@ class RunLock:
         has no locks, or if the lock cannot be written.
         """
         path = directory.lock
-        holder = replace(Holder.this_process(purpose), journal_bytes=size_of(directory.journal))
+        holder = replace(Holder.process(os.getpid(), purpose), journal_bytes=size_of(directory.journal))
         with writing(shown(path), JournalError):
             if (file := _inherited(path)) is not None:
                 _write(file, holder)
@@ -77,8 +76,7 @@ class RunLock:
     @property
     def notice(self) -> str | None:
         """A sentence on the process from which the lock was taken over, None if it was free."""
-        before = self.taken_over_from
-        if before is None:
+        if (before := self.taken_over_from) is None:
             return None
         return f"run {self._path.parent.name}: {before} wrote it since {moment(before.since)} and was killed"
 
@@ -212,7 +210,10 @@ def _is_at(file: int, path: Path) -> bool:
 
 def _read(file: int) -> Holder | None:
     """Return the holder that the first line names, None if it names none."""
-    return Holder.of_line(os.pread(file, MOST_BYTES, 0).partition(b"\n")[0])
+    try:
+        return decode(parsed(os.pread(file, MOST_BYTES, 0).partition(b"\n")[0].decode("ascii")), Holder)
+    except ValueError:
+        return None
 
 
 def _write(file: int, holder: Holder) -> None:
@@ -228,14 +229,12 @@ _HELD: WeakSet[RunLock] = WeakSet()
 """The locks of this process."""
 
 
-@cache
-def _forget_in_forks() -> None:
-    os.register_at_fork(after_in_child=_forget_all)
-
-
 def _forget_all() -> None:
     for lock in list(_HELD):
         lock.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 # -- the process that writes an eval run, and how it is told from others ------------------------------------
@@ -263,10 +262,6 @@ class Holder:
     journal_bytes: Count = 0
 
     @classmethod
-    def this_process(cls, purpose: Purpose) -> Holder:
-        return cls.process(os.getpid(), purpose)
-
-    @classmethod
     def process(cls, pid: int, purpose: Purpose = "rollouts") -> Holder:
         """Return a process of this machine that runs now."""
         since = datetime.now(UTC).isoformat(timespec="seconds")
@@ -285,14 +280,6 @@ class Holder:
     def to_line(self) -> bytes:
         return json.dumps(asdict(self)).encode("ascii") + b"\n"
 
-    @classmethod
-    def of_line(cls, raw: bytes) -> Holder | None:
-        """Return the holder that a line names, None for a line that names none."""
-        try:
-            return decode(parsed(raw.decode("ascii")), Holder)
-        except ValueError:
-            return None
-
     def __str__(self) -> str:
         return "another process" if self.pid is None else f"process {self.pid} on {self.machine}"
 
@@ -307,7 +294,7 @@ def _is_process(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return True
+        pass
     return True
 
 

@@ -66,14 +66,10 @@ class RunNotes(NamedTuple):
 
     def without(self, sources: Collection[str]) -> RunNotes:
         """Return these notes without those of some sources."""
-        return self._filtered(lambda source: source not in sources)
+        return self.filtered(lambda source: source not in sources)
 
-    @property
-    def of_rollout(self) -> RunNotes:
-        """The notes of the agent."""
-        return self._filtered(lambda source: source == ROLLOUT)
-
-    def _filtered(self, keeps: Callable[[str], bool]) -> RunNotes:
+    def filtered(self, keeps: Callable[[str], bool]) -> RunNotes:
+        """Return the notes of the sources that a function `keeps`."""
         if self is NO_NOTES or all(map(keeps, {*self.metrics, *self.reasons, *self.fields})):
             return self
         kept = RunNotes._make({source: found[source] for source in found if keeps(source)} for found in self)
@@ -142,12 +138,6 @@ class ReplicaRequests(NamedTuple):
     errors: int
     left_out: tuple[tuple[str, str], ...] = ()
     back: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, name: str, use: Mapping[str, Any]) -> ReplicaRequests:
-        """Return the requests in an event."""
-        left_out = tuple((change["at"], change["error"]) for change in use.get("left_out", ()))
-        return cls(name, use["requests"], use["errors"], left_out, tuple(use.get("back", ())))
 
 
 class JudgeUse(NamedTuple):
@@ -406,25 +396,15 @@ class Ledger:
     def _see_rows(self, rows: Mapping[str, Sequence[str]]) -> None:
         """Take the digests of rows. If the eval run is resumed, drop the scores of rows that have changed."""
         now = {int(row): whole for row, (_, whole) in rows.items()}
-        if self.goes_on:
-            changed = {row for row, whole in now.items() if self.rows.get(row, whole) != whole}
-            for run in [run for run in self.records if run.row in changed] if changed else ():
-                self.records[run] = self._scored_by(frozenset(), self.records[run])
+        if self.goes_on and (changed := {row for row in now if self.rows.get(row, now[row]) != now[row]}):
+            for run, record in self.records.items():
+                if run.row in changed:
+                    self.records[run] = self._scored_by(frozenset(), record)
         self.rows.update(now)
 
     def _complete(self, record: RunRecord) -> bool:
-        if record.removed:
-            return True
         done = {*record.scores, *record.scorer_errors}
-        return bool(self.scorers) and done.issuperset(self.scorers)
-
-
-def fold(events: Iterable[Event]) -> Ledger:
-    """Return the ledger of `events`, without rescorings that did not finish."""
-    ledger = Ledger()
-    for event in settled(events):
-        ledger.apply(event)
-    return ledger
+        return record.removed or (bool(self.scorers) and done.issuperset(self.scorers))
 
 
 def settled(events: Iterable[Event]) -> Iterator[Event]:
@@ -458,8 +438,9 @@ class Settling:
 
 def unscored(record: RunRecord) -> RunRecord:
     """Return a record as it was before scoring."""
+    notes = record.notes.filtered(lambda source: source == ROLLOUT)
     cleared = record._replace(scored=False, removed=False, scores=NOTHING, scorer_errors=NOTHING, scoring_ms=0.0)
-    return cleared._replace(notes=record.notes.of_rollout, judge_uses=())
+    return cleared._replace(notes=notes, judge_uses=())
 
 
 def left_out(record: RunRecord) -> RunRecord:
@@ -490,7 +471,7 @@ def _rollout(record: RunRecord, event: Event) -> RunRecord:
         model=_interned(event.get("model")),
         notes=NO_NOTES.add(event),
         stored=_stored_use(event.get("stored")),
-        imported=_imported(event.get("imported")),
+        imported=_same(Imported(taken["folder"], tuple(taken["scores"]))) if (taken := event.get("imported")) else None,
         replicas=replicas_of(event.get("replicas")),
         turns=sum(message.get("role") == "assistant" for message in own),
         **{name: _interned(event[name]) for name in PLAIN if name in event},
@@ -515,7 +496,10 @@ def _answer_text(content: object, called: Sequence[object]) -> str:
 
 def _score(record: RunRecord, event: Event) -> RunRecord:
     scores: Mapping[str, float] = event.get("scores", {})
-    errors = {name: _reward_error(error) for name, error in event.get("errors", {}).items()}
+    errors = {
+        name: RewardError(error["message"], error.get("details", ""), error.get("boundary", "reward"))
+        for name, error in event.get("errors", {}).items()
+    }
     uses = event.get("judges")
     kept, broken = _without(record.scores, errors), _without(record.scorer_errors, scores)
     return record._replace(
@@ -528,16 +512,11 @@ def _score(record: RunRecord, event: Event) -> RunRecord:
     )
 
 
-def _reward_error(error: Mapping[str, Any]) -> RewardError:
-    return RewardError(error["message"], error.get("details", ""), error.get("boundary", "reward"))
-
-
 def judge_use(use: Mapping[str, Any]) -> JudgeUse:
     """Return the requests to one judge, from an event or from published results."""
     usage = tuple((use.get("usage") or NOTHING).items())
-    stored = _stored_use(use.get("stored"))
     counts = (use["calls"], use["retries"], use.get("uncounted", 0))
-    shared: JudgeUse = _same(JudgeUse(use["model"], use["base_url"], *counts, usage, stored))
+    shared: JudgeUse = _same(JudgeUse(use["model"], use["base_url"], *counts, usage, _stored_use(use.get("stored"))))
     return shared
 
 
@@ -548,13 +527,13 @@ def _stored_use(stored: Mapping[str, Any] | None) -> StoredUse:
     return StoredUse(stored["requests"], None if usage is None else tuple(usage.items()))
 
 
-def _imported(imported: Mapping[str, Any] | None) -> Imported | None:
-    return None if imported is None else _same(Imported(imported["folder"], tuple(imported["scores"])))
-
-
 def replicas_of(uses: Mapping[str, Mapping[str, Any]] | None) -> tuple[ReplicaRequests, ...]:
     """Return the requests to replicas, from an event or from published results."""
-    return _same(tuple(ReplicaRequests.of(name, use) for name, use in uses.items())) if uses else ()
+    requests: list[ReplicaRequests] = []
+    for name, use in (uses or NOTHING).items():
+        left_out = tuple((change["at"], change["error"]) for change in use.get("left_out", ()))
+        requests.append(ReplicaRequests(name, use["requests"], use["errors"], left_out, tuple(use.get("back", ()))))
+    return _same(tuple(requests)) if requests else ()
 
 
 @functools.lru_cache(maxsize=3072, typed=True)

@@ -5,7 +5,7 @@ Memory holds only the position of each conversation in the journal, not the conv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,45 +38,61 @@ class _ScoreKey(NamedTuple):
     row: str
 
 
-class StoredRollouts:
-    """The rollouts of a journal, with every score that they ever got, even in rescorings that did not finish.
+class _ReadJournal:
+    """A journal that is read as a whole.
 
     `contents` holds the digests of rows at the time of their first rollout, `rollout_code` those of the code that made
-    them, by file. `selected` holds the spans of runs that sessions were to roll out. Raises `JournalError` for a
-    journal that cannot be read, and for one whose rollouts cannot be scored.
+    them, by file. Raises `JournalError` for a journal that cannot be read, and for one whose rollouts cannot be scored.
     """
 
     def __init__(self, journal: Path) -> None:
-        self._journal = journal
-        self._ledger = Ledger()
-        self._positions: dict[RunId, int] = {}
-        self._scores: dict[RunId, dict[_ScoreKey, StoredScore]] = {}
-        self._times = SessionTimes()
+        self.ledger = Ledger()
         self.contents: dict[int, Content] = {}
         self.rollout_code: Mapping[str, str] = {}
-        self.selected: list[Sequence[Any]] = []
-        self._read()
+        self._journal = journal
+        self._positions: dict[RunId, tuple[int, ...]] = {}
+        self._times = SessionTimes()
 
     @property
     def records(self) -> Mapping[RunId, RunRecord]:
-        """The records of all runs with events, without scores."""
-        return self._ledger.records
+        """The records of all runs with events."""
+        return self.ledger.records
+
+    @property
+    def took_ms(self) -> float:
+        """The sum of the times of all sessions."""
+        return sum(self._times.each_ms)
+
+    def __contains__(self, run: RunId) -> bool:
+        """Return True if the rollout of a run is stored."""
+        return run in self._positions
+
+    def _check_rows(self) -> None:
+        for run in self._positions:
+            if run.row not in self.contents:
+                raise JournalError(f"{self._journal}: the rollout of {run} is stored, but not its row")
+
+
+class StoredRollouts(_ReadJournal):
+    """The rollouts of a journal, with every score that they ever got, even in rescorings that did not finish.
+
+    The `records` are without scores. `selected` holds the spans of runs that sessions were to roll out.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        super().__init__(journal)
+        self._scores: dict[RunId, dict[_ScoreKey, StoredScore]] = {}
+        self.selected: list[Sequence[Any]] = []
+        self._read()
+        self._check_rows()
 
     @property
     def n_rolled(self) -> int:
         return len(self._positions)
 
-    @property
-    def took_ms(self) -> float:
-        """The sum of the times of all sessions that rolled out."""
-        return sum(self._times.each_ms)
-
-    def __contains__(self, run: RunId) -> bool:
-        return run in self._positions
-
     def rollout(self, run: RunId) -> Event:
         """Return the `rollout` event of a run's last attempt. Raises `KeyError` for a run without one."""
-        return event_at(self._journal, self._positions[run])
+        return event_at(self._journal, self._positions[run][0])
 
     def scores(self, run: RunId, codes: Mapping[str, str], row: str) -> dict[str, StoredScore]:
         """Return the scores that functions gave a rollout, if the digests of their code and of its row are these."""
@@ -93,7 +109,7 @@ class StoredRollouts:
             self._times.apply(event)
             match event["ev"]:
                 case "began":
-                    self._ledger.apply(event)
+                    self.ledger.apply(event)
                     begins, rows = True, known
                 case "loaded":
                     codes = event["digests"]
@@ -113,21 +129,17 @@ class StoredRollouts:
                     if event["ev"] == "rollout" and str(event["row"]) in known:
                         self.contents.setdefault(event["row"], Content(*known[str(event["row"])]))
                 case "skip":
-                    self._ledger.apply(event)
-        for run in self._positions:
-            if run.row not in self.contents:
-                raise JournalError(f"{self._journal}: the rollout of {run} is stored, but not its row")
+                    self.ledger.apply(event)
 
     def _keep_rollout(self, position: int, event: Event) -> None:
         """Keep a rollout; a later attempt replaces an earlier one and its scores."""
-        run = RunId.of(event)
-        record = self._ledger.apply(event)
+        record = self.ledger.apply(event)
         if record is None:
             return
-        self._scores.pop(run, None)
-        self._positions.pop(run, None)
+        self._scores.pop(record.run, None)
+        self._positions.pop(record.run, None)
         if record.rolled:
-            self._positions[run] = position
+            self._positions[record.run] = (position,)
 
     def _keep_scores(self, event: Event, codes: Mapping[str, str], rows: Mapping[str, tuple[str, str]]) -> None:
         run = RunId.of(event)
@@ -150,49 +162,29 @@ class StoredRollouts:
 _AT = "position"
 
 
-class StoredProgress:
-    """The fold of a journal, and what earlier sessions spent. Raises `JournalError` for one that cannot be read.
+class StoredProgress(_ReadJournal):
+    """The fold of a journal, and what earlier sessions spent.
 
-    - `ledger`: the records; its `most_lost` were possibly billed for nothing
-    - `replaced`: the records of rollouts that ended and were made once more
-    - `contents`: the digests of rows when they were first rolled out
-    - `rollout_code`: those of the code that rolled out, by file
-    - `ending`: how the last session ended, None if its process died
+    The `most_lost` of its `ledger` were possibly billed for nothing. `replaced` are the records of rollouts that ended
+    and were made once more, `ending` is how the last session ended, None if its process died.
     """
 
     def __init__(self, journal: Path) -> None:
-        self.ledger = Ledger()
+        super().__init__(journal)
         self.replaced: list[RunRecord] = []
-        self.contents: dict[int, Content] = {}
-        self.rollout_code: Mapping[str, str] = {}
         self.ending: Ending | None = None
-        self._journal = journal
         self._known: dict[int, Content] = {}
-        self._positions: dict[RunId, tuple[int, ...]] = {}
-        self._times = SessionTimes()
         self._read()
-
-    @property
-    def records(self) -> Mapping[RunId, RunRecord]:
-        return self.ledger.records
+        self._check_rows()
 
     @property
     def n_sessions(self) -> int:
         return self._times.n_sessions
 
     @property
-    def took_ms(self) -> float:
-        """The sum of the times of all sessions."""
-        return sum(self._times.each_ms)
-
-    @property
     def is_empty(self) -> bool:
         """True if no session of it began."""
         return not self.n_sessions
-
-    def __contains__(self, run: RunId) -> bool:
-        """Return True if the rollout of a run is stored."""
-        return run in self._positions
 
     def moved(self, journal: Path) -> None:
         """Read events from another path from now on, to which the journal was copied."""
@@ -203,7 +195,7 @@ class StoredProgress:
         return [event_at(self._journal, position) for position in self._positions.get(run, ())]
 
     def _read(self) -> None:
-        for event in settled(self._events_with_positions()):
+        for event in settled({**event, _AT: position} for position, event in replay_with_positions(self._journal)):
             self._times.apply(event)
             match event["ev"]:
                 case "began":
@@ -217,14 +209,6 @@ class StoredProgress:
                 case "start" | "rollout" | "score":
                     self._keep(event)
             self.ledger.apply(event)
-        for run in self._positions:
-            if run.row not in self.contents:
-                raise JournalError(f"{self._journal}: the rollout of {run} is stored, but not its row")
-
-    def _events_with_positions(self) -> Iterator[Event]:
-        for position, event in replay_with_positions(self._journal):
-            event[_AT] = position  # in place: there are many events, and copying is slow
-            yield event
 
     def _keep(self, event: Event) -> None:
         run, kind = RunId.of(event), event["ev"]

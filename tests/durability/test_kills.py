@@ -27,7 +27,8 @@ import pytest
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.plan import run_seed
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import INFRASTRUCTURE, fold
+from pytest_osmosis.record.run_record import INFRASTRUCTURE
+from tests.journals import fold
 from tests.plugin.in_process import DEADLINE_S
 from tests.plugin.workspaces import PYTEST, hosts_under, read_json, wait_until
 from tests.weather import kill_choices

@@ -27,10 +27,11 @@ from pytest_osmosis.evals import EvalRun, FinishedEval, RunSettings, SelectedRun
 from pytest_osmosis.evals.cassettes import AnswerStore
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import RunRecord, fold
+from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.verdicts.pass_rule import Outcome
+from tests.journals import fold
 from tests.preparing import prepare
 from tests.servers import ChatServer
 

@@ -26,12 +26,13 @@ from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_lock import holder_of
-from pytest_osmosis.record.run_record import UNINTERRUPTIBLE, RunRecord, fold
+from pytest_osmosis.record.run_record import UNINTERRUPTIBLE, RunRecord
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress, StoredRollouts
 from pytest_osmosis.report.summary import notice_lines
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
+from tests.journals import fold
 from tests.plugin.workspaces import wait_until
 
 
@@ -82,14 +83,14 @@ def test_hosts_get_more_within_a_lower_cap_once_none_has_more_than_its_share(mak
     limits = []
     for host, n in ((first, 2), (second, 1)):
         host.starts(*host.runs()[:n])
-    stepped.loop.hosts.limit(3)
+    stepped.loop.hosts.shares.limit(3)
     for ends in (None, None, second.runs()[0], first.runs()[0], None):
         if ends is not None:
             (second if ends in second.runs() else first).rolls(ends)
         stepped.turn()
         limits.append([host.heeds_limits() for host in (first, second, third)])
     assert limits == [[[0]] * 3, [[1], [1], []], [[]] * 3, [[], [], [1]], [[]] * 3]
-    stepped.loop.hosts.limit(6)
+    stepped.loop.hosts.shares.limit(6)
     stepped.turn()
     assert [host.heeds_limits() for host in (first, second, third)] == [[2]] * 3, "none has more than that"
 
@@ -100,7 +101,7 @@ def test_a_host_whose_rollouts_hold_slots_keeps_a_limit_while_shares_settle(make
     first, second = stepped.hosts[:2]
     for host, n in ((first, 3), (second, 1)):
         host.starts(*host.runs()[:n])
-    stepped.loop.hosts.limit(4)
+    stepped.loop.hosts.shares.limit(4)
     for _ in range(3):
         stepped.turn()
         for host in (first, second):
@@ -247,7 +248,7 @@ def test_a_host_that_may_begin_nothing_further_must_end_what_it_does(make: Make,
     stepped.turn()
     if does == "does not answer":
         host.say("retry", RunId(0, 0), waits=True)
-    stepped.loop.hosts.limit(0)
+    stepped.loop.hosts.shares.limit(0)
     stepped.turn()
     if does != "does not answer":
         host.say("limited")
@@ -265,7 +266,7 @@ def test_a_host_that_does_not_become_ready_is_ended_however_often_its_limit_chan
     for in_flight in (4, 8, 12):
         assert not loads.killed
         stepped.clock.advance(engine_hosts.START_S / 2 - 1.0)
-        stepped.loop.hosts.limit(in_flight)
+        stepped.loop.hosts.shares.limit(in_flight)
         stepped.turn()
         ready.heeds_limits()
     assert loads.killed

@@ -28,11 +28,12 @@ from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.host.protocol import HostCode, Key, Setup
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord, fold
+from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord
 from pytest_osmosis.results.results import records_of
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.engine.recounted import StoredNow
 from tests.engine.world import USAGE, Climate, FakeHost, Rows, World
+from tests.journals import fold
 
 DEADLINE_S = 60.0
 OF_USER_CODE = ("ValueError", ENDED_TWICE, UNINTERRUPTIBLE)

@@ -270,13 +270,13 @@ class World:
         in_flight = sum(host.held for host in self.hosts if not (host.dead or host.killed))
         if in_flight > self.engine.most_in_flight:
             self.violations.append(f"{in_flight} in flight of {self.engine.most_in_flight}")
-        hosts = self.engine._loop.hosts
+        hosts, shares = self.engine._loop.hosts, self.engine._loop.hosts.shares
         if (
             host.name == "host"
-            and in_flight > hosts.in_flight
+            and in_flight > shares.in_flight
             and all(len(each.sent_limits) == 1 for each in hosts.rolling)
         ):
-            self.violations.append(f"{in_flight} in flight, and every host knows that {hosts.in_flight} may be")
+            self.violations.append(f"{in_flight} in flight, and every host knows that {shares.in_flight} may be")
         if in_flight > self.batch_size:
             self.violations.append(f"{in_flight} in flight of {self.batch_size}")
         begun = sum(len(host.rollouts) for host in self.living())

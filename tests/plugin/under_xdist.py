@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_osmosis.record.journal import replay
-from pytest_osmosis.record.run_record import fold
+from tests.journals import fold
 from tests.plugin.reports import Report
 from tests.plugin.workspaces import Session, Shell, Workspace
 from tests.servers import Behaviour, ChatServer

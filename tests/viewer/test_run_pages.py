@@ -16,10 +16,10 @@ from pytest_osmosis.addons.viewer.run_list import entry_rows, run_row
 from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_record import fold
 from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.heads import run_entry
 from pytest_osmosis.stats import gaffke
+from tests.journals import fold
 from tests.plugin.workspaces import read_json
 from tests.viewer.stored_kinds import KINDS, make_kinds
 

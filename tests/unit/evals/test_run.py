@@ -25,7 +25,7 @@ from pytest_osmosis.evals.output_files import output_problems, outputs_of
 from pytest_osmosis.record import find_run
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_record import fold
+from tests.journals import fold
 from tests.preparing import prepare, prepare_again
 from tests.unit.evals.conftest import Begun, Ran, Workspace
 

@@ -240,7 +240,7 @@ def test_a_lock_that_is_handed_down_is_held_until_its_heir_ends(tmp_path: Path) 
 def test_a_notice_names_the_process_from_which_the_lock_was_taken_over(tmp_path: Path) -> None:
     dead = subprocess.Popen([sys.executable, "-c", "pass"])
     dead.wait()
-    named = json.loads(Holder.this_process("rollouts").to_line())
+    named = json.loads(Holder.process(os.getpid()).to_line())
     stale = {**named, "pid": dead.pid, "since": "2026-01-01T00:00:00+00:00"}
     (tmp_path / "lock").write_text(json.dumps(stale) + "\n")
     lock = RunLock.take(RunDirectory(tmp_path))

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_record import NO_NOTES, Event, Imported, RewardError, RunRecord, fold
+from pytest_osmosis.record.run_record import NO_NOTES, Event, Imported, RewardError, RunRecord
+from tests.journals import fold
 
 LOADED: Event = {"ev": "loaded", "scorers": ["rewards:a", "rewards:b"], "digest": "0"}
 RUN = RunId(3, 1)

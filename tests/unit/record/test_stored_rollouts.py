@@ -12,8 +12,9 @@ from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import Ledger, RunNotes, fold
+from pytest_osmosis.record.run_record import Ledger, RunNotes
 from pytest_osmosis.record.stored_rollouts import StoredProgress, StoredRollouts, StoredScore
+from tests.journals import fold
 
 F, G = "rewards:f", "rewards:g"
 
