@@ -273,91 +273,31 @@ class Setup:
 
 # -- engine to host --------------------------------------------------------------------------------------
 
-
-class BecomeRequest(TypedDict):
-    """The first message to a host that was started before its eval was known: the process that it becomes.
-
-    One that has loaded an environment only gets another log.
-    """
-
-    op: Literal["become"]
-    environ: Mapping[str, str] | None
-    cwd: str
-    log: str
-
-
-class TellRequest(TypedDict):
-    """Load the environment of `code` (`HostCode`), and nothing else.
-
-    Write its rows to the file `rows` and tell its facts. What follows is the `setup` of an eval with this `code`, or
-    `close`.
-    """
-
-    op: Literal["tell"]
-    code: Mapping[str, Any]
-    rows: str
-
-
-class SetupRequest(TypedDict):
-    """Load the user's code: the fields of `Setup`, those of its `code` apart. Sent once, before all that follow."""
-
-    op: Literal["setup"]
-    code: Mapping[str, Any]
-    work: Mapping[str, Any]
-
-
-class ProbeRequest(TypedDict):
-    """Send one small request to a model."""
-
-    op: Literal["probe"]
-    model_tag: str
-
-
-class LimitRequest(TypedDict):
-    """Have at most `limit` rollouts, and `scorings` scorings, in flight from now on.
-
-    Those that only wait for a retry are not in flight, but no more than `begun` may have begun.
-    """
-
-    op: Literal["limit"]
-    limit: int
-    begun: int
-    scorings: int
-
-
-class HoldRequest(TypedDict):
-    """Begin no rollout and no request for `wait_s`: the server has no room."""
-
-    op: Literal["hold"]
-    wait_s: float
-
-
-class PermitRequest(TypedDict):
-    """Send the requests `ids`, for which the host has asked."""
-
-    op: Literal["permit"]
-    ids: Sequence[int]
-
-
-class DropRequest(TypedDict):
-    """Give back the runs that have not begun: all of them, or with `model_tag` those of one model."""
-
-    op: Literal["drop"]
-    model_tag: str | None
-
-
-class DenyRequest(TypedDict):
-    """Send no further request to a model: it would deny it with `error`, as it denied one of another host."""
-
-    op: Literal["deny"]
-    model_tag: str
-    error: str
-
-
-class ControlRequest(TypedDict):
-    """`pause`: begin nothing until `resume`. `close`: cancel what runs, and end."""
-
-    op: Literal["pause", "resume", "close"]
+BecomeRequest = TypedDict(
+    "BecomeRequest", {"op": Literal["become"], "environ": Mapping[str, str] | None, "cwd": str, "log": str}
+)
+"""The first message to a host that was started before its eval was known: the process that it becomes. One that has
+loaded an environment only gets another log."""
+TellRequest = TypedDict("TellRequest", {"op": Literal["tell"], "code": Mapping[str, Any], "rows": str})
+"""Load the environment of `code` (`HostCode`), and nothing else. Write its rows to the file `rows` and tell its facts.
+What follows is the `setup` of an eval with this `code`, or `close`."""
+SetupRequest = TypedDict("SetupRequest", {"op": Literal["setup"], "code": Mapping[str, Any], "work": Mapping[str, Any]})
+"""Load the user's code: the fields of `Setup`, those of its `code` apart. Sent once, before all that follow."""
+ProbeRequest = TypedDict("ProbeRequest", {"op": Literal["probe"], "model_tag": str})
+"""Send one small request to a model."""
+LimitRequest = TypedDict("LimitRequest", {"op": Literal["limit"], "limit": int, "begun": int, "scorings": int})
+"""Have at most `limit` rollouts, and `scorings` scorings, in flight from now on. Those that only wait for a retry are
+not in flight, but no more than `begun` may have begun."""
+HoldRequest = TypedDict("HoldRequest", {"op": Literal["hold"], "wait_s": float})
+"""Begin no rollout and no request for `wait_s`: the server has no room."""
+PermitRequest = TypedDict("PermitRequest", {"op": Literal["permit"], "ids": Sequence[int]})
+"""Send the requests `ids`, for which the host has asked."""
+DropRequest = TypedDict("DropRequest", {"op": Literal["drop"], "model_tag": str | None})
+"""Give back the runs that have not begun: all of them, or with `model_tag` those of one model."""
+DenyRequest = TypedDict("DenyRequest", {"op": Literal["deny"], "model_tag": str, "error": str})
+"""Send no further request to a model: it would deny it with `error`, as it denied one of another host."""
+ControlRequest = TypedDict("ControlRequest", {"op": Literal["pause", "resume", "close"]})
+"""`pause`: begin nothing until `resume`. `close`: cancel what runs, and end."""
 
 
 class RunRequest(AttemptFields):
@@ -406,111 +346,58 @@ Request = BecomeRequest | TellRequest | SetupRequest | RunsRequest | LimitsReque
 
 # -- host to engine --------------------------------------------------------------------------------------
 
-
-class ReadyEvent(TypedDict):
-    """The answer to `setup`: the reward functions in order.
-
-    `sync` lists those that block, `digests` are of their code, `files` of each file of user code that was read.
-    `grouped` lists those that score all runs of a row together (`ScoreGroupRequest`). The header prints `notes`. All
-    hosts together may have `max_rollouts` and `max_scorings` in flight, or any number. `rollout_code` are digests of
-    the code of rollouts, by file (`host.rollout_code`).
-    """
-
-    ev: Literal["ready"]
-    scorers: Sequence[str]
-    sync: Sequence[str]
-    digests: Mapping[str, str]
-    files: NotRequired[Mapping[str, str]]
-    notes: NotRequired[Sequence[str]]
-    max_rollouts: NotRequired[int | None]
-    max_scorings: NotRequired[int | None]
-    rollout_code: NotRequired[Mapping[str, str]]
-    grouped: NotRequired[Sequence[str]]
-
-
-class RefusedEvent(TypedDict):
-    """The other answer to `setup`, and to `tell`: the code does not load, and the host ends."""
-
-    ev: Literal["refused"]
-    error: str
-    details: str
-
-
-class StepEvent(TypedDict):
-    """An environment that is to tell its rows begins what may take long."""
-
-    ev: Literal["step"]
-    step: str
-
-
-class ToldEvent(TypedDict):
-    """The answer to `tell`: the facts of an environment (`rollouts.environment`)."""
-
-    ev: Literal["told"]
-    facts: Mapping[str, Any]
-
-
-class ProbedEvent(TypedDict):
-    """The answer to `probe`: its error, None without one.
-
-    One that `is_systemic` every request to the model would meet. The model's service ends it on `shutdown_date`, like
-    2026-12-11.
-    """
-
-    ev: Literal["probed"]
-    model_tag: AnyModel
-    error: str | None
-    is_systemic: bool
-    shutdown_date: NotRequired[str]
-
-
-class DeniedEvent(TypedDict):
-    """A model denies every request with `error`, such as for a wrong key: the host sends it none, and begins no run."""
-
-    ev: Literal["denied"]
-    model_tag: AnyModel
-    error: str
-
-
-class LimitedEvent(TypedDict):
-    """The answer to `limit`: what begins from now on keeps it."""
-
-    ev: Literal["limited"]
-
-
-class DroppedEvent(TypedDict):
-    """The runs that will not begin here: the answer to `drop`, and to runs of a model that denies all requests."""
-
-    ev: Literal["dropped"]
-    runs: Sequence[AttemptFields]
-
-
-class ThrottledEvent(TypedDict):
-    """A server had no room: the host sends it nothing for `wait_s`."""
-
-    ev: Literal["throttled"]
-    wait_s: float
-
-
-class ReasoningLostEvent(TypedDict):
-    """A rollout went on after an answer without the reasoning in it, which can only go back with the request."""
-
-    ev: Literal["reasoning_lost"]
-
-
-class AnsweredEvent(TypedDict):
-    """A request that had its permit is over. `usage` is None if its tokens were not counted."""
-
-    ev: Literal["answered"]
-    id: int
-    usage: Mapping[str, int] | None
-
-
-class UnusedEvent(TypedDict):
-    """A request will not be sent, with or without its permit."""
-
-    ev: Literal["unused"]
-    id: int
+ReadyEvent = TypedDict(
+    "ReadyEvent",
+    {
+        "ev": Literal["ready"],
+        "scorers": Sequence[str],
+        "sync": Sequence[str],
+        "digests": Mapping[str, str],
+        "files": NotRequired[Mapping[str, str]],
+        "notes": NotRequired[Sequence[str]],
+        "max_rollouts": NotRequired[int | None],
+        "max_scorings": NotRequired[int | None],
+        "rollout_code": NotRequired[Mapping[str, str]],
+        "grouped": NotRequired[Sequence[str]],
+    },
+)
+"""The answer to `setup`: the reward functions in order; `sync` lists those that block, `digests` are of their code,
+`files` of each file of user code that was read.
+`grouped` lists those that score all runs of a row together (`ScoreGroupRequest`).
+The header prints `notes`. All hosts together may have `max_rollouts` and `max_scorings` in flight, or any number.
+`rollout_code` are digests of the code of rollouts, by file (`host.rollout_code`)."""
+RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str, "details": str})
+"""The other answer to `setup`, and to `tell`: the code does not load, and the host ends."""
+StepEvent = TypedDict("StepEvent", {"ev": Literal["step"], "step": str})
+"""An environment that is to tell its rows begins what may take long."""
+ToldEvent = TypedDict("ToldEvent", {"ev": Literal["told"], "facts": Mapping[str, Any]})
+"""The answer to `tell`: the facts of an environment (`rollouts.environment`)."""
+ProbedEvent = TypedDict(
+    "ProbedEvent",
+    {
+        "ev": Literal["probed"],
+        "model_tag": AnyModel,
+        "error": str | None,
+        "is_systemic": bool,
+        "shutdown_date": NotRequired[str],
+    },
+)
+"""The answer to `probe`: its error, None without one. One that `is_systemic` every request to the model would meet.
+The model's service ends it on `shutdown_date`, like 2026-12-11."""
+DeniedEvent = TypedDict("DeniedEvent", {"ev": Literal["denied"], "model_tag": AnyModel, "error": str})
+"""A model denies every request with `error`, such as for a wrong key: the host sends it none, and begins no run."""
+LimitedEvent = TypedDict("LimitedEvent", {"ev": Literal["limited"]})
+"""The answer to `limit`: what begins from now on keeps it."""
+DroppedEvent = TypedDict("DroppedEvent", {"ev": Literal["dropped"], "runs": Sequence[AttemptFields]})
+"""The runs that will not begin here: the answer to `drop`, and to runs of a model that denies all requests."""
+ThrottledEvent = TypedDict("ThrottledEvent", {"ev": Literal["throttled"], "wait_s": float})
+"""A server had no room: the host sends it nothing for `wait_s`."""
+ReasoningLostEvent = TypedDict("ReasoningLostEvent", {"ev": Literal["reasoning_lost"]})
+"""A rollout went on after an answer without the reasoning in it, which can only go back with the request."""
+AnsweredEvent = TypedDict("AnsweredEvent", {"ev": Literal["answered"], "id": int, "usage": Mapping[str, int] | None})
+"""A request that had its permit is over. `usage` is None if its tokens were not counted."""
+UnusedEvent = TypedDict("UnusedEvent", {"ev": Literal["unused"], "id": int})
+"""A request will not be sent, with or without its permit."""
 
 
 class RetryEvent(AttemptFields):
