@@ -123,9 +123,14 @@ def _matches(config: pytest.Config, pattern: str) -> list[Path]:
 
 def typed(config: pytest.Config) -> set[Path]:
     """Return the Python files among the arguments, apart from test modules."""
-    arguments = config.args if config.args_source is config.ArgsSource.ARGS else []
-    paths = {path_of(config, arg) for arg in arguments if any(part.endswith(".py") for part in arg.split("::"))}
+    words = typed_arguments(config)
+    paths = {path_of(config, arg) for arg in words if any(part.endswith(".py") for part in arg.split("::"))}
     return {path for path in paths if not _is_test_module(config, path)}
+
+
+def typed_arguments(config: pytest.Config) -> list[str]:
+    """Return pytest's arguments; none if it took them from testpaths or the current folder."""
+    return config.args if config.args_source is config.ArgsSource.ARGS else []
 
 
 def outside_testpaths(config: pytest.Config) -> list[str]:
