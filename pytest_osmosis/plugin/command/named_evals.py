@@ -194,13 +194,11 @@ def _suggestion(path: Path) -> str:
     return f", did you mean {shown(path.with_name(close))}?" if close else ""
 
 
-def tomls_under(config: pytest.Config, folder: Path) -> Iterator[Path]:
-    """Yield configs/eval/*.toml in a folder and its subfolders, apart from those that pytest skips."""
+def folders_under(config: pytest.Config, folder: Path) -> Iterator[Path]:
+    """Yield a folder and its subfolders, apart from those that pytest skips."""
     for parent, folders, _ in os.walk(folder):
         folders[:] = sorted((name for name in folders if not is_skipped_folder(config, name)), key=natural_key)
-        path = Path(parent)
-        if path.parts[-2:] == ("configs", "eval"):
-            yield from tomls_in(path)
+        yield Path(parent)
 
 
 def is_skipped_folder(config: pytest.Config, name: str) -> bool:
@@ -247,7 +245,10 @@ def _found_evals(config: pytest.Config, explicit: Sequence[Path | None]) -> list
         return []
     arguments = remaining_arguments(config, explicit)
     folders = [folder for arg in arguments if (folder := path_of(config, arg)).is_dir()]
-    found = dict.fromkeys(path for folder in folders for path in tomls_under(config, folder))
+    places = (place for folder in folders for place in folders_under(config, folder))
+    found = dict.fromkeys(
+        toml for place in places if place.parts[-2:] == ("configs", "eval") for toml in tomls_in(place)
+    )
     return [path for path in found if path not in explicit]
 
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import ast
 import itertools
-import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.plugin import reward_options
-from pytest_osmosis.plugin.command.named_evals import is_skipped_folder, tomls_in
+from pytest_osmosis.plugin.command.named_evals import folders_under, tomls_in
 from pytest_osmosis.plugin.reward_options import path_of
 from pytest_osmosis.rewards.graders import MODES
 from pytest_osmosis.text.names import listed, shown
@@ -29,6 +27,8 @@ from pytest_osmosis.text.user_code import library_of, module_advice, reward_advi
 MOST_FILES = 500
 MOST_BYTES = 1_000_000
 MOST_LINES = 5
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def hints(config: pytest.Config) -> list[str]:
@@ -60,10 +60,8 @@ _MISSING = re.compile(
 def _about_evals(folders: Sequence[Path]) -> Iterator[str]:
     for folder in dict.fromkeys(found for each in folders for found in _eval_folders(each)):
         if n := len(tomls_in(folder)):
-            runs, pronoun = ("an eval that runs", "it") if n == 1 else ("evals that run", "them")
-            command = f"pytest --osmosis-config={shlex.quote(shown(folder))}"
-            number = "" if n == 1 else f"{n} "
-            yield f"{shown(folder)} holds {number}{runs} only if the command names {pronoun}: {command}"
+            place = shown(folder)
+            yield f"{place} holds {plural(n, 'eval')}; to run: pytest --osmosis-config={shlex.quote(place)}"
 
 
 def _eval_folders(folder: Path) -> Iterator[Path]:
@@ -73,25 +71,18 @@ def _eval_folders(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-class _Function(NamedTuple):
-    place: str
-    name: str
-    parameters: Sequence[str]
-    is_rubric: bool
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.name}({', '.join(self.parameters)})"
-
-
 def _about_rewards(config: pytest.Config, paths: Sequence[Path], folders: Sequence[Path]) -> Iterator[str]:
     """Yield what keeps the reward functions of named files, and under `--osmosis-lab` of folders, from being tested."""
     lab = reward_options.lab(config)
     named = {*reward_options.typed(config), *reward_options.listed(config)}
-    if not (lab or named):
+    if lab:
+        named.update(path for path in paths if path.suffix == ".py")
+    elif not named:
         return
-    others = [path for folder in folders for path in _python_files(config, folder)] if lab else []
-    files = dict.fromkeys([*sorted(named), *others, *(path for path in paths if path.suffix == ".py" and lab)])
-    lines = [line for path in files for function in _functions(path) if (line := _fault(function, path in named))]
+    below = (parent for folder in folders if lab for parent in folders_under(config, folder))
+    others = itertools.islice((path for parent in below for path in sorted(parent.glob("*.py"))), MOST_FILES)
+    files = dict.fromkeys([*sorted(named), *others])
+    lines = [line for path in files for function in _functions(path) if (line := _fault(path, function, path in named))]
     yield from lines[:MOST_LINES]
     if len(lines) > MOST_LINES:
         yield f"and {plural(len(lines) - MOST_LINES, 'more function')} like these"
@@ -102,41 +93,30 @@ def _about_rewards(config: pytest.Config, paths: Sequence[Path], folders: Sequen
         yield f"no reward function was found in {searched}; {fix}"
 
 
-def _fault(function: _Function, is_named: bool) -> str | None:
+def _fault(path: Path, function: Function, is_named: bool) -> str | None:
     """Return why a function is not tested, None if it is no reward function, or if it would have been."""
-    parameters = function.parameters
+    given = function.args
+    parameters = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
     if (library := library_of(parameters)) is not None:
-        return f"{function} is not tested: {reward_advice(library)}"
-    if not parameters or "ground_truth" not in parameters:
+        why = f": {reward_advice(library)}"
+    elif not parameters or "ground_truth" not in parameters:
         return None
-    if function.is_rubric:
-        return f"{function} is not tested: each call asks a judge; use it in an eval, or call it in a test of yours"
-    if parameters[0] in MODES:
-        file = shlex.quote(function.place.rpartition(":")[0])
-        return None if is_named else f"{function} is not tested, because only files that are named are: pytest {file}"
-    if set(parameters) & MODES.keys():
-        return f"{function} is not tested: its first parameter must be solution_str or messages"
-    return None
+    elif any(ast.unparse(each).endswith("osmosis_rubric") for each in function.decorator_list):
+        why = ": each call asks a judge; use it in an eval, or call it in a test of yours"
+    elif parameters[0] in MODES and not is_named:
+        why = f", because only files that are named are: pytest {shlex.quote(shown(path))}"
+    elif parameters[0] not in MODES and set(parameters) & MODES.keys():
+        why = ": its first parameter must be solution_str or messages"
+    else:
+        return None
+    return f"{shown(path)}:{function.lineno}: {function.name}({', '.join(parameters)}) is not tested{why}"
 
 
-def _python_files(config: pytest.Config, folder: Path) -> Iterator[Path]:
-    def found() -> Iterator[Path]:
-        for parent, folders, files in os.walk(folder):
-            folders[:] = sorted(name for name in folders if not is_skipped_folder(config, name))
-            yield from (Path(parent, name) for name in sorted(files) if name.endswith(".py"))
-
-    return itertools.islice(found(), MOST_FILES)
-
-
-def _functions(path: Path) -> Iterator[_Function]:
-    """Yield the functions at the top of a module whose names have no leading underscore."""
+def _functions(path: Path) -> list[Function]:
+    """Return the functions at the top of a module whose names have no leading underscore."""
     try:
         tree = ast.parse(read_text(path, most_bytes=MOST_BYTES))
     except (FileFault, ValueError, SyntaxError, RecursionError, MemoryError):
-        return
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
-            given = node.args
-            named = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-            is_rubric = any(ast.unparse(each).endswith("osmosis_rubric") for each in node.decorator_list)
-            yield _Function(f"{shown(path)}:{node.lineno}", node.name, named, is_rubric)
+        return []
+    functions = (node for node in tree.body if isinstance(node, Function))
+    return [node for node in functions if not node.name.startswith("_")]

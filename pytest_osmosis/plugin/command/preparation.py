@@ -174,6 +174,7 @@ class EvalPreparer:
 
     def request(self, path: Path | None, entry: str | None = None, *, listed: bool = False) -> EvalRequest:
         """Return what the command says of an eval, which it may only list."""
+        answers = self._options.answers
         return EvalRequest(
             path,
             entry,
@@ -181,7 +182,7 @@ class EvalPreparer:
             # a dry run needs keys, as the run itself does
             listing=listed or bool(self._config.option.collectonly or plans_setup(self._config)),
             updating=self._options.update_baseline,
-            answers=self._options.answer_store,
+            answers=None if answers is None else answers.store,
             most_in_flight=self._options.max_in_flight,
         )
 
