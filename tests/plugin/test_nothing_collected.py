@@ -25,8 +25,7 @@ def test_evals_of_a_folder_are_named_with_their_command_unless_something_was_col
 
     for named in (("configs/eval",), ("configs",), (".",), ()):
         assert hints(workspace.run(*named, exits=5)) == [
-            "osmosis: configs/eval holds 2 evals that run only if the command names them: "
-            "pytest --osmosis-config=configs/eval"
+            "osmosis: configs/eval holds 2 evals; to run: pytest --osmosis-config=configs/eval"
         ]
     workspace.write("test_python.py", "def test_python(): pass\n")
     assert hints(workspace.run()) == []

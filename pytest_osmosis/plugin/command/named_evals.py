@@ -21,7 +21,7 @@ from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import is_eval_toml
 from pytest_osmosis.plugin.items import unit_key
-from pytest_osmosis.plugin.reward_options import outside_testpaths, path_of
+from pytest_osmosis.plugin.reward_options import outside_testpaths, path_of, typed_arguments
 from pytest_osmosis.text.names import absolute, natural_key, shown
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def named_evals(config: pytest.Config) -> NamedEvals:
         stored=stored,
         names_config=names_config,
         source=source or "reference",
-        untyped=tuple(config.args) if config.args_source is not config.ArgsSource.ARGS else (),
+        untyped=() if typed_arguments(config) else tuple(config.args),
         withheld=tuple(withheld),
     )
 
@@ -116,10 +116,11 @@ def _withheld(config: pytest.Config, arguments: Sequence[str]) -> list[Path]:
     """Return the evals that only node ids name, among other arguments, if `osmosis_collect` is "list"."""
     if config.getini(options.COLLECT) != "list" or config.option.collectonly:
         return []
-    whole = {path_of(config, arg) for arg in arguments if is_eval_toml(arg) and unit_key(arg) is None}
-    paths = dict.fromkeys(path_of(config, arg) for arg in arguments)
-    units = dict.fromkeys(path_of(config, arg) for arg in arguments if is_eval_toml(arg) and unit_key(arg))
-    return [path for path in units if path not in whole] if len(paths) > 1 else []
+    paths = {arg: path_of(config, arg) for arg in arguments}
+    tomls = [arg for arg in arguments if is_eval_toml(arg)]
+    whole = {paths[arg] for arg in tomls if unit_key(arg) is None}
+    units = dict.fromkeys(paths[arg] for arg in tomls if unit_key(arg))
+    return [path for path in units if path not in whole] if len({*paths.values()}) > 1 else []
 
 
 def remaining_arguments(config: pytest.Config, evals: Collection[Path | None]) -> list[str]:
@@ -174,13 +175,14 @@ def _option_tomls(config: pytest.Config, values: Sequence[str]) -> list[Path]:
     problems: list[str] = []
     for value in values:
         path = absolute(config.invocation_params.dir / value)
-        found = tomls_in(path) if path.is_dir() else [path]
-        fault = None if path.is_dir() else fault_of(path)
-        if not found:
+        if not path.is_dir():
+            tomls.append(path)
+            if (fault := fault_of(path)) is not None:
+                problems.append(f"--osmosis-config={value}: {fault}{_suggestion(path) if fault.missing else ''}")
+        elif found := tomls_in(path):
+            tomls += found
+        else:
             problems.append(f"--osmosis-config={value}: the folder holds no *.toml")
-        elif fault is not None:
-            problems.append(f"--osmosis-config={value}: {fault}{_suggestion(path) if fault.missing else ''}")
-        tomls += found
     if problems:
         raise pytest.UsageError(*problems)
     return tomls
@@ -241,29 +243,27 @@ def _found_evals(config: pytest.Config, explicit: Sequence[Path | None]) -> list
         raise pytest.UsageError(f'{options.COLLECT}: must be "never", "list" or "run", got "{collect}"')
     if collect == "never" or (collect == "list" and not config.option.collectonly):
         return []
-    if explicit and config.args_source is not config.ArgsSource.ARGS:
+    if explicit and not typed_arguments(config):
         return []
     arguments = remaining_arguments(config, explicit)
     folders = [folder for arg in arguments if (folder := path_of(config, arg)).is_dir()]
     places = (place for folder in folders for place in folders_under(config, folder))
-    found = dict.fromkeys(
-        toml for place in places if place.parts[-2:] == ("configs", "eval") for toml in tomls_in(place)
-    )
+    of_evals = (place for place in places if place.parts[-2:] == ("configs", "eval"))
+    found = dict.fromkeys(toml for place in of_evals for toml in tomls_in(place))
     return [path for path in found if path not in explicit]
 
 
 def _ignored(config: pytest.Config, explicit: Sequence[Path | None], *, asks_models: bool) -> tuple[str, ...]:
     """Return the arguments and options of addopts that name an eval which this command does not name."""
-    typed = config.args if config.args_source is config.ArgsSource.ARGS else []
-    arguments = [arg for arg in typed if is_eval_toml(arg) and path_of(config, arg) not in explicit]
+    typed = [arg for arg in typed_arguments(config) if is_eval_toml(arg) and path_of(config, arg) not in explicit]
     folder = config.invocation_params.dir
-    configs = [value for value in config.getoption("osmosis_config") if absolute(folder / value) not in explicit]
-    folders = [folder for path in explicit if path is not None for folder in path.parents]
-    others = [config.getoption(dest) for dest in (*(option.dest for option in options.AGENTS), options.FROM.dest)]
+    configs = {value: absolute(folder / value) for value in config.getoption("osmosis_config")}
+    named = {*explicit, *(parent for path in explicit if path is not None for parent in path.parents)}
+    others = [config.getoption(option.dest) for option in (*options.AGENTS, options.FROM)]
     models = config.getoption(options.SOURCE.dest) == "model" and not asks_models
     return (
-        *arguments,
-        *(value for value in configs if absolute(folder / value) not in folders),
+        *typed,
+        *(value for value, path in configs.items() if path not in named),
         *(other for other in others if other and not explicit),
         *([f"{options.SOURCE.flag}=model"] if models else []),
     )

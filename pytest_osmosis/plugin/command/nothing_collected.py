@@ -39,10 +39,8 @@ def hints(config: pytest.Config) -> list[str]:
     return [f"osmosis: {line}" for line in lines]
 
 
-def import_hints(config: pytest.Config, reports: Iterable[object]) -> list[str]:
-    """Return lines about modules and names that could not be imported, if the command names reward functions."""
-    if not (reward_options.lab(config) or reward_options.names_files(config)):
-        return []
+def import_hints(reports: Iterable[object]) -> list[str]:
+    """Return lines about modules and names that could not be imported."""
     texts = [report.longreprtext for report in reports if isinstance(report, pytest.CollectReport)]
     missing = dict.fromkeys(found for text in texts for found in _MISSING.findall(text))
     return [
