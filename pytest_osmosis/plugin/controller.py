@@ -29,7 +29,7 @@ from pytest_osmosis.plugin.items import (
     ungrouped,
     unit_key,
 )
-from pytest_osmosis.plugin.output.header import header, source_lines, test_eval_lines
+from pytest_osmosis.plugin.output.header import header, test_eval_lines
 from pytest_osmosis.plugin.output.progress_line import ProgressLine
 from pytest_osmosis.plugin.output.terminal import TerminalSummary, say
 from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, RolloutWait
@@ -78,8 +78,7 @@ class ControllerPlugin:
         self.evals.prepare()
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
-        lines = [*header(self.evals), *source_lines(self.naming), *not_started_lines(self.naming)]
-        return list(map(self.evals.sanitizer.shown, lines))
+        return list(map(self.evals.sanitizer.shown, [*header(self.evals), *not_started_lines(self.naming)]))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -89,7 +88,7 @@ class ControllerPlugin:
         if self.distributed or broken:
             return
         self.evals.test_evals.select_items(session.items)
-        self.evals.prepare_test_evals()
+        self.evals.test_evals.prepare()
         if option.collectonly or self.evals.options.dry_run:
             return
         self.evals.select_items(session.items)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -79,7 +80,7 @@ def lab_budget_s(config: pytest.Config) -> float:
 
 def names_files(config: pytest.Config) -> bool:
     """True if the ini key or an argument names a Python file that is not a test module."""
-    return bool(config.getini(FILES)) or bool(typed(config))
+    return bool(config.getini(FILES) or typed(config))
 
 
 def listed(config: pytest.Config) -> set[Path]:
@@ -143,8 +144,6 @@ def outside_testpaths(config: pytest.Config) -> list[str]:
 
 def path_of(config: pytest.Config, arg: str) -> Path:
     """Return the absolute path in an argument or node id; symlinks are kept."""
-    import os
-
     folder = config.invocation_params.dir
     return Path(os.path.abspath(folder / split_argument(folder, arg)[0]))  # noqa: PTH100 (keeps symlinks)
 

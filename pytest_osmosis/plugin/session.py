@@ -113,9 +113,6 @@ class EvalSession:
         arguments = session_arguments(self.config, self.naming._replace(explicit=explicit), evals.files)
         set_arguments(self.config, arguments, as_typed=bool(self.naming.explicit))
 
-    def prepare_test_evals(self) -> None:
-        self.test_evals.prepare([named.prepared for named in self.named.values()])
-
     def select_items(self, items: Iterable[pytest.Item]) -> None:
         """Select the runs of selected items, and those that tests request."""
         ours = eval_items(items)
@@ -127,7 +124,7 @@ class EvalSession:
 
     def _select(self, collected: Iterable[UnitKey]) -> None:
         self._has_selected, collected = True, list(collected)
-        self.prepare_test_evals()
+        self.test_evals.prepare()
         self.by_id = {**self.test_evals.by_id, **self.named}
         units: dict[str, dict[Unit, None]] = {}
         for key in collected:

@@ -10,7 +10,6 @@ PAGE = "docs/how-to/test-a-reward-function.md"
 TRL = "def accuracy(completions, **kwargs) -> list[float]:\n    return [1.0 for _ in completions]\n"
 VERL = "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n"
 OURS = "def right(solution_str, ground_truth):\n    return 1.0\n"
-MIXED = "def right(ground_truth, solution_str):\n    return 1.0\n"
 OTHER = "def parse(text):\n    return text\n"
 
 
@@ -47,8 +46,6 @@ NOT_TESTED = {
     + CALL,
     VERL: "mine.py:1: compute_score(data_source, solution_str, ground_truth, extra_info) is not tested: a reward "
     f"function of verl takes the data source first; {CALL}",
-    MIXED: "mine.py:1: right(ground_truth, solution_str) is not tested: its first parameter must be solution_str or "
-    "messages",
     OTHER: "no reward function was found in mine.py; name the file of a function whose first parameter is "
     "solution_str or messages and that takes a ground_truth, or decorate one in a test module with @osmosis_reward",
 }

@@ -103,8 +103,6 @@ def _fault(path: Path, function: Function, is_named: bool) -> str | None:
         why = ": each call asks a judge; use it in an eval, or call it in a test of yours"
     elif parameters[0] in MODES and not is_named:
         why = f", because only files that are named are: pytest {shlex.quote(shown(path))}"
-    elif parameters[0] not in MODES and set(parameters) & MODES.keys():
-        why = ": its first parameter must be solution_str or messages"
     else:
         return None
     return f"{shown(path)}:{function.lineno}: {function.name}({', '.join(parameters)}) is not tested{why}"
@@ -116,5 +114,5 @@ def _functions(path: Path) -> list[Function]:
         tree = ast.parse(read_text(path, most_bytes=MOST_BYTES))
     except (FileFault, ValueError, SyntaxError, RecursionError, MemoryError):
         return []
-    functions = (node for node in tree.body if isinstance(node, Function))
+    functions = (node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return [node for node in functions if not node.name.startswith("_")]

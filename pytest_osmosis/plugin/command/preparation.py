@@ -117,22 +117,21 @@ class EvalPreparer:
         names: list[NamedEntry] = []
         for path in self._named.evals:
             listed = path in self._named.listed
+            problems: list[Problem] = []
             try:
-                found = named_entries(self._config, path, all_of_them=listed)
+                entries = named_entries(self._config, path, problems, all_of_them=listed)
             except ConfigError:  # reported with everything else about this eval
-                found = NamedEntries((NamedEntry(path),))
-            if found.problems:
+                entries = [NamedEntry(path)]
+            if problems:
                 hide_secrets(self.request(path, listed=True), self.around)  # which problems may quote
             if listed:
-                names += found.entries
-                evals.not_listed.extend(f"osmosis: not listed: {problem}" for problem in found.problems)
-                continue
-            by_path.setdefault(path, []).extend(found.problems)
-            stored = self._named.stored
-            if stored is None:
-                names += found.entries
-            else:  # of several, the one that made the rollouts
-                names += [each for each in found.entries if each.entry == stored.manifest.eval] or found.entries[:1]
+                evals.not_listed.extend(f"osmosis: not listed: {problem}" for problem in problems)
+            else:
+                by_path.setdefault(path, []).extend(problems)
+            if self._named.stored is not None and not listed:  # of several, the one that made the rollouts
+                made = self._named.stored.manifest.eval
+                entries = [each for each in entries if each.entry == made] or entries[:1]
+            names += entries
         return names
 
     def _collects_more(self, evals: PreparedEvals) -> bool:
@@ -268,24 +267,20 @@ class NamedEntry(NamedTuple):
     entry: str | None = None
 
 
-class NamedEntries(NamedTuple):
-    """The evals of one TOML, and the problems with its keys and sweeps, or with node ids that name none of them."""
-
-    entries: tuple[NamedEntry, ...]
-    problems: tuple[Problem, ...] = ()
-
-
-def named_entries(config: pytest.Config, path: Path | None, *, all_of_them: bool) -> NamedEntries:
+def named_entries(
+    config: pytest.Config, path: Path | None, problems: list[Problem], *, all_of_them: bool
+) -> list[NamedEntry]:
     """Return the evals in a TOML: those that node ids name, or all if `all_of_them` or if an argument names the file.
 
-    Raises `ConfigError` if the TOML cannot be read.
+    Adds problems with its keys and sweeps, or with node ids that name none of them. Raises `ConfigError` if the TOML
+    cannot be read.
     """
     several = None if path is None else read_entries(path)
     if several is None or path is None:
-        return NamedEntries((NamedEntry(path),))
+        return [NamedEntry(path)]
     names, folder = [entry.name for entry in several.entries], config.invocation_params.dir
     parts = {arg: split_argument(folder, arg)[1] for arg in config.args if path_of(config, arg) == path}
-    problems = [*several.problems]
+    problems += several.problems
     if not all_of_them and parts and all(parts.values()):
         ids = {arg: ungrouped(rest.removeprefix("::")) for arg, rest in parts.items()}
         entries = {arg: _entry_of(rest, names) for arg, rest in ids.items()}
@@ -296,7 +291,7 @@ def named_entries(config: pytest.Config, path: Path | None, *, all_of_them: bool
             if entry is None
         ]
         names = [name for name in names if name in entries.values()]
-    return NamedEntries(tuple(NamedEntry(path, name) for name in names), tuple(problems))
+    return [NamedEntry(path, name) for name in names]
 
 
 def _entry_of(rest: str, names: list[str]) -> str | None:

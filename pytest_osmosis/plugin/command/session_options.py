@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 
 SMOKE_ROWS = 5
-SHOW_FAILURES = 10
 
 
 class AnswersOption(NamedTuple):
@@ -223,9 +222,9 @@ def _file(config: pytest.Config, value: OptionValue, problems: list[Problem]) ->
 
 def _show_failures(config: pytest.Config, value: OptionValue, problems: list[Problem]) -> int | None:
     """Return the number of failed runs that pytest shows, None for all of them."""
-    if value.text is None:
-        return None if config.get_verbosity() > 1 else SHOW_FAILURES
     n: int | Literal["all"] | None = _number(value, integer_or("all", "all", integer(0)), problems)
+    if n is None:
+        n = "all" if config.get_verbosity() > 1 else 10
     return None if n == "all" else n
 
 

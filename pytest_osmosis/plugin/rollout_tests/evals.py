@@ -158,11 +158,8 @@ class TestEvals:
             for nodeid, request in requests:
                 self._tests.setdefault(request.eval.path, {}).setdefault(request.run, {})[nodeid] = None
 
-    def prepare(self, named: Iterable[Prepared]) -> None:
-        """Check every eval with a requested run. Raise `pytest.UsageError` with all problems. Idempotent.
-
-        `named` are the evals that the command names.
-        """
+    def prepare(self) -> None:
+        """Check every eval with a requested run. Raise `pytest.UsageError` with all problems. Idempotent."""
         if self.by_id or not self._tests:
             return
         config, preparer, paths = self._evals.config, self._evals.preparer, list(self._tests)
@@ -178,7 +175,8 @@ class TestEvals:
                 problems += [problem for problem in error.problems if problem not in problems]
                 continue
             self.by_id[id] = self._by_path[path] = TestEval(id, prepared, config, self._tests[path], plans)
-        problems += outputs.problems([*named, *(each.prepared for each in self.by_id.values())])
+        evals = (*self._evals.named.values(), *self.by_id.values())
+        problems += outputs.problems([each.prepared for each in evals])
         if problems:
             raise pytest.UsageError(*map(str, problems))
 
