@@ -117,7 +117,7 @@ def _control(config: pytest.Config) -> None:
     from pytest_osmosis.plugin.command import session_options
 
     settings = session_options.read(config, os.environ)
-    if not named.runs_evals or config.option.collectonly or settings.dry_run or settings.inline:
+    if not named.evals or config.option.collectonly or settings.dry_run or settings.inline:
         prestarted = None
     elif prestarted is None and not on_cluster:
         prestarted = _prestarted(config)

@@ -20,6 +20,7 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import is_eval_toml
+from pytest_osmosis.plugin.compat import keep_literal_paths
 from pytest_osmosis.plugin.items import unit_key
 from pytest_osmosis.plugin.reward_options import outside_testpaths, path_of, typed_arguments
 from pytest_osmosis.text.names import absolute, natural_key, shown
@@ -39,16 +40,16 @@ _HOW = (
 class NamedEvals(NamedTuple):
     """The evals of a session: paths of TOMLs, or None for the eval that options alone describe.
 
-    `explicit` are named by the command, `found` are in folders that pytest collects and are only shown if
-    `lists_found`. `ignored` are named by addopts alone. The rollouts of the run `stored` are rescored; `names_config`
-    is True if the command names the eval too, and not only that run. `source` is the origin of rollouts for tests
-    marked `osmosis_eval`. `untyped` are the arguments from testpaths or the current folder, if none were typed.
-    `withheld` are named by node ids, among others, and are not started.
+    `explicit` are named by the command, `found` are in folders that pytest collects; those `listed` are only shown,
+    and nothing runs then. `ignored` are named by addopts alone. The rollouts of the run `stored` are rescored;
+    `names_config` is True if the command names the eval too, and not only that run. `source` is the origin of rollouts
+    for tests marked `osmosis_eval`. `untyped` are the arguments from testpaths or the current folder, if none were
+    typed. `withheld` are named by node ids, among others, and are not started.
     """
 
     explicit: tuple[Path | None, ...]
     found: tuple[Path, ...] = ()
-    lists_found: bool = False
+    listed: tuple[Path, ...] = ()
     ignored: tuple[str, ...] = ()
     stored: StoredEvalRun | None = None
     names_config: bool = True
@@ -59,14 +60,6 @@ class NamedEvals(NamedTuple):
     @property
     def evals(self) -> tuple[Path | None, ...]:
         return (*self.explicit, *self.found)
-
-    @property
-    def listed(self) -> tuple[Path, ...]:
-        return self.found if self.lists_found else ()
-
-    @property
-    def runs_evals(self) -> bool:
-        return bool(self.explicit) or (bool(self.found) and not self.lists_found)
 
 
 def named_evals(config: pytest.Config) -> NamedEvals:
@@ -102,7 +95,7 @@ def named_evals(config: pytest.Config) -> NamedEvals:
     return NamedEvals(
         explicit=tuple(explicit),
         found=tuple(found),
-        lists_found=config.getini(options.COLLECT) == "list",
+        listed=tuple(found) if config.getini(options.COLLECT) == "list" else (),
         ignored=_ignored(config, [*explicit, *withheld], asks_models=source == "model"),
         stored=stored,
         names_config=names_config,
@@ -292,10 +285,7 @@ def set_arguments(config: pytest.Config, arguments: Iterable[str], *, as_typed: 
     workers get the controller's arguments. Any other process does it in pytest_configure, if at all.
     """
     config.args[:] = arguments
-    if any("[" in arg or "::" in arg for arg in config.args):
-        from pytest_osmosis.plugin.compat import keep_literal_paths
-
-        keep_literal_paths(config, config.args)
+    keep_literal_paths(config, config.args)
     if as_typed:
         config.args_source = config.ArgsSource.ARGS
 

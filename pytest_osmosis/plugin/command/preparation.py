@@ -200,12 +200,8 @@ class EvalPreparer:
             return []
         name, then, shard = self._named.stored.directory.name, self._named.stored.manifest.shard, self._options.shard
         if shard is not None and shard != then:
-            it, fix = (
-                ("a run of all rows", "leave out")
-                if then is None
-                else (str(then), f"name a run of {shard}, or leave out")
-            )
-            text = f"contradicts {FROM.flag}: {name} is {it}, and all its rollouts are scored; {fix} --osmosis-shard"
+            it = f"{name} is {then or 'a run of all rows'}"
+            text = f"contradicts {FROM.flag}: {it}, and all its rollouts are scored; leave out --osmosis-shard"
             return [Problem(f"--osmosis-shard={shard.index}/{shard.of}", text)]
         text = f"contradicts {FROM.flag}, which does not change rollouts; leave out one of them"
         typed = [override for override in self._options.overrides if override.level == "command"]
