@@ -7,7 +7,6 @@ hint says what to do about a library that is not installed.
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,16 +16,13 @@ import pytest
 
 from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.plugin import reward_options
-from pytest_osmosis.plugin.command.named_evals import folders_under, tomls_in
+from pytest_osmosis.plugin.command.named_evals import tomls_in
 from pytest_osmosis.plugin.reward_options import path_of
-from pytest_osmosis.rewards.graders import MODES
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.user_code import library_of, module_advice, reward_advice
 
-MOST_FILES = 500
 MOST_BYTES = 1_000_000
-MOST_LINES = 5
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -34,8 +30,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def hints(config: pytest.Config) -> list[str]:
     """Return lines about what the command does not collect, and what would."""
     paths = [path_of(config, arg) for arg in config.args]
-    folders = [path for path in paths if path.is_dir()]
-    lines = [*_about_evals(folders), *_about_rewards(config, paths, folders)]
+    lines = [*_about_evals([path for path in paths if path.is_dir()]), *_about_rewards(config, paths)]
     return [f"osmosis: {line}" for line in lines]
 
 
@@ -69,43 +64,31 @@ def _eval_folders(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-def _about_rewards(config: pytest.Config, paths: Sequence[Path], folders: Sequence[Path]) -> Iterator[str]:
-    """Yield what keeps the reward functions of named files, and under `--osmosis-lab` of folders, from being tested."""
+def _about_rewards(config: pytest.Config, paths: Sequence[Path]) -> Iterator[str]:
+    """Yield what keeps the reward functions of named files from being tested."""
     lab = reward_options.lab(config)
-    named = {*reward_options.typed(config), *reward_options.listed(config)}
-    if lab:
-        named.update(path for path in paths if path.suffix == ".py")
-    elif not named:
-        return
-    below = (parent for folder in folders if lab for parent in folders_under(config, folder))
-    others = itertools.islice((path for parent in below for path in sorted(parent.glob("*.py"))), MOST_FILES)
-    files = dict.fromkeys([*sorted(named), *others])
-    lines = [line for path in files for function in _functions(path) if (line := _fault(path, function, path in named))]
-    yield from lines[:MOST_LINES]
-    if len(lines) > MOST_LINES:
-        yield f"and {plural(len(lines) - MOST_LINES, 'more function')} like these"
+    modules = [path for path in paths if lab and path.suffix == ".py"]
+    named = sorted({*reward_options.typed(config), *reward_options.listed(config), *modules})
+    lines = [line for path in named for function in _functions(path) if (line := _fault(path, function)) is not None]
+    yield from lines
     if lab and not lines:
-        searched = listed([shown(path) for path in (sorted(named) or paths)], 3)
+        searched = listed([shown(path) for path in (named or paths)], 3)
         shape = "whose first parameter is solution_str or messages and that takes a ground_truth"
         fix = f"name the file of a function {shape}, or decorate one in a test module with @osmosis_reward"
-        yield f"no reward function was found in {searched}; {fix}"
+        yield f"no reward function was collected from {searched}; {fix}"
 
 
-def _fault(path: Path, function: Function, is_named: bool) -> str | None:
-    """Return why a function is not tested, None if it is no reward function, or if it would have been."""
+def _fault(path: Path, function: Function) -> str | None:
+    """Return why a function is not tested that has the shape of one for another library or for a judge, else None."""
     given = function.args
     parameters = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
     if (library := library_of(parameters)) is not None:
-        why = f": {reward_advice(library)}"
-    elif not parameters or "ground_truth" not in parameters:
-        return None
+        why = reward_advice(library)
     elif any(ast.unparse(each).endswith("osmosis_rubric") for each in function.decorator_list):
-        why = ": each call asks a judge; use it in an eval, or call it in a test of yours"
-    elif parameters[0] in MODES and not is_named:
-        why = f", because only files that are named are: pytest {shlex.quote(shown(path))}"
+        why = "each call asks a judge; use it in an eval, or call it in a test of yours"
     else:
         return None
-    return f"{shown(path)}:{function.lineno}: {function.name}({', '.join(parameters)}) is not tested{why}"
+    return f"{shown(path)}:{function.lineno}: {function.name}({', '.join(parameters)}) is not tested: {why}"
 
 
 def _functions(path: Path) -> list[Function]:
