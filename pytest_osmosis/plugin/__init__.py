@@ -109,7 +109,7 @@ def _control(config: pytest.Config) -> None:
     )
 
     named = named_evals(config)
-    if not named.evals and named.source != "model":
+    if not named.evals and not named.asks_models:
         if named.ignored or named.withheld:
             config.pluginmanager.register(NotStartedNotice(config, named), "osmosis-not-started")
         set_arguments(config, session_arguments(config, named))

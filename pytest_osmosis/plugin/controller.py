@@ -60,14 +60,14 @@ class ControllerPlugin:
 
     def register(self) -> None:
         register, inline = self.config.pluginmanager.register, self.evals.inline is not None
-        register(DebuggerHooks(self.config, self.evals), "osmosis-debugger")
-        if self.naming.source == "model":
+        register(DebuggerHooks(self.evals), "osmosis-debugger")
+        if self.naming.asks_models:
             self.config.stash[SOURCE] = self.evals.test_evals
             if not inline:
                 register(RolloutWait(), "osmosis-rollout-wait")
         if self.evals.options.dry_run:
             self.config.option.dist = "no"  # nothing runs, so no xdist workers are needed
-            register(DryRun(self.config, self.evals), "osmosis-dry-run")
+            register(DryRun(self.evals), "osmosis-dry-run")
         register(EvalFiles(self.evals.plans, self.evals.answer, inline=inline), "osmosis-files")
         register(self, "osmosis-controller")
         register(TerminalSummary(self.config, self.evals), "osmosis-summary")
@@ -290,16 +290,15 @@ class DryRun:
 
     CATEGORY = "not run (dry run)"
 
-    def __init__(self, config: pytest.Config, evals: EvalSession) -> None:
-        self._config = config
+    def __init__(self, evals: EvalSession) -> None:
         self._evals = evals
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Run nothing. pytest's last line counts what was collected instead of saying that no tests ran."""
-        if session.testsfailed or plans_setup(self._config):
+        if session.testsfailed or plans_setup(session.config):
             return None  # pytest reports the errors, or shows which fixtures tests would use
-        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        terminal = session.config.pluginmanager.get_plugin("terminalreporter")
         if terminal is not None and session.items:
             # Private in pytest. If it changes, a dry run ends with an error; test_options.py notices.
             terminal._add_stats(self.CATEGORY, session.items)

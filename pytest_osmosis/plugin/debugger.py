@@ -49,8 +49,7 @@ class PromptFrame(NamedTuple):
 
 
 class DebuggerHooks:
-    def __init__(self, config: pytest.Config, evals: EvalSession) -> None:
-        self._config = config
+    def __init__(self, evals: EvalSession) -> None:
         self._evals = evals
 
     def pytest_enter_pdb(self) -> None:
@@ -67,7 +66,7 @@ class DebuggerHooks:
     def pytest_exception_interact(
         self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[object]
     ) -> Generator[None, object, object]:
-        if not (isinstance(node, EvalItem) and node.answer is not None and self._config.getoption("usepdb", False)):
+        if not (isinstance(node, EvalItem) and node.answer is not None and node.config.getoption("usepdb", False)):
             return (yield)
         self._evals.queue.pause()
         try:
@@ -145,7 +144,7 @@ class DebuggerHooks:
             return PromptFrame(error, nullcontext())
 
     def _say(self, text: str) -> None:
-        write_apart(self._config, [f"osmosis: {text}"])
+        write_apart(self._evals.config, [f"osmosis: {text}"])
 
 
 def _raise_with_locals(

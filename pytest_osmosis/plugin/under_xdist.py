@@ -78,7 +78,7 @@ class OutcomeServer:
             "key": self._key,
             "plans": plans,
             "args": list(self._evals.config.args),
-            "asks_models": self._evals.naming.source == "model",
+            "asks_models": self._evals.naming.asks_models,
         }
 
     def close(self) -> None:

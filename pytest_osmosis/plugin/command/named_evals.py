@@ -12,7 +12,7 @@ import fnmatch
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pytest_osmosis.record.find_run import StoredEvalRun
 
 
-SourceName = Literal["reference", "model"]
-
 _HOW = (
     "name one with --osmosis-config=PATH (its TOML), --osmosis-agent=MODULE:ATTR (or chat) or --osmosis-env=ID; "
     "for tests marked osmosis_eval add --osmosis-source=model"
@@ -42,9 +40,9 @@ class NamedEvals(NamedTuple):
 
     `explicit` are named by the command, `found` are in folders that pytest collects; those `listed` are only shown,
     and nothing runs then. `ignored` are named by addopts alone. The rollouts of the run `stored` are rescored;
-    `names_config` is True if the command names the eval too, and not only that run. `source` is the origin of rollouts
-    for tests marked `osmosis_eval`. `untyped` are the arguments from testpaths or the current folder, if none were
-    typed. `withheld` are named by node ids, among others, and are not started.
+    `names_config` is True if the command names the eval too, and not only that run. `asks_models`: tests marked
+    `osmosis_eval` get rollouts of models, not reference solutions. `untyped` are the arguments from testpaths or the
+    current folder, if none were typed. `withheld` are named by node ids, among others, and are not started.
     """
 
     explicit: tuple[Path | None, ...]
@@ -53,7 +51,7 @@ class NamedEvals(NamedTuple):
     ignored: tuple[str, ...] = ()
     stored: StoredEvalRun | None = None
     names_config: bool = True
-    source: SourceName = "reference"
+    asks_models: bool = False
     untyped: tuple[str, ...] = ()
     withheld: tuple[Path, ...] = ()
 
@@ -99,7 +97,7 @@ def named_evals(config: pytest.Config) -> NamedEvals:
         ignored=_ignored(config, [*explicit, *withheld], asks_models=source == "model"),
         stored=stored,
         names_config=names_config,
-        source=source or "reference",
+        asks_models=source == "model",
         untyped=() if typed_arguments(config) else tuple(config.args),
         withheld=tuple(withheld),
     )
@@ -207,14 +205,14 @@ def tomls_in(folder: Path) -> list[Path]:
     return sorted(tomls, key=lambda file: natural_key(file.stem))
 
 
-def _typed_source(typed: Any) -> SourceName | None:
+def _typed_source(typed: Any) -> str | None:
     """Return the value of `--osmosis-source`, None if it was not typed."""
-    value = typed.osmosis_source
+    value: str | None = typed.osmosis_source
     if value not in (None, "reference", "model"):
         raise pytest.UsageError(f'{options.SOURCE.flag}: must be "reference" or "model", got "{value}"')
     if value == "model" and typed.osmosis_from:
         raise pytest.UsageError(f"{options.FROM.flag} and {options.SOURCE.flag}=model exclude each other; pass one")
-    return cast("SourceName | None", value)
+    return value
 
 
 def _stored_run(config: pytest.Config, run: str, explicit: Sequence[Path | None]) -> StoredEvalRun:
@@ -262,7 +260,7 @@ def _ignored(config: pytest.Config, explicit: Sequence[Path | None], *, asks_mod
     )
 
 
-def _refuse_eval_options(typed: Any, source: SourceName | None) -> None:
+def _refuse_eval_options(typed: Any, source: str | None) -> None:
     """Reject options of evals in a command that names none, and those that do not apply to marked tests."""
     allowed: Collection[options.Option] = ()
     reason = f"no eval is named; {_HOW}"

@@ -60,7 +60,7 @@ def header(evals: EvalSession) -> list[str]:
         lines = [line for each in prepared for line in _eval_lines(each, evals)]
     lines += [f"osmosis: not measured: {str(error).splitlines()[0]}" for error in evals.not_loaded.values()]
     lines += [*evals.not_listed, *_plugin_notes(evals.config)]
-    if evals.naming.source == "model":
+    if evals.naming.asks_models:
         of_tests = f"tests marked {options.EVAL_MARKER_NAME}"
         lines.append(f"osmosis: {of_tests} ask the models of their evals ({options.SOURCE.flag}=model)")
     return lines

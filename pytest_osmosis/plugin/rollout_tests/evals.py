@@ -149,7 +149,7 @@ class TestEvals:
             return self._plans[request]
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
-        if self._evals.naming.source == "model":
+        if self._evals.naming.asks_models:
             self.select(all_requests(items))
 
     def select(self, requests: Iterable[tuple[str, RolloutRequest]]) -> None:
