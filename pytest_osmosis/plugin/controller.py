@@ -49,7 +49,6 @@ class ControllerPlugin:
         self, config: pytest.Config, naming: NamedEvals, options: SessionOptions, prestarted: PrestartedHost | None
     ) -> None:
         self.config = config
-        self.naming = naming
         self.evals = EvalSession(config, naming, options, prestarted)
         self.distributed = False
         self.server: OutcomeServer | None = None
@@ -61,7 +60,7 @@ class ControllerPlugin:
     def register(self) -> None:
         register, inline = self.config.pluginmanager.register, self.evals.inline is not None
         register(DebuggerHooks(self.evals), "osmosis-debugger")
-        if self.naming.asks_models:
+        if self.evals.naming.asks_models:
             self.config.stash[SOURCE] = self.evals.test_evals
             if not inline:
                 register(RolloutWait(), "osmosis-rollout-wait")
@@ -78,7 +77,7 @@ class ControllerPlugin:
         self.evals.prepare()
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
-        return list(map(self.evals.sanitizer.shown, [*header(self.evals), *not_started_lines(self.naming)]))
+        return list(map(self.evals.sanitizer.shown, [*header(self.evals), *not_started_lines(self.evals.naming)]))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
