@@ -5,8 +5,6 @@ Entries of one config run together, some at a time, and share one cap on rollout
 
 from __future__ import annotations
 
-import os
-import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -77,10 +75,8 @@ class NamedEval(SessionEval):
 
     def rerun(self, run: RunId) -> str:
         plan, source = self.prepared.plan, self.prepared.source
-        path = os.path.relpath(plan.path, self._config.invocation_params.dir)
         stored = [f"--osmosis-from={shown(source.run.directory.path)}"] if isinstance(source, RescoreSource) else []
-        test = node_id(f"{path}::{plan.name}", plan.unit_of(run))
-        return shlex.join(["pytest", test, *session_options.typed(self._config), *stored])
+        return session_options.rerun_command(self._config, node_id(self.id, plan.unit_of(run)), *stored)
 
     def decides(self, run: EvalRun) -> bool:
         """Return True unless only a part was selected, or `--runxfail` leaves the decision to single runs.

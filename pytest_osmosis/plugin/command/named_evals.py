@@ -211,7 +211,7 @@ def _typed_source(typed: Any) -> str | None:
     if value not in (None, "reference", "model"):
         raise pytest.UsageError(f'{options.SOURCE.flag}: must be "reference" or "model", got "{value}"')
     if value == "model" and typed.osmosis_from:
-        raise pytest.UsageError(f"{options.FROM.flag} and {options.SOURCE.flag}=model exclude each other; pass one")
+        raise pytest.UsageError(f"{options.FROM.flag} and {options.ASKS_MODELS} exclude each other; pass one")
     return value
 
 
@@ -256,7 +256,7 @@ def _ignored(config: pytest.Config, explicit: Sequence[Path | None], *, asks_mod
         *typed,
         *(value for value, path in configs.items() if path not in named),
         *(other for other in others if other and not explicit),
-        *([f"{options.SOURCE.flag}=model"] if models else []),
+        *([options.ASKS_MODELS] if models else []),
     )
 
 
@@ -270,7 +270,7 @@ def _refuse_eval_options(typed: Any, source: str | None) -> None:
         reason = f"{options.SOURCE.flag}=reference requests no model, so no eval can run"
     elif source == "model":
         allowed = options.OF_TESTS
-        reason = f"does not apply with {options.SOURCE.flag}=model, where tests decide and gates are not evaluated"
+        reason = f"does not apply with {options.ASKS_MODELS}, where tests decide and gates are not evaluated"
     refused = [option.flag for option in options.OF_AN_EVAL if getattr(typed, option.dest) and option not in allowed]
     if refused:
         raise pytest.UsageError(f"{', '.join(refused)}: {reason}")

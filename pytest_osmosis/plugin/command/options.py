@@ -412,6 +412,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
 ALL = [option for options in GROUPS.values() for option in options]
 BY_NAME = {option.name: option for option in ALL}
 SOURCE, SET, GATE, ENV, FROM, RECORD = [BY_NAME[name] for name in ("source", "set", "gate", "env", "from", "record")]
+ASKS_MODELS = f"{SOURCE.flag}=model"
 AGENTS = (BY_NAME["agent"], BY_NAME["mcp"], ENV)
 """Options that name an agent or an environment, and so an eval without a TOML."""
 NAMING = [option for option in ALL if "names" in option.marks]

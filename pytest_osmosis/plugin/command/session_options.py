@@ -7,7 +7,9 @@ config whose names are bare and lower case ([env] variables keep their case). `P
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -43,8 +45,9 @@ from pytest_osmosis.evals import AnswerStore, InFlightLimit
 from pytest_osmosis.evals.resume import ResumeRequest, why_no_name
 from pytest_osmosis.files.reading import read_stdin
 from pytest_osmosis.plugin import reward_options
-from pytest_osmosis.plugin.command import options, session_options
+from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import Option, plans_setup
+from pytest_osmosis.plugin.items import ungrouped
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.results.publish import why_not_writable
 from pytest_osmosis.text.names import suggestion
@@ -152,8 +155,15 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     )
 
 
-def typed(config: pytest.Config) -> list[str]:
-    """Return our options as they were typed, for commands that repeat a run."""
+def rerun_command(config: pytest.Config, nodeid: str, *more: str) -> str:
+    """Return the command that repeats a test, for the folder in which pytest was called."""
+    file, _, name = ungrouped(nodeid).partition("::")
+    path = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
+    return shlex.join(["pytest", f"{path}::{name}", *_typed(config), *more])
+
+
+def _typed(config: pytest.Config) -> list[str]:
+    """Return our options as they were typed, without those that hold once."""
     words = []
     for option in (*options.OF_KEYS, options.SET, *options.OF_SESSION):
         value = config.getoption(option.dest)
@@ -536,7 +546,7 @@ def environments_of(config: pytest.Config, prestarted: PrestartedHost | None = N
         from pytest_osmosis.plugin.output.terminal import say  # which imports what imports this module
 
         environments = seams.environments(
-            session_options.pythonpath(config),
+            pythonpath(config),
             lambda line: say(config, [line]),
             sdk_shim=reward_options.stands_in(config),
             prestarted=prestarted,

@@ -62,7 +62,7 @@ def header(evals: EvalSession) -> list[str]:
     lines += [*evals.not_listed, *_plugin_notes(evals.config)]
     if evals.naming.asks_models:
         of_tests = f"tests marked {options.EVAL_MARKER_NAME}"
-        lines.append(f"osmosis: {of_tests} ask the models of their evals ({options.SOURCE.flag}=model)")
+        lines.append(f"osmosis: {of_tests} ask the models of their evals ({options.ASKS_MODELS})")
     return lines
 
 

@@ -22,6 +22,7 @@ from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.preparation import EvalPreparer
+from pytest_osmosis.plugin.command.session_options import rerun_command
 from pytest_osmosis.plugin.eval_queue import SessionEval
 from pytest_osmosis.plugin.items import UnitKey, eval_id
 from pytest_osmosis.plugin.output.reports import OutputPaths
@@ -30,7 +31,6 @@ from pytest_osmosis.plugin.rollout_tests.marker import (
     RolloutRequest,
     all_requests,
     file_and_entry,
-    rerun_command,
 )
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
 from pytest_osmosis.record.manifest import TEST_EVAL
@@ -79,7 +79,7 @@ class TestEval(SessionEval):
         return not {run for plan in self._plans for run in plan.runs()} <= self.tests.keys()
 
     def rerun(self, run: RunId) -> str:
-        return rerun_command(self._config, next(iter(self.tests[run])))
+        return rerun_command(self._config, next(iter(self.tests[run])), options.ASKS_MODELS)
 
     def decides(self, run: EvalRun) -> bool:
         """Return False: each test decides by itself."""
