@@ -215,7 +215,7 @@ class EvalPreparer:
         if path is not None or any((override.table, override.key) == own for override in overrides):
             return overrides
         paths = [split_argument(self._config.invocation_params.dir, arg)[0] for arg in typed_arguments(self._config)]
-        datasets = [path for path in paths if path.lower().endswith(DATASET_SUFFIXES)]
+        datasets = [each for each in paths if each.lower().endswith(DATASET_SUFFIXES)]
         return (*overrides, *(Override(*own, dataset, dataset) for dataset in datasets[:1]))
 
     def _early_stop_problems(self, config: EvalConfig) -> list[Problem]:

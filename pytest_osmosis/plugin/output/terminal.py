@@ -96,10 +96,12 @@ def say(config: pytest.Config, lines: Iterable[str]) -> None:
 def write_apart(config: pytest.Config, lines: Iterable[str]) -> None:
     """Write lines that follow no text of others, to be read at once."""
     terminal = own_terminal(config)
-    if terminal is not None:
+    if terminal is None:
+        return
+    for line in lines:
         terminal.ensure_newline()
-        _write_lines(terminal, lines)
-        terminal.flush()
+        write_line(terminal, line)
+    terminal.flush()
 
 
 class TerminalSummary:
