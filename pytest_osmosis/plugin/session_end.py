@@ -53,7 +53,7 @@ class SessionEnd:
         self.failed_tests = FailedTests(evals)
         self.reported: set[str] = set()
         self.unreported: list[str] = []
-        self._pages_are_written = False
+        self._markdown_is_written = False
         self.comparisons: list[Path] = []
         self.html = HtmlReports([], [])
         self.status_is_given = False
@@ -142,16 +142,17 @@ class SessionEnd:
     def _write_pages(self) -> str | None:
         """Write the reports on finished evals, once. Return why the requested one in Markdown could not be written."""
         finished = list(self._queue.finished.values())
-        if self._pages_are_written or not finished:
-            return None
-        self._pages_are_written = True
-        results, options, sanitizer = [each.results for each in finished], self._evals.options, self._evals.sanitizer
-        unwritten = write_markdown(results, options.markdown, sanitizer)
-        for failure in (unwritten, append_to_job_page(results, sanitizer)):
-            if failure is not None:
-                finished[-1].run.notices.add(failure)
-        evals = [each.prepared for each in self._evals.by_id.values()]
-        self.html = write_html(options.html, finished, evals, sanitizer)
+        options, sanitizer, unwritten = self._evals.options, self._evals.sanitizer, None
+        if finished and not self._markdown_is_written:
+            self._markdown_is_written = True
+            results = [each.results for each in finished]
+            unwritten = write_markdown(results, options.markdown, sanitizer)
+            for failure in (unwritten, append_to_job_page(results, sanitizer)):
+                if failure is not None:
+                    finished[-1].run.notices.add(failure)
+        if not any(self.html):
+            evals = [each.prepared for each in self._evals.by_id.values()]
+            self.html = write_html(options.html, finished, evals, sanitizer)
         return unwritten
 
     def _not_measured(self, eval_id: str, finished: FinishedEval) -> bool:
