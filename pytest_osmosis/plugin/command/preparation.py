@@ -147,7 +147,7 @@ class EvalPreparer:
         if stored is not None:  # an eval that the command does not name keeps the options of its stored run
             request = request if self._named.names_config else replace(request, path=None)
             return functools.partial(prepare_rescore, stored, request, self.around, rescore_all=self._options.rescore)
-        rows = [unit.row for unit in units_in_arguments(self._config, path, name.entry).values()]
+        rows = [unit.row for unit in units_in_arguments(self._config, path, name.entry)]
         smoke, shard = self._options.smoke, self._options.shard
         request = replace(request, named_rows=rows, smoke=smoke, shard=shard)
         try:
@@ -237,13 +237,13 @@ def _raise(error: ProblemsError) -> Prepared:
     raise error
 
 
-def units_in_arguments(config: pytest.Config, path: Path | None, entry: str | None = None) -> dict[str, Unit]:
+def units_in_arguments(config: pytest.Config, path: Path | None, entry: str | None) -> list[Unit]:
     """Return the units of an eval that node ids among the arguments name. `path` is None for an eval without TOML.
 
     `entry` is the name of an eval in a TOML with several.
     """
     ids = [arg for arg in config.args if "::" in arg and _names_eval(config, arg, path, entry)]
-    return {arg: key.unit for arg in ids if (key := unit_key(arg))}
+    return [key.unit for arg in ids if (key := unit_key(arg))]
 
 
 def _names_eval(config: pytest.Config, arg: str, path: Path | None, entry: str | None) -> bool:
