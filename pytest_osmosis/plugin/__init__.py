@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +19,6 @@ from pytest_osmosis.plugin.command import options
 
 if TYPE_CHECKING:
     from pytest_osmosis.engine.host_process import PrestartedHost
-    from pytest_osmosis.plugin.command.named_evals import NamedEvals
     from pytest_osmosis.plugin.rollout_tests.rollout import Rollout
 
 DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
@@ -56,13 +55,18 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_osmosis import seams
 
         config.pluginmanager.register(seams.reward_files(config), "osmosis-reward-files")
-    is_worker, sent = hasattr(config, "workerinput"), getattr(config, "workerinput", {})
-    if "osmosis" in sent:
-        _begin(config, _serve)
-    elif "osmosis-args" in sent:
+    sent = getattr(config, "workerinput", None)
+    if sent is None:
+        begin = _control if options.may_concern(config) else None
+    else:
+        begin = _serve if "osmosis" in sent else None
+    if begin is not None:
+        from pytest_osmosis.plugin.compat import without_assert_rewriting
+
+        with without_assert_rewriting():
+            begin(config)
+    elif sent is not None and "osmosis-args" in sent:
         _set_arguments(config, sent["osmosis-args"])
-    elif not is_worker and options.may_concern(config):
-        _begin(config, _control)
     elif extra := reward_options.outside_testpaths(config):
         _set_arguments(config, [*config.args, *extra])
 
@@ -86,13 +90,6 @@ def _set_arguments(config: pytest.Config, arguments: Iterable[str]) -> None:
     set_arguments(config, arguments)
 
 
-def _begin(config: pytest.Config, begin: Callable[[pytest.Config], None]) -> None:
-    from pytest_osmosis.plugin.compat import without_assert_rewriting
-
-    with without_assert_rewriting():
-        begin(config)
-
-
 def _serve(config: pytest.Config) -> None:
     from pytest_osmosis.plugin.under_xdist import WorkerPlugin
 
@@ -112,12 +109,21 @@ def _control(config: pytest.Config) -> None:
     )
 
     named = named_evals(config)
-    if named.evals or named.source == "model":
-        _register_controller(config, named, prestarted)
+    if not named.evals and not named.asks_models:
+        if named.ignored or named.withheld:
+            config.pluginmanager.register(NotStartedNotice(config, named), "osmosis-not-started")
+        set_arguments(config, session_arguments(config, named))
         return
-    if named.ignored or named.withheld:
-        config.pluginmanager.register(NotStartedNotice(config, named), "osmosis-not-started")
-    set_arguments(config, session_arguments(config, named))
+    from pytest_osmosis.plugin.command import session_options
+
+    settings = session_options.read(config, os.environ)
+    if not named.evals or config.option.collectonly or settings.dry_run or settings.inline:
+        prestarted = None
+    elif prestarted is None and not on_cluster:
+        prestarted = _prestarted(config)
+    from pytest_osmosis.plugin.controller import ControllerPlugin
+
+    ControllerPlugin(config, named, settings, prestarted).register()
 
 
 def _prestarted(config: pytest.Config) -> PrestartedHost:
@@ -127,19 +133,6 @@ def _prestarted(config: pytest.Config) -> PrestartedHost:
     prestarted = PrestartedHost(asks=options.seems_to_ask(config))
     config.add_cleanup(prestarted.close)
     return prestarted
-
-
-def _register_controller(config: pytest.Config, named: NamedEvals, prestarted: PrestartedHost | None) -> None:
-    from pytest_osmosis.plugin.command import session_options
-
-    settings = session_options.read(config, os.environ)
-    if not named.runs_evals or config.option.collectonly or settings.dry_run or settings.inline:
-        prestarted = None
-    elif prestarted is None and not options.names_a_cluster(config, os.environ):
-        prestarted = _prestarted(config)
-    from pytest_osmosis.plugin.controller import ControllerPlugin
-
-    ControllerPlugin(config, named, settings, prestarted).register()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -164,7 +157,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
     from pytest_osmosis.plugin.command.nothing_collected import hints, import_hints
     from pytest_osmosis.plugin.output.terminal import write_line
 
-    for line in [*(hints(config) if nothing else ()), *import_hints(config, stats.get("error", ()))]:
+    for line in [*(hints(config) if nothing else ()), *import_hints(stats.get("error", ()))]:
         write_line(terminalreporter, line)
 
 

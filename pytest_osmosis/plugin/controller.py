@@ -29,7 +29,7 @@ from pytest_osmosis.plugin.items import (
     ungrouped,
     unit_key,
 )
-from pytest_osmosis.plugin.output.header import header, source_lines, test_eval_lines
+from pytest_osmosis.plugin.output.header import header, test_eval_lines
 from pytest_osmosis.plugin.output.progress_line import ProgressLine
 from pytest_osmosis.plugin.output.terminal import TerminalSummary, say
 from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, RolloutWait
@@ -49,7 +49,6 @@ class ControllerPlugin:
         self, config: pytest.Config, naming: NamedEvals, options: SessionOptions, prestarted: PrestartedHost | None
     ) -> None:
         self.config = config
-        self.naming = naming
         self.evals = EvalSession(config, naming, options, prestarted)
         self.distributed = False
         self.server: OutcomeServer | None = None
@@ -60,14 +59,14 @@ class ControllerPlugin:
 
     def register(self) -> None:
         register, inline = self.config.pluginmanager.register, self.evals.inline is not None
-        register(DebuggerHooks(self.config, self.evals), "osmosis-debugger")
-        if self.naming.source == "model":
+        register(DebuggerHooks(self.evals), "osmosis-debugger")
+        if self.evals.naming.asks_models:
             self.config.stash[SOURCE] = self.evals.test_evals
             if not inline:
                 register(RolloutWait(), "osmosis-rollout-wait")
         if self.evals.options.dry_run:
             self.config.option.dist = "no"  # nothing runs, so no xdist workers are needed
-            register(DryRun(self.config, self.evals), "osmosis-dry-run")
+            register(DryRun(self.evals), "osmosis-dry-run")
         register(EvalFiles(self.evals.plans, self.evals.answer, inline=inline), "osmosis-files")
         register(self, "osmosis-controller")
         register(TerminalSummary(self.config, self.evals), "osmosis-summary")
@@ -78,8 +77,7 @@ class ControllerPlugin:
         self.evals.prepare()
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
-        lines = [*header(self.evals), *source_lines(self.naming), *not_started_lines(self.naming)]
-        return list(map(self.evals.sanitizer.shown, lines))
+        return list(map(self.evals.sanitizer.shown, [*header(self.evals), *not_started_lines(self.evals.naming)]))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -89,7 +87,7 @@ class ControllerPlugin:
         if self.distributed or broken:
             return
         self.evals.test_evals.select_items(session.items)
-        self.evals.prepare_test_evals()
+        self.evals.test_evals.prepare()
         if option.collectonly or self.evals.options.dry_run:
             return
         self.evals.select_items(session.items)
@@ -291,16 +289,15 @@ class DryRun:
 
     CATEGORY = "not run (dry run)"
 
-    def __init__(self, config: pytest.Config, evals: EvalSession) -> None:
-        self._config = config
+    def __init__(self, evals: EvalSession) -> None:
         self._evals = evals
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Run nothing. pytest's last line counts what was collected instead of saying that no tests ran."""
-        if session.testsfailed or plans_setup(self._config):
+        if session.testsfailed or plans_setup(session.config):
             return None  # pytest reports the errors, or shows which fixtures tests would use
-        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        terminal = session.config.pluginmanager.get_plugin("terminalreporter")
         if terminal is not None and session.items:
             # Private in pytest. If it changes, a dry run ends with an error; test_options.py notices.
             terminal._add_stats(self.CATEGORY, session.items)

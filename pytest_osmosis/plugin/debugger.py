@@ -26,7 +26,7 @@ from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import ScoringFields
 from pytest_osmosis.plugin.items import EvalItem
-from pytest_osmosis.plugin.output.terminal import own_terminal, write_line
+from pytest_osmosis.plugin.output.terminal import write_apart
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord
 from pytest_osmosis.text.user_code import is_ours, is_users_own
 from pytest_osmosis.verdicts.pass_rule import kind_of, score_line
@@ -49,8 +49,7 @@ class PromptFrame(NamedTuple):
 
 
 class DebuggerHooks:
-    def __init__(self, config: pytest.Config, evals: EvalSession) -> None:
-        self._config = config
+    def __init__(self, evals: EvalSession) -> None:
         self._evals = evals
 
     def pytest_enter_pdb(self) -> None:
@@ -67,7 +66,7 @@ class DebuggerHooks:
     def pytest_exception_interact(
         self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[object]
     ) -> Generator[None, object, object]:
-        if not (isinstance(node, EvalItem) and node.answer is not None and self._config.getoption("usepdb", False)):
+        if not (isinstance(node, EvalItem) and node.answer is not None and node.config.getoption("usepdb", False)):
             return (yield)
         self._evals.queue.pause()
         try:
@@ -145,10 +144,7 @@ class DebuggerHooks:
             return PromptFrame(error, nullcontext())
 
     def _say(self, text: str) -> None:
-        terminal = own_terminal(self._config)
-        if terminal is not None:
-            terminal.ensure_newline()
-            write_line(terminal, f"osmosis: {text}")
+        write_apart(self._evals.config, [f"osmosis: {text}"])
 
 
 def _raise_with_locals(

@@ -5,8 +5,6 @@ Entries of one config run together, some at a time, and share one cap on rollout
 
 from __future__ import annotations
 
-import os
-import shlex
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -77,10 +75,8 @@ class NamedEval(SessionEval):
 
     def rerun(self, run: RunId) -> str:
         plan, source = self.prepared.plan, self.prepared.source
-        path = os.path.relpath(plan.path, self._config.invocation_params.dir)
         stored = [f"--osmosis-from={shown(source.run.directory.path)}"] if isinstance(source, RescoreSource) else []
-        test = node_id(f"{path}::{plan.name}", plan.unit_of(run))
-        return shlex.join(["pytest", test, *session_options.typed(self._config), *stored])
+        return session_options.rerun_command(self._config, node_id(self.id, plan.unit_of(run)), *stored)
 
     def decides(self, run: EvalRun) -> bool:
         """Return True unless only a part was selected, or `--runxfail` leaves the decision to single runs.
@@ -156,18 +152,20 @@ class EvalQueue:
     @property
     def together(self) -> list[list[FinishedEval]]:
         """The finished evals of each config with several."""
-        groups = [group.evals for group in self._groups.values() if len(group.evals) > 1]
-        found = [[self.finished[each.id] for each in evals if each.id in self.finished] for evals in groups]
+        found = [[self.finished[each.id] for each in evals if each.id in self.finished] for evals in self._several]
         return [each for each in found if each]
+
+    @property
+    def _several(self) -> list[list[QueuedEval]]:
+        return [group.evals for group in self._groups.values() if len(group.evals) > 1]
 
     def loads_later(self, group: str, *, on_cluster: bool) -> bool:
         """Return True if the code of the next eval of a group loads later, once it is its turn.
 
         That of an eval `on_cluster` does, unless it is the first one: its hosts may take all places that there are.
         """
-        if on_cluster and self._has_hosts_on_cluster:
-            return True
-        return group in self._groups and len(self._groups[group].evals) >= MOST_AT_ONCE
+        n_before = len(self._groups[group].evals) if group in self._groups else 0
+        return (on_cluster and self._has_hosts_on_cluster) or n_before >= MOST_AT_ONCE
 
     def add(self, eval_id: str, run: EvalRun, group: str, *, on_cluster: bool) -> None:
         """Add an eval. Those with the same `group` run together."""
@@ -176,7 +174,7 @@ class EvalQueue:
         self.runs[eval_id] = run
         self._evals[eval_id] = QueuedEval(eval_id, run, together, later, len(run.selected.runs))
         together.evals.append(self._evals[eval_id])
-        self._has_hosts_on_cluster = self._has_hosts_on_cluster or on_cluster
+        self._has_hosts_on_cluster |= on_cluster
 
     def start(self) -> None:
         """Wait until the code of all hosts that started is loaded, then start the first evals.
@@ -185,17 +183,18 @@ class EvalQueue:
         """
         failed: dict[str, list[QueuedEval]] = {}
         for each in self._evals.values():
-            if self._inline is not None and not each.later:
+            if each.later:
+                continue
+            if self._inline is not None:
                 self._inline.host(each.id).load()
-            if not each.later and (error := load_error(each.run)):
+            if error := load_error(each.run):
                 failed.setdefault(error, []).append(each)
         without = [each for evals in failed.values() for each in evals]
-        if without:
-            left_out = all(each.run.prepared.environment is not None for each in without)
-            if not left_out or len(without) == len(self._evals) or self._inline is not None:
-                names = [", ".join(each.run.prepared.config.name for each in evals) for evals in failed.values()]
-                self.discard()
-                raise pytest.UsageError(*(f"{found}: {error}" for found, error in zip(names, failed, strict=True)))
+        left_out = all(each.run.prepared.environment is not None for each in without)
+        if without and (not left_out or len(without) == len(self._evals) or self._inline is not None):
+            self.discard()
+            names = {error: ", ".join(each.run.prepared.config.name for each in failed[error]) for error in failed}
+            raise pytest.UsageError(*(f"{found}: {error}" for error, found in names.items()))
         for each in without:
             each.later = True  # it is not measured, as one that does not load when it is its turn
         if self._inline is None:
@@ -342,7 +341,7 @@ class EvalQueue:
             if group.cap is not None:
                 group.cap.close()
         if not self.finished and not self.failures:
-            together = [[each.run for each in group.evals] for group in self._groups.values() if len(group.evals) > 1]
+            together = [[each.run for each in evals] for evals in self._several]
             eval_ids = {run: eval_id for eval_id, run in self.runs.items()}
             failures: dict[EvalRun, Exception] = {}
             finished = finish(list(self.runs.values()), grace_s, together, failures)

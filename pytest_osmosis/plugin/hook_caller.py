@@ -48,7 +48,7 @@ class HookCaller:
     """
 
     def __init__(self, config: pytest.Config) -> None:
-        self.want_rollouts = bool(_implementations(config, FINISHED))
+        self.want_rollouts = bool(config.hook.pytest_osmosis_rollout_finished.get_hookimpls())
         self._config = config
         self.finished: queue.SimpleQueue[tuple[str, RunId, Sequence[Mapping[str, Any]]]] = queue.SimpleQueue()
         self._errors: dict[tuple[str, str, str], HookError] = {}
@@ -70,7 +70,7 @@ class HookCaller:
         """Call each plugin separately; return the verdicts of gates: one that raises is not measured."""
         verdicts: list[Verdict] = []
         is_gate = hook == GATE
-        plugins = [implementation.plugin for implementation in _implementations(self._config, hook)]
+        plugins = [each.plugin for each in getattr(self._config.hook, hook).get_hookimpls()]
         for plugin in reversed(plugins):
             others = [other for other in plugins if other is not plugin]
             call = self._config.pluginmanager.subset_hook_caller(hook, others)
@@ -93,11 +93,6 @@ class HookCaller:
                 if is_gate:
                     verdicts.append(Verdict(f"{GATE} of {name}", "not measured", f"raised {line}"))
         return verdicts
-
-
-def _implementations(config: pytest.Config, hook: str) -> Sequence[Any]:
-    implementations: Sequence[Any] = getattr(config.hook, hook).get_hookimpls()
-    return implementations
 
 
 def _checked(verdict: object) -> Verdict:

@@ -243,27 +243,25 @@ class EvalFile(pytest.File):
     fetch: Fetch
     inline: bool
 
-    def collect(self) -> Iterable[pytest.Item]:
-        with uncollected():
-            return list(self._items())
-
-    def _items(self) -> Iterator[pytest.Item]:
+    @uncollected()
+    def collect(self) -> list[pytest.Item]:
         hooks: Any = self.ihook
         if not self.inline and hooks is self.config.hook:  # else a conftest.py elsewhere does not apply to the file
             hooks = ItemHooks(self.config.pluginmanager)
-        for plan in self.plans:
-            eval_id = f"{self.nodeid}::{plan.name}"
-            for unit in plan.units():
-                item: EvalItem = EvalItem.from_parent(
-                    self,
-                    name=f"{plan.name}[{unit}]",
-                    nodeid=node_id(eval_id, unit),
-                    key=UnitKey(eval_id, unit),
-                    plan=plan,
-                    fetch=self.fetch,
-                    hooks=hooks,
-                )
-                yield item
+        evals = [(plan, f"{self.nodeid}::{plan.name}") for plan in self.plans]
+        return [
+            EvalItem.from_parent(
+                self,
+                name=f"{plan.name}[{unit}]",
+                nodeid=node_id(eval_id, unit),
+                key=UnitKey(eval_id, unit),
+                plan=plan,
+                fetch=self.fetch,
+                hooks=hooks,
+            )
+            for plan, eval_id in evals
+            for unit in plan.units()
+        ]
 
 
 class EvalFiles:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -79,7 +80,7 @@ def lab_budget_s(config: pytest.Config) -> float:
 
 def names_files(config: pytest.Config) -> bool:
     """True if the ini key or an argument names a Python file that is not a test module."""
-    return bool(config.getini(FILES)) or bool(typed(config))
+    return bool(config.getini(FILES) or typed(config))
 
 
 def listed(config: pytest.Config) -> set[Path]:
@@ -94,38 +95,29 @@ def named(config: pytest.Config) -> set[Path]:
 
 
 def problems(config: pytest.Config) -> list[str]:
-    """Return the names and patterns of the ini key that lead to no test, and why."""
-    found = ((pattern, _problem(config, pattern)) for pattern in config.getini(FILES))
+    """Return a problem for each name or pattern of the ini key that leads to no file below the rootdir."""
     fix = "name Python files, or patterns like reward_fn/*.py, from the rootdir"
-    return [f"ini {FILES}: {pattern}: {problem}; {fix}" for pattern, problem in found if problem]
-
-
-def _problem(config: pytest.Config, pattern: str) -> str | None:
-    if _leads_outside(pattern):
-        return f"must stay below the rootdir {config.rootpath}"
-    if _matches(config, pattern):
-        return None
-    found = next(config.rootpath.glob(pattern), None)
-    if found is None:
-        return f"there is no such file below {config.rootpath}"
-    return "is a folder" if found.is_dir() else "is not a Python file"
-
-
-def _leads_outside(pattern: str) -> bool:
-    return Path(pattern).is_absolute() or ".." in Path(pattern).parts
+    nothing = f"leads to no Python file below the rootdir {config.rootpath}"
+    patterns = [pattern for pattern in config.getini(FILES) if not _matches(config, pattern)]
+    return [f"ini {FILES}: {pattern}: {nothing}; {fix}" for pattern in patterns]
 
 
 def _matches(config: pytest.Config, pattern: str) -> list[Path]:
-    if _leads_outside(pattern):
+    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
         return []
     return [path for path in config.rootpath.glob(pattern) if path.suffix == ".py" and path.is_file()]
 
 
 def typed(config: pytest.Config) -> set[Path]:
     """Return the Python files among the arguments, apart from test modules."""
-    arguments = config.args if config.args_source is config.ArgsSource.ARGS else []
-    paths = {path_of(config, arg) for arg in arguments if any(part.endswith(".py") for part in arg.split("::"))}
+    words = typed_arguments(config)
+    paths = {path_of(config, arg) for arg in words if any(part.endswith(".py") for part in arg.split("::"))}
     return {path for path in paths if not _is_test_module(config, path)}
+
+
+def typed_arguments(config: pytest.Config) -> list[str]:
+    """Return pytest's arguments; none if it took them from testpaths or the current folder."""
+    return config.args if config.args_source is config.ArgsSource.ARGS else []
 
 
 def outside_testpaths(config: pytest.Config) -> list[str]:
@@ -138,8 +130,6 @@ def outside_testpaths(config: pytest.Config) -> list[str]:
 
 def path_of(config: pytest.Config, arg: str) -> Path:
     """Return the absolute path in an argument or node id; symlinks are kept."""
-    import os
-
     folder = config.invocation_params.dir
     return Path(os.path.abspath(folder / split_argument(folder, arg)[0]))  # noqa: PTH100 (keeps symlinks)
 

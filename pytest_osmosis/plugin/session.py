@@ -10,10 +10,10 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,9 +113,6 @@ class EvalSession:
         arguments = session_arguments(self.config, self.naming._replace(explicit=explicit), evals.files)
         set_arguments(self.config, arguments, as_typed=bool(self.naming.explicit))
 
-    def prepare_test_evals(self) -> None:
-        self.test_evals.prepare([named.prepared for named in self.named.values()])
-
     def select_items(self, items: Iterable[pytest.Item]) -> None:
         """Select the runs of selected items, and those that tests request."""
         ours = eval_items(items)
@@ -127,7 +124,7 @@ class EvalSession:
 
     def _select(self, collected: Iterable[UnitKey]) -> None:
         self._has_selected, collected = True, list(collected)
-        self.prepare_test_evals()
+        self.test_evals.prepare()
         self.by_id = {**self.test_evals.by_id, **self.named}
         units: dict[str, dict[Unit, None]] = {}
         for key in collected:
@@ -154,17 +151,14 @@ class EvalSession:
             if eval_id not in self.selected and not skipped:
                 yield named.prepared.config.name, sum(1 for _ in named.prepared.collected.units())
 
-    def _on_done(self, each: SessionEval) -> Callable[[RunId, Outcome], None]:
-        def on_done(run: RunId, outcome: Outcome) -> None:
-            eval_run = self.runs[each.id]
-            if self.hook_caller.want_rollouts and eval_run.record(run).status != "pending":
-                kept = eval_run.outcomes.conversations
-                self.hook_caller.finished.put((each.id, run, kept.pop(run) if each.reports_units else kept[run]))
-            if run not in eval_run.selected.companions:
-                self.outcomes.add(each.id, eval_run, run, outcome)
-            self.queue.run_done(each.id)
-
-        return on_done
+    def _done(self, each: SessionEval, run: RunId, outcome: Outcome) -> None:
+        eval_run = self.runs[each.id]
+        if self.hook_caller.want_rollouts and eval_run.record(run).status != "pending":
+            kept = eval_run.outcomes.conversations
+            self.hook_caller.finished.put((each.id, run, kept.pop(run) if each.reports_units else kept[run]))
+        if run not in eval_run.selected.companions:
+            self.outcomes.add(each.id, eval_run, run, outcome)
+        self.queue.run_done(each.id)
 
     def start(self) -> None:
         """Ask for confirmation if `--osmosis-confirm-above` needs it, then start the evals.
@@ -238,7 +232,7 @@ class EvalSession:
             selected,
             settings,
             rerun=each.rerun,
-            on_done=self._on_done(each),
+            on_done=partial(self._done, each),
             hosts_wait=self.inline is None and self.queue.loads_later(group, on_cluster=on_cluster),
         )
         if clusters is not None:

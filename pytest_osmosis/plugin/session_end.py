@@ -25,7 +25,7 @@ from pytest_osmosis.report.verdict import finding_text, stop_text
 from pytest_osmosis.results.conclude import CUT_SHORT, SYSTEMIC, all_gates_decided, is_not_measured
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.verdicts.gates import UNDECIDED, Verdict
+from pytest_osmosis.verdicts.gates import UNDECIDED
 from pytest_osmosis.verdicts.pass_rule import Kind, kind_of
 
 if TYPE_CHECKING:
@@ -83,9 +83,8 @@ class SessionEnd:
                 send(session, eval_id, "environment", "error", f"not measured: {text}")
         for failed in self._evals.hook_caller.take_errors():
             send(session, failed.eval_id, f"hook {failed.hook}", "error", str(failed))
-        if unwritten := self._write_markdown():
+        if unwritten := self._write_pages():
             send(session, list(self._queue.finished)[-1], "markdown", "error", unwritten)
-        self._write_html()
 
     def finish(self, session: pytest.Session) -> None:
         """Write the results that are not written yet, and set the exit status. Keep nothing if no eval started."""
@@ -96,8 +95,7 @@ class SessionEnd:
             self.failed_tests.remember()
         self._evals.hook_caller.call_finished(self._queue.runs)
         self._write_results()
-        self._write_markdown()
-        self._write_html()
+        self._write_pages()
         if self.status_is_given:
             return
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
@@ -141,24 +139,21 @@ class SessionEnd:
             elif path is not None:
                 self.comparisons.append(path)
 
-    def _write_markdown(self) -> str | None:
-        """Write the summaries in Markdown, once; return why the requested file could not be written."""
-        evals = list(self._queue.finished.values())
-        if self._markdown_is_written or not evals:
-            return None
-        self._markdown_is_written = True
-        results = [finished.results for finished in evals]
-        unwritten = write_markdown(results, self._evals.options.markdown, self._evals.sanitizer)
-        for failure in (unwritten, append_to_job_page(results, self._evals.sanitizer)):
-            if failure is not None:
-                evals[-1].run.notices.add(failure)
-        return unwritten
-
-    def _write_html(self) -> None:
+    def _write_pages(self) -> str | None:
+        """Write the reports on finished evals, once. Return why the requested one in Markdown could not be written."""
+        finished = list(self._queue.finished.values())
+        options, sanitizer, unwritten = self._evals.options, self._evals.sanitizer, None
+        if finished and not self._markdown_is_written:
+            self._markdown_is_written = True
+            results = [each.results for each in finished]
+            unwritten = write_markdown(results, options.markdown, sanitizer)
+            for failure in (unwritten, append_to_job_page(results, sanitizer)):
+                if failure is not None:
+                    finished[-1].run.notices.add(failure)
         if not any(self.html):
             evals = [each.prepared for each in self._evals.by_id.values()]
-            finished = list(self._queue.finished.values())
-            self.html = write_html(self._evals.options.html, finished, evals, self._evals.sanitizer)
+            self.html = write_html(options.html, finished, evals, sanitizer)
+        return unwritten
 
     def _not_measured(self, eval_id: str, finished: FinishedEval) -> bool:
         """Return True if an eval has no verdict.
@@ -203,8 +198,13 @@ class FailedTests:
         ids = self._node_ids(NODE_IDS)
         others = [nodeid for nodeid in ids if eval_id_of(nodeid) not in eval_ids]
         for key, old, new in ((LAST_FAILED, before, kept), (NODE_IDS, ids, others)):
-            if new != old and (cache := getattr(self._evals.config, "cache", None)) is not None:
-                cache.set(key, new)
+            if new != old and self._cache is not None:
+                self._cache.set(key, new)
+
+    @property
+    def _cache(self) -> pytest.Cache | None:
+        cache: pytest.Cache | None = getattr(self._evals.config, "cache", None)
+        return cache
 
     def _failed(self) -> Iterator[str]:
         """Yield the tests that failed. A smoke test adds errors only."""
@@ -218,9 +218,8 @@ class FailedTests:
 
     def _node_ids(self, key: str) -> list[str]:
         """Return the node ids in an entry of pytest's cache; none without a cache, or if the entry is damaged."""
-        cache: pytest.Cache | None = getattr(self._evals.config, "cache", None)
         try:
-            entry = [] if cache is None else cache.get(key, [])
+            entry = [] if self._cache is None else self._cache.get(key, [])
         except RecursionError:
             return []
         return [nodeid for nodeid in entry if isinstance(nodeid, str)] if isinstance(entry, (dict, list)) else []
@@ -245,7 +244,7 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
     if finished.not_updated is not None:
         yield "baseline", "error", f"the baseline is not updated: {finished.not_updated}"
     for verdict in finished.results.verdicts:
-        kind, text = _kind(verdict, gated), verdict.text
+        kind, text = KINDS.get(verdict.state, "skipped") if gated else "skipped", verdict.text
         if kind == "skipped":  # else pytest prints the name of the gate before the finding
             state = "not decided" if verdict.state in UNDECIDED else verdict.state
             text = f"gate {verdict.title}: {state}{finding_text(verdict)}"
@@ -270,9 +269,8 @@ def unrecorded_lines(finished: FinishedEval) -> str:
     return f"{runs} ({listed(map(str, sorted(asked)), MOST_LISTED)})\n{first}: {asked[first]}"
 
 
-def _kind(verdict: Verdict, gated: bool) -> Kind:
-    kinds: Mapping[str, Kind] = {"holds": "passed", "fails": "failed", "not measured": "error"}
-    return kinds.get(verdict.state, "skipped") if gated else "skipped"
+KINDS: Mapping[str, Kind] = {"holds": "passed", "fails": "failed", "not measured": "error"}
+"""How the test of a gate that decides ends, by the state of its verdict; undecided ones are skipped."""
 
 
 def report_unit(

@@ -86,9 +86,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def _refusals(config: pytest.Config, *, inline: bool) -> Iterator[str]:
     """Yield why a command has no place without a terminal."""
-    if config.getoption("usepdb", False) or config.getoption("trace", False):
-        yield "--pdb, --trace: there is no terminal to debug on; run pytest itself"
-    if inline and not config.getoption("trace", False):
-        yield "--osmosis-inline: is for debuggers, which need a terminal; run pytest itself"
+    if inline or config.getoption("usepdb", False):
+        yield "--pdb, --trace, --osmosis-inline: there is no terminal to debug on; run pytest itself"
     if config.option.collectonly or plans_setup(config):
         yield "--collect-only, --setup-only, --setup-plan: run nothing; run pytest itself"

@@ -73,9 +73,13 @@ class OutcomeServer:
 
     def workerinput(self) -> dict[str, Any]:
         plans = encode([plan for plans in self._evals.plans.values() for plan in plans])
-        args = list(self._evals.config.args)
-        socket = {"address": self._listener.address, "key": self._key}
-        return {**socket, "plans": plans, "args": args, "asks_models": self._evals.naming.source == "model"}
+        return {
+            "address": self._listener.address,
+            "key": self._key,
+            "plans": plans,
+            "args": list(self._evals.config.args),
+            "asks_models": self._evals.naming.asks_models,
+        }
 
     def close(self) -> None:
         """Accept no further worker, and wait a moment for the connected ones to hang up."""

@@ -12,7 +12,7 @@ import fnmatch
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -20,15 +20,14 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import is_eval_toml
+from pytest_osmosis.plugin.compat import keep_literal_paths
 from pytest_osmosis.plugin.items import unit_key
-from pytest_osmosis.plugin.reward_options import outside_testpaths, path_of
+from pytest_osmosis.plugin.reward_options import outside_testpaths, path_of, typed_arguments
 from pytest_osmosis.text.names import absolute, natural_key, shown
 
 if TYPE_CHECKING:
     from pytest_osmosis.record.find_run import StoredEvalRun
 
-
-SourceName = Literal["reference", "model"]
 
 _HOW = (
     "name one with --osmosis-config=PATH (its TOML), --osmosis-agent=MODULE:ATTR (or chat) or --osmosis-env=ID; "
@@ -39,34 +38,26 @@ _HOW = (
 class NamedEvals(NamedTuple):
     """The evals of a session: paths of TOMLs, or None for the eval that options alone describe.
 
-    `explicit` are named by the command, `found` are in folders that pytest collects and are only shown if
-    `lists_found`. `ignored` are named by addopts alone. The rollouts of the run `stored` are rescored; `names_config`
-    is True if the command names the eval too, and not only that run. `source` is the origin of rollouts for tests
-    marked `osmosis_eval`. `untyped` are the arguments from testpaths or the current folder, if none were typed.
-    `withheld` are named by node ids, among others, and are not started.
+    `explicit` are named by the command, `found` are in folders that pytest collects; those `listed` are only shown,
+    and nothing runs then. `ignored` are named by addopts alone. The rollouts of the run `stored` are rescored;
+    `names_config` is True if the command names the eval too, and not only that run. `asks_models`: tests marked
+    `osmosis_eval` get rollouts of models, not reference solutions. `untyped` are the arguments from testpaths or the
+    current folder, if none were typed. `withheld` are named by node ids, among others, and are not started.
     """
 
     explicit: tuple[Path | None, ...]
     found: tuple[Path, ...] = ()
-    lists_found: bool = False
+    listed: tuple[Path, ...] = ()
     ignored: tuple[str, ...] = ()
     stored: StoredEvalRun | None = None
     names_config: bool = True
-    source: SourceName = "reference"
+    asks_models: bool = False
     untyped: tuple[str, ...] = ()
     withheld: tuple[Path, ...] = ()
 
     @property
     def evals(self) -> tuple[Path | None, ...]:
         return (*self.explicit, *self.found)
-
-    @property
-    def listed(self) -> tuple[Path, ...]:
-        return self.found if self.lists_found else ()
-
-    @property
-    def runs_evals(self) -> bool:
-        return bool(self.explicit) or (bool(self.found) and not self.lists_found)
 
 
 def named_evals(config: pytest.Config) -> NamedEvals:
@@ -102,12 +93,12 @@ def named_evals(config: pytest.Config) -> NamedEvals:
     return NamedEvals(
         explicit=tuple(explicit),
         found=tuple(found),
-        lists_found=config.getini(options.COLLECT) == "list",
+        listed=tuple(found) if config.getini(options.COLLECT) == "list" else (),
         ignored=_ignored(config, [*explicit, *withheld], asks_models=source == "model"),
         stored=stored,
         names_config=names_config,
-        source=source or "reference",
-        untyped=tuple(config.args) if config.args_source is not config.ArgsSource.ARGS else (),
+        asks_models=source == "model",
+        untyped=() if typed_arguments(config) else tuple(config.args),
         withheld=tuple(withheld),
     )
 
@@ -116,10 +107,11 @@ def _withheld(config: pytest.Config, arguments: Sequence[str]) -> list[Path]:
     """Return the evals that only node ids name, among other arguments, if `osmosis_collect` is "list"."""
     if config.getini(options.COLLECT) != "list" or config.option.collectonly:
         return []
-    whole = {path_of(config, arg) for arg in arguments if is_eval_toml(arg) and unit_key(arg) is None}
-    paths = dict.fromkeys(path_of(config, arg) for arg in arguments)
-    units = dict.fromkeys(path_of(config, arg) for arg in arguments if is_eval_toml(arg) and unit_key(arg))
-    return [path for path in units if path not in whole] if len(paths) > 1 else []
+    paths = {arg: path_of(config, arg) for arg in arguments}
+    tomls = [arg for arg in arguments if is_eval_toml(arg)]
+    whole = {paths[arg] for arg in tomls if unit_key(arg) is None}
+    units = dict.fromkeys(paths[arg] for arg in tomls if unit_key(arg))
+    return [path for path in units if path not in whole] if len({*paths.values()}) > 1 else []
 
 
 def remaining_arguments(config: pytest.Config, evals: Collection[Path | None]) -> list[str]:
@@ -174,13 +166,14 @@ def _option_tomls(config: pytest.Config, values: Sequence[str]) -> list[Path]:
     problems: list[str] = []
     for value in values:
         path = absolute(config.invocation_params.dir / value)
-        found = tomls_in(path) if path.is_dir() else [path]
-        fault = None if path.is_dir() else fault_of(path)
-        if not found:
+        if not path.is_dir():
+            tomls.append(path)
+            if (fault := fault_of(path)) is not None:
+                problems.append(f"--osmosis-config={value}: {fault}{_suggestion(path) if fault.missing else ''}")
+        elif found := tomls_in(path):
+            tomls += found
+        else:
             problems.append(f"--osmosis-config={value}: the folder holds no *.toml")
-        elif fault is not None:
-            problems.append(f"--osmosis-config={value}: {fault}{_suggestion(path) if fault.missing else ''}")
-        tomls += found
     if problems:
         raise pytest.UsageError(*problems)
     return tomls
@@ -194,13 +187,11 @@ def _suggestion(path: Path) -> str:
     return f", did you mean {shown(path.with_name(close))}?" if close else ""
 
 
-def tomls_under(config: pytest.Config, folder: Path) -> Iterator[Path]:
-    """Yield configs/eval/*.toml in a folder and its subfolders, apart from those that pytest skips."""
+def folders_under(config: pytest.Config, folder: Path) -> Iterator[Path]:
+    """Yield a folder and its subfolders, apart from those that pytest skips."""
     for parent, folders, _ in os.walk(folder):
         folders[:] = sorted((name for name in folders if not is_skipped_folder(config, name)), key=natural_key)
-        path = Path(parent)
-        if path.parts[-2:] == ("configs", "eval"):
-            yield from tomls_in(path)
+        yield Path(parent)
 
 
 def is_skipped_folder(config: pytest.Config, name: str) -> bool:
@@ -214,14 +205,14 @@ def tomls_in(folder: Path) -> list[Path]:
     return sorted(tomls, key=lambda file: natural_key(file.stem))
 
 
-def _typed_source(typed: Any) -> SourceName | None:
+def _typed_source(typed: Any) -> str | None:
     """Return the value of `--osmosis-source`, None if it was not typed."""
-    value = typed.osmosis_source
+    value: str | None = typed.osmosis_source
     if value not in (None, "reference", "model"):
         raise pytest.UsageError(f'{options.SOURCE.flag}: must be "reference" or "model", got "{value}"')
     if value == "model" and typed.osmosis_from:
-        raise pytest.UsageError(f"{options.FROM.flag} and {options.SOURCE.flag}=model exclude each other; pass one")
-    return cast("SourceName | None", value)
+        raise pytest.UsageError(f"{options.FROM.flag} and {options.ASKS_MODELS} exclude each other; pass one")
+    return value
 
 
 def _stored_run(config: pytest.Config, run: str, explicit: Sequence[Path | None]) -> StoredEvalRun:
@@ -243,32 +234,33 @@ def _found_evals(config: pytest.Config, explicit: Sequence[Path | None]) -> list
         raise pytest.UsageError(f'{options.COLLECT}: must be "never", "list" or "run", got "{collect}"')
     if collect == "never" or (collect == "list" and not config.option.collectonly):
         return []
-    if explicit and config.args_source is not config.ArgsSource.ARGS:
+    if explicit and not typed_arguments(config):
         return []
     arguments = remaining_arguments(config, explicit)
     folders = [folder for arg in arguments if (folder := path_of(config, arg)).is_dir()]
-    found = dict.fromkeys(path for folder in folders for path in tomls_under(config, folder))
+    places = (place for folder in folders for place in folders_under(config, folder))
+    of_evals = (place for place in places if place.parts[-2:] == ("configs", "eval"))
+    found = dict.fromkeys(toml for place in of_evals for toml in tomls_in(place))
     return [path for path in found if path not in explicit]
 
 
 def _ignored(config: pytest.Config, explicit: Sequence[Path | None], *, asks_models: bool) -> tuple[str, ...]:
     """Return the arguments and options of addopts that name an eval which this command does not name."""
-    typed = config.args if config.args_source is config.ArgsSource.ARGS else []
-    arguments = [arg for arg in typed if is_eval_toml(arg) and path_of(config, arg) not in explicit]
+    typed = [arg for arg in typed_arguments(config) if is_eval_toml(arg) and path_of(config, arg) not in explicit]
     folder = config.invocation_params.dir
-    configs = [value for value in config.getoption("osmosis_config") if absolute(folder / value) not in explicit]
-    folders = [folder for path in explicit if path is not None for folder in path.parents]
-    others = [config.getoption(dest) for dest in (*(option.dest for option in options.AGENTS), options.FROM.dest)]
+    configs = {value: absolute(folder / value) for value in config.getoption("osmosis_config")}
+    named = {*explicit, *(parent for path in explicit if path is not None for parent in path.parents)}
+    others = [config.getoption(option.dest) for option in (*options.AGENTS, options.FROM)]
     models = config.getoption(options.SOURCE.dest) == "model" and not asks_models
     return (
-        *arguments,
-        *(value for value in configs if absolute(folder / value) not in folders),
+        *typed,
+        *(value for value, path in configs.items() if path not in named),
         *(other for other in others if other and not explicit),
-        *([f"{options.SOURCE.flag}=model"] if models else []),
+        *([options.ASKS_MODELS] if models else []),
     )
 
 
-def _refuse_eval_options(typed: Any, source: SourceName | None) -> None:
+def _refuse_eval_options(typed: Any, source: str | None) -> None:
     """Reject options of evals in a command that names none, and those that do not apply to marked tests."""
     allowed: Collection[options.Option] = ()
     reason = f"no eval is named; {_HOW}"
@@ -278,7 +270,7 @@ def _refuse_eval_options(typed: Any, source: SourceName | None) -> None:
         reason = f"{options.SOURCE.flag}=reference requests no model, so no eval can run"
     elif source == "model":
         allowed = options.OF_TESTS
-        reason = f"does not apply with {options.SOURCE.flag}=model, where tests decide and gates are not evaluated"
+        reason = f"does not apply with {options.ASKS_MODELS}, where tests decide and gates are not evaluated"
     refused = [option.flag for option in options.OF_AN_EVAL if getattr(typed, option.dest) and option not in allowed]
     if refused:
         raise pytest.UsageError(f"{', '.join(refused)}: {reason}")
@@ -291,10 +283,7 @@ def set_arguments(config: pytest.Config, arguments: Iterable[str], *, as_typed: 
     workers get the controller's arguments. Any other process does it in pytest_configure, if at all.
     """
     config.args[:] = arguments
-    if any("[" in arg or "::" in arg for arg in config.args):
-        from pytest_osmosis.plugin.compat import keep_literal_paths
-
-        keep_literal_paths(config, config.args)
+    keep_literal_paths(config, config.args)
     if as_typed:
         config.args_source = config.ArgsSource.ARGS
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -412,6 +412,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
 ALL = [option for options in GROUPS.values() for option in options]
 BY_NAME = {option.name: option for option in ALL}
 SOURCE, SET, GATE, ENV, FROM, RECORD = [BY_NAME[name] for name in ("source", "set", "gate", "env", "from", "record")]
+ASKS_MODELS = f"{SOURCE.flag}=model"
 AGENTS = (BY_NAME["agent"], BY_NAME["mcp"], ENV)
 """Options that name an agent or an environment, and so an eval without a TOML."""
 NAMING = [option for option in ALL if "names" in option.marks]
@@ -461,14 +462,14 @@ def add(parser: pytest.Parser) -> None:
 
 
 def _add_option(group: pytest.OptionGroup, option: Option) -> None:
+    settings: dict[str, Any] = {"metavar": option.metavar}
     if option.metavar is None:
-        group.addoption(option.flag, action="store_true", help=option.help)
+        settings = {"action": "store_true"}
     elif option.bare is not None:
-        group.addoption(option.flag, nargs="?", const=option.bare, metavar=option.metavar, help=option.help)
+        settings |= {"nargs": "?", "const": option.bare}
     elif option.repeatable:
-        group.addoption(option.flag, action="append", default=[], metavar=option.metavar, help=option.help)
-    else:
-        group.addoption(option.flag, metavar=option.metavar, help=option.help)
+        settings |= {"action": "append", "default": []}
+    group.addoption(option.flag, help=option.help, **settings)
 
 
 def spell_out(words: list[str]) -> None:
@@ -503,10 +504,9 @@ def refuse_blanks(config: pytest.Config) -> None:
 
     An empty environment variable counts as not set.
     """
-    blank = [option.flag for option in ALL if _is_blank(config.getoption(option.dest))]
-    of_ini = [option for option in ALL if "ini" in option.marks]
-    blank += [f"ini {option.dest}" for option in of_ini if _is_blank(config.getini(option.dest))]
-    if blank:
+    values = {option.flag: config.getoption(option.dest) for option in ALL}
+    values |= {f"ini {option.dest}": config.getini(option.dest) for option in ALL if "ini" in option.marks}
+    if blank := [origin for origin, value in values.items() if _is_blank(value)]:
         raise pytest.UsageError(*(f"{origin}: {BLANK}" for origin in blank))
 
 

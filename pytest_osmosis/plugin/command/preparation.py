@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -28,18 +28,12 @@ from pytest_osmosis.evals.prepare import hide_secrets
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.evals.resume import resumed
 from pytest_osmosis.plugin.command.named_evals import NamedEvals
-from pytest_osmosis.plugin.command.options import (
-    ENV,
-    FROM,
-    is_eval_toml,
-    plans_setup,
-)
+from pytest_osmosis.plugin.command.options import ENV, FROM, is_eval_toml, plans_setup
 from pytest_osmosis.plugin.command.session_options import SMOKE_ROWS, SessionOptions, environments_of
-from pytest_osmosis.plugin.items import eval_id, eval_id_of, file_id, node_id, uncollected, ungrouped, unit_key
+from pytest_osmosis.plugin.items import eval_id, file_id, node_id, uncollected, ungrouped, unit_key
 from pytest_osmosis.plugin.output.reports import OutputPaths
 from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
-from pytest_osmosis.plugin.reward_options import path_of, split_argument
-from pytest_osmosis.record.plan import Granularity
+from pytest_osmosis.plugin.reward_options import path_of, split_argument, typed_arguments
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
@@ -72,18 +66,14 @@ class EvalPreparer:
             environments=environments_of(config),
         )
 
+    @uncollected()  # digests of rows, and records of stored rollouts
     def prepare_all(self) -> PreparedEvals:
         """Prepare every named eval. Raises `pytest.UsageError` with the problems of all of them."""
-        with uncollected():  # digests of rows, and records of stored rollouts
-            return self._prepare_all()
-
-    def _prepare_all(self) -> PreparedEvals:
         evals = PreparedEvals({}, [], [], {})
         running: list[Prepared] = []
         by_path: dict[Path | None, list[Problem]] = {}
         names = self._names(evals, by_path)
         n_run = sum(1 for name in names if name.path not in self._named.listed)
-        not_loaded: list[tuple[NamedEntry, NotLoaded]] = []
         for name, planned in [(name, self._checked(name, n_run)) for name in names]:  # all before an environment loads
             path, listed = name.path, name.path in self._named.listed
             problems = by_path.setdefault(path, [])
@@ -94,7 +84,7 @@ class EvalPreparer:
                 if listed:
                     evals.not_listed.extend(f"osmosis: not listed: {problem}" for problem in error.problems)
                 elif isinstance(error, NotLoaded) and not units_in_arguments(self._config, path, name.entry):
-                    not_loaded.append((name, error))
+                    evals.not_loaded[self._id_of(name)] = error
                 else:
                     problems += [problem for problem in error.problems if problem not in problems]
                 continue
@@ -102,20 +92,15 @@ class EvalPreparer:
             if not listed:
                 running.append(prepared)
                 problems += self._early_stop_problems(prepared.config)
-                units = units_in_arguments(self._config, path, name.entry)
-                missing = {problem.where: problem for problem in missing_tests(self._config, path, prepared)}
-                others = {arg: unit for arg, unit in units.items() if arg not in missing}
-                problems += [*missing.values(), *wrong_granularity(others, prepared.collected.granularity)]
+                problems += problems_of_ids(self._config, path, prepared)
                 evals.files.append(prepared.config.path)
         problems = self._rescore_problems()
         for path, found in by_path.items():
             problems += [each for each in in_order(found, shown(path or Path())) if each not in problems]
         problems += self._baseline_problems(running) if not problems else []
         problems += self._outputs.problems(running)
-        if running and not problems:  # they need not wait for an environment that does not load
-            evals.not_loaded.update((self._id_of(name), error) for name, error in not_loaded)
-        else:
-            problems += dict.fromkeys(problem for _, error in not_loaded for problem in error.problems)
+        if problems or not running:  # else evals need not wait for an environment that does not load
+            problems += dict.fromkeys(problem for error in evals.not_loaded.values() for problem in error.problems)
         if problems:
             raise pytest.UsageError(*map(str, problems))
         if evals.not_listed and not evals.prepared and not self._collects_more(evals):
@@ -132,32 +117,27 @@ class EvalPreparer:
         names: list[NamedEntry] = []
         for path in self._named.evals:
             listed = path in self._named.listed
+            problems: list[Problem] = []
             try:
-                found = named_entries(self._config, path, all_of_them=listed)
+                entries = named_entries(self._config, path, problems, all_of_them=listed)
             except ConfigError:  # reported with everything else about this eval
-                found = NamedEntries((NamedEntry(path),))
-            if found.problems:
+                entries = [NamedEntry(path)]
+            if problems:
                 hide_secrets(self.request(path, listed=True), self.around)  # which problems may quote
-            names += self._rescored(found.entries) if self._named.stored is not None and not listed else found.entries
             if listed:
-                evals.not_listed.extend(f"osmosis: not listed: {problem}" for problem in found.problems)
+                evals.not_listed.extend(f"osmosis: not listed: {problem}" for problem in problems)
             else:
-                by_path.setdefault(path, []).extend(found.problems)
+                by_path.setdefault(path, []).extend(problems)
+            if self._named.stored is not None and not listed:  # of several, the one that made the rollouts
+                made = self._named.stored.manifest.eval
+                entries = [each for each in entries if each.entry == made] or entries[:1]
+            names += entries
         return names
-
-    def _rescored(self, names: Sequence[NamedEntry]) -> Sequence[NamedEntry]:
-        """Return the eval whose config scores stored rollouts: of several, the one that made them."""
-        stored = self._named.stored
-        if stored is None or len(names) == 1:
-            return names
-        return [name for name in names if name.entry == stored.manifest.eval] or names[:1]
 
     def _collects_more(self, evals: PreparedEvals) -> bool:
         """Return True if arguments are left without the evals that have problems, or if there were none."""
-        arguments = self._config.args
-        return self._config.args_source is not self._config.ArgsSource.ARGS or any(
-            not is_eval_toml(arg) or path_of(self._config, arg) in evals.files for arg in arguments
-        )
+        typed = typed_arguments(self._config)
+        return not typed or any(not is_eval_toml(arg) or path_of(self._config, arg) in evals.files for arg in typed)
 
     def _checked(self, name: NamedEntry, n_evals: int) -> Callable[[], Prepared]:
         """Check one of `n_evals`. Return the function that plans it, or raises the problems."""
@@ -167,7 +147,7 @@ class EvalPreparer:
         if stored is not None:  # an eval that the command does not name keeps the options of its stored run
             request = request if self._named.names_config else replace(request, path=None)
             return functools.partial(prepare_rescore, stored, request, self.around, rescore_all=self._options.rescore)
-        rows = [unit.row for unit in units_in_arguments(self._config, path, name.entry).values()]
+        rows = [unit.row for unit in units_in_arguments(self._config, path, name.entry)]
         smoke, shard = self._options.smoke, self._options.shard
         request = replace(request, named_rows=rows, smoke=smoke, shard=shard)
         try:
@@ -193,6 +173,7 @@ class EvalPreparer:
 
     def request(self, path: Path | None, entry: str | None = None, *, listed: bool = False) -> EvalRequest:
         """Return what the command says of an eval, which it may only list."""
+        answers = self._options.answers
         return EvalRequest(
             path,
             entry,
@@ -200,7 +181,7 @@ class EvalPreparer:
             # a dry run needs keys, as the run itself does
             listing=listed or bool(self._config.option.collectonly or plans_setup(self._config)),
             updating=self._options.update_baseline,
-            answers=self._options.answer_store,
+            answers=None if answers is None else answers.store,
             most_in_flight=self._options.max_in_flight,
         )
 
@@ -219,12 +200,8 @@ class EvalPreparer:
             return []
         name, then, shard = self._named.stored.directory.name, self._named.stored.manifest.shard, self._options.shard
         if shard is not None and shard != then:
-            it, fix = (
-                ("a run of all rows", "leave out")
-                if then is None
-                else (str(then), f"name a run of {shard}, or leave out")
-            )
-            text = f"contradicts {FROM.flag}: {name} is {it}, and all its rollouts are scored; {fix} --osmosis-shard"
+            it = f"{name} is {then or 'a run of all rows'}"
+            text = f"contradicts {FROM.flag}: {it}, and all its rollouts are scored; leave out --osmosis-shard"
             return [Problem(f"--osmosis-shard={shard.index}/{shard.of}", text)]
         text = f"contradicts {FROM.flag}, which does not change rollouts; leave out one of them"
         typed = [override for override in self._options.overrides if override.level == "command"]
@@ -234,12 +211,12 @@ class EvalPreparer:
 
     def _overrides(self, path: Path | None) -> Sequence[Override]:
         """Return the overrides of an eval. Without a TOML, an argument may name its dataset."""
-        table, key = OPTIONS["dataset"]
-        overrides, dataset = self._options.overrides, dataset_argument(self._config)
-        has_dataset = any((override.table, override.key) == (table, key) for override in overrides)
-        if path is not None or dataset is None or has_dataset:
+        overrides, own = self._options.overrides, OPTIONS["dataset"]
+        if path is not None or any((override.table, override.key) == own for override in overrides):
             return overrides
-        return (*overrides, Override(table, key, dataset, dataset))
+        paths = [split_argument(self._config.invocation_params.dir, arg)[0] for arg in typed_arguments(self._config)]
+        datasets = [each for each in paths if each.lower().endswith(DATASET_SUFFIXES)]
+        return (*overrides, *(Override(*own, dataset, dataset) for dataset in datasets[:1]))
 
     def _early_stop_problems(self, config: EvalConfig) -> list[Problem]:
         origin = self._options.stop_when_decided
@@ -260,42 +237,13 @@ def _raise(error: ProblemsError) -> Prepared:
     raise error
 
 
-def units_in_arguments(config: pytest.Config, path: Path | None, entry: str | None = None) -> dict[str, Unit]:
+def units_in_arguments(config: pytest.Config, path: Path | None, entry: str | None) -> list[Unit]:
     """Return the units of an eval that node ids among the arguments name. `path` is None for an eval without TOML.
 
     `entry` is the name of an eval in a TOML with several.
     """
     ids = [arg for arg in config.args if "::" in arg and _names_eval(config, arg, path, entry)]
-    return {arg: key.unit for arg in ids if (key := unit_key(arg))}
-
-
-def wrong_granularity(units: Mapping[str, Unit], granularity: Granularity) -> list[Problem]:
-    """Return the node ids that name a run although tests report rows, or the reverse."""
-    return [
-        Problem(arg, _run_instead_of_row(arg, unit) if isinstance(unit, RunId) else _row_instead_of_run(arg, unit))
-        for arg, unit in units.items()
-        if isinstance(unit, RunId) != (granularity == "run")
-    ]
-
-
-def _run_instead_of_row(arg: str, run: RunId) -> str:
-    row = shlex.quote(node_id(eval_id_of(arg), RowId(run.row, run.model)))
-    fix = f"type {row} for all runs of the row, or add --osmosis-granularity=run for this one"
-    return f'names a run, but the tests of this eval report rows (granularity = "row"); {fix}'
-
-
-def _row_instead_of_run(arg: str, row: RowId) -> str:
-    file = shlex.quote(eval_id_of(arg).rpartition("::")[0])
-    first = shlex.quote(node_id(eval_id_of(arg), RunId(row.row, 0, row.model)))
-    fix = f"type {file} -k '{row}-' for all runs of the row, {first} for one, or add --osmosis-granularity=row"
-    return f"names a row, but the tests of this eval report single runs; {fix}"
-
-
-def dataset_argument(config: pytest.Config) -> str | None:
-    """Return the first dataset among the arguments, without its node id."""
-    typed = config.args if config.args_source is config.ArgsSource.ARGS else []
-    paths = [split_argument(config.invocation_params.dir, arg)[0] for arg in typed]
-    return next((path for path in paths if path.lower().endswith(DATASET_SUFFIXES)), None)
+    return [key.unit for arg in ids if (key := unit_key(arg))]
 
 
 def _names_eval(config: pytest.Config, arg: str, path: Path | None, entry: str | None) -> bool:
@@ -315,26 +263,20 @@ class NamedEntry(NamedTuple):
     entry: str | None = None
 
 
-class NamedEntries(NamedTuple):
-    """The evals of one TOML, and the problems with its keys and sweeps, or with node ids that name none of them."""
-
-    entries: tuple[NamedEntry, ...]
-    problems: tuple[Problem, ...] = ()
-
-
-def named_entries(config: pytest.Config, path: Path | None, *, all_of_them: bool) -> NamedEntries:
+def named_entries(
+    config: pytest.Config, path: Path | None, problems: list[Problem], *, all_of_them: bool
+) -> list[NamedEntry]:
     """Return the evals in a TOML: those that node ids name, or all if `all_of_them` or if an argument names the file.
 
-    Raises `ConfigError` if the TOML cannot be read.
+    Adds problems with its keys and sweeps, or with node ids that name none of them. Raises `ConfigError` if the TOML
+    cannot be read.
     """
     several = None if path is None else read_entries(path)
     if several is None or path is None:
-        return NamedEntries((NamedEntry(path),))
+        return [NamedEntry(path)]
     names, folder = [entry.name for entry in several.entries], config.invocation_params.dir
-    parts = {
-        arg: split_argument(folder, arg)[1].removeprefix("::") for arg in config.args if path_of(config, arg) == path
-    }
-    problems = [*several.problems]
+    parts = {arg: split_argument(folder, arg)[1] for arg in config.args if path_of(config, arg) == path}
+    problems += several.problems
     if not all_of_them and parts and all(parts.values()):
         ids = {arg: ungrouped(rest.removeprefix("::")) for arg, rest in parts.items()}
         entries = {arg: _entry_of(rest, names) for arg, rest in ids.items()}
@@ -345,7 +287,7 @@ def named_entries(config: pytest.Config, path: Path | None, *, all_of_them: bool
             if entry is None
         ]
         names = [name for name in names if name in entries.values()]
-    return NamedEntries(tuple(NamedEntry(path, name) for name in names), tuple(problems))
+    return [NamedEntry(path, name) for name in names]
 
 
 def _entry_of(rest: str, names: list[str]) -> str | None:
@@ -356,84 +298,76 @@ _WITHOUT_ITEM = ("gate ", "limit ", "probe", "shard", "baseline", "results", "ho
 """Beginnings of the titles under which `session_end` reports what belongs to the whole eval."""
 
 
-def missing_tests(config: pytest.Config, path: Path | None, prepared: Prepared) -> Iterator[Problem]:
+def problems_of_ids(config: pytest.Config, path: Path | None, prepared: Prepared) -> Iterator[Problem]:
     """Yield a problem for each argument that names a test which the eval in `path` does not have.
 
     pytest would shorten it, say nothing about what there is instead, and under xdist merely collect no test.
     """
-    for arg in config.args:
+    for arg in dict.fromkeys(config.args):
         file, rest = split_argument(config.invocation_params.dir, arg)
         if rest and _names_eval(config, arg, path, prepared.config.entry):
-            named = _Named.of(file, ungrouped(rest.removeprefix("::")), prepared.collected.name)
-            text = _fault(named, prepared)
+            text = _fault(file, ungrouped(rest.removeprefix("::")), prepared)
             if text is not None:
                 yield Problem(arg, text)
 
 
-class _Named(NamedTuple):
-    """A node id in parts: "x.toml", "x", and "row1-run0", or None without brackets."""
-
-    file: str
-    eval: str
-    title: str | None
-
-    @classmethod
-    def of(cls, file: str, rest: str, eval_name: str) -> _Named:
-        """Return the parts of `rest`. The eval's name may hold brackets itself."""
-        is_own = rest == eval_name or rest.startswith(f"{eval_name}[")
-        name = eval_name if is_own else rest.partition("[")[0]
-        title = rest.removeprefix(name)
-        return cls(file, name, title.removeprefix("[").removesuffix("]") if title else None)
-
-
-def _fault(named: _Named, prepared: Prepared) -> str | None:
-    plan = prepared.collected
-    unit = None if named.title is None else RunId.named(named.title) or RowId.named(named.title)
-    if unit is not None and str(unit) != named.title:  # row01-run0
-        return _with_nearest(named, prepared, unit, "there is no such test")
-    if named.eval != plan.name:
-        return _with_nearest(named, prepared, unit, f"the eval in this file is called {plan.name}")
-    if named.title is None:
+def _fault(file: str, rest: str, prepared: Prepared) -> str | None:
+    """Return why the eval has no test `rest`, as in "x[row1-run0]"; None if it has. Its name may hold brackets."""
+    plan, key = prepared.collected, unit_key(rest)
+    unit, eval_id = None if key is None else key.unit, f"{file}::{plan.name}"
+    if rest == plan.name:
         return None
-    if unit is None and named.title.startswith(_WITHOUT_ITEM):
-        whole = shlex.quote(named.file)
+    if unit is not None and not rest.endswith(f"[{unit}]"):  # row01-run0
+        why: str | None = "there is no such test"
+    elif not rest.startswith(f"{plan.name}["):
+        why = f"the eval in this file is called {plan.name}"
+    elif unit is not None:
+        why = _why_missing(unit, prepared)
+    elif rest.removeprefix(f"{plan.name}[").startswith(_WITHOUT_ITEM):
+        whole = shlex.quote(file)
         return f"is reported at the end of the whole eval and cannot be selected; type {whole} for all of it"
-    why = "there is no such test" if unit is None else _why_missing(unit, prepared)
-    return None if why is None else _with_nearest(named, prepared, unit, why)
+    else:
+        why = "there is no such test"
+    if why is not None:
+        nearest = node_id(eval_id, _nearest(unit, prepared)) if "[" in rest else eval_id
+        return f"not found: {why}; did you mean {shlex.quote(nearest)}?"
+    if isinstance(unit, RunId) and plan.granularity == "row":
+        row = shlex.quote(node_id(eval_id, RowId(unit.row, unit.model)))
+        fix = f"type {row} for all runs of the row, or add --osmosis-granularity=run for this one"
+        return f'names a run, but the tests of this eval report rows (granularity = "row"); {fix}'
+    if isinstance(unit, RowId) and plan.granularity == "run":
+        first = shlex.quote(node_id(eval_id, RunId(unit.row, 0, unit.model)))
+        whole = f"{shlex.quote(file)} -k '{unit}-'"
+        fix = f"type {whole} for all runs of the row, {first} for one, or add --osmosis-granularity=row"
+        return f"names a row, but the tests of this eval report single runs; {fix}"
+    return None
 
 
 def _why_missing(unit: Unit, prepared: Prepared) -> str | None:
-    """Return why the eval does not have a unit, None if it has. Its granularity is checked elsewhere."""
-    plan, n_rows = prepared.collected, len(prepared.dataset)
-    if unit.row >= n_rows:
-        last = f", the last of which is row{n_rows - 1}" if n_rows > 1 else ", row0"
-        return f"{prepared.dataset.display} has {plural(n_rows, 'row')}{last}"
+    """Return why the eval does not have the run or the row, None if it has."""
+    plan = prepared.collected
+    if unit.row >= len(prepared.dataset):
+        return f"{prepared.dataset.display} has {_counted(len(prepared.dataset), 'row')}"
     if all(row != unit.row for row, _ in plan.rows()):
         return f"row{unit.row} is not among the rows of {prepared.shard or 'this eval'}"
     if unit.is_baseline and not plan.baseline:
         return "the eval has no baseline model"
     if isinstance(unit, RunId) and unit.index >= plan.n:
-        last = f", the last of which is run{plan.n - 1}" if plan.n > 1 else ", run0"
-        return f"every row has {plural(plan.n, 'run')}{last}"
+        return f"every row has {_counted(plan.n, 'run')}"
     return None
 
 
-def _with_nearest(named: _Named, prepared: Prepared, unit: Unit | None, why: str) -> str:
-    if unit is None and named.title is None:
-        nearest = f"{named.file}::{prepared.collected.name}"
-    else:
-        nearest = node_id(f"{named.file}::{prepared.collected.name}", _nearest(unit, prepared))
-    return f"not found: {why}; did you mean {shlex.quote(nearest)}?"
+def _counted(n: int, noun: str) -> str:
+    return f"{plural(n, noun)}, {'the last of which is ' if n > 1 else ''}{noun}{n - 1}"
 
 
 def _nearest(unit: Unit | None, prepared: Prepared) -> Unit:
     """Return the unit of the eval that is most like `unit`."""
-    plan = prepared.collected
-    wanted = RowId(0) if unit is None else unit
+    plan, wanted = prepared.collected, unit or RowId(0)
     rows = [row for row, _ in plan.rows()]
     if prepared.source.asks_models:  # a node id may name any row of the dataset
         rows.append(min(wanted.row, len(prepared.dataset) - 1))
     model = wanted.model if wanted.model in plan.models else plan.models[0]
-    row = RowId(min(rows, key=lambda row: abs(row - wanted.row)), model)
+    row = min(rows, key=lambda row: abs(row - wanted.row))
     index = wanted.index if isinstance(wanted, RunId) else 0
-    return row if plan.granularity == "row" else RunId(row.row, min(index, plan.n - 1), model)
+    return RowId(row, model) if plan.granularity == "row" else RunId(row, min(index, plan.n - 1), model)

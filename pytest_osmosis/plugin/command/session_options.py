@@ -7,7 +7,9 @@ config whose names are bare and lower case ([env] variables keep their case). `P
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -43,8 +45,9 @@ from pytest_osmosis.evals import AnswerStore, InFlightLimit
 from pytest_osmosis.evals.resume import ResumeRequest, why_no_name
 from pytest_osmosis.files.reading import read_stdin
 from pytest_osmosis.plugin import reward_options
-from pytest_osmosis.plugin.command import options, session_options
+from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import Option, plans_setup
+from pytest_osmosis.plugin.items import ungrouped
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.results.publish import why_not_writable
 from pytest_osmosis.text.names import suggestion
@@ -54,7 +57,6 @@ if TYPE_CHECKING:
 
 
 SMOKE_ROWS = 5
-SHOW_FAILURES = 10
 
 
 class AnswersOption(NamedTuple):
@@ -94,11 +96,7 @@ class SessionOptions(NamedTuple):
     overwrite: bool
     show_failures: int | None
     answers: AnswersOption | None
-    resume_from: Path | None = None
-
-    @property
-    def answer_store(self) -> AnswerStore | None:
-        return None if self.answers is None else self.answers.store
+    resume_from: Path | None
 
 
 def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
@@ -111,8 +109,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
         option.name: flag(values[option.name], problems) if option.metavar is None else bool(values[option.name].text)
         for option in of_command
     } | {"source": values["source"].text == "model"}
-    problems += _needs(given, values)
-    problems += _exclusions(given, values)
+    problems += _conflicts(given, values)
     max_in_flight: int | None = _number(values["max-in-flight"], integer(1), problems)
     usd: float | None = _number(values["confirm-above"], AT_LEAST_0, problems)
     smoke_rows: int | None = _number(values["smoke-rows"], integer(1), problems)
@@ -158,8 +155,15 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     )
 
 
-def typed(config: pytest.Config) -> list[str]:
-    """Return our options as they were typed, for commands that repeat a run."""
+def rerun_command(config: pytest.Config, nodeid: str, *more: str) -> str:
+    """Return the command that repeats a test, for the folder in which pytest was called."""
+    file, _, name = ungrouped(nodeid).partition("::")
+    path = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
+    return shlex.join(["pytest", f"{path}::{name}", *_typed(config), *more])
+
+
+def _typed(config: pytest.Config) -> list[str]:
+    """Return our options as they were typed, without those that hold once."""
     words = []
     for option in (*options.OF_KEYS, options.SET, *options.OF_SESSION):
         value = config.getoption(option.dest)
@@ -194,13 +198,12 @@ def pythonpath(config: pytest.Config) -> list[str]:
 
 
 def _value(config: pytest.Config, environ: Mapping[str, str], option: Option) -> OptionValue:
-    value = config.getoption(option.dest)
-    if value:
+    if value := config.getoption(option.dest):
         return OptionValue(str(value), option.flag)
-    if option.variable in VARIABLES and environ.get(option.variable):
-        return OptionValue(environ[option.variable], option.variable)
-    if "ini" in option.marks and config.getini(option.dest):
-        return OptionValue(config.getini(option.dest), f"ini {option.dest}")
+    if option.variable in VARIABLES and (value := environ.get(option.variable)):
+        return OptionValue(value, option.variable)
+    if "ini" in option.marks and (value := config.getini(option.dest)):
+        return OptionValue(value, f"ini {option.dest}")
     return OptionValue(None, option.flag)
 
 
@@ -229,9 +232,9 @@ def _file(config: pytest.Config, value: OptionValue, problems: list[Problem]) ->
 
 def _show_failures(config: pytest.Config, value: OptionValue, problems: list[Problem]) -> int | None:
     """Return the number of failed runs that pytest shows, None for all of them."""
-    if value.text is None:
-        return None if config.get_verbosity() > 1 else SHOW_FAILURES
     n: int | Literal["all"] | None = _number(value, integer_or("all", "all", integer(0)), problems)
+    if n is None:
+        n = "all" if config.get_verbosity() > 1 else 10
     return None if n == "all" else n
 
 
@@ -264,8 +267,7 @@ _EXCLUDES = (
     ("update-baseline", ("smoke", "stop-when-decided"), f": a baseline is a whole eval; {_LEAVE}"),
     ("shard", ("source",), ": tests over rollouts have no shards; run these tests in a job of their own"),
     ("fresh", ("resume", "retry-failed"), f": one begins anew, the other resumes; {_LEAVE}"),
-    ("resume", ("from",), f", which rolls nothing out; {_LEAVE}"),
-    ("run", ("from",), f", which rolls nothing out; {_LEAVE}"),
+    *((name, ("from",), f", which rolls nothing out; {_LEAVE}") for name in ("resume", "run")),
     (
         "resume-from",
         ("resume", "fresh", "from", "smoke", "shard"),
@@ -275,17 +277,14 @@ _EXCLUDES = (
 """Options, those that each excludes, and why."""
 
 
-def _needs(given: Mapping[str, bool], values: Mapping[str, OptionValue]) -> Iterator[Problem]:
+def _conflicts(given: Mapping[str, bool], values: Mapping[str, OptionValue]) -> Iterator[Problem]:
     for name, others, what in _NEEDS:
         if given[name] and not any(given[other] for other in others):
             yield Problem(values[name].origin, f"needs {what}")
-
-
-def _exclusions(given: Mapping[str, bool], values: Mapping[str, OptionValue]) -> Iterator[Problem]:
     for name, others, why in _EXCLUDES:
-        for other in others:
-            if given[name] and given[other]:
-                yield Problem(values[name].origin, f"contradicts {values[other].shown}{why}")
+        if given[name]:
+            contradicted = (values[other].shown for other in others if given[other])
+            yield from (Problem(values[name].origin, f"contradicts {other}{why}") for other in contradicted)
 
 
 _SMOKE_EXCLUDES = {
@@ -400,16 +399,15 @@ def flag(value: OptionValue, problems: list[Problem]) -> bool:
 
 def read_overrides(config: pytest.Config, environ: Mapping[str, str], problems: list[Problem]) -> list[Override]:
     origin = f"ini {options.INI_SET}"
-    settings = [setting(text, origin) for text in config.getini(options.INI_SET)]
-    ini = [override for parsed in settings for override in _set(parsed, origin, "ini", problems)]
+    ini = _set((setting(text, origin) for text in config.getini(options.INI_SET)), origin, "ini", problems)
     return [*ini, *_environment(environ, problems), *_command(config, problems)]
 
 
 def _command(config: pytest.Config, problems: list[Problem]) -> Iterator[Override]:
-    for text in config.getoption(options.SET.dest):
-        yield from _set(setting(text, options.SET.flag), options.SET.flag, "command", problems)
-    for gate in gate_settings(config.getoption(options.GATE.dest), options.GATE.flag):
-        yield from _set(gate, options.GATE.flag, "command", problems)
+    settings = (setting(text, options.SET.flag) for text in config.getoption(options.SET.dest))
+    yield from _set(settings, options.SET.flag, "command", problems)
+    gates = gate_settings(config.getoption(options.GATE.dest), options.GATE.flag)
+    yield from _set(gates, options.GATE.flag, "command", problems)
     given = {option: config.getoption(option.dest) for option in options.OF_KEYS}
     of_options = [
         override
@@ -484,14 +482,13 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
         if not value.strip():
             problems.append(Problem(name, options.BLANK))
             continue
+        lines = [*filter(str.strip, value.splitlines())]
         if name == _SET:
-            for line in filter(str.strip, value.splitlines()):
-                yield from _set(setting(line, name), name, "environment", problems)
+            yield from _set((setting(line, name) for line in lines), name, "environment", problems)
         elif name == options.GATE.variable:
-            for gate in gate_settings(filter(str.strip, value.splitlines()), name):
-                yield from _set(gate, name, "environment", problems)
+            yield from _set(gate_settings(lines, name), name, "environment", problems)
         elif name.startswith(f"{_SET}__"):
-            yield from _set(_key_variable(name, value), "", "environment", problems)
+            yield from _set([_key_variable(name, value)], name, "environment", problems)
         elif name in VARIABLES:
             of_options += _option_variable(VARIABLES[name], value, problems)
         elif name in _COMMAND_ONLY:
@@ -527,17 +524,17 @@ def _key_variable(name: str, value: str) -> Setting | Problem:
 
 
 def _set(
-    parsed: Setting | Problem,
-    where: str,
+    settings: Iterable[Setting | Problem],
+    origin: str,
     level: Literal["command", "environment", "ini"],
     problems: list[Problem],
 ) -> Iterator[Override]:
-    if isinstance(parsed, Problem):
-        problems.append(parsed)
-        return
-    variable = "__".join([_SET, *map(str.upper, (parsed.table, parsed.key, *parsed.below))])
-    origin = f"{where} {parsed.path}" if where else variable
-    yield Override(parsed.table, parsed.key, parsed.value, origin, parsed.below, as_toml=True, level=level)
+    for each in settings:
+        if isinstance(each, Problem):
+            problems.append(each)
+        else:
+            where = origin if origin.startswith(f"{_SET}__") else f"{origin} {each.path}"
+            yield Override(each.table, each.key, each.value, where, each.below, as_toml=True, level=level)
 
 
 ENVIRONMENTS: pytest.StashKey[seams.Environments | None] = pytest.StashKey()
@@ -549,7 +546,7 @@ def environments_of(config: pytest.Config, prestarted: PrestartedHost | None = N
         from pytest_osmosis.plugin.output.terminal import say  # which imports what imports this module
 
         environments = seams.environments(
-            session_options.pythonpath(config),
+            pythonpath(config),
             lambda line: say(config, [line]),
             sdk_shim=reward_options.stands_in(config),
             prestarted=prestarted,

@@ -26,7 +26,6 @@ from pytest_osmosis.evals import (
 from pytest_osmosis.evals.resume import spent_before
 from pytest_osmosis.evals.rollout_source import ImportedRollouts, NewRollouts
 from pytest_osmosis.plugin.command import options
-from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.report.failure_text import lost_text
 from pytest_osmosis.report.overview import distinct_names
@@ -38,7 +37,10 @@ from pytest_osmosis.text.safe import one_line
 from pytest_osmosis.verdicts.gates import title_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pytest_osmosis.plugin.session import EvalSession
+    from pytest_osmosis.results.read import PublishedResults
 
 MOST_FUNCTIONS = 6
 MANY_TESTS = 20_000
@@ -57,7 +59,11 @@ def header(evals: EvalSession) -> list[str]:
     else:
         lines = [line for each in prepared for line in _eval_lines(each, evals)]
     lines += [f"osmosis: not measured: {str(error).splitlines()[0]}" for error in evals.not_loaded.values()]
-    return [*lines, *evals.not_listed, *_plugin_notes(evals.config)]
+    lines += [*evals.not_listed, *_plugin_notes(evals.config)]
+    if evals.naming.asks_models:
+        of_tests = f"tests marked {options.EVAL_MARKER_NAME}"
+        lines.append(f"osmosis: {of_tests} ask the models of their evals ({options.ASKS_MODELS})")
+    return lines
 
 
 def _plugin_notes(config: pytest.Config) -> Iterator[str]:
@@ -124,14 +130,6 @@ def _taken_and_left(prepared: Prepared) -> tuple[str, str]:
     return f"{count(len(runs) - n_left)} of {plural(len(runs), 'rollout')}", f"{count(n_left)} left"
 
 
-def source_lines(named: NamedEvals) -> list[str]:
-    if named.source == "reference":
-        return []
-    return [
-        f"osmosis: tests marked {options.EVAL_MARKER_NAME} ask the models of their evals ({options.SOURCE.flag}=model)"
-    ]
-
-
 def test_eval_lines(evals: EvalSession) -> list[str]:
     """Return the lines of evals that tests need, which is known after collection."""
     needed = list(evals.test_evals.by_id.values())
@@ -193,8 +191,8 @@ def _own_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iter
     if prepared.models.judge is not None:
         votes = f", {plural(config.judge.votes, 'vote')} a run" if config.judge.votes > 1 else ""
         yield f"  judge: {prepared.models.judge.target.describe}{votes}, scores as rubric"
-    if config.baseline.results is not None:
-        yield f"  baseline: {_baseline(prepared)}"
+    if (path := baseline_path(config)) is not None:
+        yield f"  baseline: {_baseline(prepared.models.baseline_results, path)}"
     if config.gates:
         yield f"  gate: {', '.join(map(title_of, config.gates))}"
         if evals.options.stop_when_decided is not None:
@@ -203,7 +201,7 @@ def _own_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iter
             early = "stops as soon as the gates are decided (not with -k, --lf or node ids)"
             yield f"  {early if why is None else f'does not stop early: {why}'}"
     if config.text is None and prepared.environment is None:
-        scorers = [*config.scoring.eval_fns, *([config.scoring.grader] if config.scoring.grader else [])]
+        scorers = [*config.scoring.eval_fns, *filter(None, [config.scoring.grader])]
         folder = config.agent.mcp
         agent = config.agent.agent if folder is None else f"the tools of {shown(config.workspace / folder)}"
         yield f"  agent: {agent}, scored by {', '.join(scorers)}"
@@ -284,9 +282,9 @@ def _rollout_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> 
         in_flight = "1 in flight, inline: in pytest's own process, without deadlines"
     elif config.in_flight == 1 and plan.n_rollouts > 1:
         in_flight += " (raise batch_size to run more at once)"
-    whole = f"{_rows_and_runs(plan)} = {plural(plan.n_rollouts, 'rollout')}"
-    if config.agent.is_recorded:
-        whole = f"{_rows_and_runs(plan)}: the rows hold the conversations, nothing is rolled out"
+    n_rollouts = f" = {plural(plan.n_rollouts, 'rollout')}"
+    recorded = ": the rows hold the conversations, nothing is rolled out"
+    whole = f"{_rows_and_runs(plan)}{recorded if config.agent.is_recorded else n_rollouts}"
     yield f"  {size or whole}, {in_flight}"
     yield from _shard_lines(prepared)
     yield from number_of_tests(plan)
@@ -305,15 +303,12 @@ def _shard_lines(prepared: Prepared) -> Iterator[str]:
         return
     yield f"  {prepared.shard}: {count(prepared.part.n_rows)} of {plural(prepared.plan.n_rows, 'row')}"
     limits = prepared.config.limits
-    own = [key for key in SPENT if getattr(limits, key) is not None]
+    of_all_runs = ("max_tokens", "max_cost_usd", "max_duration_s")  # used up by all runs together
+    own = [key for key in of_all_runs if getattr(limits, key) is not None]
     rates = rate_limit_texts(prepared.config, prepared.part.n_rollouts, prepared.last)
     names = [*own, *(["the limits per minute"] if rates else [])]
     if names:
         yield f"  note: each shard has {' and '.join(names)} for itself"
-
-
-SPENT = ("max_tokens", "max_cost_usd", "max_duration_s")
-"""The limits that are used up by all runs together."""
 
 
 def _source_lines(prepared: Prepared, source: NewRollouts) -> Iterator[str]:
@@ -338,14 +333,11 @@ def _rows_and_runs(plan: Plan) -> str:
     return f"{plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')}{models}"
 
 
-def _baseline(prepared: Prepared) -> str:
-    stored = prepared.models.baseline_results
-    if stored is not None:
-        rate = f"pass rate {score(stored.summary.pass_rate)}, {plural(stored.summary.selected, 'run')}"
-        return f"{shown(stored.path)} ({moment(stored.provenance['started_at'])}, {rate})"
-    path = baseline_path(prepared.config)
-    assert path is not None, "only an eval with a baseline path can lack a stored baseline"
-    return f"{shown(path)}, which this run will write"
+def _baseline(stored: PublishedResults | None, path: Path) -> str:
+    if stored is None:
+        return f"{shown(path)}, which this run will write"
+    rate = f"pass rate {score(stored.summary.pass_rate)}, {plural(stored.summary.selected, 'run')}"
+    return f"{shown(stored.path)} ({moment(stored.provenance['started_at'])}, {rate})"
 
 
 def number_of_tests(plan: Plan) -> Iterator[str]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import pytest
 
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.plugin.items import unit_key
-from pytest_osmosis.plugin.output.terminal import coloured, own_terminal, write_line
+from pytest_osmosis.plugin.output.terminal import coloured, own_terminal, say
 from pytest_osmosis.record.run_record import sum_of
 from pytest_osmosis.report.live_line import Pace, live_line, session_counts
 from pytest_osmosis.report.style import warning
@@ -36,7 +37,7 @@ class ProgressLine:
         self._evals = evals
         self._began_at = self._shown_at = self._checked_at = time.monotonic()
         self._pace: Pace | None = None
-        self._n_alerts: dict[EvalRun, int] = {}
+        self._n_alerts = Counter[EvalRun]()
         self._visible = self._begun = self._alone = self._over = self._in_place = False
 
     def begin(self, *, alone: bool, undisturbed: bool) -> None:
@@ -90,7 +91,7 @@ class ProgressLine:
         verbosity = self._config.get_verbosity()
         if terminal is None or not (verbosity == 0 or (verbosity == -1 and self._in_place)):
             return
-        self._alert(terminal)
+        self._alert()
         begun = [run for run in self._evals.runs.values() if run.engine.progress.submitted]
         running = [run for run in begun if run.ended_at is None] or begun[-1:]  # the ones that run, or ran last
         if not running:
@@ -105,8 +106,7 @@ class ProgressLine:
             terminal.ensure_newline()
             if terminal._tw.width_of_current_line:
                 terminal.write_line("")
-            write_line(terminal, f"osmosis: {self._line(running, now, None)}")
-            terminal.flush()
+            say(self._config, [f"osmosis: {self._line(running, now, None)}"])
 
     def _line(self, running: Sequence[EvalRun], now: float, columns: int | None) -> str:
         runs = self._evals.runs.values()
@@ -141,17 +141,13 @@ class ProgressLine:
             tw._current_line = ""  # or pytest adds text to it that we have overwritten
         self._visible = bool(line)
 
-    def _alert(self, terminal: pytest.TerminalReporter) -> None:
+    def _alert(self) -> None:
         """Print alerts at once instead of in the summary, unless pytest is quiet."""
-        if self._config.get_verbosity() < 0:
-            return
         for run in self._evals.runs.values():
-            for text in run.notices.alerts[self._n_alerts.get(run, 0) :]:
-                self._n_alerts[run] = self._n_alerts.get(run, 0) + 1
+            for text in run.notices.alerts[self._n_alerts[run] :]:
+                self._n_alerts[run] += 1
                 self.clear()
-                terminal.ensure_newline()
-                write_line(terminal, warning(f"osmosis {run.prepared.config.name}: {text}"))
-                terminal.flush()
+                say(self._config, [warning(f"osmosis {run.prepared.config.name}: {text}")])
 
     def clear(self) -> None:
         if self._visible and (terminal := own_terminal(self._config)) is not None:

@@ -41,6 +41,9 @@ from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Sanitizer
 
+PAGE = "GITHUB_STEP_SUMMARY"
+"""The variable with the path of the page of a job of GitHub Actions."""
+
 
 class ConfiguredReport(NamedTuple):
     """A report that the evals of one config share, because they name the same file."""
@@ -97,10 +100,8 @@ def write_html(
         try:
             reports.lines.extend(seams.write_report(place, runs, sanitizer.redaction, "[output] html_conversations"))
             continue
-        except OSError as error:
-            why = error.strerror or str(error)
-        except OsmosisError as error:
-            why = str(error)
+        except (OSError, OsmosisError) as error:
+            why = getattr(error, "strerror", None) or str(error)
         except Exception:
             why = f"this is a defect of pytest-osmosis, please report it\n{traceback.format_exc()}"
         again = "pytest-osmosis html RUN makes it later"
@@ -110,22 +111,22 @@ def write_html(
 
 def write_markdown(results: Sequence[Results], path: Path | None, sanitizer: Sanitizer) -> str | None:
     """Write a section for each eval to `path`. Return why that failed, None if it did not."""
-    return None if path is None else _tried(path, lambda: publish.write(path, [sanitizer.text(page(results))]))
+    return _tried(path, lambda to: publish.write(to, [sanitizer.text(page(results))]))
 
 
 def append_to_job_page(results: Sequence[Results], sanitizer: Sanitizer) -> str | None:
     """Append the same sections to the page of the job, if there is one. Return why that failed, None if it did not."""
-    name = os.environ.get("GITHUB_STEP_SUMMARY")
-    job = Path(name) if name else None
-    return None if job is None else _tried(job, lambda: publish.append(job, sanitizer.text(sections(results))))
+    return _tried(os.environ.get(PAGE), lambda to: publish.append(to, sanitizer.text(sections(results))))
 
 
-def _tried(path: Path, write: Callable[[], object]) -> str | None:
+def _tried(path: Path | str | None, write: Callable[[Path], object]) -> str | None:
+    if not path:
+        return None
     try:
-        write()
+        write(Path(path))
     except Exception as error:  # also a defect of ours: it costs the page alone
         why = error.strerror if isinstance(error, OSError) else error_text(error)
-        return f"{shown(path)} could not be written: {why}"
+        return f"{shown(Path(path))} could not be written: {why}"
     return None
 
 
@@ -137,7 +138,6 @@ _REPORTS = {
     "log_file": "--log-file",
 }
 """Options of pytest and of other plugins that name a file to write."""
-_PAGE = "GITHUB_STEP_SUMMARY"
 
 
 class OutputPaths:
@@ -194,8 +194,8 @@ class OutputPaths:
             value = self._config.getoption(dest, None)
             if value and (dest != "json_report_file" or self._config.getoption("json_report", False)):
                 yield OutputFile(self._folder / value, flag.lstrip("-"), flag, None)
-        if page := os.environ.get(_PAGE):
-            yield OutputFile(Path(page), "job page", _PAGE, None)
+        if page := os.environ.get(PAGE):
+            yield OutputFile(Path(page), "job page", PAGE, None)
 
     def _read_by_session(self) -> Iterator[InputFile]:
         if isinstance(self._options.secrets.file, Path):

@@ -89,8 +89,14 @@ def coloured(terminal: pytest.TerminalReporter, line: str) -> str:
 
 def say(config: pytest.Config, lines: Iterable[str]) -> None:
     """Write lines in the middle of a session, to be read at once, unless pytest is quiet."""
+    if config.get_verbosity() >= 0:
+        write_apart(config, lines)
+
+
+def write_apart(config: pytest.Config, lines: Iterable[str]) -> None:
+    """Write lines that follow no text of others, to be read at once."""
     terminal = own_terminal(config)
-    if terminal is None or config.get_verbosity() < 0:
+    if terminal is None:
         return
     for line in lines:
         terminal.ensure_newline()
@@ -216,12 +222,8 @@ class TerminalSummary:
     def pytest_unconfigure(self) -> None:
         """Print the command that resumes the run, ready to be copied, below everything else that pytest prints."""
         unfinished = [each for each in self._evals.queue.finished.values() if each.goes_on]
-        terminal = own_terminal(self._config)
-        if terminal is None or not unfinished:
-            return
-        terminal.ensure_newline()
-        _write_lines(terminal, self._going_on_lines(unfinished))
-        terminal.flush()
+        if unfinished:
+            write_apart(self._config, self._going_on_lines(unfinished))
 
     def _going_on_lines(self, unfinished: Sequence[FinishedEval]) -> Iterator[str]:
         """Yield the command of this session, with what makes it resume the run. A later `--maxfail` overrides `-x`."""

@@ -22,6 +22,7 @@ from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.preparation import EvalPreparer
+from pytest_osmosis.plugin.command.session_options import rerun_command
 from pytest_osmosis.plugin.eval_queue import SessionEval
 from pytest_osmosis.plugin.items import UnitKey, eval_id
 from pytest_osmosis.plugin.output.reports import OutputPaths
@@ -30,7 +31,6 @@ from pytest_osmosis.plugin.rollout_tests.marker import (
     RolloutRequest,
     all_requests,
     file_and_entry,
-    rerun_command,
 )
 from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
 from pytest_osmosis.record.manifest import TEST_EVAL
@@ -79,7 +79,7 @@ class TestEval(SessionEval):
         return not {run for plan in self._plans for run in plan.runs()} <= self.tests.keys()
 
     def rerun(self, run: RunId) -> str:
-        return rerun_command(self._config, next(iter(self.tests[run])))
+        return rerun_command(self._config, next(iter(self.tests[run])), options.ASKS_MODELS)
 
     def decides(self, run: EvalRun) -> bool:
         """Return False: each test decides by itself."""
@@ -149,7 +149,7 @@ class TestEvals:
             return self._plans[request]
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
-        if self._evals.naming.source == "model":
+        if self._evals.naming.asks_models:
             self.select(all_requests(items))
 
     def select(self, requests: Iterable[tuple[str, RolloutRequest]]) -> None:
@@ -158,11 +158,8 @@ class TestEvals:
             for nodeid, request in requests:
                 self._tests.setdefault(request.eval.path, {}).setdefault(request.run, {})[nodeid] = None
 
-    def prepare(self, named: Iterable[Prepared]) -> None:
-        """Check every eval with a requested run. Raise `pytest.UsageError` with all problems. Idempotent.
-
-        `named` are the evals that the command names.
-        """
+    def prepare(self) -> None:
+        """Check every eval with a requested run. Raise `pytest.UsageError` with all problems. Idempotent."""
         if self.by_id or not self._tests:
             return
         config, preparer, paths = self._evals.config, self._evals.preparer, list(self._tests)
@@ -178,7 +175,8 @@ class TestEvals:
                 problems += [problem for problem in error.problems if problem not in problems]
                 continue
             self.by_id[id] = self._by_path[path] = TestEval(id, prepared, config, self._tests[path], plans)
-        problems += outputs.problems([*named, *(each.prepared for each in self.by_id.values())])
+        evals = (*self._evals.named.values(), *self.by_id.values())
+        problems += outputs.problems([each.prepared for each in evals])
         if problems:
             raise pytest.UsageError(*map(str, problems))
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-import shlex
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,8 +25,9 @@ from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRequest
 from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.plugin.command import options, session_options
-from pytest_osmosis.plugin.items import may_run, ungrouped
+from pytest_osmosis.plugin.command import options
+from pytest_osmosis.plugin.command.session_options import rerun_command
+from pytest_osmosis.plugin.items import may_run
 from pytest_osmosis.plugin.rollout_tests.rollout import Rollout, RolloutResult
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
@@ -213,17 +213,10 @@ def rollout_of(request: pytest.FixtureRequest) -> Rollout:
         pytest.fail(result.text, pytrace=False)
     lines = [*conversation_lines(result.rollout.messages), f"dataset row: {result.where}"]
     if result.rollout.source == "model":
-        lines.append(f"run it again: {rerun_command(request.config, node.nodeid)}")
+        lines.append(f"run it again: {rerun_command(request.config, node.nodeid, options.ASKS_MODELS)}")
     node.add_report_section("setup", "rollout", "\n".join(lines))
     messages, row = copy.deepcopy((result.rollout.messages, result.rollout.row))  # other tests share them
     return replace(result.rollout, messages=messages, row=row)
-
-
-def rerun_command(config: pytest.Config, nodeid: str) -> str:
-    """Return the command that rolls out again for a test, for the folder in which pytest was called."""
-    file, _, name = ungrouped(nodeid).partition("::")
-    path = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
-    return shlex.join(["pytest", f"{path}::{name}", *session_options.typed(config), f"{options.SOURCE.flag}=model"])
 
 
 class RolloutWait:

@@ -61,7 +61,7 @@ class ReferenceSource:
             return RolloutResult(None, "error", str(error))
         if solutions.exist:
             return RolloutResult(None, "skipped", text)
-        fix = f"add one to rows whose solution is known, or ask the model with {options.SOURCE.flag}=model"
+        fix = f"add one to rows whose solution is known, or ask the model with {options.ASKS_MODELS}"
         return RolloutResult(None, "error", f"{text}, and no other selected row has one; {fix}")
 
     def close(self) -> None:
