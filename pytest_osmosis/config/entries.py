@@ -261,17 +261,19 @@ class SeveralEvals(NamedTuple):
 
     def entry(self, name: str | None) -> Entry:
         """Return one entry. Raises `ConfigError` if none has the name, or if it is not clear which one is meant."""
-        entries = {entry.name: entry for entry in self.entries}
-        if name is None and len(entries) == 1:
-            return self.entries[0]
-        if name in entries:
-            return entries[name]
+        found = [entry for entry in self.entries if name is None or entry.name == name]
+        if len(found) != 1:
+            raise ConfigError(self.problems or [Problem(self.file.label, self.not_found(name))])
+        return found[0]
+
+    def not_found(self, name: str | None) -> str:
+        """Return the problem with a name that no entry has, or with its absence."""
+        names = [entry.name for entry in self.entries]
         if name is None:
-            text = f"holds {plural(len(entries), 'eval')}; name one of them"
+            text = f"holds {plural(len(names), 'eval')}; name one of them"
         else:
-            text = f'no eval of this file is called "{name}"{suggestion(name, entries)}'
-        missing = Problem(self.file.label, f"{text} (they are: {listed(entries, _MOST_LISTED)})")
-        raise ConfigError(self.problems or [missing])
+            text = f'no eval of this file is called "{name}"{suggestion(name, names)}'
+        return f"{text} (they are: {listed(names, _MOST_LISTED)})"
 
 
 def in_order(problems: Iterable[Problem], label: str) -> list[Problem]:

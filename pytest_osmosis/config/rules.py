@@ -70,7 +70,7 @@ def environment_of(draft: Draft) -> EnvironmentModule | None:
     if not draft.is_set("model", "endpoint_id"):
         draft.set_default("experiment", "model_path", PRIME_MODEL)
     for place, (built_in, name) in BUILT_IN.items():
-        if module is not None and module.document is not None and name in module.defaults:
+        if name is not None and module is not None and module.document is not None and name in module.defaults:
             draft.set_default(*place, module.defaults[name], Origin("package", module.document, (*DEFAULTS, name)))
         else:
             draft.set_default(*place, built_in)

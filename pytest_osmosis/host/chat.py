@@ -358,16 +358,18 @@ class ModelGateway(Gateway):
             return self._clients[tag]
         if not self._standby_clients:
             own = clients_of(self.setup, self._environ)
-            self._standby_clients = {
-                tag: DeniableModel(own[tag], partial(loop.call_soon_threadsafe, host.deny), host)
-                for tag, host in self._clients.items()
-            }
+            self._standby_clients = {tag: _in_standby(own[tag], each, loop) for tag, each in self._clients.items()}
         return self._standby_clients[tag]
 
     async def close(self) -> None:
         """Close the clients of the standby, in their own loop."""
         for client in self._standby_clients.values():
             await OWN_LOOP.wait_for(client.close())
+
+
+def _in_standby(own: Model, host: DeniableModel, loop: asyncio.AbstractEventLoop) -> DeniableModel:
+    """Return a model's client in `OWN_LOOP`, while code holds the loop of its client in the host."""
+    return DeniableModel(own, lambda error: loop.call_soon_threadsafe(host.deny, error), host)
 
 
 class RolloutChat:

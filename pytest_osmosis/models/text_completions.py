@@ -41,7 +41,7 @@ def _text(content: object) -> str:
     texts = [part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part for part in parts]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError(f"{API} takes text only, and a message holds another part, such as an image")
-    return " ".join(texts).strip()
+    return " ".join(map(str, texts)).strip()
 
 
 def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:

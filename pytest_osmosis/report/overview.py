@@ -195,7 +195,7 @@ def _by_state(evals: Sequence[Results]) -> list[str]:
     worst = [_worst(results.verdicts) for results in evals]
     if not any(worst):
         return []
-    times = Counter("not decided" if state == "partial" else state for state in worst)
+    times: Counter[State | None] = Counter("not decided" if state == "partial" else state for state in worst)
     parts: list[tuple[State | None, Callable[[str], str], str]] = [
         ("fails", bad, "fails" if times["fails"] == 1 else "fail"),
         ("not measured", warning, "not measured"),

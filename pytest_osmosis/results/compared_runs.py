@@ -292,8 +292,9 @@ def _settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[RunDiffere
             continue
         area, what = _SETTINGS.get(key, ("question", key))
         if key == "thresholds":  # of functions that both have; the difference of the functions says the rest
-            both = (then or {}).keys() & (now or {}).keys()
-            then, now = ({name: each[name] for name in each or {} if name in both} for each in (then, now))
+            tables = (then or {}, now or {})
+            both = tables[0].keys() & tables[1].keys()
+            then, now = ({name: value for name, value in table.items() if name in both} for table in tables)
         yield from _differing(what, area, then, now)
 
 

@@ -27,6 +27,15 @@ class ModelEndpoint(Protocol):
         """Return the URL of the endpoint, and the key for it."""
 
 
+class NoEndpoint:
+    """What a context has in place of an endpoint where no eval rolls out, as in a user's own tests."""
+
+    model = ""
+
+    def access(self) -> tuple[str, str]:
+        raise RuntimeError("this context has no endpoint: only the rollouts of an eval have one")
+
+
 RESERVED = {
     "model": "it always asks the eval's model; ask another one with a client of your own",
     "n": "call it again for another answer",
@@ -49,11 +58,11 @@ class ChatContext:
         row_index: int,
         run_index: int,
         max_turns: int,
-        artifacts: str,
+        artifacts: str | Path,
         chat: Chat,
-        sampling: Mapping[str, Any],
-        endpoint: ModelEndpoint,
-        model_tag: Literal["primary", "baseline"],
+        sampling: Mapping[str, Any] = MappingProxyType({}),
+        endpoint: ModelEndpoint = NoEndpoint(),
+        model_tag: Literal["primary", "baseline"] = "primary",
     ) -> None:
         self.prompt: list[Message] = _own(prompt)
         """The row's chat messages: its `system_prompt`, if it has one, and its `user_prompt`; or its `messages`."""

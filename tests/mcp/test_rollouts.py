@@ -8,7 +8,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -61,9 +60,6 @@ async def rolled(server: Any, *answers: Message, max_turns: int = 10) -> Rollout
         max_turns=max_turns,
         artifacts="",
         chat=Script(*answers).chat,
-        sampling={},
-        endpoint=Mock(),
-        model_tag="primary",
     )
     return await McpAgent(server, await offered_tools(server)).roll(ctx)
 

@@ -245,7 +245,7 @@ def _exit_status(value: str) -> int:
 
 
 _LEAVE = "leave out one of them"
-_NEEDS = (
+_NEEDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("rescore", ("from",), f"{options.FROM.flag}: it scores stored rollouts"),
     ("smoke-rows", ("smoke",), "--osmosis-smoke: it sets the rows of a smoke test"),
     (
@@ -256,7 +256,7 @@ _NEEDS = (
     ("fresh", ("run",), "--osmosis-run=NAME, the run to begin anew"),
 )
 """Options, those of which each needs one, and what a problem says of it."""
-_EXCLUDES = (
+_EXCLUDES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("smoke", ("shard",), f": a smoke test has few rows; {_LEAVE}"),
     ("stop-when-decided", ("shard",), f": a shard does not know the runs of the others; {_LEAVE}"),
     (
