@@ -270,7 +270,7 @@ def unrecorded_lines(finished: FinishedEval) -> str:
 
 
 KINDS: Mapping[str, Kind] = {"holds": "passed", "fails": "failed", "not measured": "error"}
-"""How the test of a gate that decides ends, by the state of its verdict; undecided ones are skipped."""
+"""The outcome of the test of a gate that decides, by the state of its verdict; undecided ones are skipped."""
 
 
 def report_unit(

@@ -27,14 +27,16 @@ class ModelEndpoint(Protocol):
         """Return the URL of the endpoint, and the key for it."""
 
 
-class NoEndpoint:
-    """What a context has in place of an endpoint where no eval rolls out, as in a user's own tests."""
+class _NoEndpoint:
+    """The endpoint of a context that no eval made, as in tests of a user: there is none."""
 
     model = ""
 
     def access(self) -> tuple[str, str]:
         raise RuntimeError("this context has no endpoint: only the rollouts of an eval have one")
 
+
+NO_ENDPOINT = _NoEndpoint()
 
 RESERVED = {
     "model": "it always asks the eval's model; ask another one with a client of your own",
@@ -61,7 +63,7 @@ class ChatContext:
         artifacts: str | Path,
         chat: Chat,
         sampling: Mapping[str, Any] = MappingProxyType({}),
-        endpoint: ModelEndpoint = NoEndpoint(),
+        endpoint: ModelEndpoint = NO_ENDPOINT,
         model_tag: Literal["primary", "baseline"] = "primary",
     ) -> None:
         self.prompt: list[Message] = _own(prompt)
