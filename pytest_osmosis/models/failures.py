@@ -305,17 +305,16 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
     >>> retry_after_s({"retry-after": "1.5"}, datetime.now(UTC))
     1.5
     """
-    value, milliseconds = (headers.get(name, "").strip() for name in ("retry-after", "retry-after-ms"))
-    if SECONDS.fullmatch(milliseconds):
-        seconds = float(milliseconds) / 1000
-    elif SECONDS.fullmatch(value):
-        seconds = float(value)
-    else:
-        try:
-            then = parsedate_to_datetime(value)
-        except (ValueError, TypeError, OverflowError):
-            return None
-        seconds = (then.replace(tzinfo=then.tzinfo or UTC) - now).total_seconds()
+    value = ""
+    for name, in_a_second in (("retry-after-ms", 1000), ("retry-after", 1)):
+        value = headers.get(name, "").strip()
+        if SECONDS.fullmatch(value) and float(value) / in_a_second <= MAX_WAIT_S:
+            return float(value) / in_a_second
+    try:
+        then = parsedate_to_datetime(value)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    seconds = (then.replace(tzinfo=then.tzinfo or UTC) - now).total_seconds()
     return max(0.0, seconds) if seconds <= MAX_WAIT_S else None
 
 

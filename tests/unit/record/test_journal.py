@@ -135,7 +135,7 @@ MISSHAPEN = {
     '{"ev":"start","row":0,"run":0,"attempt":1,"model_tag":"third"}': "model_tag: cannot be 'third'",
     '{"ev":"start","row":0,"run":0,"attempt":1,"at":"yesterday"}': "at: must be a time in ISO 8601",
     '{"ev":"start","row":0,"run":0,"attempt":1,"at":"2026-01-01T00:00:00"}': "at: must be a time in ISO 8601",
-    ROLLOUT.replace("1", "1e999") + "}": "the number 1e999 is larger",
+    ROLLOUT.replace("1", "1e999") + "}": "1e999 is too large for a float",
     ROLLOUT.replace('"ms":1', '"ms":NaN') + "}": "NaN is not JSON",
     ROLLOUT.replace('"ms":1', '"ms":"1"') + "}": "ms: must be a number, got '1'",
     ROLLOUT.replace('"ms":1', '"ms":-1') + "}": "ms: must be a number of at least 0, got -1",
