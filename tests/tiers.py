@@ -1,8 +1,9 @@
 """The tiers of the tests: their folders, their order, and what is printed of their time.
 
-A test without a mark runs in `make test`, and must be cheap: it starts no pytest, no Ray and no browser. The few marked
-`journey` start a pytest even so, one for each kind of thing that a user does. `slow` tests run in `make test-all`,
-which CI requires, `nightly` ones in `make nightly`, for which nothing waits. pyproject.toml lists all marks.
+A test without a mark runs in `make test`, and must be cheap: it starts no pytest, no Ray and no browser, and takes a
+second at most. The few marked `journey` start a pytest even so, one for each kind of thing that a user does. `slow`
+tests run in `make test-all`, which CI requires, `nightly` ones in `make nightly`, for which nothing waits.
+pyproject.toml lists all marks.
 """
 
 from __future__ import annotations

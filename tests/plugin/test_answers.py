@@ -13,6 +13,7 @@ EXACT = "def score(solution_str, ground_truth, **kwargs):\n    return float(solu
 LONG = "Let us think about it, step by step. " * 30
 
 
+@pytest.mark.slow
 def test_a_wrong_answer_is_shown_beside_the_expected_one(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(workspace.root))
@@ -39,6 +40,7 @@ def test_a_wrong_answer_is_shown_beside_the_expected_one(workspace: Workspace, m
     assert "  expected: 15" in workspace.show("row0-run0")
 
 
+@pytest.mark.slow
 def test_the_scored_answer_is_shown_if_the_conversation_ends_otherwise(workspace: Workspace) -> None:
     workspace.write("rewards.py", EXACT)
     workspace.write(

@@ -95,6 +95,7 @@ def test_both_models_get_the_same_prompts_and_a_regression_fails(
     assert results["baseline"]["regression"] is True
 
 
+@pytest.mark.slow
 def test_a_worse_baseline_fails_nothing(workspace: Workspace, models: Models, server: ChatServer) -> None:
     models.wrong = {"new": (), "old": range(6)}
     eval_of(workspace, server)
@@ -112,6 +113,7 @@ def test_a_worse_baseline_fails_nothing(workspace: Workspace, models: Models, se
     by_row.stdout.fnmatch_lines(["*x.toml::x?row1-baseline? XFAIL*"])
 
 
+@pytest.mark.slow
 def test_a_baseline_that_is_not_reached_is_not_measured_and_ends_with_its_eval(
     workspace: Workspace, server: ChatServer
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_baseline_that_is_not_reached_is_not_measured_and_ends_with_its_eval(
     assert all(request.body["messages"][-1]["content"] == "hi" for request in server.requests[n_asked:])
 
 
+@pytest.mark.slow
 def test_without_the_gate_a_baseline_that_stops_answering_changes_no_exit_status(
     workspace: Workspace, server: ChatServer
 ) -> None:
@@ -158,6 +161,7 @@ def test_without_the_gate_a_baseline_that_stops_answering_changes_no_exit_status
     result.stdout.fnmatch_lines(["no further request is sent to the baseline's model: *401*"])
 
 
+@pytest.mark.slow
 def test_each_server_gets_its_own_key_and_no_other(
     workspace: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,6 +112,7 @@ def test_several_evals_are_corrected_together(workspace: Workspace) -> None:
     assert workspace.run(CONFIG).ret == 1, "alone it is a regression"
 
 
+@pytest.mark.slow
 def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(workspace: Workspace) -> None:
     for rows, selected, said in (
         ([PASS] * 3, ("-k", "row0-"), "only 1 of 3 runs selected"),

@@ -39,6 +39,7 @@ def fill(workspace: Workspace, rows: Sequence[Mapping[str, Any]] = RATED, **tabl
     workspace.eval("x", rows, ".", **given)
 
 
+@pytest.mark.slow
 def test_scores_are_compared_with_a_column_that_nothing_else_sees(workspace: Workspace) -> None:
     fill(workspace, evaluation={"n": 2, "pass_threshold": 0.0})
 
@@ -79,6 +80,7 @@ def test_scores_are_compared_with_a_column_that_nothing_else_sees(workspace: Wor
     part.stdout.no_fnmatch_line("*human scores*")
 
 
+@pytest.mark.slow
 def test_figures_that_are_not_defined_are_never_numbers(workspace: Workspace) -> None:
     functions = {"eval_fns": ["rewards:score", "rewards:one"], "decide": "rewards:one", "calibrate_within": 0.5}
     rows = [{"score": score, "human": 0.5} for score in (0.5, 0.75, 1.5)]

@@ -14,6 +14,7 @@ def problems(result: pytest.RunResult) -> list[str]:
     return [line.removeprefix("ERROR: ") for line in result.errlines if line]
 
 
+@pytest.mark.slow
 def test_contradictions_are_reported_all_at_once_and_those_of_variables_not_with_the_command_line(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,6 +64,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 def test_recording_needs_a_value_and_requests_of_rollouts(workspace: Workspace) -> None:
     workspace.eval()
     workspace.write("configs/training/t.toml", "[experiment]\n")

@@ -83,6 +83,7 @@ def test_a_rescoring_scores_with_the_code_of_the_commit(workspace: Workspace) ->
     assert left(workspace) == NOTHING
 
 
+@pytest.mark.slow
 def test_errors_name_the_file_in_the_commit(workspace: Workspace) -> None:
     make(workspace)
     main = git(workspace.root, "rev-parse", "--short", "main")
@@ -110,6 +111,7 @@ UNKNOWN = {
 }
 
 
+@pytest.mark.slow
 def test_the_commit_is_checked_before_anything_is_checked_out(workspace: Workspace) -> None:
     early = make(workspace)
 

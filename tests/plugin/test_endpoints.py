@@ -40,6 +40,7 @@ def eval_of(workspace: Workspace, rows: int, **tables: Any) -> None:
     workspace.eval(rows=[{"user_prompt": f"row {row}"} for row in range(rows)], **(given | tables))
 
 
+@pytest.mark.slow
 def test_a_replica_that_dies_in_the_middle_loses_nothing_and_repeats_no_answer(workspace: Workspace) -> None:
     dying, alive = Replica(most=9), Replica()
     with ChatServer(dying) as first, ChatServer(alive) as second:

@@ -26,6 +26,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 def test_an_option_of_another_system_is_refused_with_its_equivalent(workspace: Workspace) -> None:
     workspace.eval()
 

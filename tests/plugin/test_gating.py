@@ -54,6 +54,7 @@ def test_with_runxfail_single_runs_decide(workspace: Workspace) -> None:
     workspace.run(CONFIG, "--runxfail", exits=1).assert_outcomes(failed=1, passed=1, errors=1, skipped=1)
 
 
+@pytest.mark.slow
 def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace) -> None:
     """As some proxies do, the server answers 400 to a wrong key, which is otherwise the model's failure."""
     with ChatServer(status(400, {"error": {"message": "Malformed API Key passed in", "code": "400"}})) as server:
@@ -68,6 +69,7 @@ def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace
     assert set(boundaries) == {"provider"}
 
 
+@pytest.mark.slow
 def test_an_error_that_all_runs_met_is_not_measured(workspace: Workspace) -> None:
     """The probe is too short to meet it."""
     with ChatServer(reply("hi"), status(400)) as server:
@@ -82,6 +84,7 @@ def test_an_error_that_all_runs_met_is_not_measured(workspace: Workspace) -> Non
     result.stdout.fnmatch_lines([UNMEASURED])
 
 
+@pytest.mark.slow
 def test_the_exit_status_of_not_measured_can_be_set(workspace: Workspace) -> None:
     workspace.eval(rows=[BROKEN] * 2, limits={"max_errors": 2})
 

@@ -100,6 +100,7 @@ def test_the_id_of_a_row_selects_all_its_runs(workspace: Workspace) -> None:
     result.stdout.fnmatch_lines(["*Captured stdout (run1) call*", "rolling out 1"])
 
 
+@pytest.mark.slow
 def test_an_id_of_the_other_granularity_is_an_error_with_advice(workspace: Workspace) -> None:
     prepare(workspace)
 

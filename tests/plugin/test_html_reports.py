@@ -108,6 +108,7 @@ def test_after_an_interrupt_the_report_has_what_ended(workspace: Workspace) -> N
     assert any(report.conversation(run, at) is not None for at in range(3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "hook", "why"),
     [
@@ -127,6 +128,7 @@ def test_a_report_that_cannot_be_made_costs_nothing_else(workspace: Workspace, p
     assert not (workspace.root / path).exists()
 
 
+@pytest.mark.slow
 def test_a_file_of_others_is_kept(workspace: Workspace) -> None:
     workspace.eval(rows=1)
     workspace.write("mine.html", "<!doctype html>\n<p>mine")

@@ -109,6 +109,7 @@ def test_vscode_starts_no_eval_when_it_runs_everything(vscode: VSCode, workspace
     vscode.result.stdout.fnmatch_lines(["osmosis: not started: configs/eval/x.toml, configs/eval/y.toml: with*"])
 
 
+@pytest.mark.slow
 def test_node_ids_of_several_evals_start_none_if_evals_are_listed(workspace: Workspace) -> None:
     workspace.ini(LISTED)
     workspace.eval(rows=2)

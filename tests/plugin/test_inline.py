@@ -101,6 +101,7 @@ async def cancels():
 """
 
 
+@pytest.mark.slow
 def test_a_run_cancelled_before_it_starts_fails_and_keeps_nothing(workspace: Workspace) -> None:
     """Let row 0 leave a task behind that cancels row 1."""
     workspace.write("agent.py", CANCELS)
@@ -134,6 +135,7 @@ def test_the_process_is_as_it_was():
 """
 
 
+@pytest.mark.slow
 def test_output_belongs_to_the_item_and_process_state_to_the_user_code(workspace: Workspace) -> None:
     for folder, colour in (("space", "green"), ("other/space", "blue")):
         workspace.write(f"{folder}/helper.py", "seen = 0\n")

@@ -11,6 +11,7 @@ from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, reply
 
 
+@pytest.mark.slow
 def test_an_eval_stops_when_its_tokens_are_spent_and_a_gate_may_still_decide(workspace: Workspace) -> None:
     workspace.eval(rows=40, limits={"max_tokens": 30})
 
@@ -31,6 +32,7 @@ def test_an_eval_stops_when_its_tokens_are_spent_and_a_gate_may_still_decide(wor
     gated.stdout.fnmatch_lines(["gate pass_rate >= 0.01: HOLDS: *not measured and counted as not passed*"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "most", "words"), [("max_duration_s", 1e-6, []), ("max_cost_usd", 2.5, ["--osmosis-no-probe"])]
 )

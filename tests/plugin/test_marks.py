@@ -115,6 +115,7 @@ def test_a_mark_that_changes_its_mind_after_the_collection_is_an_error(workspace
     result.stdout.fnmatch_lines(["*row0-run0 was not rolled out: a mark kept it from running when it was collected*"])
 
 
+@pytest.mark.slow
 def test_an_eval_runs_without_pytests_own_plugins(workspace: Workspace) -> None:
     """Without `skipping`, marks have no meaning."""
     marking(workspace, row0="pytest.mark.skip")

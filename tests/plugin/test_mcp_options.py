@@ -31,6 +31,7 @@ def test_an_option_replaces_the_agent_of_a_config(workspace: Workspace) -> None:
     assert '  overridden: mcp = "mcp" (--osmosis-mcp)' in result.outlines
 
 
+@pytest.mark.slow
 def test_folders_and_options_that_do_not_fit(workspace: Workspace) -> None:
     workspace.eval()
     workspace.write("mcp/main.py", "")

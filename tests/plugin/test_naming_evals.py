@@ -10,6 +10,7 @@ from pytest_osmosis.plugin.command.options import seems_to_ask, seems_to_run
 from tests.plugin.workspaces import CONFIG, Workspace
 
 
+@pytest.mark.slow
 def test_osmosis_config_runs_that_eval_alone(workspace: Workspace) -> None:
     workspace.eval("x")
     workspace.eval("y")
@@ -61,6 +62,7 @@ def test_a_positional_toml_is_an_eval(workspace: Workspace) -> None:
     assert workspace.results()["summary"]["total_runs"] == 3
 
 
+@pytest.mark.slow
 def test_paths_are_relative_to_the_current_folder_and_configs_may_be_outside_the_rootdir(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +82,7 @@ def test_paths_are_relative_to_the_current_folder_and_configs_may_be_outside_the
     assert len(workspace.run_dirs("x", "one")) == len(workspace.run_dirs("y", "two")) == 1
 
 
+@pytest.mark.slow
 def test_a_folder_or_testpaths_never_start_an_eval(workspace: Workspace) -> None:
     workspace.eval()
 
@@ -106,6 +109,7 @@ DRY, LIMIT = "--osmosis-dry-run", "--osmosis-limit=all"
 SAMPLED = "sample 6 of 60 rows (10% by default"
 
 
+@pytest.mark.slow
 def test_the_header_says_why_a_sample_is_evaluated(workspace: Workspace) -> None:
     workspace.eval(rows=60, data={"rows": None})
     workspace.eval("y")

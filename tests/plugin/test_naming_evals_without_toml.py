@@ -79,6 +79,7 @@ def test_the_suggested_rerun_command_works(workspace: Workspace) -> None:
     workspace.run(*COMMAND, "-k", "row11-").assert_outcomes(failed=1, deselected=11)
 
 
+@pytest.mark.slow
 def test_a_dataset_argument_needs_no_option(workspace: Workspace) -> None:
     fill(workspace)
     others = [word for word in COMMAND if "dataset" not in word]

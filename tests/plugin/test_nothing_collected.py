@@ -17,6 +17,7 @@ def hints(result: pytest.RunResult) -> list[str]:
     return [line for line in result.outlines if line.startswith("osmosis: ")]
 
 
+@pytest.mark.slow
 def test_evals_of_a_folder_are_named_with_their_command_unless_something_was_collected(workspace: Workspace) -> None:
     workspace.eval("x")
     workspace.eval("y")
@@ -31,6 +32,7 @@ def test_evals_of_a_folder_are_named_with_their_command_unless_something_was_col
     assert hints(workspace.run("-k", "nothing")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.addon
 def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
     workspace.write("app.py", OTHER)
@@ -51,6 +53,7 @@ NOT_TESTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.addon
 def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace) -> None:
     for code, said in NOT_TESTED.items():
@@ -61,6 +64,7 @@ def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace) ->
     workspace.run("--osmosis-lab", "fns", exits=5).stdout.fnmatch_lines([said])
 
 
+@pytest.mark.slow
 @pytest.mark.addon
 def test_a_file_of_the_ini_key_names_the_library_of_its_functions(workspace: Workspace) -> None:
     workspace.ini("osmosis_rewards = mine.py")

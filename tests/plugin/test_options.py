@@ -139,6 +139,7 @@ def test_all_missing_secrets_are_named(workspace: Workspace) -> None:
 BLANK = "has an empty value; give it one, or leave it out (is it a variable that is not set?)"
 
 
+@pytest.mark.slow
 def test_an_empty_value_is_exit_4_and_never_starts_an_eval(workspace: Workspace) -> None:
     workspace.eval()
     workspace.write("eval.toml", (workspace.root / "configs/eval/x.toml").read_text(encoding="utf-8"))

@@ -77,6 +77,7 @@ def test_unknown_and_invalid_variables_are_reported(workspace: Workspace, monkey
     ]
 
 
+@pytest.mark.slow
 def test_neither_addopts_nor_variables_start_an_eval(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval()
     workspace.write("test_python.py", "def test_python(): pass\n")
@@ -96,6 +97,7 @@ def test_neither_addopts_nor_variables_start_an_eval(workspace: Workspace, monke
     assert not (workspace.root / ".osmosis").exists()
 
 
+@pytest.mark.slow
 def test_options_of_addopts_and_variables_that_say_no_apply_to_an_eval_that_the_command_names(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def fill(workspace: Workspace, folder: str = ".", rows: Sequence[Mapping[str, An
     workspace.write(f"{folder}/answers.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
+@pytest.mark.slow
 def test_conversations_are_scored_without_a_toml_and_without_a_model(workspace: Workspace) -> None:
     fill(workspace)
 

@@ -116,6 +116,7 @@ def test_an_unwritable_run_folder_is_reported(workspace: Workspace) -> None:
     assert not list((workspace.root / "runs").iterdir())
 
 
+@pytest.mark.slow
 def test_a_session_that_ends_before_the_first_run_leaves_no_run(workspace: Workspace) -> None:
     workspace.eval()
     workspace.write("test_broken.py", "raise RuntimeError\n")

@@ -64,6 +64,7 @@ def score(solution_str, **kwargs):
 """
 
 
+@pytest.mark.slow
 def test_files_that_cannot_be_written_at_the_end_are_errors(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ def answers() -> ChatServer:
     return ChatServer(by_api(completion({"role": "assistant", "content": "0"}), None, responses_reply(ANSWER)))
 
 
+@pytest.mark.slow
 def test_a_cassette_is_replayed_by_its_own_api_alone(workspace: Workspace) -> None:
     workspace.eval(rows=1)
     with answers() as server:

@@ -38,6 +38,7 @@ def test_results_name_the_git_commit_of_the_workspace(workspace: Workspace) -> N
     assert workspace.results()["provenance"]["git_dirty"] is True
 
 
+@pytest.mark.slow
 def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:
     make(workspace)
     (workspace.root / "out.json").symlink_to("there.json")
@@ -86,6 +87,7 @@ def score(solution_str, ground_truth, **kwargs):
 """
 
 
+@pytest.mark.slow
 def test_several_evals_run_one_after_the_other_each_with_its_own_env(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

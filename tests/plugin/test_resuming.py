@@ -392,6 +392,7 @@ def test_runs_of_every_kind_go_on(workspace: Workspace, words: list[str], n_roll
     assert results(workspace, "one")["provenance"]["sessions"] == 2
 
 
+@pytest.mark.slow
 def test_after_an_internal_error_of_pytest_the_command_is_printed_too(workspace: Workspace) -> None:
     workspace.hurry()
     with_agent(workspace, rows=3)

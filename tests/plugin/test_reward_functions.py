@@ -276,6 +276,7 @@ def contained(solution_str: str, ground_truth: str, extra_info: dict = None) -> 
 """
 
 
+@pytest.mark.slow
 def test_option_and_ini_turn_the_lab_on_which_leaves_no_files_behind(workspace: Workspace) -> None:
     workspace.write("rewards.py", LEAKY)
     probes = ["determinism", "range", "robustness", "fuzz", "speed", "leaks"]
@@ -313,6 +314,7 @@ def test_a_budget_that_makes_no_sense_is_a_usage_error(
     result.stderr.fnmatch_lines([f"ERROR: {message}*"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("origin", ["--osmosis-lab", "ini osmosis_lab"])
 def test_the_lab_without_its_libraries_is_refused_with_an_install_hint(workspace: Workspace, origin: str) -> None:
     workspace.write("rewards.py", LEAKY)

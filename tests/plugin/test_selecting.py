@@ -7,6 +7,7 @@ import pytest
 from tests.plugin.workspaces import CONFIG, Workspace
 
 
+@pytest.mark.slow
 def test_k_selects_runs_by_their_name_and_if_nothing_is_selected_nothing_runs(workspace: Workspace) -> None:
     workspace.eval(rows=13, gate={"pass_rate": ">= 0.5"})
 

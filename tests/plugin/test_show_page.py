@@ -45,6 +45,7 @@ def test_the_page_says_what_the_screen_said(workspace: Workspace) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(workspace: Workspace) -> None:
     workspace.eval(rows=passing(1, *[0] * 25), gate={"pass_rate": ">= 0"})
     workspace.run(CONFIG)
@@ -60,6 +61,7 @@ def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(workspace: 
     assert every.count("score 0 < 1") == 25
 
 
+@pytest.mark.slow
 def test_a_baseline_model_has_its_runs_in_the_list_of_all(workspace: Workspace) -> None:
     workspace.eval(rows=passing(1, 0), baseline={"model_path": "demo/arithmetic"})
     workspace.run(CONFIG)
@@ -87,6 +89,7 @@ def test_rescored_rollouts_are_compared_with_the_verdicts_before(workspace: Work
     assert any(line.startswith("  row1-run0  score 0 < 1: ") for line in page)
 
 
+@pytest.mark.slow
 def test_a_test_eval_is_called_one(workspace: Workspace) -> None:
     workspace.eval(rows=2)
     workspace.write(
@@ -100,6 +103,7 @@ def test_a_test_eval_is_called_one(workspace: Workspace) -> None:
     assert "  made for tests over rollouts, which decide by themselves whether they pass\n" in page
 
 
+@pytest.mark.slow
 def test_a_part_a_smoke_test_and_an_eval_that_was_decided_early_are_called_so(workspace: Workspace) -> None:
     workspace.eval(rows=passing(*[1] * 40), gate={"pass_rate": ">= 0.1"})
     workspace.run(CONFIG, "-k", "row1-")

@@ -14,6 +14,7 @@ def ids(*rows: int) -> set[str]:
     return {f"configs/eval/x.toml::x[row{row}-run0]" for row in rows}
 
 
+@pytest.mark.slow
 def test_the_first_rows_run_once_and_their_scores_decide_nothing(workspace: Workspace) -> None:
     workspace.eval(rows=[FAIL, *[{}] * 7], evaluation={"n": 3}, gate=GATE, output={"results": "out.json"})
 
@@ -41,6 +42,7 @@ def test_the_first_rows_run_once_and_their_scores_decide_nothing(workspace: Work
     assert published["rows"][0]["runs"][0]["passed"] is False
 
 
+@pytest.mark.slow
 def test_an_error_fails_a_smoke_run_whatever_max_errors_allows(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, BROKEN, FAIL, {}, {}], limits={"max_errors": 0})
 

@@ -41,6 +41,7 @@ def test_an_eval_whose_gate_fails_ends_early_with_the_verdict_of_the_whole(works
     assert results["stop_reason"] == results["pending"][0]["reason"]
 
 
+@pytest.mark.slow
 def test_an_eval_without_a_gate_is_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval("x", rows=2, gate={"pass_rate": ">= 0.5"})
     workspace.eval("y", rows=2)
@@ -52,6 +53,7 @@ def test_an_eval_without_a_gate_is_refused(workspace: Workspace, monkeypatch: py
     assert "the eval x" not in result.stderr.str()
 
 
+@pytest.mark.slow
 def test_a_partial_selection_and_a_gate_that_needs_every_run_run_to_their_end(workspace: Workspace) -> None:
     workspace.eval(rows=12, gate={"pass_rate": ">= 0.1"})
 

@@ -8,6 +8,7 @@ from tests.plugin.workspaces import CONFIG, PLAIN_AND_XDIST, Workspace, hosts_un
 from tests.servers import ChatServer, by_row, held, reply
 
 
+@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None:
     with ChatServer(by_row({0: [reply("42")], 1: [reply("42")]}, held(reply("42")))) as server:
@@ -31,6 +32,7 @@ def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None
     assert not hosts_under(workspace.root)
 
 
+@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
     with ChatServer(by_row({0: [reply("42")]}, held(reply("42")))) as server, ChatServer() as of_y:
@@ -76,6 +78,7 @@ def test_a_test_that_exits_under_xdist_is_not_green(workspace: Workspace) -> Non
     result.stdout.fnmatch_lines(["results: .osmosis/runs/x-*"])
 
 
+@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_a_python_test_that_fails_stops_evals(workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:

@@ -101,6 +101,7 @@ def test_the_same_tests_run_offline_and_over_a_model_that_rolls_out_each_run_onc
     assert (results["partial"], results["gates"], results["summary"]["total_runs"]) == (False, [], 7)
 
 
+@pytest.mark.slow
 def test_a_failure_shows_the_conversation_and_the_command_that_repeats_it(workspace: Workspace) -> None:
     with ChatServer(reply("0"), status(400)) as server:
         make(workspace, model=at(server))
@@ -123,6 +124,7 @@ def test_a_failure_shows_the_conversation_and_the_command_that_repeats_it(worksp
     )
 
 
+@pytest.mark.slow
 def test_rollouts_run_ahead_of_the_tests_and_session_fixtures_are_torn_down(workspace: Workspace) -> None:
     tests = f"""
 import pathlib, time, pytest
@@ -146,6 +148,7 @@ def test_first_waits_for_all(rollout):
     workspace.run("tests", MODEL).assert_outcomes(passed=5, errors=1)
 
 
+@pytest.mark.slow
 def test_nothing_is_rolled_out_for_tests_that_will_not_run(workspace: Workspace) -> None:
     tests = f"""
 import pytest
@@ -236,6 +239,7 @@ def test_listing_dry_runs_and_usage_errors_ask_no_model(workspace: Workspace, mo
         assert (len(server.requests), workspace.run_dirs("x-tests")) == (0, [])
 
 
+@pytest.mark.slow
 def test_secrets_on_standard_input_are_those_of_named_evals_and_of_test_evals(workspace: Workspace) -> None:
     make(workspace, secrets={"required": ["ON_STDIN"]})
 
@@ -253,6 +257,7 @@ def test_secrets_on_standard_input_are_those_of_named_evals_and_of_test_evals(wo
 # -- the marker -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ids_with_markers_of_classes_and_modules_and_with_other_parameters(workspace: Workspace) -> None:
     tests = f"""
 import pytest
@@ -306,6 +311,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.slow
 def test_a_mistake_in_a_marker_is_an_error_at_its_test(workspace: Workspace) -> None:
     make(workspace)
     for number, (tests, _) in enumerate(MISTAKES):
@@ -318,6 +324,7 @@ def test_a_mistake_in_a_marker_is_an_error_at_its_test(workspace: Workspace) -> 
         result.stdout.fnmatch_lines([f"tests/test_{number}.py:3: test_x: osmosis_eval*{message}"])
 
 
+@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Workspace) -> None:
     make(workspace, evaluation={"batch_sise": 3})
@@ -333,6 +340,7 @@ def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Works
     )
 
 
+@pytest.mark.slow
 def test_rows_come_from_the_command_then_variables_then_the_marker_then_the_toml(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,6 +358,7 @@ def test_rows_come_from_the_command_then_variables_then_the_marker_then_the_toml
 # -- without a rollout ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_row_without_a_reference_is_skipped_and_a_dataset_or_marker_that_lacks_is_an_error(
     workspace: Workspace,
 ) -> None:
@@ -382,6 +391,7 @@ def test_none(rollout):
 # -- with named evals, and early ends ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_test_evals_and_named_evals_run_one_after_the_other(workspace: Workspace) -> None:
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server), gate={"pass_rate": ">= 0.5"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
 
 PYTHON = """
@@ -25,6 +27,7 @@ def test_two(shared, module):
 """
 
 
+@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_fixtures_are_set_up_and_torn_down_once(workspace: Workspace) -> None:
     workspace.eval("x", rows=4)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +36,7 @@ def most_in_a_minute(times: Sequence[float], amounts: Sequence[float]) -> float:
     return max(sum(amount for at, amount in taken if begin <= at < begin + 60) for begin in times)
 
 
+@pytest.mark.slow
 @given(
     per_minute=st.integers(1, 500),
     n=st.integers(1, 200),

@@ -11,6 +11,8 @@ import asyncio
 from random import Random
 from typing import Literal
 
+import pytest
+
 from pytest_osmosis.host.slots import ModelRequest, Permit, ResizableSemaphore, RolloutSlot, Slots
 from tests.unit.host.test_slots import FakeClock
 
@@ -233,6 +235,7 @@ async def live(seed: int) -> None:
         await asyncio.gather(*world.tasks(), return_exceptions=True)
 
 
+@pytest.mark.slow
 async def test_no_request_waits_forever_and_every_clock_is_right_after_random_events() -> None:
     for seed in SEEDS:
         try:

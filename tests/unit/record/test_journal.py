@@ -56,6 +56,7 @@ def fault_of(path: Path) -> str:
     return str(raised.value)
 
 
+@pytest.mark.slow
 @given(EVENTS)
 def test_appended_events_are_replayed(events: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -98,6 +98,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, start: Start
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_of_many_that_take_over_at_once_one_succeeds(tmp_path: Path, start: Start) -> None:
     for _ in range(3):
         dead = start(HOLD)

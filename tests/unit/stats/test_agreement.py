@@ -172,6 +172,7 @@ def test_weights_count_pairs(rows: list[tuple[float, list[float]]], times: int) 
         assert value is None or value == pytest.approx(repeated)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(several_runs)
 def test_intervals_contain_their_figures_and_possible_values_only(rows: list[tuple[float, list[float]]]) -> None:
@@ -189,6 +190,7 @@ def test_intervals_contain_their_figures_and_possible_values_only(rows: list[tup
             assert low - 1e-9 <= interval.low <= value <= interval.high <= high + 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(several_runs, st.randoms())
 def test_the_order_of_rows_and_runs_changes_nothing(rows: list[tuple[float, list[float]]], random: object) -> None:

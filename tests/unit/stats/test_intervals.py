@@ -60,6 +60,7 @@ def test_the_order_of_rows_changes_no_digit(rows: list[list[float]], rng: Random
     assert gaffke(shuffled) == gaffke(rows)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(ragged_rows)
 def test_an_interval_lies_within_the_range_and_contains_the_mean(rows: list[list[float]]) -> None:
@@ -104,6 +105,7 @@ def test_the_largest_scores_have_a_finite_interval_and_scores_make_their_range()
     assert score_range([7.0, -2.0, 0.5]) == (-2.0, 7.0)
 
 
+@pytest.mark.slow
 def test_rows_that_are_nearly_alike_are_grouped_if_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(3)
     rows = [[random.betavariate(8, 2) for _ in range(random.randint(1, 3))] for _ in range(1500)]

@@ -44,6 +44,7 @@ def run_scores(rows: Rows) -> dict[int, list[RunScore]]:
     return {row: [RunScore(score, score >= 1.0) for score in scores] for row, scores in rows.items()}
 
 
+@pytest.mark.slow
 @given(whole_rows)
 def test_all_three_agree_if_every_run_ended(rows: dict[int, list[float]]) -> None:
     n = len(next(iter(rows.values())))

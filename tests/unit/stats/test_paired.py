@@ -65,6 +65,7 @@ def test_sign_flips_of_pass_rates_are_counted_exactly(differences: list[Fraction
     assert test == "sign-flip, exact"
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=8), st.sampled_from([1.0, 0.001, math.pi]))
 def test_sign_flips_of_any_scores_are_counted_exactly(whole: list[int], unit: float) -> None:
     p, test = sign_flip([unit * d for d in whole])
@@ -201,6 +202,7 @@ def test_an_interval_reaches_0_or_ends_where_the_test_stops_to_reject() -> None:
     assert every_assignment([d - shift * Fraction(13, 10) for d in differences]) >= ALPHA
 
 
+@pytest.mark.slow
 def test_20_000_rows_are_compared_in_much_less_time_than_it_takes_to_draw_each_sign() -> None:
     random = Random(4)
     passed = [(random.randint(3, 5) / 5, random.randint(2, 5) / 5) for _ in range(20_000)]

@@ -33,6 +33,7 @@ def test_fishers_test_counts_every_way_to_deal_the_passes(data: st.DataObject, n
 SHARES = st.lists(st.integers(0, 4).map(lambda n: n / 4), min_size=1, max_size=6)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=10)
 @given(SHARES, SHARES)
 def test_p_and_interval_agree_and_change_sides_with_the_evals(new: list[float], old: list[float]) -> None:
@@ -72,6 +73,7 @@ def test_the_interval_joins_those_of_both_means_and_ends_where_the_test_says() -
     assert corrected.interval.method == mirrored.interval.method == "MOVER, Gaffke, test-based"
 
 
+@pytest.mark.slow
 def test_a_true_difference_of_nothing_is_rarely_significant() -> None:
     random = Random(7)
     ps = [compare_unpaired(*([random.randint(0, 3) / 3 for _ in range(n)] for n in (10, 15))).p for _ in range(20)]

@@ -253,6 +253,7 @@ def test_correlated_runs_of_a_row_widen_the_interval_whose_ends_are_printed() ->
     assert found.mean_interval == stats.gaffke(rows, 0.0, 3.0)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from([1.0, 0.0, None]), min_size=2, max_size=3), min_size=1, max_size=4),
