@@ -256,7 +256,7 @@ def test_pages_and_summaries_that_cannot_be_made_cost_nothing_else(
     assert [workspace.results(name)["gates"][0]["state"] for name in ("x", "y")] == ["holds", "fails"]
     assert len(junit_cases(workspace.root / "junit.xml")) == 5
 
-    monkeypatch.setattr("pytest_osmosis.plugin.session_end._kind", overflows)
+    monkeypatch.setattr("pytest_osmosis.plugin.session_end._findings", overflows)
     result = workspace.run(CONFIGS, exits=1)
 
     result.assert_outcomes(passed=1, xfailed=1, errors=2)
