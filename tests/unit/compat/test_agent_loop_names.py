@@ -41,10 +41,12 @@ def request(**values: object) -> RolloutRequest:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"rollout_id": "  "}, "should match pattern"),
+        ({"rollout_id": "  "}, "rollout_id cannot be empty or whitespace only"),
         ({"rollout_id": "r" * 257}, "at most 256 characters"),
-        ({"server_url": "ftp://localhost"}, "should match pattern"),
-        ({"server_url": "http://"}, "should match pattern"),
+        ({"server_url": "ftp://localhost"}, "server_url must use http or https scheme"),
+        ({"server_url": "http://"}, "server_url must have a valid host"),
+        ({"metadata": {"row": {1, 2}}}, "metadata must be JSON serializable"),
+        ({"metadata": {"row": "x" * (1 << 20)}}, "metadata size exceeds maximum allowed size of 1MB"),
     ],
 )
 def test_a_request_is_checked(values: dict[str, object], message: str) -> None:
