@@ -259,6 +259,14 @@ _ERROR = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)",
 """The text of an error of tomli, with its place. Only since 2.2 are these attributes too."""
 
 
+_SYNTAX_1_1 = re.compile(
+    r"\\(?:e.|x[0-9A-Fa-f]{2})"
+    r"|[{,][ \t]*(?:#.*)?\n|,[ \t]*\}|\S[ \t]*(?:#.*)?\n(?:\s|#.*\n)*(?=[,}])"  # within an inline table
+    r"|(?:\d[Tt ])?\d\d:\d\d(?!:)"  # a time without seconds
+)
+"""Syntax that TOML 1.1 has beyond 1.0. A parser of 1.0 fails within it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """The content of a TOML file, or of its table `prefix`. `label` is its path in messages."""
@@ -307,7 +315,7 @@ def _parse(label: str, text: str) -> dict[str, Any]:
         if repeated is not None and repeated.line <= line:
             text = f"{repeated.title}: given twice, first on line {repeated.first}; keep one of them"
             raise ConfigError.at(f"{label}:{repeated.line}", text) from None
-        hint = "" if _reads_toml_1_1() else "; if this is TOML 1.1, install tomli>=2.4 to read it"
+        hint = "; this is TOML 1.1, install tomli>=2.4 to read it" if _needs_newer_tomli(text, line, column) else ""
         raise ConfigError.at(f"{label}:{line}", f"not valid TOML: {said} (column {column}){hint}") from None
     except (ValueError, RecursionError) as error:  # a number with thousands of digits, deeply nested arrays
         raise ConfigError.at(f"{label}:1", f"not valid TOML: {error}") from None
@@ -323,13 +331,20 @@ def _read_error(error: str, text: str) -> tuple[str, int, int]:
     return match[1], int(match[2]), int(match[3])
 
 
-def _reads_toml_1_1() -> bool:
+def _needs_newer_tomli(text: str, line: int, column: int) -> bool:
+    """Return True if the installed tomli reads TOML 1.0 alone, and found syntax of 1.1 at this place."""
     import tomli
 
-    try:
-        return bool(tomli.loads("time = 00:00"))
-    except tomli.TOMLDecodeError:
+    lines = text.replace("\r\n", "\n").split("\n")
+    at = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
+    near = _SYNTAX_1_1.finditer("\n".join(lines), max(0, at - 200), at + 200)
+    if not any(match.start() < at < match.end() for match in near):
         return False
+    try:
+        tomli.loads("time = 00:00")
+    except tomli.TOMLDecodeError:
+        return True
+    return False
 
 
 TableKey = tuple[str, str]

@@ -646,12 +646,18 @@ INVALID = [
 @pytest.mark.parametrize("text", TOML_1_1)
 def test_toml_1_1_that_an_old_tomli_cannot_read_is_named(problems: Problems, text: str, old_tomli: None) -> None:
     (problem,) = problems(f"# ä\n{text}\n")
-    hint = r"; if this is TOML 1\.1, install tomli>=2\.4 to read it"
-    assert re.fullmatch(rf"[234]: not valid TOML: .* \(column \d+\){hint}", problem)
+    assert re.fullmatch(
+        r"[234]: not valid TOML: .* \(column \d+\); this is TOML 1\.1, install tomli>=2\.4 to read it", problem
+    )
 
 
 @pytest.mark.parametrize("text", INVALID)
-def test_text_that_a_new_tomli_cannot_read_is_not_taken_for_toml_1_1(problems: Problems, text: str) -> None:
+@pytest.mark.parametrize("old", [False, True])
+def test_text_that_no_tomli_reads_is_not_taken_for_toml_1_1(
+    problems: Problems, text: str, old: bool, request: pytest.FixtureRequest
+) -> None:
+    if old:
+        request.getfixturevalue("old_tomli")
     (problem,) = problems(f"# ä\n{text}\n")
     assert re.fullmatch(r"[234]: not valid TOML: .* \(column \d+\)", problem)
 
