@@ -356,13 +356,15 @@ def _messages(found: object, role: str) -> list[dict[str, Any]]:
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message; without its tool calls, if one of them is none."""
-    plain = {key: value for key, value in message.items() if key != "tool_calls"}
+    """Return a message with those of its tool calls that can be read."""
     calls = message.get("tool_calls")
-    if isinstance(calls, list) and calls:
+    if not isinstance(calls, list) or not calls:
+        return {key: value for key, value in message.items() if key != "tool_calls"}
+    readable = []
+    for call in calls:
         with suppress(ValueError):
-            plain["tool_calls"] = [tool_call(call) for call in calls]
-    return plain
+            readable.append(tool_call(call))
+    return {**message, "tool_calls": readable}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.verifiers.prime_import import resumed_from
+from pytest_osmosis.addons.verifiers.prime_import import PrimeLine, resumed_from
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import Prepared
 from pytest_osmosis.evals.rollout_source import ImportedRollouts
@@ -78,6 +78,15 @@ def test_a_reward_of_all_runs_needs_all_of_them(prepared: Prepared) -> None:
     grouped = resumed_from(of_environment(prepared, grouped=True), folder, None)
     assert {*taken(of_environment(prepared, grouped=True), folder)} == {RunId(0, 0), RunId(0, 1)}
     assert any("1 rollout is made again: a reward function needs all runs of a row" in note for note in grouped.notes)
+
+
+def test_of_the_tool_calls_of_a_message_those_that_can_be_read_are_kept() -> None:
+    calls = ['{"id": "c1", "name": "add", "arguments": "{}"}', "{", 3]
+
+    (message,) = PrimeLine(1, {"completion": [{"role": "assistant", "content": "", "tool_calls": calls}]}).messages
+
+    function = {"name": "add", "arguments": "{}"}
+    assert message["tool_calls"] == [{"id": "c1", "type": "function", "function": function}]
 
 
 def test_numbers_that_are_none_are_not_taken_over(prepared: Prepared) -> None:
