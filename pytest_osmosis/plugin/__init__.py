@@ -157,7 +157,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
     from pytest_osmosis.plugin.command.nothing_collected import hints, import_hints
     from pytest_osmosis.plugin.output.terminal import write_line
 
-    for line in [*(hints(config) if nothing else ()), *import_hints(stats.get("error", ()))]:
+    for line in [*(hints(config) if nothing else ()), *import_hints(config, stats.get("error", ()))]:
         write_line(terminalreporter, line)
 
 
