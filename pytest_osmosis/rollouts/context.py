@@ -80,7 +80,7 @@ class ChatContext:
         """The name of the model, as its server knows it. `base_url` asks this model, whatever name a client sends."""
         self.max_turns: int = max_turns
         """`[agent] max_turns`, 10 by default. If it was set, a rollout that asks the model more often is refused."""
-        self.sampling: dict[str, Any] = own_copy(sampling)
+        self.sampling: dict[str, Any] = own_copy(dict(sampling))
         """The parameters of `[sampling]`, as every request has them: `{"temperature": 0.5}`. {} without any."""
         self.config: Any = None
         """This run's copy of the workflow's config (see `AgentWorkflowConfig`), None without one."""

@@ -73,6 +73,16 @@ def context(folder: Path, max_turns: int) -> AgentWorkflowContext:
     )
 
 
+def test_a_context_that_a_test_makes_is_its_own_and_has_no_endpoint(tmp_path: Path) -> None:
+    first, second = context(tmp_path, 1), context(tmp_path, 1)
+
+    first.sampling["top_p"] = 0.5
+
+    assert (second.sampling, second.model, second.model_tag) == ({}, "", "primary")
+    with pytest.raises(RuntimeError, match="this context has no endpoint: only the rollouts of an eval have one"):
+        _ = second.base_url
+
+
 @pytest.mark.parametrize(
     ("max_turns", "said"),
     [(10, [None, "391", "17 * 23 = 391\n#### 391"]), (1, [None, "391"])],
