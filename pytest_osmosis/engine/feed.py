@@ -214,10 +214,12 @@ class Feed:
         while table.queue and table.tally.n_unscored < self._most_unscored:
             run = table.queue.popleft()
             try:
-                row = self._job.dataset.row(run.row)
+                if self._row is None or self._row.row_index != run.row:
+                    self._row = self._job.dataset.row(run.row)
             except DatasetError as error:
                 self._runs.skip(run, UNREADABLE.format(error))
                 continue
+            row = self._row
             rollout = rescore.rollouts.rollout(run)
             state = table.add(run, row, Stage.ROLLED_OUT, attempt=rollout["attempt"])
             state.take(rollout)

@@ -21,6 +21,7 @@ from pytest_osmosis.formats.events import (
     LoadedEvent,
     RemovalEvent,
     ScoreEvent,
+    ScoringError,
     score_event,
 )
 from pytest_osmosis.host.protocol import Key, ReadyEvent, secrets_of
@@ -174,13 +175,14 @@ class Recorder:
 
     def _in_range(self, event: ScoreEvent, raw: bytes) -> tuple[ScoreEvent, bytes]:
         """Return an event in which a score outside of the declared range of its function is an error."""
-        scores, errors = dict(event["scores"]), dict(event["errors"])
-        for name, score in event["scores"].items():
+        scores, outside = event["scores"], dict[str, ScoringError]()
+        for name, score in scores.items():
             if (message := self.pass_rule.range_error(name, score)) is not None:
-                errors[name] = {"message": message, "details": ""}
-                del scores[name]
-        changed: ScoreEvent = event | {"scores": scores, "errors": errors}
-        return self.redacted(changed) if len(scores) < len(event["scores"]) else (event, raw)
+                outside[name] = {"message": message, "details": ""}
+        if not outside:
+            return event, raw
+        within = {name: score for name, score in scores.items() if name not in outside}
+        return self.redacted(event | {"scores": within, "errors": {**event["errors"], **outside}})
 
     def _enter_own(self, event: JournalEvent) -> RunRecord:
         return self.enter(*self.redacted(event))

@@ -35,7 +35,7 @@ class AnthropicModel(OfficialModel):
         key_headers = _key_headers(self._root, api_key, self._client.auth_headers)
         self._headers = added_headers(target, "anthropic", key_headers, Omit())
 
-    def _headers_of(self, request: ChatRequest) -> dict[str, Any]:
+    def _headers_of(self, request: ChatRequest) -> Mapping[str, Any]:
         headers = super()._headers_of(request)
         is_sampled = any(name in request.sampling for name in SAMPLED)
         return merged({"anthropic-version": SAMPLED_VERSION}, headers) if is_sampled else headers

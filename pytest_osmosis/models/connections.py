@@ -198,8 +198,8 @@ class HttpModel:
         """Return what the server says about the model, as JSON text. Raises `ModelError`."""
         return (await self._send("get", self.target.description_path, b"", self._headers))[1]
 
-    def _headers_of(self, request: ChatRequest) -> dict[str, Any]:
-        return merged(self._headers, request.headers)
+    def _headers_of(self, request: ChatRequest) -> Mapping[str, Any]:
+        return merged(self._headers, request.headers) if request.headers else self._headers
 
     async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
         """Return status and body of a 2xx answer. Raises `ModelError` for everything else."""

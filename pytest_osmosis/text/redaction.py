@@ -59,12 +59,16 @@ class Redaction:
     """
 
     def __init__(self, *secrets: Mapping[str, str]) -> None:
-        self._secrets: list[Mapping[str, str]] = []
-        self.add(*secrets)
+        self._secrets = list(secrets)
+        self._prepare()
 
     def add(self, *secrets: Mapping[str, str]) -> None:
         """Replace further values from now on."""
-        self._secrets += [source for source in secrets if source not in self._secrets]
+        if new := [source for source in secrets if source not in self._secrets]:
+            self._secrets += new
+            self._prepare()
+
+    def _prepare(self) -> None:
         pairs = [pair for source in self._secrets for pair in source.items()]
         values = {value.strip(): name for name, value in reversed(pairs) if not is_too_short(value)}
         forms = {form: f"[{name}]" for value, name in values.items() for form in _forms(value)}

@@ -143,6 +143,8 @@ class ProgressLine:
 
     def _alert(self) -> None:
         """Print alerts at once instead of in the summary, unless pytest is quiet."""
+        if self._config.get_verbosity() < 0:
+            return
         for run in self._evals.runs.values():
             for text in run.notices.alerts[self._n_alerts[run] :]:
                 self._n_alerts[run] += 1
