@@ -78,9 +78,8 @@ def main() -> None:
     setup = Setup.from_json(request)
     reader = RequestReader(requests)
     reader.start()
-    with changed_environ(
-        {name: environ.get(name) for name in {*environ, *os.environ}}
-    ):  # an environment may have changed it
+    as_given = {name: environ.get(name) for name in {*environ, *os.environ}}  # an environment may have changed it
+    with changed_environ(as_given):
         clients = _clients(setup, environ)
     if environment is None:
         _begin_to_load(code, endpoint, sdk_shim)

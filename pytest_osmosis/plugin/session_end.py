@@ -244,7 +244,7 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
     if finished.not_updated is not None:
         yield "baseline", "error", f"the baseline is not updated: {finished.not_updated}"
     for verdict in finished.results.verdicts:
-        kind, text = KINDS.get(verdict.state, "skipped") if gated else "skipped", verdict.text
+        kind, text = _KINDS.get(verdict.state, "skipped") if gated else "skipped", verdict.text
         if kind == "skipped":  # else pytest prints the name of the gate before the finding
             state = "not decided" if verdict.state in UNDECIDED else verdict.state
             text = f"gate {verdict.title}: {state}{finding_text(verdict)}"
@@ -269,7 +269,7 @@ def unrecorded_lines(finished: FinishedEval) -> str:
     return f"{runs} ({listed(map(str, sorted(asked)), MOST_LISTED)})\n{first}: {asked[first]}"
 
 
-KINDS: Mapping[str, Kind] = {"holds": "passed", "fails": "failed", "not measured": "error"}
+_KINDS: Mapping[str, Kind] = {"holds": "passed", "fails": "failed", "not measured": "error"}
 """The outcome of the test of a gate that decides, by the state of its verdict; undecided ones are skipped."""
 
 

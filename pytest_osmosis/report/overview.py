@@ -208,8 +208,7 @@ def _by_state(evals: Sequence[Results]) -> list[str]:
 
 def _row(name: str, results: Results, model: ModelResults, gate: str, took: str) -> list[str]:
     records = model.records
-    n_unknown = sum(record.rolled and record.run not in results.costs_usd for record in records)
-    cost = _cost(records, results.cost_of(records), n_unknown)
+    cost = _cost(records, results.cost_of(records), n_cost_unknown(results, records))
     return [name, model.model, *_estimates(results, model), gate, dim(cost), dim(took)]
 
 
