@@ -37,12 +37,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     marks = {mark.name for mark in item.iter_markers()}
     tier = TEST_ALL if marks & {"slow", "ray", "nightly"} else TEST
     measuring.switch_context(tier)
-    before = os.environ[CONFIG_OF_CHILDREN]
+    before, tracer = os.environ[CONFIG_OF_CHILDREN], sys.gettrace()
     os.environ[CONFIG_OF_CHILDREN] = _children(before, f"{tier} in a process")
     try:
         return (yield)
     finally:
         os.environ[CONFIG_OF_CHILDREN] = before
+        sys.settrace(tracer)  # a debugger that ends in this process would end the measurement of all tests after it
         measuring.switch_context("")
 
 

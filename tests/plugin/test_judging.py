@@ -83,7 +83,7 @@ def test_a_gate_may_be_on_the_judge(workspace: Workspace) -> None:
 def test_a_judge_scores_inline_and_is_not_asked_again_under_pdb(workspace: Workspace) -> None:
     workspace.eval("x", [{"ground_truth": "3"}], ".", **JUDGED)
     inline = workspace.run(CONFIG, "--osmosis-inline")
-    replayed = workspace.run(CONFIG, "--pdb", stdin=b"p score\nq\n")
+    replayed = workspace.run_process(CONFIG, "--pdb", stdin=b"p score\nq\n")
 
     inline.assert_outcomes(failed=1)
     inline.stdout.fnmatch_lines(["judge demo/judge: 1 call, *"])
