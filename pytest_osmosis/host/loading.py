@@ -307,7 +307,16 @@ class _Imports:
 
 
 def _function(imports: _Imports, name: str) -> EvalFunction:
-    return eval_function(name, imports[name])
+    value = imports[name]
+    try:
+        return eval_function(name, value)
+    except CodeError:
+        from pytest_osmosis.rewards.scorers import scorer_function
+
+        scorer = _reporting_errors(name, lambda: scorer_function(name, value))
+        if scorer is None:
+            raise
+        return scorer
 
 
 def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> GraderCode | None:
