@@ -158,7 +158,7 @@ class Dataset:
     def digest(self) -> str:
         """Return the SHA-256 of the file, in hex. That of a folder is made of its files' names and digests."""
         if not self.files:
-            with self._opened() as file:
+            with self.open() as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         whole = hashlib.sha256()
         for name in self.files:
@@ -166,14 +166,13 @@ class Dataset:
                 whole.update(f"{name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
         return whole.hexdigest()
 
-    def open(self) -> BinaryIO:
+    def open(self) -> BufferedReader | BytesIO:
         """Open the file to `read` several rows. Raises DatasetError if it was deleted or has changed.
 
         Those of a folder are opened one by one, as they are read.
         """
-        return BytesIO() if self.files else self._opened()
-
-    def _opened(self) -> BufferedReader:
+        if self.files:
+            return BytesIO()
         file = _open(self.path, self.display)
         if _stamp(file) != self.stamp:
             file.close()
