@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias, cast
 
 from pytest_osmosis import seams
 from pytest_osmosis.config.document import is_folder
@@ -150,23 +150,22 @@ class Dataset:
 
     def where(self, row_index: int, line: int) -> str:
         """Return the place of a row in words: "data/rows.jsonl:12", "row 11 of environment gsm8k"."""
-        return f"row {row_index} of {self.display}" if self.is_generated else self._place(row_index, line)
-
-    def _place(self, row_index: int, line: int | None) -> str:
-        return f"{self.display}/{self.files[row_index]}" if self.files else f"{self.display}:{line}"
+        if self.files:
+            return f"{self.display}/{self.files[row_index]}"
+        return f"row {row_index} of {self.display}" if self.is_generated else f"{self.display}:{line}"
 
     def digest(self) -> str:
         """Return the SHA-256 of the file, in hex. That of a folder is made of its files' names and digests."""
         if not self.files:
             with self.open() as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+                return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()
         whole = hashlib.sha256()
         for name in self.files:
             with _open(self.path / name, f"{self.display}/{name}") as file:
                 whole.update(f"{name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
         return whole.hexdigest()
 
-    def open(self) -> BufferedReader | BytesIO:
+    def open(self) -> BinaryIO:
         """Open the file to `read` several rows. Raises DatasetError if it was deleted or has changed.
 
         Those of a folder are opened one by one, as they are read.
@@ -193,7 +192,7 @@ class Dataset:
         except Damaged as error:
             raise DamagedError.at(self.display, str(error)) from error
         except BadRow as error:
-            where = self._place(row_index, error.line or line)
+            where = self.where(row_index, line) if self.files else f"{self.display}:{error.line or line}"
             raise DatasetError(Problem(where, f"row {row_index}: {fault}") for fault in error.faults) from error
 
 

@@ -113,7 +113,7 @@ def _whole(path: Path) -> Trajectory:
     first = last = _read(path)
     steps, seen = list(first.steps), {path.name}
     while (name := last.continued_trajectory_ref) is not None:
-        if name in seen or Path(name).name != name:
+        if name in (*seen, "", "..") or Path(name).name != name:
             raise BadRow(f"continued_trajectory_ref: must name another file in its folder, got {quoted(name)}")
         seen.add(name)
         try:

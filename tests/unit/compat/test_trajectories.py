@@ -125,6 +125,7 @@ def test_a_trajectory_goes_on_in_the_files_that_it_names(tmp_path: Path) -> None
         ([USER, {**USER, "source": "human"}], {}, "steps[1].source: cannot be 'human'"),
         ([USER], {}, 'column "messages": has no message of the assistant, so there is no answer to score*'),
         ([], {"continued_trajectory_ref": "../x.json"}, "continued_trajectory_ref: must name another file in its*"),
+        ([], {"continued_trajectory_ref": ""}, "continued_trajectory_ref: must name another file*"),
         ([], {"continued_trajectory_ref": "trajectory.json"}, "continued_trajectory_ref: must name another file*"),
         ([], {"continued_trajectory_ref": "no.json"}, "goes on in no.json: *"),
     ],
