@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_osmosis.addons.lab.items import RewardFiles
     from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim as SdkShim
+    from pytest_osmosis.addons.osmosis_sdk.trajectory_rows import TrajectoryRows as TrajectoryRows
     from pytest_osmosis.addons.ray.clusters import RayClusters as RayClusters
     from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode as EnvironmentCode
     from pytest_osmosis.addons.verifiers.load import LoadedEnvironment as LoadedEnvironment
@@ -116,6 +117,30 @@ def release(loaded: LoadedEnvironment) -> None:
     from pytest_osmosis.addons.verifiers.hosted import release
 
     release(loaded)
+
+
+# -- files of Osmosis and Harbor ---------------------------------------------------------------------------
+
+
+def trajectory_rows(folder: Path, display: str) -> TrajectoryRows:
+    """Return the rows that a folder of trajectories holds. Raises `DatasetError`."""
+    if not _has_addons():
+        from pytest_osmosis.errors import DatasetError
+
+        raise DatasetError.at(display, "needs the folder addons/ of pytest_osmosis, which is missing; install it again")
+    from pytest_osmosis.addons.osmosis_sdk.trajectory_rows import trajectory_rows
+
+    return trajectory_rows(folder, display)
+
+
+def export_osmosis_files(run: StoredEvalRun, folder: Path, named: str, redaction: Redaction) -> str:
+    """Write what `osmosis eval upload` takes below a folder that a user `named`, and return the line that says so.
+
+    Raises `OsmosisError`.
+    """
+    from pytest_osmosis.addons.osmosis_sdk.eval_files import export_osmosis_files
+
+    return export_osmosis_files(run, folder, named, redaction)
 
 
 # -- files of `prime eval` -------------------------------------------------------------------------------

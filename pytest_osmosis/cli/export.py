@@ -22,7 +22,7 @@ from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
 
-FORMATS = ("json", "jsonl", "prime")
+FORMATS = ("json", "jsonl", "prime", "osmosis")
 DESCRIPTION = """\
 Write the results of an eval run, also of one that died, as far as it got. Or
 write a line for each run, for pandas and other programs: its scores, metrics,
@@ -33,6 +33,7 @@ examples:
   pytest-osmosis runs export sums -o results.json
   pytest-osmosis runs export sums --format=jsonl | head -1
   pytest-osmosis runs export sums --format=prime -o outputs/sums
+  pytest-osmosis runs export sums --format=osmosis -o .osmosis/evals
 """
 _MOST_PLACES = 5
 """Places at which results differ are listed up to this number."""
@@ -46,20 +47,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="json",
         metavar="|".join(FORMATS),
         help="json (default): results.json, made again from the manifest and the journal; jsonl: a line for each run, "
-        "with its whole conversation; prime: results.jsonl and metadata.json as prime eval writes them",
+        "with its whole conversation; prime: results.jsonl and metadata.json as prime eval writes them; osmosis: a "
+        "folder that osmosis eval upload takes",
     )
     parser.add_argument(
         "-o",
         "--output",
         type=filled,
         metavar="FILE",
-        help="write this file (default: standard output); with --format=prime, the folder for both files",
+        help="write this file (default: standard output); with --format=prime, the folder for both files; with "
+        "--format=osmosis, the folder in which that of the eval run is made",
     )
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
-    export = {"json": export_results, "jsonl": export_runs, "prime": export_prime_files}[options.format]
-    export(folder, options.run, options.output, output)
+    match options.format:
+        case "json":
+            export_results(folder, options.run, options.output, output)
+        case "jsonl":
+            export_runs(folder, options.run, options.output, output)
+        case _:
+            export_files(folder, options.run, options.output, output, options.format)
     return 0
 
 
@@ -99,16 +107,17 @@ def export_results(folder: Path, name: str, to: str | None, output: CommandOutpu
     output.lines([f"{shown(path)}: the results of {run.directory.name}"])
 
 
-def export_prime_files(folder: Path, name: str, to: str | None, output: CommandOutput) -> None:
-    """Write results.jsonl and metadata.json of an eval run to the folder `to`, which is made if it is missing.
+def export_files(folder: Path, name: str, to: str | None, output: CommandOutput, format: str) -> None:
+    """Write the files of an eval run for `prime eval` or Osmosis to the folder `to`, which is made if it is missing.
 
     Files of another eval run, or of another program, are not replaced. Raises `OsmosisError` if the eval run cannot be
     found or read, or the files cannot be written.
     """
     if to is None:
-        raise OsmosisError("--format=prime: writes two files; name a folder with -o DIR")
+        raise OsmosisError(f"--format={format}: writes several files; name a folder with -o DIR")
     run = stored(find_run(folder, name))
-    output.lines([seams.export_prime_files(run, folder / to, to, output.sanitizer.redaction)])
+    export = seams.export_prime_files if format == "prime" else seams.export_osmosis_files
+    output.lines([export(run, folder / to, to, output.sanitizer.redaction)])
 
 
 def _file(folder: Path, to: str | None) -> Path | None:

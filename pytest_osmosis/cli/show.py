@@ -215,7 +215,8 @@ def _context(directory: RunDirectory, unit: Unit, histories: Sequence[RunHistory
 
 def _place(run: StoredEvalRun, unit: Unit, line: int) -> str:
     dataset = run.manifest.subject.extra["dataset"]
-    return f"row {unit.row} of {dataset}" if run.manifest.environment else f"{dataset}:{line}"
+    has_lines = not run.manifest.environment and not run.dataset.is_dir()
+    return f"{dataset}:{line}" if has_lines else f"row {unit.row} of {dataset}"
 
 
 def _rerun(run: StoredEvalRun, unit: Unit) -> str:

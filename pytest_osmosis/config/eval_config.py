@@ -15,12 +15,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from pytest_osmosis import seams
 from pytest_osmosis.config.document import (
     ConfigLevel,
     Document,
     Override,
     TableKey,
     in_configs,
+    is_folder,
     read_document,
     read_project,
     workspace_of,
@@ -51,7 +53,7 @@ from pytest_osmosis.config.tables import (
     Training,
 )
 from pytest_osmosis.errors import ConfigError, Problem
-from pytest_osmosis.text.names import absolute, merged_headers
+from pytest_osmosis.text.names import absolute, merged_headers, shown
 from pytest_osmosis.text.recorded import RECORDED
 
 
@@ -239,16 +241,21 @@ def _refuse_overridden_sweep(draft: Draft, entry: Entry, overrides: Sequence[Ove
 def typed_eval_config(workspace: Path, overrides: Sequence[Override]) -> EvalConfig:
     """Return the config of an eval without a TOML. It takes all rows by default, and is named after its dataset.
 
-    With an environment it is named after that, and its path is the environment's module.
-    Raises `RejectedConfig` with all problems.
+    With an environment it is named after that, and its path is the environment's module. That of a folder of
+    trajectories is the first of them, because pytest collects no folder as a file.
+    Raises `RejectedConfig` with all problems, and `DatasetError` for a folder without trajectories.
     """
     name = name_of(_typed(overrides, "env")) or Path(_typed(overrides, "dataset")).stem
     draft = Draft(read_project(workspace, name), overrides, EVAL_TABLES, workspace)
     if not draft.is_set("data", "path") and draft.is_set("experiment", "dataset"):
         draft.fail("experiment", "dataset", "missing")
     config = _accepted(draft, absolute(workspace / (draft.get("data", "path") or "")))
-    module = config.environment_module
-    return config if module is None else replace(config, path=absolute(module.source), name=module.name)
+    module, path = config.environment_module, config.path
+    if module is not None:
+        return replace(config, path=absolute(module.source), name=module.name)
+    if is_folder(path):
+        return replace(config, path=path / seams.trajectory_rows(path, shown(path)).files[0], name=path.stem)
+    return config
 
 
 def _typed(overrides: Sequence[Override], option: str) -> str:

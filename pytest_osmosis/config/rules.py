@@ -310,6 +310,10 @@ def _dataset(draft: Draft) -> None:
     if _is_outside(draft, "data", "path") and (fault is None or fault.missing):
         fix = f"copy it in, or use --osmosis-dataset={shlex.quote(shown(file))}"
         draft.fail("data", "path", f"{toml(path)} lies outside the workspace (symlinks resolved); {fix}")
+    elif is_folder(file):
+        if not is_recorded(draft):
+            fix = f'a folder of trajectories needs [agent] agent = "{RECORDED}"'
+            draft.fail("data", "path", f"{toml(path)} is a folder, not a file; {fix}")
     elif file.suffix.lower() not in DATASET_SUFFIXES:
         draft.fail("data", "path", f"must end in {', '.join(DATASET_SUFFIXES)}, got {toml(path)}")
     elif fault is not None and fault.missing:

@@ -510,7 +510,7 @@ class Data:
 
     path: str | None = key(
         TEXT,
-        "Dataset file, inside the workspace.",
+        'Dataset file, or with agent = "recorded" a folder of trajectories, inside the workspace.',
         option="dataset",
         replaces=("environment.env_id", "experiment.dataset"),
     )

@@ -14,11 +14,13 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias, cast
 
+from pytest_osmosis import seams
+from pytest_osmosis.config.document import is_folder
 from pytest_osmosis.config.eval_kinds import EMPTY, Ranges, merged
 from pytest_osmosis.config.tables import DATASET_SUFFIXES, RowSelection
 from pytest_osmosis.datasets.columns import (
@@ -102,14 +104,17 @@ NOTHING_ASKED = (
 )
 
 
-RowReader = TextRows | ParquetReader
+if TYPE_CHECKING:
+    from pytest_osmosis.seams import TrajectoryRows
+
+RowReader: TypeAlias = "TextRows | ParquetReader | TrajectoryRows"
 Stamp = tuple[int, int]
 """The size of a file, and the time of its last change in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """The rows of one file. Its methods may be called from any thread.
+    """The rows of one file, or of the `files` in a folder. Its methods may be called from any thread.
 
     The rows of a `recorded` dataset hold conversations that are only scored. `human` is the column with scores by
     humans, if there is one. With `is_generated` nobody wrote the file. `system_prompt` is that of all rows, or None.
@@ -124,6 +129,7 @@ class Dataset:
     human: str | None = None
     is_generated: bool = False
     system_prompt: str | None = None
+    files: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.source)
@@ -144,22 +150,35 @@ class Dataset:
 
     def where(self, row_index: int, line: int) -> str:
         """Return the place of a row in words: "data/rows.jsonl:12", "row 11 of environment gsm8k"."""
+        if self.files:
+            return f"{self.display}/{self.files[row_index]}"
         return f"row {row_index} of {self.display}" if self.is_generated else f"{self.display}:{line}"
 
     def digest(self) -> str:
-        """Return the SHA-256 of the file, in hex."""
-        with self.open() as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        """Return the SHA-256 of the file, in hex. That of a folder is made of its files' names and digests."""
+        if not self.files:
+            with self.open() as file:
+                return hashlib.file_digest(cast(BufferedReader, file), "sha256").hexdigest()
+        whole = hashlib.sha256()
+        for name in self.files:
+            with _open(self.path / name, f"{self.display}/{name}") as file:
+                whole.update(f"{name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        return whole.hexdigest()
 
-    def open(self) -> BufferedReader:
-        """Open the file to `read` several rows. Raises DatasetError if it was deleted or has changed."""
+    def open(self) -> BinaryIO:
+        """Open the file to `read` several rows. Raises DatasetError if it was deleted or has changed.
+
+        Those of a folder are opened one by one, as they are read.
+        """
+        if self.files:
+            return BytesIO()
         file = _open(self.path, self.display)
         if _stamp(file) != self.stamp:
             file.close()
             raise DatasetError.at(self.display, "has changed since it was first read; start the eval again")
         return file
 
-    def read(self, file: BufferedReader, row_index: int) -> Row:
+    def read(self, file: BinaryIO, row_index: int) -> Row:
         """Return the same as `row`, from an open file."""
         line = self.line(row_index)
         try:
@@ -173,7 +192,7 @@ class Dataset:
         except Damaged as error:
             raise DamagedError.at(self.display, str(error)) from error
         except BadRow as error:
-            where = f"{self.display}:{error.line or line}"
+            where = self.where(row_index, line) if self.files else f"{self.display}:{error.line or line}"
             raise DatasetError(Problem(where, f"row {row_index}: {fault}") for fault in error.faults) from error
 
 
@@ -185,7 +204,9 @@ def open_dataset(
     recorded: bool = False,
     human: str | None = None,
 ) -> Dataset:
-    """Index a .jsonl, .json, .csv or .parquet file. `columns` maps our names of columns to the dataset's.
+    """Index a .jsonl, .json, .csv or .parquet file, or a folder of trajectories if they are `recorded`.
+
+    `columns` maps our names of columns to the dataset's.
 
     The rows of a `recorded` dataset hold conversations, or answers, that are only scored. `human` is the column with
     scores by humans, which rows come without.
@@ -195,6 +216,9 @@ def open_dataset(
     Parquet schema has no prompt or has a column twice. The content of rows is not checked.
     """
     display, suffix = display or str(path), path.suffix.lower()
+    if recorded and is_folder(path):
+        rows = seams.trajectory_rows(path, display)
+        return Dataset(path, display, _columns(columns), rows, (0, 0), recorded, human, files=rows.files)
     if suffix not in DATASET_SUFFIXES:
         valid = f"{', '.join(DATASET_SUFFIXES[:-1])} or {DATASET_SUFFIXES[-1]}"
         got = f'"{suffix}"' if suffix else "none"
@@ -253,7 +277,7 @@ def check_rows(
     seen: dict[str, None] = {}  # the columns of all rows, in order
     has_human_scores = False
 
-    def valid_rows(file: BufferedReader) -> Iterator[tuple[Row, Content]]:
+    def valid_rows(file: BinaryIO) -> Iterator[tuple[Row, Content]]:
         nonlocal n_problems, has_human_scores
         for row_index in selected:
             try:

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from heapq import heapify, heapreplace
-from io import BufferedReader
+from typing import BinaryIO
 
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.host_starts import Host
@@ -154,7 +154,7 @@ class Feed:
         """
         queue, resume = self._table.queue, self._job.resume
         with ExitStack() as stack:
-            file: BufferedReader | None = None
+            file: BinaryIO | None = None
             while room > 0 and (place := self._next_for(host)) is not None:
                 run = queue[place]
                 if not self._runs.may_begin():

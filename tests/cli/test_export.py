@@ -100,15 +100,34 @@ def test_the_files_of_prime_eval_hold_all_runs_that_ended(there: Cli, real_runs:
     assert "results.jsonl of something else" in other
 
 
+@pytest.mark.addon
+def test_the_folder_for_osmosis_has_a_line_for_each_run(there: Cli, real_runs: RealRuns, tmp_path: Path) -> None:
+    name = real_runs.then.name
+    said = there("runs", "export", name, "--format=osmosis", "-o", str(tmp_path / "new"))
+    folder = tmp_path / "new" / name
+    assert f": 14 runs of {name}, 2 of them skipped: not measured, removed or never ran; to upload: osmosis " in said
+    lines, table = jsonl((folder / "index.jsonl").read_text()), jsonl(there("runs", "export", name, "--format=jsonl"))
+    for line, run in zip(lines, table, strict=True):
+        assert (line["run_index"], line.get("reward")) == (run["run_index"], run["scores"].get("rewards:score"))
+        assert line["status"] == ("success" if run["scores"] else "skipped")
+        trajectory = json.loads((folder / "rollout_trials" / line["rollout_id"] / "trajectory.json").read_text())
+        assert [step["message"] for step in trajectory["steps"]] == [each["content"] for each in run["messages"]]
+
+
 def test_what_cannot_be_exported_says_why(there: Cli, tmp_path: Path) -> None:
     assert "-o DIR" in there("runs", "export", "x", "--format=prime", fails=1)
+    assert "-o DIR" in there("runs", "export", "x", "--format=osmosis", fails=1)
     assert "it is a folder" in there("runs", "export", "x", "--format=jsonl", "-o", str(tmp_path), fails=1)
     assert 'did you mean "x"' in there("runs", "export", "xx", "--format=jsonl", fails=1)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--format=jsonl"], pytest.param(["--format=prime", "-o", "files"], marks=pytest.mark.addon)]
+    "arguments",
+    [
+        ["--format=jsonl"],
+        *(pytest.param([f"--format={name}", "-o", "files"], marks=pytest.mark.addon) for name in ("prime", "osmosis")),
+    ],
 )
 def test_an_eval_run_whose_code_was_never_loaded_has_no_runs_to_export(
     typed: Cli, stored: Stored, arguments: list[str]

@@ -265,3 +265,10 @@ def test_events_of_a_later_version_are_passed_over_and_a_journal_that_is_gone_is
     assert typed("show").startswith("x-1: finished\n")
     journal.unlink()
     assert "journal.jsonl" in typed("show", fails=1)
+
+
+def test_a_row_of_a_folder_has_no_line(typed: Cli, stored: Stored, tmp_path: Path) -> None:
+    plan = {**MANIFEST["plan"], "dataset": str(tmp_path), "spans": [[0, 4, 1]]}
+    stored("x-1", ROLLOUT, SCORE, manifest={**MANIFEST, "plan": plan})
+
+    assert "dataset row: row 3 of data/x.jsonl\n" in typed("show", "x-1", "row3-run1")

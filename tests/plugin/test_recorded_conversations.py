@@ -60,6 +60,27 @@ def fill(workspace: Workspace, folder: str = ".", rows: Sequence[Mapping[str, An
 
 
 @pytest.mark.slow
+@pytest.mark.addon
+def test_a_folder_of_trajectories_is_scored_like_other_rows(workspace: Workspace) -> None:
+    fill(workspace)
+    for name, answer in (("t1", "42"), ("t2", "41")):
+        steps = [{"source": "user", "message": "6 * 7?"}, {"source": "agent", "message": answer}]
+        document = {"schema_version": "ATIF-v1.7", "agent": {"name": "a", "version": "1"}, "steps": steps}
+        told = {"extra": {"osmosis": {"label": "42"}}}
+        workspace.write(f"jobs/{name}/agent/trajectory.json", json.dumps({**document, **told}))
+    command = ("--osmosis-agent=recorded", "--osmosis-dataset=jobs", "--osmosis-eval-fn=rewards:right")
+
+    result = workspace.run(*command)
+    again = workspace.run("jobs/t1/agent/trajectory.json::jobs[row0-run0]", *command)
+    wrong = workspace.run("--osmosis-agent=chat", *command[1:], "--osmosis-model=demo/arithmetic", exits=4)
+
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["dataset row: jobs/t2/agent/trajectory.json"])
+    again.assert_outcomes(passed=1)
+    wrong.stderr.fnmatch_lines(['*"*jobs" is a folder, not a file; a folder of trajectories needs *"recorded"'])
+
+
+@pytest.mark.slow
 def test_conversations_are_scored_without_a_toml_and_without_a_model(workspace: Workspace) -> None:
     fill(workspace)
 

@@ -103,7 +103,12 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         ),
     ),
     "osmosis: which rows, and how often": (
-        Option("dataset", "PATH", "Dataset: a .jsonl, .json, .csv or .parquet file ([data] path)."),
+        Option(
+            "dataset",
+            "PATH",
+            "Dataset: a .jsonl, .json, .csv or .parquet file, or a folder of trajectories for --osmosis-agent=recorded "
+            "([data] path).",
+        ),
         Option(
             "limit",
             "N|all",

@@ -328,7 +328,7 @@ path = "data/link.jsonl"
 path = "data/none.jsonl"
 > 2: [data] path: must be an existing file, got "data/none.jsonl" (looked for data/none.jsonl)
 path = "data/folder.jsonl"
-> 2: [data] path: "data/folder.jsonl" is a folder, not a file
+> 2: [data] path: "data/folder.jsonl" is a folder, not a file; a folder of trajectories needs [agent] agent = "recorded"
 path: must end in .jsonl, .json, .csv, .parquet, got "data/multiply.txt"
 offset: must be an integer of at least 0, got -1 | true | 1.0
 rows: must be $ROWS, as a string, got 3

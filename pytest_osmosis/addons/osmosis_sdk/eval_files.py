@@ -1,0 +1,311 @@
+"""The folder of a local eval of Osmosis, which `osmosis eval upload` takes, made of any stored eval run that has ended.
+
+It holds manifest.json, progress.json, index.jsonl with a line for each planned run, metrics.json, and a trajectory for
+each rollout with messages. Source: `eval/local/upload.py`, `state.py` and `results.py` of osmosis-ai 0.3.8.
+The platform counts every run but skipped ones, and one without a reward as not passed. So this is what they are here:
+
+- "success": the run was scored. Its reward is the score that decides; 1.0 or 0.0 if several functions decide
+- "failed", without a reward: the rollout broke at boundary `model`, `agent` or `timeout`
+- "skipped", without a reward: the run was not measured, or removed by its Grader, or never ran
+
+All names and ids follow from the eval run, so that the same eval run gives the same files, and the same upload.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest_osmosis
+from pytest_osmosis.addons.osmosis_sdk.trajectories import WRITTEN, FinalMetrics, Trajectory, TrajectoryAgent, steps_of
+from pytest_osmosis.errors import OsmosisError, writing
+from pytest_osmosis.files import private
+from pytest_osmosis.files.reading import FileFault, read_text, something_at
+from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.formats.codec import builtin
+from pytest_osmosis.record.find_run import StoredEvalRun
+from pytest_osmosis.record.journal import EventReader
+from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import RunRecord
+from pytest_osmosis.results.read import read_head
+from pytest_osmosis.results.stored_results import Replayed, pass_rule_of, prices_of, replayed
+from pytest_osmosis.text.names import shown
+from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.verdicts.pass_rule import PassRule, reason_of
+
+MANIFEST = "manifest.json"
+MOST_NAME_CHARS = 96
+MOST_MANIFEST_BYTES = 1 << 20
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_OF_ALL = re.compile(r"(?:of|all) ([0-9,]+)")
+"""The number of all rows, in the words that say which are planned (`datasets.select`)."""
+_VERSIONS = {"rollout_protocol": "0.4", "dataset_normalization": 1, "state_schema": 1}
+"""The versions of osmosis-ai 0.3.8."""
+
+Status = Literal["success", "failed", "skipped"]
+
+
+def export_osmosis_files(run: StoredEvalRun, folder: Path, named: str, redaction: Redaction) -> str:
+    """Write the folder of an eval run below another one, and return the line that says so.
+
+    The files of the same eval run are replaced. Raises `OsmosisError`, with the folder as the user `named` it.
+    """
+    lifecycle, found = lifecycle_of(run.directory), replayed(run.directory.journal)
+    if not lifecycle.has_ended:
+        raise OsmosisError(f"{run.directory.name}: is {lifecycle.status}; export it once it has ended")
+    if not any(record.started for record in found.ledger.records.values()):
+        raise OsmosisError(f"{run.directory.name}: holds no run: none had begun when it ended")
+    files = _EvalFiles(run, lifecycle, found, redaction)
+    target = folder / files.name
+    if something_at(target) and _id_in(target) != files.id:
+        raise OsmosisError(f"{named}: holds a {files.name} of something else; name another folder")
+    with writing(named):
+        private.make_folders(target)
+        files.write(target)
+    counts = files.counts
+    skipped = f", {counts.skipped} of them skipped: not measured, removed or never ran" if counts.skipped else ""
+    others = "; those of the baseline are left out" if any(each.is_baseline for each in found.ledger.records) else ""
+    upload = f"osmosis eval upload {shown(target)}"
+    return f"{shown(target)}: {plural(counts.n, 'run')} of {run.directory.name}{skipped}{others}; to upload: {upload}"
+
+
+def _id_in(folder: Path) -> object:
+    """Return the id of the eval whose files a folder holds, None if it holds something else."""
+    try:
+        return parsed(read_text(folder / MANIFEST, most_bytes=MOST_MANIFEST_BYTES))["local_run_id"]
+    except (FileFault, ValueError, KeyError, TypeError):
+        return None
+
+
+@dataclass(slots=True)
+class _Counts:
+    """The sums over all runs, as the platform makes them."""
+
+    n: int = 0
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    rewards: list[float] = field(default_factory=list)
+    tokens: int = 0
+
+    def summary(self, threshold: float) -> dict[str, Any]:
+        counted = self.n - self.skipped
+        return {
+            "total_samples": self.n,
+            "completed_samples": counted,
+            "graded": len(self.rewards),
+            "passed": self.passed,
+            "failed": self.failed,
+            "skipped": self.skipped,
+            "pass_rate": self.passed / counted if counted else 0,
+            "pass_threshold": threshold,
+            "tokens_used": self.tokens,
+        }
+
+
+class _EvalFiles:
+    """The files of an eval run, which has a `name` and an `id` there. `counts` are those of the lines so far."""
+
+    def __init__(self, run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed, redaction: Redaction) -> None:
+        head = None if run.results is None else read_head(run.results)
+        self.name = _UNFIT.sub("-", run.directory.name)[-MOST_NAME_CHARS:].lstrip("-.") or "run"
+        self.counts = _Counts()
+        self._run = run
+        self.id = self._hex("")
+        self._found = found
+        self._redaction = redaction
+        self._rule = pass_rule_of(run, head, found.ledger.scorers)
+        self._price = prices_of(run, head)
+        self._rows = [row for row, _ in run.manifest.selected.rows()]
+        self._ended_at = lifecycle.ended_at or run.manifest.started_at
+
+    def write(self, folder: Path) -> None:
+        """Write all files, the manifest last: without it there is nothing to upload. Raises `OSError`."""
+        private.write(folder / "index.jsonl", self._lines(folder))
+        sampled, manifest = len(self._rows), self._run.manifest
+        told = _OF_ALL.search(manifest.plan.selection)
+        n_rows = max(int(told[1].replace(",", "")) if told else 0, self._rows[-1] + 1)
+        progress = {"total_runs": self.counts.n, "sampled_rows": sampled, "total_dataset_rows": n_rows}
+        identity, own = self._manifest(), self._redaction.value
+        metrics = {
+            "eval_run": {
+                "id": self.id,
+                "status": "finished",
+                "name": self.name,
+                "dataset_name": own(Path(manifest.subject.extra["dataset"]).stem),
+                "model_name": identity["inputs"]["model_path"],
+                "rollout_name": identity["inputs"]["rollout"]["name"],
+                "duration_ms": sum(self._found.session_ms),
+                "started_at": manifest.started_at,
+                "completed_at": self._ended_at,
+            },
+            "summary": self.counts.summary(_threshold(self._rule)),
+        }
+        for name, value in (("progress.json", progress), ("metrics.json", metrics), (MANIFEST, identity)):
+            private.write(folder / name, [_text(value)])
+
+    def _hex(self, part: str) -> str:
+        """Return the id of a part of the eval run."""
+        manifest = self._run.manifest
+        return blake2b(
+            f"{self._run.directory.name}\0{manifest.started_at}\0{part}".encode(), digest_size=16
+        ).hexdigest()
+
+    def _manifest(self) -> dict[str, Any]:
+        manifest = self._run.manifest
+        own, experiment = self._redaction.value, manifest.inputs.get("experiment", {})
+        code = manifest.code["rollouts"] if manifest.code is not None else None
+        name = manifest.rollout or manifest.environment.get("env_id") or manifest.eval
+        return {
+            "schema_version": 1,
+            "local_run_id": self.id,
+            "run_name": self.name,
+            "created_at": manifest.started_at,
+            "inputs": {
+                "model_path": own(manifest.subject.model),
+                "dataset": {"sha256": manifest.dataset_sha256, "selected_source_rows": _ranges(self._rows)},
+                "n": manifest.plan.n,
+                "rollout": {
+                    "name": own(name),
+                    "entrypoint": own(experiment.get("entrypoint") or name),
+                    "source_digest": code or manifest.plan_digest,
+                },
+                "versions": _VERSIONS,
+            },
+            "provenance": {name: value for name, value in self._provenance() if value is not None},
+        }
+
+    def _provenance(self) -> Iterator[tuple[str, object]]:
+        config, git = self._run.own_config, self._run.manifest.git
+        if git is not None:
+            yield from (("git_head", git["git_commit"]), ("git_dirty", git["git_dirty"]))
+        yield "config_path", None if config is None else self._redaction.text(config)
+
+    def _lines(self, folder: Path) -> Iterator[str]:
+        """Yield the line of each planned run of the eval's own model, after its trajectory is written."""
+        with EventReader(self._run.directory.journal) as reader:
+            for row_index, row in enumerate(self._rows):
+                for index in range(self._run.manifest.plan.n):
+                    run = RunId(row, index)
+                    record = self._found.ledger.records.get(run) or RunRecord(run)
+                    place = {"row_index": row_index, "run_index": index}
+                    id = self._hex(f"{run}\0{record.attempt}")
+                    trajectory = self._trajectory(record, reader, id, place)
+                    if trajectory is not None:
+                        private.make_folders(folder / "rollout_trials" / id)
+                        private.write(folder / "rollout_trials" / id / "trajectory.json", [_text(trajectory)])
+                    yield _text(
+                        {**place, "rollout_id": id, **self._line(record, has_trajectory=trajectory is not None)}
+                    )
+
+    def _line(self, record: RunRecord, *, has_trajectory: bool) -> dict[str, Any]:
+        status, reward, tokens = _status(record, self._rule), _reward(record, self._rule), record.tokens
+        counts = self.counts
+        counts.n, counts.tokens = counts.n + 1, counts.tokens + (tokens or 0)
+        counts.failed, counts.skipped = counts.failed + (status == "failed"), counts.skipped + (status == "skipped")
+        counts.passed += self._rule.verdict(record) is True
+        counts.rewards += [] if reward is None else [reward]
+        error = None if status == "success" else self._redaction.text(reason_of(record, self._rule)) or status
+        line = {
+            "trajectory_filename": "trajectory.json" if has_trajectory else None,
+            "status": status,
+            "reward": reward,
+            "tokens": tokens,
+            "duration_ms": record.duration_ms + record.scoring_ms,
+            "error_type": error,
+        }
+        return {name: value for name, value in line.items() if value is not None}
+
+    def _trajectory(
+        self, record: RunRecord, reader: EventReader, id: str, place: Mapping[str, int]
+    ) -> dict[str, Any] | None:
+        """Return the trajectory of a run, None if it has no messages."""
+        rollout, score = (self._found.event(kind, record, reader) for kind in ("rollout", "score"))
+        if not (messages := rollout.get("messages")):
+            return None
+        usage, price = record.usage or {}, self._price.get(record.run.model)
+        steps, truth = steps_of(self._redaction.value(messages)), score.get("ground_truth")
+        osmosis = {
+            "rollout_id": id,
+            "label": truth if isinstance(truth, str) or truth is None else json.dumps(truth),
+            "reward": _reward(record, self._rule),
+            "sample_metrics": {
+                **{
+                    f"{source}.{name}": number
+                    for source, some in record.metrics.items()
+                    for name, number in some.items()
+                },
+                **(record.scores if record.status == "finished" else {}),
+            },
+            "sample_extra_fields": {
+                "reasons": record.notes.reasons,
+                "fields": record.notes.to_json().get("fields", {}),
+            },
+            "request_extra_fields": {**place, "source_row_index": record.run.row},
+        }
+        told = {name: value for name, value in osmosis.items() if value is not None}
+        own = {name: told.pop(name) for name in ("rollout_id", "request_extra_fields")}
+        trajectory = Trajectory(
+            schema_version=WRITTEN,
+            session_id=id,
+            trajectory_id=id,
+            agent=TrajectoryAgent(
+                "pytest-osmosis", pytest_osmosis.__version__, self._redaction.text(self._run.manifest.subject.model)
+            ),
+            steps=steps,
+            final_metrics=FinalMetrics(
+                total_prompt_tokens=usage.get("input_tokens"),
+                total_completion_tokens=usage.get("output_tokens"),
+                total_cached_tokens=usage.get("cached_input_tokens"),
+                total_cost_usd=None if price is None else price.cost_usd(record.usage),
+                total_steps=len(steps),
+            ),
+            extra={"osmosis": {**self._redaction.value(told), **own}},
+        )
+        made: dict[str, Any] = builtin(trajectory)
+        return made
+
+
+def _status(record: RunRecord, rule: PassRule) -> Status:
+    if not rule.measured(record):
+        return "skipped"
+    return "success" if record.status == "finished" else "failed"
+
+
+def _reward(record: RunRecord, rule: PassRule) -> float | None:
+    """Return the score that decides, 1.0 or 0.0 if several functions decide, and None for a run without a score."""
+    if _status(record, rule) != "success":
+        return None
+    deciding = rule.deciding
+    return float(record.scores[deciding[0]] if len(deciding) == 1 else rule.passed(record))
+
+
+def _threshold(rule: PassRule) -> float:
+    return rule.threshold(rule.deciding[0]) if len(rule.deciding) == 1 else 1.0
+
+
+def _ranges(rows: list[int]) -> str:
+    """Return rows, in order, as text.
+
+    >>> _ranges([0, 1, 2, 7])
+    '0-2,7'
+    """
+    spans: list[list[int]] = []
+    for row in rows:
+        if spans and spans[-1][-1] == row - 1:
+            spans[-1][1:] = [row]
+        else:
+            spans.append([row])
+    return ",".join("-".join(map(str, span)) for span in spans)
+
+
+def _text(value: Any) -> str:
+    """Return a line of ASCII JSON, with "?" for lone surrogates, which no text of Osmosis may hold."""
+    return json.dumps(json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))) + "\n"

@@ -1,0 +1,231 @@
+"""Trajectories in ATIF, the Agent Trajectory Interchange Format: written from chat messages, and read as such.
+
+Harbor and the Osmosis SDK keep one file for each rollout. The tool results of an agent's turn stand in its step.
+Source: `harbor/models/trajectories` of harbor 0.26.0, and `rollout/trajectory` of osmosis-ai 0.3.8, which writes v1.7.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from pytest_osmosis.files.strict_json import JsonFault, parsed
+from pytest_osmosis.formats.codec import Amount, Count, ShapeFault, decode, quoted
+from pytest_osmosis.text.chat_messages import as_chat_messages
+
+WRITTEN = "ATIF-v1.7"
+READ = tuple(f"ATIF-v1.{minor}" for minor in range(9))
+Content = str | Sequence[Mapping[str, Any]]
+"""A text, or parts, of which those with text have the form that they have in chat messages."""
+Extra = Mapping[str, Any] | None
+
+
+class TrajectoryAgent(Struct, omit_defaults=True):
+    name: str
+    version: str
+    model_name: str | None = None
+
+
+class ToolCall(Struct):
+    tool_call_id: str
+    function_name: str
+    arguments: Mapping[str, Any]
+
+
+class Result(Struct, omit_defaults=True):
+    """The result of a tool call of the same step, or of an action that was none: its `source_call_id` is None."""
+
+    source_call_id: str | None = None
+    content: Content | None = None
+    extra: Extra = None
+
+
+class Observation(Struct):
+    results: list[Result]
+
+
+class Metrics(Struct, omit_defaults=True):
+    """The tokens of a step. Those of the prompt include cached ones."""
+
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+
+
+class FinalMetrics(Struct, omit_defaults=True):
+    """The sums over a trajectory."""
+
+    total_prompt_tokens: Count | None = None
+    total_completion_tokens: Count | None = None
+    total_cached_tokens: Count | None = None
+    total_cost_usd: Amount | None = None
+    total_steps: Count | None = None
+
+
+class Step(Struct, omit_defaults=True):
+    """One turn. `is_copied_context` says that an earlier file of the same rollout has it too."""
+
+    source: Literal["system", "user", "agent"]
+    message: Content
+    step_id: int | None = None
+    reasoning_content: str | None = None
+    tool_calls: Sequence[ToolCall] | None = None
+    observation: Observation | None = None
+    metrics: Metrics | None = None
+    is_copied_context: bool | None = None
+    extra: Extra = None
+
+
+class Trajectory(Struct, omit_defaults=True, kw_only=True):
+    """One rollout, or a part of it: `continued_trajectory_ref` is the file with the next part, beside this one."""
+
+    schema_version: str
+    session_id: str | None = None
+    trajectory_id: str | None = None
+    agent: TrajectoryAgent
+    steps: list[Step]
+    final_metrics: FinalMetrics | None = None
+    continued_trajectory_ref: str | None = None
+    extra: Extra = None
+
+
+def trajectory_of(document: object) -> Trajectory:
+    """Return the trajectory in a JSON value. Raises `ShapeFault`, also for a version that is not known."""
+    version = document.get("schema_version") if isinstance(document, Mapping) else None
+    if isinstance(version, str) and version not in READ:
+        raise ShapeFault(f"schema_version: must be {READ[0]} to {READ[-1]}, got {quoted(version)}")
+    return decode(document, Trajectory)
+
+
+# -- read --------------------------------------------------------------------------------------------------
+
+
+def messages_of(steps: Iterable[Step]) -> Iterator[dict[str, Any]]:
+    """Yield the chat messages of steps. Results follow the turn that they belong to.
+
+    >>> [message["role"] for message in messages_of([Step("system", "Be brief."), Step("user", "6 * 7?")])]
+    ['system', 'user']
+    """
+    for step in steps:
+        results = step.observation.results if step.observation is not None else ()
+        message: dict[str, Any] = {"role": "assistant" if step.source == "agent" else step.source}
+        message["content"] = step.message
+        if step.reasoning_content is not None:
+            message["reasoning_content"] = step.reasoning_content
+        if step.tool_calls:
+            message["tool_calls"] = [
+                {
+                    "id": call.tool_call_id,
+                    "type": "function",
+                    "function": {
+                        "name": call.function_name,
+                        "arguments": json.dumps(call.arguments, ensure_ascii=False),
+                    },
+                }
+                for call in step.tool_calls
+            ]
+        if step.source == "agent" or step.message or not results:
+            yield message
+        for result in results:
+            told = result.source_call_id or (result.extra or {}).get("tool_call_id")
+            yield {"role": "tool", **({"tool_call_id": told} if told else {}), "content": result.content or ""}
+
+
+def usage_of(trajectory: Trajectory) -> dict[str, float]:
+    """Return the tokens and the cost of a trajectory, as far as it tells them."""
+    final, each = trajectory.final_metrics or FinalMetrics(), [step.metrics or Metrics() for step in trajectory.steps]
+    totals = {
+        "input_tokens": _total(final.total_prompt_tokens, [metrics.prompt_tokens for metrics in each]),
+        "output_tokens": _total(final.total_completion_tokens, [metrics.completion_tokens for metrics in each]),
+        "cached_input_tokens": final.total_cached_tokens,
+        "cost_usd": final.total_cost_usd,
+    }
+    return {name: total for name, total in totals.items() if total is not None}
+
+
+def _total(told: int | None, counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if told is None and known else told
+
+
+# -- written -----------------------------------------------------------------------------------------------
+
+_SOURCES: Mapping[str, Literal["system", "user", "agent"]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "agent",
+}
+
+
+def steps_of(messages: Sequence[object]) -> list[Step]:
+    """Return the steps of a conversation. What a step has no member for is in its `extra`.
+
+    >>> [step.source for step in steps_of([{"role": "user", "content": "6 * 7?"}, {"role": "tool", "content": "42"}])]
+    ['user', 'system']
+    """
+    steps: list[Step] = []
+    for message in as_chat_messages(messages):
+        told: dict[str, Any] = dict(message) if isinstance(message, Mapping) else {"content": message}
+        role = told.pop("role", None)
+        if role in ("tool", "function"):
+            _add_result(steps, str(role), told)
+            continue
+        source = _SOURCES.get(role) if isinstance(role, str) else None
+        step = Step(source or "user", _content(told.pop("content", None)), len(steps) + 1)
+        if source != role and source != "agent":
+            told["original_role"] = role
+        if source == "agent":
+            if isinstance(told.get("reasoning_content"), str):
+                step.reasoning_content = told.pop("reasoning_content")
+            if isinstance(told.get("tool_calls"), list):
+                step.tool_calls = [_call(n, call) for n, call in enumerate(told.pop("tool_calls"))] or None
+        step.extra = told or None
+        steps.append(step)
+    return steps
+
+
+def _add_result(steps: list[Step], role: str, told: dict[str, Any]) -> None:
+    """Add the result of a tool to the turn before it, or to a step of its own if no agent's turn is there."""
+    call, content = told.pop("tool_call_id", None), _content(told.pop("content", None))
+    if not steps or steps[-1].source != "agent":
+        steps.append(Step("system", "", len(steps) + 1, extra={"original_role": role}))
+    step = steps[-1]
+    is_known = any(call == each.tool_call_id for each in step.tool_calls or ())
+    extra = told if is_known or call is None else {**told, "tool_call_id": call}
+    step.observation = step.observation or Observation([])
+    step.observation.results.append(Result(call if is_known else None, content, extra or None))
+
+
+def _content(content: object) -> Content:
+    """Return the content of a message. Parts other than text have no place in ATIF; then all is JSON text."""
+    if isinstance(content, str) or (isinstance(content, list) and content and all(map(_is_text, content))):
+        return content
+    return "" if content is None else json.dumps(content)
+
+
+def _is_text(part: Any) -> bool:
+    is_object = isinstance(part, Mapping) and part.keys() == {"type", "text"}
+    return is_object and part["type"] == "text" and isinstance(part["text"], str)
+
+
+def _call(number: int, call: Any) -> ToolCall:
+    """Return a tool call. Arguments that are no JSON object are under `_raw`.
+
+    >>> _call(0, {"id": "c1", "function": {"name": "add", "arguments": "{\\"a\\": 1"}})
+    ToolCall(tool_call_id='c1', function_name='add', arguments={'_raw': '{"a": 1'})
+    """
+    told = call if isinstance(call, Mapping) else {"function": {"arguments": call}}
+    function = told["function"] if isinstance(told.get("function"), Mapping) else told
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            read = parsed(arguments, repeats=False)
+        except JsonFault:
+            read = None
+        arguments = read if isinstance(read, Mapping) else {"_raw": arguments} if arguments else {}
+    if not isinstance(arguments, Mapping):
+        arguments = {} if arguments is None else {"_raw": arguments}
+    return ToolCall(str(told.get("id") or f"call_{number}"), str(function.get("name") or "unknown"), arguments)

@@ -1,0 +1,225 @@
+"""The folder for `osmosis eval upload`: what it says of runs, and that the SDK itself takes it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pytest_osmosis.addons.osmosis_sdk.eval_files import export_osmosis_files
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.record.find_run import StoredEvalRun, stored
+from pytest_osmosis.record.journal import encode
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.text.redaction import Redaction
+from tests.unit.made import MANIFEST, A, B
+
+Expected = tuple[str, float | None]
+"""The status and the reward of a run."""
+SECRET = "sk-very-secret-0123"
+MESSAGES: list[Any] = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
+ODD: list[list[Any]] = [
+    MESSAGES,
+    [],
+    [{"role": "user", "content": [{"type": "text", "text": f"a\u2028 {SECRET}"}]}, {"role": "assistant"}],
+    [{"role": "developer", "content": "b"}, {"role": "tool", "tool_call_id": "x", "content": "alone"}],
+    [
+        {"role": "user", "content": "\ud800 \x00 \U0001f600"},
+        {"role": "assistant", "content": None, "refusal": "\udfff"},
+    ],
+    [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}, "text"]}, "no message", 7],
+    [{"role": 3, "content": {"a": 1}, "tool_calls": [1]}, {"content": "x", "reasoning_content": "\ud800"}],
+    [
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "thinking",
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a\\ud800": [1e3, null]}'}},
+                {"id": "c1", "function": {"name": None, "arguments": "{broken"}},
+                {"id": 5, "function": {"name": "n", "arguments": '{"a": NaN}'}},
+                {"function": {"name": "n", "arguments": [1]}},
+                "text",
+                None,
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "2"}], "name": "add"},
+        {"role": "tool", "tool_call_id": 5, "content": None},
+        {"role": "function", "content": {"a": 1}},
+        {"role": "assistant", "content": "done", "tool_calls": "none", "reasoning_content": 7},
+    ],
+    [
+        {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "3"},
+    ],
+]
+
+
+class Drawn(NamedTuple):
+    """An eval run, and what must be said of its runs by row and index."""
+
+    run: StoredEvalRun
+    expected: Mapping[tuple[int, int], Expected]
+    threshold: float
+
+
+def drawn(folder: Path, seed: int) -> Drawn:
+    """Store an eval run that a seed draws."""
+    draw = random.Random(seed)
+    scorers, n = [A, B][: draw.choice([1, 1, 2])], draw.randint(1, 3)
+    decide = draw.choice(["all", "any", A]) if len(scorers) == 2 else "all"
+    thresholds, threshold = ({A: 0.25}, 0.25) if draw.random() < 0.3 else ({}, 1.0)
+    rows = sorted(draw.sample(range(12), draw.randint(1, 4)))
+    events: list[Mapping[str, Any]] = [{"ev": "loaded", "scorers": scorers, "digests": dict.fromkeys(scorers, "0")}]
+    alone = len(scorers) == 1 or decide == A
+    expected: dict[tuple[int, int], Expected] = {}
+    for place, row in enumerate(rows):
+        for index in range(n):
+            made, expected[place, index] = drawn_run(draw, row, index, scorers, decide, thresholds)
+            events += made
+    never = {"ev": "start", "row": rows[0], "run": 0, "attempt": 1}
+    events += [] if any(event["ev"] == "start" for event in events) else [never]
+    if draw.random() < 0.3:  # of the baseline
+        events += [{**never, "model_tag": "baseline"}, {**rollout(draw, rows[0], 0), "model_tag": "baseline"}]
+    plan = {**MANIFEST["plan"], "spans": [[row, 1, row + 1] for row in rows], "n": n}
+    plan["selection"] = draw.choice(["all 12", "first 3 of 1,000", f"sample {len(rows)} of 60 rows (seed 3)", ""])
+    rule = {"pass_threshold": 1.0, "thresholds": thresholds, "decide": decide}
+    name = draw.choice(["x-1", f"gsm8k~temperature=0.5 {'y' * draw.randint(0, 99)}-1", ".\u00e9-1"])
+    return Drawn(
+        eval_run(folder, name, *events, plan=plan, pass_rule=rule), expected, threshold if alone and thresholds else 1.0
+    )
+
+
+def drawn_run(
+    draw: random.Random, row: int, index: int, scorers: list[str], decide: str, thresholds: Mapping[str, float]
+) -> tuple[list[Mapping[str, Any]], Expected]:
+    """Return the events of a run, and what must be said of it."""
+    run = {"row": row, "run": index, "attempt": 1}
+    start, rolled = {"ev": "start", **run}, rollout(draw, row, index)
+    kind = draw.choice(["never", "begun", "unscored", "broken", "removed", "unmeasured", "scored", "scored", "scored"])
+    if kind == "never":
+        return ([{"ev": "skip", "row": row, "run": index, "reason": "\udc80"}] if draw.random() < 0.5 else []), SKIPPED
+    if kind == "begun":
+        return [start], SKIPPED
+    if kind == "unscored":
+        return [start, rolled], SKIPPED
+    if kind == "broken":
+        boundary = draw.choice(["provider", "host", "model", "agent", "timeout"])
+        broke = {"boundary": boundary, "error": f"ValueError: {SECRET}\ud800\u2028", "details": ""}
+        return [start, {**rolled, **broke}], SKIPPED if boundary in ("provider", "host") else ("failed", None)
+    score = {"ev": "score", **run, "ms": 1.0, "scores": {}, "errors": {}, "output": {}, "ground_truth": ["\ud800"]}
+    if kind == "removed":
+        return [start, rolled, {**score, "scores": {A: 1.0}, "removed": True, "name": scorers[-1]}], SKIPPED
+    if kind == "unmeasured":
+        error = {"message": "no", "details": ""}
+        return [start, rolled, {**score, "errors": dict.fromkeys(scorers, error)}], SKIPPED
+    scores = {name: draw.choice([-1.5, 0.0, 0.25, 1.0, 1e300]) for name in scorers}
+    met = [scores[name] >= thresholds.get(name, 1.0) for name in scorers]
+    reward = scores[A] if decide == A or len(scorers) == 1 else float(any(met) if decide == "any" else all(met))
+    return [start, rolled, {**score, "scores": scores, "metrics": {A: {"\ud800": 3.0}}}], ("success", reward)
+
+
+SKIPPED: Expected = ("skipped", None)
+
+
+def rollout(draw: random.Random, row: int, index: int) -> dict[str, Any]:
+    usage = draw.choice([None, {"input_tokens": 3, "output_tokens": 4}, {"output_tokens": 1, "cached_input_tokens": 0}])
+    event = {"ev": "rollout", "row": row, "run": index, "attempt": 1, "ms": 5.0, "n_prompt": 0}
+    return {**event, "messages": draw.choice(ODD), "usage": usage}
+
+
+def eval_run(folder: Path, name: str, *events: Mapping[str, Any], **manifest: Any) -> StoredEvalRun:
+    directory = RunDirectory(folder / ".osmosis/runs" / name)
+    directory.path.mkdir(parents=True)
+    directory.manifest.write_text(json.dumps({**MANIFEST, **manifest}))
+    directory.journal.write_bytes(b"".join(map(encode, events)))
+    return stored(directory)
+
+
+def exported(run: StoredEvalRun, folder: Path) -> Path:
+    export_osmosis_files(run, folder, "out", Redaction({"KEY": SECRET}))
+    (made,) = folder.iterdir()
+    return made
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "index.jsonl").read_text().splitlines()]
+
+
+def check(drawn: Drawn, made: Path) -> None:
+    """Check that each run is reported as it was, and that no text holds a secret or a lone surrogate."""
+    lines = lines_of(made)
+    assert {(line["row_index"], line["run_index"]): (line["status"], line.get("reward")) for line in lines} == dict(
+        drawn.expected
+    )
+    assert all(line.get("error_type") for line in lines if line["status"] != "success")
+    assert json.loads((made / "metrics.json").read_text())["summary"]["pass_threshold"] == drawn.threshold
+    for path in files_in(made):
+        text = path.read_text(encoding="ascii")
+        assert SECRET not in text
+        json.dumps([json.loads(line) for line in text.splitlines()], ensure_ascii=False).encode()  # raises for one
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_run_is_reported_as_it_was(tmp_path: Path, seed: int) -> None:
+    run = drawn(tmp_path, seed)
+
+    check(run, exported(run.run, tmp_path / "out"))
+
+
+def test_files_of_the_same_eval_run_are_replaced_and_others_are_not(tmp_path: Path) -> None:
+    events: list[Mapping[str, Any]] = [
+        {"ev": "loaded", "scorers": [A], "digests": {A: "0"}},
+        {"ev": "start", "row": 0, "run": 0, "attempt": 1},
+    ]
+    run = eval_run(tmp_path, "x-1", *events)
+    made = exported(run, tmp_path / "out")
+    before = {path: path.read_bytes() for path in files_in(made)}
+
+    assert exported(run, tmp_path / "out") == made
+    assert {path: path.read_bytes() for path in files_in(made)} == before
+    assert lines_of(made)[0] | {"rollout_id": ""} == {
+        "row_index": 0,
+        "run_index": 0,
+        "rollout_id": "",
+        "status": "skipped",
+        "duration_ms": 0.0,
+        "error_type": "never ran",
+    }
+    (made / "manifest.json").write_text("{}")
+    with pytest.raises(OsmosisError, match=r"^out: holds a x-1 of something else; name another folder$"):
+        exported(run, tmp_path / "out")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("osmosis_ai") is None, reason="osmosis_ai is missing: make test-osmosis")
+def test_the_sdk_takes_every_eval_run_and_counts_it_as_we_do(tmp_path: Path) -> None:
+    from osmosis_ai.eval.local.results import aggregate_metrics  # type: ignore[import-not-found]
+    from osmosis_ai.eval.local.state import validate_run_name  # type: ignore[import-not-found]
+    from osmosis_ai.eval.local.upload import build_eval_upload_plan  # type: ignore[import-not-found]
+
+    first = int(os.environ.get("OSMOSIS_EXPORT_SEED", "0"))
+    for seed in range(first, first + 500):
+        folder = tmp_path / f"seed {seed}"
+        run = drawn(folder, seed)
+        made = exported(run.run, folder / "out")
+
+        plan = build_eval_upload_plan(made)
+
+        check(run, made)
+        assert validate_run_name(plan.run["name"]) == made.name, seed
+        assert len(plan.files) == 2 + sum("trajectory_filename" in line for line in lines_of(made)), seed
+        told = json.loads((made / "metrics.json").read_text())["summary"]
+        counted = aggregate_metrics(lines_of(made), pass_threshold=told["pass_threshold"])
+        assert {name: counted[name] for name in told} == told, seed
+        passed = sum(reward is not None and reward >= run.threshold for _, reward in run.expected.values())
+        assert counted["passed"] == passed, seed
