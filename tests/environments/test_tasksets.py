@@ -70,6 +70,7 @@ JUDGE = ("judge.exact", "judge.polite", "judge.length", "judge.reward")
             TASKSET,
             "agent.model: without a client of its own, agent agent asks the eval's*",
         ),
+        ("agent = {client = {}}", TASKSET, "agent.client: its agent is scored, and so it asks the eval's model*"),
         ("env_args = {judge = {}}", TASKSET, "its agents are agent, judge; name the one whose reward is the score in*"),
         ('scored_agent = "agnet"', TASKSET, 'scored_agent: its agents are agent, got agnet, did you mean "agent"[?]'),
         ("", TASKSET.replace("INFINITE = False", "INFINITE = True"), "its tasks never end; say how many to take*"),

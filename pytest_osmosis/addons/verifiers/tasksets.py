@@ -89,11 +89,14 @@ class TasksetEnvironment:
         return config
 
     def _scored_agent(self, config: Any, named: str | None) -> str:
-        names = [*_agents(config)]
-        if named is None and len(names) == 1:
-            return str(names[0])
-        if named in names:
-            return str(named)
+        names = [str(name) for name in _agents(config)]
+        scored = names[0] if named is None and len(names) == 1 else named
+        if scored in names:
+            if _agents(config)[scored].client is not None:
+                raise self._refused(
+                    f"{scored}.client: its agent is scored, and so it asks the eval's model; leave it out"
+                )
+            return scored
         has = f"its agents are {', '.join(names)}"
         if named is None:
             raise self._refused(f"{has}; name the one whose reward is the score in [environment] scored_agent")
