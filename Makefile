@@ -120,8 +120,8 @@ test-scorers-%: $(STAMP)
 	PYTHONPATH=$(abspath $(VENV))/scorers/$* $(BIN)/python -m pytest -m "" tests/unit/rewards/test_real_scorers.py
 
 # verifiers brings some hundred packages. VERIFIERS_ENVIRONMENTS names the folder `environments` of its repository.
-# The other releases: 0.1.13 never became final, and 0.3.1 is the last that has environments.
-VERIFIERS := 0.1.13.dev8 0.2.1 0.3.1
+# The other releases: 0.1.13 never became final, 0.3.1 is the last that has environments, and 0.4.0 has tasksets.
+VERIFIERS := 0.1.13.dev8 0.2.1 0.3.1 0.4.0
 test-verifiers: $(STAMP) $(addprefix test-verifiers-,$(VERIFIERS)) ## test environments of each verifiers, and compare their rewards with those of vf-eval
 	test -d $(VENV)/verifiers/verifiers || $(BIN)/python -m pip install --quiet --target $(VENV)/verifiers --group verifiers
 	PYTHONPATH=$(abspath $(VENV)/verifiers) $(BIN)/python -m pytest tests/verifiers

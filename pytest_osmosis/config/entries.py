@@ -289,7 +289,30 @@ def in_order(problems: Iterable[Problem], label: str) -> list[Problem]:
 def read_entries(path: Path) -> SeveralEvals | None:
     """Return the entries of a config, None if it holds a single eval. Raises `ConfigError` if it cannot be read."""
     document = read_document(path)
+    env = document.content.get("env")
+    if isinstance(env, dict) and isinstance(env.get("taskset"), dict):
+        return _of_taskset(document)
     return _expanded(document) if any(name in document.content for name in BLOCKS) else None
+
+
+@functools.lru_cache(maxsize=8)
+def _of_taskset(document: Document) -> SeveralEvals:
+    """Return the entry of a TOML of verifiers 0.4."""
+    from pytest_osmosis.config import taskset_toml  # few evals have one
+    from pytest_osmosis.config.environment_module import name_of
+
+    content: dict[str, dict[str, Any]] = {}
+    places: dict[tuple[str, ...], Place] = {}
+    try:
+        for path, value, at in taskset_toml.settings_of(document):
+            content.setdefault(path[0], {})[path[1]] = value
+            places[path] = at
+    except taskset_toml.Refused as refused:
+        where = document.where(*(key for key in refused.at if isinstance(key, str)))
+        return SeveralEvals(document, (), (Problem(where, f"{title_of(refused.at)}: {refused}"),))
+    name = name_of(content["environment"]["env_id"])
+    entry = Entry(document.path, document.label, document.text, content, document.lines, (), name, places)
+    return SeveralEvals(document, (entry,), ())
 
 
 @functools.lru_cache(maxsize=8)

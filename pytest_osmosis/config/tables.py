@@ -467,8 +467,19 @@ class EnvironmentTable:
         ),
     )
     env_args: Mapping[str, Any] = key(
-        json_table(), "Arguments of its load_environment().", unset=EMPTY, prime="env_args"
+        json_table(),
+        "Arguments of its load_environment(); for a taskset of verifiers 0.4, further keys of its [env].",
+        unset=EMPTY,
+        prime="env_args",
     )
+    taskset: Mapping[str, Any] = key(json_table(), "Settings of a taskset of verifiers 0.4.", unset=EMPTY)
+    agent: Mapping[str, Any] = key(
+        json_table(), "Its agent, with harness and runtime: subprocess unless set, or docker.", unset=EMPTY
+    )
+    select: Mapping[str, Any] = key(
+        json_table(), "The tasks that are its rows, as in [select] of verifiers.", unset=EMPTY
+    )
+    scored_agent: str | None = key(TEXT, "Agent whose reward is the score, if the taskset has several.")
     extra_env_kwargs: Mapping[str, Any] = key(
         json_table(),
         "Attributes set on the environment, like {max_turns = 20}.",
@@ -499,6 +510,12 @@ class EnvironmentTable:
         unset=(),
         prime={"state_columns": column_names},
     )
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """All that the code which makes the environment is given."""
+        of_taskset = {name: getattr(self, name) for name in ("taskset", "agent", "select", "scored_agent")}
+        return {**self.env_args, **{name: value for name, value in of_taskset.items() if value}}
 
 
 @dataclass(frozen=True, slots=True)

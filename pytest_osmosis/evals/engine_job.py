@@ -131,7 +131,7 @@ def host_code(
     source = None
     if module is not None:
         kwargs = dict(table.extra_env_kwargs)
-        source = EnvironmentSource(module.env_id, module.module, module.folder, dict(table.env_args), kwargs)
+        source = EnvironmentSource(module.env_id, module.module, module.folder, dict(table.arguments), kwargs)
     return HostCode(
         role=role,
         workspace=str(workspace),
@@ -251,7 +251,7 @@ def _score_environment(prepared: Prepared) -> str:
     if facts is None:
         return json.dumps(variables)
     table = config.environment
-    return json.dumps([variables, facts.version, facts.code, table.env_args, table.extra_env_kwargs], default=dict)
+    return json.dumps([variables, facts.version, facts.code, table.arguments, table.extra_env_kwargs], default=dict)
 
 
 def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:

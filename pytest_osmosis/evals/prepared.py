@@ -234,7 +234,7 @@ def identity(prepared: Prepared) -> dict[str, Any]:
     config, models, digests = prepared.config, prepared.models, prepared.rows.digests
     target, other, judge = models.target, models.baseline, models.judge
     env, folder = config.environment, config.agent.mcp
-    environment = (dict(env.env_args), dict(env.extra_env_kwargs))
+    environment = (dict(env.arguments), dict(env.extra_env_kwargs))
     mcp = [] if folder is None else [os.path.relpath(config.workspace / folder, config.workspace)]
     return {
         "eval": [os.path.relpath(config.path, config.workspace), config.name],

@@ -189,8 +189,8 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
     config, description, models = prepared.config, prepared.description, prepared.models
     other, prices = models.baseline, prepared.all_prices.items()
     salt, table, facts = randomness.token_hex(16), config.environment, prepared.environment
-    settings = {name: getattr(table, name) for name in ("env_args", "extra_env_kwargs", "state_columns")}
-    environment = {} if facts is None else {**facts_to_json(facts), **settings}
+    settings = {name: getattr(table, name) for name in ("extra_env_kwargs", "state_columns")}
+    environment = {} if facts is None else {**facts_to_json(facts), "env_args": table.arguments, **settings}
     return Manifest(
         eval=config.name,
         entry=config.entry,
@@ -366,7 +366,7 @@ def _changed_environment(prepared: Prepared) -> dict[str, Any]:
         "version": facts.version,
         "code": facts.code,
         "verifiers": facts.framework,
-        "env_args": dict(table.env_args),
+        "env_args": dict(table.arguments),
         "extra_env_kwargs": dict(table.extra_env_kwargs),
     }
 

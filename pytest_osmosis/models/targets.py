@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, urlsplit
 
@@ -220,7 +221,11 @@ def missing_extra(target: ModelTarget, *, where: str) -> Problem | None:
 
     if target.client != "litellm" or importlib.util.find_spec("litellm") is not None:
         return None
-    return Problem(where, f"{target.describe}: LiteLLM is not installed; pip install 'pytest-osmosis[litellm]'")
+    beside = importlib.util.find_spec("verifiers")
+    folders = () if beside is None else beside.submodule_search_locations or ()
+    is_new = any(Path(folder, "v1", "taskset.py").is_file() for folder in folders)
+    but = ", which cannot be installed beside verifiers 0.4: they need other versions of mcp" if is_new else ""
+    return Problem(where, f"{target.describe}: LiteLLM is not installed; pip install 'pytest-osmosis[litellm]'{but}")
 
 
 def at_address(model: str, table: ModelTable, base_url: str, where: str) -> ModelTarget:

@@ -14,12 +14,12 @@ from pytest_osmosis.errors import OsmosisError
 
 STATE = "state"
 """The member of a rollout's facts that holds the parts of its state."""
-FaultBoundary = Literal["host", "model", "agent"]
+FaultBoundary = Literal["host", "model", "agent", "reward"]
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSource:
-    """The `module` whose load_environment(**args) makes an environment.
+    """The `module` whose load_environment(**args) makes an environment, or whose taskset has `args` as its settings.
 
     `folder` is put before installed packages if the module is in none of them. `kwargs` are set on the environment
     after it was made, by `set_NAME(value)` where it has such a method.

@@ -305,8 +305,8 @@ _OF_MODULES: Mapping[str, str] = {
     "osmosis_ai": "pytest-osmosis stands in for the parts of it that agents and reward functions need, unless "
     "osmosis_compat = false turns that off; pytest_osmosis has evaluate_rubric and osmosis_rubric, and pip install "
     "osmosis-ai all others; see docs/how-to/osmosis-workspace.md",
-    "verifiers": "install one that has environments (pip install 'verifiers<0.4'), and evaluate one with "
-    "--osmosis-env=ID: see docs/how-to/verifiers-environments.md",
+    "verifiers": "install one that has environments (pip install 'verifiers<0.4') or tasksets (pip install verifiers), "
+    "and evaluate one with --osmosis-env=ID: see docs/how-to/verifiers-environments.md",
 }
 _SDK, _OURS = "osmosis_ai", "pytest_osmosis."
 

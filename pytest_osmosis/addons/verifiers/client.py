@@ -55,6 +55,11 @@ class _WithOpenAI:
         self._openai: Any = None
 
     @property
+    def address(self) -> tuple[str, str]:
+        """The URL of the rollout's endpoint, and the key for it."""
+        return self._endpoint()
+
+    @property
     def client(self) -> Any:
         if self._openai is None:
             import openai

@@ -1,7 +1,8 @@
 """The module of a verifiers environment, found without importing it, and the defaults of its package.
 
-It is installed, or in a folder of environments: `<folder>/<name>/` with `<module>.py` or a package in it, or the
-package itself. Source: verifiers 0.1.14, `utils/env_utils.py` and `scripts/eval.py`.
+It is installed, comes with verifiers 0.4 as a taskset, or is in a folder of environments: `<folder>/<name>/` with
+`<module>.py` or a package in it, or the package itself. Source: verifiers 0.1.14, `utils/env_utils.py` and
+`scripts/eval.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.text.names import absolute, shown, suggestion
 
 PROJECT = "pyproject.toml"
+TASKSETS = "verifiers.v1.tasksets"
 
 
 def find_module(env_id: str, environments: Path) -> EnvironmentModule:
@@ -28,18 +30,21 @@ def find_module(env_id: str, environments: Path) -> EnvironmentModule:
     pyproject.toml that are not valid.
     """
     wanted = id_of(env_id)
-    installed = _installed(wanted.module)
+    own = _of_verifiers(wanted.module)
+    installed = own or _installed(wanted.module)
     source = installed or next((path for path in _places(wanted, environments) if path.is_file()), None)
     if source is None:
         raise Unfound(_not_found(env_id, wanted, environments))
     document = _project(source, wanted.module)
-    version = None if installed is None else _installed_version(wanted.module)
+    version = None if installed is None else _installed_version("verifiers" if own else wanted.module)
     folder = None if version is not None else str(source.parents[1 if source.name == "__init__.py" else 0])
     version = version or _project_version(document)
     if wanted.version is not None and version != wanted.version:
         raise Unfound(_other_version(env_id, wanted, version, source))
     defaults = {} if document is None else _defaults(document)
-    return EnvironmentModule(env_id, wanted.module, folder, source, version, defaults, document)
+    return EnvironmentModule(
+        env_id, f"{TASKSETS}.{wanted.module}" if own else wanted.module, folder, source, version, defaults, document
+    )
 
 
 # -- where it is -----------------------------------------------------------------------------------------
@@ -53,6 +58,13 @@ def _installed(module: str) -> Path | None:
         if spec is not None and spec.has_location and spec.origin is not None:
             return absolute(Path(spec.origin))
     return None
+
+
+def _of_verifiers(module: str) -> Path | None:
+    """Return the file of a taskset that comes with verifiers 0.4."""
+    verifiers = _installed("verifiers")
+    file = None if verifiers is None else verifiers.parent.joinpath(*TASKSETS.split(".")[1:], module, "__init__.py")
+    return file if file is not None and file.is_file() else None
 
 
 def _places(wanted: EnvironmentId, environments: Path) -> Iterator[Path]:

@@ -135,6 +135,8 @@ RETRIED = frozenset({"InfraError", "InvalidModelResponseError"})
 """The errors of verifiers after which `rollout_retries` rolls out once more. Errors that derive from them count too."""
 FAULTS = RETRIED | {"ModelError"}
 """The errors that are no fault of the environment's code."""
+BOUNDARIES: Mapping[str, FaultBoundary] = {"InfraError": "host", "ModelError": "model", "RewardError": "reward"}
+"""The boundaries of rollouts with such an error; that of any other is "agent"."""
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
 
@@ -243,9 +245,10 @@ def _is_retried(error: object) -> bool:
 
 def _fault(error: object, facts: Mapping[str, Any]) -> EnvironmentFault:
     names = _names(error)
-    boundary: FaultBoundary = "host" if "InfraError" in names else "model" if "ModelError" in names else "agent"
+    boundary: FaultBoundary = next((boundary for name, boundary in BOUNDARIES.items() if name in names), "agent")
     if not isinstance(error, BaseException):
-        return EnvironmentFault(facts["error"]["error_chain_repr"], boundary, facts)
+        details = str(error.get("traceback", "")) if isinstance(error, Mapping) else ""
+        return EnvironmentFault(facts["error"]["error_chain_repr"], boundary, facts, details)
     text = error_in_words(error)
     cause = error.__cause__
     if cause is not None:

@@ -1,4 +1,5 @@
-"""Loads an environment: imports its module, and calls its `load_environment`. A mistake is a `CodeError`.
+"""Loads an environment: imports its module, and calls its `load_environment`, or makes its taskset. A mistake is a
+`CodeError`.
 
 Environments of verifiers replace signal handlers, and register an exit handler that tears them down in a new event
 loop. Here neither outlives the loading: who loads an environment calls `LoadedEnvironment.tear_down`. They must be
@@ -21,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from pytest_osmosis.addons.verifiers import imported
+from pytest_osmosis.addons.verifiers.tasksets import TasksetEnvironment, is_taskset
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.rollouts.environment import EnvironmentSource
 from pytest_osmosis.text.names import suggestion
@@ -60,8 +62,12 @@ def load(source: EnvironmentSource, begins: Callable[[str], None] = lambda step:
     with _signals_restored(), _exit_handlers() as handlers:
         begins(f"import {source.module}")
         module = _imported(source)
-        begins("load_environment()")
-        environment = _made(source, module)
+        if is_taskset(module) and not hasattr(module, "load_environment"):
+            begins("its taskset")
+            environment = _taskset(source)
+        else:
+            begins("load_environment()")
+            environment = _made(source, module)
         notes = _set(source, environment)
     teardowns = [owner._teardown for handler in handlers if (owner := _owner(handler)) is not None]
     if not teardowns and callable(getattr(environment, "_teardown", None)):
@@ -77,6 +83,15 @@ def _imported(source: EnvironmentSource) -> ModuleType:
         return importlib.import_module(source.module)
     except BaseException as error:
         raise _does_not_load(source, f'its module "{source.module}" cannot be imported', error) from error
+
+
+def _taskset(source: EnvironmentSource) -> TasksetEnvironment:
+    try:
+        return TasksetEnvironment(source)
+    except CodeError:
+        raise
+    except BaseException as error:
+        raise _does_not_load(source, "its taskset cannot be made", error) from error
 
 
 def _made(source: EnvironmentSource, module: ModuleType) -> Any:
@@ -159,9 +174,15 @@ def _does_not_load(source: EnvironmentSource, what: str, error: BaseException) -
 
 
 def _advice(error: BaseException) -> str:
-    """Return what to do about a framework that is missing, or too new to have environments; "" for other errors."""
-    missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "verifiers"
-    if missing or (isinstance(error, AttributeError | ImportError) and "module 'verifiers'" in str(error)):
+    """Return what to do about a framework that is missing, too old or too new; "" for other errors."""
+    missing = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    if missing.startswith("verifiers.v1"):
+        return "; its tasksets need verifiers 0.4: pip install -U verifiers"
+    if missing == "verifiers":
+        return "; pip install verifiers for a taskset (verifiers.v1), 'verifiers<0.4' for an environment"
+    if missing.startswith("verifiers.") or (
+        isinstance(error, AttributeError | ImportError) and "module 'verifiers'" in str(error)
+    ):
         return "; install a release that has environments: pip install 'verifiers<0.4'"
     return ""
 

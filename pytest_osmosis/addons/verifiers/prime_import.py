@@ -115,7 +115,7 @@ class _Import:
             yield changed_value("env_id", then["env_id"], env_id)
         if then["model"] not in (config.experiment.model_path, prepared.models.target.model):
             yield changed_value("model", then["model"], config.experiment.model_path)
-        env_args = dict(config.environment.env_args)
+        env_args = dict(config.environment.arguments)
         if (then.get("env_args") or {}) != env_args:
             yield changed_value("env_args", then.get("env_args") or {}, env_args)
         sampling_then, sampling = _flat(then.get("sampling_args") or {}), self._sampling()

@@ -1,0 +1,286 @@
+"""Tasksets of verifiers 0.4 (`verifiers.v1`), as environments: tasks are rows, an episode is a rollout.
+
+verifiers runs the episode: its harness is a program whose requests go to verifiers' own server in this process, and
+from there to the rollout's endpoint. An episode is scored while it has a runtime, so its scores are part of the state,
+and a stored rollout is scored by what it kept.
+
+Only the process of a taskset imports `verifiers.v1`. Source: the wheel of verifiers 0.4.0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy, deepcopy
+from importlib import import_module
+from statistics import fmean
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from pytest_osmosis.addons.verifiers import framework_version
+from pytest_osmosis.addons.verifiers.client import body_of
+from pytest_osmosis.errors import CodeError
+from pytest_osmosis.rollouts.environment import EnvironmentSource
+from pytest_osmosis.text.names import suggestion
+from pytest_osmosis.text.user_code import UserValueFault, error_in_words
+
+RUNTIMES = ("subprocess", "docker")
+"""The runtimes that need no account and no tunnel, the usual one first."""
+ENDPOINT = {"base_url": "http://127.0.0.1:9/v1", "api_key_var": "OSMOSIS_ENDPOINT_KEY"}
+"""The address that verifiers is told for all rollouts, where nobody listens: it keeps a client for each address."""
+FAMILIES = {
+    "SandboxError": "InfraError",
+    "TunnelError": "InfraError",
+    "InterceptionError": "InfraError",
+    "ProviderError": "ModelError",
+}
+"""The errors of 0.4 that are no fault of the taskset's code, and what earlier releases would have raised."""
+
+
+def is_taskset(module: ModuleType) -> bool:
+    """Return True for a module that exports a taskset of verifiers 0.4."""
+    base = getattr(sys.modules.get("verifiers.v1.taskset"), "Taskset", None)
+    exported = (getattr(module, name, None) for name in getattr(module, "__all__", ()))
+    return isinstance(base, type) and any(isinstance(each, type) and issubclass(each, base) for each in exported)
+
+
+class TasksetEnvironment:
+    """A taskset with its harness. The `source` has the keys of verifiers' `[env]`, `select` and `scored_agent`."""
+
+    def __init__(self, source: EnvironmentSource) -> None:
+        self._env_id = source.env_id
+        given = deepcopy(dict(source.args))
+        self._select = given.pop("select", {})
+        named = given.pop("scored_agent", None)
+        given["taskset"] = {**given.get("taskset", {}), "id": source.env_id}
+        loaders = import_module("verifiers.v1.utils.loaders")
+        config = self._with_runtimes(given, loaders.resolve_env_config)
+        self._scored = self._scored_agent(config, named)
+        self._env = loaders.load_environment(config)
+        if not callable(getattr(self._env, "run_slot", None)):
+            text = f"its tasksets need verifiers 0.4, this is {framework_version()}; pip install -U verifiers"
+            raise self._refused(text)
+        self._task = self._env.taskset.task_type()
+        self._addresses: dict[str, tuple[str, str]] = {}
+        self._server: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._over = asyncio.Event()
+        self.rubric = _KeptScores()
+        _lead_to(self._addresses)
+
+    def _refused(self, text: str) -> CodeError:
+        return CodeError(f"environment {self._env_id}: {text}")
+
+    def _with_runtimes(self, given: dict[str, Any], resolve: Any) -> Any:
+        """Return the config of verifiers. The runtime of agents that name none is ours: verifiers' needs an account."""
+        for name, agent in _agents(resolve(deepcopy(given))).items():
+            if "runtime" not in agent.model_fields_set:
+                given[name] = {**given.get(name, {}), "runtime": {"type": RUNTIMES[0]}}
+        config = resolve(given)
+        for name, agent in _agents(config).items():
+            if agent.runtime.type not in RUNTIMES:
+                text = f"{name}.runtime: type must be {' or '.join(RUNTIMES)}, got {agent.runtime.type}"
+                raise self._refused(f"{text}: others need an account or a tunnel")
+            if agent.model is not None and agent.client is None:
+                text = f"{name}.model: without a client of its own, agent {name} asks the eval's model"
+                raise self._refused(f"{text}; leave the model out, or name a client in {name}.client")
+        return config
+
+    def _scored_agent(self, config: Any, named: str | None) -> str:
+        names = [str(name) for name in _agents(config)]
+        scored = names[0] if named is None and len(names) == 1 else named
+        if scored in names:
+            if _agents(config)[scored].client is not None:
+                raise self._refused(
+                    f"{scored}.client: its agent is scored, and so it asks the eval's model; leave it out"
+                )
+            return scored
+        has = f"its agents are {', '.join(names)}"
+        if named is None:
+            raise self._refused(f"{has}; name the one whose reward is the score in [environment] scored_agent")
+        raise self._refused(f"scored_agent: {has}, got {named}{suggestion(named, names)}")
+
+    # -- rows --------------------------------------------------------------------------------------------
+
+    def get_eval_dataset(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the tasks as rows."""
+        select = import_module("verifiers.v1.configs.select").SelectConfig(**self._select)
+        taskset = self._env.taskset.select(select)
+        if not taskset.bounded:
+            raise self._refused("its tasks never end; say how many to take, like [environment] select = {limit = 100}")
+        for task in taskset:
+            data = task.data.model_dump(mode="json")
+            told = {"example_id": data["idx"], "prompt": _prompt(data), "answer": data.get("answer")}
+            yield {**told, "key": task.key, "data": data}
+
+    def _task_of(self, row: Mapping[str, Any]) -> Any:
+        """Return the task of a row, made of its data as verifiers' own servers do."""
+        task = self._task(self._task.data_type().model_validate(row["data"]), self._env.config.taskset.task)
+        if task.key != row["key"]:
+            raise UserValueFault(f"the data of task {row['example_id']} does not make the same task again")
+        return task
+
+    # -- rollouts ----------------------------------------------------------------------------------------
+
+    async def rollout(
+        self, row: Mapping[str, Any], client: Any, model: str, sampling_args: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the state of one episode. `client` has the address of the rollout's endpoint."""
+        task = self._task_of(row)
+        await self._serving()
+        sampling = import_module("verifiers.v1.types").SamplingConfig(**body_of(sampling_args))
+        clients = import_module("verifiers.v1.clients")
+        context = clients.ModelContext(client=clients.EvalClientConfig(**ENDPOINT), model=model, sampling=sampling)
+        traces: list[str] = []
+
+        def minted(trace: Any) -> None:
+            traces.append(trace.id)
+            self._addresses[trace.id] = client.address
+
+        try:
+            [slot] = self._env.slots(task, 1)
+            episode = await self._env.run_slot(slot, context, on_trace=minted)
+        finally:
+            for trace in traces:
+                del self._addresses[trace]
+        return _state(episode, self._scored, self._env.complete(episode))
+
+    async def _serving(self) -> None:
+        """Wait until verifiers' server serves. The first rollout starts it, for all that this process performs."""
+        if self._ready is None:
+            loop = asyncio.get_running_loop()
+            self._ready = loop.create_future()
+            self._server = loop.create_task(self._serve(self._ready), context=contextvars.Context())
+        await asyncio.shield(self._ready)
+
+    async def _serve(self, ready: asyncio.Future[None]) -> None:
+        try:
+            async with self._env.serving():
+                ready.set_result(None)
+                await self._over.wait()
+        except BaseException as error:  # verifiers exits where an account is missing, which would end this process
+            if ready.done():
+                raise
+            ready.set_exception(RuntimeError(f"verifiers cannot serve the harness: {error_in_words(error)}"))
+
+    async def _teardown(self) -> None:
+        self._over.set()
+        if self._server is not None:
+            await self._server
+
+
+def _agents(config: Any) -> Mapping[str, Any]:
+    agents: Mapping[str, Any] = import_module("verifiers.v1.configs.agent").agent_config_fields(config)
+    return agents
+
+
+def _prompt(data: Mapping[str, Any]) -> Any:
+    """Return the prompt of a task as a chat; None if the agent begins without one."""
+    prompt, system = data.get("prompt"), data.get("system_prompt")
+    if prompt is None:
+        return None
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    return [*([{"role": "system", "content": system}] if system else []), *messages]
+
+
+def _lead_to(addresses: Mapping[str, tuple[str, str]]) -> None:
+    """Let verifiers' server ask the endpoint of the rollout that a trace belongs to, with the one client for all.
+
+    `resolve_client` is the name by which that server makes its clients. If that changes, requests go to `ENDPOINT`,
+    where nobody answers, and tests/verifiers notices.
+    """
+    server: Any = import_module("verifiers.v1.interception.server")
+    base: Any = import_module("verifiers.v1.clients.eval").EvalClient
+    resolve = server.resolve_client
+
+    class EndpointClient(base):  # type: ignore[misc]
+        """A client of verifiers for the eval's model."""
+
+        def _at(self, session_id: str) -> Any:
+            asking = copy(self)
+            asking.base_url, asking.api_key = addresses[session_id]
+            return asking
+
+        async def get_response(
+            self, dialect: Any, body: Any, sampling: Any, session_id: str, *args: Any, **named: Any
+        ) -> Any:
+            return await base.get_response(self._at(session_id), dialect, body, sampling, session_id, *args, **named)
+
+        async def relay(self, dialect: Any, body: Any, session_id: str, *args: Any, **named: Any) -> Any:
+            return await base.relay(self._at(session_id), dialect, body, session_id, *args, **named)
+
+        async def relay_aux(self, dialect: Any, route: str, *_: Any, **__: Any) -> Any:
+            raise import_module("verifiers.v1.errors").model_error(f"{route} is not offered", status_code=404)
+
+    def resolved(config: Any) -> Any:
+        is_ours = config.api_key_var == ENDPOINT["api_key_var"]
+        return EndpointClient(config) if is_ours else resolve(config)
+
+    server.resolve_client = resolved
+
+
+# -- states ----------------------------------------------------------------------------------------------
+
+
+class _KeptScores:
+    """Scores by what the episode was given while it ran."""
+
+    async def score_rollout(self, state: Any) -> None:
+        state["reward"], state["metrics"] = state["scores"]["reward"], state["scores"]["metrics"]
+
+
+def _state(episode: Any, scored: str, is_complete: bool) -> dict[str, Any]:
+    """Return what an environment would know of the episode. Its conversation is the last of the agent `scored`."""
+    traces = episode.by_agent.get(scored, [])
+    error = None if is_complete and traces else _error(episode, scored)
+    usage = {"input_tokens": episode.num_input_tokens, "output_tokens": episode.num_output_tokens}
+    state: dict[str, Any] = {"error": error, "usage": usage}
+    if traces:
+        trace = traces[-1]
+        nodes = trace.branches[-1].nodes if trace.branches else []
+        n_prompt = next((index for index, node in enumerate(nodes) if node.sampled), len(nodes))
+        messages = [node.message for node in nodes]
+        state |= {"prompt": messages[:n_prompt], "completion": messages[n_prompt:], "timing": trace.timing}
+        state |= {name: getattr(trace, name) for name in ("stop_condition", "is_completed", "is_truncated")}
+        state["trajectory_id"] = trace.id
+    if error is None:
+        metrics = {
+            f"{'' if name == scored else f'{name}.'}{metric}": value
+            for name, of_agent in episode.by_agent.items()
+            for metric, value in _metrics(of_agent, is_scored=name == scored).items()
+        }
+        state["scores"] = {"reward": fmean(trace.reward for trace in traces), "metrics": metrics}
+    return state
+
+
+def _metrics(traces: Sequence[Any], *, is_scored: bool) -> dict[str, float]:
+    """Return the means of an agent's metrics and unweighted rewards, and of its reward unless that is the score."""
+    values: dict[str, list[float]] = {}
+    for trace in traces:
+        rewards = {name: reward.score for name, reward in trace.rewards.items() if reward is not None}
+        own = {**trace.metrics, **rewards, **({} if is_scored else {"reward": trace.reward})}
+        for name, value in own.items():
+            values.setdefault(name, []).append(value)
+    return {name: fmean(each) for name, each in values.items()}
+
+
+def _error(episode: Any, scored: str) -> dict[str, str]:
+    """Return the error that an episode ended with, in the words of an environment's state."""
+    failed = [trace for trace in episode.traces if not trace.ok]
+    if (error := episode.last_error) is not None:
+        is_scoring = ".finalize()" in error.message  # of the environment's class, which judges all agents at the end
+    elif failed:
+        error = failed[0].last_error
+        is_scoring = error.type == "TaskError" and bool(failed[0].timing.scoring.start)
+    else:
+        error = SimpleNamespace(type="EnvError", message=f"agent {scored} did not run", traceback=None)
+        is_scoring = False
+    family = "RewardError" if is_scoring else FAMILIES.get(error.type)
+    return {
+        "error": error.type,
+        "error_chain_repr": f"{error.type}: {error.message}",
+        "error_chain_str": " -> ".join(filter(None, [error.type, family])),
+        "traceback": error.traceback or "",
+    }
