@@ -40,7 +40,7 @@ from pytest_osmosis.results.compared_runs import (
 from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.results import row_runs
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
-from pytest_osmosis.verdicts.comparison import Pair, Passes, RowRuns, by_content, matched, passes
+from pytest_osmosis.verdicts.comparison import Pair, RowRuns, by_content, matched, passes, share, shares
 
 MOST_RUNS = 30
 """The newest eval runs of a history; earlier ones are counted."""
@@ -103,8 +103,8 @@ def comparison_page(a: ComparedRun, b: ComparedRun) -> ComparisonPage:
 
 
 def _row(pair: Pair, digest: str, prompt: str) -> ComparedRow:
-    old, new = passes(pair.old), passes(pair.new)
-    loss = _share(old) - _share(new) if old.measured and new.measured else None
+    old, new, now, then = passes(pair.old), passes(pair.new), share(pair.new), share(pair.old)
+    loss = None if now is None or then is None else then - now
     return ComparedRow(
         digest=digest,
         prompt=prompt,
@@ -201,11 +201,10 @@ def _changes(runs: Sequence[PastRun]) -> list[HistoryChange | None]:
 
 
 def _change(run: PastRun, before: PastRun) -> HistoryChange | None:
-    pairs = [(passes(pair.new), passes(pair.old)) for pair in matched(run.rows, before.rows).pairs]
-    rises = [_share(new) - _share(old) for new, old in pairs if new.measured and old.measured]
-    if not rises:
+    new, old = shares(matched(run.rows, before.rows).pairs)
+    if not new:
         return None
-    return HistoryChange(before=before.row["name"], difference=stats.mean(rises), rows=len(rises))
+    return HistoryChange(before=before.row["name"], difference=stats.mean(new) - stats.mean(old), rows=len(new))
 
 
 # -- rows that flip ----------------------------------------------------------------------------------------
@@ -239,7 +238,3 @@ def _flipping(runs: Sequence[PastRun]) -> tuple[list[FlippingRow], int]:
                 )
             )
     return sorted(flipping, key=lambda row: (-row["flips"], row["row_index"])), n_steady
-
-
-def _share(row: Passes) -> float:
-    return row.passed / row.measured
