@@ -230,7 +230,7 @@ def comparison_json(compared: ComparedRuns) -> dict[str, Any]:
     """Return the comparison as JSON. Raises `JournalError` if an answer cannot be read."""
     return {
         **comparison_numbers(compared),
-        "differences": [each._asdict() for each in run_differences(compared.a, compared.b)],
+        "differences": list(map(asdict, run_differences(compared.a, compared.b))),
         "config_diff": config_diff(compared.a, compared.b),
         "changed_rows": [_row(compared, row) for row in compared.changed],
     }

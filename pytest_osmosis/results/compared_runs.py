@@ -218,7 +218,8 @@ Area = Literal["question", "scoring", "code", "throughput", "versions"]
 """The part of an eval that a difference concerns: the request, the scoring, code and data, or anything else."""
 
 
-class RunDifference(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RunDifference:
     """One difference, with the value in A and in B, None for one that is not there; both are None for code."""
 
     what: str
