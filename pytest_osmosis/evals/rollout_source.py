@@ -395,16 +395,14 @@ class RescoreSource(_Rollouts):
         return run.directory.results if run.engine.rescored else run.directory.partial_results
 
     def rescored(self, results: Results, run: EvalRun) -> Results:
-        then, previous = {}, None
-        if self.results_then is not None:
-            kept = publish.kept_path(run.directory.results) if run.engine.rescored else run.directory.results
-            then, previous = self.results_then.measured_runs(), kept.name
-        compared = compare(matched_by_run(results.measured_runs(), then))
+        now, then = run.directory.results, self.results_then
+        kept = publish.kept_path(now) if run.engine.rescored else now
+        compared = compare(matched_by_run(results.measured_runs(), {} if then is None else then.measured_runs()))
         rescored = Rescored(
             rolled_out_at=self.rolled_out_at,
             duration_ms=round(run.duration_ms, 3),
             kept=run.engine.kept,
-            previous=previous,
+            previous=None if then is None else kept.name,
             **compared.counts,
         )
         changed = [*compared.changed("rescored"), *results.changed_rows]

@@ -224,17 +224,22 @@ class RowComparison:
         return len(self.matched.pairs) - self.n_rows
 
     @property
+    def n_not_compared(self) -> int:
+        """The number of rows that only one side has, or that were not measured on both."""
+        return self.matched.n_unmatched + self.n_unmeasured
+
+    @property
     def counts(self) -> dict[str, int]:
         """The numbers of rows that are published of each comparison."""
-        better, worse = (0, 0) if self.paired is None else (self.paired.better, self.paired.worse)
-        return {"rows": self.n_rows, "better": better, "worse": worse}
+        found = self.paired
+        return {"rows": self.n_rows, "better": found.better if found else 0, "worse": found.worse if found else 0}
 
     @property
     def changes(self) -> dict[str, Any]:
         """The members of `Changes`."""
-        paired = self.paired
-        test = (None, None, None) if paired is None else (paired.difference, paired.p, paired.test)
-        return {**self.counts, **dict(zip(("difference", "p_value", "test"), test, strict=True))}
+        found = self.paired
+        test = {"difference": found and found.difference, "p_value": found and found.p, "test": found and found.test}
+        return {**self.counts, **test}
 
     def changed(self, against: Against) -> list[ChangedRow]:
         return changed_rows(self.matched.pairs, against)
@@ -269,8 +274,7 @@ class LastRun(Changes, frozen=True):
 
 
 def against_last_run(rows: RowComparison, run: str, started_at: str) -> LastRun:
-    n_unmatched = rows.matched.n_unmatched + rows.n_unmeasured
-    return LastRun(run=run, started_at=started_at, unmatched=n_unmatched, **rows.changes)
+    return LastRun(run=run, started_at=started_at, unmatched=rows.n_not_compared, **rows.changes)
 
 
 class AgainstBaseline(Changes, frozen=True):

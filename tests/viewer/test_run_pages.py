@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.addons.viewer.open_run import OpenRun
+from pytest_osmosis.addons.viewer.report_file import encoded
 from pytest_osmosis.addons.viewer.run_list import entry_rows, without_misleading_rate
 from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.record.journal import encode, replay
@@ -84,7 +85,7 @@ def expected(run: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", WITH_RESULTS)
 def test_every_run_is_as_in_the_results(opened: OpenRun, kinds: Mapping[str, Path], kind: str) -> None:
     results = read_json(kinds[kind] / "results.json")
-    page = json.loads(json.dumps(opened.page(), allow_nan=False))
+    page = json.loads(encoded(opened.page()))
     shown = runs_of(page)
 
     published = {

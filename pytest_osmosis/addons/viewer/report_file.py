@@ -233,11 +233,11 @@ def _clean(page: Any, redaction: Redaction) -> Any:
 def _summary(page: RunPage) -> str:
     """Return the verdict on an eval run and its facts as HTML. The front end removes it once it runs."""
     head = page["head"]
-    row = head["row"]
-    end = row.status + (f" ({row.reason})" if row.reason else "")
+    row = builtin(head["row"])  # of a page that was cleaned, it is already
+    end = row["status"] + (f" ({row['reason']})" if row["reason"] else "")
     verdict = "<br>".join(map(_text, [end, *head["verdict"]]))
     facts = "<br>".join(map(_text, [*head["remarks"], *head["account"], *head["circumstances"]]))
-    return f'<h1>{_text(row.name)}</h1>\n<p class="verdict">{verdict}</p>\n<p class="facts">{facts}</p>\n'
+    return f'<h1>{_text(row["name"])}</h1>\n<p class="verdict">{verdict}</p>\n<p class="facts">{facts}</p>\n'
 
 
 def _text(text: str) -> str:

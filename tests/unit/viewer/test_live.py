@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
 from pytest_osmosis.addons.viewer.open_run import LiveRun, OpenRun
+from pytest_osmosis.addons.viewer.report_file import encoded
 from pytest_osmosis.addons.viewer.server import Dashboard, NoPageError
 from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.errors import JournalError, ResultsError
@@ -295,7 +296,7 @@ def test_a_command_quotes_the_path_of_a_config_for_a_shell(tmp_path: Path) -> No
 
 def test_pages_are_strict_json_without_conversations_and_damaged_results_are_named(tmp_path: Path) -> None:
     directory = write_run(tmp_path, SMALL)
-    text = json.dumps(opened(directory).page(), allow_nan=False)
+    text = encoded(opened(directory).page()).decode()
     assert "You answer questions of customers" not in text, "the system prompt"
 
     directory.results.write_text(directory.results.read_text()[:500])
