@@ -34,7 +34,7 @@ from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.verdicts import comparison
-from pytest_osmosis.verdicts.comparison import ChangedRow, RowComparison, RowRuns, direction, least_p_of
+from pytest_osmosis.verdicts.comparison import ChangedRow, Direction, RowComparison, RowRuns, direction, least_p_of
 
 
 class NothingInCommon(OsmosisError):
@@ -127,7 +127,7 @@ class ComparedRuns:
         return least_p_of(self.rows.n_rows)
 
     @property
-    def meaning(self) -> str | None:
+    def meaning(self) -> Direction | None:
         """ "better", "worse" or "chance"; None if the rows are no fair sample, or too few for any verdict."""
         if self.caveats or self.least_p is not None:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from pytest_osmosis import stats
 from pytest_osmosis.addons.viewer.shapes import (
@@ -92,7 +92,7 @@ def comparison_page(a: ComparedRun, b: ComparedRun) -> ComparisonPage:
         **page,
         "only_a": sorted(only_a - {pair.old_index for pair in pairs}),
         "only_b": sorted(only_b - {pair.row_index for pair in pairs}),
-        "meaning": cast(Any, compared.meaning),
+        "meaning": compared.meaning,
         "sentence": finding_text(compared),
         "caveats": fairness_texts(compared),
         "remarks": list(filter(None, (power_text(compared), left_out_text(compared), *end_texts(compared)))),
