@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 TESTS  ?= # folders or files for `make coverage`; empty: all
 
-.PHONY: help setup demo test test-all test-core types-beside tests-unmarked tests-most tests-ray nightly nightly-stress nightly-packages nightly-wheel nightly-pytests nightly-oldest nightly-rays nightly-mutation test-litellm test-mcp test-frameworks test-verifiers test-osmosis test-cluster browser viewer viewer-check lint types check coverage docs docs-screenshots matrix clean bench
+.PHONY: help setup demo test test-all test-core types-beside tests-unmarked tests-most tests-ray nightly nightly-stress nightly-packages nightly-wheel nightly-pytests nightly-oldest nightly-rays nightly-mutation test-litellm test-mcp test-frameworks test-promptfoo test-scorers test-verifiers test-osmosis test-cluster browser viewer viewer-check lint types check coverage docs docs-screenshots matrix clean bench
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort
@@ -72,7 +72,7 @@ nightly: $(addprefix nightly-,$(or $(PART),$(NIGHTLY))) ## test what takes too l
 nightly-stress: $(STAMP)
 	$(PYTEST) $(IN_PARALLEL) --durations=10 -m "nightly or hypothesis" --hypothesis-profile=new
 
-nightly-packages: test-litellm test-mcp test-frameworks test-verifiers test-osmosis
+nightly-packages: test-litellm test-mcp test-frameworks test-promptfoo test-scorers test-verifiers test-osmosis
 
 # nox finds interpreters on PATH. This adds pyenv's, even if none is active.
 PYENV_BINS := $(subst $() ,:,$(wildcard $(HOME)/.pyenv/versions/3.1[1-3]*/bin))
@@ -105,6 +105,19 @@ test-frameworks: $(STAMP) ## test the examples of agents with frameworks: OpenAI
 test-mcp: $(STAMP) ## test MCP tools
 	test -d $(VENV)/mcp/fastmcp || $(BIN)/python -m pip install --quiet --target $(VENV)/mcp "fastmcp>=4"
 	PYTHONPATH=$(abspath $(VENV)/mcp) $(BIN)/python -m pytest tests/mcp
+
+# promptfoo brings some five hundred packages of npm.
+test-promptfoo: $(STAMP) ## compare the verdicts of checks with those of promptfoo's assertions; needs npm
+	test -d $(VENV)/promptfoo/node_modules/promptfoo || npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(VENV)/promptfoo promptfoo
+	PROMPTFOO=$(abspath $(VENV)/promptfoo) $(BIN)/python -m pytest -m "" tests/unit/checks/test_promptfoo.py
+
+# Each in a folder of its own: some conflict with each other.
+SCORERS := autoevals openevals pydantic-evals deepeval inspect-ai
+test-scorers: $(addprefix test-scorers-,$(SCORERS)) ## score with what autoevals, openevals, Pydantic Evals, DeepEval and Inspect have
+
+test-scorers-%: $(STAMP)
+	test -d $(VENV)/scorers/$* || $(BIN)/python -m pip install --quiet --target $(VENV)/scorers/$* $*
+	PYTHONPATH=$(abspath $(VENV))/scorers/$* $(BIN)/python -m pytest -m "" tests/unit/rewards/test_real_scorers.py
 
 # verifiers brings some hundred packages. VERIFIERS_ENVIRONMENTS names the folder `environments` of its repository.
 # The other releases: 0.1.13 never became final, and 0.3.1 is the last that has environments.

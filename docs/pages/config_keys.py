@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from docs.pages import markdown
 from docs.pages.markdown import cell
+from pytest_osmosis.checks.kinds import CheckKind, load
+from pytest_osmosis.config.check_kinds import NAME, ON, keys_of_check
 from pytest_osmosis.config.eval_config import TRAINING_TABLES
 from pytest_osmosis.config.kinds import Entries, Family, Field, Table, toml
 from pytest_osmosis.config.tables import EVAL_TABLES
@@ -65,6 +67,36 @@ def section(table: Table) -> Iterator[str]:
     supported = [field for field in table.fields if field.supported]
     yield from markdown.table(("key", "", "value", "default"), [*rows(supported), *map(family_row, table.families)])
     yield from refused(table.fields)
+    if table.name == "scoring":
+        yield from checks()
+
+
+COMMON = ("name", "kind", "on", "negate")
+CHECKS_TEXT = """\
+### `[[scoring.checks]]`
+
+A check has a `kind`, and the keys of its kind. Where `value` is optional, the row's ground truth takes its place. All
+checks have a `name`, under which they score; without one, it is that of the kind. [Score without
+Python](../how-to/checks.md) explains them by examples.
+
+- `name`: {name}.
+- `on`: {on}. The part of the answer that a check looks at, if its kind looks at the answer. A part that is not there
+  fails the check.
+- `negate`: true or false. The check holds if its kind does not. `f1` and `similarity`, whose scores are numbers, have
+  none."""
+
+
+def checks() -> Iterator[str]:
+    """Yield the lines about checks: their common keys, and a table of kinds."""
+    yield from ("", CHECKS_TEXT.format(name=NAME.expects, on=cell(ON.expects)), "")
+    yield from markdown.table(("kind", "holds if, or scores", "keys"), map(check_row, load().values()))
+
+
+def check_row(kind: CheckKind) -> tuple[str, ...]:
+    """Return the row of a kind: what it looks for, and its keys with their values."""
+    keys = {name: each for name, each in keys_of_check(kind).items() if name not in COMMON}
+    shown = [f"`{name}`{'' if name in kind.required else ' (optional)'}: {each.expects}" for name, each in keys.items()]
+    return f"`{kind.name}`", cell(kind.help), cell("; ".join(shown))
 
 
 def entries_text(entries: Entries) -> str:

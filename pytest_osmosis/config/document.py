@@ -278,14 +278,14 @@ class Document:
     lines: Lines = field(compare=False)
     prefix: tuple[str, ...] = ()
 
-    def line(self, *keys: str) -> int:
+    def line(self, *keys: str | int) -> int:
         return self.lines.of(*self.prefix, *keys)
 
-    def title(self, *keys: str) -> str:
+    def title(self, table: str, *keys: str | int) -> str:
         """Return a key as messages name it."""
-        return place_text(*keys)
+        return place_text(table, *keys)
 
-    def where(self, *keys: str) -> str:
+    def where(self, *keys: str | int) -> str:
         """Return the place of a key: "configs/eval/x.toml:9"."""
         return f"{self.label}:{self.line(*keys)}"
 
@@ -391,16 +391,16 @@ class Origin:
         """True for a key of pyproject.toml outside of tables, like `n` or `batch_size`."""
         return self.level in PROJECT_LEVELS and len(self.keys) == 1
 
-    def where(self, *below: str) -> str:
+    def where(self, *below: str | int) -> str:
         """Return the place as problems show it: "configs/eval/x.toml:9"."""
         return self.source if isinstance(self.source, str) else self.source.where(*self.keys, *below)
 
-    def order(self, *below: str) -> tuple[int, int]:
+    def order(self, *below: str | int) -> tuple[int, int]:
         """Return the sort key of a problem: files first, by line, and the command line last."""
         line = 0 if isinstance(self.source, str) else self.source.line(*self.keys, *below)
         return _REPORT_ORDER[self.level], line
 
-    def prefix(self, table: str, key: str, *below: str) -> str:
+    def prefix(self, table: str, key: str, *below: str | int) -> str:
         """Return the text before a problem that names the key, unless `where` names it already."""
         if isinstance(self.source, str):
             return f"{dotted(below)}: " if below and not self.source.endswith(f".{dotted(below)}") else ""
@@ -409,7 +409,7 @@ class Origin:
         return f"{self.source.title(table, key, *below)}: "
 
 
-def place_text(table: str, *keys: str) -> str:
+def place_text(table: str, *keys: str | int) -> str:
     """Return a key and its table as messages show them: `[model] headers.X`."""
     return f"[{key_text(table)}] {dotted(keys)}"
 

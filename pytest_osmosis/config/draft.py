@@ -54,7 +54,7 @@ class Reading(NamedTuple):
 
 def read_value(tables: Tables, table: Table, key: str, value: object, kind: ValueKind | None = None) -> Reading:
     """Read the value of a key by `kind`, or by the kind that its table declares."""
-    field = table.field(key)
+    field = table.field(key, value)
     if field is not None:
         try:
             read = (kind or field.kind).read(value)
@@ -214,7 +214,7 @@ class Draft:
                     preset.append(text)
         return Remarks(tuple(overridden), tuple(preset))
 
-    def fail(self, table: str, key: str, text: str, *below: str) -> None:
+    def fail(self, table: str, key: str, text: str, *below: str | int) -> None:
         """Add a problem with the value of a key, or with its absence."""
         place = (table, key)
         self.faulty.add(place)
@@ -267,7 +267,7 @@ class Draft:
         """Return the value that was given for a key, valid or not; None if there is none."""
         return self._raw.get((table, key))
 
-    def _report(self, origin: Origin, text: str, *below: str) -> None:
+    def _report(self, origin: Origin, text: str, *below: str | int) -> None:
         self._problems.append((origin.order(*below), Problem(origin.where(*below), text)))
 
     def _read_document(self, level: ConfigLevel, document: Document) -> None:

@@ -155,7 +155,7 @@ def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem
     return entries, problems
 
 
-def _where(document: Document, position: int, *keys: str) -> str:
+def _where(document: Document, position: int, *keys: str | int) -> str:
     return f"{document.label}:{document.lines.of('endpoint', position, *keys)}"
 
 
@@ -166,7 +166,7 @@ def _endpoint(document: Document, position: int, entry: Mapping[str, Any]) -> Re
     problems: list[Problem] = []
     values: dict[str, Any] = {}
 
-    def fail(text: str, *keys: str) -> None:
+    def fail(text: str, *keys: str | int) -> None:
         named = f" {dotted(keys)}" if keys else ""
         problems.append(Problem(_where(document, position, *keys), f"{title}{named}: {text}"))
 

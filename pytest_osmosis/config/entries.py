@@ -238,17 +238,17 @@ class Entry(Document):
     home: Place = ()
     swept_keys: frozenset[tuple[str, ...]] = frozenset()
 
-    def line(self, *keys: str) -> int:
+    def line(self, *keys: str | int) -> int:
         return self.lines.of(*(self._place(keys) or self.home))
 
-    def title(self, *keys: str) -> str:
-        place = self._place(keys)
-        return place_text(*keys) if place is None else title_of(place)
+    def title(self, table: str, *keys: str | int) -> str:
+        place = self._place((table, *keys))
+        return place_text(table, *keys) if place is None else title_of(place)
 
-    def _place(self, keys: tuple[str, ...]) -> Place | None:
+    def _place(self, keys: Place) -> Place | None:
         for size in range(len(keys), 1, -1):
-            if keys[:size] in self.places:
-                return (*self.places[keys[:size]], *keys[size:])
+            if (place := self.places.get(keys[:size])) is not None:  # type: ignore[arg-type]  # none has positions
+                return (*place, *keys[size:])
         return None
 
 

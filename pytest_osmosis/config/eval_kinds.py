@@ -39,6 +39,7 @@ from pytest_osmosis.config.kinds import (
     typed_json,
     typed_toml,
 )
+from pytest_osmosis.text.names import suggestion
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 A_CPU: Mapping[str, Any] = MappingProxyType({"num_cpus": 1})
@@ -51,10 +52,14 @@ def folder_name() -> ValueKind:
     return string(expects, lambda value: value.strip() not in ("", ".", "..") and not re.search(r"[/\\\0]", value))
 
 
-def code_reference(attribute_text: str, *others: str) -> ValueKind:
-    """A reference like "module:function", with `attribute_text` after the colon in messages, or one of `others`."""
-    named = ", ".join(map(toml, others))
-    expects = f'{named} or "module:{attribute_text}"' if others else f'"module:{attribute_text}"'
+def code_reference(attribute_text: str, *others: str, others_are: str = "") -> ValueKind:
+    """A reference like "module:function", with `attribute_text` after the colon in messages, or one of `others`.
+
+    `others_are` describes the others where they are too many for a message.
+    """
+    expects = f'"module:{attribute_text}"'
+    if others:
+        expects = f"{expects} or {others_are}" if others_are else f"{', '.join(map(toml, others))} or {expects}"
 
     def read(value: Any) -> str:
         if not isinstance(value, str):
@@ -63,7 +68,7 @@ def code_reference(attribute_text: str, *others: str) -> ValueKind:
         dotted = all(part.isidentifier() for part in f"{module}.{attribute}".split("."))
         if value in others or (colon == ":" and dotted):
             return value
-        meant = f"; did you mean {toml(f'{module}:{attribute}')}?" if colon and dotted else ""
+        meant = f"; did you mean {toml(f'{module}:{attribute}')}?" if colon and dotted else suggestion(value, others)
         raise refuse(f"must be {expects}, got {toml(value)}{meant}", got="")
 
     return ValueKind(expects, read, schema={"type": "string"})

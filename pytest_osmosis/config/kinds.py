@@ -27,13 +27,13 @@ MOST_LEVELS = 100
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way in which a value does not fit. `below` are the keys inside the value that lead to it.
+    """One way in which a value does not fit. `below` are the keys and positions inside the value that lead to it.
 
     `got` is the offending value in messages: None for the value itself, "" if the text contains it already.
     """
 
     text: str
-    below: tuple[str, ...] = ()
+    below: tuple[str | int, ...] = ()
     got: str | None = None
 
     def line(self, whole: str) -> str:
@@ -102,8 +102,9 @@ def key_text(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _quoted(key)
 
 
-def dotted(keys: Iterable[str]) -> str:
-    return ".".join(map(key_text, keys))
+def dotted(keys: Iterable[str | int]) -> str:
+    """Return keys as TOML, without positions in arrays."""
+    return ".".join(key_text(key) for key in keys if isinstance(key, str))
 
 
 def type_text(value: object) -> str:
@@ -332,7 +333,7 @@ def entry_faults(key: ValueKind, item: ValueKind, name: str, value: object) -> l
     return of_name + faults_of(item, value, name)
 
 
-def faults_of(kind: ValueKind, value: object, *below: str) -> list[Fault]:
+def faults_of(kind: ValueKind, value: object, *below: str | int) -> list[Fault]:
     """Return the faults of `value` as `kind`, or [] if it fits. `below` are the keys that lead to it."""
     try:
         kind.read(value)
@@ -414,7 +415,7 @@ class Family:
     """Keys that match a pattern, like `pass_at_K`.
 
     `written` represents all of them in messages, `example` is one of them, and `kind_of` returns the kind of a key's
-    value.
+    value. With `of_tables`, any other key belongs to it if its value is a table.
     """
 
     pattern: re.Pattern[str]
@@ -422,6 +423,7 @@ class Family:
     example: str
     kind_of: Callable[[str], ValueKind]
     help: str
+    of_tables: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,10 +452,12 @@ class Table:
         """True if every config has this table."""
         return self.required or (not self.optional and any(field.required for field in self.fields))
 
-    def field(self, key: str) -> Field | None:
-        """Return the field with that name, or a field of the family that the name matches, or None."""
+    def field(self, key: str, value: object = None) -> Field | None:
+        """Return the field with that name, or a field of the family that the name or the value matches, or None."""
         of_family = (
-            Field(key, family.kind_of(key), family.help) for family in self.families if family.pattern.fullmatch(key)
+            Field(key, family.kind_of(key), family.help)
+            for family in self.families
+            if family.pattern.fullmatch(key) or (family.of_tables and isinstance(value, Mapping))
         )
         return next((field for field in self.fields if field.name == key), None) or next(of_family, None)
 

@@ -88,7 +88,7 @@ def gate_setting(text: str, origin: str) -> Setting | Problem:
     >>> gate_setting("rewards:f mean >= 0.5", "--osmosis-gate")
     Setting(table='gate', key='rewards:f', below=('mean',), value='>= 0.5')
     """
-    match = re.fullmatch(r"\s*(?:(reward|rubric|\S*:\S*)\s+)?(\w+)\s*([^\s\w].*)", text, re.DOTALL)
+    match = re.fullmatch(r"\s*(?:(\S+)\s+)?(\w+)\s*([^\s\w].*)", text, re.DOTALL)
     if match is None or not (is_metric(match[2]) or (match[2] == LOSS and not match[1])):
         expects = 'must be a condition like "pass_rate >= 0.7" or "rewards:exact_match mean >= 0.5"'
         return Problem(origin, f"{expects} (metrics: {METRICS}, {LOSS}), got {toml(text)}")

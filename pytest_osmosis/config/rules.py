@@ -16,7 +16,15 @@ from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.environment_module import DEFAULTS, EnvironmentModule, Unfound
 from pytest_osmosis.config.eval_kinds import GateRule, requirements_files
 from pytest_osmosis.config.kinds import quoted_list, toml
-from pytest_osmosis.config.tables import CASSETTE_SUFFIX, DATASET_SUFFIXES, EXAMPLE_MODEL, MOST_HOSTS, TEXT_SUFFIXES
+from pytest_osmosis.config.tables import (
+    CASSETTE_SUFFIX,
+    DATASET_SUFFIXES,
+    EVAL_TABLES,
+    EXAMPLE_MODEL,
+    MOST_HOSTS,
+    TEXT_SUFFIXES,
+    Scoring,
+)
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.text.names import absolute, listed, shown, suggestion
@@ -371,8 +379,12 @@ def text_file(workspace: Path, text: str) -> Path | None:
     return workspace / text.strip() if is_path else None
 
 
+_FUNCTIONS = ("eval_fns", "checks")
+"""The keys that name functions and checks."""
+
+
 def _has_scoring(draft: Draft) -> bool:
-    functions = draft.get("scoring", "eval_fns") or _is_faulty(draft, "scoring", "eval_fns")
+    functions = any(draft.get("scoring", key) or _is_faulty(draft, "scoring", key) for key in _FUNCTIONS)
     return bool(functions or draft.is_set("scoring", "grader") or draft.is_set("scoring", "rubric"))
 
 
@@ -387,9 +399,17 @@ def _calibration(draft: Draft) -> None:
 
 
 def _score_names(draft: Draft) -> None:
-    if _is_faulty(draft, "scoring", "eval_fns"):
-        return
     names = _scores(draft)
+    if names is None:
+        return
+    for index, check in enumerate(draft.get("scoring", "checks") or ()):
+        if names.count(check["name"]) > 1:
+            text = f"{toml(check['name'])} is the name of another score too; give this check a name of its own"
+            draft.fail("scoring", "checks", text, index, "name")
+        elif check["name"] in ("all", "any") or EVAL_TABLES["gate"].field(check["name"]) is not None:
+            draft.fail(
+                "scoring", "checks", f"{toml(check['name'])} means something else; choose another name", index, "name"
+            )
     for key in ("thresholds", "score_ranges"):
         for name in draft.get("scoring", key) or ():
             if name not in names:
@@ -401,7 +421,8 @@ def _score_names(draft: Draft) -> None:
 
 
 def _gates(draft: Draft) -> None:
-    functions_are_valid, names = not _is_faulty(draft, "scoring", "eval_fns"), _scores(draft)
+    scores = _scores(draft)
+    functions_are_valid, names = scores is not None, scores or ()
     one_decides = len(names) == 1 or (draft.get("scoring", "decide") or "all") not in ("all", "any")
     n = draft.get("evaluation", "n") if draft.is_set("evaluation", "n") else 1
     for rule in gates_of(draft):
@@ -415,11 +436,15 @@ def _gates(draft: Draft) -> None:
             draft.fail("gate", "mean", text.format(names[0] if names else "module:function"))
 
 
-def _scores(draft: Draft) -> tuple[str, ...]:
-    functions: tuple[str, ...] = draft.get("scoring", "eval_fns") or ()
+def _scores(draft: Draft) -> tuple[str, ...] | None:
+    """Return the names of all scores, None if some are not known, because a key with names has problems."""
+    if any(_is_faulty(draft, "scoring", key) for key in _FUNCTIONS):
+        return None
+    functions, checks = (draft.get("scoring", key) or () for key in _FUNCTIONS)
+    named = Scoring(functions, checks=checks).names
     has_grader = draft.is_set("scoring", "grader") or has_entrypoint(draft) or is_environment(draft)
     has_rubric = draft.is_set("scoring", "rubric")
-    return (*functions, *([GRADER_SCORE] if has_grader else []), *([RUBRIC_SCORE] if has_rubric else []))
+    return (*named, *([GRADER_SCORE] if has_grader else []), *([RUBRIC_SCORE] if has_rubric else []))
 
 
 def _suggestion(name: str, names: tuple[str, ...]) -> str:

@@ -94,7 +94,9 @@ def _table(table: Table) -> Schema:
             for family in table.families
         },
         "required": [field.name for field in table.fields if field.required],
-        "additionalProperties": False,
+        "additionalProperties": next(
+            (family.kind_of(family.example).schema for family in table.families if family.of_tables), False
+        ),
     }
 
 
@@ -125,10 +127,11 @@ _BETWEEN_KEYS = [
         "anyOf": [_has("experiment", "dataset"), _has("data", "path")],
     },
     {
-        "description": "Runs are scored by a rollout's Grader, or by eval_fns, a grader or a rubric in [scoring].",
+        "description": "Runs are scored by a rollout's Grader, or by functions, checks, Grader or rubric in [scoring].",
         "anyOf": [
             _has("experiment", "rollout"),
             _has("scoring", "eval_fns", minItems=1),
+            _has("scoring", "checks", minItems=1),
             _has("scoring", "grader"),
             _has("scoring", "rubric"),
         ],

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from pytest_osmosis.config.check_kinds import BARE, checks
 from pytest_osmosis.config.eval_kinds import (
     A_CPU,
     ABOVE_0,
@@ -305,11 +306,15 @@ class Scoring:
 
     `rubric` is that of the judge: a text, or the path of a file (`TEXT_SUFFIXES`).
     `decide` is "all", "any", or the name of one function. `calibrate` is the dataset's column with scores by humans.
+    `checks` have a name and a kind each, and the keys of their kind.
     """
 
     eval_fns: tuple[str, ...] = key(
-        array_of(code_reference("function"), 'distinct functions, each "module:function"'),
-        "Functions that score.",
+        array_of(
+            code_reference("function", *BARE, others_are="the name of a check"),
+            'distinct functions, each "module:function" or the name of a check',
+        ),
+        'Functions that score. The name of a check, like "contains", compares the answer with the row\'s ground truth.',
         unset=(),
         option="eval_fn",
     )
@@ -339,6 +344,24 @@ class Scoring:
         ABOVE_0, "Also count the scores that differ by at most this from the human score."
     )
     decide: str = key(TEXT, '"all", "any", or the name of the one function that decides.', "all")
+    checks: tuple[Mapping[str, Any], ...] = key(
+        checks(), "Checks that score without Python, each written as [[scoring.checks]].", unset=()
+    )
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions in user code."""
+        return tuple(name for name in self.eval_fns if ":" in name)
+
+    @property
+    def all_checks(self) -> tuple[Mapping[str, Any], ...]:
+        """The checks, first those that are named in `eval_fns`."""
+        return (*({"name": name, "kind": name} for name in self.eval_fns if ":" not in name), *self.checks)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the scores by functions and checks, in the order of the results."""
+        return (*self.functions, *(check["name"] for check in self.all_checks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -815,8 +838,9 @@ EVAL_TABLES: Tables = {
                     '"module:function"',
                     "module:function",
                     lambda _: conditions_of_function(),
-                    "The same conditions for the scores of one function, of the Grader (`reward`), or of the judge "
-                    "(`rubric`).",
+                    "The same conditions for the scores of one function or check, of the Grader (`reward`), or of the "
+                    "judge (`rubric`).",
+                    of_tables=True,
                 ),
             ),
         ),

@@ -365,13 +365,21 @@ class Feed:
         return {"op": "score", "names": names, **self._scoring_fields(state)}
 
     def _scoring_fields(self, state: RunState) -> ScoringFields:
-        return {
-            **state.key.to_json(),
+        record = self._recorder.ledger.records[state.run]
+        fields: ScoringFields = {
+            **state.key.to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
             "messages": state.messages,
             "n_prompt": state.n_prompt,
             "ground_truth": state.row.ground_truth,
             "record": state.row.record,
-            "metrics": self._recorder.ledger.records[state.run].metrics.get(ROLLOUT, {}),
+            "metrics": record.metrics.get(ROLLOUT, {}),
             "samples": state.samples,
             "environment": state.environment,
         }
+        if self._job.setup.checks:
+            fields["facts"] = {
+                "finish_reason": record.finish_reason,
+                "ms": record.duration_ms,
+                "usage": record.usage,
+            }
+        return fields

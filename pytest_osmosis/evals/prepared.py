@@ -216,10 +216,10 @@ class Prepared:
         if stored is None:
             return ()
         has_grader = _may_have_grader(config) or config.environment.env_id is not None
-        if _may_have_grader(config) and config.scoring.grader is None and config.scoring.eval_fns:
+        if _may_have_grader(config) and config.scoring.grader is None and config.scoring.names:
             has_grader = GRADER_SCORE in stored.pass_rule.scorers
         rubric = [RUBRIC] if self.models.judge is not None else []
-        scorers = (*config.scoring.eval_fns, *([GRADER_SCORE] if has_grader else []), *rubric)
+        scorers = (*config.scoring.names, *([GRADER_SCORE] if has_grader else []), *rubric)
         here = published_config(self.description, pass_rule(config, scorers))
         return differing_settings(stored, here, self.redaction)
 
@@ -242,7 +242,7 @@ def identity(prepared: Prepared) -> dict[str, Any]:
         "n": config.evaluation.n,
         "model": [config.experiment.model_path, target.base_url if target.endpoint is None else None],
         "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent, *mcp],
-        "scorers": [config.scoring.grader, *config.scoring.eval_fns],
+        "scorers": [config.scoring.grader, *config.scoring.names],
         **({} if env.env_id is None else {"environment": [name_of(env.env_id), *environment]}),
         **({"judge": judge_digest(judge.setup)} if judge is not None else {}),
         "thresholds": [config.evaluation.pass_threshold, dict(config.scoring.thresholds), config.scoring.decide],

@@ -234,7 +234,7 @@ def _why_not_scored(run: RunId, rollouts: StoredRollouts, contents: Mapping[int,
     if run.row not in contents:
         return "its row is no longer in the dataset"
     is_same = contents[run.row].prompt == rollouts.contents[run.row].prompt
-    return None if is_same else "its prompt has changed since it was rolled out"
+    return None if is_same else "the prompt has changed since the rollout"
 
 
 def _plan(planned: Plan, config: EvalConfig, dataset: Dataset) -> Plan:

@@ -211,6 +211,7 @@ class EvalRun:
             "metrics": last.get("metrics", {}).get(ROLLOUT, {}),
             "samples": last.get("samples", ()),
             "environment": last.get("environment", {}),
+            "facts": {"finish_reason": last.get("finish_reason"), "ms": last["ms"], "usage": last.get("usage")},
         }
 
     def stop_clock(self) -> None:

@@ -52,7 +52,8 @@ from pytest_osmosis.judges.sending import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, copied, own_copy, refused
 from pytest_osmosis.models.replicas import uses_to_json
 from pytest_osmosis.models.retry import DeniableModel
-from pytest_osmosis.rewards.graders import REWARD, Reward, RolloutToGrade, reward_of
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.rewards.graders import NO_FACTS, REWARD, Reward, RolloutToGrade, reward_of
 from pytest_osmosis.rollouts.context import ChatContext, NotAConversation, RolloutOutput
 from pytest_osmosis.rollouts.environment import STATE, EnvironmentFault
 from pytest_osmosis.text.chat_messages import prompt_length, refusal_of
@@ -147,7 +148,7 @@ class HostCore:
         names = self._code.scored_at_once if self._setup.scores_at_once else ()
         if rollout.get("boundary") is None and names:
             run: ScoringFields = {
-                **key.to_json(),
+                **key.to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
                 "messages": rollout["messages"],
                 "n_prompt": rollout["n_prompt"],
                 "ground_truth": request["ground_truth"],
@@ -380,7 +381,8 @@ class HostCore:
         function = self._code.eval_function(name)
         if function is None:
             return await self._grade(request, self._artifacts(running.key))
-        arguments = function.arguments(messages, request["n_prompt"], ground_truth, record)
+        facts = self._facts(request) if function.mode == "rollout" else NO_FACTS
+        arguments = function.arguments(messages, request["n_prompt"], ground_truth, record, facts)
         if function.is_async:
             return reward_of(await function.function(**arguments))
         with self._monitor.blocking(running):
@@ -388,6 +390,20 @@ class HostCore:
         if inspect.isawaitable(value):  # a decorator hid that the function is async
             value = await value
         return reward_of(value)
+
+    def _facts(self, request: ScoringFields) -> Mapping[str, Any]:
+        """Return what checks see of a rollout besides its conversation; none of a reference solution."""
+        facts = request.get("facts")
+        price = self._setup.bounds.prices.get(str(RunId.of(request).model))
+        if facts is None:
+            return NO_FACTS
+
+        def cost_usd() -> float | None:
+            from pytest_osmosis.models.prices import Price  # it imports the config, which few hosts need
+
+            return None if price is None else Price.from_json(price).cost_usd(facts["usage"])
+
+        return {**facts, "cost_usd": cost_usd}
 
     async def _grade(self, request: ScoringFields, artifacts: str) -> Reward:
         if self._code.grader is None:

@@ -43,7 +43,7 @@ from pytest_osmosis.host.workflow_classes import (
     workflow_agent,
     workflow_in,
 )
-from pytest_osmosis.rewards.graders import REWARD, EvalFunction, GraderCode, eval_function
+from pytest_osmosis.rewards.graders import REWARD, EvalFunction, GraderCode, eval_function, function_of_check
 from pytest_osmosis.rollouts import Agent
 from pytest_osmosis.rollouts.agents import FunctionAgent, RecordedAgent, SingleTurn, ThreadedFunctionAgent
 from pytest_osmosis.text.names import listed, shown, suggestion
@@ -210,7 +210,9 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
         )
     file = setup.entrypoint if setup.agent is None or setup.grader is None else None  # else nothing of it is used
     entrypoint = errors.collect(lambda: _entrypoint(Path(file), setup)) if file else None
-    functions = tuple(filter(None, [errors.collect(partial(_function, imports, name)) for name in setup.eval_fns]))
+    own = tuple(filter(None, [errors.collect(partial(_function, imports, name)) for name in setup.eval_fns]))
+    checks = [*map(function_of_check, setup.checks)]
+    functions = (*own, *(function for function, _ in checks))
     grader = errors.collect(lambda: _grader_code(setup, imports, entrypoint))
     rubric = None
     if setup.code.judge is not None:
@@ -230,7 +232,8 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
         agent,
         functions,
         grader,
-        {function.name: source_digest(function.function, roots) for function in functions}
+        {function.name: source_digest(function.function, roots) for function in own}
+        | {function.name: digest for function, digest in checks}
         | ({REWARD: source_digest(grader.grader, roots)} if grader is not None else {})
         | ({REWARD: environment.digest} if environment is not None else {})
         | ({RUBRIC: rubric.digest} if rubric is not None else {}),
@@ -239,7 +242,7 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
         scored_apart=setup.code.endpoint == "env",
         max_rollouts=max_concurrent("the workflow's config", getattr(agent, "config", None)),
         max_scorings=max_concurrent("the Grader's config", getattr(grader, "config", None)),
-        rollout_code=_rollout_code(setup, functions, grader, environment),
+        rollout_code=_rollout_code(setup, own, grader, environment),
         environment=environment,
     )
 
@@ -304,7 +307,16 @@ class _Imports:
 
 
 def _function(imports: _Imports, name: str) -> EvalFunction:
-    return eval_function(name, imports[name])
+    value = imports[name]
+    try:
+        return eval_function(name, value)
+    except CodeError:
+        from pytest_osmosis.rewards.scorers import scorer_function
+
+        scorer = _reporting_errors(name, lambda: scorer_function(name, value))
+        if scorer is None:
+            raise
+        return scorer
 
 
 def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> GraderCode | None:

@@ -218,7 +218,8 @@ class Setup:
     """All that a host must know before its first run: its `code`, and its work.
 
     `agent` is "chat", "recorded", "module:attr" or None for that of `entrypoint` (a file). `grader` is "module:Class"
-    or None for the entrypoint's. `mcp` is the folder of a FastMCP server whose tools the built-in agent offers.
+    or None for the entrypoint's. `checks` are those of the config, with their names. `mcp` is the folder of a FastMCP
+    server whose tools the built-in agent offers.
     `sampling` holds keys of the request body; `bounds` are those of each rollout, and `max_turns` is what agents are
     told. `limit` is how many rollouts may be in flight at first, and `max_limit` the most that it may ever be raised
     to, as other hosts may have no place; with `permits` each request waits for the engine's. `judge_permits` and
@@ -234,6 +235,7 @@ class Setup:
     entrypoint: str | None = None
     grader: str | None = None
     eval_fns: tuple[str, ...] = ()
+    checks: tuple[Mapping[str, Any], ...] = ()
     mcp: str | None = None
     sampling: Mapping[str, Any] = field(default_factory=dict)
     max_turns: int = 10
@@ -267,7 +269,7 @@ class Setup:
     @classmethod
     def from_json(cls, request: SetupRequest) -> Setup:
         work = request["work"]
-        tuples = {name: tuple(work[name]) for name in ("eval_fns", "state_columns")}
+        tuples = {name: tuple(work[name]) for name in ("eval_fns", "checks", "state_columns")}
         return cls(HostCode.from_json(request), **{**work, **tuples, "bounds": RolloutBounds(**work["bounds"])})
 
 
@@ -310,10 +312,19 @@ class RunRequest(AttemptFields):
     seed: int | None
 
 
+class RolloutFacts(TypedDict):
+    """The facts that checks see of a rollout besides its conversation, as in its `RolloutEvent`."""
+
+    finish_reason: str | None
+    ms: float
+    usage: Mapping[str, int] | None
+
+
 class ScoringFields(AttemptFields):
     """A conversation and its row, for reward functions. The first `n_prompt` messages are the prompt's.
 
-    `metrics` are those of the rollout, `samples` and `environment` those of its `RolloutEvent`.
+    `metrics` are those of the rollout, `samples` and `environment` those of its `RolloutEvent`. `facts` are there for
+    checks, unless nothing was rolled out.
     """
 
     messages: list[dict[str, Any]]
@@ -323,6 +334,7 @@ class ScoringFields(AttemptFields):
     metrics: Mapping[str, float]
     samples: Sequence[Mapping[str, Any]]
     environment: Mapping[str, Any]
+    facts: NotRequired[RolloutFacts]
 
 
 class ScoreRequest(ScoringFields):

@@ -83,7 +83,7 @@ def _missing(results: Results) -> list[str]:
     elif results.stopped is None:
         lines = _given_up(missing)
     elif results.rescored is not None and results.stop_reason is None:
-        lines = [f"not measured: {results.stopped}", *_given_up(missing)]
+        lines = [f"not measured: {results.stopped}", *_given_up(missing, "not scored")]
     else:
         lines = [stop_text(results.stop_reason, results.stopped), *lines]
     return list(map(warning, lines))
@@ -94,9 +94,9 @@ def stop_text(reason: StopReason | None, text: str) -> str:
     return text if reason in ("maxfail", "requested") else f"stopped: {text}"
 
 
-def _given_up(missing: Sequence[RunRecord], of: str = "") -> list[str]:
+def _given_up(missing: Sequence[RunRecord], what: str = "never ran") -> list[str]:
     reasons = Counter(record.skip_reason for record in missing)
-    return [f"{plural(n, 'run')}{of} never ran{f': {reason}' if reason else ''}" for reason, n in reasons.most_common()]
+    return [f"{plural(n, 'run')} {what}{f': {reason}' if reason else ''}" for reason, n in reasons.most_common()]
 
 
 def _pass_rate(results: Results) -> str:
@@ -133,7 +133,7 @@ def _baseline_model(results: Results, baseline: ModelResults) -> list[str]:
     if baseline.overall.n_measured:
         rate += f"; {tokens_text(records)}, {known_cost(results.cost_of(records))}"
     missing = [record for record in records if record.status == "pending"]
-    return [f"baseline {baseline.model}: {rate}", *map(warning, _given_up(missing, of=" of the baseline"))]
+    return [f"baseline {baseline.model}: {rate}", *map(warning, _given_up(missing, "of the baseline never ran"))]
 
 
 def _gates(results: Results, verdicts: Sequence[Verdict], *, power: bool = True) -> list[str]:

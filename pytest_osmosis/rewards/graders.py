@@ -242,7 +242,7 @@ def with_notes(reward: Reward, metrics_after: object, extra_fields: object, befo
     return replace(reward, metrics=changed, fields=fields | others)
 
 
-Mode = Literal["simple", "full"]
+Mode = Literal["simple", "full", "rollout"]
 MODES: Mapping[str, Mode] = {"solution_str": "simple", "messages": "full"}
 
 OFFERED: Mapping[Mode, tuple[str, str, str]] = {
@@ -253,9 +253,12 @@ OFFERED: Mapping[Mode, tuple[str, str, str]] = {
 BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
+NO_FACTS: Mapping[str, Any] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class EvalFunction:
-    """A user's function, ready to be called. `name` is its path as typed, the key of its scores.
+    """A user's function or a check, ready to be called. `name` is its path as typed, the key of its scores.
 
     `parameters` is None if the function takes any keyword.
     """
@@ -267,16 +270,33 @@ class EvalFunction:
     parameters: frozenset[str] | None
 
     def arguments(
-        self, messages: list[Message], n_prompt: int, ground_truth: object, row: dict[str, Any]
+        self,
+        messages: list[Message],
+        n_prompt: int,
+        ground_truth: object,
+        row: dict[str, Any],
+        facts: Mapping[str, Any] = NO_FACTS,
     ) -> dict[str, Any]:
         """Return the keyword arguments of one call, which may change them.
 
-        The first `n_prompt` messages hold no answer.
+        The first `n_prompt` messages hold no answer. `facts` are what a `SeenRollout` holds besides.
         """
+        if self.mode == "rollout":
+            from pytest_osmosis.checks.kinds import SeenRollout  # most evals need it not
+
+            return {"rollout": SeenRollout(messages, n_prompt, ground_truth, **facts)}
         first = (answer_of(messages[n_prompt:]) or "") if self.mode == "simple" else messages
         offered = zip(OFFERED[self.mode], (first, ground_truth, row), strict=True)
         taken = self.parameters
         return {name: own_copy(value) for name, value in offered if taken is None or name in taken}
+
+
+def function_of_check(declared: Mapping[str, Any]) -> tuple[EvalFunction, str]:
+    """Return a check of a config as a function, and its digest. It counts as blocking: a pattern may take long."""
+    from pytest_osmosis.checks.kinds import Check
+
+    check = Check.of(declared)
+    return EvalFunction(declared["name"], check, "rollout", is_async=False, parameters=None), check.digest
 
 
 def eval_function(name: str, function: object) -> EvalFunction:

@@ -143,7 +143,7 @@ def test_a_stopped_eval_run_that_is_rescored_stays_stopped(workspace: Workspace)
     workspace.cli("runs").stdout.fnmatch_lines(["x-* stopped *"])
 
     decided = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.6", "--osmosis-stop-when-decided", exits=0)
-    decided.stdout.fnmatch_lines(["1 run never ran: no rollout is stored (*"])
+    decided.stdout.fnmatch_lines(["1 run not scored: no rollout is stored (*"])
     assert workspace.results()["status"] == "stopped", "as before"
 
 
@@ -207,7 +207,7 @@ def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(workspace: Work
             "  from run *: 2 stored rollouts (2 runs without one), no model is asked",
             "  note: row 1: the prompt changed after the rollout, so it is not scored",
             "  note: row 0: changed after the rollout, except in the prompt, so it is scored as now",
-            "SKIPPED ?1? configs/eval/x.toml:1: its prompt has changed since it was rolled out",
+            "SKIPPED ?1? configs/eval/x.toml:1: the prompt has changed since the rollout",
             "SKIPPED ?1? configs/eval/x.toml:1: its row is no longer in the dataset",
             "against the previous verdicts (results.1.json): 1 row better, 0 worse",
             "not measured: 2 of 4 runs have no rollout to score",

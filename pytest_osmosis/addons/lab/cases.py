@@ -263,12 +263,15 @@ def _in_toml(document: Document, problems: list[Problem]) -> Iterator[CaseEntry]
 
     for name, content in document.content.items():
         if name == "rows":
-            for function, keys in content.items() if isinstance(content, dict) else ():
+            misplaced = "[rows] holds tables: write [rows.compute_reward]"
+            if not isinstance(content, dict):
+                problems.append(Problem(document.where(name), misplaced))
+                continue
+            for function, keys in content.items():
                 if isinstance(keys, dict):
-                    yield entry(function, keys, "rows", function)
+                    yield entry(function, keys, name, function)
                 else:
-                    where = document.where("rows", function)
-                    problems.append(Problem(where, "[rows] holds tables: write [rows.compute_reward]"))
+                    problems.append(Problem(document.where(name, function), misplaced))
         elif isinstance(content, list) and all(isinstance(case, dict) for case in content):
             for index, case in enumerate(content):
                 yield entry(name, case, name, index)

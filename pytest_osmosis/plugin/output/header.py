@@ -201,7 +201,7 @@ def _own_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iter
             early = "stops as soon as the gates are decided (not with -k, --lf or node ids)"
             yield f"  {early if why is None else f'does not stop early: {why}'}"
     if config.text is None and prepared.environment is None:
-        scorers = [*config.scoring.eval_fns, *filter(None, [config.scoring.grader])]
+        scorers = [*config.scoring.names, *filter(None, [config.scoring.grader])]
         folder = config.agent.mcp
         agent = config.agent.agent if folder is None else f"the tools of {shown(config.workspace / folder)}"
         yield f"  agent: {agent}, scored by {', '.join(scorers)}"
@@ -220,7 +220,7 @@ def _rows_lines(prepared: Prepared) -> Iterator[str]:
     yield f"  environment: {facts.env_id.partition('@')[0]}{of_versions}, rows: {selection}"
     functions = f" ({listed(facts.functions, MOST_FUNCTIONS)})" if facts.functions else ""
     together = ", all runs of a row together" if facts.grouped else ""
-    others = "".join(f", {name}" for name in prepared.config.scoring.eval_fns)
+    others = "".join(f", {name}" for name in prepared.config.scoring.names)
     yield f"  scored by: its reward{functions}{together}{others}"
 
 

@@ -133,7 +133,7 @@ class ReferenceSolutions:
         __tracebackhide__ = True
         self._scorer_names()
         recorded: ScoringFields = {
-            **Key(run, attempt=1).to_json(),
+            **Key(run, attempt=1).to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
             "messages": messages,
             "n_prompt": len(row.messages),
             "ground_truth": row.ground_truth,

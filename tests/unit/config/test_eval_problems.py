@@ -15,6 +15,7 @@ from string import Template
 import pytest
 
 from pytest_osmosis.config import Override, load_eval_config
+from pytest_osmosis.config.check_kinds import CHECKS
 from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import ConfigError
 
@@ -46,6 +47,8 @@ POSITIVE = "must be an integer of at least 1"
 SECONDS = "must be a finite number above 0 and at most 31,536,000 (a year)"
 INSIDE = "must be inside the workspace (symlinks resolved)"
 TEXT = "must be a string that is not blank"
+KINDS = ", ".join(f'"{name}"' for name in CHECKS)
+ON = '"answer", "last_line", "code_block", {after = "####"} or {json = "order.id"}'
 FUNCTIONS = 'unknown function, did you mean "rewards:exact"? (valid: "rewards:exact", "rewards:close")'
 
 
@@ -193,14 +196,74 @@ extra_body = {a = {d = 07:32:00}}
 == scoring
 calibrate_within = 0.5
 > 2: [scoring] calibrate_within: needs [scoring] calibrate, the column with scores by humans
-eval_fns: must be an array of distinct functions, each "module:function", got "rewards:exact"
+eval_fns: must be an array of distinct functions, each "module:function" or the name of a check, got "rewards:exact"
 eval_fns = ["exact", "a:b", "a b:c", "a:", 1]
-> 2: [scoring] eval_fns: each must be "module:function", got "exact"
-> 2: [scoring] eval_fns: each must be "module:function", got "a b:c"
-> 2: [scoring] eval_fns: each must be "module:function", got "a:"
-> 2: [scoring] eval_fns: each must be "module:function", got 1
+> 2: [scoring] eval_fns: each must be "module:function" or the name of a check, got "exact"
+> 2: [scoring] eval_fns: each must be "module:function" or the name of a check, got "a b:c"
+> 2: [scoring] eval_fns: each must be "module:function" or the name of a check, got "a:"
+> 2: [scoring] eval_fns: each must be "module:function" or the name of a check, got 1
 eval_fns = ["a:b", "a:b"]
 > 2: [scoring] eval_fns: duplicate "a:b"
+eval_fns = ["contians"]
+> 2: [scoring] eval_fns: each must be "module:function" or the name of a check, got "contians", did you mean "contains"?
+checks = "contains"
+> 2: [scoring] checks: must be an array of tables; write [[scoring.checks]]
+eval_fns = ["a:b"]
+[[scoring.checks]]
+kind = "contains"
+[[scoring.checks]]
+name = "a"
+kind = "contians"
+value = 7
+> 7: [scoring] checks.kind: must be one of $KINDS, got "contians", did you mean "contains"?
+eval_fns = ["a:b"]
+[[scoring.checks]]
+value = 7
+> 3: [scoring] checks.kind: missing; must be one of $KINDS
+checks = [{kind = "contains", vallue = "a"}, {kind = "f1", negate = true},
+  {kind = "regex", value = "("},
+  {kind = "number", value = "7", within = -1}]
+> 2: [scoring] checks.vallue: unknown key, did you mean "value"? (valid: name, kind, value, match, ignore_case, on, negate)
+> 2: [scoring] checks.negate: unknown key, did you mean "name"? (valid: name, kind, value, on)
+> 3: [scoring] checks.value: must be a regular expression: missing ), unterminated subpattern at position 0, got "("
+> 4: [scoring] checks.value: must be a finite number, got "7"
+> 4: [scoring] checks.within: must be a finite number of at least 0, got -1
+eval_fns = ["a:b"]
+[[scoring.checks]]
+name = "a"
+kind = "length"
+[[scoring.checks]]
+name = "b"
+kind = "length"
+min = 2
+max = 1
+[[scoring.checks]]
+kind = "edit_distance"
+> 5: [scoring] checks.kind: needs min or max
+> 10: [scoring] checks.max: must be at least min, got 1
+> 11: [scoring] checks.max: missing; must be an integer of at least 0
+eval_fns = ["a:b"]
+[[scoring.checks]]
+kind = "json"
+schema = {type = "objct"}
+on = "first_line"
+[[scoring.checks]]
+name = "a b"
+kind = "equals"
+on = {json = "a..b"}
+> 5: [scoring] checks.schema: must be a JSON Schema: 'objct' is not valid under any of the given schemas at $.type
+> 6: [scoring] checks.on: must be $ON, got "first_line"
+> 8: [scoring] checks.name: must be a name of letters, digits, _, . and -, got "a b"
+> 10: [scoring] checks.on.json: must be a path into JSON, like "order.items[0].id", got "a..b"
+eval_fns = ["contains"]
+[[scoring.checks]]
+kind = "contains"
+value = "a"
+[[scoring.checks]]
+name = "mean"
+kind = "contains"
+> 3: [scoring] checks.name: "contains" is the name of another score too; give this check a name of its own
+> 7: [scoring] checks.name: "mean" means something else; choose another name
 grader: must be "module:Class", got "Grader"
 rubric = "be kind"
 > 1: [judge] model_path: missing; $JUDGE
@@ -553,7 +616,7 @@ def test_a_mistyped_table_for_the_agent_is_no_benchmark(problems: Problems) -> N
 
 def test_invalid_functions_cause_no_problems_with_names_that_refer_to_them(problems: Problems) -> None:
     text = SECRETS + EXPERIMENT + '[scoring]\neval_fns = ["a"]\nthresholds = {"b:c" = 1}\ndecide = "b:c"\n'
-    assert problems(text) == ['7: [scoring] eval_fns: each must be "module:function", got "a"']
+    assert problems(text) == ['7: [scoring] eval_fns: each must be "module:function" or the name of a check, got "a"']
 
 
 @pytest.mark.parametrize(

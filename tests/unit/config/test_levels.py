@@ -223,8 +223,8 @@ def test_setting_a_key_inside_a_value_keeps_the_others_of_the_file(load_table: L
         ),
         (
             "scoring.eval_fns=rewards.exact",
-            '--osmosis-set scoring.eval_fns: each must be "module:function", got "rewards.exact"; did you mean '
-            '"rewards:exact"?',
+            '--osmosis-set scoring.eval_fns: each must be "module:function" or the name of a check, got '
+            '"rewards.exact"; did you mean "rewards:exact"?',
         ),
     ],
 )
@@ -410,7 +410,7 @@ TABLES = ", ".join(EVAL_TABLES)
         ("evaluation", "pass_threshold", "high", 'must be a finite number, got "high"'),
         ("model", "headers", "{A = 1}", "A: must be a string without line breaks, got 1"),
         ("model", "headers", "s3cr3t", "must be a table of header names to strings, got a string"),
-        ("scoring", "eval_fns", "exact", 'each must be "module:function", got "exact"'),
+        ("scoring", "eval_fns", "exact", 'each must be "module:function" or the name of a check, got "exact"'),
         ("judge", "score_range", "[1, 0]", 'the highest score must be above the lowest, got "[1, 0]"'),
         ("secrets", "requird", "[]", '[secrets] requird: unknown key, did you mean "required"? (valid: required)'),
         ("gate", "pass_at_3", ">= 0.5", "needs [evaluation] n of at least 3, n is 1"),

@@ -129,6 +129,15 @@ threshold = true
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "line"), [("rows = 3", 1), ("[[rows]]\ndataset = 'x'", 1), ("[rows]\ncompute_reward = 3", 2)]
+)
+def test_rows_that_are_no_tables_are_refused(folder: Path, text: str, line: int) -> None:
+    (folder / "rewards.cases.toml").write_text(text, encoding="utf-8")
+
+    assert problems() == [f"rewards.cases.toml:{line}: [rows] holds tables: write [rows.compute_reward]"]
+
+
 def test_duplicate_ids_and_invalid_cases_are_refused(folder: Path) -> None:
     same = {"id": "a", "solution_str": "42", "ground_truth": "42", "expect": 1.0}
 

@@ -1,0 +1,1 @@
+"""Checks, which score rollouts without Python: a config names their kinds and parameters."""

@@ -1,0 +1,80 @@
+"""Checks in a session, and a scorer of another library: scores, reasons, gates, and what a changed check does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.plugin.workspaces import Workspace
+
+pytestmark = [pytest.mark.usefixtures("wide_terminal"), pytest.mark.slow]
+
+TOML = """
+[experiment]
+dataset = "answers"
+[agent]
+agent = "recorded"
+[data]
+rows = "all"
+[scoring]
+eval_fns = ["contains", "scorers:Exact"]
+decide = "contains"
+[[scoring.checks]]
+name = "short"
+kind = "length"
+max = MAX
+unit = "words"
+[[scoring.checks]]
+kind = "tokens"
+max = 10
+[gate.short]
+pass_rate = ">= 0.9"
+[secrets]
+required = []
+"""
+SCORERS = """
+from types import SimpleNamespace
+
+class Exact:
+    def eval(self, output, expected=None, **kwargs):
+        return SimpleNamespace(score=float(output == expected), metadata={"rationale": "compared"}, error=None)
+
+    async def eval_async(self, output, expected=None, **kwargs):
+        raise AssertionError
+"""
+CONFIG = "--osmosis-config=configs/eval/x.toml"
+
+
+def test_checks_score_with_reasons_and_only_a_changed_one_scores_again(workspace: Workspace) -> None:
+    rows = [{"solution_str": f"You have {n} days.", "ground_truth": "30 days"} for n in (30, 3)]
+    workspace.write("data/answers.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    workspace.write("scorers.py", SCORERS)
+    workspace.write("configs/eval/x.toml", TOML.replace("MAX", "9"))
+
+    first = workspace.run(CONFIG)
+
+    first.stdout.fnmatch_lines(["gate short pass_rate >= 0.9: HOLDS: 1.000 (2 of 2 runs passed)"])
+    assert 'reason of contains: does not contain "30 days"' in [line.strip() for line in workspace.show("row1-run0")]
+    runs = [row["runs"][0] for row in workspace.results()["rows"]]
+    assert [run["scores"] for run in runs] == [
+        {"scorers:Exact": 0.0, "contains": 1.0, "short": 1.0, "tokens": 1.0},
+        {"scorers:Exact": 0.0, "contains": 0.0, "short": 1.0, "tokens": 1.0},
+    ]
+    assert runs[0]["reasons"] == {
+        "scorers:Exact": "compared",
+        "contains": 'contains "30 days"',
+        "short": "has 4 words",
+        "tokens": "uses 0 tokens",
+    }
+    assert workspace.results()["config"]["eval_fns"] == ["scorers:Exact", "contains", "short", "tokens"]
+
+    workspace.write("configs/eval/x.toml", TOML.replace("MAX", "3"))
+    second = workspace.run("--osmosis-from=latest")
+
+    second.stdout.fnmatch_lines(
+        [
+            "reused * 2 stored scores of contains, 2 stored scores of tokens (code and rows unchanged)*",
+            "gate short pass_rate >= 0.9: FAILS: 0.000 (0 of 2 runs passed)",
+        ]
+    )

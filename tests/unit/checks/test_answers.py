@@ -1,0 +1,185 @@
+"""Checks of an answer: their verdicts, and the reasons that users read."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.checks.answers import edits
+from pytest_osmosis.checks.kinds import Check, SeenRollout
+from pytest_osmosis.text.user_code import UserValueFault
+
+QUESTION = {"role": "user", "content": "How long do I have?"}
+JSON = '{"order": {"id": 7, "items": ["a", "b"]}, "paid": true}'
+BLOCK = f"Here it is:\n```json\n{JSON}\n```\nDone."
+SCHEMA = {"type": "object", "required": ["paid"], "properties": {"paid": {"type": "boolean"}}}
+
+
+def checked(answer: str | None, truth: object = None, **declared: Any) -> tuple[float, str]:
+    messages: list[dict[str, Any]] = [QUESTION]
+    if answer is not None:
+        messages.append({"role": "assistant", "content": answer})
+    result = Check.of(declared)(SeenRollout(messages, 1, truth))
+    assert isinstance(result["score"], float)
+    return result["score"], str(result["reason"])
+
+
+@pytest.mark.parametrize(
+    ("declared", "answer", "score", "reason"),
+    [
+        ({"kind": "equals", "value": "42"}, "42", 1, 'is "42"'),
+        ({"kind": "equals", "value": "42"}, "42\n", 0, r'is "42\n", not "42"'),
+        ({"kind": "equals", "value": "Yes", "ignore_case": True}, "YES", 1, 'is "YES"'),
+        ({"kind": "equals", "value": "Yes", "negate": True}, "No", 1, 'is "No", not "Yes"'),
+        ({"kind": "one_of", "value": ["yes", "no"]}, "no", 1, 'is "no"'),
+        ({"kind": "one_of", "value": ["yes", "no"]}, "maybe", 0, 'is "maybe", not one of "yes", "no"'),
+        ({"kind": "contains", "value": "30 days"}, "within 3 days", 0, 'does not contain "30 days"'),
+        ({"kind": "contains", "value": ["a", "x"]}, "abc", 0, 'does not contain "x"'),
+        ({"kind": "contains", "value": ["a", "x"], "match": "any"}, "abc", 1, 'contains "a"'),
+        ({"kind": "contains", "value": ["y", "x"], "match": "any"}, "abc", 0, 'contains none of "y", "x"'),
+        ({"kind": "contains", "value": ["a", "x"], "match": "none"}, "abc", 0, 'contains "a"'),
+        ({"kind": "contains", "value": "A", "ignore_case": True}, "abc", 1, 'contains "A"'),
+        ({"kind": "contains", "value": "a", "negate": True}, "abc", 0, 'contains "a"'),
+        ({"kind": "starts_with", "value": "Dear"}, "Dear Ann", 1, 'starts with "Dear"'),
+        ({"kind": "starts_with", "value": "Dear"}, "Hi", 0, 'starts with "Hi", not with "Dear"'),
+        ({"kind": "ends_with", "value": "Bob"}, "Yours, Al", 0, 'ends with "Yours, Al", not with "Bob"'),
+        ({"kind": "regex", "value": r"\d+ days"}, "in 30 days", 1, r'matches "\\d+ days" with "30 days"'),
+        ({"kind": "regex", "value": "DAYS", "ignore_case": True}, "days", 1, 'matches "DAYS" with "days"'),
+        ({"kind": "regex", "value": "x"}, "days", 0, 'does not match "x"'),
+        ({"kind": "number", "value": 1200.5}, "It costs $1,200.50.", 1, "has 1200.5 as its last number"),
+        ({"kind": "number", "value": 0.3, "within": 0.1}, "0.4", 1, "has 0.4 as its last number"),
+        ({"kind": "number", "value": 3, "within": 1}, "5", 0, "has 5 as its last number, not within 1 of 3"),
+        ({"kind": "number", "value": 20}, "10-20", 1, "has 20 as its last number"),
+        ({"kind": "number", "value": 3}, "none", 0, "has no number"),
+        ({"kind": "json"}, JSON, 1, "is JSON"),
+        ({"kind": "json"}, "{'a': 1}", 0, "is not JSON: Expecting property name"),
+        ({"kind": "json"}, "NaN", 0, "is not JSON: "),
+        ({"kind": "json", "schema": SCHEMA}, JSON, 1, "is JSON that fits the schema"),
+        ({"kind": "json", "schema": SCHEMA}, "{}", 0, "does not fit the schema at $: 'paid' is a required property"),
+        ({"kind": "json_equals", "value": {"a": 1}}, '{"a": 1.0}', 1, "is the same JSON"),
+        ({"kind": "json_equals", "value": {"a": 1}}, '{"a": true}', 0, "a is true, not 1"),
+        ({"kind": "json_equals", "value": '{"a": 1, "b": 2}'}, '{"a": 1, "c": 3}', 0, "has no b; has c, which is not"),
+        ({"kind": "json_equals", "value": [1, {"a": []}]}, '[1, {"a": []}]', 1, "is the same JSON"),
+        ({"kind": "json_equals", "value": {"a": {"b": 1}}, "fields": "a.b"}, '{"a": {"b": 1, "c": 2}}', 1, "has the"),
+        ({"kind": "json_equals", "value": {"a": {"b": 1}}, "fields": "a.b"}, '{"a": 2}', 0, "has no a.b"),
+        ({"kind": "length", "max": 2, "unit": "words"}, "a b c", 0, "has 3 words, more than 2"),
+        ({"kind": "length", "min": 2}, "a", 0, "has 1 character, fewer than 2"),
+        ({"kind": "f1", "value": "the black cat"}, "A cat: the cat!", 4 / 7, "shares 2 words: F1 is 0.57"),
+        ({"kind": "f1", "value": ["x", "三十天"]}, "三天", 0.8, "shares 2 words: F1 is 0.80"),
+        ({"kind": "similarity", "value": "abcd"}, "abxd", 0.75, 'is 1 edit from "abcd"'),
+        ({"kind": "similarity", "value": "x"}, "", 0, 'is 1 edit from "x"'),
+        ({"kind": "edit_distance", "value": "kitten", "max": 2}, "sitting", 0, 'is 3 edits from "kitten", more than 2'),
+        ({"kind": "refusal"}, "I'm sorry, but I can't help with that.", 1, "refuses: "),
+        ({"kind": "refusal", "negate": True}, "You can return it. I cannot recommend it enough.", 1, "does not refuse"),
+        ({"kind": "refusal"}, "抱歉 我无法回答这个问题", 1, "refuses: "),
+        ({"kind": "refusal"}, " ", 1, "is empty"),
+    ],
+)
+def test_a_check_decides_and_says_why(declared: dict[str, Any], answer: str, score: float, reason: str) -> None:
+    found, told = checked(answer, **declared)
+
+    assert found == pytest.approx(score)
+    assert told.startswith(reason), told
+
+
+@pytest.mark.parametrize(
+    ("on", "answer", "part"),
+    [
+        ("answer", " 7 ", " 7 "),
+        ("last_line", "6\n 7 \n\n", "7"),
+        ("code_block", BLOCK, JSON),
+        ({"after": "####"}, "1 #### 2\n#### 7\n", "7"),
+        ({"json": "order.id"}, JSON, "7"),
+        ({"json": "$.order.items[1]"}, BLOCK, "b"),
+    ],
+)
+def test_a_check_looks_at_a_part_of_the_answer(on: Any, answer: str, part: str) -> None:
+    assert checked(answer, kind="equals", value=part, on=on)[0] == 1.0
+    assert checked(answer, kind="equals", value="other", on=on)[0] == 0.0
+
+
+@pytest.mark.parametrize("negate", [False, True])
+@pytest.mark.parametrize(
+    ("on", "reason"),
+    [
+        ("code_block", "has no code block"),
+        ({"after": "####"}, 'has no "####"'),
+        ({"json": "a.b"}, "is not JSON: Expecting value: line 1 column 1 (char 0)"),
+    ],
+)
+def test_a_part_that_is_not_there_fails_negated_or_not(on: Any, reason: str, negate: bool) -> None:
+    assert checked("seven", kind="equals", value="7", on=on, negate=negate) == (0.0, reason)
+
+
+def test_the_reason_names_the_part() -> None:
+    after = {"after": "####"}
+    assert checked("1\n2", kind="equals", value="3", on="last_line") == (0.0, 'the last line is "2", not "3"')
+    assert checked("#### x", kind="number", value=3, on=after) == (0.0, 'what follows "####" has no number')
+    assert checked(JSON, kind="equals", value="3", on={"json": "order.id"}) == (0.0, 'its order.id is "7", not "3"')
+
+
+def test_a_rollout_without_an_answer_fails_with_that_reason() -> None:
+    assert checked(None, kind="contains", value="x", negate=True) == (0.0, "gives no answer")
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "truth"),
+    [
+        ("equals", "42", 42),
+        ("contains", "30 days or 4 weeks", ["30 days", "4 weeks"]),
+        ("number", "it is 42", "about 42.0"),
+        ("one_of", "b", ["a", "b"]),
+        ("json_equals", '{"a": 1}', {"a": 1}),
+        ("regex", "aab", "a+b"),
+    ],
+)
+def test_without_a_value_the_ground_truth_counts(kind: str, answer: str, truth: object) -> None:
+    assert checked(answer, truth, kind=kind)[0] == 1.0
+    assert checked("0", truth, kind=kind)[0] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "truth", "fault"),
+    [
+        ("equals", None, "equals: the row has no ground truth; set value, or name its column"),
+        ("equals", ["a"], 'the ground truth must be a text, got list: ["a"]'),
+        ("number", "some", 'the ground truth must be a number, got str: "some"'),
+        ("regex", "(", "the ground truth is no regular expression: missing ), unterminated subpattern at position 0"),
+    ],
+)
+def test_a_ground_truth_that_does_not_fit_is_an_error_and_no_score(kind: str, truth: object, fault: str) -> None:
+    with pytest.raises(UserValueFault) as caught:
+        checked("x", truth, kind=kind)
+
+    assert str(caught.value) == fault
+
+
+def test_edits_are_those_of_the_textbook() -> None:
+    chance = random.Random(0)
+
+    def slow(one: str, other: str) -> int:
+        row = list(range(len(other) + 1))
+        for i, a in enumerate(one, 1):
+            left, row[0] = row[0], i
+            for j, b in enumerate(other, 1):
+                left, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, left + (a != b))
+        return row[-1]
+
+    for _ in range(200):
+        one, other = ("".join(chance.choices("abc", k=chance.randrange(9))) for _ in range(2))
+        assert edits(one, other) == slow(one, other), (one, other)
+
+
+def test_the_digest_changes_with_each_part_of_a_check() -> None:
+    declared: list[dict[str, Any]] = [
+        {"kind": "equals", "value": "a"},
+        {"kind": "contains", "value": "a"},
+        {"kind": "equals", "value": "b"},
+        {"kind": "equals", "value": "a", "on": "last_line"},
+        {"kind": "equals", "value": "a", "negate": True},
+    ]
+
+    assert len({Check.of(each).digest for each in declared}) == len(declared)
+    assert Check.of({"name": "x", **declared[0]}).digest == Check.of(declared[0]).digest

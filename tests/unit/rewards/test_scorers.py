@@ -1,0 +1,140 @@
+"""Scorers in the shapes of other libraries; `make test-scorers` has those of the libraries themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_osmosis.checks.kinds import SeenRollout
+from pytest_osmosis.rewards.graders import Reward, reward_of
+from pytest_osmosis.rewards.scorers import scorer_function
+from pytest_osmosis.text.user_code import UserValueFault
+
+ROLLOUT = SeenRollout(
+    [{"role": "user", "content": "6 * 7?"}, {"role": "assistant", "content": "42"}], 1, "42", ms=1500.0
+)
+
+
+def scored(value: object, rollout: SeenRollout = ROLLOUT) -> Reward:
+    function = scorer_function("scorers:it", value)
+    assert function is not None
+    result = function.function(rollout=rollout)
+    assert inspect.isawaitable(result) == function.is_async
+    return reward_of(asyncio.run(result) if inspect.iscoroutine(result) else result)
+
+
+class Exact:
+    """A scorer of autoevals."""
+
+    def eval(self, output: str, expected: object = None, **kwargs: Any) -> Any:
+        told = {"rationale": f"asked {kwargs['input']}"}
+        return SimpleNamespace(score=float(output == expected), metadata=told, error=None)
+
+    async def eval_async(self, output: str, expected: object = None, **kwargs: Any) -> Any:
+        raise AssertionError
+
+
+class Skipping(Exact):
+    def eval(self, output: str, expected: object = None, **kwargs: Any) -> Any:
+        return SimpleNamespace(score=None, metadata={}, error=None)
+
+
+def exact_match(*, outputs: Any, reference_outputs: Any, **kwargs: Any) -> dict[str, Any]:
+    """A scorer of openevals."""
+    return {"key": "equal", "score": outputs == reference_outputs, "comment": "the same"}
+
+
+async def judged(*, inputs: Any, outputs: Any) -> dict[str, Any]:
+    return {"key": "judged", "score": 0.5, "comment": f"{inputs} {outputs}"}
+
+
+@dataclass
+class Equals:
+    """An evaluator of Pydantic Evals."""
+
+    reason: str = "as expected"
+
+    def evaluate(self, ctx: Any) -> Any:
+        return SimpleNamespace(value=ctx.output == ctx.expected_output, reason=self.reason)
+
+    async def evaluate_async(self, ctx: Any) -> Any:
+        raise AssertionError
+
+
+class Named(Equals):
+    async def evaluate(self, ctx: Any) -> Any:
+        return {"longer": len(ctx.output) > len(ctx.inputs)}
+
+
+@dataclass
+class Metric:
+    """A metric of DeepEval."""
+
+    score: float | None = None
+    reason: str = field(default="", init=False)
+
+    def measure(self, test_case: Any) -> None:
+        self.score = 0.75
+        self.reason = f"{test_case.input} {test_case.actual_output} {test_case.expected_output}"
+
+    async def a_measure(self, test_case: Any) -> None:
+        raise AssertionError
+
+
+async def match(state: Any, target: Any) -> Any:
+    """A scorer of Inspect."""
+    holds = state.output.completion in target
+    return SimpleNamespace(value="C" if holds else "I", explanation=target.text)
+
+
+def makes_match(location: str = "end") -> Any:
+    return match
+
+
+makes_match.__registry_info__ = SimpleNamespace(type="scorer")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("scorer", "score", "reason"),
+    [
+        (Exact, 1.0, "asked 6 * 7?"),
+        (Exact(), 1.0, "asked 6 * 7?"),
+        (exact_match, 1.0, "the same"),
+        (judged, 0.5, "6 * 7? 42"),
+        (Equals, 1.0, "as expected"),
+        (Equals("so it is"), 1.0, "so it is"),
+        (Named(), 0.0, ""),
+        (Metric(), 0.75, "6 * 7? 42 42"),
+        (match, 1.0, "42"),
+        (makes_match, 1.0, "42"),
+    ],
+)
+def test_scorers_of_other_libraries_score(scorer: object, score: float, reason: str) -> None:
+    assert scored(scorer) == Reward(score, reason)
+
+
+def test_a_scorer_that_skips_the_answer_is_an_error_and_no_score() -> None:
+    with pytest.raises(UserValueFault, match="gave no score: it skipped the answer"):
+        scored(Skipping)
+
+
+class Other:
+    def evaluate(self, ctx: Any) -> float:
+        return 1.0
+
+
+@pytest.mark.parametrize("value", [Other, Other(), lambda completions: 1.0, len, 5, "outputs", SimpleNamespace])
+def test_other_code_is_no_scorer(value: object) -> None:
+    assert scorer_function("x:y", value) is None
+
+
+def test_a_scorer_belongs_to_the_module_that_the_user_names() -> None:
+    function = scorer_function("mine.scorers:strict.match", match)
+
+    assert function is not None
+    assert (function.function.__module__, function.function.__qualname__) == ("mine.scorers", "strict.match")
