@@ -8,6 +8,7 @@ import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -30,7 +31,7 @@ def typescript() -> str:
         if get_origin(value) is Literal
     ]
     for name, shape in vars(shapes).items():
-        if inspect.isclass(shape) and typing.is_typeddict(shape) and shape.__module__ == shapes.__name__:
+        if inspect.isclass(shape) and (typing.is_typeddict(shape) or is_dataclass(shape)):
             keys = typing.get_type_hints(shape)
             parts.append(_interface(name, keys))
     return "\n".join(parts)

@@ -18,7 +18,7 @@ from pytest_osmosis.record.lifecycle import Status
 from pytest_osmosis.report.style import STATUSES, Style, StyledText, aligned, bold, dim
 from pytest_osmosis.results.heads import RunEntry, run_entry
 from pytest_osmosis.text.arguments import filled
-from pytest_osmosis.text.names import closest, listed, natural_key, shown
+from pytest_osmosis.text.names import hint, listed, natural_key, shown
 from pytest_osmosis.text.numbers import count, money, plural, score
 
 _HEAD = ["run", "started (UTC)", "status", "pass rate", "passed", "gates", "tokens", "cost"]
@@ -182,7 +182,7 @@ def _of_eval(home: Path, entries: list[RunEntry], name: str | None) -> list[RunE
     evals = sorted({each for entry in entries if (each := eval_name_of(entry))}, key=natural_key)
     if name not in evals:
         there = f"there are runs of {listed(evals, MOST_LISTED)}" if evals else NO_RUNS
-        raise OsmosisError(f'eval "{name}": no runs in {shown(home)}; {_hint(name, evals)}{there}')
+        raise OsmosisError(f'eval "{name}": no runs in {shown(home)}; {hint(name, evals)}{there}')
     return [entry for entry in entries if eval_name_of(entry) == name]
 
 
@@ -223,11 +223,6 @@ def _matches(value: str, there: set[str]) -> set[str]:
 def _problem(option: str, value: str, there: set[str]) -> str:
     names = list(KNOWN_STATUSES) if option == "status" else sorted(there, key=natural_key)
     if option == "status":
-        return f'--status "{value}": not a status; {_hint(value, names)}there are {listed(names, MOST_LISTED)}'
+        return f'--status "{value}": not a status; {hint(value, names)}there are {listed(names, MOST_LISTED)}'
     them = f"those are {listed(names, MOST_LISTED)}" if names else f"none of them has a known {option}"
-    return f'--{option} "{value}": no listed run has it; {_hint(value, names)}{them}'
-
-
-def _hint(name: str, names: Sequence[str]) -> str:
-    close = closest(name, names)
-    return f'did you mean "{close}"? ' if close else ""
+    return f'--{option} "{value}": no listed run has it; {hint(value, names)}{them}'

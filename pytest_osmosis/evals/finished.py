@@ -40,7 +40,7 @@ from pytest_osmosis.results.results import Results, Throttling
 from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, plural, score
-from pytest_osmosis.verdicts.comparison import RowComparison
+from pytest_osmosis.verdicts.comparison import BaselineComparison
 from pytest_osmosis.verdicts.gates import Verdict
 
 
@@ -289,15 +289,14 @@ class Conclusion:
             redaction=run.prepared.redaction,
         )
 
-    def results(self, compared: RowComparison | None) -> Results:
+    def results(self, compared: BaselineComparison | None) -> Results:
         """Return the results, with the verdicts of gates and `compared` as the comparison."""
-        measured, source, previous = self._measured, self._run.prepared.source, None
+        made = judged(self._measured, self._run.facts, compared)
         try:
-            previous = since_previous(measured, self._run.prepared.last)
+            made = since_previous(made, self._run.prepared.last)
         except ResultsError as error:
             self._run.notices.add(f"an earlier run is ignored: {error}")
-        made = judged(measured, self._run.facts, compared)
-        return replace(made, previous=previous, rescored=source.rescored(measured, self._run))
+        return self._run.prepared.source.rescored(made, self._run)
 
     def _measure(self) -> Results:
         """Return the results as far as they follow from the records alone."""

@@ -185,9 +185,9 @@ class NewRollouts(_Rollouts):
         """Return the path of the results in the run directory. A partial rescoring does not replace earlier results."""
         return run.directory.results
 
-    def rescored(self, results: Results, run: EvalRun) -> Rescored | None:
-        """Return the comparison of `results` with those that were made of the same rollouts before."""
-        return None
+    def rescored(self, results: Results, run: EvalRun) -> Results:
+        """Return the results with the comparison with those that were made of the same rollouts before."""
+        return results
 
 
 def _judge_of(prepared: Prepared) -> dict[str, Any]:
@@ -394,10 +394,16 @@ class RescoreSource(_Rollouts):
     def results_path(self, run: EvalRun) -> Path:
         return run.directory.results if run.engine.rescored else run.directory.partial_results
 
-    def rescored(self, results: Results, run: EvalRun) -> Rescored | None:
-        compared = None
-        if self.results_then is not None:
-            kept = publish.kept_path(run.directory.results) if run.engine.rescored else run.directory.results
-            runs = matched_by_run(results.measured_runs(), self.results_then.measured_runs())
-            compared = compare("verdicts before", kept.name, runs)
-        return Rescored(self.rolled_out_at, run.duration_ms, run.engine.kept, compared, self.lifecycle)
+    def rescored(self, results: Results, run: EvalRun) -> Results:
+        now, then = run.directory.results, self.results_then
+        kept = publish.kept_path(now) if run.engine.rescored else now
+        compared = compare(matched_by_run(results.measured_runs(), {} if then is None else then.measured_runs()))
+        rescored = Rescored(
+            rolled_out_at=self.rolled_out_at,
+            duration_ms=round(run.duration_ms, 3),
+            kept=run.engine.kept,
+            previous=None if then is None else kept.name,
+            **compared.counts,
+        )
+        changed = [*compared.changed("rescored"), *results.changed_rows]
+        return replace(results, rescored=rescored, status_before=self.lifecycle, changed_rows=changed)

@@ -40,6 +40,7 @@ Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 Positive = Annotated[int, Meta(ge=1, le=LARGEST)]
 Amount = Annotated[float, Meta(ge=0, le=LARGEST)]
 Ms = Amount
+Share = Annotated[float, Meta(ge=0, le=1)]
 Moment = Annotated[str, Meta(pattern=MOMENT)]
 """A time, as text that `datetime.fromisoformat` reads. It has a zone."""
 RowKey = Annotated[str, Meta(pattern=ROW_KEY)]

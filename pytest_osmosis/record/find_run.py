@@ -6,7 +6,6 @@ import os
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -15,7 +14,7 @@ from pytest_osmosis.files.reading import FileFault, fault_of, read_text, somethi
 from pytest_osmosis.files.strict_json import JsonFault, parsed
 from pytest_osmosis.record.manifest import Manifest, read_manifest
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
-from pytest_osmosis.text.names import listed, natural_key, shown
+from pytest_osmosis.text.names import hint, listed, natural_key, shown
 
 LATEST = "latest"
 MOST_BYTES = 1 << 30
@@ -99,10 +98,8 @@ def find_run(folder: Path, name: str) -> RunDirectory:
     if matches:
         raise OsmosisError(f'run "{name}": matches {len(matches)} runs, {_listed(matches)}; type more of the name')
     names = [each for run in runs for each in (run.name, eval_in(run) or run.name)]
-    close = get_close_matches(name, names, n=1, cutoff=0.6)
-    hint = f'did you mean "{close[0]}"? ' if close else ""
     newest = f"the newest are {_listed(runs)}" if runs else f"there are none; {NO_RUNS}"
-    raise OsmosisError(f'run "{name}": not found in {shown(home)}; {hint}{newest}')
+    raise OsmosisError(f'run "{name}": not found in {shown(home)}; {hint(name, names)}{newest}')
 
 
 _EARLIER = re.compile(r"(?P<of>.+)~(?P<back>[0-9]{1,6})", re.DOTALL)

@@ -30,7 +30,7 @@ from pytest_osmosis.results.results import n_cost_unknown
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
 from pytest_osmosis.text.safe import one_line
-from pytest_osmosis.verdicts.comparison import ChangedRow, Passes
+from pytest_osmosis.verdicts.comparison import ChangedRow, Passes, power_of
 from pytest_osmosis.verdicts.gates import DROP
 from pytest_osmosis.verdicts.pass_rule import kind_of, reason_of
 
@@ -73,17 +73,12 @@ def fairness_texts(compared: ComparedRuns) -> list[str]:
 
 def power_text(compared: ComparedRuns) -> str | None:
     """Return the chance to notice a small difference, None if it is large enough, not known, or of no interest."""
-    paired = compared.paired
-    if compared.meaning != "chance" or not paired.se:
+    power = power_of(compared.paired)
+    if compared.meaning != "chance" or power is None or power.chance >= stats.POWER:
         return None
-    z, enough = stats.normal_quantile(1 - stats.ALPHA / 2), stats.normal_quantile(stats.POWER)
-    chance = stats.chance_below(DROP - z * paired.se, paired.se)
-    if chance >= stats.POWER:
-        return None
-    needed = round(paired.n_rows * ((z + enough) * paired.se / DROP) ** 2 + 0.5)
     return (
-        f"low power: a true difference of {DROP:g} would be noticed {chance:.0%} of the time; "
-        f"{plural(needed, 'row')} would make it {stats.POWER:.0%}"
+        f"low power: a true difference of {DROP:g} would be noticed {power.chance:.0%} of the time; "
+        f"{plural(power.n_rows, 'row')} would make it {stats.POWER:.0%}"
     )
 
 
@@ -120,7 +115,7 @@ def comparison_lines(compared: ComparedRuns, *, every_row: bool) -> Iterator[str
     yield from _differences(compared, whole=every_row)
     if changed := compared.changed:
         yield from ("", bold("rows that changed:"), *named_rows(changed, len(changed) if every_row else MOST_NAMED))
-        for side, index in ((compared.a, changed[0].old_index), (compared.b, changed[0].row_index)):
+        for side, index in ((compared.a, changed[0].earlier_row_index), (compared.b, changed[0].row_index)):
             if side.stored is not None:
                 command = show_command(side.stored.run.directory.path)
                 yield dim(f"  row{index} in {side.letter}: {command} row{index}")
@@ -235,7 +230,7 @@ def comparison_json(compared: ComparedRuns) -> dict[str, Any]:
     """Return the comparison as JSON. Raises `JournalError` if an answer cannot be read."""
     return {
         **comparison_numbers(compared),
-        "differences": [each._asdict() for each in run_differences(compared.a, compared.b)],
+        "differences": list(map(asdict, run_differences(compared.a, compared.b))),
         "config_diff": config_diff(compared.a, compared.b),
         "changed_rows": [_row(compared, row) for row in compared.changed],
     }
@@ -293,8 +288,8 @@ def _side(side: Side, rate: ComparedRate) -> dict[str, Any]:
 
 def _row(compared: ComparedRuns, row: ChangedRow) -> dict[str, Any]:
     return {
-        "change": "worse" if row.is_worse else "better",
-        "a": _row_of(compared.a, row.old_index, row.old),
+        "change": row.change,
+        "a": _row_of(compared.a, row.earlier_row_index, row.old),
         "b": _row_of(compared.b, row.row_index, row.new),
     }
 

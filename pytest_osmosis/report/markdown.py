@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_osmosis.files.reading import FileFault, open_file
@@ -20,20 +20,20 @@ from pytest_osmosis.report.statistics import (
 )
 from pytest_osmosis.report.summary import account_lines
 from pytest_osmosis.report.verdict import rate_lines, state_text
-from pytest_osmosis.results.results import Results, comparisons_of
+from pytest_osmosis.results.results import Results, changed_rows
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, shortened
-from pytest_osmosis.verdicts.comparison import RowComparison
+from pytest_osmosis.verdicts.comparison import Against, ChangedRow
 from pytest_osmosis.verdicts.pass_rule import kind_of
 
 MOST_LISTED = 50
 MOST_CHANGED = 1000
 REASON_CHARS = 300
 
-AGAINST = {
-    "previous run": "Against the last run",
+AGAINST: Mapping[Against, str] = {
+    "rescored": "Against the previous verdicts",
+    "last_run": "Against the last run",
     "baseline": "Against the baseline",
-    "verdicts before": "Against the previous verdicts",
 }
 
 MARK = "<!-- Written by pytest-osmosis, which replaces this file. -->\n\n"
@@ -79,7 +79,7 @@ def markdown(results: Results) -> str:
         notes = calibration_notes(results.calibration)
     blocks.append("\n".join(f"- {_text(line)}" for line in (*rate_lines(results), *account_lines(results), *notes)))
     blocks += _not_passed(results)
-    blocks += [block for compared in comparisons_of(results) for block in _changed(compared)]
+    blocks += [block for against in AGAINST for block in _changed(changed_rows(results, against))]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -111,16 +111,15 @@ def _folded(title: str, rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"<details><summary>{title}</summary>", _table(rows), "</details>"]
 
 
-def _changed(compared: RowComparison) -> list[str]:
+def _changed(changed: Sequence[ChangedRow]) -> list[str]:
     """Return a folded table of the rows that changed, the worse ones first, at most `MOST_CHANGED` of them."""
-    changed = compared.changed_rows
     if not changed:
         return []
     rows = [[row_name(row), passes_text(row.old), passes_text(row.new)] for row in changed[:MOST_CHANGED]]
     if more := len(changed) - len(rows):
         rows.append(["...", f"{more:,} more in results.json", ""])
-    n_worse = sum(row.is_worse for row in changed)
-    title = f"{AGAINST[compared.kind]}: {better_and_worse(len(changed) - n_worse, n_worse)}"
+    n_worse = sum(row.change == "worse" for row in changed)
+    title = f"{AGAINST[changed[0].against]}: {better_and_worse(len(changed) - n_worse, n_worse)}"
     return _folded(title, [["row", "passed then", "passed now"], *rows])
 
 

@@ -125,9 +125,8 @@ def remarks(stored: StoredResults) -> Iterator[str]:
         yield "its rollouts are being scored again now; these are the results before that"
     if manifest.is_of_tests:
         yield "made for tests over rollouts, which decide by themselves whether they pass"
-    before = None if results.rescored is None else results.rescored.comparison
-    if before is not None:
-        yield f"its rollouts were scored again; the results before that are in {before.name}"
+    if results.rescored is not None and results.rescored.previous is not None:
+        yield f"its rollouts were scored again; the results before that are in {results.rescored.previous}"
     if directory.partial_results.exists():
         yield f"a later rescoring was partial or stopped; its results are in {directory.partial_results.name}"
     if _is_filled(directory.host_log):

@@ -12,13 +12,13 @@ from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.record.run_directory import RUNS
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.report.style import fitted_tables
-from pytest_osmosis.results.results import Results
+from pytest_osmosis.results.results import Results, changed_rows
 from pytest_osmosis.results.totals import Calibration, MetricSummaries
 from pytest_osmosis.stats import Figure, Interval, Summary
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, difference, plural, score
 from pytest_osmosis.text.safe import escaped, fitted, width
-from pytest_osmosis.verdicts.comparison import ChangedRow, Passes, RowComparison
+from pytest_osmosis.verdicts.comparison import Against, ChangedRow, Passes
 
 NAME_COLUMNS = 60
 
@@ -269,12 +269,10 @@ def show_command(run_dir: Path, run: RunId | None = None) -> str:
     return shlex.join(["pytest-osmosis", "show", name, *([] if run is None else [str(run)])])
 
 
-def changed_rows_lines(compared: RowComparison, results: Results) -> list[str]:
+def changed_rows_lines(against: Against, results: Results) -> list[str]:
     """Return the first rows that are worse and better, and the commands that show one, here and on the old side."""
-    changed = compared.changed_rows
-    if not changed:
-        return []
-    return [*named_rows(changed), *_commands(compared, changed[0], results)]
+    changed = changed_rows(results, against)
+    return [*named_rows(changed), *_commands(changed[0], results)] if changed else []
 
 
 def better_and_worse(better: int, worse: int) -> str:
@@ -301,10 +299,13 @@ def rows_left_out(counts: Mapping[str, int]) -> str:
 def row_name(row: ChangedRow) -> str:
     """Return the name of a row, with its earlier one if it moved.
 
-    >>> row_name(ChangedRow(3, 3, Passes(0, 1), Passes(1, 1))), row_name(ChangedRow(3, 5, Passes(0, 1), Passes(1, 1)))
-    ('row3', 'row3 (was row5)')
+    >>> from pytest_osmosis.verdicts.comparison import Pair, changed_rows
+    >>> pairs = [Pair(3, 3, [True], [False]), Pair(4, 5, [True], [False])]
+    >>> list(map(row_name, changed_rows(pairs, "baseline")))
+    ['row3', 'row4 (was row5)']
     """
-    return f"row{row.row_index}" + (f" (was row{row.old_index})" if row.old_index != row.row_index else "")
+    then = row.earlier_row_index
+    return f"row{row.row_index}" + (f" (was row{then})" if then != row.row_index else "")
 
 
 def passes_text(passes: Passes) -> str:
@@ -321,23 +322,24 @@ def named_rows(changed: Sequence[ChangedRow], most: int = MOST_NAMED) -> Iterato
         names = [
             f"{row_name(row)} {passes_text(row.old)} -> {passes_text(row.new)}" if several else row_name(row)
             for row in changed
-            if row.is_worse == (change == "worse")
+            if row.change == change
         ]
         if names:
             yield f"  {change}: {listed(names, most)}"
 
 
-def _commands(compared: RowComparison, row: ChangedRow, results: Results) -> Iterator[str]:
+def _commands(row: ChangedRow, results: Results) -> Iterator[str]:
     """Yield the commands that show a run of `row`: one that did not pass if the row is worse, or else one that did."""
-    here, name = Path(results.provenance["run_dir"]), f"row{row.row_index}"
+    here, name, wanted = Path(results.provenance["run_dir"]), f"row{row.row_index}", row.change == "better"
     runs = results.measured_runs().items()
-    run = next((run for run, passed in runs if run.row == row.row_index and passed is not row.is_worse), None)
+    run = next((run for run, passed in runs if run.row == row.row_index and passed is wanted), None)
     if run is None or results.is_merged:  # no run: a results file that was changed by hand
         return
     yield f"  {name} now: {show_command(here, run)}"
-    if compared.kind == "previous run":
-        yield f"  {name} then: {show_command(here.parent / compared.name, RunId(row.old_index, run.index))}"
-    if compared.kind != "baseline":
+    if row.against == "last_run" and results.previous is not None:
+        then = RunId(row.earlier_row_index, run.index)
+        yield f"  {name} then: {show_command(here.parent / results.previous.run, then)}"
+    if row.against != "baseline":
         return
     by_baseline = run._replace(model=ModelTag.BASELINE)
     if any(record.run == by_baseline and record.status != "pending" for record in results.all_records):

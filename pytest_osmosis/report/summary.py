@@ -20,6 +20,8 @@ from pytest_osmosis.report.style import dim, warning
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.results.results import (
     Cause,
+    Compared,
+    Rescored,
     Results,
     Throttling,
     causes_aside,
@@ -30,10 +32,10 @@ from pytest_osmosis.results.results import (
     tokens_of,
 )
 from pytest_osmosis.results.totals import CassetteUse, replica_totals
-from pytest_osmosis.stats import Paired
+from pytest_osmosis.stats import ALPHA
 from pytest_osmosis.text.chat_messages import FILTERED, REFUSED
 from pytest_osmosis.text.numbers import clock_time, count, difference, moment, money, p_value, plural, score, seconds
-from pytest_osmosis.verdicts.comparison import RowComparison, meaning_text, nothing_text, rates_text
+from pytest_osmosis.verdicts.comparison import LastRun, meaning_text, nothing_text, rates_text
 
 MOST_LISTED = 5
 MOST_SHARE = 0.05
@@ -93,11 +95,11 @@ def summary_lines(results: Results, *, verbose: bool = False, columns: int | Non
 
 def remark_lines(results: Results) -> list[str]:
     """Return the causes of unscored runs, and the comparisons in which rows became worse."""
-    worse = [each for each in comparisons_of(results) if each.paired is not None and each.paired.worse]
-    return [
-        *_not_scored(results),
-        *(line for each in worse for line in (*_compared(each), *changed_rows_lines(each, results)[:1])),
-    ]
+    lines = list(_not_scored(results))
+    for against, found in comparisons_of(results).items():
+        if found.worse:
+            lines += [*_compared(found, results), *changed_rows_lines(against, results)[:1]]
+    return lines
 
 
 def account_lines(results: Results) -> Iterator[str]:
@@ -124,8 +126,9 @@ def account_lines(results: Results) -> Iterator[str]:
         several = len(results.pass_rule.scorers) > 1
         kept = (plural(n, "stored score") + f" of {name}" * several for name, n in results.rescored.kept.items())
         yield f"reused {', '.join(kept)} (code and rows unchanged); --osmosis-rescore recomputes them"
-    for compared in comparisons_of(results):
-        yield from comparison_lines(compared, results)
+    for against, compared in comparisons_of(results).items():
+        yield from _compared(compared, results)
+        yield from changed_rows_lines(against, results)
 
 
 def notice_lines(notices: Iterable[str]) -> list[str]:
@@ -282,53 +285,34 @@ def last_run_line(last: PublishedHead) -> str:
     return f"last run ({moment(last.provenance['started_at'])}): {rollouts}, {tokens}, {cost}{judges}, {took}"
 
 
-def comparison_lines(compared: RowComparison, results: Results) -> list[str]:
-    """Return the rates and the numbers of rows that changed, then the rows by name."""
-    return [*_compared(compared), *changed_rows_lines(compared, results)]
-
-
-def _compared(compared: RowComparison) -> list[str]:
-    when = f" ({moment(compared.started_at)})" if compared.started_at is not None else ""
-    match compared.kind:
-        case "verdicts before":
-            return [f"against the previous verdicts ({compared.name}): {_changes(compared)}"] if compared.n_rows else []
-        case "previous run":
-            n_left = compared.n_not_compared
-            left_out = f"; {plural(n_left, 'row')} not compared" if n_left else ""
-            return [f"against the last run{when}: {_changes(compared)}{left_out}"]
-    head = f"against the baseline {compared.name}{when}: "
-    if compared.paired is None:
-        return [f"{head}not measured: {nothing_text(compared)}{_left_out(compared)}"]
+def _compared(found: Compared, results: Results) -> list[str]:
+    """Return the numbers of rows that changed, with p if chance could have changed them, and the rates."""
+    changes = better_and_worse(found.better, found.worse)
+    any_change = changes if found.better + found.worse else f"no row of {count(found.rows)} changed"
+    if isinstance(found, Rescored):
+        return [f"against the previous verdicts ({found.previous}): {any_change}"] if found.rows else []
+    when = f" ({moment(found.started_at)})" if found.started_at is not None else ""
+    if isinstance(found, LastRun):
+        left_out = f"; {plural(found.unmatched, 'row')} not compared" if found.unmatched else ""
+        if found.better + found.worse and found.p_value is not None:
+            cause = "may be chance" if found.p_value >= ALPHA else "unlikely to be chance"
+            any_change += f"; {cause} (p {p_value(found.p_value)})"
+        return [f"against the last run{when}: {any_change}{left_out}"]
+    counts = {"changed": found.changed, "added": found.added, "removed": found.removed}
+    left_out = rows_left_out({**counts, "not measured": found.unmeasured})
+    left_out = left_out and f"; {left_out}"
+    head = f"against the baseline {found.baseline}{when}: "
+    interval, p, p_adjusted = found.difference_interval, found.p_value, found.p_adjusted
+    if found.difference is None or interval is None or p is None or p_adjusted is None:
+        return [f"{head}not measured: {nothing_text(found, results.baseline_stopped)}{left_out}"]
+    test = f"p {p_value(p)}, {found.test}"
+    if found.evals_compared > 1:
+        test += f"; as one of {found.evals_compared} evals p {p_value(p_adjusted)}, Holm"
+    rules = [verdict.rule for verdict in results.verdicts if verdict.rule is not None and verdict.rule.is_regression]
+    meaning = meaning_text(found, -rules[0].minimum if rules else 0.0)
+    change = f"{difference(found.difference)}, 95% interval {interval_text(interval, difference)}"
     return [
-        f"{head}{rates_text(compared)}{_left_out(compared)}",
-        f"  {_difference(compared, compared.paired)}",
-        *(f"  the baseline differs in {setting}" for setting in compared.differs),
+        f"{head}{rates_text(found)}{left_out}",
+        f"  {change}; {changes}: {meaning} ({test})",
+        *(f"  the baseline differs in {setting}" for setting in found.differs),
     ]
-
-
-def _changes(compared: RowComparison) -> str:
-    """Return the number of rows that changed, with p if chance could have changed them."""
-    paired = compared.paired
-    if paired is None or not paired.better + paired.worse:
-        return f"no row of {count(compared.n_rows)} changed"
-    changes = better_and_worse(paired.better, paired.worse)
-    if compared.kind == "verdicts before":
-        return changes
-    cause = "may be chance" if compared.meaning == "noise" else "unlikely to be chance"
-    return f"{changes}; {cause} (p {p_value(compared.p)})"
-
-
-def _difference(compared: RowComparison, paired: Paired) -> str:
-    interval = f", 95% interval {interval_text(paired.interval, difference)}"
-    p = f"p {p_value(paired.p)}, {paired.test}"
-    if compared.n_evals > 1:
-        p += f"; as one of {compared.n_evals} evals p {p_value(compared.p)}, Holm"
-    changes = better_and_worse(paired.better, paired.worse)
-    return f"{difference(paired.difference)}{interval}; {changes}: {meaning_text(compared)} ({p})"
-
-
-def _left_out(compared: RowComparison) -> str:
-    rows = compared.matched
-    counts = {"changed": rows.changed, "added": rows.added, "removed": rows.removed}
-    left_out = rows_left_out({**counts, "not measured": compared.n_unmeasured})
-    return left_out and f"; {left_out}"

@@ -34,7 +34,7 @@ from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.verdicts import comparison
-from pytest_osmosis.verdicts.comparison import ChangedRow, RowComparison, RowRuns, least_p_of, shares
+from pytest_osmosis.verdicts.comparison import ChangedRow, Direction, RowComparison, RowRuns, direction, least_p_of
 
 
 class NothingInCommon(OsmosisError):
@@ -110,21 +110,28 @@ class ComparedRuns:
     paired: Paired
     rate_a: ComparedRate
     rate_b: ComparedRate
-    caveats: Sequence[str] = ()
-    least_p: float | None = None
-    """The smallest p that so few rows can give, None if there are enough for a significant one."""
 
     @property
     def changed(self) -> Sequence[ChangedRow]:
         """The rows that B passes more or less often than A, the worse ones first."""
-        return self.rows.changed_rows
+        return self.rows.changed("baseline")
 
     @property
-    def meaning(self) -> str | None:
+    def caveats(self) -> list[str]:
+        """The reasons for which the rows are no fair sample."""
+        return [f"{side.letter} {caveat}" for side in (self.a, self.b) for caveat in side.caveats]
+
+    @property
+    def least_p(self) -> float | None:
+        """The smallest p that so few rows can give, None if there are enough for a significant one."""
+        return least_p_of(self.rows.n_rows)
+
+    @property
+    def meaning(self) -> Direction | None:
         """ "better", "worse" or "chance"; None if the rows are no fair sample, or too few for any verdict."""
         if self.caveats or self.least_p is not None:
             return None
-        return {"improvement": "better", "regression": "worse"}.get(self.rows.meaning, "chance")
+        return direction(self.paired.difference, self.paired.p)
 
 
 def read_side(letter: str, folder: Path, name: str) -> Side:
@@ -175,23 +182,13 @@ def compare_runs(a: Side, b: Side) -> ComparedRuns:
         raise NothingInCommon(
             f"nothing can be compared: no row of A has the content of a row of B ({_rows_text(a)}; {_rows_text(b)})"
         )
-    compared = comparison.compare("baseline", a.name, matched, started_at=a.results.provenance.get("started_at"))
-    if compared.paired is None:
+    rows = comparison.compare(matched)
+    if rows.paired is None:
         raise OsmosisError(
             f"nothing can be compared: of {plural(len(matched.pairs), 'common row')}, none was measured in both "
             f"({_measured_text(a)}; {_measured_text(b)})"
         )
-    new, old = shares(matched.pairs)
-    return ComparedRuns(
-        a,
-        b,
-        compared,
-        compared.paired,
-        _rate(old),
-        _rate(new),
-        [f"{side.letter} {caveat}" for side in (a, b) for caveat in side.caveats],
-        least_p_of(compared.n_rows),
-    )
+    return ComparedRuns(a, b, rows, rows.paired, _rate(rows.old), _rate(rows.new))
 
 
 def comparable_rows(a: Side, b: Side) -> tuple[list[RowRuns], list[RowRuns]]:
@@ -221,7 +218,8 @@ Area = Literal["question", "scoring", "code", "throughput", "versions"]
 """The part of an eval that a difference concerns: the request, the scoring, code and data, or anything else."""
 
 
-class RunDifference(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RunDifference:
     """One difference, with the value in A and in B, None for one that is not there; both are None for code."""
 
     what: str

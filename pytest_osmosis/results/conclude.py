@@ -13,35 +13,23 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 from pytest_osmosis.config.eval_kinds import GateRule
-from pytest_osmosis.formats.codec import Amount, Count, Moment, Positive
+from pytest_osmosis.formats.codec import Amount, Count, Moment, Positive, Share
 from pytest_osmosis.record.lifecycle import Status
 from pytest_osmosis.record.manifest import PassRuleFields, PriceFields
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop, StopReason
 from pytest_osmosis.results.entry_table import EntryPlace
-from pytest_osmosis.results.publish import (
-    published_change,
-    published_config,
-    published_gate,
-    published_rescoring,
-    redacted,
-)
-from pytest_osmosis.results.read import (
-    Gate,
-    PublishedChange,
-    PublishedHead,
-    PublishedRescoring,
-    PublishedResults,
-    Share,
-    read_results,
-)
+from pytest_osmosis.results.publish import published_config, published_gate, redacted
+from pytest_osmosis.results.read import Gate, PublishedHead, PublishedResults, read_results
 from pytest_osmosis.results.results import (
     BaselineFile,
     EvalDescription,
+    Rescored,
     Results,
     ShardFacts,
     Throttling,
+    changed_rows,
     gate_value,
     of_records,
     range_for,
@@ -55,7 +43,7 @@ from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts import comparison, gates
-from pytest_osmosis.verdicts.comparison import RowComparison
+from pytest_osmosis.verdicts.comparison import BaselineComparison, ChangedRow
 from pytest_osmosis.verdicts.gates import (
     UNDECIDED,
     Short,
@@ -205,8 +193,8 @@ class FactsAtEnd:
     p_adjusted: Share | None
     shard_code: Mapping[str, str]
     verdicts: Sequence[Gate]
-    rescored: PublishedRescoring | None
-    changed_rows: Sequence[PublishedChange]
+    rescored: Rescored | None
+    changed_rows: Sequence[ChangedRow]
     comparison: EntryPlace | None
 
 
@@ -217,7 +205,7 @@ def compared_with_baseline(
     *,
     stopped: str | None = None,
     redaction: Redaction | None = None,
-) -> RowComparison | None:
+) -> BaselineComparison | None:
     """Compare the rows with those of the results that are `stored`, else of the baseline's model.
 
     `stopped` is the reason why that model was stopped early. None without a baseline, for a part of the plan, and after
@@ -229,8 +217,7 @@ def compared_with_baseline(
         return None
     if stored is not None:
         here = published_config(measured.description, measured.pass_rule)
-        return comparison.compare(
-            "baseline",
+        return comparison.against_baseline(
             shown(stored.path),
             comparison.matched(row_runs(measured), stored.row_runs()),
             started_at=stored.provenance["started_at"],
@@ -240,30 +227,38 @@ def compared_with_baseline(
     if baseline is None or rules.baseline_part is not None:
         return None
     rows = comparison.matched_by_index(row_runs(measured), row_runs(measured, baseline))
-    return comparison.compare("baseline", baseline.model, rows, allowed=allowed, stopped=stopped)
+    return comparison.against_baseline(baseline.model, rows, allowed=allowed, stopped=stopped)
 
 
-def corrected(comparisons: Sequence[RowComparison | None]) -> list[RowComparison | None]:
+def corrected(comparisons: Sequence[BaselineComparison | None]) -> list[BaselineComparison | None]:
     """Return the comparisons of several evals with adjusted p; None for an eval without a baseline.
 
     Each comparison is a test of its own, so the more evals there are, the more often a p below 0.05 occurs by chance.
     Holm's correction keeps the chance of any false regression at 5%.
     """
-    p_values = [each.paired.p for each in comparisons if each is not None and each.paired is not None]
+    p_values = [each.found.p_value for each in comparisons if each is not None and each.found.p_value is not None]
     adjusted = iter(holm(p_values))  # of one p, the same
     return [
-        each.among(len(p_values), next(adjusted)) if each is not None and each.paired is not None else each
+        each if each is None or each.found.p_value is None else each.among(len(p_values), next(adjusted))
         for each in comparisons
     ]
 
 
-def judged(measured: Results, rules: Rules, compared: RowComparison | None) -> Results:
+def judged(measured: Results, rules: Rules, compared: BaselineComparison | None) -> Results:
     """Return the results with `compared` as the comparison, and with the verdicts of the gates."""
     verdicts = [_verdict(rule, measured, rules, compared) for rule in rules.gates]
-    return replace(measured, comparison=compared, verdicts=verdicts)
+    if compared is None:
+        return replace(measured, verdicts=verdicts)
+    return replace(
+        measured,
+        verdicts=verdicts,
+        comparison=compared.found,
+        changed_rows=compared.rows.changed("baseline"),
+        baseline_stopped=compared.stopped,
+    )
 
 
-def _verdict(rule: GateRule, measured: Results, rules: Rules, compared: RowComparison | None) -> Verdict:
+def _verdict(rule: GateRule, measured: Results, rules: Rules, compared: BaselineComparison | None) -> Verdict:
     verdict = rules.undecided(rule)
     if verdict is not None:
         return verdict
@@ -279,21 +274,23 @@ def _verdict(rule: GateRule, measured: Results, rules: Rules, compared: RowCompa
     return comparison.decide(rule, compared)
 
 
-def since_previous(measured: Results, last: PublishedHead | None) -> RowComparison | None:
-    """Compare the rows with the previous run of the plan.
+def since_previous(made: Results, last: PublishedHead | None) -> Results:
+    """Return the results with the comparison with the previous run of the plan.
 
-    None if one of them is not whole, or if they measured no common row. Raises `ResultsError` if it cannot be read.
+    They have none if one of them is not whole, or if they measured no common row. Raises `ResultsError` if the previous
+    one cannot be read.
     """
-    if last is None or not measured.whole:
-        return None
-    rows = comparison.matched(row_runs(measured), read_results(last.path).row_runs())
-    compared = comparison.compare("previous run", last.path.parent.name, rows, started_at=last.provenance["started_at"])
-    return compared if compared.n_rows else None
+    if last is None or not made.whole:
+        return made
+    rows = comparison.compare(comparison.matched(row_runs(made), read_results(last.path).row_runs()))
+    if rows.paired is None:
+        return made
+    previous = comparison.against_last_run(rows, last.path.parent.name, last.provenance["started_at"])
+    return replace(made, previous=previous, changed_rows=[*rows.changed("last_run"), *made.changed_rows])
 
 
 def facts_at_end(results: Results, session: str) -> FactsAtEnd:
-    compared, judges, rescored = results.comparison, results.judges, results.rescored
-    before = None if rescored is None else rescored.comparison
+    compared, judges = results.comparison, results.judges
     known = {} if judges is None else judges.prices
     prices: dict[str, Any] = {name: None if price is None else price.to_json() for name, price in known.items()}
     return FactsAtEnd(
@@ -303,12 +300,12 @@ def facts_at_end(results: Results, session: str) -> FactsAtEnd:
         duration_ms=results.duration_ms,
         throttling=results.throttling,
         judge_prices=prices,
-        evals_compared=1 if compared is None else compared.n_evals,
-        p_adjusted=None if compared is None else compared.p,
+        evals_compared=1 if compared is None else compared.evals_compared,
+        p_adjusted=None if compared is None else compared.p_adjusted,
         shard_code={} if results.shard is None else results.shard.code,
         verdicts=[published_gate(verdict) for verdict in results.verdicts if verdict.rule is None],
-        rescored=None if rescored is None else published_rescoring(rescored),
-        changed_rows=[] if before is None else [published_change("rescored", row) for row in before.changed_rows],
+        rescored=results.rescored,
+        changed_rows=changed_rows(results, "rescored"),
         comparison=results.among,
     )
 

@@ -81,17 +81,28 @@ def run_entry(folder: Path, n_rollouts: Callable[[Path], int | None] | None = No
     try:
         manifest, life = read_manifest(directory.manifest), lifecycle_of(directory)
         if life.results_are_current and something_at(directory.results):
-            return entry_of(directory, manifest, life, read_head(directory.results))
+            head = read_head(directory.results)
+            gates = [gate.state for gate in head.gates]
+            figures = Figures(head.config["name"], head.partial, head.summary, head.provenance, gates)
+            return entry_of(directory, manifest, life, figures)
         ended = (n_rollouts or RolloutCounter().count)(directory.journal)
         return replace(entry_of(directory, manifest, life), ended=ended, selected=manifest.selected.n_rollouts)
     except OsmosisError as error:
         return RunEntry(folder.name, shown(folder), "unreadable", problem=str(error))
 
 
-def entry_of(
-    directory: RunDirectory, manifest: Manifest, life: Lifecycle, head: PublishedHead | None = None
-) -> RunEntry:
-    """Return the entry of an eval run, without the `head` of its results only what its manifest says."""
+class Figures(NamedTuple):
+    """The name of an eval and the figures of its results, of which the states of its `gates`."""
+
+    eval: str
+    partial: bool
+    summary: SummaryFields
+    provenance: Mapping[str, Any]
+    gates: Sequence[str]
+
+
+def entry_of(directory: RunDirectory, manifest: Manifest, life: Lifecycle, figures: Figures | None = None) -> RunEntry:
+    """Return the entry of an eval run, without the `figures` of its results only what its manifest says."""
     entry = RunEntry(
         directory.name,
         shown(directory.path),
@@ -104,20 +115,14 @@ def entry_of(
         manifest.started_at,
         replayed=manifest.replays,
     )
-    if head is None:
+    if figures is None:
         return entry
-    gates = [gate.state for gate in head.gates]
-    named = replace(entry, eval=head.config["name"], partial=head.partial)
-    return with_figures(named, head.summary, head.provenance, gates)
-
-
-def with_figures(
-    entry: RunEntry, found: SummaryFields, provenance: Mapping[str, Any], gates: Sequence[str]
-) -> RunEntry:
-    """Return the entry of an eval run with the figures of its results."""
+    name, partial, found, provenance, gates = figures
     rate = found.pass_rate if found.measured else None
     return replace(
         entry,
+        eval=name,
+        partial=partial,
         started_at=provenance["started_at"],
         pass_rate=rate,
         passed=None if rate is None else round(rate * found.counted),

@@ -44,7 +44,7 @@ from pytest_osmosis.results.results import (
 from pytest_osmosis.results.totals import CassetteUse, HumanScores, sum_of_all, summed
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.verdicts.comparison import RowComparison
+from pytest_osmosis.verdicts.comparison import BaselineComparison
 from pytest_osmosis.verdicts.gates import UNDECIDED
 from pytest_osmosis.verdicts.pass_rule import kind_of
 
@@ -78,7 +78,7 @@ class MergedEval:
     sources: Sequence[Path]
     gated: bool
     rules: Rules | None = None
-    compared: RowComparison | None = None
+    compared: BaselineComparison | None = None
     missing: Sequence[int] = ()
     notes: Sequence[str] = ()
 
@@ -101,7 +101,7 @@ class MergedEval:
         decides = not measured.partial and all(each.decides for each in facts)
         return cls(measured, sources, decides, rules, compared, missing, list(_version_notes(files)))
 
-    def concluded(self, compared: RowComparison | None, runs: Path | None) -> MergedEval:
+    def concluded(self, compared: BaselineComparison | None, runs: Path | None) -> MergedEval:
         """Return the eval with the verdicts of its gates, and compared with the previous run in the folder `runs`."""
         if self.rules is None:
             return self
@@ -109,7 +109,7 @@ class MergedEval:
         if runs is not None:
             last = previous_run(runs, made.provenance["plan_digest"]).head
             try:
-                made = replace(made, previous=since_previous(self.results, last))
+                made = since_previous(made, last)
             except ResultsError as error:
                 notes = [*notes, f"an earlier run is ignored: {error}"]
         return replace(self, results=made, notes=notes)

@@ -26,13 +26,8 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.results.read import (
     SCHEMA_VERSION,
-    Against,
-    AgainstBaseline,
     Gate,
-    LastRun,
     PendingRun,
-    PublishedChange,
-    PublishedRescoring,
     PublishedRow,
     PublishedRun,
     UnscoredRollout,
@@ -40,11 +35,9 @@ from pytest_osmosis.results.read import (
 from pytest_osmosis.results.results import (
     EvalDescription,
     ModelResults,
-    Rescored,
     Results,
     Throttling,
     by_row,
-    comparisons_of,
     end_of,
     equal_answers,
     n_cost_unknown,
@@ -61,7 +54,6 @@ from pytest_osmosis.results.totals import (
     replicas_json,
 )
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.verdicts.comparison import ChangedRow, Kind, RowComparison
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
@@ -176,9 +168,9 @@ def _head(results: Results) -> dict[str, Any]:
         "summary": _summary(results),
         **present(model_summaries=[_model_summary(results, tag, model) for tag, model in several]),
         "provenance": {**results.provenance, **present(cassette=results.cassette)},
-        "last_run": results.previous and _previous(results.previous),
-        "baseline": results.comparison and _baseline(results.comparison),
-        "rescored": results.rescored and published_rescoring(results.rescored),
+        "last_run": results.previous,
+        "baseline": results.comparison,
+        "rescored": results.rescored,
         **present(comparison=results.among),
         "calibration": results.calibration and _calibration(results.calibration),
         "gates": [published_gate(verdict) for verdict in results.verdicts],
@@ -191,33 +183,8 @@ def _members(results: Results) -> dict[str, Any]:
         **published_head(results),
         "rows": _rows(results),
         "pending": (_pending(results, record) for record in results.all_records if record.status == "pending"),
-        "changed_rows": (
-            published_change(AGAINST[compared.kind], row)
-            for compared in comparisons_of(results)
-            for row in compared.changed_rows
-        ),
+        "changed_rows": iter(results.changed_rows),
     }
-
-
-AGAINST: Mapping[Kind, Against] = {
-    "previous run": "last_run",
-    "baseline": "baseline",
-    "verdicts before": "rescored",
-}
-"""The key of each kind of comparison."""
-
-
-def published_change(against: Against, row: ChangedRow) -> PublishedChange:
-    return PublishedChange(
-        against=against,
-        change="worse" if row.is_worse else "better",
-        row_index=row.row_index,
-        passed=row.new.passed,
-        measured=row.new.measured,
-        earlier_row_index=row.old_index,
-        earlier_passed=row.old.passed,
-        earlier_measured=row.old.measured,
-    )
 
 
 def _summary(results: Results) -> dict[str, Any]:
@@ -285,61 +252,6 @@ def _model_summary(results: Results, tag: ModelTag, model: ModelResults) -> dict
         "price": model.price and model.price.to_json(),
         "metrics": _metrics(model.metrics(results.pass_rule)),
     }
-
-
-def _previous(compared: RowComparison) -> LastRun:
-    return LastRun(
-        run=compared.name,
-        started_at=compared.started_at or "",
-        unmatched=compared.n_not_compared,
-        **_changes(compared),
-    )
-
-
-def _baseline(compared: RowComparison) -> AgainstBaseline:
-    rows, paired = compared.matched, compared.paired
-    return AgainstBaseline(
-        baseline=compared.name,
-        started_at=compared.started_at,
-        unmeasured=compared.n_unmeasured,
-        added=rows.added,
-        removed=rows.removed,
-        changed=rows.changed,
-        pass_rate=compared.new_rate,
-        baseline_pass_rate=compared.old_rate,
-        difference_interval=None if paired is None else paired.interval,
-        p_adjusted=None if paired is None else compared.p,
-        evals_compared=compared.n_evals,
-        regression=compared.meaning == "regression",
-        differs=compared.differs,
-        **_changes(compared),
-    )
-
-
-def _changes(compared: RowComparison) -> dict[str, Any]:
-    paired = compared.paired
-    return {
-        "rows": compared.n_rows,
-        "better": 0 if paired is None else paired.better,
-        "worse": 0 if paired is None else paired.worse,
-        "difference": paired and paired.difference,
-        "p_value": paired and paired.p,
-        "test": paired and paired.test,
-    }
-
-
-def published_rescoring(rescored: Rescored) -> PublishedRescoring:
-    compared = rescored.comparison
-    paired = compared.paired if compared is not None else None
-    return PublishedRescoring(
-        rolled_out_at=rescored.rolled_out_at,
-        duration_ms=round(rescored.duration_ms, 3),
-        kept=rescored.kept,
-        previous=None if compared is None else compared.name,
-        rows=0 if paired is None else paired.n_rows,
-        better=0 if paired is None else paired.better,
-        worse=0 if paired is None else paired.worse,
-    )
 
 
 def _rows(results: Results) -> Iterator[PublishedRow]:

@@ -4,9 +4,6 @@
 the place in it. Unknown keys are allowed everywhere: a later version may have added them. A file whose verdicts
 contradict its scores, whose counts contradict its runs, or that holds a run twice, was changed by hand or merged, and
 is refused: comparisons would be wrong.
-
-A comparison read back knows the numbers of its rows, not their runs, which results do not keep: its pairs are empty. It
-has no more of them than the eval run has rows.
 """
 
 from __future__ import annotations
@@ -34,6 +31,7 @@ from pytest_osmosis.formats.codec import (
     Ms,
     Positive,
     ShapeFault,
+    Share,
     check_version,
     decode,
 )
@@ -48,10 +46,10 @@ from pytest_osmosis.record.run_record import NO_NOTES, Imported, RewardError, Ru
 from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results, ShardFacts, Throttling, of_records
 from pytest_osmosis.results.totals import CassetteUse, HumanScores, PriceOf, price_of, shown_name
-from pytest_osmosis.stats import Interval, Paired
+from pytest_osmosis.stats import Interval
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.verdicts.comparison import ChangedRow, Matched, Pair, Passes, RowComparison, RowRuns
+from pytest_osmosis.verdicts.comparison import AgainstBaseline, ChangedRow, LastRun, RowRuns
 from pytest_osmosis.verdicts.gates import Power, State, Verdict
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reason_of
 
@@ -63,9 +61,6 @@ DEEPEST = 100
 ROWS = '  "rows": '
 """The beginning of the line where the rows begin; everything before it is small."""
 
-Share = Annotated[float, Meta(ge=0, le=1)]
-Against = Literal["last_run", "baseline", "rescored"]
-"""The comparison in which a row changed."""
 Digest = Annotated[str, Meta(pattern=HEXADECIMAL)]
 
 
@@ -221,7 +216,7 @@ class PendingRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return record._replace(started=self.started, skip_reason=self.reason)
 
 
-# -- verdicts and comparisons ------------------------------------------------------------------------------
+# -- verdicts ----------------------------------------------------------------------------------------------
 
 
 class Gate(Struct, frozen=True, kw_only=True):
@@ -252,118 +247,6 @@ class Gate(Struct, frozen=True, kw_only=True):
 
 
 _METRIC = re.compile(r"(?P<metric>[a-z_]+?)(?:_(?P<k>[0-9]+))?")
-
-
-class PublishedChange(Struct, frozen=True, kw_only=True):
-    """A row that passes more or less often than before."""
-
-    against: Against
-    change: Literal["worse", "better"]
-    row_index: Count
-    passed: Count
-    measured: Positive
-    earlier_row_index: Count
-    earlier_passed: Count
-    earlier_measured: Positive
-
-    @property
-    def row(self) -> ChangedRow:
-        now, then = Passes(self.passed, self.measured), Passes(self.earlier_passed, self.earlier_measured)
-        return ChangedRow(self.row_index, self.earlier_row_index, now, then)
-
-
-class Changes(Struct, frozen=True, kw_only=True):
-    """The rows that both sides measured, and those of them that changed."""
-
-    rows: Count
-    better: Count
-    worse: Count
-    difference: float | None
-    p_value: Share | None
-    test: str | None
-
-    def paired(self, interval: Interval | None = None) -> Paired | None:
-        if not self.rows or self.difference is None or self.p_value is None:
-            return None
-        between = interval or _point(self.difference)
-        return Paired(self.rows, self.better, self.worse, self.difference, None, between, self.p_value, self.test or "")
-
-
-class LastRun(Changes, frozen=True):
-    """The comparison with the last run of the plan."""
-
-    run: str
-    started_at: Moment
-    unmatched: Count
-
-    def compared(self, n_rows: int, changed: Sequence[ChangedRow]) -> RowComparison:
-        rows, paired = Matched(_pairs(self.rows, n_rows), added=self.unmatched), self.paired()
-        p = 1.0 if paired is None else paired.p
-        return RowComparison("previous run", self.run, self.started_at, rows, paired, p=p, changed_rows=changed)
-
-
-class AgainstBaseline(Changes, frozen=True):
-    """The comparison with the baseline. It has the compared `rows` and the `unmeasured` ones."""
-
-    baseline: str
-    started_at: Moment | None
-    unmeasured: Count
-    added: Count
-    removed: Count
-    changed: Count
-    pass_rate: Share | None
-    baseline_pass_rate: Share | None
-    difference_interval: Interval | None
-    p_adjusted: Share | None
-    evals_compared: Positive
-    regression: bool
-    differs: tuple[str, ...]
-
-    def compared(self, n_rows: int, changed: Sequence[ChangedRow], allowed: float) -> RowComparison:
-        """Return the comparison. `allowed` is the loss that is not a regression."""
-        pairs = _pairs(self.rows + self.unmeasured, n_rows)
-        return RowComparison(
-            "baseline",
-            self.baseline,
-            self.started_at,
-            Matched(pairs, self.added, self.removed, self.changed),
-            self.paired(self.difference_interval),
-            self.pass_rate,
-            self.baseline_pass_rate,
-            1.0 if self.p_adjusted is None else self.p_adjusted,
-            self.evals_compared,
-            allowed,
-            self.differs,
-            changed_rows=changed,
-        )
-
-
-class PublishedRescoring(Struct, frozen=True, kw_only=True):
-    """The scoring of stored rollouts, and the comparison with the verdicts before."""
-
-    rolled_out_at: str
-    duration_ms: Ms
-    kept: Mapping[str, Count]
-    previous: str | None
-    rows: Count
-    better: Count
-    worse: Count
-
-    def rescored(self, n_rows: int, changed: Sequence[ChangedRow], before: Lifecycle) -> Rescored:
-        compared = None
-        if self.previous is not None and self.rows:
-            changes = Paired(self.rows, self.better, self.worse, 0.0, None, _point(0.0), 1.0, "")
-            matched = Matched(_pairs(self.rows, n_rows))
-            compared = RowComparison("verdicts before", self.previous, None, matched, changes, changed_rows=changed)
-        return Rescored(self.rolled_out_at, self.duration_ms, self.kept, compared, before)
-
-
-def _pairs(n: int, n_rows: int) -> list[Pair]:
-    return [Pair(0, 0, (), ())] * min(n, n_rows)
-
-
-def _point(value: float) -> Interval:
-    return Interval(value, value, "")
 
 
 # -- whole results -----------------------------------------------------------------------------------------
@@ -468,7 +351,7 @@ class PublishedHead(Struct, frozen=True, kw_only=True):
     provenance: ProvenanceFields
     last_run: LastRun | None
     baseline: AgainstBaseline | None
-    rescored: PublishedRescoring | None
+    rescored: Rescored | None
     comparison: EntryPlace | None = None
     calibration: Calibrated | None
     gates: Sequence[Gate]
@@ -526,16 +409,12 @@ class PublishedResults(PublishedHead, frozen=True, kw_only=True):
 
     rows: Sequence[PublishedRow]
     pending: Sequence[PendingRun]
-    changed_rows: Sequence[PublishedChange]
+    changed_rows: Sequence[ChangedRow]
 
     @property
     def all_rows(self) -> list[PublishedRow | PendingRun]:
         """The rows with runs that ended, and for each run that never ended its row."""
         return [*self.pending, *self.rows]
-
-    def changed(self, against: Against) -> list[ChangedRow]:
-        """Return the rows that changed against "last_run", "baseline" or "rescored"."""
-        return [each.row for each in self.changed_rows if each.against == against]
 
     def row_runs(self) -> list[RowRuns]:
         """Return the rows as `Results.row_runs` does, but for those of which no run has ended."""
@@ -711,7 +590,6 @@ _OWN_CONFIG = ConfigFields.__annotations__.keys() - ExtraFields.__annotations__.
 def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHING) -> Results:
     """Return results as they were before they were published, with the records that are `known` from a journal."""
     config, summary, shard, other = read.config, read.summary, read.shard, read.other
-    last, baseline, rescored = read.last_run, read.baseline, read.rescored
     extra = {key: value for key, value in config.items() if key not in _OWN_CONFIG}
     made = of_records(
         EvalDescription(config["name"], config["model"], config["n_runs"], extra),
@@ -720,22 +598,21 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
         read.prices,
         None if other is None else other.model,
     )
-    n_rows = len({record.run.row for record in made.all_records})
-    verdicts = [gate.verdict for gate in read.gates]
-    allowed = next((-each.rule.minimum for each in verdicts if each.rule is not None and each.rule.is_regression), 0.0)
     end = Lifecycle(read.status, read.stop_reason, stopped_by=read.stopped_by)
     return replace(
         made,
         partial=read.partial,
         stopped=read.stop_reason,
         duration_ms=summary.total_duration_ms,
-        verdicts=verdicts,
+        verdicts=[gate.verdict for gate in read.gates],
         provenance={key: value for key, value in read.provenance.items() if key != "cassette"},
         row_digests={row.row_index: row.row_digest for row in read.all_rows if row.row_digest is not None},
         human=_human_scores(read),
-        previous=None if last is None else last.compared(n_rows, read.changed("last_run")),
-        comparison=None if baseline is None else baseline.compared(n_rows, read.changed("baseline"), allowed),
-        rescored=None if rescored is None else rescored.rescored(n_rows, read.changed("rescored"), end),
+        previous=read.last_run,
+        comparison=read.baseline,
+        rescored=read.rescored,
+        status_before=None if read.rescored is None else end,
+        changed_rows=read.changed_rows,
         smoke_of=read.smoke_of,
         stop_reason=read.stopped_by,
         n_planned=len(made.records) if shard is None else shard.planned_runs,

@@ -29,7 +29,6 @@ from pytest_osmosis.results.results import BaselineFile, Rescored, Results, Thro
 from pytest_osmosis.results.stored_results import Replayed, read_stored, replayed
 from pytest_osmosis.results.totals import CassetteUse, PriceOf, price_of, price_of_judge, shown_name
 from pytest_osmosis.text.names import shown
-from pytest_osmosis.verdicts.comparison import RowComparison
 from pytest_osmosis.verdicts.gates import Verdict, verdict_without_value
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
@@ -99,10 +98,8 @@ class _Rebuilding:
         if self._is_guess and self._lifecycle.has_ended:
             self._notes.append("its session did not say when it finished, so times are those of the journal")
         made = replace(
-            made,
+            self._rescored(self._since_previous(made)),
             verdicts=[*made.verdicts, *(each.verdict for each in end.verdicts)],
-            previous=self._since_previous(measured),
-            rescored=self._rescored(len({record.run.row for record in measured.all_records})),
             among=end.comparison,
         )
         document = published(made)
@@ -169,10 +166,10 @@ class _Rebuilding:
         self._notes.append(f"{lost}, so nothing is compared with it")
         return lost
 
-    def _since_previous(self, measured: Results) -> RowComparison | None:
+    def _since_previous(self, made: Results) -> Results:
         name = self._facts.previous
-        if name is None or not measured.whole:
-            return None
+        if name is None or not made.whole:
+            return made
         path = Path(name)  # the results may have been kept under another name meanwhile
         try:
             head = read_head_of_plan(path, self._facts.provenance.get("plan_digest", ""))
@@ -180,17 +177,21 @@ class _Rebuilding:
             head = None
         if head is None or not head.is_whole:
             self._notes.append(f"the previous run {shown(path)} can no longer be read, so nothing is compared with it")
-            return None
-        return since_previous(measured, head)
+            return made
+        return since_previous(made, head)
 
-    def _rescored(self, n_rows: int) -> Rescored | None:
+    def _rescored(self, made: Results) -> Results:
         before, end = self._facts.status_before, self._end
         if before is None:
-            return None
-        lifecycle = Lifecycle(before["status"], before["reason"], stopped_by=before["stopped_by"])
-        if end.rescored is None:
-            return Rescored(self._run.manifest.started_at, 0.0, {}, None, lifecycle)
-        return end.rescored.rescored(n_rows, [each.row for each in end.changed_rows], lifecycle)
+            return made
+        then = self._run.manifest.started_at
+        unknown = Rescored(rolled_out_at=then, duration_ms=0.0, kept={}, previous=None, rows=0, better=0, worse=0)
+        return replace(
+            made,
+            rescored=end.rescored or unknown,
+            status_before=Lifecycle(before["status"], before["reason"], stopped_by=before["stopped_by"]),
+            changed_rows=[*end.changed_rows, *made.changed_rows],
+        )
 
     def _guessed_end(self) -> FactsAtEnd:
         """Return the facts of a session that did not tell them, as far as the journal and the manifest know them."""

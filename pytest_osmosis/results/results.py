@@ -19,12 +19,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import Struct
+
 from pytest_osmosis import stats
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.errors import ITS_ANSWER
 from pytest_osmosis.files.reading import open_file
-from pytest_osmosis.formats.codec import Amount, Count, Positive
+from pytest_osmosis.formats.codec import Amount, Count, Ms, Positive
 from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.plan import Shard
@@ -48,7 +50,7 @@ from pytest_osmosis.results.totals import (
 )
 from pytest_osmosis.text.numbers import count, pattern_of, plural
 from pytest_osmosis.text.safe import fitted, one_line
-from pytest_osmosis.verdicts.comparison import RowComparison, RowRuns
+from pytest_osmosis.verdicts.comparison import Against, AgainstBaseline, ChangedRow, LastRun, RowRuns
 from pytest_osmosis.verdicts.gates import NORMAL_RANGE, Runs, Verdict
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reason_of, reward_error
 
@@ -160,20 +162,20 @@ class ModelResults:
         return metric_summaries(self.records, pass_rule.scorers)
 
 
-@dataclass(frozen=True, slots=True)
-class Rescored:
-    """Facts about the scoring of stored rollouts, which were made at `rolled_out_at` (UTC, ISO 8601).
+class Rescored(Struct, frozen=True, kw_only=True):
+    """The scoring of stored rollouts, which were made at `rolled_out_at` (UTC, ISO 8601).
 
-    `duration_ms` is the time that scoring took, `kept` the number of stored scores that each function reused.
-    `comparison` compares with the verdicts before, None if there are none. `before` is the status that the eval run
-    had, and keeps.
+    `duration_ms` is the time that scoring took, `kept` the number of stored scores that each function reused. The
+    `rows` that were measured are compared with those of the results before, whose file is `previous`, None without any.
     """
 
     rolled_out_at: str
-    duration_ms: float
-    kept: Mapping[str, int]
-    comparison: RowComparison | None = None
-    before: Lifecycle | None = None
+    duration_ms: Ms
+    kept: Mapping[str, Count]
+    previous: str | None
+    rows: Count
+    better: Count
+    worse: Count
 
 
 @dataclass(frozen=True)
@@ -184,11 +186,13 @@ class Results:
     never ran are in no denominator.
     """
 
-    # `previous` compares with the previous run of the same plan, `comparison` with the baseline. `rescored` is
-    # None unless the rollouts were stored ones. `n_planned` is the number of the plan's runs, for a part of them.
-    # `reasons` holds a line on each run that was reported as failed or as an error: its scores, and the answer
-    # next to its ground truth. `among` compares it with the other entries of its config that ran with it. Counts
-    # and sums over all records are cached, because the summary, the file and the Markdown page all use them.
+    # `previous` compares with the previous run of the same plan, `comparison` with the baseline, whose model stopped
+    # early because of `baseline_stopped`. `rescored` is None unless the rollouts were stored ones; then the eval run
+    # had the status `status_before`, and keeps it. `changed_rows` are those of all three comparisons. `n_planned` is
+    # the number of the plan's runs, for a part of them. `reasons` holds a line on each run that was reported as failed
+    # or as an error: its scores, and the answer next to its ground truth. `among` compares it with the other entries of
+    # its config that ran with it. Counts and sums over all records are cached, because the summary, the file and the
+    # Markdown page all use them.
     description: EvalDescription
     pass_rule: PassRule
     records: Sequence[RunRecord]
@@ -210,9 +214,12 @@ class Results:
     price: Price | None = None
     row_digests: Mapping[int, str] = field(default_factory=dict)
     human: HumanScores | None = None
-    previous: RowComparison | None = None
-    comparison: RowComparison | None = None
+    previous: LastRun | None = None
+    comparison: AgainstBaseline | None = None
     rescored: Rescored | None = None
+    status_before: Lifecycle | None = None
+    changed_rows: Sequence[ChangedRow] = ()
+    baseline_stopped: str | None = None
     baseline: ModelResults | None = None
     smoke_of: int | None = None
     n_planned: int = 0
@@ -350,12 +357,12 @@ class Results:
 
 def end_of(results: Results) -> Lifecycle:
     """Return the status of the eval run at its end, with the reason. Scoring its rollouts again does not change it."""
-    rescored, by = results.rescored, results.stop_reason
-    if results.stopped is not None and (rescored is None or by is not None):
+    by = results.stop_reason
+    if results.stopped is not None and (results.rescored is None or by is not None):
         return Lifecycle(
             ending_of(Stop(by or "closed", results.stopped), all_done=False), results.stopped, stopped_by=by
         )
-    before = None if rescored is None else rescored.before
+    before = results.status_before
     return Lifecycle("finished") if before is None or before.status == "finished" else before
 
 
@@ -383,10 +390,21 @@ def row_runs(results: Results, model: ModelResults | None = None) -> list[RowRun
     ]
 
 
-def comparisons_of(results: Results) -> list[RowComparison]:
+Compared = Rescored | LastRun | AgainstBaseline
+
+
+def comparisons_of(results: Results) -> dict[Against, Compared]:
     """Return the comparisons with other verdicts on the same rows: before rescoring, of the last run, the baseline."""
-    before = results.rescored.comparison if results.rescored is not None else None
-    return [compared for compared in (before, results.previous, results.comparison) if compared is not None]
+    each: dict[Against, Compared | None] = {
+        "rescored": results.rescored,
+        "last_run": results.previous,
+        "baseline": results.comparison,
+    }
+    return {against: found for against, found in each.items() if found is not None}
+
+
+def changed_rows(results: Results, against: Against) -> list[ChangedRow]:
+    return [row for row in results.changed_rows if row.against == against]
 
 
 def equal_answers(results: Results) -> EqualAnswers:

@@ -88,7 +88,7 @@ def read_stored(run: StoredEvalRun, found: Replayed | None = None) -> StoredResu
         n_planned=run.manifest.plan.n_runs,
     )
     if lifecycle.status != "finished" and made.rescored is not None:
-        made = replace(made, stopped=None, stop_reason=None, rescored=replace(made.rescored, before=lifecycle))
+        made = replace(made, stopped=None, stop_reason=None, status_before=lifecycle)
     written_in = published_results.provenance["run_dir"]
     return StoredResults(run, lifecycle, made, found, written_in=written_in)
 

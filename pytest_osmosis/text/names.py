@@ -25,6 +25,16 @@ def suggestion(name: str, candidates: Iterable[str], form: str = '"{}"') -> str:
     return did_you_mean(form.format(close) if close else None)
 
 
+def hint(name: str, candidates: Iterable[str]) -> str:
+    """Return the question that offers the most similar candidate, for a text that goes on with all of them, or "".
+
+    >>> hint("modle", ["model", "data"])
+    'did you mean "model"? '
+    """
+    close = closest(name, candidates)
+    return f'did you mean "{close}"? ' if close else ""
+
+
 def did_you_mean(suggestion: str | None) -> str:
     return f", did you mean {suggestion}?" if suggestion else ""
 

@@ -22,10 +22,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct, structs
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.eval_kinds import GateRule
+from pytest_osmosis.formats.codec import Count, Moment, Positive, Share
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.stats import ALPHA, Interval, Paired
 from pytest_osmosis.text.numbers import difference, p_value, plural, score
@@ -59,23 +62,34 @@ class Passes(NamedTuple):
     measured: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedRow:
-    """A row that passes more or less often than before; its index was `old_index` then."""
+Against = Literal["last_run", "baseline", "rescored"]
+"""The old side of a comparison: the previous run of the plan, the baseline, or the verdicts before a rescore."""
 
-    row_index: int
-    old_index: int
-    new: Passes
-    old: Passes
+
+class ChangedRow(Struct, frozen=True, kw_only=True):
+    """A row that passes more or less often than before, when it had the index `earlier_row_index`."""
+
+    against: Against
+    change: Literal["worse", "better"]
+    row_index: Count
+    passed: Count
+    measured: Positive
+    earlier_row_index: Count
+    earlier_passed: Count
+    earlier_measured: Positive
+
+    @property
+    def new(self) -> Passes:
+        return Passes(self.passed, self.measured)
+
+    @property
+    def old(self) -> Passes:
+        return Passes(self.earlier_passed, self.earlier_measured)
 
     @property
     def rise(self) -> float:
         """The rise of the share of runs that passed, negative for a row that is worse."""
-        return self.new.passed / self.new.measured - self.old.passed / self.old.measured
-
-    @property
-    def is_worse(self) -> bool:
-        return self.new.passed * self.old.measured < self.old.passed * self.new.measured
+        return self.passed / self.measured - self.earlier_passed / self.earlier_measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +137,31 @@ def matched_by_run(new: Mapping[RunId, bool], old: Mapping[RunId, bool]) -> Matc
     return Matched([Pair(row, row, here, there) for row, (here, there) in rows.items()])
 
 
-def changed_rows(pairs: Iterable[Pair]) -> list[ChangedRow]:
+def changed_rows(pairs: Iterable[Pair], against: Against) -> list[ChangedRow]:
     """Return the rows whose share of passed runs changed: the worse ones first, and the larger changes before others.
 
     >>> pairs = [Pair(0, 0, [True], [False]), Pair(1, 3, [True, False], [True, True]), Pair(2, 2, [False], [True])]
-    >>> [(row.row_index, row.old_index, row.rise) for row in changed_rows(pairs)]
+    >>> [(row.row_index, row.earlier_row_index, row.rise) for row in changed_rows(pairs, "baseline")]
     [(2, 2, -1.0), (1, 3, -0.5), (0, 0, 1.0)]
     """
-    both = [ChangedRow(row, old_row, passes(new), passes(old)) for row, old_row, new, old in pairs]
-    measured = [row for row in both if row.new.measured and row.old.measured]
-    changed = [row for row in measured if row.new.passed * row.old.measured != row.old.passed * row.new.measured]
-    return sorted(changed, key=lambda row: (not row.is_worse, -abs(row.rise), row.row_index))
+    changed = []
+    for pair in pairs:
+        new, old = passes(pair.new), passes(pair.old)
+        rise = new.passed * old.measured - old.passed * new.measured  # 0 without measured runs
+        if rise:
+            changed.append(
+                ChangedRow(
+                    against=against,
+                    change="better" if rise > 0 else "worse",
+                    row_index=pair.row_index,
+                    passed=new.passed,
+                    measured=new.measured,
+                    earlier_row_index=pair.old_index,
+                    earlier_passed=old.passed,
+                    earlier_measured=old.measured,
+                )
+            )
+    return sorted(changed, key=lambda row: (row.change == "better", -abs(row.rise), row.row_index))
 
 
 def _pair(new: RowRuns, old: RowRuns) -> Pair:
@@ -170,40 +198,25 @@ def by_content(rows: Iterable[RowRuns]) -> dict[tuple[str, int], RowRuns]:
     return numbered
 
 
-Kind = Literal["baseline", "previous run", "verdicts before"]
 Meaning = Literal["regression", "within", "improvement", "noise"]
 
 
 @dataclass(frozen=True, slots=True)
 class RowComparison:
-    """The pass rates of the same rows in two eval runs, new and old.
+    """The rows of two eval runs, new and old: `paired` compares those that both sides measured, None without any.
 
-    `name` is the old side: a model, a results file, or a run directory. `started_at` is the time when it ran (UTC, ISO
-    8601), None for a model that runs side by side. `paired` compares the rows that both sides measured, None if there
-    are none; `new_rate` and `old_rate` are the means of their pass rates. `p` is the p of `paired`, corrected for
-    `n_evals` compared in the session. `allowed` is the loss that is not a regression. `differs` names the settings that
-    differ. `stopped` is the reason why the baseline's model was stopped early. `changed_rows` are the rows that pass
-    more or less often than on the old side, the worse ones first.
+    `new` and `old` are the shares of their measured runs that passed.
     """
 
-    kind: Kind
-    name: str
-    started_at: str | None
     matched: Matched
+    new: Sequence[float]
+    old: Sequence[float]
     paired: Paired | None
-    new_rate: float | None = None
-    old_rate: float | None = None
-    p: float = 1.0
-    n_evals: int = 1
-    allowed: float = 0.0
-    differs: tuple[str, ...] = ()
-    stopped: str | None = None
-    changed_rows: Sequence[ChangedRow] = ()
 
     @property
     def n_rows(self) -> int:
         """The number of rows that both sides measured."""
-        return 0 if self.paired is None else self.paired.n_rows
+        return len(self.new)
 
     @property
     def n_unmeasured(self) -> int:
@@ -216,65 +229,165 @@ class RowComparison:
         return self.matched.n_unmatched + self.n_unmeasured
 
     @property
+    def counts(self) -> dict[str, int]:
+        """The numbers of rows that are published of each comparison."""
+        found = self.paired
+        return {"rows": self.n_rows, "better": found.better if found else 0, "worse": found.worse if found else 0}
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The members of `Changes`."""
+        found = self.paired
+        test = {"difference": found and found.difference, "p_value": found and found.p, "test": found and found.test}
+        return {**self.counts, **test}
+
+    def changed(self, against: Against) -> list[ChangedRow]:
+        return changed_rows(self.matched.pairs, against)
+
+
+def compare(rows: Matched) -> RowComparison:
+    """Compare the rows that both sides measured."""
+    new, old = shares(rows.pairs)
+    return RowComparison(rows, new, old, stats.compare(new, old) if new else None)
+
+
+# -- comparisons as they are published ---------------------------------------------------------------------
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """The number of rows that both sides measured, and those of them that changed."""
+
+    rows: Count
+    better: Count
+    worse: Count
+    difference: float | None
+    p_value: Share | None
+    test: str | None
+
+
+class LastRun(Changes, frozen=True):
+    """The comparison with the last run of the plan. `unmatched` rows are only on one side, or not measured on both."""
+
+    run: str
+    started_at: Moment
+    unmatched: Count
+
+
+def against_last_run(rows: RowComparison, run: str, started_at: str) -> LastRun:
+    return LastRun(run=run, started_at=started_at, unmatched=rows.n_not_compared, **rows.changes)
+
+
+class AgainstBaseline(Changes, frozen=True):
+    """The comparison with the baseline, a model or a results file: of the compared `rows`, and the `unmeasured` ones.
+
+    `started_at` is the time when the baseline ran, None for a model that runs side by side. The pass rates are the
+    means over the compared rows. `p_adjusted` is p among all `evals_compared` in the session. `differs` names the
+    settings that differ.
+    """
+
+    baseline: str
+    started_at: Moment | None
+    unmeasured: Count
+    added: Count
+    removed: Count
+    changed: Count
+    pass_rate: Share | None
+    baseline_pass_rate: Share | None
+    difference_interval: Interval | None
+    p_adjusted: Share | None
+    evals_compared: Positive
+    regression: bool
+    differs: tuple[str, ...]
+
+    @property
     def meaning(self) -> Meaning:
         """The meaning of the difference between the measured rows: "noise" if chance alone makes it as large."""
-        if self.paired is None or self.p >= ALPHA:
+        if self.difference is None or self.p_adjusted is None or self.p_adjusted >= ALPHA:
             return "noise"
-        if self.paired.difference > 0:
+        if self.difference > 0:
             return "improvement"
-        return "regression" if _is_beyond(self.paired.difference, self.allowed) else "within"
+        return "regression" if self.regression else "within"
 
-    def among(self, n_evals: int, p: float) -> RowComparison:
+
+# -- the comparison with a baseline ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineComparison:
+    """The comparison with a baseline: its rows, and what is published of it.
+
+    `allowed` is the loss that is not a regression. `stopped` is the reason why the baseline's model was stopped early.
+    """
+
+    rows: RowComparison
+    found: AgainstBaseline
+    allowed: float = 0.0
+    stopped: str | None = None
+
+    def among(self, n_evals: int, p: float) -> BaselineComparison:
         """Return this comparison as one of `n_evals`, with its corrected p."""
-        return replace(self, n_evals=n_evals, p=p)
+        regression = p < ALPHA and _is_beyond(self.found.difference or 0.0, self.allowed)
+        found = structs.replace(self.found, evals_compared=n_evals, p_adjusted=p, regression=regression)
+        return replace(self, found=found)
 
 
-def compare(
-    kind: Kind,
+def against_baseline(
     name: str,
-    rows: Matched,
+    matched: Matched,
     *,
     started_at: str | None = None,
     allowed: float = 0.0,
     differs: tuple[str, ...] = (),
     stopped: str | None = None,
-) -> RowComparison:
-    """Compare the rows that both sides measured, by the share of their measured runs that passed."""
-    found = RowComparison(
-        kind, name, started_at, rows, None, allowed=allowed, differs=differs, stopped=stopped,
-        changed_rows=changed_rows(rows.pairs),
-    )  # fmt: skip
-    new, old = shares(rows.pairs)
-    if not new:
-        return found
-    paired = stats.compare(new, old)
-    return replace(found, paired=paired, new_rate=stats.mean(new), old_rate=stats.mean(old), p=paired.p)
+) -> BaselineComparison:
+    """Compare the rows with those of a baseline."""
+    rows = compare(matched)
+    found = AgainstBaseline(
+        baseline=name,
+        started_at=started_at,
+        unmeasured=rows.n_unmeasured,
+        added=matched.added,
+        removed=matched.removed,
+        changed=matched.changed,
+        pass_rate=stats.mean(rows.new) if rows.new else None,
+        baseline_pass_rate=stats.mean(rows.old) if rows.old else None,
+        difference_interval=None if rows.paired is None else rows.paired.interval,
+        p_adjusted=None,
+        evals_compared=1,
+        regression=False,
+        differs=differs,
+        **rows.changes,
+    )
+    made = BaselineComparison(rows, found, allowed, stopped)
+    return made if rows.paired is None else made.among(1, rows.paired.p)
 
 
-def decide(rule: GateRule, compared: RowComparison) -> Verdict:
+def decide(rule: GateRule, compared: BaselineComparison) -> Verdict:
     """Return the verdict of `max_regression` on a complete selection.
 
     It fails if the loss is a regression and holds if it is not, both only if unmeasured runs cannot change that. It is
     not measured, whatever the loss, with too few rows for any p below 0.05.
     """
-    title, paired = title_of(rule), compared.paired
-    if paired is None:
-        return verdict_without_value(rule, "not measured", nothing_text(compared))
-    change = f"{difference(paired.difference)}: {meaning_text(compared)} (p {p_value(compared.p)})"
-    text = f"{rates_text(compared)}; {change}"
-    verdict = Verdict(title, "holds", text, paired.difference, rule, paired.difference, _power(compared, paired))
-    if compared.n_unmeasured or any(None in (*pair.new, *pair.old) for pair in compared.matched.pairs):
-        pairs, times = compared.matched.pairs, compared.p / paired.p if paired.p else 1.0  # by Holm's correction
+    title, found, paired = title_of(rule), compared.found, compared.rows.paired
+    if paired is None or found.p_adjusted is None:
+        return verdict_without_value(rule, "not measured", nothing_text(found, compared.stopped))
+    change = f"{difference(paired.difference)}: {meaning_text(found, compared.allowed)}"
+    text = f"{rates_text(found)}; {change} (p {p_value(found.p_adjusted)})"
+    power = power_of(paired, compared.allowed)
+    verdict = Verdict(title, "holds", text, paired.difference, rule, paired.difference, power)
+    pairs = compared.rows.matched.pairs
+    if found.unmeasured or any(None in (*pair.new, *pair.old) for pair in pairs):
+        times = found.p_adjusted / paired.p if paired.p else 1.0  # by Holm's correction
         n = sum((*pair.new, *pair.old).count(None) for pair in pairs)
         worst_and_best = [stats.paired_test(*shares(pairs, fill, not fill)) for fill in (False, True)]
         cases = {_is_beyond(case.difference, compared.allowed) and case.p * times < ALPHA for case in worst_and_best}
-        if len(cases | {compared.meaning == "regression"}) > 1:
+        if len(cases | {found.regression}) > 1:
             return replace(
                 verdict, state="not measured", text=f"{text}; {plural(n, 'unmeasured run')} could change that"
             )
-    if compared.meaning == "regression":
+    if found.regression:
         return replace(verdict, state="fails")
-    if (least := least_p_of(paired.n_rows, compared.n_evals)) is not None:
+    if (least := least_p_of(paired.n_rows, found.evals_compared)) is not None:
         few = f"{plural(paired.n_rows, 'row')} cannot show a regression: p is at least {least:.2g}"
         return replace(verdict, state="not measured", text=f"{text}; {few}")
     return verdict
@@ -289,28 +402,29 @@ def least_p_of(n_rows: int, n_tests: int = 1) -> float | None:
     return least if least >= ALPHA else None
 
 
-def nothing_text(compared: RowComparison) -> str:
-    if not compared.matched.pairs:
+def nothing_text(found: AgainstBaseline, stopped: str | None) -> str:
+    """Return why no row is compared. `stopped` is the reason why the baseline's model was stopped early."""
+    if not found.rows + found.unmeasured:
         return "the baseline has none of these rows"
-    return f"no row was measured on both sides{f' ({compared.stopped})' if compared.stopped is not None else ''}"
+    return f"no row was measured on both sides{f' ({stopped})' if stopped is not None else ''}"
 
 
-def rates_text(compared: RowComparison) -> str:
+def rates_text(found: AgainstBaseline) -> str:
     """Return both pass rates over the rows that both sides measured."""
-    rates = f"pass rate {score(compared.new_rate)}, baseline {score(compared.old_rate)}"
-    return f"{rates}, same {plural(compared.n_rows, 'row')}"
+    rates = f"pass rate {score(found.pass_rate)}, baseline {score(found.baseline_pass_rate)}"
+    return f"{rates}, same {plural(found.rows, 'row')}"
 
 
-def meaning_text(compared: RowComparison) -> str:
-    """Return the meaning in words. Only a regression is called one."""
-    match compared.meaning:
+def meaning_text(found: AgainstBaseline, allowed: float) -> str:
+    """Return the meaning in words. Only a regression is called one. `allowed` is the loss that is none."""
+    match found.meaning:
         case "regression":
             return "a regression"
         case "within":
-            return f"lower, but within the {compared.allowed:g} that max_regression allows"
+            return f"lower, but within the {allowed:g} that max_regression allows"
         case "improvement":
             return "an improvement"
-    return "may be chance" if compared.paired is not None and compared.paired.difference else "no difference"
+    return "may be chance" if found.difference else "no difference"
 
 
 def _is_beyond(change: float, allowed: float) -> bool:
@@ -318,18 +432,29 @@ def _is_beyond(change: float, allowed: float) -> bool:
     return change < -allowed and not math.isclose(change, -allowed, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def _power(compared: RowComparison, paired: Paired) -> Power | None:
-    """Return the chance that a loss of `DROP` beyond what is allowed fails the gate, from the spread of the rows."""
+def power_of(paired: Paired, allowed: float = 0.0) -> Power | None:
+    """Return the chance to notice a loss of `DROP` beyond what is allowed, from the spread of the rows.
+
+    None if all rows have the same difference.
+    """
     if not paired.se:
         return None
-    loss, z = compared.allowed + DROP, stats.normal_quantile(1 - ALPHA / 2)
-    chance = stats.chance_below(loss - max(compared.allowed, z * paired.se), paired.se)
+    loss, z = allowed + DROP, stats.normal_quantile(1 - ALPHA / 2)
+    chance = stats.chance_below(loss - max(allowed, z * paired.se), paired.se)
     enough = stats.normal_quantile(stats.POWER)
     needed = max(enough * paired.se / DROP, (z + enough) * paired.se / loss)
     return Power(chance, math.ceil(paired.n_rows * needed**2))
 
 
 # -- the entries of a config -------------------------------------------------------------------------------
+
+Direction = Literal["better", "worse", "chance"]
+
+
+def direction(difference: float, p: float) -> Direction:
+    """Return what a difference means on which no gate decides."""
+    return "chance" if p >= ALPHA else "better" if difference > 0 else "worse"
+
 
 LEAST_COMMON = 0.5
 """The share of the smaller entry's rows that the other one must have too, for them to be compared row by row."""
@@ -356,12 +481,11 @@ class EntryDifference:
     p_value: float
     p_adjusted: float
     test: str
-    meaning: Literal["better", "worse", "chance"] = "chance"
+    meaning: Direction = "chance"
 
     def adjusted(self, p: float) -> EntryDifference:
         """Return this difference with p among all entries, and what it then means."""
-        meaning: Literal["better", "worse"] = "better" if self.difference > 0 else "worse"
-        return replace(self, p_adjusted=p, meaning="chance" if p >= ALPHA else meaning)
+        return replace(self, p_adjusted=p, meaning=direction(self.difference, p))
 
 
 def compared_with_first(

@@ -17,8 +17,9 @@ from pytest_osmosis.addons.viewer.comparing import ComparedRun, comparison_page,
 from pytest_osmosis.addons.viewer.open_run import OpenRun
 from pytest_osmosis.addons.viewer.report import report as written_report
 from pytest_osmosis.addons.viewer.report_file import ReportedRun, write_report
-from pytest_osmosis.addons.viewer.shapes import ComparedRow, ComparisonPage, HistoryPage, RunRow
+from pytest_osmosis.addons.viewer.shapes import ComparedRow, ComparisonPage, HistoryPage
 from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.results.heads import RunEntry
 from pytest_osmosis.text.numbers import difference
 from pytest_osmosis.text.redaction import Redaction
 from tests.browser.pages import Pages
@@ -50,7 +51,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         runs[name].read()
     path = folder / "report.html"
     written_report(path, {run.directory: "all" for run in runs.values()}, Redaction())
-    heads: dict[str, RunRow] = {name: run.page()["head"]["row"] for name, run in runs.items()}
+    heads: dict[str, RunEntry] = {name: run.page()["head"]["row"] for name, run in runs.items()}
     sides = {name: ComparedRun(heads[name], run.stored, run.prompts) for name, run in runs.items()}
     past = [past_run_of(heads[name], run.stored, partial(getattr, run, "prompts")) for name, run in runs.items()]
     return Made(

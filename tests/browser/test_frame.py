@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,21 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from pytest_osmosis.addons.viewer.report_file import ReportedRun, write_report
-from pytest_osmosis.addons.viewer.shapes import RunPage, RunRow
+from pytest_osmosis.addons.viewer.shapes import RunPage
+from pytest_osmosis.results.heads import RunEntry
 from pytest_osmosis.text.numbers import count, money, score, seconds
 from pytest_osmosis.text.redaction import Redaction
 from tests.browser.pages import Pages, Theme
 from tests.cli.dashboards import dashboard
 from tests.cli.test_view import store
-from tests.unit.viewer.made_pages import run_page, run_row
+from tests.unit.viewer.made_pages import run_entry, run_page
 
 
-def row(name: str, **values: Any) -> RunRow:
-    return {**run_row(name), **values}  # type: ignore[typeddict-item]
+def row(name: str, **values: Any) -> RunEntry:
+    return replace(run_entry(name), **values)
 
 
-def report(path: Path, rows: Sequence[RunRow], pages: Mapping[str, RunPage] | None = None) -> str:
+def report(path: Path, rows: Sequence[RunEntry], pages: Mapping[str, RunPage] | None = None) -> str:
     """Write a report with a list of eval runs, and return its address."""
     reported = [ReportedRun(page, lambda _: None) for page in (pages or {}).values()]
     write_report(path, {"workspace": "w", "runs": rows, "tables": []}, reported, {}, {}, Redaction())
@@ -62,10 +64,10 @@ def test_numbers_are_printed_as_in_the_terminal(pages: Pages, tmp_path: Path) ->
     )
     assert [(rate, cost, tokens, time) for rate, cost, tokens, _, time in cells] == [
         (
-            score(each["pass_rate"]),
-            money(each["cost_usd"] or 0.0),
-            f"{count(each['tokens'] or 0)} token{'' if each['tokens'] == 1 else 's'}",
-            seconds(each["duration_s"] or 0.0),
+            score(each.pass_rate),
+            money(each.cost_usd or 0.0),
+            f"{count(each.tokens or 0)} token{'' if each.tokens == 1 else 's'}",
+            seconds(each.duration_s or 0.0),
         )
         for each in rows
     ]
@@ -99,8 +101,12 @@ def test_filters_order_and_ticks_open_the_same_in_a_fresh_page(pages: Pages, tmp
 @pytest.mark.parametrize("name", ["status", "model", "dataset", "rollout"])
 def test_the_list_is_filtered_by_status_model_dataset_and_rollout(pages: Pages, tmp_path: Path, name: str) -> None:
     other = {"status": "failed", "model": "openai/m", "dataset": "data/other.jsonl", "rollout": "other"}
-    rows = [row("run0", rollout="mine"), row("run1", rollout="mine"), row("run2", rollout="mine") | {name: other[name]}]
-    page = pages.open(report(tmp_path / "report.html", rows))  # type: ignore[arg-type]
+    rows = [
+        row("run0", rollout="mine"),
+        row("run1", rollout="mine"),
+        row("run2", **{"rollout": "mine", name: other[name]}),
+    ]
+    page = pages.open(report(tmp_path / "report.html", rows))
 
     expect(page.locator("a.run-link")).to_have_count(3)
     page.get_by_label(name, exact=True).select_option(other[name])

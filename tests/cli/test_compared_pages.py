@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pytest_osmosis.addons.viewer.comparing import (
     ComparedRun,
@@ -15,11 +16,14 @@ from pytest_osmosis.addons.viewer.comparing import (
     past_run,
     past_run_of,
 )
-from pytest_osmosis.addons.viewer.shapes import ComparisonPage, RunRow
+from pytest_osmosis.addons.viewer.report_file import encoded
+from pytest_osmosis.addons.viewer.shapes import ComparisonPage
+from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.report.comparison import comparison_json
 from pytest_osmosis.results.compared_runs import compare_runs, read_side
+from pytest_osmosis.results.heads import RunEntry
 from pytest_osmosis.results.stored_results import read_stored
 from pytest_osmosis.verdicts.comparison import RowRuns
 from tests.cli.real_runs import RealRuns
@@ -29,11 +33,11 @@ def run_at(path: Path) -> StoredEvalRun:
     return stored(RunDirectory(path))
 
 
-def head_of(path: Path, **changes: Any) -> RunRow:
+def head_of(path: Path, **changes: Any) -> RunEntry:
     """The line of an eval run in the list, as far as these pages read it."""
-    row: Any = {"name": path.name, "status": "finished", "partial": False, "ended": 1, "selected": 1}
-    row |= {"started_at": run_at(path).manifest.started_at, **changes}
-    return cast(RunRow, row)
+    started_at = run_at(path).manifest.started_at
+    entry = RunEntry(path.name, str(path), "finished", ended=1, selected=1, started_at=started_at)
+    return replace(entry, **changes)
 
 
 def side(path: Path, prompts: dict[int, str] | None = None) -> ComparedRun:
@@ -42,7 +46,7 @@ def side(path: Path, prompts: dict[int, str] | None = None) -> ComparedRun:
 
 def page_of(a: Path, b: Path) -> ComparisonPage:
     page = comparison_page(side(a, {1: "of A", 2: "of A"}), side(b, {1: "of B"}))
-    assert json.loads(json.dumps(page, allow_nan=False)) == page
+    assert json.loads(encoded(page)) == encode(page)
     return page
 
 
@@ -69,7 +73,7 @@ def test_a_page_has_the_numbers_of_the_command_and_every_row_with_the_largest_lo
     assert rows[:5] == [(row, "worse", 1.0, 2, 0) for row in (1, 3, 5, 6)] + [(2, "better", -1.0, 0, 2)]
     assert rows[5:] == [(0, "same", 0.0, 2, 2), (4, "unmeasured", None, 0, 0)]
     assert [row["prompt"] for row in page["rows"] if row["b_row"] in (1, 2)] == ["of B", "of A"]
-    assert [each["what"] for each in page["differs"]] == ["[sampling] seed", "digest of the dataset"]
+    assert [each.what for each in page["differs"]] == ["[sampling] seed", "digest of the dataset"]
     assert page["config_diff"] == ["-seed = 0", "+seed = 1"]
 
 
@@ -111,7 +115,7 @@ def test_rows_that_are_no_fair_sample_decide_nothing(copied: RealRuns) -> None:
 def test_a_history_compares_each_eval_run_with_the_one_before_of_its_plan(copied: RealRuns) -> None:
     page = history_page("x", [past(copied.now), past(copied.other), past(copied.then)])
 
-    assert [point["row"]["name"] for point in page["points"]] == [
+    assert [point["row"].name for point in page["points"]] == [
         copied.then.name,
         copied.now.name,
         copied.other.name,
@@ -171,7 +175,7 @@ def test_a_history_holds_eval_runs_that_did_not_end_and_says_which_cannot_be_rea
     shutil.copy(copied.then / "manifest.json", copied.now)
     journal.write_text("no journal\n" * 2)
     page = history_page("x", [past(copied.then), past(copied.now)])
-    (unread,) = (point for point in page["points"] if point["row"]["name"] == copied.now.name)
+    (unread,) = (point for point in page["points"] if point["row"].name == copied.now.name)
     assert unread["problem"]
     assert unread["change"] is None
 
@@ -182,4 +186,4 @@ def test_only_the_newest_thirty_eval_runs_are_shown(real_runs: RealRuns) -> None
     page = history_page("x", [one._replace(row=head_of(real_runs.then, started_at=f"{n:03}")) for n in range(42)])
 
     assert (len(page["points"]), page["n_earlier"]) == (30, 12)
-    assert page["points"][0]["row"]["started_at"] == "012"
+    assert page["points"][0]["row"].started_at == "012"

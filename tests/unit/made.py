@@ -11,10 +11,10 @@ from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import Boundary, RewardError, RunRecord
 from pytest_osmosis.results import results
-from pytest_osmosis.results.results import EvalDescription, Results
+from pytest_osmosis.results.results import EvalDescription, Rescored, Results
 from pytest_osmosis.stats import Interval
 from pytest_osmosis.verdicts import gates
-from pytest_osmosis.verdicts.comparison import RowComparison
+from pytest_osmosis.verdicts.comparison import BaselineComparison, Matched, against_last_run, compare
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 A, B = "rewards:a", "rewards:b"
@@ -67,7 +67,7 @@ def results_of(
     duration_ms: float = 3210.0,
     extra: Mapping[str, Any] | None = None,
     price: Price | None = None,
-    previous: RowComparison | None = None,
+    previous: Matched | None = None,
     baseline: Sequence[RunRecord] | None = None,
     baseline_price: Price | None = None,
     score_ranges: Mapping[str, tuple[float, float]] | None = None,
@@ -89,8 +89,35 @@ def results_of(
         verdicts=[gates.decide(rule, results.runs_for(rule, records, pass_rule)) for rule in rules],
         provenance={"python": "3.x", "run_dir": ".osmosis/runs/x-1"},
         row_digests={record.run.row: f"{record.run.row:016x}" for record in records},
-        previous=previous,
+        **(last_run(previous) if previous is not None else {}),
     )
+
+
+def last_run(rows: Matched, run: str = "x-1") -> dict[str, Any]:
+    """The members of results that are compared with the last run."""
+    compared = compare(rows)
+    last = against_last_run(compared, run, "2026-11-20T14:03:59.000+00:00")
+    return {"previous": last, "changed_rows": compared.changed("last_run")}
+
+
+def with_baseline(compared: BaselineComparison) -> dict[str, Any]:
+    """The members of results that are compared with a baseline."""
+    return {"comparison": compared.found, "changed_rows": compared.rows.changed("baseline")}
+
+
+def rescored(
+    rows: Matched | None = None, *, duration_ms: float = 1.0, kept: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """The members of results whose rollouts were scored again, and compared with the verdicts before."""
+    compared = compare(rows or Matched([]))
+    scoring = Rescored(
+        rolled_out_at="2026-11-20T14:03:59.000+00:00",
+        duration_ms=duration_ms,
+        kept=kept or {},
+        previous=None if rows is None else "results.1.json",
+        **compared.counts,
+    )
+    return {"rescored": scoring, "changed_rows": compared.changed("rescored")}
 
 
 def ends(interval: Interval) -> tuple[float, float]:

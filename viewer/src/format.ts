@@ -1,5 +1,5 @@
 // Numbers as the terminal prints them (pytest_osmosis/text/numbers.py). null is a value that is not known.
-import type { IntervalShape, RunRow } from "./shapes";
+import type { Interval, RunEntry } from "./shapes";
 
 export const UNKNOWN = "-";
 
@@ -49,7 +49,7 @@ export function difference(value: number): string {
 }
 
 /** The bounds of an interval: "0.680 to 0.760", "-" without one. */
-export function interval(bounds: Pick<IntervalShape, "low" | "high"> | null | undefined): string {
+export function interval(bounds: Pick<Interval, "low" | "high"> | null | undefined): string {
   return bounds ? `${score(bounds.low)} to ${score(bounds.high)}` : UNKNOWN;
 }
 
@@ -62,7 +62,7 @@ export function money(usd: number | null | undefined): string {
 }
 
 /** The cost of an eval run; ">=" if that of some runs is unknown. */
-export function runCost(run: RunRow): string {
+export function runCost(run: RunEntry): string {
   if (run.tokens === null) return UNKNOWN;
   if (run.cost_usd === null) return "unknown";
   return run.n_cost_unknown ? `>= ${money(run.cost_usd)}` : money(run.cost_usd);

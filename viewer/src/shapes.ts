@@ -1,42 +1,48 @@
 // Made by `python viewer/shapes.py` from addons/viewer/shapes.py, where every key is explained.
 
-export type StatusName = "pending" | "running" | "finished" | "failed" | "stopped" | "unreadable";
-
 export type Outcome = "passed" | "failed" | "unmeasured" | "removed" | "running" | "pending";
 
-export interface IntervalShape {
-  low: number;
-  high: number;
-  method: string;
-  level: number;
+export interface RunDifference {
+  what: string;
+  area: "question" | "scoring" | "code" | "throughput" | "versions";
+  a: string | null;
+  b: string | null;
 }
 
-export interface RunRow {
+export interface RunEntry {
   name: string;
-  eval: string | null;
+  path: string;
   status: "pending" | "running" | "finished" | "failed" | "stopped" | "unreadable";
   reason: string | null;
-  problem: string | null;
+  eval: string | null;
   model: string | null;
   dataset: string | null;
   rollout: string | null;
   started_at: string | null;
-  duration_s: number | null;
   partial: boolean;
-  replayed: boolean;
+  pass_rate: number | null;
   passed: number | null;
-  measured: number | null;
   counted: number | null;
+  measured: number | null;
   ended: number | null;
   selected: number | null;
-  pass_rate: number | null;
-  pass_rate_interval: IntervalShape | null;
   gates: string[];
   tokens: number | null;
   cost_usd: number | null;
   n_cost_unknown: number;
+  duration_s: number | null;
   git_commit: string | null;
   git_dirty: boolean | null;
+  problem: string | null;
+  replayed: boolean;
+  pass_rate_interval: Interval | null;
+}
+
+export interface Interval {
+  low: number;
+  high: number;
+  method: string;
+  level: number;
 }
 
 export interface EntryRow {
@@ -44,7 +50,7 @@ export interface EntryRow {
   run: string;
   model: string;
   pass_rate: number | null;
-  pass_rate_interval: IntervalShape | null;
+  pass_rate_interval: Interval | null;
   measured: number;
   runs: number;
   mean: number | null;
@@ -56,7 +62,7 @@ export interface EntryRow {
 
 export interface RunsPage {
   workspace: string;
-  runs: RunRow[];
+  runs: RunEntry[];
   tables: EntryRow[][];
 }
 
@@ -83,7 +89,7 @@ export interface SliceShape {
   measured: number;
   passed: number;
   pass_rate: number | null;
-  pass_rate_interval: IntervalShape | null;
+  pass_rate_interval: Interval | null;
 }
 
 export interface SlicesShape {
@@ -115,7 +121,7 @@ export interface RunColumns {
 }
 
 export interface RunHead {
-  row: RunRow;
+  row: RunEntry;
   path: string;
   models: string[];
   circumstances: string[];
@@ -165,22 +171,15 @@ export interface ComparedRow {
   loss: number | null;
 }
 
-export interface DifferenceShape {
-  what: string;
-  area: "question" | "scoring" | "code" | "throughput" | "versions";
-  a: string | null;
-  b: string | null;
-}
-
 export interface ComparisonPage {
-  a: RunRow;
-  b: RunRow;
+  a: RunEntry;
+  b: RunEntry;
   problem: string;
   meaning: "better" | "worse" | "chance" | null;
   sentence: string;
   caveats: string[];
   remarks: string[];
-  differs: DifferenceShape[];
+  differs: RunDifference[];
   config_diff: string[];
   numbers: Record<string, any> | null;
   rows: ComparedRow[];
@@ -195,7 +194,7 @@ export interface HistoryChange {
 }
 
 export interface HistoryPoint {
-  row: RunRow;
+  row: RunEntry;
   plan: string | null;
   change: HistoryChange | null;
   problem: string;

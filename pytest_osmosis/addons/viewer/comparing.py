@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from pytest_osmosis import stats
 from pytest_osmosis.addons.viewer.shapes import (
     ComparedRow,
     ComparisonPage,
-    DifferenceShape,
     FlippingRow,
     HistoryChange,
     HistoryPage,
     HistoryPoint,
-    RunRow,
 )
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import StoredEvalRun
@@ -37,10 +35,11 @@ from pytest_osmosis.results.compared_runs import (
     run_differences,
     side_of,
 )
+from pytest_osmosis.results.heads import RunEntry
 from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.results import row_runs
 from pytest_osmosis.results.stored_results import StoredResults, read_stored
-from pytest_osmosis.verdicts.comparison import Pair, Passes, RowRuns, by_content, matched, passes
+from pytest_osmosis.verdicts.comparison import Pair, RowRuns, by_content, matched, passes, share, shares
 
 MOST_RUNS = 30
 """The newest eval runs of a history; earlier ones are counted."""
@@ -51,7 +50,7 @@ Prompts = Callable[[], Mapping[int, str]]
 class ComparedRun(NamedTuple):
     """One of the two eval runs: its line in the list, its results, and the excerpts of its rows' prompts by index."""
 
-    row: RunRow
+    row: RunEntry
     stored: StoredResults
     prompts: Mapping[int, str]
 
@@ -67,7 +66,7 @@ def comparison_page(a: ComparedRun, b: ComparedRun) -> ComparisonPage:
         sentence="",
         caveats=[],
         remarks=[],
-        differs=[cast(DifferenceShape, each._asdict()) for each in run_differences(*sides)],
+        differs=run_differences(*sides),
         config_diff=config_diff(*sides),
         numbers=None,
         rows=[],
@@ -93,7 +92,7 @@ def comparison_page(a: ComparedRun, b: ComparedRun) -> ComparisonPage:
         **page,
         "only_a": sorted(only_a - {pair.old_index for pair in pairs}),
         "only_b": sorted(only_b - {pair.row_index for pair in pairs}),
-        "meaning": cast(Any, compared.meaning),
+        "meaning": compared.meaning,
         "sentence": finding_text(compared),
         "caveats": fairness_texts(compared),
         "remarks": list(filter(None, (power_text(compared), left_out_text(compared), *end_texts(compared)))),
@@ -103,8 +102,8 @@ def comparison_page(a: ComparedRun, b: ComparedRun) -> ComparisonPage:
 
 
 def _row(pair: Pair, digest: str, prompt: str) -> ComparedRow:
-    old, new = passes(pair.old), passes(pair.new)
-    loss = _share(old) - _share(new) if old.measured and new.measured else None
+    old, new, now, then = passes(pair.old), passes(pair.new), share(pair.new), share(pair.old)
+    loss = None if now is None or then is None else then - now
     return ComparedRow(
         digest=digest,
         prompt=prompt,
@@ -131,7 +130,7 @@ class PastRun(NamedTuple):
     `problem` says why the rows are not known; "" if they are.
     """
 
-    row: RunRow
+    row: RunEntry
     plan: str | None
     rows: Sequence[RowRuns]
     prompts: Prompts
@@ -144,10 +143,10 @@ class PastRun(NamedTuple):
         So are those of an eval run that stopped once its gates were decided.
         """
         row = self.row
-        return row["status"] == "finished" and not row["partial"] and row["ended"] == row["selected"]
+        return row.status == "finished" and not row.partial and row.ended == row.selected
 
 
-def past_run(row: RunRow, run: StoredEvalRun, prompts: Prompts) -> PastRun:
+def past_run(row: RunEntry, run: StoredEvalRun, prompts: Prompts) -> PastRun:
     """Read an eval run for a history; its rows from the results alone if its last session wrote them."""
     try:
         if run.results is None or not lifecycle_of(run.directory).results_are_current:
@@ -158,7 +157,7 @@ def past_run(row: RunRow, run: StoredEvalRun, prompts: Prompts) -> PastRun:
         return PastRun(row, run.manifest.plan_digest, (), prompts, str(error))
 
 
-def past_run_of(row: RunRow, stored: StoredResults, prompts: Prompts) -> PastRun:
+def past_run_of(row: RunEntry, stored: StoredResults, prompts: Prompts) -> PastRun:
     """Return an eval run that was read already, for a history."""
     plan = stored.results.provenance.get("plan_digest", stored.run.manifest.plan_digest)
     return PastRun(row, plan, row_runs(stored.results), prompts)
@@ -170,7 +169,7 @@ def history_page(eval_name: str, runs: Sequence[PastRun]) -> HistoryPage:
     Each is compared with the newest whole one before of the same plan, which asks the same question; the page on both
     says if the difference may be chance. Rows of different eval runs are the same if their content is.
     """
-    ordered = sorted(runs, key=lambda run: (run.row["started_at"] or "", run.row["name"]))
+    ordered = sorted(runs, key=lambda run: (run.row.started_at or "", run.row.name))
     shown = ordered[-MOST_RUNS:]
     flipping, n_steady = _flipping(shown)
     return HistoryPage(
@@ -201,11 +200,10 @@ def _changes(runs: Sequence[PastRun]) -> list[HistoryChange | None]:
 
 
 def _change(run: PastRun, before: PastRun) -> HistoryChange | None:
-    pairs = [(passes(pair.new), passes(pair.old)) for pair in matched(run.rows, before.rows).pairs]
-    rises = [_share(new) - _share(old) for new, old in pairs if new.measured and old.measured]
-    if not rises:
+    new, old = shares(matched(run.rows, before.rows).pairs)
+    if not new:
         return None
-    return HistoryChange(before=before.row["name"], difference=stats.mean(rises), rows=len(rises))
+    return HistoryChange(before=before.row.name, difference=stats.mean(new) - stats.mean(old), rows=len(new))
 
 
 # -- rows that flip ----------------------------------------------------------------------------------------
@@ -239,7 +237,3 @@ def _flipping(runs: Sequence[PastRun]) -> tuple[list[FlippingRow], int]:
                 )
             )
     return sorted(flipping, key=lambda row: (-row["flips"], row["row_index"])), n_steady
-
-
-def _share(row: Passes) -> float:
-    return row.passed / row.measured

@@ -35,7 +35,7 @@ def report(path: Path, runs: Mapping[RunDirectory, Kept], redaction: Redaction) 
 
     Raises `OsmosisError` if files of an eval run cannot be read, and `OSError` if the report cannot be written.
     """
-    read = sorted(starmap(_read, runs.items()), key=lambda each: (each[0].row["started_at"] or "", each[0].row["name"]))
+    read = sorted(starmap(_read, runs.items()), key=lambda each: (each[0].row.started_at or "", each[0].row.name))
     sides = [side for side, _ in read]
     listed: RunsPage = {
         "workspace": ", ".join(dict.fromkeys(each.stored.run.workspace.name for each in sides)),
@@ -66,7 +66,7 @@ def _read(directory: RunDirectory, kept: Kept) -> tuple[ComparedRun, ReportedRun
 
 def _tables(sides: Sequence[ComparedRun]) -> list[list[EntryRow]]:
     """Return the tables of evals that ran together, and one over all eval runs if none of those holds them all."""
-    names = {each.row["name"] for each in sides}
+    names = {each.row.name for each in sides}
     tables: dict[tuple[str, ...], EntryTable] = {}
     for each in sides:
         if (place := each.stored.results.among) is not None:
@@ -74,7 +74,7 @@ def _tables(sides: Sequence[ComparedRun]) -> list[list[EntryRow]]:
             if names.issuperset(runs):
                 tables[runs] = place
     if len(names) > 1 and not any(names.issubset(runs) for runs in tables):
-        named = {each.row["name"]: found for each in sides if (found := _comparable(each.stored)) is not None}
+        named = {each.row.name: found for each in sides if (found := _comparable(each.stored)) is not None}
         if len(named) > 1:
             tables[()] = entry_table("", named)
     return [entry_rows(table, [each.row for each in sides]) for table in tables.values()]
@@ -92,7 +92,7 @@ def _comparable(stored: StoredResults) -> Results | None:
 
 def _comparisons(sides: Sequence[ComparedRun]) -> dict[str, ComparisonPage]:
     pairs = combinations(sides, 2) if len(sides) <= ALL_PAIRS else ((sides[0], other) for other in sides[1:])
-    return {f"{a.row['name']} {b.row['name']}": comparison_page(a, b) for a, b in pairs}
+    return {f"{a.row.name} {b.row.name}": comparison_page(a, b) for a, b in pairs}
 
 
 def _histories(sides: Sequence[ComparedRun]) -> dict[str, HistoryPage]:
@@ -100,5 +100,5 @@ def _histories(sides: Sequence[ComparedRun]) -> dict[str, HistoryPage]:
     by_eval: dict[str, list[PastRun]] = {}
     for side in sides:
         past = past_run_of(side.row, side.stored, partial(getattr, side, "prompts"))
-        by_eval.setdefault(side.row["eval"] or side.row["name"], []).append(past)
+        by_eval.setdefault(side.row.eval or side.row.name, []).append(past)
     return {name: history_page(name, runs) for name, runs in by_eval.items()}

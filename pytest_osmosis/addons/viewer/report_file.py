@@ -24,6 +24,7 @@ from pytest_osmosis.addons.viewer.shapes import ComparisonPage, HistoryPage, Run
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file
+from pytest_osmosis.formats.codec import builtin
 from pytest_osmosis.results.publish import replacing
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import escaped
@@ -64,7 +65,7 @@ class ReportedRun(NamedTuple):
 
     @property
     def name(self) -> str:
-        return self.page["head"]["row"]["name"]
+        return self.page["head"]["row"].name
 
     @property
     def kept_runs(self) -> Sequence[int]:
@@ -220,18 +221,19 @@ def is_report(path: Path) -> bool:
 
 def encoded(page: Any) -> bytes:
     """Return a page as JSON, in ASCII."""
-    return json.dumps(page, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return json.dumps(page, separators=(",", ":"), allow_nan=False, default=builtin).encode("ascii")
 
 
 def _clean(page: Any, redaction: Redaction) -> Any:
     """Return a page without secrets."""
-    return redaction.value(page, unchanged=OWN_KEYS) if redaction.may_be_in(encoded(page)) else page
+    text = encoded(page)
+    return redaction.value(json.loads(text), unchanged=OWN_KEYS) if redaction.may_be_in(text) else page
 
 
 def _summary(page: RunPage) -> str:
     """Return the verdict on an eval run and its facts as HTML. The front end removes it once it runs."""
     head = page["head"]
-    row = head["row"]
+    row = builtin(head["row"])  # of a page that was cleaned, it is already
     end = row["status"] + (f" ({row['reason']})" if row["reason"] else "")
     verdict = "<br>".join(map(_text, [end, *head["verdict"]]))
     facts = "<br>".join(map(_text, [*head["remarks"], *head["account"], *head["circumstances"]]))

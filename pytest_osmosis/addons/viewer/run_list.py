@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_osmosis.addons.viewer.shapes import EntryRow, RunRow, RunsPage
+from pytest_osmosis.addons.viewer.shapes import EntryRow, RunsPage
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.formats.codec import decode, encode
@@ -20,7 +20,7 @@ from pytest_osmosis.record.manifest import read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.results.entry_table import EntryFigures, EntryTable
-from pytest_osmosis.results.heads import RolloutCounter, RunEntry, entry_of, run_entry, with_figures
+from pytest_osmosis.results.heads import Figures, RolloutCounter, RunEntry, entry_of, run_entry
 from pytest_osmosis.results.publish import published_head
 from pytest_osmosis.results.read import SummaryFields, read_head
 from pytest_osmosis.results.stored_results import StoredResults
@@ -34,9 +34,9 @@ RunVersion = tuple[object, ...]
 """The states of the files, None for those that are missing, and the process that writes them."""
 
 
-def entry_rows(table: EntryTable, runs: Iterable[RunRow]) -> list[EntryRow]:
+def entry_rows(table: EntryTable, runs: Iterable[RunEntry]) -> list[EntryRow]:
     """Return the rows of the table, the first entry first; without a pass rate for those of `runs` that have none."""
-    no_rate = {row["name"] for row in runs if row["pass_rate"] is None}
+    no_rate = {row.name for row in runs if row.pass_rate is None}
     rows = [_entry_row(entry, is_first=entry.name == table.first) for entry in table.entries]
     return [
         {**row, "pass_rate": None, "pass_rate_interval": None, "mean": None} if row["run"] in no_rate else row
@@ -78,35 +78,31 @@ def _state(path: Path) -> _State | None:
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
-def row_of(stored: StoredResults) -> RunRow:
+def row_of(stored: StoredResults) -> RunEntry:
     """Return the line of an eval run that was read.
 
     Without results of its last session there is no pass rate: that of the runs which ended first would mislead.
     """
     manifest, results = stored.run.manifest, stored.results
-    entry, summary = entry_of(stored.run.directory, manifest, stored.lifecycle), published_head(results)["summary"]
-    gates = [verdict.state for verdict in results.verdicts]
-    found = decode(summary, SummaryFields)
-    entry = replace(entry, eval=results.description.name, partial=results.partial)
-    entry = with_figures(entry, found, results.provenance, gates)
-    if stored.is_from_journal:
-        n_selected = manifest.selected.n_rollouts
-        entry = replace(_without_rate(entry), partial=False, ended=len(stored.records), selected=n_selected)
-        entry = replace(entry, **manifest.git) if manifest.git is not None else entry
-    return run_row(entry)
+    figures = Figures(
+        results.description.name,
+        results.partial,
+        decode(published_head(results)["summary"], SummaryFields),
+        {**(manifest.git or {}), **results.provenance},
+        [verdict.state for verdict in results.verdicts],
+    )
+    entry = entry_of(stored.run.directory, manifest, stored.lifecycle, figures)
+    if not stored.is_from_journal:
+        return without_misleading_rate(entry)
+    ended, selected = len(stored.records), manifest.selected.n_rollouts
+    return replace(_without_rate(entry), partial=False, ended=ended, selected=selected)
 
 
-def run_row(entry: RunEntry) -> RunRow:
-    """Return an eval run of a list as the front end reads it.
-
-    It has no pass rate if it is a part: runs are missing that could change it, so it would mislead.
-    """
+def without_misleading_rate(entry: RunEntry) -> RunEntry:
+    """Return an eval run without its pass rate if it is a part: runs are missing that could change it."""
     ended, selected = entry.ended, entry.selected
     is_cut = entry.status != "finished" and ended is not None and selected is not None and ended < selected
-    if entry.partial or is_cut:
-        entry = _without_rate(entry)
-    row: RunRow = encode(entry)
-    return row
+    return _without_rate(entry) if entry.partial or is_cut else entry
 
 
 def _without_rate(entry: RunEntry) -> RunEntry:
@@ -116,7 +112,7 @@ def _without_rate(entry: RunEntry) -> RunEntry:
 class _Listed(NamedTuple):
     """An eval run in the list, and the table over the evals with which it ran."""
 
-    row: RunRow
+    row: RunEntry
     table: EntryTable | None
 
 
@@ -133,7 +129,7 @@ class RunList:
         self._kept = {folder: kept for folder, kept in self._kept.items() if folder in {*folders}}
         return RunsPage(workspace=workspace, runs=[each.row for each in listed], tables=_tables(listed))
 
-    def row(self, folder: Path) -> RunRow:
+    def row(self, folder: Path) -> RunEntry:
         """Return the entry of one eval run."""
         return self._listed(folder).row
 
@@ -143,7 +139,7 @@ class RunList:
         kept = self._kept.get(folder)
         if kept is not None and kept[0] == version:
             return kept[1]
-        listed = _Listed(run_row(run_entry(folder, self._rollouts.count)), _table_of(directory))
+        listed = _Listed(without_misleading_rate(run_entry(folder, self._rollouts.count)), _table_of(directory))
         self._kept[folder] = (version, listed)
         return listed
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from pytest_osmosis.addons.viewer.journal_index import MOST_VALUES, DatasetRows
 from pytest_osmosis.addons.viewer.run_list import row_of
 from pytest_osmosis.addons.viewer.shapes import (
     FunctionShape,
-    IntervalShape,
     Outcome,
     PassCurve,
     RowColumns,
@@ -93,7 +91,7 @@ def _slice(value: str, runs: Sequence[_Judged], places: Mapping[int, int], *, ha
         measured=measured,
         passed=passed,
         pass_rate=passed / len(runs) if has_rate else None,
-        pass_rate_interval=cast(IntervalShape, asdict(gaffke(list(by_row.values())))) if has_rate else None,
+        pass_rate_interval=gaffke(list(by_row.values())) if has_rate else None,
     )
 
 

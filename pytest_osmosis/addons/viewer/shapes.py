@@ -1,6 +1,7 @@
 """The JSON that Python gives the front end: every object, key by key.
 
-`python viewer/shapes.py` writes viewer/src/shapes.ts from these classes, so both sides agree. All statistics are made
+`python viewer/shapes.py` writes viewer/src/shapes.ts from these classes and from those of `results` and `stats` that
+are imported here, so both sides agree. All statistics are made
 here in Python; the front end filters, sorts, bins and counts what it shows. Times are in milliseconds, costs in US
 dollars, moments UTC in ISO 8601. None means that a value is not known, or that there is none.
 
@@ -14,54 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-StatusName = Literal["pending", "running", "finished", "failed", "stopped", "unreadable"]
+from pytest_osmosis.results.compared_runs import RunDifference
+from pytest_osmosis.results.heads import RunEntry
+from pytest_osmosis.stats import Interval
+
 Outcome = Literal["passed", "failed", "unmeasured", "removed", "running", "pending"]
 """The end of a run: it passed or not, says nothing about the model, was taken out by its Grader, is in flight, or
 has not begun."""
 
 
-class IntervalShape(TypedDict):
-    """An interval, as in results.json."""
-
-    low: float
-    high: float
-    method: str
-    level: float
-
-
 # -- the list of eval runs ---------------------------------------------------------------------------------
-
-
-class RunRow(TypedDict):
-    """One eval run in the list (`results.heads.RunEntry`)."""
-
-    name: str
-    eval: str | None
-    status: StatusName
-    reason: str | None
-    problem: str | None
-    model: str | None
-    dataset: str | None
-    rollout: str | None
-    started_at: str | None
-    duration_s: float | None
-    partial: bool
-    replayed: bool
-    passed: int | None
-    measured: int | None
-    counted: int | None
-    ended: int | None
-    selected: int | None
-    pass_rate: float | None
-    """None if no run was measured, and for a part of the plan, or of the selected runs: it would mislead."""
-    pass_rate_interval: IntervalShape | None
-    gates: Sequence[str]
-    """The state of each gate."""
-    tokens: int | None
-    cost_usd: float | None
-    n_cost_unknown: int
-    git_commit: str | None
-    git_dirty: bool | None
 
 
 class EntryRow(TypedDict):
@@ -71,7 +34,7 @@ class EntryRow(TypedDict):
     run: str
     model: str
     pass_rate: float | None
-    pass_rate_interval: IntervalShape | None
+    pass_rate_interval: Interval | None
     measured: int
     runs: int
     mean: float | None
@@ -85,11 +48,12 @@ class EntryRow(TypedDict):
 class RunsPage(TypedDict):
     """The eval runs of a workspace, or of a report, the newest first.
 
+    They have no pass rate if they are a part of the plan, or of the selected runs, because it would mislead.
     `tables` are those over evals of one config that ran together, and in a report over all its eval runs.
     """
 
     workspace: str
-    runs: Sequence[RunRow]
+    runs: Sequence[RunEntry]
     tables: Sequence[Sequence[EntryRow]]
 
 
@@ -127,7 +91,7 @@ class SliceShape(TypedDict):
     measured: int
     passed: int
     pass_rate: float | None
-    pass_rate_interval: IntervalShape | None
+    pass_rate_interval: Interval | None
 
 
 class SlicesShape(TypedDict):
@@ -180,7 +144,7 @@ class RunColumns(TypedDict):
 class RunHead(TypedDict):
     """An eval run without its rows and runs."""
 
-    row: RunRow
+    row: RunEntry
     path: str
     models: Sequence[str]
     """The eval's own model, and that of its baseline."""
@@ -253,15 +217,6 @@ class ComparedRow(TypedDict):
     loss: float | None
 
 
-class DifferenceShape(TypedDict):
-    """One difference of settings, code, data or versions; both values are None for code."""
-
-    what: str
-    area: Literal["question", "scoring", "code", "throughput", "versions"]
-    a: str | None
-    b: str | None
-
-
 class ComparisonPage(TypedDict):
     """Eval run B compared with A, row by row, the largest loss first.
 
@@ -271,14 +226,14 @@ class ComparisonPage(TypedDict):
     unmatched rows hold their indices in the dataset.
     """
 
-    a: RunRow
-    b: RunRow
+    a: RunEntry
+    b: RunEntry
     problem: str
     meaning: Literal["better", "worse", "chance"] | None
     sentence: str
     caveats: Sequence[str]
     remarks: Sequence[str]
-    differs: Sequence[DifferenceShape]
+    differs: Sequence[RunDifference]
     config_diff: Sequence[str]
     """The lines by which both TOMLs differ, marked - and +."""
     numbers: Mapping[str, Any] | None
@@ -301,7 +256,7 @@ class HistoryChange(TypedDict):
 class HistoryPoint(TypedDict):
     """One eval run of the history, the oldest first. `plan` is the digest of its plan."""
 
-    row: RunRow
+    row: RunEntry
     plan: str | None
     change: HistoryChange | None
     problem: str

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.statistics import changed_rows_lines
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.verdicts.comparison import Kind, Matched, Pair, compare
-from tests.unit.made import A, finished, of_baseline, pending, removed, results_of
+from pytest_osmosis.verdicts.comparison import Against, Matched, Pair, changed_rows
+from tests.unit.made import A, finished, last_run, of_baseline, pending, removed, results_of
 
 
 def ran(*runs: bool, row: int = 0) -> list[RunRecord]:
@@ -16,8 +16,9 @@ def ran(*runs: bool, row: int = 0) -> list[RunRecord]:
     return [finished({A: float(passed)}, row, index) for index, passed in enumerate(runs)]
 
 
-def lines(pairs: list[Pair], results: Results, kind: Kind = "previous run") -> list[str]:
-    return changed_rows_lines(compare(kind, "x-0", Matched(pairs)), results)
+def lines(pairs: list[Pair], results: Results, against: Against = "last_run") -> list[str]:
+    found = {**last_run(Matched(pairs), "x-0"), "changed_rows": changed_rows(pairs, against)}
+    return changed_rows_lines(against, replace(results, **found))
 
 
 def test_worse_rows_are_named_before_better_ones_with_counts_and_a_command_for_both_eval_runs() -> None:
@@ -53,7 +54,7 @@ def test_only_the_first_ten_rows_are_named_with_a_run_that_counts_or_passed() ->
     better = results_of(ran(False, True), n=2)
 
     assert "  row0 now: pytest-osmosis show x-1 row0-run1" in lines([Pair(0, 0, [False], [True])], removed_first)
-    assert lines([Pair(0, 0, [False, True], [False, False])], better, "verdicts before") == [
+    assert lines([Pair(0, 0, [False, True], [False, False])], better, "rescored") == [
         "  better: row0 0/2 -> 1/2",
         "  row0 now: pytest-osmosis show x-1 row0-run1",
     ]

@@ -21,12 +21,25 @@ from pytest_osmosis.report.style import aligned
 from pytest_osmosis.report.summary import last_run_line, summary_lines
 from pytest_osmosis.report.verdict import brief_lines, short_verdict_lines, verdict_lines
 from pytest_osmosis.results.read import read_head
-from pytest_osmosis.results.results import Rescored, Results, Throttling
+from pytest_osmosis.results.results import Results, Throttling
 from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.safe import width
-from pytest_osmosis.verdicts.comparison import Matched, Pair, RowComparison, compare, decide
-from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, published, removed, results_of
+from pytest_osmosis.verdicts.comparison import Matched, Pair, against_baseline, against_last_run, compare, decide
+from tests.unit.made import (
+    BROKE,
+    A,
+    B,
+    failed,
+    finished,
+    of_baseline,
+    pending,
+    published,
+    removed,
+    rescored,
+    results_of,
+    with_baseline,
+)
 
 Golden = Callable[[str], str]
 
@@ -235,9 +248,9 @@ def test_rows_that_changed_since_the_last_run_are_counted(
     rows = Matched([Pair(0, 0, [True], [True])] * 100, changed=changed)
     difference, interval = (better - worse) / 100, Interval(-0.1, 0.1, "made up")
     paired = Paired(100, better, worse, difference, None, interval, p, "McNemar, exact")
-    compared = RowComparison("previous run", "x-1", STARTED_AT, rows, paired, p=paired.p)
+    last = against_last_run(replace(compare(rows), paired=paired), "x-1", STARTED_AT)
 
-    lines = summary_lines(results_of([finished({A: 1.0})], previous=compared))
+    lines = summary_lines(replace(results_of([finished({A: 1.0})]), previous=last))
 
     assert lines[-1] == f"against the last run (2026-11-20 14:03 UTC): {words}"
 
@@ -362,7 +375,7 @@ def test_a_baseline_of_the_same_name_is_distinguished_in_the_table() -> None:
     ],
 )
 def test_reused_scores_are_counted(scorers: tuple[str, ...], kept: dict[str, int], words: str) -> None:
-    made = replace(results_of([finished({A: 1.0, B: 1.0})], scorers=scorers), rescored=Rescored(STARTED_AT, 1.0, kept))
+    made = replace(results_of([finished({A: 1.0, B: 1.0})], scorers=scorers), **rescored(kept=kept))
 
     assert f"reused {words} (code and rows unchanged); --osmosis-rescore recomputes them" in summary_lines(made)
 
@@ -378,8 +391,7 @@ def test_reused_scores_are_counted(scorers: tuple[str, ...], kept: dict[str, int
     ],
 )
 def test_rows_that_changed_by_rescoring_are_counted_without_a_test(rows: list[Pair], words: str) -> None:
-    compared = compare("verdicts before", "results.1.json", Matched(rows))
-    made = replace(results_of([finished({A: 0.0})]), rescored=Rescored(STARTED_AT, 1.0, {}, compared))
+    made = replace(results_of([finished({A: 0.0})]), **rescored(Matched(rows)))
 
     assert f"against the previous verdicts (results.1.json): {words}" in summary_lines(made)
 
@@ -394,11 +406,9 @@ def compared(**counts: int) -> Results:
         added=1,
         changed=2,
     )
-    against = compare(
-        "baseline", "b.json", rows, started_at=STARTED_AT, differs=("the model: a, here b",), allowed=0.02
-    )
+    against = against_baseline("b.json", rows, started_at=STARTED_AT, differs=("the model: a, here b",), allowed=0.02)
     rule = GateRule("max_regression", -0.02)
-    return replace(results_of([finished({A: 0.0})]), comparison=against, verdicts=[decide(rule, against)])
+    return replace(results_of([finished({A: 0.0})]), **with_baseline(against), verdicts=[decide(rule, against)])
 
 
 def test_a_comparison_with_a_baseline_reports_omitted_rows_and_differences_and_a_corrected_p() -> None:
@@ -415,10 +425,9 @@ def test_a_comparison_with_a_baseline_reports_omitted_rows_and_differences_and_a
         "  low power: if the true loss were 0.07, this gate would notice 33% of the time; 173 rows would make it 80%",
     ]
 
-    made = compared(kept=94, worse=6)
-    assert made.comparison is not None
-
-    corrected = summary_lines(replace(made, comparison=made.comparison.among(3, 0.09375), verdicts=[]))
+    rows = Matched([Pair(0, 0, [row >= 6], [True]) for row in range(100)])
+    among = against_baseline("b.json", rows).among(3, 0.09375)
+    corrected = summary_lines(replace(results_of([finished({A: 0.0})]), **with_baseline(among)))
 
     assert any(
         "may be chance (p = 0.031, McNemar, exact; as one of 3 evals p = 0.094, Holm)" in line for line in corrected

@@ -17,11 +17,24 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results.conclude import Rules, judged
-from pytest_osmosis.results.results import Rescored, Results, end_of, records_of, runs_for
+from pytest_osmosis.results.results import Results, end_of, records_of, runs_for
 from pytest_osmosis.stats import gaffke
-from pytest_osmosis.verdicts.comparison import Matched, Pair, compare
+from pytest_osmosis.verdicts.comparison import Matched, Pair, against_baseline
 from pytest_osmosis.verdicts.pass_rule import PassRule
-from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
+from tests.unit.made import (
+    BROKE,
+    A,
+    B,
+    failed,
+    finished,
+    of_baseline,
+    pending,
+    removed,
+    rescored,
+    results_of,
+    rolled,
+    with_baseline,
+)
 
 # -- the published object ---------------------------------------------------------------------------------
 
@@ -337,18 +350,16 @@ COMPARED = Matched([Pair(row, row, [row < 94], [True]) for row in range(100)], a
 
 
 def test_the_comparisons_with_the_baseline_and_the_previous_run_are_published() -> None:
-    against = compare("baseline", "base.json", COMPARED, differs=("the model: a, here b",))
+    against = against_baseline("base.json", COMPARED, differs=("the model: a, here b",))
 
-    found = published(replace(results_of([finished({A: 1.0})]), comparison=against))["baseline"]
+    found = published(replace(results_of([finished({A: 1.0})]), **with_baseline(against)))["baseline"]
 
     counts = {"rows": 100, "added": 1, "removed": 2, "changed": 3, "better": 0, "worse": 6, "regression": True}
     assert found.items() >= {**counts, "p_value": 0.03125, "p_adjusted": 0.03125}.items()
     assert found["differs"] == ["the model: a, here b"]
     assert found["difference_interval"]["method"] == "Gaffke, mid-p"
 
-    since = compare("previous run", "x-1", COMPARED, started_at="2026-11-20T14:03:59.000+00:00")
-
-    last = published(results_of([finished({A: 1.0})], previous=since))["last_run"]
+    last = published(results_of([finished({A: 1.0})], previous=COMPARED))["last_run"]
 
     assert last == {
         "run": "x-1",
@@ -364,10 +375,11 @@ def test_the_comparisons_with_the_baseline_and_the_previous_run_are_published() 
 
 
 def test_every_row_that_changed_is_published_below_the_rows_and_changes_by_rescoring_counted() -> None:
-    since = compare("previous run", "x-1", COMPARED, started_at="2026-11-20T14:03:59.000+00:00")
-    against = compare("baseline", "base.json", Matched([Pair(1, 2, [True, True], [None, False])]))
+    made = results_of([finished({A: 1.0})], previous=COMPARED)
+    against = with_baseline(against_baseline("base.json", Matched([Pair(1, 2, [True, True], [None, False])])))
+    changed = [*made.changed_rows, *against["changed_rows"]]
 
-    found = published(replace(results_of([finished({A: 1.0})], previous=since), comparison=against))
+    found = published(replace(made, comparison=against["comparison"], changed_rows=changed))
 
     keys = list(found)
     assert keys.index("changed_rows") > keys.index("rows"), "heads of results stay small"
@@ -386,10 +398,9 @@ def test_every_row_that_changed_is_published_below_the_rows_and_changes_by_resco
         "earlier_measured": 1,
     }
 
-    before = compare("verdicts before", "results.1.json", COMPARED)
-    rescored = Rescored("2026-11-20T14:03:59.000+00:00", 12.3456, {A: 3}, before)
+    again = rescored(COMPARED, duration_ms=12.346, kept={A: 3})
 
-    scored = published(replace(results_of([finished({A: 1.0})]), rescored=rescored))["rescored"]
+    scored = published(replace(results_of([finished({A: 1.0})]), **again))["rescored"]
 
     assert scored == {
         "rolled_out_at": "2026-11-20T14:03:59.000+00:00",
@@ -424,8 +435,7 @@ def test_an_eval_run_that_is_scored_again_keeps_its_status_unless_the_scoring_is
 ) -> None:
     results = replace(results_of([finished({A: 1.0})], stopped=stopped), stop_reason=reason)
     if before is not None:
-        rescored = Rescored("2026-11-20T14:03:59+00:00", 1.0, {}, before=Lifecycle(before, "as it was"))
-        results = replace(results, rescored=rescored)
+        results = replace(results, **rescored(), status_before=Lifecycle(before, "as it was"))
 
     end = end_of(results)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.stats import holm
-from pytest_osmosis.verdicts.comparison import Matched, Pair, RowComparison, compare, decide
+from pytest_osmosis.verdicts.comparison import BaselineComparison, Matched, Pair, against_baseline, decide
 
 RULE = GateRule("max_regression", -0.02)
 Runs = Sequence[bool | None]
@@ -28,23 +28,29 @@ def pairs(**counts: int) -> list[Pair]:
     return [kinds[kind] for kind, n in counts.items() for _ in range(n)]
 
 
-def compared(found: Sequence[Pair], allowed: float = 0.02) -> RowComparison:
-    return compare("baseline", "base.json", Matched(found), allowed=allowed)
+def compared(found: Sequence[Pair], allowed: float = 0.02) -> BaselineComparison:
+    return against_baseline("base.json", Matched(found), allowed=allowed)
+
+
+def p_of(compared: BaselineComparison) -> float:
+    assert compared.found.p_adjusted is not None
+    return compared.found.p_adjusted
 
 
 # -- what the difference means -----------------------------------------------------------------------------
 
 
 def test_the_difference_comes_with_its_interval_and_its_exact_p() -> None:
-    found = compared(pairs(kept=80, worse=15, better=5))
+    found = compared(pairs(kept=80, worse=15, better=5)).found
 
-    assert found.paired is not None
-    assert found.paired.difference == pytest.approx(-0.10)
-    assert found.paired.test == "McNemar, exact"
-    assert found.p == pytest.approx(0.0413894653)
-    assert found.paired.interval.low < -0.10 < found.paired.interval.high < 0
-    assert found.new_rate == pytest.approx(0.85)
-    assert found.old_rate == pytest.approx(0.95)
+    interval = found.difference_interval
+    assert interval is not None
+    assert found.difference == pytest.approx(-0.10)
+    assert found.test == "McNemar, exact"
+    assert found.p_adjusted == found.p_value == pytest.approx(0.0413894653)
+    assert interval.low < -0.10 < interval.high < 0
+    assert found.pass_rate == pytest.approx(0.85)
+    assert found.baseline_pass_rate == pytest.approx(0.95)
     assert found.meaning == "regression"
 
 
@@ -63,40 +69,38 @@ def test_the_difference_comes_with_its_interval_and_its_exact_p() -> None:
 def test_only_a_significant_difference_is_called_better_or_worse(
     found: Sequence[Pair], allowed: float, meaning: str
 ) -> None:
-    assert compared(found, allowed).meaning == meaning
+    assert compared(found, allowed).found.meaning == meaning
 
 
 def test_runs_of_a_row_are_averaged_and_rows_that_one_side_has_not_measured_counted() -> None:
-    found = compared([pair([True, False], [True, True]), pair([True, True], [True, False, True, False])])
+    found = compared([pair([True, False], [True, True]), pair([True, True], [True, False, True, False])]).found
 
-    assert found.paired is not None
-    assert (found.paired.n_rows, found.paired.better, found.paired.worse) == (2, 1, 1)
-    assert (found.new_rate, found.old_rate) == (0.75, 0.75)
+    assert (found.rows, found.better, found.worse) == (2, 1, 1)
+    assert (found.pass_rate, found.baseline_pass_rate) == (0.75, 0.75)
 
-    partly = compared([pair(YES, YES), pair(NONE, YES), pair(YES, NONE), pair([None, False], YES), pair([], YES)])
+    partly = compared([pair(YES, YES), pair(NONE, YES), pair(YES, NONE), pair([None, False], YES), pair([], YES)]).found
 
-    assert partly.paired is not None
-    assert (partly.paired.n_rows, partly.n_unmeasured) == (2, 3)
+    assert (partly.rows, partly.unmeasured) == (2, 3)
 
 
 def test_among_several_evals_the_p_is_holms() -> None:
     found = [compared(pairs(kept=90, worse=6)), compared(pairs(kept=90, worse=9, better=1))]
-    ps = [one.p for one in found]
-    assert [one.meaning for one in found] == ["regression", "regression"]
+    ps = [p_of(one) for one in found]
+    assert [one.found.meaning for one in found] == ["regression", "regression"]
 
     together = [one.among(2, p) for one, p in zip(found, holm(ps), strict=True)]
 
-    assert [one.p for one in together] == [pytest.approx(2 * 0.021484375), pytest.approx(2 * 0.021484375)]
+    assert [p_of(one) for one in together] == [pytest.approx(2 * 0.021484375), pytest.approx(2 * 0.021484375)]
     third = found[0].among(3, 3 * ps[0])
-    assert (third.meaning, decide(RULE, third).state) == ("noise", "holds")
+    assert (third.found.meaning, decide(RULE, third).state) == ("noise", "holds")
 
 
 def test_a_p_of_exactly_the_level_may_be_chance_and_a_correction_makes_rows_too_few() -> None:
-    assert compared(pairs(worse=9)).among(2, 0.05).meaning == "noise"
+    assert compared(pairs(worse=9)).among(2, 0.05).found.meaning == "noise"
 
     found = compared(pairs(worse=6))
     assert decide(RULE, found).state == "fails"
-    verdict = decide(RULE, found.among(3, 3 * found.p))
+    verdict = decide(RULE, found.among(3, 3 * p_of(found)))
     assert verdict.state == "not measured"
     assert verdict.text.endswith("6 rows cannot show a regression: p is at least 0.094")
     assert decide(RULE, compared(pairs(kept=6)).among(3, 1.0)).state == "not measured"
@@ -162,7 +166,7 @@ def test_a_verdict_that_unmeasured_runs_could_change_is_not_measured(found: Sequ
 def test_what_unmeasured_runs_could_change_is_corrected_for_several_evals_too(n: int, state: str) -> None:
     found = compared([*pairs(kept=90, worse=6), pair(NONE, YES)])  # p = 2 * 0.5**6, or 2 * 0.5**7 if that fell too
 
-    assert decide(RULE, found.among(n, n * found.p)).state == state
+    assert decide(RULE, found.among(n, n * p_of(found))).state == state
 
 
 known = st.lists(st.booleans(), min_size=1, max_size=3)

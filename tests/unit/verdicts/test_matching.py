@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.verdicts.comparison import (
-    ChangedRow,
     Matched,
     Pair,
-    Passes,
     RowRuns,
     changed_rows,
     compare,
@@ -52,11 +50,11 @@ def test_verdicts_on_the_same_rollouts_are_matched_run_by_run() -> None:
     before = {RunId(0, 0): True, RunId(0, 1): False, RunId(1, 0): False, RunId(2, 0): True, RunId(4, 0): True}
     after = {RunId(0, 0): False, RunId(0, 1): True, RunId(1, 0): True, RunId(2, 0): False, RunId(3, 0): True}
 
-    found = compare("verdicts before", "results.1.json", matched_by_run(after, before))
+    found = compare(matched_by_run(after, before))
 
     assert found.paired is not None
     assert (found.n_rows, found.paired.better, found.paired.worse) == (3, 1, 1), "row 0 has as many passes as before"
-    assert [(row.row_index, row.is_worse) for row in found.changed_rows] == [(2, True), (1, False)]
+    assert [(row.row_index, row.change) for row in found.changed("rescored")] == [(2, "worse"), (1, "better")]
 
 
 def test_the_worst_rows_come_first_and_equal_shares_did_not_change() -> None:
@@ -71,9 +69,12 @@ def test_the_worst_rows_come_first_and_equal_shares_did_not_change() -> None:
         Pair(7, 7, [], YES),
     ]
 
-    assert changed_rows(pairs) == [
-        ChangedRow(3, 8, Passes(0, 1), Passes(1, 1)),
-        ChangedRow(4, 4, Passes(0, 1), Passes(1, 1)),
-        ChangedRow(2, 2, Passes(1, 2), Passes(3, 3)),
-        ChangedRow(1, 1, Passes(2, 3), Passes(0, 2)),
+    changed = changed_rows(pairs, "last_run")
+
+    assert [(row.row_index, row.earlier_row_index, row.new, row.old) for row in changed] == [
+        (3, 8, (0, 1), (1, 1)),
+        (4, 4, (0, 1), (1, 1)),
+        (2, 2, (1, 2), (3, 3)),
+        (1, 1, (2, 3), (0, 2)),
     ]
+    assert [row.change for row in changed] == ["worse", "worse", "worse", "better"]

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_osmosis.addons.viewer.shapes import Outcome, RunPage, RunRow, RunsPage
+from pytest_osmosis.addons.viewer.shapes import Outcome, RunPage, RunsPage
+from pytest_osmosis.results.heads import RunEntry
 
 GATES = [{"gate": "pass_rate >= 0.9", "state": "fails"}]
 RESULTS = {"summary": {}, "config": {"decide": "run"}, "gates": GATES}
 OUTCOMES: Sequence[Outcome] = ("passed", "failed", "unmeasured", "removed", "running", "pending")
 
 
-def run_row(name: str) -> RunRow:
-    return {
-        "name": name, "eval": "sums", "status": "finished", "reason": None, "problem": None, "model": "m",
-        "dataset": "d.jsonl", "rollout": None, "started_at": "2026-11-22T14:03:00Z", "duration_s": 0.001,
-        "partial": False, "replayed": False, "passed": 1, "measured": 2, "counted": 2, "ended": 3, "selected": 3,
-        "pass_rate": 0.5, "pass_rate_interval": None, "gates": ["fails"], "tokens": 3, "cost_usd": None,
-        "n_cost_unknown": 0, "git_commit": None, "git_dirty": None,
-    }  # fmt: skip
+def run_entry(name: str) -> RunEntry:
+    return RunEntry(
+        name=name, path=f".osmosis/runs/{name}", eval="sums", status="finished", model="m", dataset="d.jsonl",
+        started_at="2026-11-22T14:03:00Z", duration_s=0.001, passed=1, measured=2, counted=2, ended=3, selected=3,
+        pass_rate=0.5, gates=["fails"], tokens=3,
+    )  # fmt: skip
 
 
 def run_page(name: str, outcomes: Sequence[int], prompt: str = "1 + 1?") -> RunPage:
@@ -26,7 +25,7 @@ def run_page(name: str, outcomes: Sequence[int], prompt: str = "1 + 1?") -> RunP
     n = len(outcomes)
     return {
         "head": {
-            "row": run_row(name), "path": f".osmosis/runs/{name}",
+            "row": run_entry(name), "path": f".osmosis/runs/{name}",
             "models": ["m"], "circumstances": [],
             "remarks": [], "verdict": ["gate pass_rate >= 0.9: FAILS: 0.5"], "account": [],
             "functions": [{"name": "reward", "model": 0, "threshold": 1.0, "decides": True, "statistics": {}}],

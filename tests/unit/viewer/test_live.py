@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
 from pytest_osmosis.addons.viewer.open_run import LiveRun, OpenRun
+from pytest_osmosis.addons.viewer.report_file import encoded
 from pytest_osmosis.addons.viewer.server import Dashboard, NoPageError
 from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.errors import JournalError, ResultsError
@@ -224,12 +225,12 @@ def test_a_running_eval_run_has_all_planned_runs_and_keeps_their_places(progress
     run.read()
     last = run.page()
 
-    assert (first["head"]["row"]["status"], counted(first)) == ("running", {"pending": 12})
-    assert (second["head"]["row"]["status"], counted(second)["running"]) == ("running", 12)
-    assert (second["head"]["row"]["ended"], second["head"]["row"]["selected"]) == (0, 12)
-    assert last_of_journal["head"]["row"]["pass_rate"] is None
-    assert last["head"]["row"]["status"] == "finished"
-    assert last["head"]["row"]["passed"] == counted(last)["passed"] > 0
+    assert (first["head"]["row"].status, counted(first)) == ("running", {"pending": 12})
+    assert (second["head"]["row"].status, counted(second)["running"]) == ("running", 12)
+    assert (second["head"]["row"].ended, second["head"]["row"].selected) == (0, 12)
+    assert last_of_journal["head"]["row"].pass_rate is None
+    assert last["head"]["row"].status == "finished"
+    assert last["head"]["row"].passed == counted(last)["passed"] > 0
     assert place(first) == place(second) == place(last_of_journal) == place(last)
     assert last_of_journal["runs"] == last["runs"]
     assert all(first["rows"]["prompt"]), "the dataset has the prompts of rows that nobody asked yet"
@@ -251,7 +252,7 @@ def test_an_eval_run_without_a_journal_has_its_planned_runs(tmp_path: Path) -> N
     page = opened(directory).page()
 
     assert counted(page) == {"pending": 12}
-    assert page["head"]["row"]["ended"] == 0
+    assert page["head"]["row"].ended == 0
 
 
 def test_a_run_that_its_grader_removed_is_in_no_rate(tmp_path: Path) -> None:
@@ -271,7 +272,7 @@ def test_a_run_that_its_grader_removed_is_in_no_rate(tmp_path: Path) -> None:
     conversation = run.conversation(at)
     assert conversation is not None
     assert any(each.get("removed") for each in json.loads(conversation)["scores"])
-    assert page["head"]["row"]["counted"] == 11
+    assert page["head"]["row"].counted == 11
 
 
 def test_facts_of_a_damaged_journal_do_not_fill_the_memory(tmp_path: Path) -> None:
@@ -295,7 +296,7 @@ def test_a_command_quotes_the_path_of_a_config_for_a_shell(tmp_path: Path) -> No
 
 def test_pages_are_strict_json_without_conversations_and_damaged_results_are_named(tmp_path: Path) -> None:
     directory = write_run(tmp_path, SMALL)
-    text = json.dumps(opened(directory).page(), allow_nan=False)
+    text = encoded(opened(directory).page()).decode()
     assert "You answer questions of customers" not in text, "the system prompt"
 
     directory.results.write_text(directory.results.read_text()[:500])

@@ -47,7 +47,7 @@ def test_the_table_over_evals_that_ran_together_is_there_once(tmp_path: Path) ->
     ]
     alone = store(tmp_path, "other-20261123T000000Z-aaaaaa", published(records["sums~t=0"]))
     page = RunList().page("evals", [*reversed(folders), alone])
-    assert [run["name"].partition("-")[0] for run in page["runs"]] == ["other", "sums~t=0", "sums~t=1"]
+    assert [run.name.partition("-")[0] for run in page["runs"]] == ["other", "sums~t=0", "sums~t=1"]
     (rows,) = page["tables"]
     assert [(row["name"], row["pass_rate"]) for row in rows] == [("sums~t=0", 0.5), ("sums~t=1", 0.0)]
     assert rows[0]["finding"] == ""
@@ -61,8 +61,8 @@ def test_a_damaged_table_or_interval_leaves_the_eval_run_in_the_list(tmp_path: P
     folder = store(tmp_path, "x-1", {**results, "summary": summary, "comparison": {"entry": 1}}, entry="x")
     page = RunList().page("evals", [folder])
     assert page["tables"] == []
-    assert page["runs"][0]["status"] == "unreadable"
-    assert "summary.pass_rate_interval.low: must be a number, got 'x'" in (page["runs"][0]["problem"] or "")
+    assert page["runs"][0].status == "unreadable"
+    assert "summary.pass_rate_interval.low: must be a number, got 'x'" in (page["runs"][0].problem or "")
 
 
 def test_the_list_follows_an_eval_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_the_list_follows_an_eval_run(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def row() -> tuple[str, int | None, float | None]:
         found = runs.page("evals", [made.directory.path])["runs"][0]
-        return found["status"], found["ended"], found["pass_rate"]
+        return found.status, found.ended, found.pass_rate
 
     assert row() == ("running", 0, None)
     made.append(9)
@@ -104,13 +104,13 @@ def test_a_changed_byte_in_the_journal_of_a_run_without_results_makes_it_unreada
     made = RunInProgress(tmp_path, SyntheticRun("support-live", rows=4, n=2))
     made.append(9)
     runs = RunList()
-    assert runs.row(made.directory.path)["status"] == "running"
+    assert runs.row(made.directory.path).status == "running"
     n_lines = made.directory.journal.read_bytes().count(b"\n")
     made.journal.append(encode({"ev": "rollout", "row": 3, "run": 1, "attempt": 1, "ms": 1}).replace(b"out", b"oat"))
     row = runs.row(made.directory.path)
     made.journal.close()
-    assert row["status"] == "unreadable"
-    assert f"journal.jsonl:{n_lines + 1}: not a journal line: its checksum (crc)" in (row["problem"] or "")
+    assert row.status == "unreadable"
+    assert f"journal.jsonl:{n_lines + 1}: not a journal line: its checksum (crc)" in (row.problem or "")
 
 
 def test_an_eval_run_has_failed_once_its_process_is_killed_which_changes_no_file(tmp_path: Path) -> None:
@@ -121,6 +121,6 @@ def test_an_eval_run_has_failed_once_its_process_is_killed_which_changes_no_file
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "taken from None\n"
-        assert runs.row(made.directory.path)["status"] == "pending"
+        assert runs.row(made.directory.path).status == "pending"
         process.kill()
-    assert runs.row(made.directory.path)["status"] == "failed"
+    assert runs.row(made.directory.path).status == "failed"

@@ -1,6 +1,6 @@
 // A word in a small frame: a state, a filter, a fact.
 import type { ComponentChildren } from "preact";
-import type { RunRow, StatusName } from "../shapes";
+import type { RunEntry } from "../shapes";
 import { Glyph } from "./parts";
 
 export type Tone = "passed" | "failed" | "unmeasured" | "accent" | "neutral";
@@ -37,7 +37,7 @@ export function ToggleChip({ tone = "neutral", glyph, title, children, pressed, 
   );
 }
 
-const STATUSES: Record<StatusName, { tone: Tone; glyph: string }> = {
+const STATUSES: Record<RunEntry["status"], { tone: Tone; glyph: string }> = {
   pending: { tone: "neutral", glyph: "·" },
   running: { tone: "accent", glyph: "▶" },
   finished: { tone: "neutral", glyph: "■" },
@@ -47,7 +47,7 @@ const STATUSES: Record<StatusName, { tone: Tone; glyph: string }> = {
 };
 
 /** The status of an eval run: not what its gates say. */
-export function StatusChip({ row }: { row: Pick<RunRow, "status" | "reason" | "problem" | "partial" | "replayed"> }) {
+export function StatusChip({ row }: { row: Pick<RunEntry, "status" | "reason" | "problem" | "partial" | "replayed"> }) {
   const { tone, glyph } = STATUSES[row.status];
   const marks = [...(row.partial ? ["partial"] : []), ...(row.replayed ? ["replayed"] : [])];
   return <Chip tone={tone} glyph={glyph} title={row.problem ?? row.reason ?? undefined}>{[row.status, ...marks].join(", ")}</Chip>;

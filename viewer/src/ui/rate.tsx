@@ -1,10 +1,10 @@
 // A pass rate, printed and drawn with its interval. Python computed both.
-import type { IntervalShape, RunRow } from "../shapes";
+import type { Interval as Bounds, RunEntry } from "../shapes";
 import { interval, score } from "../format";
 
 interface RateProps {
   rate: number | null;
-  bounds: IntervalShape | null;
+  bounds: Bounds | null;
   /** The sentence for a rate that is not known. */
   unknown?: string;
   drawn?: boolean;
@@ -23,24 +23,24 @@ export function Rate({ rate, bounds, unknown = "not measured", drawn = true }: R
 }
 
 /** The pass rate of an eval run, or the reason why it has none. */
-export function RunRate({ row, drawn }: { row: RunRow; drawn?: boolean }) {
+export function RunRate({ row, drawn }: { row: RunEntry; drawn?: boolean }) {
   return <Rate rate={row.pass_rate} bounds={row.pass_rate_interval} drawn={drawn} unknown={noRate(row)} />;
 }
 
-export function noRate(row: RunRow): string {
+export function noRate(row: RunEntry): string {
   if (row.status === "running" || row.status === "pending") return "no pass rate yet";
   if (isPart(row)) return "no pass rate for a part";
   return row.measured === null ? "pass rate not known" : "pass rate not measured";
 }
 
 /** True for measured runs without a pass rate: others are missing, which could change it. */
-export function isPart(row: RunRow): boolean {
+export function isPart(row: RunEntry): boolean {
   return row.pass_rate === null && !!row.measured;
 }
 
 /** A line from `least` to `most`, with the interval as a bar and the value as a tick; `mark` is a threshold. */
 export function Interval({ rate, bounds, least = 0, most = 1, mark }: {
-  rate: number; bounds: Pick<IntervalShape, "low" | "high"> | null; least?: number; most?: number; mark?: number;
+  rate: number; bounds: Pick<Bounds, "low" | "high"> | null; least?: number; most?: number; mark?: number;
 }) {
   const at = (value: number) => (100 * (Math.min(most, Math.max(least, value)) - least)) / (most - least || 1);
   return (
@@ -53,6 +53,6 @@ export function Interval({ rate, bounds, least = 0, most = 1, mark }: {
   );
 }
 
-export function intervalTitle(bounds: IntervalShape): string {
+export function intervalTitle(bounds: Bounds): string {
   return `${Math.round(100 * bounds.level)}% interval, ${bounds.method}`;
 }

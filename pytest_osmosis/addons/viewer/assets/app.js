@@ -1,4 +1,4 @@
-/* sources 49030e63c6cc8707f601dcabe37570e5d63250c26791e2a0efd1d8503353bd0c */
+/* sources 80387c3c681549ff232d3050520ab3e1e27dc6db19e7c6bf32bf5e7ff98978a0 */
 /*! Contains, under the MIT License:
 preact: Copyright (c) 2015-present Jason Miller
 @preact/signals: Copyright (c) 2022-present Preact Team

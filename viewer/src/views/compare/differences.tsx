@@ -1,6 +1,6 @@
 // The settings, code and data in which both eval runs differ.
 import { plural } from "../../format";
-import type { ComparisonPage, DifferenceShape } from "../../shapes";
+import type { ComparisonPage, RunDifference } from "../../shapes";
 import { Disclosure } from "../../ui/disclosure";
 import { Glyph } from "../../ui/parts";
 
@@ -28,7 +28,7 @@ export function Differences({ page }: { page: ComparisonPage }) {
   );
 }
 
-function Row({ found }: { found: DifferenceShape }) {
+function Row({ found }: { found: RunDifference }) {
   const changed = found.a === null && found.b === null;
   return (
     <tr>

@@ -1,6 +1,6 @@
 // The finding of a comparison: what it means, in one sentence and drawn. "No more than chance" is as plain as a regression.
 import { difference, interval, score } from "../../format";
-import type { ComparisonPage, IntervalShape } from "../../shapes";
+import type { ComparisonPage, Interval as Bounds } from "../../shapes";
 import type { Tone } from "../../ui/chip";
 import { Interval } from "../../ui/rate";
 import { Notes } from "./notes";
@@ -14,10 +14,10 @@ const MEANINGS: Record<string, { glyph: string; word: string; tone: Tone }> = {
 };
 
 interface Numbers {
-  a: { pass_rate: number; pass_rate_interval: IntervalShape };
-  b: { pass_rate: number; pass_rate_interval: IntervalShape };
+  a: { pass_rate: number; pass_rate_interval: Bounds };
+  b: { pass_rate: number; pass_rate_interval: Bounds };
   difference: number;
-  difference_interval: IntervalShape;
+  difference_interval: Bounds;
 }
 
 export function Finding({ page }: { page: ComparisonPage }) {

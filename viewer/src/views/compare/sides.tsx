@@ -1,12 +1,12 @@
 // Both eval runs beside each other: what they asked, and what they came to.
 import type { ComponentChildren } from "preact";
 import { count, moment, plural, runCost, span } from "../../format";
-import type { ComparisonPage, RunRow } from "../../shapes";
+import type { ComparisonPage, RunEntry } from "../../shapes";
 import { route, runAddress } from "../../state/route";
 import { GatesChip, StatusChip } from "../../ui/chip";
 import { RunRate } from "../../ui/rate";
 
-const FACTS: [string, (row: RunRow) => ComponentChildren][] = [
+const FACTS: [string, (row: RunEntry) => ComponentChildren][] = [
   ["eval run", (row) => <a href={runAddress(row.name)}>{row.name}</a>],
   ["status", (row) => <StatusChip row={row} />],
   ["started", (row) => moment(row.started_at)],
@@ -19,7 +19,7 @@ const FACTS: [string, (row: RunRow) => ComponentChildren][] = [
   ["time", (row) => span(row.duration_s)],
 ];
 
-function passed(row: RunRow): string {
+function passed(row: RunEntry): string {
   if (row.passed === null || row.counted === null) return "-";
   const unmeasured = row.counted - (row.measured ?? row.counted);
   return `${count(row.passed)} of ${plural(row.counted, "run")}${unmeasured ? `, ${count(unmeasured)} not measured` : ""}`;

@@ -1,7 +1,7 @@
 // The statistics of the reward functions, as results.json has them.
 import { count, interval, score } from "../../format";
 import { RunCharts } from "../../charts/run_charts";
-import type { FunctionShape, IntervalShape, RunPage } from "../../shapes";
+import type { FunctionShape, Interval as Ends, RunPage } from "../../shapes";
 import { route, runAddress } from "../../state/route";
 import { Interval, isPart } from "../../ui/rate";
 import { type Column, Table } from "../../ui/table";
@@ -80,7 +80,7 @@ function statistic(name: string, title: string, text: (value: number | null | un
 }
 
 function Bounds({ fn, value, bounds }: { fn: FunctionShape; value: string; bounds: string }) {
-  const held = (fn.statistics[bounds] ?? null) as IntervalShape | null;
+  const held = (fn.statistics[bounds] ?? null) as Ends | null;
   const at = fn.statistics[value] as number | null | undefined;
   if (!held || !fn.statistics.measured || at === null || at === undefined) return <span class="muted">{interval(null)}</span>;
   const isShare = held.low >= 0 && held.high <= 1;

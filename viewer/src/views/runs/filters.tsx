@@ -1,5 +1,5 @@
 // Filters of the list of eval runs, which are kept in the address.
-import type { RunRow } from "../../shapes";
+import type { RunEntry } from "../../shapes";
 import { count } from "../../format";
 import { route, setQuery } from "../../state/route";
 import { Choice } from "../../ui/choice";
@@ -8,7 +8,7 @@ const KEYS = ["status", "model", "dataset", "rollout", "eval"] as const;
 type Key = (typeof KEYS)[number];
 
 /** The eval runs for which all filters hold. */
-export function filtered(runs: readonly RunRow[], query: URLSearchParams): readonly RunRow[] {
+export function filtered(runs: readonly RunEntry[], query: URLSearchParams): readonly RunEntry[] {
   const text = query.get("text")?.toLowerCase();
   const wanted = KEYS.map((key) => [key, query.get(key)] as const).filter(([, value]) => value !== null);
   return runs.filter((run) =>
@@ -22,7 +22,7 @@ const ORDERS = [
   { value: "-cost", title: "highest cost first" }, { value: "-time", title: "longest first" }, { value: "run", title: "by name" },
 ];
 
-export function Filters({ runs, shown }: { runs: readonly RunRow[]; shown: number }) {
+export function Filters({ runs, shown }: { runs: readonly RunEntry[]; shown: number }) {
   const { query } = route.value;
   const isFiltered = KEYS.some((key) => query.has(key)) || query.has("text");
   return (
@@ -39,7 +39,7 @@ export function Filters({ runs, shown }: { runs: readonly RunRow[]; shown: numbe
   );
 }
 
-function Filter({ name, runs, value }: { name: Key; runs: readonly RunRow[]; value: string | null }) {
+function Filter({ name, runs, value }: { name: Key; runs: readonly RunEntry[]; value: string | null }) {
   const counts = new Map<string, number>();
   for (const run of runs) {
     const each = run[name];

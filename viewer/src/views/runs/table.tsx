@@ -1,5 +1,5 @@
 // The table of eval runs. Its numbers are those of `pytest-osmosis runs list`.
-import type { RunRow } from "../../shapes";
+import type { RunEntry } from "../../shapes";
 import { count, moment, plural, runCost, span, UNKNOWN } from "../../format";
 import { route, runAddress, setQuery, written } from "../../state/route";
 import { gatesText, GatesChip, StatusChip } from "../../ui/chip";
@@ -8,7 +8,7 @@ import { type Column, Table } from "../../ui/table";
 import { togglePick } from "./picked";
 import { Unseen } from "../../ui/parts";
 
-export const columns: Column<RunRow>[] = [
+export const columns: Column<RunEntry>[] = [
   { name: "run", title: "eval run", cell: (run) => <Name run={run} />, isHead: true, by: (run) => run.name, class: "run-name" },
   { name: "status", title: "status", cell: (run) => <Status run={run} />, by: (run) => run.status, class: "run-status" },
   { name: "rate", title: "pass rate, 95% interval", cell: (run) => <PassRate run={run} />, by: (run) => run.pass_rate, class: "run-rate" },
@@ -21,9 +21,9 @@ export const columns: Column<RunRow>[] = [
     also: [{ name: "time", title: "time", by: (run) => run.duration_s, first: "down" }] },
 ];
 
-export function RunsTable({ rows, pair }: { rows: readonly RunRow[]; pair: string[] }) {
+export function RunsTable({ rows, pair }: { rows: readonly RunEntry[]; pair: string[] }) {
   const { query } = route.value;
-  const tick: Column<RunRow> = {
+  const tick: Column<RunEntry> = {
     name: "pick",
     title: <Unseen>compare</Unseen>,
     class: "run-pick",
@@ -39,7 +39,7 @@ export function RunsTable({ rows, pair }: { rows: readonly RunRow[]; pair: strin
   );
 }
 
-function Name({ run }: { run: RunRow }) {
+function Name({ run }: { run: RunEntry }) {
   return (
     <>
       <a class="run-link cell-line" data-run={run.name} href={runAddress(run.name)}>{run.name}</a>
@@ -48,7 +48,7 @@ function Name({ run }: { run: RunRow }) {
   );
 }
 
-function Status({ run }: { run: RunRow }) {
+function Status({ run }: { run: RunEntry }) {
   const why = run.problem ?? run.reason;
   return (
     <>
@@ -59,7 +59,7 @@ function Status({ run }: { run: RunRow }) {
 }
 
 /** The pass rate; for a part counts, since its rate would say nothing about the whole. */
-function PassRate({ run }: { run: RunRow }) {
+function PassRate({ run }: { run: RunEntry }) {
   if (run.counted === null) return <Progress run={run} />;
   const unmeasured = run.counted - (run.measured ?? 0);
   const counts = run.passed === null ? (run.counted ? `none of ${count(run.counted)} measured` : "")
@@ -73,7 +73,7 @@ function PassRate({ run }: { run: RunRow }) {
   );
 }
 
-function Progress({ run }: { run: RunRow }) {
+function Progress({ run }: { run: RunEntry }) {
   if (run.ended === null || run.selected === null) return <span class="muted">{UNKNOWN}</span>;
   return (
     <span class="run-counts cell-line cell-small number">
@@ -83,7 +83,7 @@ function Progress({ run }: { run: RunRow }) {
   );
 }
 
-function Model({ run }: { run: RunRow }) {
+function Model({ run }: { run: RunEntry }) {
   return (
     <>
       <span class="cell-line" title={run.model ?? undefined}>{run.model ?? UNKNOWN}</span>
@@ -92,7 +92,7 @@ function Model({ run }: { run: RunRow }) {
   );
 }
 
-function Cost({ run }: { run: RunRow }) {
+function Cost({ run }: { run: RunEntry }) {
   return (
     <>
       <span class="cell-line">{runCost(run)}</span>
@@ -101,7 +101,7 @@ function Cost({ run }: { run: RunRow }) {
   );
 }
 
-function Time({ run }: { run: RunRow }) {
+function Time({ run }: { run: RunEntry }) {
   const commit = run.git_commit ? `commit ${run.git_commit.slice(0, 12)}${run.git_dirty ? ", with changes" : ""}` : undefined;
   return (
     <>
