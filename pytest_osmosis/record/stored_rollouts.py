@@ -128,7 +128,7 @@ class StoredRollouts(_ReadJournal):
                     self._keep_rollout(position, event)
                     if event["ev"] == "rollout" and str(event["row"]) in known:
                         self.contents.setdefault(event["row"], Content(*known[str(event["row"])]))
-                case "skip":
+                case "skip" if not rescores:  # a rescoring skips runs because they have no rollout
                     self.ledger.apply(event)
 
     def _keep_rollout(self, position: int, event: Event) -> None:
