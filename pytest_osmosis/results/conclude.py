@@ -1,20 +1,22 @@
 """From the facts and the records of an eval run to its results: the comparisons, and the verdicts of gates.
 
-Whoever has the records can conclude: an eval run that has ended, the merge of shards, and the rebuilding from a
-journal. The first step measures and compares with the baseline; between the steps, the comparisons of several evals are
-corrected.
+Whoever has the records concludes here: an eval run that has ended, the merge of shards, and the rebuilding from a
+journal. A `Conclusion` has what is measured, and the comparison with the baseline. Those of several evals are corrected
+before gates are judged by them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from pytest_osmosis.config.eval_kinds import GateRule
+from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.formats.codec import Amount, Count, Moment, Positive
-from pytest_osmosis.record.lifecycle import Status
+from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.manifest import PassRuleFields, PriceFields
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
@@ -30,7 +32,6 @@ from pytest_osmosis.results.publish import (
 from pytest_osmosis.results.read import (
     Gate,
     PublishedChange,
-    PublishedHead,
     PublishedRescoring,
     PublishedResults,
     Share,
@@ -67,14 +68,6 @@ from pytest_osmosis.verdicts.gates import (
     verdict_without_value,
 )
 from pytest_osmosis.verdicts.pass_rule import PassRule
-
-
-class StatusFields(TypedDict):
-    """The status of an eval run before its rollouts were scored again."""
-
-    status: Status
-    reason: str | None
-    stopped_by: StopReason | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +113,8 @@ class EvalFacts(Rules):
 
     `session` is the time when it began. `selected` holds its runs: a model, an index, the first row and the number of
     rows. `previous` is the path of the results of the last whole run of the plan. Earlier sessions `took_ms`. `is_part`
-    is true for a session that leaves out runs of earlier ones. `status_before` is there if stored rollouts are scored
-    again.
+    is true for a session that leaves out runs of earlier ones. If stored rollouts are scored again, `status_before` is
+    the status of their eval run.
     """
 
     session: Moment
@@ -141,19 +134,19 @@ class EvalFacts(Rules):
     max_errors: str
     took_ms: Amount
     is_part: bool = False
-    status_before: StatusFields | None
+    status_before: Lifecycle | None
 
     def measured(
         self,
         records: Iterable[RunRecord],
         pass_rule: PassRule,
         stop: Stop | None,
+        end: FactsAtEnd,
         *,
         baseline_stopped: str | None,
-        code: Mapping[str, str],
-        **at_end: Any,
+        **more: Any,
     ) -> Results:
-        """Return the results as far as they follow from the records alone, with what is known `at_end`."""
+        """Return the results as far as they follow from the records alone, with `more` members."""
         made = of_records(
             self.description,
             pass_rule,
@@ -170,8 +163,12 @@ class EvalFacts(Rules):
             human=self.human,
             smoke_of=self.n_planned if self.smoke else None,
             n_planned=self.n_planned,
-            shard=None if shard is None else replace(shard, baseline_stopped=baseline_stopped, code=code),
-            **at_end,
+            shard=None if shard is None else replace(shard, baseline_stopped=baseline_stopped, code=end.shard_code),
+            provenance=end.provenance,
+            duration_ms=end.duration_ms,
+            cassette=end.cassette,
+            throttling=end.throttling,
+            **more,
         )
 
     def _stop(self, stop: Stop | None, measured: Results) -> Stop | None:
@@ -190,57 +187,118 @@ class EvalFacts(Rules):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsAtEnd:
-    """The facts that no journal can tell about a session that has ended: times, answers of git, verdicts of plugins,
-    p corrected for the other evals of its session, the comparison with verdicts before, and that with other entries.
-    The manifest keeps them.
+    """The facts that no journal can tell about a session that has ended: times, answers of git, and what is known once
+    all has been concluded: verdicts of plugins, p corrected for the other evals of its session, the comparison with
+    verdicts before, and that with other entries. The manifest keeps them.
     """
 
     session: Moment
     provenance: Mapping[str, Any]
     cassette: CassetteUse | None
     duration_ms: Amount
-    throttling: Throttling
-    judge_prices: Mapping[str, PriceFields | None]
-    evals_compared: Positive
-    p_adjusted: Share | None
+    throttling: Throttling = field(default_factory=Throttling)
+    judge_prices: Mapping[str, PriceFields | None] = field(default_factory=dict)
+    evals_compared: Positive = 1
+    p_adjusted: Share | None = None
     shard_code: Mapping[str, str]
-    verdicts: Sequence[Gate]
-    rescored: PublishedRescoring | None
-    changed_rows: Sequence[PublishedChange]
-    comparison: EntryPlace | None
+    verdicts: Sequence[Gate] = ()
+    rescored: PublishedRescoring | None = None
+    changed_rows: Sequence[PublishedChange] = ()
+    comparison: EntryPlace | None = None
 
-
-def compared_with_baseline(
-    measured: Results,
-    rules: Rules,
-    stored: PublishedResults | None = None,
-    *,
-    stopped: str | None = None,
-    redaction: Redaction | None = None,
-) -> RowComparison | None:
-    """Compare the rows with those of the results that are `stored`, else of the baseline's model.
-
-    `stopped` is the reason why that model was stopped early. None without a baseline, for a part of the plan, and after
-    an early stop: the rows that it measured are a biased sample.
-    """
-    baseline = measured.baseline
-    allowed = next((-rule.minimum for rule in rules.gates if rule.is_regression), 0.0)
-    if rules.part is not None or measured.decided:
-        return None
-    if stored is not None:
-        here = published_config(measured.description, measured.pass_rule)
-        return comparison.compare(
-            "baseline",
-            shown(stored.path),
-            comparison.matched(row_runs(measured), stored.row_runs()),
-            started_at=stored.provenance["started_at"],
-            allowed=allowed,
-            differs=differing_settings(stored, here, redaction or Redaction()),
+    def concluded(self, results: Results) -> FactsAtEnd:
+        """Return these facts with those that the results tell."""
+        compared, judges, rescored = results.comparison, results.judges, results.rescored
+        before = None if rescored is None else rescored.comparison
+        known = {} if judges is None else judges.prices
+        prices: dict[str, Any] = {name: None if price is None else price.to_json() for name, price in known.items()}
+        return replace(
+            self,
+            judge_prices=prices,
+            evals_compared=1 if compared is None else compared.n_evals,
+            p_adjusted=None if compared is None else compared.p,
+            verdicts=[published_gate(verdict) for verdict in results.verdicts if verdict.rule is None],
+            rescored=None if rescored is None else published_rescoring(rescored),
+            changed_rows=[] if before is None else [published_change("rescored", row) for row in before.changed_rows],
+            comparison=results.among,
         )
-    if baseline is None or rules.baseline_part is not None:
-        return None
-    rows = comparison.matched_by_index(row_runs(measured), row_runs(measured, baseline))
-    return comparison.compare("baseline", baseline.model, rows, allowed=allowed, stopped=stopped)
+
+
+class Concluded(NamedTuple):
+    """Results, and why the previous run could not be compared with them, None if it was, or if there is none."""
+
+    results: Results
+    unread: ResultsError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What is `measured` in an eval run, how it `compared` with its baseline, and the `rules` of its gates.
+
+    `lost` says why the results with which it was compared are not there any more.
+    """
+
+    measured: Results
+    rules: Rules
+    compared: RowComparison | None
+    lost: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        measured: Results,
+        rules: Rules,
+        stored: PublishedResults | None = None,
+        *,
+        stopped: str | None = None,
+        redaction: Redaction | None = None,
+        lost: str | None = None,
+    ) -> Conclusion:
+        """Compare the rows with those of the results that are `stored`, else of the baseline's model.
+
+        `stopped` is the reason why that model was stopped early. Nothing is compared without a baseline, for a part of
+        the plan, and after an early stop: the rows that it measured are a biased sample.
+        """
+        allowed, other = next((-rule.minimum for rule in rules.gates if rule.is_regression), 0.0), measured.baseline
+        compared, compares = None, rules.part is None and not measured.decided
+        if compares and stored is not None:
+            here = published_config(measured.description, measured.pass_rule)
+            compared = comparison.compare(
+                "baseline",
+                shown(stored.path),
+                comparison.matched(row_runs(measured), stored.row_runs()),
+                started_at=stored.provenance["started_at"],
+                allowed=allowed,
+                differs=differing_settings(stored, here, redaction or Redaction()),
+            )
+        elif compares and other is not None and rules.baseline_part is None:
+            rows = comparison.matched_by_index(row_runs(measured), row_runs(measured, other))
+            compared = comparison.compare("baseline", other.model, rows, allowed=allowed, stopped=stopped)
+        return cls(measured, rules, compared, lost)
+
+    def results(self, compared: RowComparison | None, previous: str | Path | None) -> Concluded:
+        """Return the results with `compared` as the comparison, also with the `previous` results of the plan."""
+        own = replace(self, compared=compared)
+        made = replace(self.measured, comparison=compared, verdicts=list(map(own._verdict, self.rules.gates)))
+        try:
+            return Concluded(replace(made, previous=_since_previous(self.measured, previous)), None)
+        except ResultsError as error:
+            return Concluded(made, error)
+
+    def _verdict(self, rule: GateRule) -> Verdict:
+        measured = self.measured
+        verdict = self.rules.undecided(rule)
+        if verdict is not None:
+            return verdict
+        succeeded = any(each.rolled and each.boundary is None for each in measured.records)
+        if measured.stop_reason == "systemic" and not succeeded:  # every run would meet its cause, and all that ran did
+            return verdict_without_value(rule, "not measured", "no rollout succeeded before the eval stopped")
+        if not rule.is_regression:
+            runs = runs_for(rule, measured.records, measured.pass_rule)
+            return gates.decide(rule, runs, range_for(rule, measured.pass_rule))
+        if self.compared is None:
+            return verdict_without_value(rule, "not measured", self.lost or "no run of the baseline's model is stored")
+        return comparison.decide(rule, self.compared)
 
 
 def corrected(comparisons: Sequence[RowComparison | None]) -> list[RowComparison | None]:
@@ -257,60 +315,19 @@ def corrected(comparisons: Sequence[RowComparison | None]) -> list[RowComparison
     ]
 
 
-def judged(measured: Results, rules: Rules, compared: RowComparison | None) -> Results:
-    """Return the results with `compared` as the comparison, and with the verdicts of the gates."""
-    verdicts = [_verdict(rule, measured, rules, compared) for rule in rules.gates]
-    return replace(measured, comparison=compared, verdicts=verdicts)
+def _since_previous(measured: Results, previous: str | Path | None) -> RowComparison | None:
+    """Compare the rows with the previous run of the plan, whose results are at a path.
 
-
-def _verdict(rule: GateRule, measured: Results, rules: Rules, compared: RowComparison | None) -> Verdict:
-    verdict = rules.undecided(rule)
-    if verdict is not None:
-        return verdict
-    succeeded = any(each.rolled and each.boundary is None for each in measured.records)
-    if measured.stop_reason == "systemic" and not succeeded:  # every run would meet its cause, and all that ran did
-        return verdict_without_value(rule, "not measured", "no rollout succeeded before the eval stopped")
-    if not rule.is_regression:
-        return gates.decide(
-            rule, runs_for(rule, measured.records, measured.pass_rule), range_for(rule, measured.pass_rule)
-        )
-    if compared is None:  # stored rollouts of an eval that had no baseline
-        return verdict_without_value(rule, "not measured", "no run of the baseline's model is stored")
-    return comparison.decide(rule, compared)
-
-
-def since_previous(measured: Results, last: PublishedHead | None) -> RowComparison | None:
-    """Compare the rows with the previous run of the plan.
-
-    None if one of them is not whole, or if they measured no common row. Raises `ResultsError` if it cannot be read.
+    None if the eval run is not whole, or if they measured no common row. Raises `ResultsError` if it cannot be read.
     """
-    if last is None or not measured.whole:
+    if previous is None or not measured.whole:
         return None
-    rows = comparison.matched(row_runs(measured), read_results(last.path).row_runs())
+    last = read_results(Path(previous))
+    if not last.is_whole or last.provenance["plan_digest"] != measured.provenance["plan_digest"]:
+        raise ResultsError(f"{shown(last.path)}: are no longer the results of a whole run of this plan")
+    rows = comparison.matched(row_runs(measured), last.row_runs())
     compared = comparison.compare("previous run", last.path.parent.name, rows, started_at=last.provenance["started_at"])
     return compared if compared.n_rows else None
-
-
-def facts_at_end(results: Results, session: str) -> FactsAtEnd:
-    compared, judges, rescored = results.comparison, results.judges, results.rescored
-    before = None if rescored is None else rescored.comparison
-    known = {} if judges is None else judges.prices
-    prices: dict[str, Any] = {name: None if price is None else price.to_json() for name, price in known.items()}
-    return FactsAtEnd(
-        session=session,
-        provenance=results.provenance,
-        cassette=results.cassette,
-        duration_ms=results.duration_ms,
-        throttling=results.throttling,
-        judge_prices=prices,
-        evals_compared=1 if compared is None else compared.n_evals,
-        p_adjusted=None if compared is None else compared.p,
-        shard_code={} if results.shard is None else results.shard.code,
-        verdicts=[published_gate(verdict) for verdict in results.verdicts if verdict.rule is None],
-        rescored=None if rescored is None else published_rescoring(rescored),
-        changed_rows=[] if before is None else [published_change("rescored", row) for row in before.changed_rows],
-        comparison=results.among,
-    )
 
 
 # -- stored results as a baseline; only those of a whole plan can be one -----------------------------------

@@ -19,7 +19,7 @@ from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import NO_NOTES, JudgeUse, RewardError, RunRecord
 from pytest_osmosis.results import results
-from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged
+from pytest_osmosis.results.conclude import Conclusion, Rules
 from pytest_osmosis.results.merge import MergedEval, merge, missing_text
 from pytest_osmosis.results.publish import published, published_text
 from pytest_osmosis.results.results import Results, ShardFacts, Throttling
@@ -100,7 +100,8 @@ def evals(draw: st.DrawFn) -> tuple[Results, Rules, int]:
 
 
 def concluded(whole: Results, rules: Rules) -> Results:
-    return judged(whole, rules, compared_with_baseline(whole, rules))
+    conclusion = Conclusion.of(whole, rules)
+    return conclusion.results(conclusion.compared, None).results
 
 
 def shard_of(whole: Results, rules: Rules, shard: Shard, **changes: Any) -> Results:

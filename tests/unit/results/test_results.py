@@ -16,10 +16,11 @@ from pytest_osmosis.record.lifecycle import Lifecycle, Status
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import StopReason
-from pytest_osmosis.results.conclude import Rules, judged
+from pytest_osmosis.results.conclude import Conclusion, Rules
 from pytest_osmosis.results.results import Rescored, Results, end_of, records_of, runs_for
 from pytest_osmosis.stats import gaffke
 from pytest_osmosis.verdicts.comparison import Matched, Pair, compare
+from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
 
@@ -171,12 +172,17 @@ def test_no_run_without_a_score_is_worth_more_than_the_worst_answer(boundary: An
     assert runs_for(GateRule("mean", -0.4), records, results.pass_rule) == [[-0.5], [worst], [worst], [0.25]]
 
 
+def verdict_of(gate: GateRule, results: Results) -> Verdict:
+    (verdict,) = Conclusion(results, Rules(gates=[gate]), None).results(None, None).results.verdicts
+    return verdict
+
+
 def test_a_crash_does_not_turn_a_gate_on_negative_scores_into_one_that_holds() -> None:
     gate = GateRule("mean", -0.3)
     bad = [finished({A: -0.5}, row) for row in range(4)]
     half = [*bad[:2], failed("timeout", 2), failed("agent", 3)]
 
-    states = [judged(results_of(records), Rules(gates=[gate]), None).verdicts[0].state for records in (bad, half)]
+    states = [verdict_of(gate, results_of(records)).state for records in (bad, half)]
 
     assert states == ["fails", "fails"]
 
@@ -192,8 +198,8 @@ def test_a_declared_range_is_published_and_read_back_with_what_follows_from_it()
     assert kept == {A: [-1.0, 1.0]}
     assert again == results.pass_rule
     assert results.by_function[A].mean_interval == gaffke([[-0.5], [1.0], [-0.5], [-0.5]], -1.0, 1.0)
-    assert judged(results, Rules(gates=[gate]), None).verdicts[0].state == "holds"
-    undeclared = judged(results_of(records), Rules(gates=[gate]), None).verdicts[0]
+    assert verdict_of(gate, results).state == "holds"
+    undeclared = verdict_of(gate, results_of(records))
     assert undeclared.state == "not measured"
     assert "[scoring] score_ranges" in undeclared.text
     assert "score_ranges" not in published(results_of(records))["config"]
