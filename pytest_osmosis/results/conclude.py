@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.formats.codec import Amount, Count, Moment, Positive
+from pytest_osmosis.formats.price import Price
 from pytest_osmosis.record.lifecycle import Lifecycle
-from pytest_osmosis.record.manifest import PassRuleFields, PriceFields
+from pytest_osmosis.record.manifest import PassRuleFields
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop, StopReason
@@ -50,7 +51,7 @@ from pytest_osmosis.results.results import (
     runs_for,
     too_many,
 )
-from pytest_osmosis.results.totals import CassetteUse, HumanScores, stored_prices
+from pytest_osmosis.results.totals import CassetteUse, HumanScores
 from pytest_osmosis.stats import holm
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
@@ -121,7 +122,7 @@ class EvalFacts(Rules):
     description: EvalDescription
     pass_rule: PassRuleFields
     provenance: Mapping[str, Any]
-    prices: Mapping[str, PriceFields | None]
+    prices: Mapping[str, Price | None]
     baseline: str | None
     baseline_results: BaselineFile | None
     selected: Sequence[tuple[ModelTag, Count, Count, Count]]
@@ -151,7 +152,7 @@ class EvalFacts(Rules):
             self.description,
             pass_rule,
             records,
-            stored_prices(self.prices),
+            self.prices,
             self.baseline,
         )
         stop, shard = self._stop(stop, made), self.shard
@@ -197,7 +198,7 @@ class FactsAtEnd:
     cassette: CassetteUse | None
     duration_ms: Amount
     throttling: Throttling = field(default_factory=Throttling)
-    judge_prices: Mapping[str, PriceFields | None] = field(default_factory=dict)
+    judge_prices: Mapping[str, Price | None] = field(default_factory=dict)
     evals_compared: Positive = 1
     p_adjusted: Share | None = None
     shard_code: Mapping[str, str]
@@ -210,11 +211,9 @@ class FactsAtEnd:
         """Return these facts with those that the results tell."""
         compared, judges, rescored = results.comparison, results.judges, results.rescored
         before = None if rescored is None else rescored.comparison
-        known = {} if judges is None else judges.prices
-        prices: dict[str, Any] = {name: None if price is None else price.to_json() for name, price in known.items()}
         return replace(
             self,
-            judge_prices=prices,
+            judge_prices={} if judges is None else judges.prices,
             evals_compared=1 if compared is None else compared.n_evals,
             p_adjusted=None if compared is None else compared.p,
             verdicts=[published_gate(verdict) for verdict in results.verdicts if verdict.rule is None],

@@ -27,7 +27,7 @@ from pytest_osmosis.results.publish import published
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.results import BaselineFile, Rescored, Results
 from pytest_osmosis.results.stored_results import Replayed, read_stored, replayed
-from pytest_osmosis.results.totals import CassetteUse, PriceOf, price_of, price_of_judge, shown_name
+from pytest_osmosis.results.totals import CassetteUse, PriceOf, price_of_judge, shown_name
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
@@ -193,7 +193,7 @@ class _Rebuilding:
 
     def _judge_price(self) -> PriceOf:
         """Return the prices of judges that were asked; without the end of the session, of the one in the config."""
-        known = {name: price_of(price) for name, price in self._end.judge_prices.items()}
+        known = self._end.judge_prices
         of_config = price_of_judge(self._facts.description.extra, self._facts.prices)
         return lambda use: known[name] if (name := shown_name(use)) in known else of_config(use)
 

@@ -25,7 +25,7 @@ from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.errors import ITS_ANSWER
 from pytest_osmosis.files.reading import open_file
 from pytest_osmosis.formats.codec import Amount, Count, Positive
-from pytest_osmosis.models.prices import Price
+from pytest_osmosis.formats.price import Price
 from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -420,7 +420,7 @@ def of_records(
     description: EvalDescription,
     pass_rule: PassRule,
     records: Iterable[RunRecord],
-    prices: Mapping[ModelTag, Price | None],
+    prices: Mapping[str, Price | None],
     baseline: str | None = None,
 ) -> Results:
     """Return the results that follow from records alone; `baseline` is the name of the other model, if it has runs."""

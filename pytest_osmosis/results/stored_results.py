@@ -14,25 +14,22 @@ from typing import Any
 
 from pytest_osmosis.errors import JournalError, OsmosisError
 from pytest_osmosis.formats.events import plain
-from pytest_osmosis.models.prices import Price
+from pytest_osmosis.formats.price import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
-from pytest_osmosis.record.journal import EventReader, SessionTimes, replay_with_positions
+from pytest_osmosis.record.journal import POSITION, EventReader, SessionTimes, replay_with_positions
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
-from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
+from pytest_osmosis.record.run_id import RunId, plan_order
 from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, Settling
 from pytest_osmosis.results import results
 from pytest_osmosis.results.publish import published_head
 from pytest_osmosis.results.read import PublishedHead, read_head, read_results, results_of
 from pytest_osmosis.results.results import EvalDescription, Results
-from pytest_osmosis.results.totals import CassetteUse, price_of_judge, stored_prices
+from pytest_osmosis.results.totals import CassetteUse, price_of_judge
 from pytest_osmosis.text.chat_messages import answer_of, text_of
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction, ascii_json
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
-
-POSITION = "position"
-"""The key of an event's position in the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +164,8 @@ class Replayed:
             self.event("score", record, reader).get("ground_truth"),
         )
 
-    def apply(self, event: dict[str, Any], position: int) -> Sequence[Event]:
-        """Take the next event, to which its position is added. Return those that count now."""
-        event[POSITION] = position  # in place: there are many events, and copying is slow
+    def apply(self, event: Event) -> Sequence[Event]:
+        """Take the next event, which has its position. Return those that count now."""
         settled_events = self._settling.apply(event)
         for each in settled_events:
             self._fold(each)
@@ -201,8 +197,8 @@ class Replayed:
 def replayed(journal: Path) -> Replayed:
     """Return what a journal comes to. Raises `JournalError`."""
     found = Replayed()
-    for position, event in replay_with_positions(journal):
-        found.apply(event, position)
+    for event in replay_with_positions(journal):
+        found.apply(event)
     return found
 
 
@@ -261,9 +257,9 @@ def pass_rule_of(run: StoredEvalRun, published_results: PublishedHead | None, sc
     return PassRule.of(scorers, run.manifest.pass_rule)
 
 
-def prices_of(run: StoredEvalRun, head: PublishedHead | None) -> Mapping[ModelTag, Price | None]:
+def prices_of(run: StoredEvalRun, head: PublishedHead | None) -> Mapping[str, Price | None]:
     """Return the prices of tokens by model, None where they are not known."""
-    return stored_prices(run.manifest.prices) if head is None else head.prices
+    return run.manifest.prices if head is None else head.prices
 
 
 # -- the runs as JSON Lines, for pandas and others: docs/reference/run-table.md has their members ----------
@@ -275,7 +271,7 @@ class RunLines:
 
     run: StoredEvalRun
     _rule: PassRule
-    _prices: Mapping[ModelTag, Price | None]
+    _prices: Mapping[str, Price | None]
     _records: Mapping[RunId, RunRecord]
     _found: Replayed
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.config.eval_kinds import GateRule, TokenPrices
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.models.prices import Price
+from pytest_osmosis.models.prices import price_from
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import NO_NOTES, JudgeUse, RewardError, RunRecord
@@ -36,7 +36,7 @@ GATES = [
     GateRule("pass_at", 0.6, k=2),
     GateRule("max_regression", -0.1),
 ]
-PRICE = Price(TokenPrices(1.0, 2.0, 1.0, 1.0), "the config")
+PRICE = price_from(TokenPrices(1.0, 2.0, 1.0, 1.0), "the config")
 
 
 def record_strategy(row: int, index: int, model: ModelTag) -> st.SearchStrategy[RunRecord]:

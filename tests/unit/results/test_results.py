@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.config.eval_kinds import GateRule, TokenPrices
-from pytest_osmosis.models.prices import Price
+from pytest_osmosis.models.prices import price_from
 from pytest_osmosis.record.lifecycle import Lifecycle, Status
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
@@ -295,7 +295,7 @@ def test_the_numbers_agree_with_a_plain_count(kinds: list[Any], data: st.DataObj
 def side_by_side() -> Results:
     own = [finished({A: 0.0}, 0), failed("provider", 1), pending(2, reason="stopped")]
     baseline = [finished({A: 1.0}, 0), finished({A: 1.0}, 1), rolled(2, skip_reason="401")]
-    prices = Price(TokenPrices(1e6, 0.0), "[prices]"), Price(TokenPrices(0.0, 1e6), "[prices]")
+    prices = price_from(TokenPrices(1e6, 0.0), "[prices]"), price_from(TokenPrices(0.0, 1e6), "[prices]")
     return results_of(own, price=prices[0], baseline=list(map(of_baseline, baseline)), baseline_price=prices[1])
 
 
