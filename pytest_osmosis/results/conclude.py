@@ -232,7 +232,8 @@ class Concluded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What is `measured` in an eval run, how it `compared` with its baseline, and the `rules` of its gates.
+    """The results of an eval run before its gates are judged by `rules`: what is `measured`, and `compared` with its
+    baseline.
 
     `lost` says why the results with which it was compared are not there any more.
     """

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.errors import Problem, ProblemsError, ResultsError
+from pytest_osmosis.formats.codec import builtin
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, plan_order
 from pytest_osmosis.record.stop import StopReason
@@ -462,7 +463,7 @@ def _counted(facts: ShardFacts) -> Mapping[str, object]:
 
 
 def _written(value: object) -> str:
-    return json.dumps(value, default=str)
+    return json.dumps(value, default=builtin)
 
 
 def _written_baseline(facts: ShardFacts) -> str:

@@ -451,7 +451,8 @@ class Calibrated(Struct, frozen=True):
 class PublishedHead(Struct, frozen=True, kw_only=True):
     """The results of one eval run, without its rows. `at` is the path of the file.
 
-    `config` and `provenance` hold all members as published, also those of later versions.
+    `config` and `provenance` hold all members as published, also those of later versions; of them, only the price is
+    decoded.
     """
 
     at: str
@@ -657,7 +658,8 @@ def _decoded(path: Path, data: Any, kind: type[_Head]) -> _Head:
         found = decode(data, kind)
     except ShapeFault as fault:
         raise ResultsError(f"{shown(path)}: {fault}") from None
-    return structs.replace(found, config=data["config"], provenance=data["provenance"])
+    config = {**data["config"], "price": found.config["price"]}
+    return structs.replace(found, config=config, provenance=data["provenance"])
 
 
 def _unreadable(path: Path, error: Exception) -> ResultsError:
