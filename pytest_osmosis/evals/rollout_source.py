@@ -41,7 +41,6 @@ from pytest_osmosis.report.failure_text import lost_text
 from pytest_osmosis.results import publish
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results
-from pytest_osmosis.results.stored_results import description_of
 from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, money, plural
@@ -373,7 +372,7 @@ class RescoreSource(_Rollouts):
 
     def description(self, prepared: Prepared) -> EvalDescription:
         """Return the earlier description, with the name and the overrides of the present config."""
-        config, then = prepared.config, description_of(self.run)
+        config, then = prepared.config, EvalDescription.of(self.run.manifest)
         now = {"path": shown(config.path), "overridden": [*config.overridden, *config.preset]}
         extra = {key: value for key, value in then.extra.items() if key != "judge"}
         return replace(then, name=config.name, extra={**extra, **now, **_judge_of(prepared)})

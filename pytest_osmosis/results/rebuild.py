@@ -133,7 +133,7 @@ class _Rebuilding:
             end,
             baseline_stopped=found.ended.get("baseline_stopped"),
             judge_price=self._judge_price(),
-            row_digests={int(row): digest for row, digest in digests.items()},
+            row_digests=digests,
         )
 
     def _records(self, runs: Sequence[RunId], stop: Stop | None) -> list[RunRecord]:

@@ -27,6 +27,7 @@ from pytest_osmosis.files.reading import open_file
 from pytest_osmosis.formats.codec import Amount, Count, Positive
 from pytest_osmosis.formats.price import Price
 from pytest_osmosis.record.lifecycle import Lifecycle
+from pytest_osmosis.record.manifest import Manifest
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
@@ -115,6 +116,11 @@ class EvalDescription:
     model: str
     n: int
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> EvalDescription:
+        """Return the description that the manifest of an eval run holds."""
+        return cls(manifest.eval, manifest.subject.model, manifest.subject.n, manifest.subject.extra)
 
 
 class EqualAnswers(NamedTuple):

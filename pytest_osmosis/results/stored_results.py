@@ -123,10 +123,10 @@ class Replayed:
     positions: dict[tuple[str, RunId, int], int] = field(default_factory=dict)
     scores: dict[tuple[RunId, int], dict[str, int]] = field(default_factory=dict)
     loaded: Event = field(default_factory=dict)
-    digests: dict[str, str] = field(default_factory=dict)
+    digests: dict[int, str] = field(default_factory=dict)
     ended: Event = field(default_factory=dict)
     facts: Event = field(default_factory=dict)
-    digests_since: dict[str, str] = field(default_factory=dict)
+    digests_since: dict[int, str] = field(default_factory=dict)
     _settling: Settling = field(default_factory=Settling, compare=False)
     _times: SessionTimes = field(default_factory=SessionTimes, compare=False)
 
@@ -134,11 +134,6 @@ class Replayed:
     def session_ms(self) -> Sequence[float]:
         """The time of each session."""
         return self._times.each_ms
-
-    @property
-    def row_digests(self) -> Mapping[int, str]:
-        """The published digests of rows, by index."""
-        return {int(row): digest for row, digest in self.digests.items()}
 
     def event(self, kind: str, record: RunRecord, reader: EventReader) -> Event:
         """Return the "rollout" of a run, or its last "score"; empty if the journal has none. Raises `JournalError`."""
@@ -188,8 +183,9 @@ class Replayed:
                 if not self.facts or not now.get("is_part"):
                     self.facts, self.digests_since = now, {}
             case "rows":
-                self.digests.update(event["digests"])
-                self.digests_since.update(event["digests"])
+                digests = {int(row): digest for row, digest in event["digests"].items()}
+                self.digests |= digests
+                self.digests_since |= digests
             case "ended":
                 self.ended = event
 
@@ -218,14 +214,14 @@ def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed) -> 
     why = "the eval run has not ended yet"
     if lifecycle.has_ended:
         why = "the eval run did not end" if lifecycle.was_killed else "its results were not written"
-    digests = found.row_digests
+    digests = found.digests
     for record in ended:
         if record.run.row not in digests:
             raise JournalError(f"{run.directory.journal}: the rollout of {record.run} is stored, but not its row")
     use, other = manifest.cassette, manifest.baseline
     made = replace(
         results.of_records(
-            description_of(run),
+            EvalDescription.of(manifest),
             pass_rule_of(run, None, found.ledger.scorers),
             ended,
             prices_of(run, None),
@@ -242,12 +238,6 @@ def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed) -> 
         n_planned=manifest.plan.n_runs,
     )
     return StoredResults(run, lifecycle, made, found, begun, True)
-
-
-def description_of(run: StoredEvalRun) -> EvalDescription:
-    """Return the description of an eval run that its manifest holds."""
-    subject = run.manifest.subject
-    return EvalDescription(run.manifest.eval, subject.model, subject.n, subject.extra)
 
 
 def pass_rule_of(run: StoredEvalRun, published_results: PublishedHead | None, scorers: Sequence[str]) -> PassRule:
@@ -301,7 +291,7 @@ class RunLines:
             "run": str(run),
             "row_index": run.row,
             "run_index": run.index,
-            "row_digest": self._found.digests.get(str(run.row)),
+            "row_digest": self._found.digests.get(run.row),
             "status": record.status,
             "outcome": record.status if record.status == "pending" else kind_of(record, rule),
             "passed": rule.verdict(record),
