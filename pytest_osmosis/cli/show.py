@@ -201,7 +201,7 @@ def _context(directory: RunDirectory, unit: Unit, histories: Sequence[RunHistory
     run = stored(directory)
     head = None if run.results is None else read_head(run.results)
     rule, prices = pass_rule_of(run, head, histories[0].scorers), prices_of(run, head)
-    known = ((each.record, price) for each in histories if (price := prices[each.record.run.model]) is not None)
+    known = ((each.record, price) for each in histories if (price := prices.get(each.record.run.model)) is not None)
     costs = {record.run: price.cost_usd(record.usage) for record, price in known}
     line = next((line for row, line in run.manifest.plan.rows() if row == unit.row), None)
     return RunContext(

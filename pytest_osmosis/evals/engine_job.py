@@ -95,7 +95,7 @@ def host_setup(
         max_turns=config.agent.max_turns,
         bounds=RolloutBounds(
             max_turns=config.agent.max_turns if config.agent.bounds_turns else None,
-            prices={str(tag): price.to_json() for tag, price in prepared.prices.items() if price is not None},
+            prices={tag: price for tag, price in prepared.prices.items() if price is not None},
             **_kept_bounds(prepared),
         ),
         limit=1 if inline else config.in_flight,

@@ -22,8 +22,9 @@ from pytest_osmosis.config.tables import EXAMPLE_MODEL, EvalConfig, JudgeTable, 
 from pytest_osmosis.errors import ConfigError, Problem, ResultsError
 from pytest_osmosis.evals.request_settings import text_or_file
 from pytest_osmosis.files.reading import something_at
+from pytest_osmosis.formats.price import Price
 from pytest_osmosis.host.protocol import JudgeSetup, judge_digest
-from pytest_osmosis.models.prices import Price, price_of
+from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.providers import OPENAI_APIS, SERVICES
 from pytest_osmosis.models.targets import (
     DEMO,

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pytest_osmosis import seams
-from pytest_osmosis.errors import OsmosisError, ResultsError
+from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.output_files import (
     PUSH_FLAG,
     baseline_path,
@@ -26,13 +26,7 @@ from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import stored
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import publish, results
-from pytest_osmosis.results.conclude import (
-    compared_with_baseline,
-    corrected,
-    facts_at_end,
-    judged,
-    since_previous,
-)
+from pytest_osmosis.results.conclude import Conclusion, FactsAtEnd, corrected
 from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.publish import published_text, redacted, text_of
 from pytest_osmosis.results.read import shard_at
@@ -61,12 +55,13 @@ def finish(
     conclusions = {}
     for run in runs:
         with _kept(failures, run):
-            conclusions[run] = Conclusion(run)
-    comparisons = corrected([conclusion.comparison for conclusion in conclusions.values()])
+            end = _end_of(run)
+            conclusions[run] = end, _conclusion(run, end)
+    comparisons = corrected([conclusion.compared for _, conclusion in conclusions.values()])
     finished = []
-    for (run, conclusion), compared in zip(conclusions.items(), comparisons, strict=True):
+    for (run, (end, conclusion)), compared in zip(conclusions.items(), comparisons, strict=True):
         with _kept(failures, run):
-            finished.append(FinishedEval(run, conclusion.results(compared)))
+            finished.append(FinishedEval(run, _results(run, conclusion, compared), end))
     for entries in together:
         with _kept(failures, entries[0]):
             _compare_entries([each for each in finished if each.run in entries])
@@ -121,7 +116,8 @@ def error_text(error: Exception) -> str:
 
 @dataclass(eq=False)
 class FinishedEval:
-    """An eval run that is over. `written` and `unwritten` say which files `write` could and could not write.
+    """An eval run that is over, with the facts at its `end`. `written` and `unwritten` say which files `write` could
+    and could not write.
 
     `prime_folder` holds the files of `prime eval`, None if none were requested. `pushed` says what became of the push
     that the command asks for.
@@ -129,6 +125,7 @@ class FinishedEval:
 
     run: EvalRun
     results: Results
+    end: FactsAtEnd
     written: list[Path] = field(default_factory=list)
     unwritten: list[str] = field(default_factory=list)
     prime_folder: Path | None = None
@@ -224,7 +221,7 @@ class FinishedEval:
         """Let the manifest hold what the journal cannot tell, so that the results can be made again."""
         run = self.run
         with self._writing(shown(run.directory.manifest)):
-            add_facts_at_end(run.directory, facts_at_end(self.results, run.facts.session), run.prepared.redaction)
+            add_facts_at_end(run.directory, self.end.concluded(self.results), run.prepared.redaction)
 
     def _place(self, output: Path) -> Path:
         """Return the path for results outside the run directory: a part never replaces the whole, or another shard."""
@@ -272,86 +269,79 @@ class FinishedEval:
             self.run.notices.add(f"baseline updated: {shown(publish.write(path, self._text()))} ({change})")
 
 
-class Conclusion:
-    """Makes the results of a closed eval run, in two steps: the comparison with its baseline, then all results.
+def _end_of(run: EvalRun) -> FactsAtEnd:
+    """Return what only the end of a session tells."""
+    source, engine, throttle = run.prepared.source, run.engine, run.engine.throttle
+    lost = {"lost_in_flight": engine.ledger.most_lost} if source.asks_models else {}
+    of_shard = run.facts.shard is not None
+    return FactsAtEnd(
+        session=run.facts.session,
+        provenance={
+            **run.provenance,
+            **lost,
+            **({"shutdown_dates": dict(engine.shutdown_dates)} if engine.shutdown_dates else {}),
+            "finished_at": utc_text(run.ended_at or datetime.now(UTC)),
+        },
+        cassette=_cassette_use(run),
+        duration_ms=round(source.rollouts_took_ms(run.duration_ms), 3),  # as it is published
+        throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, engine.held_s),
+        shard_code={**source.rollout_code(engine.code), **engine.code.rewards} if of_shard else {},
+    )
 
-    Between the two, the comparisons of all evals of a session are corrected together.
-    """
 
-    def __init__(self, run: EvalRun) -> None:
-        self._run = run
-        self._measured = self._measure()
-        self.comparison = compared_with_baseline(
-            self._measured,
-            run.facts,
-            run.prepared.models.baseline_results,
-            stopped=run.engine.baseline_stopped,
-            redaction=run.prepared.redaction,
-        )
+def _conclusion(run: EvalRun, end: FactsAtEnd) -> Conclusion:
+    """Return what a closed eval run measured, compared with its baseline."""
+    prepared, engine = run.prepared, run.engine
+    measured = run.facts.measured(
+        results.records_of(run.selected.runs, engine.ledger.records),
+        engine.pass_rule,
+        engine.stopped,
+        end,
+        baseline_stopped=engine.baseline_stopped,
+        judge_price=prepared.judge_price,
+        row_digests=prepared.rows.digests,
+        reasons=run.outcomes.reasons,
+    )
+    if measured.stopped is None:
+        measured = replace(measured, stopped=_lacking_text(run, measured.records))
+    stored, stopped = prepared.models.baseline_results, engine.baseline_stopped
+    return Conclusion.of(measured, run.facts, stored, stopped=stopped, redaction=prepared.redaction)
 
-    def results(self, compared: BaselineComparison | None) -> Results:
-        """Return the results, with the verdicts of gates and `compared` as the comparison."""
-        made = judged(self._measured, self._run.facts, compared)
-        try:
-            made = since_previous(made, self._run.prepared.last)
-        except ResultsError as error:
-            self._run.notices.add(f"an earlier run is ignored: {error}")
-        return self._run.prepared.source.rescored(made, self._run)
 
-    def _measure(self) -> Results:
-        """Return the results as far as they follow from the records alone."""
-        run, prepared, engine, throttle = self._run, self._run.prepared, self._run.engine, self._run.engine.throttle
-        lost = {"lost_in_flight": engine.ledger.most_lost} if prepared.source.asks_models else {}
-        made = run.facts.measured(
-            results.records_of(run.selected.runs, engine.ledger.records),
-            engine.pass_rule,
-            engine.stopped,
-            baseline_stopped=engine.baseline_stopped,
-            code={**prepared.source.rollout_code(engine.code), **engine.code.rewards},
-            duration_ms=round(prepared.source.rollouts_took_ms(run.duration_ms), 3),  # as it is published
-            provenance={
-                **run.provenance,
-                **lost,
-                **({"shutdown_dates": dict(engine.shutdown_dates)} if engine.shutdown_dates else {}),
-                "finished_at": utc_text(run.ended_at or datetime.now(UTC)),
-            },
-            judge_price=prepared.judge_price,
-            row_digests=prepared.rows.digests,
-            reasons=run.outcomes.reasons,
-            cassette=self._cassette_use(),
-            throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, engine.held_s),
-        )
-        return made if made.stopped is not None else replace(made, stopped=self._lacking_text(made.records))
+def _results(run: EvalRun, conclusion: Conclusion, compared: BaselineComparison | None) -> Results:
+    made, unread = conclusion.results(compared, run.facts.previous)
+    if unread is not None:
+        run.notices.add(f"an earlier run is ignored: {unread}")
+    return run.prepared.source.rescored(made, run)
 
-    def _cassette_use(self) -> CassetteUse | None:
-        """Return the part of the cassette, or of the cache. Scoring rollouts of a replay again measures nothing new."""
-        run, prepared, made = self._run, self._run.prepared, self._run.cassette
-        then = prepared.source.cassette_then
-        if prepared.models.cassette is None or made is None:
-            return then
-        cassette, unrecorded = prepared.models.cassette, made.unrecorded
-        if asked := run.outcomes.unrecorded:
-            unrecorded = {"provider": len(asked)}
-        elif then is not None:
-            unrecorded = then.unrecorded
-        use = CassetteUse(cassette.mode, shown(cassette.path), made.digest, unrecorded=unrecorded)
-        records, prices = map(run.record, run.selected.runs), prepared.prices
-        return use.counting(
-            records, run.engine.n_exchanges, lambda record: prices[record.run.model], prepared.judge_price
-        )
 
-    def _lacking_text(self, records: Sequence[RunRecord]) -> str | None:
-        """Return that stored rollouts are missing, None if each run of the stored part of the plan has one."""
-        source, unstored = self._run.prepared.source, self._run.selected.unstored
-        if source.asks_models:
-            return None
-        lacking = [each for each in records if each.status == "pending" and each.run not in unstored]
-        if not lacking:
-            return None
-        before = source.status_before
-        why = f"; that eval run {before['status']}: {before['reason']}" if before and before["reason"] else ""
-        have = "has" if len(lacking) == 1 else "have"
-        return f"{count(len(lacking))} of {plural(len(records), 'run')} {have} no rollout to score{why}"
+def _cassette_use(run: EvalRun) -> CassetteUse | None:
+    """Return the part of the cassette, or of the cache. Scoring rollouts of a replay again measures nothing new."""
+    prepared, made, then = run.prepared, run.cassette, run.prepared.source.cassette_then
+    if prepared.models.cassette is None or made is None:
+        return then
+    cassette, unrecorded = prepared.models.cassette, made.unrecorded
+    if asked := run.outcomes.unrecorded:
+        unrecorded = {"provider": len(asked)}
+    elif then is not None:
+        unrecorded = then.unrecorded
+    use = CassetteUse(cassette.mode, shown(cassette.path), made.digest, unrecorded=unrecorded)
+    records, prices = map(run.record, run.selected.runs), prepared.prices
+    return use.counting(records, run.engine.n_exchanges, lambda record: prices[record.run.model], prepared.judge_price)
+
+
+def _lacking_text(run: EvalRun, records: Sequence[RunRecord]) -> str | None:
+    """Return that stored rollouts are missing, None if each run of the stored part of the plan has one."""
+    source, unstored = run.prepared.source, run.selected.unstored
+    if source.asks_models:
+        return None
+    lacking = [each for each in records if each.status == "pending" and each.run not in unstored]
+    if not lacking:
+        return None
+    before = source.status_before
+    why = f"; that eval run {before.status}: {before.reason}" if before and before.reason else ""
+    have = "has" if len(lacking) == 1 else "have"
+    return f"{count(len(lacking))} of {plural(len(records), 'run')} {have} no rollout to score{why}"
 
 
 def gates_decide(run: EvalRun) -> bool:

@@ -52,8 +52,9 @@ from pytest_osmosis.evals.request_settings import lacking_keys, system_prompt
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource
 from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.files.reading import something_at
+from pytest_osmosis.formats.price import Price
 from pytest_osmosis.git import Commit
-from pytest_osmosis.models.prices import Price, price_of
+from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, missing_login, recorded
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
 from pytest_osmosis.record.run_id import ModelTag

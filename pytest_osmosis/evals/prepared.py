@@ -17,9 +17,9 @@ from pytest_osmosis.evals.cassettes import AnswerStore, EvalCassette
 from pytest_osmosis.evals.checks import SharedChecks
 from pytest_osmosis.evals.eval_models import BaselineModel, EvalJudge
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource, ResumeSource
+from pytest_osmosis.formats.price import Price
 from pytest_osmosis.git import Commit
 from pytest_osmosis.host.protocol import RUBRIC, judge_digest
-from pytest_osmosis.models.prices import Price
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.plan import Plan, Shard
 from pytest_osmosis.record.run_id import ModelTag, RowId, RunId, plan_order

@@ -42,7 +42,6 @@ from pytest_osmosis.record.run_lock import held_text, holder_of
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results.heads import previous_run
 from pytest_osmosis.results.read import PublishedResults, read_results
-from pytest_osmosis.results.stored_results import description_of
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.recorded import RECORDED
@@ -148,9 +147,8 @@ class _Rescoring(Preparation):
         source = RescoreSource(
             run=run,
             rollouts=rollouts,
-            description_then=description_of(run),
             results_then=results_then,
-            lifecycle=lifecycle_of(run.directory),
+            status_before=lifecycle_of(run.directory),
             without_rollout=without_rollout,
             rescore_all=rescore_all,
         )

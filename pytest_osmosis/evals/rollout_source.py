@@ -39,7 +39,6 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredRollouts
 from pytest_osmosis.report.failure_text import lost_text
 from pytest_osmosis.results import publish
-from pytest_osmosis.results.conclude import StatusFields
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results
 from pytest_osmosis.results.totals import CassetteUse
@@ -88,7 +87,7 @@ class NewRollouts(_Rollouts):
     """
 
     asks_models: ClassVar[bool] = True
-    status_before: ClassVar[StatusFields | None] = None
+    status_before: ClassVar[Lifecycle | None] = None
     cassette_then: ClassVar[CassetteUse | None] = None
     outside_of_stored_part: ClassVar[Collection[RunId]] = frozenset()
 
@@ -327,18 +326,17 @@ class ImportedRollouts(_PartlyStored):
 class RescoreSource(_Rollouts):
     """The stored rollouts of an earlier eval run, to be scored and judged again in its directory.
 
-    `description_then` and `results_then` are those of the earlier run; it may have written no results.
-    `lifecycle` is its status. `without_rollout` holds the reason for each planned run that cannot be scored. With
-    `rescore_all` no stored score is reused, even if code and row are unchanged.
+    `results_then` are those of the earlier run, None if it wrote none. `status_before` is its status, which scoring
+    does not change. `without_rollout` holds the reason for each planned run that cannot be scored. With `rescore_all`
+    no stored score is reused, even if code and row are unchanged.
     """
 
     asks_models: ClassVar[bool] = False
 
     run: StoredEvalRun
     rollouts: StoredRollouts
-    description_then: EvalDescription
     results_then: PublishedResults | None
-    lifecycle: Lifecycle
+    status_before: Lifecycle
     without_rollout: Mapping[RunId, str]
     rescore_all: bool = False
 
@@ -369,21 +367,15 @@ class RescoreSource(_Rollouts):
     def n_to_roll_out(self, runs: Collection[RunId]) -> int:
         return 0
 
-    @property
-    def status_before(self) -> StatusFields:
-        """The status of the earlier eval run, which scoring does not change, with its reason."""
-        before = self.lifecycle
-        return {"status": before.status, "reason": before.reason, "stopped_by": before.stopped_by}
-
     def provenance(self, began_at: datetime) -> Mapping[str, Any]:
         return {"started_at": self.rolled_out_at}
 
     def description(self, prepared: Prepared) -> EvalDescription:
         """Return the earlier description, with the name and the overrides of the present config."""
-        config = prepared.config
+        config, then = prepared.config, EvalDescription.of(self.run.manifest)
         now = {"path": shown(config.path), "overridden": [*config.overridden, *config.preset]}
-        then = {key: value for key, value in self.description_then.extra.items() if key != "judge"}
-        return replace(self.description_then, name=config.name, extra={**then, **now, **_judge_of(prepared)})
+        extra = {key: value for key, value in then.extra.items() if key != "judge"}
+        return replace(then, name=config.name, extra={**extra, **now, **_judge_of(prepared)})
 
     def rescore_job(self, *, whole: bool) -> RescoreJob | None:
         return RescoreJob(self.rollouts, self.without_rollout, self.rescore_all, whole)
@@ -406,4 +398,4 @@ class RescoreSource(_Rollouts):
             **compared.counts,
         )
         changed = [*compared.changed("rescored"), *results.changed_rows]
-        return replace(results, rescored=rescored, status_before=self.lifecycle, changed_rows=changed)
+        return replace(results, rescored=rescored, status_before=self.status_before, changed_rows=changed)

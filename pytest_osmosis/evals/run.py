@@ -347,8 +347,6 @@ def facts_at_begin(
     """Return the facts of the session that began at `session`."""
     config, models, limits = prepared.config, prepared.models, prepared.config.limits
     stored, other = models.baseline_results, models.baseline
-    known = prepared.all_prices.items()
-    prices: dict[str, Any] = {tag: None if price is None else price.to_json() for tag, price in known}
     share = f"only {len(selected.of_baseline):,} of the baseline's {selected.plan.n_runs:,} runs selected"
     facts = EvalFacts(
         session=session,
@@ -356,7 +354,7 @@ def facts_at_begin(
         pass_rule=pass_rule(config).to_json(),
         gates=config.gates,
         provenance=provenance,
-        prices=prices,
+        prices=prepared.all_prices,
         baseline=None if other is None or not selected.of_baseline else other.name,
         baseline_results=None if stored is None else BaselineFile.of(stored.path, str(absolute(stored.path))),
         selected=list(_spans(selected.runs)),

@@ -39,7 +39,6 @@ from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.manifest import (
     ExtraFields,
     Manifest,
-    PriceFields,
     StoredBaseline,
     StoredEnvironment,
     StoredSubject,
@@ -187,7 +186,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
     from pytest_osmosis.evals.prepared import pass_rule
 
     config, description, models = prepared.config, prepared.description, prepared.models
-    other, prices = models.baseline, prepared.all_prices.items()
+    other = models.baseline
     salt, table, facts = randomness.token_hex(16), config.environment, prepared.environment
     settings = {name: getattr(table, name) for name in ("extra_env_kwargs", "state_columns")}
     environment = {} if facts is None else {**facts_to_json(facts), "env_args": table.arguments, **settings}
@@ -207,7 +206,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         baseline=None if other is None else StoredBaseline(other.name, _target(other.target)),
         pass_rule=pass_rule(config).to_json(),
         gates=list(map(title_of, config.gates)),
-        prices={tag: None if each is None else cast(PriceFields, each.to_json()) for tag, each in prices},
+        prices=prepared.all_prices,
         smoke=prepared.smoke is not None,
         shard=prepared.shard,
         inputs=rollout_inputs(prepared, salt),

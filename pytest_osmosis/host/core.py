@@ -394,16 +394,10 @@ class HostCore:
     def _facts(self, request: ScoringFields) -> Mapping[str, Any]:
         """Return what checks see of a rollout besides its conversation; none of a reference solution."""
         facts = request.get("facts")
-        price = self._setup.bounds.prices.get(str(RunId.of(request).model))
+        price = self._setup.bounds.prices.get(RunId.of(request).model)
         if facts is None:
             return NO_FACTS
-
-        def cost_usd() -> float | None:
-            from pytest_osmosis.models.prices import Price  # it imports the config, which few hosts need
-
-            return None if price is None else Price.from_json(price).cost_usd(facts["usage"])
-
-        return {**facts, "cost_usd": cost_usd}
+        return {**facts, "cost_usd": lambda: None if price is None else price.cost_usd(facts["usage"])}
 
     async def _grade(self, request: ScoringFields, artifacts: str) -> Reward:
         if self._code.grader is None:

@@ -22,6 +22,7 @@ from pytest_osmosis.cassettes.exchange import AskedFields
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.formats.codec import AnyModel
 from pytest_osmosis.formats.events import AttemptFields, RolloutEvent, ScoreEvent, StartEvent, check_event, kinds_of
+from pytest_osmosis.formats.price import Price
 from pytest_osmosis.formats.words import Boundary
 from pytest_osmosis.models.providers import provider_secrets, secret_headers
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -44,7 +45,11 @@ class RolloutBounds:
     tokens: int | None = None
     cost_usd: float | None = None
     tool_calls: int | None = None
-    prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    prices: Mapping[str, Price] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, bounds: Mapping[str, Any]) -> RolloutBounds:
+        return cls(**{**bounds, "prices": {tag: Price(**price) for tag, price in bounds["prices"].items()}})
 
     def check(self, turn: int, totals: RequestTotals, model: ModelTag) -> None:
         """Raise the error of the request that is the rollout's `turn`, if one of the bounds is met.
@@ -67,9 +72,7 @@ class RolloutBounds:
             used = plural(totals.usage.total_tokens, "token")
             raise BoundError(f"the rollout used {used}", f"{LIMITS} tokens = {self.tokens}")
         if self.cost_usd is not None:
-            from pytest_osmosis.models.prices import Price  # it imports the config, which few hosts need
-
-            spent = Price.from_json(self.prices[str(model)]).cost_usd(totals.usage.to_json())
+            spent = self.prices[model].cost_usd(totals.usage.to_json())
             if spent is not None and spent >= self.cost_usd:
                 raise BoundError(f"the rollout spent {money(spent)}", f"{LIMITS} cost_usd = {self.cost_usd:g}")
 
@@ -270,7 +273,7 @@ class Setup:
     def from_json(cls, request: SetupRequest) -> Setup:
         work = request["work"]
         tuples = {name: tuple(work[name]) for name in ("eval_fns", "checks", "state_columns")}
-        return cls(HostCode.from_json(request), **{**work, **tuples, "bounds": RolloutBounds(**work["bounds"])})
+        return cls(HostCode.from_json(request), **{**work, **tuples, "bounds": RolloutBounds.from_json(work["bounds"])})
 
 
 # -- engine to host --------------------------------------------------------------------------------------

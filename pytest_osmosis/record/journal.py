@@ -144,28 +144,33 @@ def replay(path: Path) -> Iterator[Event]:
 
     Raises `JournalError` for any other bad line, and for a file that cannot be read.
     """
-    return (event for _, event in replay_with_positions(path))
+    for event in replay_with_positions(path):
+        del event[POSITION]
+        yield event
 
 
-def replay_with_positions(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the events of `replay`, each with its position in the file, for `event_at`."""
-    position = 0
-    for event, end in events_from(path, 0, 1):
-        yield position, event
-        position = end
+POSITION = "position"
+"""The key of an event's position in the journal, for `event_at`."""
+
+
+def replay_with_positions(path: Path) -> Iterator[dict[str, Any]]:
+    """Return the events of `replay`, each with its position."""
+    return (event for event, _ in events_from(path, 0, 1))
 
 
 def events_from(path: Path, position: int, number: int) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield the events from a position on, which is the begin of line `number`, each with the position of its end.
 
-    Raises `JournalError` as `replay` does.
+    Each event holds its own, too. Raises `JournalError` as `replay` does.
     """
     name = str(path)
     with _opened(path) as file:
         file.seek(position)
         while (line := _line(file, where := f"{name}:{number}")) is not None:
+            event = _event(line, where)
+            event[POSITION] = position  # in place: there are many events, and copying is slow
             position, number = position + len(line), number + 1
-            yield _event(line, where), position
+            yield event, position
 
 
 def event_at(path: Path, position: int) -> Event:

@@ -15,6 +15,7 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.formats.codec import HEXADECIMAL, Amount, Moment, Positive, ShapeFault, check_version, decode
+from pytest_osmosis.formats.price import Price
 from pytest_osmosis.formats.words import CassetteMode
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, Shard
 from pytest_osmosis.text.names import shown
@@ -77,14 +78,6 @@ class PassRuleFields(TypedDict):
     thresholds: Mapping[str, float]
     decide: str
     score_ranges: NotRequired[Mapping[str, tuple[float, float]]]
-
-
-class PriceFields(TypedDict):
-    source: str
-    input: Amount
-    output: Amount
-    cached_input: Amount
-    cache_write: Amount
 
 
 class StoredEnvironment(TypedDict):
@@ -150,7 +143,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     pass_rule: PassRuleFields
     gates: Sequence[str]
     """The gates in words."""
-    prices: Mapping[str, PriceFields | None]
+    prices: Mapping[str, Price | None]
     """The price of each model's tokens, None if it is unknown."""
     smoke: bool
     shard: Shard | None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.formats.events import JudgeFields
-from pytest_osmosis.record.journal import SessionTimes, event_at, replay_with_positions
+from pytest_osmosis.record.journal import POSITION, SessionTimes, event_at, replay_with_positions
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, NO_NOTES, Event, Ledger, RunNotes, RunRecord, settled
 from pytest_osmosis.record.stop import Ending
@@ -105,7 +105,7 @@ class StoredRollouts(_ReadJournal):
         rows: Mapping[str, tuple[str, str]] = {}
         known = rows  # without those of rescorings that did not finish
         begins, rescores = True, False
-        for position, event in replay_with_positions(self._journal):
+        for event in replay_with_positions(self._journal):
             self._times.apply(event)
             match event["ev"]:
                 case "began":
@@ -125,13 +125,13 @@ class StoredRollouts(_ReadJournal):
                 case "score":
                     self._keep_scores(event, codes, rows)
                 case "start" | "rollout":
-                    self._keep_rollout(position, event)
+                    self._keep_rollout(event)
                     if event["ev"] == "rollout" and str(event["row"]) in known:
                         self.contents.setdefault(event["row"], Content(*known[str(event["row"])]))
-                case "skip":
+                case "skip" if not rescores:  # a rescoring skips runs because they have no rollout
                     self.ledger.apply(event)
 
-    def _keep_rollout(self, position: int, event: Event) -> None:
+    def _keep_rollout(self, event: Event) -> None:
         """Keep a rollout; a later attempt replaces an earlier one and its scores."""
         record = self.ledger.apply(event)
         if record is None:
@@ -139,7 +139,7 @@ class StoredRollouts(_ReadJournal):
         self._scores.pop(record.run, None)
         self._positions.pop(record.run, None)
         if record.rolled:
-            self._positions[record.run] = (position,)
+            self._positions[record.run] = (event[POSITION],)
 
     def _keep_scores(self, event: Event, codes: Mapping[str, str], rows: Mapping[str, tuple[str, str]]) -> None:
         run = RunId.of(event)
@@ -157,9 +157,6 @@ class StoredRollouts(_ReadJournal):
 
 
 # -- going on -----------------------------------------------------------------------------------------------
-
-
-_AT = "position"
 
 
 class StoredProgress(_ReadJournal):
@@ -195,7 +192,7 @@ class StoredProgress(_ReadJournal):
         return [event_at(self._journal, position) for position in self._positions.get(run, ())]
 
     def _read(self) -> None:
-        for event in settled({**event, _AT: position} for position, event in replay_with_positions(self._journal)):
+        for event in settled(replay_with_positions(self._journal)):
             self._times.apply(event)
             match event["ev"]:
                 case "began":
@@ -216,7 +213,7 @@ class StoredProgress(_ReadJournal):
         last = 0 if record is None else record.attempt
         if kind == "score":
             if event["attempt"] == last and run in self._positions:
-                self._positions[run] = (*self._positions[run], event[_AT])
+                self._positions[run] = (*self._positions[run], event[POSITION])
             return
         if record is not None and record.rolled and event["attempt"] > last:
             self.replaced.append(record)
@@ -225,7 +222,7 @@ class StoredProgress(_ReadJournal):
         if kind == "rollout" and run.row in self._known:
             self.contents.setdefault(run.row, self._known[run.row])
         if kind == "rollout" and event["attempt"] >= last and run not in self._positions:
-            self._positions[run] = (event[_AT],)
+            self._positions[run] = (event[POSITION],)
 
 
 class Resumption(NamedTuple):

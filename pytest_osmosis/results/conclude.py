@@ -1,27 +1,30 @@
 """From the facts and the records of an eval run to its results: the comparisons, and the verdicts of gates.
 
-Whoever has the records can conclude: an eval run that has ended, the merge of shards, and the rebuilding from a
-journal. The first step measures and compares with the baseline; between the steps, the comparisons of several evals are
-corrected.
+Whoever has the records concludes here: an eval run that has ended, the merge of shards, and the rebuilding from a
+journal. A `Conclusion` has what is measured, and the comparison with the baseline. Those of several evals are corrected
+before gates are judged by them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from pytest_osmosis.config.eval_kinds import GateRule
+from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.formats.codec import Amount, Count, Moment, Positive, Share
-from pytest_osmosis.record.lifecycle import Status
-from pytest_osmosis.record.manifest import PassRuleFields, PriceFields
+from pytest_osmosis.formats.price import Price
+from pytest_osmosis.record.lifecycle import Lifecycle
+from pytest_osmosis.record.manifest import PassRuleFields
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop, StopReason
 from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.publish import published_config, published_gate, redacted
-from pytest_osmosis.results.read import Gate, PublishedHead, PublishedResults, read_results
+from pytest_osmosis.results.read import Gate, PublishedResults, read_results
 from pytest_osmosis.results.results import (
     BaselineFile,
     EvalDescription,
@@ -37,7 +40,7 @@ from pytest_osmosis.results.results import (
     runs_for,
     too_many,
 )
-from pytest_osmosis.results.totals import CassetteUse, HumanScores, stored_prices
+from pytest_osmosis.results.totals import CassetteUse, HumanScores
 from pytest_osmosis.stats import holm
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
@@ -55,14 +58,6 @@ from pytest_osmosis.verdicts.gates import (
     verdict_without_value,
 )
 from pytest_osmosis.verdicts.pass_rule import PassRule
-
-
-class StatusFields(TypedDict):
-    """The status of an eval run before its rollouts were scored again."""
-
-    status: Status
-    reason: str | None
-    stopped_by: StopReason | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +103,15 @@ class EvalFacts(Rules):
 
     `session` is the time when it began. `selected` holds its runs: a model, an index, the first row and the number of
     rows. `previous` is the path of the results of the last whole run of the plan. Earlier sessions `took_ms`. `is_part`
-    is true for a session that leaves out runs of earlier ones. `status_before` is there if stored rollouts are scored
-    again.
+    is true for a session that leaves out runs of earlier ones. If stored rollouts are scored again, `status_before` is
+    the status of their eval run.
     """
 
     session: Moment
     description: EvalDescription
     pass_rule: PassRuleFields
     provenance: Mapping[str, Any]
-    prices: Mapping[str, PriceFields | None]
+    prices: Mapping[str, Price | None]
     baseline: str | None
     baseline_results: BaselineFile | None
     selected: Sequence[tuple[ModelTag, Count, Count, Count]]
@@ -129,24 +124,24 @@ class EvalFacts(Rules):
     max_errors: str
     took_ms: Amount
     is_part: bool = False
-    status_before: StatusFields | None
+    status_before: Lifecycle | None
 
     def measured(
         self,
         records: Iterable[RunRecord],
         pass_rule: PassRule,
         stop: Stop | None,
+        end: FactsAtEnd,
         *,
         baseline_stopped: str | None,
-        code: Mapping[str, str],
-        **at_end: Any,
+        **more: Any,
     ) -> Results:
-        """Return the results as far as they follow from the records alone, with what is known `at_end`."""
+        """Return the results as far as they follow from the records alone, with `more` members."""
         made = of_records(
             self.description,
             pass_rule,
             records,
-            stored_prices(self.prices),
+            self.prices,
             self.baseline,
         )
         stop, shard = self._stop(stop, made), self.shard
@@ -158,8 +153,12 @@ class EvalFacts(Rules):
             human=self.human,
             smoke_of=self.n_planned if self.smoke else None,
             n_planned=self.n_planned,
-            shard=None if shard is None else replace(shard, baseline_stopped=baseline_stopped, code=code),
-            **at_end,
+            shard=None if shard is None else replace(shard, baseline_stopped=baseline_stopped, code=end.shard_code),
+            provenance=end.provenance,
+            duration_ms=end.duration_ms,
+            cassette=end.cassette,
+            throttling=end.throttling,
+            **more,
         )
 
     def _stop(self, stop: Stop | None, measured: Results) -> Stop | None:
@@ -178,56 +177,122 @@ class EvalFacts(Rules):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsAtEnd:
-    """The facts that no journal can tell about a session that has ended: times, answers of git, verdicts of plugins,
-    p corrected for the other evals of its session, the comparison with verdicts before, and that with other entries.
-    The manifest keeps them.
+    """The facts that no journal can tell about a session that has ended: times, answers of git, and what is known once
+    all has been concluded: verdicts of plugins, p corrected for the other evals of its session, the comparison with
+    verdicts before, and that with other entries. The manifest keeps them.
     """
 
     session: Moment
     provenance: Mapping[str, Any]
     cassette: CassetteUse | None
     duration_ms: Amount
-    throttling: Throttling
-    judge_prices: Mapping[str, PriceFields | None]
-    evals_compared: Positive
-    p_adjusted: Share | None
+    throttling: Throttling = field(default_factory=Throttling)
+    judge_prices: Mapping[str, Price | None] = field(default_factory=dict)
+    evals_compared: Positive = 1
+    p_adjusted: Share | None = None
     shard_code: Mapping[str, str]
-    verdicts: Sequence[Gate]
-    rescored: Rescored | None
-    changed_rows: Sequence[ChangedRow]
-    comparison: EntryPlace | None
+    verdicts: Sequence[Gate] = ()
+    rescored: Rescored | None = None
+    changed_rows: Sequence[ChangedRow] = ()
+    comparison: EntryPlace | None = None
 
-
-def compared_with_baseline(
-    measured: Results,
-    rules: Rules,
-    stored: PublishedResults | None = None,
-    *,
-    stopped: str | None = None,
-    redaction: Redaction | None = None,
-) -> BaselineComparison | None:
-    """Compare the rows with those of the results that are `stored`, else of the baseline's model.
-
-    `stopped` is the reason why that model was stopped early. None without a baseline, for a part of the plan, and after
-    an early stop: the rows that it measured are a biased sample.
-    """
-    baseline = measured.baseline
-    allowed = next((-rule.minimum for rule in rules.gates if rule.is_regression), 0.0)
-    if rules.part is not None or measured.decided:
-        return None
-    if stored is not None:
-        here = published_config(measured.description, measured.pass_rule)
-        return comparison.against_baseline(
-            shown(stored.path),
-            comparison.matched(row_runs(measured), stored.row_runs()),
-            started_at=stored.provenance["started_at"],
-            allowed=allowed,
-            differs=differing_settings(stored, here, redaction or Redaction()),
+    def concluded(self, results: Results) -> FactsAtEnd:
+        """Return these facts with those that the results tell."""
+        compared, judges = results.comparison, results.judges
+        return replace(
+            self,
+            judge_prices={} if judges is None else judges.prices,
+            evals_compared=1 if compared is None else compared.evals_compared,
+            p_adjusted=None if compared is None else compared.p_adjusted,
+            verdicts=[published_gate(verdict) for verdict in results.verdicts if verdict.rule is None],
+            rescored=results.rescored,
+            changed_rows=changed_rows(results, "rescored"),
+            comparison=results.among,
         )
-    if baseline is None or rules.baseline_part is not None:
-        return None
-    rows = comparison.matched_by_index(row_runs(measured), row_runs(measured, baseline))
-    return comparison.against_baseline(baseline.model, rows, allowed=allowed, stopped=stopped)
+
+
+class Concluded(NamedTuple):
+    """Results, and why the previous run could not be compared with them, None if it was, or if there is none."""
+
+    results: Results
+    unread: ResultsError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """The results of an eval run before its gates are judged by `rules`: what is `measured`, and `compared` with its
+    baseline.
+
+    `lost` says why the results with which it was compared are not there any more.
+    """
+
+    measured: Results
+    rules: Rules
+    compared: BaselineComparison | None
+    lost: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        measured: Results,
+        rules: Rules,
+        stored: PublishedResults | None = None,
+        *,
+        stopped: str | None = None,
+        redaction: Redaction | None = None,
+        lost: str | None = None,
+    ) -> Conclusion:
+        """Compare the rows with those of the results that are `stored`, else of the baseline's model.
+
+        `stopped` is the reason why that model was stopped early. Nothing is compared without a baseline, for a part of
+        the plan, and after an early stop: the rows that it measured are a biased sample.
+        """
+        allowed, other = next((-rule.minimum for rule in rules.gates if rule.is_regression), 0.0), measured.baseline
+        compared, compares = None, rules.part is None and not measured.decided
+        if compares and stored is not None:
+            here = published_config(measured.description, measured.pass_rule)
+            compared = comparison.against_baseline(
+                shown(stored.path),
+                comparison.matched(row_runs(measured), stored.row_runs()),
+                started_at=stored.provenance["started_at"],
+                allowed=allowed,
+                differs=differing_settings(stored, here, redaction or Redaction()),
+            )
+        elif compares and other is not None and rules.baseline_part is None:
+            rows = comparison.matched_by_index(row_runs(measured), row_runs(measured, other))
+            compared = comparison.against_baseline(other.model, rows, allowed=allowed, stopped=stopped)
+        return cls(measured, rules, compared, lost)
+
+    def results(self, compared: BaselineComparison | None, previous: str | Path | None) -> Concluded:
+        """Return the results with `compared` as the comparison, also with the `previous` results of the plan."""
+        own = replace(self, compared=compared)
+        made = replace(self.measured, verdicts=list(map(own._verdict, self.rules.gates)))
+        if compared is not None:
+            made = replace(
+                made,
+                comparison=compared.found,
+                changed_rows=compared.rows.changed("baseline"),
+                baseline_stopped=compared.stopped,
+            )
+        try:
+            return Concluded(_since_previous(made, previous), None)
+        except ResultsError as error:
+            return Concluded(made, error)
+
+    def _verdict(self, rule: GateRule) -> Verdict:
+        measured = self.measured
+        verdict = self.rules.undecided(rule)
+        if verdict is not None:
+            return verdict
+        succeeded = any(each.rolled and each.boundary is None for each in measured.records)
+        if measured.stop_reason == "systemic" and not succeeded:  # every run would meet its cause, and all that ran did
+            return verdict_without_value(rule, "not measured", "no rollout succeeded before the eval stopped")
+        if not rule.is_regression:
+            runs = runs_for(rule, measured.records, measured.pass_rule)
+            return gates.decide(rule, runs, range_for(rule, measured.pass_rule))
+        if self.compared is None:
+            return verdict_without_value(rule, "not measured", self.lost or "no run of the baseline's model is stored")
+        return comparison.decide(rule, self.compared)
 
 
 def corrected(comparisons: Sequence[BaselineComparison | None]) -> list[BaselineComparison | None]:
@@ -244,70 +309,22 @@ def corrected(comparisons: Sequence[BaselineComparison | None]) -> list[Baseline
     ]
 
 
-def judged(measured: Results, rules: Rules, compared: BaselineComparison | None) -> Results:
-    """Return the results with `compared` as the comparison, and with the verdicts of the gates."""
-    verdicts = [_verdict(rule, measured, rules, compared) for rule in rules.gates]
-    if compared is None:
-        return replace(measured, verdicts=verdicts)
-    return replace(
-        measured,
-        verdicts=verdicts,
-        comparison=compared.found,
-        changed_rows=compared.rows.changed("baseline"),
-        baseline_stopped=compared.stopped,
-    )
+def _since_previous(made: Results, previous: str | Path | None) -> Results:
+    """Return the results with the comparison with the previous run of the plan, whose results are at a path.
 
-
-def _verdict(rule: GateRule, measured: Results, rules: Rules, compared: BaselineComparison | None) -> Verdict:
-    verdict = rules.undecided(rule)
-    if verdict is not None:
-        return verdict
-    succeeded = any(each.rolled and each.boundary is None for each in measured.records)
-    if measured.stop_reason == "systemic" and not succeeded:  # every run would meet its cause, and all that ran did
-        return verdict_without_value(rule, "not measured", "no rollout succeeded before the eval stopped")
-    if not rule.is_regression:
-        return gates.decide(
-            rule, runs_for(rule, measured.records, measured.pass_rule), range_for(rule, measured.pass_rule)
-        )
-    if compared is None:  # stored rollouts of an eval that had no baseline
-        return verdict_without_value(rule, "not measured", "no run of the baseline's model is stored")
-    return comparison.decide(rule, compared)
-
-
-def since_previous(made: Results, last: PublishedHead | None) -> Results:
-    """Return the results with the comparison with the previous run of the plan.
-
-    They have none if one of them is not whole, or if they measured no common row. Raises `ResultsError` if the previous
-    one cannot be read.
+    They have none if the eval run is not whole, or if they measured no common row. Raises `ResultsError` if the
+    previous ones cannot be read.
     """
-    if last is None or not made.whole:
+    if previous is None or not made.whole:
         return made
-    rows = comparison.compare(comparison.matched(row_runs(made), read_results(last.path).row_runs()))
+    last = read_results(Path(previous))
+    if not last.is_whole or last.provenance["plan_digest"] != made.provenance["plan_digest"]:
+        raise ResultsError(f"{shown(last.path)}: are no longer the results of a whole run of this plan")
+    rows = comparison.compare(comparison.matched(row_runs(made), last.row_runs()))
     if rows.paired is None:
         return made
-    previous = comparison.against_last_run(rows, last.path.parent.name, last.provenance["started_at"])
-    return replace(made, previous=previous, changed_rows=[*rows.changed("last_run"), *made.changed_rows])
-
-
-def facts_at_end(results: Results, session: str) -> FactsAtEnd:
-    compared, judges = results.comparison, results.judges
-    known = {} if judges is None else judges.prices
-    prices: dict[str, Any] = {name: None if price is None else price.to_json() for name, price in known.items()}
-    return FactsAtEnd(
-        session=session,
-        provenance=results.provenance,
-        cassette=results.cassette,
-        duration_ms=results.duration_ms,
-        throttling=results.throttling,
-        judge_prices=prices,
-        evals_compared=1 if compared is None else compared.evals_compared,
-        p_adjusted=None if compared is None else compared.p_adjusted,
-        shard_code={} if results.shard is None else results.shard.code,
-        verdicts=[published_gate(verdict) for verdict in results.verdicts if verdict.rule is None],
-        rescored=results.rescored,
-        changed_rows=changed_rows(results, "rescored"),
-        comparison=results.among,
-    )
+    found = comparison.against_last_run(rows, last.path.parent.name, last.provenance["started_at"])
+    return replace(made, previous=found, changed_rows=[*rows.changed("last_run"), *made.changed_rows])
 
 
 # -- stored results as a baseline; only those of a whole plan can be one -----------------------------------

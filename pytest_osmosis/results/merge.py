@@ -15,18 +15,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.errors import Problem, ProblemsError, ResultsError
+from pytest_osmosis.formats.codec import builtin
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, plan_order
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import (
+    Conclusion,
     Rules,
     any_answer,
-    compared_with_baseline,
     corrected,
     is_not_measured,
-    judged,
-    since_previous,
     why_unfit,
 )
 from pytest_osmosis.results.entry_table import entry_table, is_comparison
@@ -69,16 +68,15 @@ _STRENGTH: Sequence[StopReason] = (
 class MergedEval:
     """The results of a whole eval. `sources` are the files that it was made of.
 
-    `gated` is True if gates decide in place of single runs. By its `rules` it is judged, and it was `compared` with its
-    baseline; without rules its results hold all that already. `missing` are the numbers of shards that are not there,
-    and `notes` say what else to know. `status` is the exit status that pytest would have.
+    `gated` is True if gates decide in place of single runs. Results of shards follow from their `conclusion`. `missing`
+    are the numbers of shards that are not there, and `notes` say what else to know. `status` is the exit status that
+    pytest would have.
     """
 
     results: Results
     sources: Sequence[Path]
     gated: bool
-    rules: Rules | None = None
-    compared: BaselineComparison | None = None
+    conclusion: Conclusion | None = None
     missing: Sequence[int] = ()
     notes: Sequence[str] = ()
 
@@ -97,22 +95,18 @@ class MergedEval:
         stored = _stored_baseline(files[0], facts[0], baseline)
         rules = _rules(measured, files, facts, missing, has_stored=stored is not None)
         stops = [fact.baseline_stopped for fact in facts if fact.baseline_stopped is not None]
-        compared = compared_with_baseline(measured, rules, stored, stopped="; ".join(dict.fromkeys(stops)) or None)
         decides = not measured.partial and all(each.decides for each in facts)
-        return cls(measured, sources, decides, rules, compared, missing, list(_version_notes(files)))
+        conclusion = Conclusion.of(measured, rules, stored, stopped="; ".join(dict.fromkeys(stops)) or None)
+        return cls(measured, sources, decides, conclusion, missing, list(_version_notes(files)))
 
     def concluded(self, compared: BaselineComparison | None, runs: Path | None) -> MergedEval:
         """Return the eval with the verdicts of its gates, and compared with the previous run in the folder `runs`."""
-        if self.rules is None:
+        if self.conclusion is None:
             return self
-        made, notes = judged(self.results, self.rules, compared), self.notes
-        if runs is not None:
-            last = previous_run(runs, made.provenance["plan_digest"]).head
-            try:
-                made = since_previous(made, last)
-            except ResultsError as error:
-                notes = [*notes, f"an earlier run is ignored: {error}"]
-        return replace(self, results=made, notes=notes)
+        last = None if runs is None else previous_run(runs, self.results.provenance["plan_digest"]).head
+        made, unread = self.conclusion.results(compared, None if last is None else last.path)
+        ignored = [] if unread is None else [f"an earlier run is ignored: {unread}"]
+        return replace(self, results=made, notes=[*self.notes, *ignored])
 
     @property
     def is_copy(self) -> bool:
@@ -150,7 +144,7 @@ def merge(paths: Sequence[Path], *, baseline: Path | None = None, runs: Path | N
     if problems:
         raise ProblemsError(problems)
     parts = [MergedEval.of(files, baseline) for files in evals.values()]
-    compared = corrected([part.compared for part in parts])
+    compared = corrected([None if part.conclusion is None else part.conclusion.compared for part in parts])
     return _entries_compared([part.concluded(each, runs) for part, each in zip(parts, compared, strict=True)])
 
 
@@ -469,7 +463,7 @@ def _counted(facts: ShardFacts) -> Mapping[str, object]:
 
 
 def _written(value: object) -> str:
-    return json.dumps(value, default=str)
+    return json.dumps(value, default=builtin)
 
 
 def _written_baseline(facts: ShardFacts) -> str:

@@ -151,7 +151,7 @@ def published_settings(results: Results) -> dict[str, Any]:
     """Return the same of results, with the price of the model and the name of the other one."""
     return {
         **published_config(results.description, results.pass_rule),
-        "price": results.price and results.price.to_json(),
+        "price": results.price,
         **present(baseline_model=results.baseline and results.baseline.model),
     }
 
@@ -249,7 +249,7 @@ def _model_summary(results: Results, tag: ModelTag, model: ModelResults) -> dict
         "pass_rate_interval": model.overall.pass_rate_interval,
         "measured": sum(map(results.pass_rule.measured, ended)),
         "cost_usd": results.cost_of(model.records),
-        "price": model.price and model.price.to_json(),
+        "price": model.price,
         "metrics": _metrics(model.metrics(results.pass_rule)),
     }
 

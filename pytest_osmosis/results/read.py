@@ -36,16 +36,16 @@ from pytest_osmosis.formats.codec import (
     decode,
 )
 from pytest_osmosis.formats.events import JudgeFields, ReplicaFields, plain
+from pytest_osmosis.formats.price import Price
 from pytest_osmosis.formats.words import Boundary, Ending, ModelTag, StopReason
-from pytest_osmosis.models.prices import Price
 from pytest_osmosis.record.lifecycle import Lifecycle
-from pytest_osmosis.record.manifest import ExtraFields, PriceFields
+from pytest_osmosis.record.manifest import ExtraFields
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import NO_NOTES, Imported, RewardError, RunRecord, judge_use, replicas_of
 from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results, ShardFacts, Throttling, of_records
-from pytest_osmosis.results.totals import CassetteUse, HumanScores, PriceOf, price_of, shown_name
+from pytest_osmosis.results.totals import CassetteUse, HumanScores, PriceOf, shown_name
 from pytest_osmosis.stats import Interval
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
@@ -263,7 +263,7 @@ class ConfigFields(ExtraFields):
     thresholds: Mapping[str, float]
     decide: str
     score_ranges: NotRequired[Mapping[str, tuple[float, float]]]
-    price: PriceFields | None
+    price: Price | None
     baseline_model: NotRequired[str]
 
 
@@ -284,7 +284,7 @@ class ProvenanceFields(TypedDict):
 
 
 class JudgeSumsFields(TypedDict):
-    price: PriceFields | None
+    price: Price | None
 
 
 class JudgesFields(TypedDict):
@@ -321,7 +321,7 @@ class SummaryFields(Struct, frozen=True, kw_only=True):
 class ModelSummaryFields(Struct, frozen=True):
     model: str
     model_tag: ModelTag
-    price: PriceFields | None
+    price: Price | None
 
 
 class Calibrated(Struct, frozen=True):
@@ -334,7 +334,8 @@ class Calibrated(Struct, frozen=True):
 class PublishedHead(Struct, frozen=True, kw_only=True):
     """The results of one eval run, without its rows. `at` is the path of the file.
 
-    `config` and `provenance` hold all members as published, also those of later versions.
+    `config` and `provenance` hold all members as published, also those of later versions; of them, only the price is
+    decoded.
     """
 
     at: str
@@ -398,10 +399,10 @@ class PublishedHead(Struct, frozen=True, kw_only=True):
         return next((each for each in self.model_summaries if each.model_tag is ModelTag.BASELINE), None)
 
     @property
-    def prices(self) -> Mapping[ModelTag, Price | None]:
+    def prices(self) -> Mapping[str, Price | None]:
         """The prices of tokens by model, None where they are not known."""
         other = None if self.other is None else self.other.price
-        return {ModelTag.PRIMARY: price_of(self.config["price"]), ModelTag.BASELINE: price_of(other)}
+        return {ModelTag.PRIMARY: self.config["price"], ModelTag.BASELINE: other}
 
 
 class PublishedResults(PublishedHead, frozen=True, kw_only=True):
@@ -536,7 +537,8 @@ def _decoded(path: Path, data: Any, kind: type[_Head]) -> _Head:
         found = decode(data, kind)
     except ShapeFault as fault:
         raise ResultsError(f"{shown(path)}: {fault}") from None
-    return structs.replace(found, config=data["config"], provenance=data["provenance"])
+    config = {**data["config"], "price": found.config["price"]}
+    return structs.replace(found, config=config, provenance=data["provenance"])
 
 
 def _unreadable(path: Path, error: Exception) -> ResultsError:
@@ -626,7 +628,7 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
 
 def _judge_price(judges: JudgesFields | None) -> PriceOf:
     """Return the prices of judges that results contain."""
-    prices = {} if judges is None else {name: price_of(sums["price"]) for name, sums in judges["models"].items()}
+    prices = {} if judges is None else {name: sums["price"] for name, sums in judges["models"].items()}
     return lambda use: prices.get(shown_name(use))
 
 

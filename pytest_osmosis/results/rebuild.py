@@ -16,20 +16,19 @@ from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault
 from pytest_osmosis.formats.codec import ShapeFault, decode
 from pytest_osmosis.record.find_run import StoredEvalRun
-from pytest_osmosis.record.lifecycle import WAS_KILLED, Lifecycle, lifecycle_of
+from pytest_osmosis.record.lifecycle import WAS_KILLED, lifecycle_of
 from pytest_osmosis.record.plan import selected_runs
 from pytest_osmosis.record.run_id import RunId, plan_order
 from pytest_osmosis.record.run_record import RunRecord, left_out
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results import results
-from pytest_osmosis.results.conclude import EvalFacts, FactsAtEnd, compared_with_baseline, judged, since_previous
+from pytest_osmosis.results.conclude import Conclusion, EvalFacts, FactsAtEnd
 from pytest_osmosis.results.publish import published
-from pytest_osmosis.results.read import PublishedResults, read_head_of_plan, read_results
-from pytest_osmosis.results.results import BaselineFile, Rescored, Results, Throttling
+from pytest_osmosis.results.read import PublishedResults, read_results
+from pytest_osmosis.results.results import BaselineFile, Rescored, Results
 from pytest_osmosis.results.stored_results import Replayed, read_stored, replayed
-from pytest_osmosis.results.totals import CassetteUse, PriceOf, price_of, price_of_judge, shown_name
+from pytest_osmosis.results.totals import CassetteUse, PriceOf, price_of_judge, shown_name
 from pytest_osmosis.text.names import shown
-from pytest_osmosis.verdicts.gates import Verdict, verdict_without_value
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 TIMES = frozenset(
@@ -89,16 +88,18 @@ class _Rebuilding:
         end, rules = self._end, self._facts
         measured = self._measured()
         stopped = self._found.ended.get("baseline_stopped")
-        compared = compared_with_baseline(measured, rules, self._baseline, stopped=stopped)
+        conclusion = Conclusion.of(measured, rules, self._baseline, stopped=stopped, lost=self._lost)
+        compared = conclusion.compared
         if compared is not None and end.p_adjusted is not None and end.evals_compared > 1:
             compared = compared.among(end.evals_compared, end.p_adjusted)
-        made = judged(measured, rules, compared)
-        if self._lost is not None and rules.part is None and not rules.new_baseline:
-            made = replace(made, verdicts=[_undecided(each, self._lost) for each in made.verdicts])
         if self._is_guess and self._lifecycle.has_ended:
             self._notes.append("its session did not say when it finished, so times are those of the journal")
+        made, unread = conclusion.results(compared, rules.previous)
+        if unread is not None:
+            last = shown(Path(rules.previous or ""))
+            self._notes.append(f"the previous run {last} can no longer be read, so nothing is compared with it")
         made = replace(
-            self._rescored(self._since_previous(made)),
+            self._rescored(made),
             verdicts=[*made.verdicts, *(each.verdict for each in end.verdicts)],
             among=end.comparison,
         )
@@ -128,14 +129,10 @@ class _Rebuilding:
             self._records(runs, stop),
             PassRule.of(found.ledger.scorers, facts.pass_rule),
             stop,
+            end,
             baseline_stopped=found.ended.get("baseline_stopped"),
-            code=end.shard_code,
-            duration_ms=end.duration_ms,
-            provenance=end.provenance,
             judge_price=self._judge_price(),
-            row_digests={int(row): digest for row, digest in digests.items()},
-            cassette=end.cassette,
-            throttling=end.throttling,
+            row_digests=digests,
         )
 
     def _records(self, runs: Sequence[RunId], stop: Stop | None) -> list[RunRecord]:
@@ -166,32 +163,14 @@ class _Rebuilding:
         self._notes.append(f"{lost}, so nothing is compared with it")
         return lost
 
-    def _since_previous(self, made: Results) -> Results:
-        name = self._facts.previous
-        if name is None or not made.whole:
-            return made
-        path = Path(name)  # the results may have been kept under another name meanwhile
-        try:
-            head = read_head_of_plan(path, self._facts.provenance.get("plan_digest", ""))
-        except ResultsError:
-            head = None
-        if head is None or not head.is_whole:
-            self._notes.append(f"the previous run {shown(path)} can no longer be read, so nothing is compared with it")
-            return made
-        return since_previous(made, head)
-
     def _rescored(self, made: Results) -> Results:
         before, end = self._facts.status_before, self._end
         if before is None:
             return made
         then = self._run.manifest.started_at
         unknown = Rescored(rolled_out_at=then, duration_ms=0.0, kept={}, previous=None, rows=0, better=0, worse=0)
-        return replace(
-            made,
-            rescored=end.rescored or unknown,
-            status_before=Lifecycle(before["status"], before["reason"], stopped_by=before["stopped_by"]),
-            changed_rows=[*end.changed_rows, *made.changed_rows],
-        )
+        changed = [*end.changed_rows, *made.changed_rows]
+        return replace(made, rescored=end.rescored or unknown, status_before=before, changed_rows=changed)
 
     def _guessed_end(self) -> FactsAtEnd:
         """Return the facts of a session that did not tell them, as far as the journal and the manifest know them."""
@@ -209,29 +188,14 @@ class _Rebuilding:
             provenance={**begun, **git, **lost, "finished_at": at.isoformat(timespec="milliseconds")},
             cassette=None if use is None else CassetteUse(use["mode"], use["path"]),
             duration_ms=self._facts.took_ms + max(0.0, took * 1000),
-            throttling=Throttling(),
-            judge_prices={},
-            evals_compared=1,
-            p_adjusted=None,
             shard_code=self._found.loaded.get("digests", {}),
-            verdicts=(),
-            rescored=None,
-            changed_rows=(),
-            comparison=None,
         )
 
     def _judge_price(self) -> PriceOf:
         """Return the prices of judges that were asked; without the end of the session, of the one in the config."""
-        known = {name: price_of(price) for name, price in self._end.judge_prices.items()}
+        known = self._end.judge_prices
         of_config = price_of_judge(self._facts.description.extra, self._facts.prices)
         return lambda use: known[name] if (name := shown_name(use)) in known else of_config(use)
-
-
-def _undecided(verdict: Verdict, lost: str) -> Verdict:
-    """Return the verdict of a gate on a regression from the baseline that was lost; those of others stay."""
-    if verdict.rule is None or not verdict.rule.is_regression:
-        return verdict
-    return verdict_without_value(verdict.rule, "not measured", lost)
 
 
 def differences(stored: object, made: object, at: str = "") -> Iterator[str]:

@@ -27,8 +27,9 @@ from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.errors import ITS_ANSWER
 from pytest_osmosis.files.reading import open_file
 from pytest_osmosis.formats.codec import Amount, Count, Ms, Positive
-from pytest_osmosis.models.prices import Price
+from pytest_osmosis.formats.price import Price
 from pytest_osmosis.record.lifecycle import Lifecycle
+from pytest_osmosis.record.manifest import Manifest
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
@@ -117,6 +118,11 @@ class EvalDescription:
     model: str
     n: int
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> EvalDescription:
+        """Return the description that the manifest of an eval run holds."""
+        return cls(manifest.eval, manifest.subject.model, manifest.subject.n, manifest.subject.extra)
 
 
 class EqualAnswers(NamedTuple):
@@ -438,7 +444,7 @@ def of_records(
     description: EvalDescription,
     pass_rule: PassRule,
     records: Iterable[RunRecord],
-    prices: Mapping[ModelTag, Price | None],
+    prices: Mapping[str, Price | None],
     baseline: str | None = None,
 ) -> Results:
     """Return the results that follow from records alone; `baseline` is the name of the other model, if it has runs."""

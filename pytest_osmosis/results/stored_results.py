@@ -14,25 +14,22 @@ from typing import Any
 
 from pytest_osmosis.errors import JournalError, OsmosisError
 from pytest_osmosis.formats.events import plain
-from pytest_osmosis.models.prices import Price
+from pytest_osmosis.formats.price import Price
 from pytest_osmosis.record.find_run import StoredEvalRun
-from pytest_osmosis.record.journal import EventReader, SessionTimes, replay_with_positions
+from pytest_osmosis.record.journal import POSITION, EventReader, SessionTimes, replay_with_positions
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
-from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
+from pytest_osmosis.record.run_id import RunId, plan_order
 from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, Settling
 from pytest_osmosis.results import results
 from pytest_osmosis.results.publish import published_head
 from pytest_osmosis.results.read import PublishedHead, read_head, read_results, results_of
 from pytest_osmosis.results.results import EvalDescription, Results
-from pytest_osmosis.results.totals import CassetteUse, price_of_judge, stored_prices
+from pytest_osmosis.results.totals import CassetteUse, price_of_judge
 from pytest_osmosis.text.chat_messages import answer_of, text_of
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction, ascii_json
 from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
-
-POSITION = "position"
-"""The key of an event's position in the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +123,10 @@ class Replayed:
     positions: dict[tuple[str, RunId, int], int] = field(default_factory=dict)
     scores: dict[tuple[RunId, int], dict[str, int]] = field(default_factory=dict)
     loaded: Event = field(default_factory=dict)
-    digests: dict[str, str] = field(default_factory=dict)
+    digests: dict[int, str] = field(default_factory=dict)
     ended: Event = field(default_factory=dict)
     facts: Event = field(default_factory=dict)
-    digests_since: dict[str, str] = field(default_factory=dict)
+    digests_since: dict[int, str] = field(default_factory=dict)
     _settling: Settling = field(default_factory=Settling, compare=False)
     _times: SessionTimes = field(default_factory=SessionTimes, compare=False)
 
@@ -137,11 +134,6 @@ class Replayed:
     def session_ms(self) -> Sequence[float]:
         """The time of each session."""
         return self._times.each_ms
-
-    @property
-    def row_digests(self) -> Mapping[int, str]:
-        """The published digests of rows, by index."""
-        return {int(row): digest for row, digest in self.digests.items()}
 
     def event(self, kind: str, record: RunRecord, reader: EventReader) -> Event:
         """Return the "rollout" of a run, or its last "score"; empty if the journal has none. Raises `JournalError`."""
@@ -167,9 +159,8 @@ class Replayed:
             self.event("score", record, reader).get("ground_truth"),
         )
 
-    def apply(self, event: dict[str, Any], position: int) -> Sequence[Event]:
-        """Take the next event, to which its position is added. Return those that count now."""
-        event[POSITION] = position  # in place: there are many events, and copying is slow
+    def apply(self, event: Event) -> Sequence[Event]:
+        """Take the next event, which has its position. Return those that count now."""
         settled_events = self._settling.apply(event)
         for each in settled_events:
             self._fold(each)
@@ -192,8 +183,9 @@ class Replayed:
                 if not self.facts or not now.get("is_part"):
                     self.facts, self.digests_since = now, {}
             case "rows":
-                self.digests.update(event["digests"])
-                self.digests_since.update(event["digests"])
+                digests = {int(row): digest for row, digest in event["digests"].items()}
+                self.digests |= digests
+                self.digests_since |= digests
             case "ended":
                 self.ended = event
 
@@ -201,8 +193,8 @@ class Replayed:
 def replayed(journal: Path) -> Replayed:
     """Return what a journal comes to. Raises `JournalError`."""
     found = Replayed()
-    for position, event in replay_with_positions(journal):
-        found.apply(event, position)
+    for event in replay_with_positions(journal):
+        found.apply(event)
     return found
 
 
@@ -222,14 +214,14 @@ def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed) -> 
     why = "the eval run has not ended yet"
     if lifecycle.has_ended:
         why = "the eval run did not end" if lifecycle.was_killed else "its results were not written"
-    digests = found.row_digests
+    digests = found.digests
     for record in ended:
         if record.run.row not in digests:
             raise JournalError(f"{run.directory.journal}: the rollout of {record.run} is stored, but not its row")
     use, other = manifest.cassette, manifest.baseline
     made = replace(
         results.of_records(
-            description_of(run),
+            EvalDescription.of(manifest),
             pass_rule_of(run, None, found.ledger.scorers),
             ended,
             prices_of(run, None),
@@ -248,12 +240,6 @@ def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed) -> 
     return StoredResults(run, lifecycle, made, found, begun, True)
 
 
-def description_of(run: StoredEvalRun) -> EvalDescription:
-    """Return the description of an eval run that its manifest holds."""
-    subject = run.manifest.subject
-    return EvalDescription(run.manifest.eval, subject.model, subject.n, subject.extra)
-
-
 def pass_rule_of(run: StoredEvalRun, published_results: PublishedHead | None, scorers: Sequence[str]) -> PassRule:
     """Return the rule by which runs pass that `scorers` scored."""
     if published_results is not None:
@@ -261,9 +247,9 @@ def pass_rule_of(run: StoredEvalRun, published_results: PublishedHead | None, sc
     return PassRule.of(scorers, run.manifest.pass_rule)
 
 
-def prices_of(run: StoredEvalRun, head: PublishedHead | None) -> Mapping[ModelTag, Price | None]:
+def prices_of(run: StoredEvalRun, head: PublishedHead | None) -> Mapping[str, Price | None]:
     """Return the prices of tokens by model, None where they are not known."""
-    return stored_prices(run.manifest.prices) if head is None else head.prices
+    return run.manifest.prices if head is None else head.prices
 
 
 # -- the runs as JSON Lines, for pandas and others: docs/reference/run-table.md has their members ----------
@@ -275,7 +261,7 @@ class RunLines:
 
     run: StoredEvalRun
     _rule: PassRule
-    _prices: Mapping[ModelTag, Price | None]
+    _prices: Mapping[str, Price | None]
     _records: Mapping[RunId, RunRecord]
     _found: Replayed
 
@@ -305,7 +291,7 @@ class RunLines:
             "run": str(run),
             "row_index": run.row,
             "run_index": run.index,
-            "row_digest": self._found.digests.get(str(run.row)),
+            "row_digest": self._found.digests.get(run.row),
             "status": record.status,
             "outcome": record.status if record.status == "pending" else kind_of(record, rule),
             "passed": rule.verdict(record),

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from pytest_osmosis import stats
 from pytest_osmosis.formats.events import ROLLOUT
-from pytest_osmosis.formats.words import CassetteMode, ModelTag
-from pytest_osmosis.models.prices import Price
+from pytest_osmosis.formats.price import Price
+from pytest_osmosis.formats.words import CassetteMode
 from pytest_osmosis.record.run_record import JudgeUse, ReplicaRequests, RunRecord, StoredUse
 
 _Count = TypeVar("_Count", int, float)
@@ -52,19 +52,9 @@ PriceOf = Callable[[JudgeUse], Price | None]
 """Returns the price of a judge's model, None if it is unknown."""
 
 
-def price_of(data: Mapping[str, Any] | None) -> Price | None:
-    """Return the price that was stored, None if it was unknown."""
-    return None if data is None else Price.from_json(data)
-
-
-def stored_prices(prices: Mapping[str, Any]) -> dict[ModelTag, Price | None]:
-    """Return the stored prices of tokens by model, None where they are not known."""
-    return {tag: price_of(prices.get(tag)) for tag in ModelTag}
-
-
-def price_of_judge(extra: Mapping[str, Any], prices: Mapping[str, Any]) -> PriceOf:
+def price_of_judge(extra: Mapping[str, Any], prices: Mapping[str, Price | None]) -> PriceOf:
     """Return the price of the judge that the `extra` of an eval's description names, None for other judges."""
-    judge, price = extra.get("judge", {}), price_of(prices.get("judge"))
+    judge, price = extra.get("judge", {}), prices.get("judge")
     return lambda use: price if (use.model, use.base_url) == (judge.get("model"), judge.get("base_url")) else None
 
 
@@ -105,10 +95,7 @@ class JudgeTotals:
     def to_json(self) -> dict[str, Any]:
         return {
             **asdict(self.all),
-            "models": {
-                name: {**asdict(sums), "price": None if (price := self.prices[name]) is None else price.to_json()}
-                for name, sums in self.by_name.items()
-            },
+            "models": {name: {**asdict(sums), "price": self.prices[name]} for name, sums in self.by_name.items()},
         }
 
 

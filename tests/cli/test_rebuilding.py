@@ -107,6 +107,12 @@ def test_baseline_file_and_previous_run_are_compared_again(workspace: Workspace,
     assert "the baseline baseline.json can no longer be read" in said
     assert made["gates"][0]["state"] == "not measured"
 
+    previous = first / "results.json"
+    previous.write_text(previous.read_text().replace('"passed": true', '"passed": false', 1))
+    made, said = exported(workspace, workspace.run_dirs()[-1])
+    assert f"the previous run {previous.relative_to(workspace.root)} can no longer be read" in said
+    assert made["last_run"] is None
+
 
 def test_a_shard_is_made_again(workspace: Workspace, exported: Export) -> None:
     made = check_equal(workspace, exported, evaluated(workspace, "--osmosis-shard=2/3", gate={"pass_rate": ">= 0.5"}))

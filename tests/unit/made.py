@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_osmosis.config.eval_kinds import GateRule
-from pytest_osmosis.models.prices import Price
+from pytest_osmosis.formats.price import Price
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import Boundary, RewardError, RunRecord
 from pytest_osmosis.results import results

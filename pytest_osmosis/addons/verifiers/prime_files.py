@@ -183,7 +183,7 @@ class GrowingPrimeFiles:
                     return
                 incomplete = {row for row, left in self._left.items() if left}
                 for event, event_end in events_from(journal, end, number):
-                    found.apply(event, end)
+                    found.apply(event)
                     end, number = event_end, number + 1
                 rows = {record.row for record in found.ledger.records} - incomplete - (written or set())
                 lines = list(files.lines(found, rows))

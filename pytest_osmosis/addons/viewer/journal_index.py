@@ -60,8 +60,8 @@ class JournalIndex:
         if status.st_size == self._end:
             return
         for event, end in events_from(self.journal, self._end, self._n_lines + 1):
-            position, self._end, self._n_lines = self._end, end, self._n_lines + 1
-            for each in self.found.apply(event, position):
+            self._end, self._n_lines = end, self._n_lines + 1
+            for each in self.found.apply(event):
                 if each["ev"] == "rollout" and each["row"] not in self.prompts and (prompt := excerpt_of(each)):
                     self.prompts[each["row"]] = prompt
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis import evals
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.eval_kinds import EVERY_RUN_AT_ONCE
 from pytest_osmosis.errors import ProblemsError
@@ -20,7 +21,6 @@ from pytest_osmosis.evals import (
     finish,
     sampling_text,
 )
-from pytest_osmosis.evals.finished import Conclusion
 from pytest_osmosis.evals.output_files import output_problems, outputs_of
 from pytest_osmosis.record import find_run
 from pytest_osmosis.record.journal import replay
@@ -247,20 +247,20 @@ def test_results_stay_in_the_run_directory_if_the_output_path_cannot_be_written(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("broken", ["_measure", "results"])
+@pytest.mark.parametrize("broken", ["_end_of", "_conclusion", "_results"])
 def test_an_eval_whose_end_raises_costs_another_none_of_its_results(
     workspace: Workspace, begun: Begun, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     one, _ = begun(workspace.prepare())
     other, _ = begun(workspace.prepare())
-    step = getattr(Conclusion, broken)
+    step = getattr(evals.finished, broken)
 
-    def raising(conclusion: Conclusion, *given: object) -> object:
-        if conclusion._run is one:
+    def raising(run: EvalRun, *given: object) -> object:
+        if run is one:
             raise OverflowError("too large")
-        return step(conclusion, *given)
+        return step(run, *given)
 
-    monkeypatch.setattr(Conclusion, broken, raising)
+    monkeypatch.setattr(evals.finished, broken, raising)
     failures: dict[EvalRun, Exception] = {}
 
     (finished,) = finish([one, other], failures=failures)

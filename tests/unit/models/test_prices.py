@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 from pytest_osmosis.config.eval_kinds import TokenPrices
 from pytest_osmosis.config.tables import ModelTable
-from pytest_osmosis.models.prices import FREE, Price, price_of
+from pytest_osmosis.formats.price import Price
+from pytest_osmosis.models.prices import FREE, price_from, price_of
 from pytest_osmosis.models.targets import resolve
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -39,23 +41,23 @@ def price(
     ],
 )
 def test_cost_of_tokens(usage: Mapping[str, int] | None, cost: float | None) -> None:
-    assert Price(TokenPrices(2.0, 8.0, cached_input=0.5, cache_write=3.0), "[prices]").cost_usd(usage) == cost
+    assert price_from(TokenPrices(2.0, 8.0, cached_input=0.5, cache_write=3.0), "[prices]").cost_usd(usage) == cost
 
 
 def test_a_cache_without_a_price_of_its_own_costs_what_input_costs() -> None:
     usage = {"input_tokens": MILLION, "output_tokens": 0, "cached_input_tokens": 600_000, "cache_write_tokens": 400_000}
 
-    assert Price(TokenPrices(2.0, 8.0), "[prices]").cost_usd(usage) == 2.0
+    assert price_from(TokenPrices(2.0, 8.0), "[prices]").cost_usd(usage) == 2.0
 
 
 @pytest.mark.parametrize("name", ["openai/gpt-5-mini", "gpt-5-mini"])
 def test_the_configs_price_wins_by_the_typed_or_the_sent_name(name: str) -> None:
-    assert price("openai/gpt-5-mini", {name: OWN}) == Price(OWN, "[prices]")
+    assert price("openai/gpt-5-mini", {name: OWN}) == price_from(OWN, "[prices]")
 
 
 def test_the_embedded_model_is_free_unless_the_config_says_otherwise() -> None:
     assert price("demo/arithmetic") == FREE
-    assert price("demo/arithmetic", {"demo/arithmetic": OWN}) == Price(OWN, "[prices]")
+    assert price("demo/arithmetic", {"demo/arithmetic": OWN}) == price_from(OWN, "[prices]")
 
 
 @pytest.mark.parametrize(
@@ -74,14 +76,14 @@ def test_a_listed_model_has_the_price_of_the_list(model: str, table: dict[str, A
 
     assert found is not None
     assert found.source == f"genai-prices {genai_prices.__version__}"
-    assert 0 < found.rates.input <= found.rates.output
+    assert 0 < found.input <= found.output
 
 
 def test_a_listed_price_is_that_of_short_prompts_with_its_cache_prices() -> None:
     found = price("anthropic/claude-sonnet-4-5")
 
     assert found is not None
-    assert found.rates == TokenPrices(3.0, 15.0, cached_input=0.3, cache_write=3.75)
+    assert found == replace(found, input=3.0, output=15.0, cached_input=0.3, cache_write=3.75)
 
 
 @pytest.mark.parametrize(
@@ -104,4 +106,4 @@ def test_without_the_price_list_only_the_config_has_prices(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "genai_prices", None)
 
     assert price("openai/gpt-4o") is None
-    assert price("openai/gpt-4o", {"gpt-4o": OWN}) == Price(OWN, "[prices]")
+    assert price("openai/gpt-4o", {"gpt-4o": OWN}) == price_from(OWN, "[prices]")

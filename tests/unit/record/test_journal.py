@@ -87,7 +87,7 @@ def test_a_line_can_be_read_while_the_journal_is_open_and_an_event_at_its_positi
 
     path = written(tmp_path / "others.jsonl", *(encode({"ev": "other", "n": n, "text": "é" * n}) for n in range(3)))
 
-    positions = [position for position, _ in replay_with_positions(path)]
+    positions = [event["position"] for event in replay_with_positions(path)]
 
     assert [event_at(path, position)["n"] for position in reversed(positions)] == [2, 1, 0]
 

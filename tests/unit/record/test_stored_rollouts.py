@@ -136,6 +136,17 @@ def test_the_removal_of_a_run_is_found_too_and_a_failure_to_score_is_not(tmp_pat
     assert found.scores(RunId(1, 0), {F: "a"}, "w") == {}
 
 
+def test_a_run_without_a_rollout_has_the_reason_of_the_session_that_did_not_make_it(tmp_path: Path) -> None:
+    skip = {"ev": "skip", "row": 1, "run": 0}
+    found = stored(
+        tmp_path,
+        *(BEGAN, loaded(f="a"), rows("p w", "q v"), rollout(), {**skip, "reason": "the limit"}),
+        *(loaded(f="b"), {**skip, "reason": "no rollout is stored (the limit)"}, {"ev": "rescored"}),
+    )
+
+    assert found.records[RunId(1, 0)].skip_reason == "the limit"
+
+
 def test_a_row_that_is_not_stored_is_an_error_of_its_rollout(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="the rollout of row0-run0 is stored, but not its row"):
         stored(tmp_path, loaded(f="a"), rollout())

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.config.eval_kinds import TokenPrices
-from pytest_osmosis.models.prices import Price
+from pytest_osmosis.formats.price import Price
+from pytest_osmosis.models.prices import price_from
 from pytest_osmosis.report.overview import overview_lines, overview_rows, total_line
 from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.results import EvalDescription, Results
@@ -18,7 +19,7 @@ from pytest_osmosis.text.safe import width
 from pytest_osmosis.verdicts.gates import State, Verdict
 from tests.unit.made import A, B, failed, finished, of_baseline, pending, removed, results_of
 
-PRICE = Price(TokenPrices(1.0, 1.0), "[prices]")
+PRICE = price_from(TokenPrices(1.0, 1.0), "[prices]")
 
 
 def named(name: str, results: Results, model: str = "vendor/some-model") -> Results:

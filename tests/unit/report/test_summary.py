@@ -14,7 +14,7 @@ from msgspec import structs
 
 from pytest_osmosis.config.eval_kinds import GateRule, TokenPrices
 from pytest_osmosis.formats.words import CassetteMode
-from pytest_osmosis.models.prices import FREE, Price
+from pytest_osmosis.models.prices import FREE, price_from
 from pytest_osmosis.report.overview import overview_rows
 from pytest_osmosis.report.statistics import NAME_COLUMNS, statistics_rows
 from pytest_osmosis.report.style import aligned
@@ -191,7 +191,7 @@ def test_a_function_without_scores_shows_dashes_next_to_one_with_scores() -> Non
 
 def test_tokens_by_kind_and_their_cost() -> None:
     usage = {"input_tokens": 1000, "output_tokens": 234, "cached_input_tokens": 100, "reasoning_tokens": 0}
-    price = Price(TokenPrices(4.0, 40.0, cached_input=1.0), "[prices]")
+    price = price_from(TokenPrices(4.0, 40.0, cached_input=1.0), "[prices]")
     results = results_of([finished({A: 1.0}, usage=usage), failed("provider", 1)], price=price)
 
     line = "1,234 tokens (1,000 in, 234 out, 100 cached, unknown for 1 run), $0.013 (unknown for 1 run), 3.2 s"

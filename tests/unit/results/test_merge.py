@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.config.eval_kinds import GateRule, TokenPrices
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.models.prices import Price
+from pytest_osmosis.models.prices import price_from
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import NO_NOTES, JudgeUse, RewardError, RunRecord
 from pytest_osmosis.results import results
-from pytest_osmosis.results.conclude import Rules, compared_with_baseline, judged
+from pytest_osmosis.results.conclude import Conclusion, Rules
 from pytest_osmosis.results.merge import MergedEval, merge, missing_text
 from pytest_osmosis.results.publish import published, published_text
 from pytest_osmosis.results.results import Results, ShardFacts, Throttling
@@ -36,7 +36,7 @@ GATES = [
     GateRule("pass_at", 0.6, k=2),
     GateRule("max_regression", -0.1),
 ]
-PRICE = Price(TokenPrices(1.0, 2.0, 1.0, 1.0), "the config")
+PRICE = price_from(TokenPrices(1.0, 2.0, 1.0, 1.0), "the config")
 
 
 def record_strategy(row: int, index: int, model: ModelTag) -> st.SearchStrategy[RunRecord]:
@@ -100,7 +100,8 @@ def evals(draw: st.DrawFn) -> tuple[Results, Rules, int]:
 
 
 def concluded(whole: Results, rules: Rules) -> Results:
-    return judged(whole, rules, compared_with_baseline(whole, rules))
+    conclusion = Conclusion.of(whole, rules)
+    return conclusion.results(conclusion.compared, None).results
 
 
 def shard_of(whole: Results, rules: Rules, shard: Shard, **changes: Any) -> Results:

@@ -18,7 +18,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import NO_NOTES, RewardError, RunNotes
 from pytest_osmosis.results import read as reading
 from pytest_osmosis.results.compared_runs import read_side
-from pytest_osmosis.results.conclude import Rules, compared_with_baseline
+from pytest_osmosis.results.conclude import Conclusion, Rules
 from pytest_osmosis.results.read import read_head, read_results
 from pytest_osmosis.results.results import row_runs
 from pytest_osmosis.verdicts.comparison import Matched, Pair, RowRuns, changed_rows
@@ -162,7 +162,7 @@ def test_a_row_of_which_no_run_counts_is_not_measured_and_not_removed(stored: St
     baseline = read_results(stored(published(measured)))
     live = results_of([measured[0], removed(1)], extra=CONFIG)
 
-    compared = compared_with_baseline(live, Rules(), baseline)
+    compared = Conclusion.of(live, Rules(), baseline).compared
 
     assert compared is not None
     assert (compared.found.rows, compared.found.unmeasured, compared.found.removed) == (1, 1, 0)

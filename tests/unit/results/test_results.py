@@ -11,15 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.config.eval_kinds import GateRule, TokenPrices
-from pytest_osmosis.models.prices import Price
+from pytest_osmosis.models.prices import price_from
 from pytest_osmosis.record.lifecycle import Lifecycle, Status
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import StopReason
-from pytest_osmosis.results.conclude import Rules, judged
+from pytest_osmosis.results.conclude import Conclusion, Rules
 from pytest_osmosis.results.results import Results, end_of, records_of, runs_for
 from pytest_osmosis.stats import gaffke
 from pytest_osmosis.verdicts.comparison import Matched, Pair, against_baseline
+from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import (
     BROKE,
@@ -184,12 +185,17 @@ def test_no_run_without_a_score_is_worth_more_than_the_worst_answer(boundary: An
     assert runs_for(GateRule("mean", -0.4), records, results.pass_rule) == [[-0.5], [worst], [worst], [0.25]]
 
 
+def verdict_of(gate: GateRule, results: Results) -> Verdict:
+    (verdict,) = Conclusion(results, Rules(gates=[gate]), None).results(None, None).results.verdicts
+    return verdict
+
+
 def test_a_crash_does_not_turn_a_gate_on_negative_scores_into_one_that_holds() -> None:
     gate = GateRule("mean", -0.3)
     bad = [finished({A: -0.5}, row) for row in range(4)]
     half = [*bad[:2], failed("timeout", 2), failed("agent", 3)]
 
-    states = [judged(results_of(records), Rules(gates=[gate]), None).verdicts[0].state for records in (bad, half)]
+    states = [verdict_of(gate, results_of(records)).state for records in (bad, half)]
 
     assert states == ["fails", "fails"]
 
@@ -205,8 +211,8 @@ def test_a_declared_range_is_published_and_read_back_with_what_follows_from_it()
     assert kept == {A: [-1.0, 1.0]}
     assert again == results.pass_rule
     assert results.by_function[A].mean_interval == gaffke([[-0.5], [1.0], [-0.5], [-0.5]], -1.0, 1.0)
-    assert judged(results, Rules(gates=[gate]), None).verdicts[0].state == "holds"
-    undeclared = judged(results_of(records), Rules(gates=[gate]), None).verdicts[0]
+    assert verdict_of(gate, results).state == "holds"
+    undeclared = verdict_of(gate, results_of(records))
     assert undeclared.state == "not measured"
     assert "[scoring] score_ranges" in undeclared.text
     assert "score_ranges" not in published(results_of(records))["config"]
@@ -302,7 +308,7 @@ def test_the_numbers_agree_with_a_plain_count(kinds: list[Any], data: st.DataObj
 def side_by_side() -> Results:
     own = [finished({A: 0.0}, 0), failed("provider", 1), pending(2, reason="stopped")]
     baseline = [finished({A: 1.0}, 0), finished({A: 1.0}, 1), rolled(2, skip_reason="401")]
-    prices = Price(TokenPrices(1e6, 0.0), "[prices]"), Price(TokenPrices(0.0, 1e6), "[prices]")
+    prices = price_from(TokenPrices(1e6, 0.0), "[prices]"), price_from(TokenPrices(0.0, 1e6), "[prices]")
     return results_of(own, price=prices[0], baseline=list(map(of_baseline, baseline)), baseline_price=prices[1])
 
 

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.config.eval_kinds import TokenPrices
-from pytest_osmosis.models.prices import Price
+from pytest_osmosis.formats.price import Price
+from pytest_osmosis.models.prices import price_from
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import NO_NOTES, JudgeUse, RunRecord
 from pytest_osmosis.results.totals import judge_totals, vote_agreements
 from tests.unit.made import A, finished
 
-PRICE = Price(TokenPrices(1.0, 2.0, 1.0, 1.0), "the config")
+PRICE = price_from(TokenPrices(1.0, 2.0, 1.0, 1.0), "the config")
 """For each million of tokens."""
 USAGE = (("input_tokens", 100), ("output_tokens", 10))
 
