@@ -366,8 +366,8 @@ class Feed:
 
     def _scoring_fields(self, state: RunState) -> ScoringFields:
         record = self._recorder.ledger.records[state.run]
-        fields: ScoringFields = {
-            **state.key.to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
+        return {
+            **state.key.to_json(),
             "messages": state.messages,
             "n_prompt": state.n_prompt,
             "ground_truth": state.row.ground_truth,
@@ -375,11 +375,5 @@ class Feed:
             "metrics": record.metrics.get(ROLLOUT, {}),
             "samples": state.samples,
             "environment": state.environment,
+            "facts": {"finish_reason": record.finish_reason, "ms": record.duration_ms, "usage": record.usage},
         }
-        if self._job.setup.checks:
-            fields["facts"] = {
-                "finish_reason": record.finish_reason,
-                "ms": record.duration_ms,
-                "usage": record.usage,
-            }
-        return fields

@@ -148,7 +148,7 @@ class HostCore:
         names = self._code.scored_at_once if self._setup.scores_at_once else ()
         if rollout.get("boundary") is None and names:
             run: ScoringFields = {
-                **key.to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
+                **key.to_json(),
                 "messages": rollout["messages"],
                 "n_prompt": rollout["n_prompt"],
                 "ground_truth": request["ground_truth"],
@@ -156,6 +156,11 @@ class HostCore:
                 "metrics": rollout.get("metrics", {}).get(ROLLOUT, {}),
                 "samples": rollout.get("samples", ()),
                 "environment": rollout.get("environment", {}),
+                "facts": {
+                    "finish_reason": rollout.get("finish_reason"),
+                    "ms": rollout["ms"],
+                    "usage": rollout.get("usage"),
+                },
             }
             await self.score(names, [run])
 

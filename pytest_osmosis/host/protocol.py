@@ -316,7 +316,7 @@ class RunRequest(AttemptFields):
 
 
 class RolloutFacts(TypedDict):
-    """The facts that checks see of a rollout besides its conversation, as in its `RolloutEvent`."""
+    """Facts of a rollout besides its conversation, for checks and scorers of other libraries; as in `RolloutEvent`."""
 
     finish_reason: str | None
     ms: float
@@ -326,8 +326,8 @@ class RolloutFacts(TypedDict):
 class ScoringFields(AttemptFields):
     """A conversation and its row, for reward functions. The first `n_prompt` messages are the prompt's.
 
-    `metrics` are those of the rollout, `samples` and `environment` those of its `RolloutEvent`. `facts` are there for
-    checks, unless nothing was rolled out.
+    `metrics` are those of the rollout, `samples` and `environment` those of its `RolloutEvent`. `facts` are there
+    unless nothing was rolled out.
     """
 
     messages: list[dict[str, Any]]

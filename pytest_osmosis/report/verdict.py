@@ -71,6 +71,7 @@ def _missing(results: Results) -> list[str]:
             f"{count(len(missing))} of {plural(len(results.records), 'run')} not needed: {results.stopped}",
             "stopped early: estimates cover only what ran",
         ]
+    what = "never ran" if results.rescored is None else "not scored"
     n_begun, of = sum(record.started for record in missing), plural(len(results.records), "run")
     lines: list[str] = []
     if n_begun and n_begun == len(missing):
@@ -81,9 +82,9 @@ def _missing(results: Results) -> list[str]:
     if results.stop_reason == "interrupt":
         lines = [f"interrupted: {line}" for line in lines] or ["interrupted"]
     elif results.stopped is None:
-        lines = _given_up(missing)
+        lines = _given_up(missing, what)
     elif results.rescored is not None and results.stop_reason is None:
-        lines = [f"not measured: {results.stopped}", *_given_up(missing, "not scored")]
+        lines = [f"not measured: {results.stopped}", *_given_up(missing, what)]
     else:
         lines = [stop_text(results.stop_reason, results.stopped), *lines]
     return list(map(warning, lines))
@@ -94,7 +95,7 @@ def stop_text(reason: StopReason | None, text: str) -> str:
     return text if reason in ("maxfail", "requested") else f"stopped: {text}"
 
 
-def _given_up(missing: Sequence[RunRecord], what: str = "never ran") -> list[str]:
+def _given_up(missing: Sequence[RunRecord], what: str) -> list[str]:
     reasons = Counter(record.skip_reason for record in missing)
     return [f"{plural(n, 'run')} {what}{f': {reason}' if reason else ''}" for reason, n in reasons.most_common()]
 

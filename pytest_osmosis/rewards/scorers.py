@@ -119,9 +119,9 @@ def _of_pydantic(scorer: Any) -> Callable[[SeenRollout], Any]:
             output=_answer(rollout),
             expected_output=rollout.ground_truth,
             metadata=None,
-            duration=(rollout.ms or 0.0) / 1000,
             attributes={},
             metrics={},
+            **({} if rollout.ms is None else {"duration": rollout.ms / 1000}),
         )
 
     def result(found: Any) -> Result:

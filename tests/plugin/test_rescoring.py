@@ -213,6 +213,11 @@ def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(workspace: Work
             "not measured: 2 of 4 runs have no rollout to score",
         ]
     )
+    shown = workspace.cli("show", "latest").outlines
+    assert [line for line in shown if " not scored: " in line] == [
+        "1 run not scored: the prompt has changed since the rollout",
+        "1 run not scored: its row is no longer in the dataset",
+    ]
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -71,6 +71,11 @@ class Named(Equals):
         return {"longer": len(ctx.output) > len(ctx.inputs)}
 
 
+class Fast(Equals):
+    def evaluate(self, ctx: Any) -> Any:
+        return {"fast": ctx.duration < 1}
+
+
 @dataclass
 class Metric:
     """A metric of DeepEval."""
@@ -116,6 +121,16 @@ makes_match.__registry_info__ = SimpleNamespace(type="scorer")  # type: ignore[a
 )
 def test_scorers_of_other_libraries_score(scorer: object, score: float, reason: str) -> None:
     assert scored(scorer) == Reward(score, reason)
+
+
+@pytest.mark.parametrize(("ms", "score"), [(10.0, 1.0), (2000.0, 0.0)])
+def test_a_scorer_sees_the_duration(ms: float, score: float) -> None:
+    assert scored(Fast(), replace(ROLLOUT, ms=ms)).score == score
+
+
+def test_a_duration_that_nobody_took_is_unknown() -> None:
+    with pytest.raises(AttributeError, match="duration"):
+        scored(Fast(), replace(ROLLOUT, ms=None))
 
 
 def test_a_scorer_that_skips_the_answer_is_an_error_and_no_score() -> None:
