@@ -147,10 +147,6 @@ _BETWEEN_KEYS = [
         "then": _has("scoring", "rubric"),
     },
     {
-        "description": "[scoring] calibrate_within needs calibrate.",
-        "properties": {"scoring": {"dependentRequired": {"calibrate_within": ["calibrate"]}}},
-    },
-    {
         "description": "[gate] max_regression needs a baseline.",
         "if": _has("gate", "max_regression"),
         "then": {"anyOf": [_has("baseline", "results"), _has("baseline", "model_path")]},

@@ -2,8 +2,6 @@
 
 Names of columns are ours, in any case and with surrounding blanks, or the dataset's own, as mapped. Text is strict JSON
 (no NaN, no infinity, no number that is too large for a float, no key twice in one object), or a CSV record.
-The column with scores by humans, to which those of reward functions are compared, is taken out of every row, so that
-neither agents nor what scores can copy it.
 """
 
 from __future__ import annotations
@@ -11,12 +9,11 @@ from __future__ import annotations
 import csv
 import functools
 import json
-import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from pytest_osmosis.config.tables import ROW_COLUMNS
 from pytest_osmosis.files.strict_json import WITHOUT_REPEATS, JsonFault
@@ -166,38 +163,3 @@ def shown_json(value: object) -> str:
     if not text.isprintable():
         text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-class HumanScore(NamedTuple):
-    """The cell of one row: None if it is empty, or if the row lacks the column."""
-
-    score: float | None = None
-    has_column: bool = False
-
-
-NO_HUMAN_SCORE = HumanScore()
-
-
-def without_human_score(record: Mapping[str, Any], column: str) -> tuple[dict[str, Any], HumanScore]:
-    """Return a row without the column, and its score. Raises BadRow if that is no number.
-
-    >>> without_human_score({"user_prompt": "2+2?", "Human": "0.5"}, "human")
-    ({'user_prompt': '2+2?'}, HumanScore(score=0.5, has_column=True))
-    """
-    name = column if column in record else next((name for name in record if fold(name) == fold(column)), None)
-    if name is None:
-        return dict(record), NO_HUMAN_SCORE
-    rest = {key: value for key, value in record.items() if key != name}
-    return rest, HumanScore(_number(name, record[name]), has_column=True)
-
-
-def _number(column: str, value: object) -> float | None:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    with suppress(ValueError, OverflowError):
-        if isinstance(value, int | float) or (isinstance(value, str) and "_" not in value):
-            number = float(value)
-            if math.isfinite(number):
-                return number
-    text = f"must be a number, or empty for a row that no human scored, got {shown_json(value)}"
-    raise BadRow(f'column "{column}": {text} ([scoring] calibrate)')

@@ -16,10 +16,8 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from pytest_osmosis.datasets.columns import (
-    NO_HUMAN_SCORE,
     BadRow,
     Columns,
-    HumanScore,
     fold,
     otherwise_separated,
     ours_of,
@@ -54,8 +52,7 @@ class Row:
     `ground_truth` is None if absent or null.
     `record` is the whole row: columns with a meaning under our names, and all others under their own. `conversation` is
     that of a recorded row, whose `messages` are those before the first answer; None for a row that is rolled out.
-    `human` is a score by humans, which `record` does not have. `own_messages` is the prompt of the row itself, if the
-    eval replaced its system prompt.
+    `own_messages` is the prompt of the row itself, if the eval replaced its system prompt.
     """
 
     row_index: int
@@ -64,7 +61,6 @@ class Row:
     record: dict[str, Any]
     line: int
     conversation: list[dict[str, Any]] | None = None
-    human: HumanScore = NO_HUMAN_SCORE
     own_messages: list[dict[str, Any]] | None = None
 
     def with_system_prompt(self, text: str) -> Row:

@@ -364,7 +364,6 @@ def facts_at_begin(
         new_baseline=updates_baseline,
         smoke=selected.smoke,
         n_planned=prepared.plan.n_runs,
-        human=prepared.human,
         previous=None if prepared.last is None else str(absolute(prepared.last.path)),
         shard=None,
         max_errors=max_errors_text(limits.max_errors, is_share=limits.max_errors_is_share),

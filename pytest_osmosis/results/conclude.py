@@ -40,7 +40,7 @@ from pytest_osmosis.results.results import (
     runs_for,
     too_many,
 )
-from pytest_osmosis.results.totals import CassetteUse, HumanScores
+from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.stats import holm
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
@@ -118,7 +118,6 @@ class EvalFacts(Rules):
     partial: bool
     smoke: bool
     n_planned: Count
-    human: HumanScores | None
     previous: str | None
     shard: ShardFacts | None
     max_errors: str
@@ -150,7 +149,6 @@ class EvalFacts(Rules):
             partial=self.partial,
             stopped=None if stop is None else stop.text,
             stop_reason=None if stop is None or stop.reason == "closed" else stop.reason,
-            human=self.human,
             smoke_of=self.n_planned if self.smoke else None,
             n_planned=self.n_planned,
             shard=None if shard is None else replace(shard, baseline_stopped=baseline_stopped, code=end.shard_code),

@@ -40,7 +40,7 @@ from pytest_osmosis.results.results import (
     most_errors,
     too_many,
 )
-from pytest_osmosis.results.totals import CassetteUse, HumanScores, sum_of_all, summed
+from pytest_osmosis.results.totals import CassetteUse, sum_of_all, summed
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.verdicts.comparison import BaselineComparison
@@ -209,7 +209,6 @@ def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], mi
         n_planned=facts[0].planned_runs,
         duration_ms=max(part.duration_ms for part in parts),
         row_digests={row: digest for part in parts for row, digest in part.row_digests.items()},
-        human=_human(parts),
         among=max(
             (each for part in parts if (each := part.among)),
             key=lambda each: each.duration_ms or 0.0,
@@ -221,13 +220,6 @@ def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], mi
         cassette=_cassette([part.cassette for part in parts if part.cassette is not None]),
     )
     return _with_stop(measured, parts, facts)
-
-
-def _human(parts: Sequence[Results]) -> HumanScores | None:
-    human = [part.human for part in parts if part.human is not None]
-    if not human:
-        return None
-    return replace(human[0], by_row={row: score for each in human for row, score in each.by_row.items()})
 
 
 def _throttling(parts: Sequence[Throttling], n_rollouts: int) -> Throttling:

@@ -44,8 +44,6 @@ from pytest_osmosis.results.results import (
     tokens_of,
 )
 from pytest_osmosis.results.totals import (
-    Calibration,
-    FunctionCalibration,
     MetricSummaries,
     cost_of_judges,
     judge_fields,
@@ -172,7 +170,6 @@ def _head(results: Results) -> dict[str, Any]:
         "baseline": results.comparison,
         "rescored": results.rescored,
         **present(comparison=results.among),
-        "calibration": results.calibration and _calibration(results.calibration),
         "gates": [published_gate(verdict) for verdict in results.verdicts],
     }
 
@@ -216,10 +213,7 @@ def _summary(results: Results) -> dict[str, Any]:
         "throttling": _throttling(results.throttling),
         **present(replicas=replicas_json(replica_totals(results.all_records))),
         "metrics": _metrics(results.models[0].metrics(results.pass_rule)),
-        **present(
-            judges=results.judges and results.judges.to_json(),
-            votes={name: found._asdict() for name, found in results.vote_agreements.items()},
-        ),
+        **present(judges=results.judges and results.judges.to_json()),
     }
 
 
@@ -260,7 +254,6 @@ def _rows(results: Results) -> Iterator[PublishedRow]:
         yield PublishedRow(
             row_index=row,
             row_digest=results.row_digests[row],
-            human_score=UNSET if results.human is None else results.human.by_row.get(row),
             runs=[_run(results, record) for record in ordered],
         )
 
@@ -312,11 +305,10 @@ def _rollout(results: Results, record: RunRecord) -> dict[str, Any]:
 
 def _pending(results: Results, record: RunRecord) -> PendingRun:
     """Return a run that never ended. What its rollout used is in the summary, so it is told if there was one."""
-    run, human = record.run, results.human
+    run = record.run
     return PendingRun(
         row_index=run.row,
         row_digest=results.row_digests.get(run.row),
-        human_score=UNSET if human is None else human.by_row.get(run.row),
         run_index=run.index,
         model_tag=_tag(results, run),
         reason=record.skip_reason,
@@ -349,31 +341,6 @@ def published_gate(verdict: Verdict) -> Gate:
         power=power,
         power_rows=power_rows,
     )
-
-
-def _calibration(calibration: Calibration) -> dict[str, Any]:
-    return {
-        "column": calibration.column,
-        "tolerance": calibration.tolerance,
-        "rows": calibration.n_rated,
-        "rows_without": calibration.n_unrated,
-        "eval_fns": {name: _agreement(function) for name, function in calibration.functions.items()},
-    }
-
-
-def _agreement(function: FunctionCalibration) -> dict[str, Any]:
-    found = function.agreement
-    figures = {name: getattr(found, name) for name in found.__slots__}
-    return {
-        "rows": found.n_rows,
-        "runs": found.n_runs,
-        "unscored": function.n_unscored,
-        **{
-            name: {"value": figure.value, "interval": figure.interval, "undefined": figure.undefined or None}
-            for name, figure in figures.items()
-            if isinstance(figure, stats.Figure)
-        },
-    }
 
 
 def _statistics(summary: stats.Summary) -> dict[str, Any]:

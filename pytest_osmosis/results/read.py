@@ -45,7 +45,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import NO_NOTES, Imported, RewardError, RunRecord, judge_use, replicas_of
 from pytest_osmosis.results.entry_table import EntryPlace
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results, ShardFacts, Throttling, of_records
-from pytest_osmosis.results.totals import CassetteUse, HumanScores, PriceOf, shown_name
+from pytest_osmosis.results.totals import CassetteUse, PriceOf, shown_name
 from pytest_osmosis.stats import Interval
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
@@ -182,11 +182,10 @@ class PublishedRun(UnscoredRollout, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class PublishedRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One row with its runs that ended; `human_score` is there if the eval has any."""
+    """One row with its runs that ended."""
 
     row_index: Count
     row_digest: Digest
-    human_score: float | UnsetType | None = UNSET
     runs: Annotated[Sequence[PublishedRun], Meta(min_length=1)]
 
     @property
@@ -199,7 +198,6 @@ class PendingRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     row_index: Count
     row_digest: Digest | None = None
-    human_score: float | UnsetType | None = UNSET
     run_index: Count
     model_tag: ModelTag | None = None
     reason: str | None
@@ -324,13 +322,6 @@ class ModelSummaryFields(Struct, frozen=True):
     price: Price | None
 
 
-class Calibrated(Struct, frozen=True):
-    """The column with scores by humans, which rows and pending runs hold."""
-
-    column: str
-    tolerance: float | None
-
-
 class PublishedHead(Struct, frozen=True, kw_only=True):
     """The results of one eval run, without its rows. `at` is the path of the file.
 
@@ -354,7 +345,6 @@ class PublishedHead(Struct, frozen=True, kw_only=True):
     baseline: AgainstBaseline | None
     rescored: Rescored | None
     comparison: EntryPlace | None = None
-    calibration: Calibrated | None
     gates: Sequence[Gate]
 
     @property
@@ -609,7 +599,6 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
         verdicts=[gate.verdict for gate in read.gates],
         provenance={key: value for key, value in read.provenance.items() if key != "cassette"},
         row_digests={row.row_index: row.row_digest for row in read.all_rows if row.row_digest is not None},
-        human=_human_scores(read),
         previous=read.last_run,
         comparison=read.baseline,
         rescored=read.rescored,
@@ -630,11 +619,3 @@ def _judge_price(judges: JudgesFields | None) -> PriceOf:
     """Return the prices of judges that results contain."""
     prices = {} if judges is None else {name: sums["price"] for name, sums in judges["models"].items()}
     return lambda use: prices.get(shown_name(use))
-
-
-def _human_scores(read: PublishedResults) -> HumanScores | None:
-    """Return the scores by humans that results hold, None if the eval had none."""
-    if read.calibration is None:
-        return None
-    by_row = {row.row_index: row.human_score for row in read.all_rows if isinstance(row.human_score, float)}
-    return HumanScores(read.calibration.column, by_row, read.calibration.tolerance)

@@ -1,11 +1,10 @@
-"""Totals over all runs of an eval: of judges, replicas, metrics, votes, agreement with humans, and stored answers.
+"""Totals over all runs of an eval: of judges, replicas, metrics, and stored answers.
 
 Costs may not be known: a sum says of which it is.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -216,90 +215,6 @@ def metric_summaries(records: Sequence[RunRecord], scorers: Sequence[str]) -> Me
 
 def _summary(values: Sequence[float]) -> MetricSummary:
     return MetricSummary(stats.mean(values), min(values), max(values), len(values))
-
-
-# -- votes of judges ---------------------------------------------------------------------------------------
-
-VOTES = "votes"
-"""The field of a judge's score that holds its votes."""
-
-
-def votes_of(record: RunRecord, name: str) -> list[float]:
-    """Return the votes of the score `name` of a run, none if it has none."""
-    fields = json.loads(record.notes.fields.get(name, "{}"))
-    votes = fields.get(VOTES) if name in record.scores else None
-    return votes if isinstance(votes, list) and all(isinstance(vote, int | float) for vote in votes) else []
-
-
-def vote_agreements(rows: Mapping[int, Sequence[RunRecord]], judges: Sequence[str]) -> dict[str, stats.VoteAgreement]:
-    """Return the agreement of each judge's votes, by the name of its score; without judges that voted once."""
-    found = {
-        name: stats.vote_agreement([votes_of(record, name) for record in records] for records in rows.values())
-        for name in judges
-    }
-    return {name: agreement for name, agreement in found.items() if agreement.runs}
-
-
-# -- calibration: the agreement of each score with scores that humans gave to the same rows ----------------
-
-
-@dataclass(frozen=True, slots=True)
-class HumanScores:
-    """The scores by humans, by row index, and the column that holds them.
-
-    With a `tolerance`, scores that differ by at most that are counted too.
-    """
-
-    column: str
-    by_row: Mapping[int, float]
-    tolerance: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionCalibration:
-    """The agreement of one function's scores. `n_unscored` runs of rows with a human score have none of its scores."""
-
-    agreement: stats.Agreement
-    n_unscored: int
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """The agreement of each function's scores with those of humans. It decides nothing."""
-
-    column: str
-    tolerance: float | None
-    n_rated: int
-    """The number of selected rows with a human score."""
-    n_unrated: int
-    """The number of selected rows without one."""
-    functions: Mapping[str, FunctionCalibration]
-    """The agreement by the name of the function; a Grader's is "reward", a judge's "rubric"."""
-
-
-def calibration(rows: Mapping[int, Sequence[RunRecord]], human: HumanScores, scorers: Iterable[str]) -> Calibration:
-    """Return the agreement over the runs of each row. Runs that never ran, or were removed, count nowhere."""
-    rated = {row: records for row, records in rows.items() if row in human.by_row}
-    return Calibration(
-        column=human.column,
-        tolerance=human.tolerance,
-        n_rated=len(rated),
-        n_unrated=len(rows) - len(rated),
-        functions={name: _of_function(name, rated, human) for name in scorers},
-    )
-
-
-def _of_function(name: str, rated: Mapping[int, Sequence[RunRecord]], human: HumanScores) -> FunctionCalibration:
-    ended = {
-        row: [record for record in records if record.status in ("finished", "failed")] for row, records in rated.items()
-    }
-    scores = {
-        row: [record.scores[name] for record in records if record.status == "finished" and name in record.scores]
-        for row, records in ended.items()
-    }
-    n_scored = sum(map(len, scores.values()))
-    compared = [stats.RatedRow(human.by_row[row], values) for row, values in scores.items()]
-    return FunctionCalibration(stats.agreement(compared, human.tolerance), sum(map(len, ended.values())) - n_scored)
 
 
 # -- cassettes and caches ----------------------------------------------------------------------------------

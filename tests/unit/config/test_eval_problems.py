@@ -194,8 +194,6 @@ extra_body = {a = {d = 07:32:00}}
 > 2: [sampling] extra_body.a: must be a JSON value, got {d = 07:32:00}
 
 == scoring
-calibrate_within = 0.5
-> 2: [scoring] calibrate_within: needs [scoring] calibrate, the column with scores by humans
 eval_fns: must be an array of distinct functions, each "module:function" or the name of a check, got "rewards:exact"
 eval_fns = ["exact", "a:b", "a b:c", "a:", 1]
 > 2: [scoring] eval_fns: each must be "module:function" or the name of a check, got "exact"
