@@ -78,7 +78,7 @@ def power_text(compared: ComparedRuns) -> str | None:
         return None
     return (
         f"low power: a true difference of {DROP:g} would be noticed {power.chance:.0%} of the time; "
-        f"{plural(power.n_rows, 'row')} would make it {stats.POWER:.0%}"
+        f"{plural(power.rows, 'row')} would make it {stats.POWER:.0%}"
     )
 
 

@@ -390,7 +390,7 @@ def compared_with_first(folder: Path, names: Sequence[str]) -> list[Results]:
         made[name] = replace(results, description=replace(results.description, name=name))
     configs = list(dict.fromkeys(str(results.description.extra.get("path", "")) for results in made.values()))
     table = entry_table(configs[0] if len(configs) == 1 else "", made)
-    return [replace(results, among=table.of(name)) for name, results in made.items()]
+    return [replace(results, among=table) for results in made.values()]
 
 
 def _read(folder: Path, name: str) -> tuple[str, Results]:

@@ -22,9 +22,9 @@ from pytest_osmosis.record.manifest import PassRuleFields
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop, StopReason
-from pytest_osmosis.results.entry_table import EntryPlace
-from pytest_osmosis.results.publish import published_config, published_gate, redacted
-from pytest_osmosis.results.read import Gate, PublishedResults, read_results
+from pytest_osmosis.results.entry_table import EntryTable
+from pytest_osmosis.results.publish import published_config, redacted
+from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.results import (
     BaselineFile,
     EvalDescription,
@@ -189,10 +189,10 @@ class FactsAtEnd:
     evals_compared: Positive = 1
     p_adjusted: Share | None = None
     shard_code: Mapping[str, str]
-    verdicts: Sequence[Gate] = ()
+    verdicts: Sequence[Verdict] = ()
     rescored: Rescored | None = None
     changed_rows: Sequence[ChangedRow] = ()
-    comparison: EntryPlace | None = None
+    comparison: EntryTable | None = None
 
     def concluded(self, results: Results) -> FactsAtEnd:
         """Return these facts with those that the results tell."""
@@ -202,7 +202,7 @@ class FactsAtEnd:
             judge_prices={} if judges is None else judges.prices,
             evals_compared=1 if compared is None else compared.evals_compared,
             p_adjusted=None if compared is None else compared.p_adjusted,
-            verdicts=[published_gate(verdict) for verdict in results.verdicts if verdict.rule is None],
+            verdicts=[verdict for verdict in results.verdicts if verdict.rule is None],
             rescored=results.rescored,
             changed_rows=changed_rows(results, "rescored"),
             comparison=results.among,
@@ -257,7 +257,7 @@ class Conclusion:
                 differs=differing_settings(stored, here, redaction or Redaction()),
             )
         elif compares and other is not None and rules.baseline_part is None:
-            rows = comparison.matched_by_index(row_runs(measured), row_runs(measured, other))
+            rows = comparison.matched(row_runs(measured), row_runs(measured, other))
             compared = comparison.against_baseline(other.model, rows, allowed=allowed, stopped=stopped)
         return cls(measured, rules, compared, lost)
 

@@ -176,8 +176,7 @@ def _entries_of_config(group: Mapping[str, MergedEval]) -> Iterator[MergedEval]:
     results = {name: group[name].results for name in names}
     table = entry_table(longest.config, results, longest.duration_ms) if len(names) > 1 else None
     for name in names:
-        among = None if table is None else table.of(name)
-        yield replace(group[name], results=replace(results[name], among=among))
+        yield replace(group[name], results=replace(results[name], among=table))
 
 
 class _ShardResults(NamedTuple):
@@ -310,7 +309,7 @@ def _rules(
     *,
     has_stored: bool,
 ) -> Rules:
-    gates = [rule for gate in files[0].gates if (rule := gate.verdict.rule) is not None]
+    gates = [gate.rule for gate in files[0].gates if gate.rule is not None]
     n_baseline, n_planned = len(measured.baseline.records) if measured.baseline is not None else 0, measured.n_planned
     has_model = not has_stored and (measured.baseline is not None or any(rule.is_regression for rule in gates))
     share = f"only {n_baseline:,} of the baseline's {n_planned:,} runs selected"
@@ -443,7 +442,7 @@ def _differences(one_part: _ShardResults, other_part: _ShardResults) -> Iterator
         if one.code[name] != two.code[name]:
             yield _Difference(f"digest of the code of {name}", two.code[name], one.code[name])
     if _gates(other) != _gates(first):
-        yield _Difference("gates", *(_written([gate.gate for gate in read.gates]) for read in (other, first)))
+        yield _Difference("gates", *(_written([gate.title for gate in read.gates]) for read in (other, first)))
     if two.baseline != one.baseline:
         yield _Difference("baseline", _written_baseline(two), _written_baseline(one))
 
@@ -463,4 +462,4 @@ def _written_baseline(facts: ShardFacts) -> str:
 
 
 def _gates(read: PublishedResults) -> list[Any]:
-    return [(gate.gate, gate.metric, gate.function, gate.minimum, gate.rule) for gate in read.gates]
+    return [(gate.title, gate.rule) for gate in read.gates]

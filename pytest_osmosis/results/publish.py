@@ -26,7 +26,6 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.results.read import (
     SCHEMA_VERSION,
-    Gate,
     PendingRun,
     PublishedRow,
     PublishedRun,
@@ -52,7 +51,6 @@ from pytest_osmosis.results.totals import (
     replicas_json,
 )
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
@@ -170,7 +168,7 @@ def _head(results: Results) -> dict[str, Any]:
         "baseline": results.comparison,
         "rescored": results.rescored,
         **present(comparison=results.among),
-        "gates": [published_gate(verdict) for verdict in results.verdicts],
+        "gates": results.verdicts,
     }
 
 
@@ -324,23 +322,6 @@ def _tag(results: Results, run: RunId) -> ModelTag | None:
 
 def _ended(records: Iterable[RunRecord]) -> list[RunRecord]:
     return [record for record in records if record.status != "pending"]
-
-
-def published_gate(verdict: Verdict) -> Gate:
-    rule, (power, power_rows) = verdict.rule, verdict.power or (None, None)
-    return Gate(
-        gate=verdict.title,
-        state=verdict.state,
-        value=verdict.value,
-        finding=verdict.text,
-        metric=None if rule is None else rule.name,
-        function=None if rule is None else rule.function,
-        minimum=None if rule is None else rule.minimum,
-        rule=None if rule is None else rule.rule,
-        compared=verdict.compared,
-        power=power,
-        power_rows=power_rows,
-    )
 
 
 def _statistics(summary: stats.Summary) -> dict[str, Any]:

@@ -9,7 +9,6 @@ is refused: comparisons would be wrong.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +18,6 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, TypeV
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from pytest_osmosis.config.eval_kinds import GateRule, Rule
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.files.strict_json import parsed
@@ -43,14 +41,14 @@ from pytest_osmosis.record.manifest import ExtraFields
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import NO_NOTES, Imported, RewardError, RunRecord, judge_use, replicas_of
-from pytest_osmosis.results.entry_table import EntryPlace
+from pytest_osmosis.results.entry_table import EntryTable
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results, ShardFacts, Throttling, of_records
 from pytest_osmosis.results.totals import CassetteUse, PriceOf, shown_name
 from pytest_osmosis.stats import Interval
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.verdicts.comparison import AgainstBaseline, ChangedRow, LastRun, RowRuns
-from pytest_osmosis.verdicts.gates import Power, State, Verdict
+from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reason_of
 
 SCHEMA_VERSION: Final = 1
@@ -214,39 +212,6 @@ class PendingRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return record._replace(started=self.started, skip_reason=self.reason)
 
 
-# -- verdicts ----------------------------------------------------------------------------------------------
-
-
-class Gate(Struct, frozen=True, kw_only=True):
-    """The verdict of one gate; without `metric`, `minimum` and `rule` if a plugin made it."""
-
-    gate: str
-    state: State
-    value: float | None
-    finding: str
-    metric: str | None
-    function: str | None
-    minimum: float | None
-    rule: Rule | None
-    compared: float | None
-    power: Share | None
-    power_rows: Count | None = None
-
-    @property
-    def verdict(self) -> Verdict:
-        power = None if self.power is None or self.power_rows is None else Power(self.power, self.power_rows)
-        name = _METRIC.fullmatch(self.metric or "")
-        rule = None
-        if name is not None and self.minimum is not None and self.rule is not None:
-            metric: Any = name["metric"]
-            k = None if name["k"] is None else int(name["k"])
-            rule = GateRule(metric, self.minimum, self.rule, k, self.function)
-        return Verdict(self.gate, self.state, self.finding, self.value, rule, self.compared, power)
-
-
-_METRIC = re.compile(r"(?P<metric>[a-z_]+?)(?:_(?P<k>[0-9]+))?")
-
-
 # -- whole results -----------------------------------------------------------------------------------------
 
 
@@ -344,8 +309,8 @@ class PublishedHead(Struct, frozen=True, kw_only=True):
     last_run: LastRun | None
     baseline: AgainstBaseline | None
     rescored: Rescored | None
-    comparison: EntryPlace | None = None
-    gates: Sequence[Gate]
+    comparison: EntryTable | None = None
+    gates: Sequence[Verdict]
 
     @property
     def path(self) -> Path:
@@ -374,14 +339,7 @@ class PublishedHead(Struct, frozen=True, kw_only=True):
 
     @property
     def pass_rule(self) -> PassRule:
-        config = self.config
-        return PassRule(
-            tuple(config["eval_fns"]),
-            config["pass_threshold"],
-            config["thresholds"],
-            config["decide"],
-            {name: (low, high) for name, (low, high) in config.get("score_ranges", {}).items()},
-        )
+        return PassRule.of(self.config["eval_fns"], self.config)
 
     @property
     def other(self) -> ModelSummaryFields | None:
@@ -596,7 +554,7 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
         partial=read.partial,
         stopped=read.stop_reason,
         duration_ms=summary.total_duration_ms,
-        verdicts=[gate.verdict for gate in read.gates],
+        verdicts=read.gates,
         provenance={key: value for key, value in read.provenance.items() if key != "cassette"},
         row_digests={row.row_index: row.row_digest for row in read.all_rows if row.row_digest is not None},
         previous=read.last_run,

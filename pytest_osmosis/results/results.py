@@ -51,7 +51,7 @@ from pytest_osmosis.verdicts.gates import NORMAL_RANGE, Runs, Verdict
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reason_of, reward_error
 
 if TYPE_CHECKING:
-    from pytest_osmosis.results.entry_table import EntryPlace
+    from pytest_osmosis.results.entry_table import EntryTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class Results:
     shard: ShardFacts | None = None
     judge_price: PriceOf = no_price
     cassette: CassetteUse | None = None
-    among: EntryPlace | None = None
+    among: EntryTable | None = None
 
     @property
     def is_replay(self) -> bool:
