@@ -152,7 +152,7 @@ def _judges(side: Side) -> str:
     judges = side.results.judges
     if judges is None:
         return "-"
-    return "cost unknown" if judges.all.cost_usd is None else money(judges.all.cost_usd)
+    return "cost unknown" if judges.cost_usd is None else money(judges.cost_usd)
 
 
 def _started(side: Side) -> str:
@@ -281,7 +281,7 @@ def _side(side: Side, rate: ComparedRate) -> dict[str, Any]:
         "tokens": results.total_tokens,
         "cost_usd": results.cost_usd,
         "cost_unknown": n_cost_unknown(results),
-        "judges_cost_usd": None if results.judges is None else results.judges.all.cost_usd,
+        "judges_cost_usd": None if results.judges is None else results.judges.cost_usd,
         "duration_ms": round(results.duration_ms, 3),
     }
 

@@ -109,7 +109,7 @@ def account_lines(results: Results) -> Iterator[str]:
     if results.cassette is not None:
         yield from _cassette(results, results.cassette)
     if results.judges is not None:  # the line on the rollouts leaves them out
-        for name, sums in results.judges.by_name.items():
+        for name, sums in results.judges.models.items():
             tokens = _with_parts(sums.total_tokens, sums.usage, sums.uncounted, "call")
             retries = ["1 retry" if sums.retries == 1 else f"{count(sums.retries)} retries"] if sums.retries else []
             spent = [plural(sums.calls, "call"), tokens, known_cost(sums.cost_usd, sums.cost_unknown), *retries]
@@ -273,7 +273,7 @@ def _equal_answers(results: Results) -> Iterator[str]:
 def last_run_line(last: PublishedHead) -> str:
     """Return what the last run of the plan took, for the header."""
     found, spent = last.summary, last.summary.judges
-    judges = f", judges {money(spent['cost_usd'])}" if spent is not None and spent["cost_usd"] else ""
+    judges = f", judges {money(spent.cost_usd)}" if spent is not None and spent.cost_usd else ""
     rollouts, tokens = plural(found.total_runs, "rollout"), plural(found.total_tokens, "token")
     cost, took = known_cost(found.cost_usd, found.cost_unknown), seconds(found.total_duration_ms / 1000)
     return f"last run ({moment(last.provenance['started_at'])}): {rollouts}, {tokens}, {cost}{judges}, {took}"

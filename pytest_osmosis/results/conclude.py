@@ -199,7 +199,7 @@ class FactsAtEnd:
         compared, judges = results.comparison, results.judges
         return replace(
             self,
-            judge_prices={} if judges is None else judges.prices,
+            judge_prices={} if judges is None else {name: judge.price for name, judge in judges.models.items()},
             evals_compared=1 if compared is None else compared.evals_compared,
             p_adjusted=None if compared is None else compared.p_adjusted,
             verdicts=[verdict for verdict in results.verdicts if verdict.rule is None],

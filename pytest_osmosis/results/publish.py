@@ -43,7 +43,6 @@ from pytest_osmosis.results.results import (
     tokens_of,
 )
 from pytest_osmosis.results.totals import (
-    MetricSummaries,
     cost_of_judges,
     judge_fields,
     present,
@@ -210,13 +209,9 @@ def _summary(results: Results) -> dict[str, Any]:
         "cost_unknown": n_cost_unknown(results),
         "throttling": _throttling(results.throttling),
         **present(replicas=replicas_json(replica_totals(results.all_records))),
-        "metrics": _metrics(results.models[0].metrics(results.pass_rule)),
-        **present(judges=results.judges and results.judges.to_json()),
+        "metrics": results.models[0].metrics(results.pass_rule),
+        **present(judges=results.judges),
     }
-
-
-def _metrics(metrics: MetricSummaries) -> dict[str, Any]:
-    return {source: {name: found._asdict() for name, found in named.items()} for source, named in metrics.items()}
 
 
 def _throttling(throttling: Throttling) -> dict[str, Any]:
@@ -242,7 +237,7 @@ def _model_summary(results: Results, tag: ModelTag, model: ModelResults) -> dict
         "measured": sum(map(results.pass_rule.measured, ended)),
         "cost_usd": results.cost_of(model.records),
         "price": model.price,
-        "metrics": _metrics(model.metrics(results.pass_rule)),
+        "metrics": model.metrics(results.pass_rule),
     }
 
 

@@ -43,7 +43,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import NO_NOTES, Imported, RewardError, RunRecord, judge_use, replicas_of
 from pytest_osmosis.results.entry_table import EntryTable
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results, ShardFacts, Throttling, of_records
-from pytest_osmosis.results.totals import CassetteUse, PriceOf, shown_name
+from pytest_osmosis.results.totals import CassetteUse, JudgeTotals, no_price
 from pytest_osmosis.stats import Interval
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
@@ -246,15 +246,6 @@ class ProvenanceFields(TypedDict):
     cassette: NotRequired[CassetteUse]
 
 
-class JudgeSumsFields(TypedDict):
-    price: Price | None
-
-
-class JudgesFields(TypedDict):
-    cost_usd: Amount | None
-    models: Mapping[str, JudgeSumsFields]
-
-
 class SummaryFields(Struct, frozen=True, kw_only=True):
     """The numbers of an eval run, in counts of runs. `judges` are there if any were asked."""
 
@@ -273,7 +264,7 @@ class SummaryFields(Struct, frozen=True, kw_only=True):
     cost_usd: Amount | None
     cost_unknown: Count
     throttling: Throttling
-    judges: JudgesFields | None = None
+    judges: JudgeTotals | None = None
 
     @property
     def counted(self) -> int:
@@ -567,13 +558,7 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
         n_planned=len(made.records) if shard is None else shard.planned_runs,
         shard=shard,
         throttling=replace(summary.throttling, limit=config["batch_size"]),
-        judge_price=_judge_price(summary.judges),
+        judge_price=no_price if summary.judges is None else summary.judges.price_of,
         cassette=read.cassette,
         among=read.comparison,
     )
-
-
-def _judge_price(judges: JudgesFields | None) -> PriceOf:
-    """Return the prices of judges that results contain."""
-    prices = {} if judges is None else {name: sums["price"] for name, sums in judges["models"].items()}
-    return lambda use: prices.get(shown_name(use))

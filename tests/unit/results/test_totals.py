@@ -32,13 +32,12 @@ def test_costs_are_those_of_known_prices_and_runs_with_another_cost_are_counted(
 
     assert totals is not None
     cost_usd = 2 * (100 + 2 * 10) / 1e6
-    both = totals.all
-    assert (both.calls, both.retries, both.uncounted, both.total_tokens) == (8, 1, 1, 440)
-    assert both.cost_usd == totals.by_name["priced"].cost_usd == pytest.approx(cost_usd)
-    assert both.cost_unknown == 2
-    by_name = {name: (sums.calls, sums.cost_usd is None, sums.cost_unknown) for name, sums in totals.by_name.items()}
+    assert (totals.calls, totals.retries, totals.uncounted, totals.total_tokens) == (8, 1, 1, 440)
+    assert totals.cost_usd == totals.models["priced"].cost_usd == pytest.approx(cost_usd)
+    assert totals.cost_unknown == 2
+    by_name = {name: (sums.calls, sums.cost_usd is None, sums.cost_unknown) for name, sums in totals.models.items()}
     assert by_name == {"free": (2, True, 1), "priced": (6, False, 1)}
-    assert totals.prices == {"free": None, "priced": PRICE}
+    assert {name: judge.price for name, judge in totals.models.items()} == {"free": None, "priced": PRICE}
 
 
 def test_judges_at_different_addresses_are_different_and_without_requests_there_are_no_sums() -> None:
@@ -47,7 +46,7 @@ def test_judges_at_different_addresses_are_different_and_without_requests_there_
     totals = judge_totals([finished({A: 1.0}, judge_uses=uses)], price_of)
 
     assert totals is not None
-    assert {name: sums.calls for name, sums in totals.by_name.items()} == {
+    assert {name: sums.calls for name, sums in totals.models.items()} == {
         "m": 2,
         "m at http://a": 2,
         "m at http://b": 2,
