@@ -488,15 +488,12 @@ def _unreadable(path: Path, error: Exception) -> ResultsError:
 
 def _repeated(rows: Sequence[PublishedRow]) -> str | None:
     """Return which row or run is there twice, None if each is there once."""
-    places: dict[int, int] = {}
+    seen = set[str]()
     for number, row in enumerate(rows):
-        first = places.setdefault(row.row_index, number)
-        if first != number:
-            return f"rows[{number}]: row {row.row_index} is there already, as rows[{first}]"
-        ids = [run.id(row.row_index) for run in row.runs]
-        if len(set(ids)) < len(ids):
-            index = next(index for index, id in enumerate(ids) if id in ids[:index])
-            return f"rows[{number}].runs[{index}]: {ids[index]} is there already, as runs[{ids.index(ids[index])}]"
+        for each in (f"row {row.row_index}", *(str(run.id(row.row_index)) for run in row.runs)):
+            if each in seen:
+                return f"rows[{number}]: {each} is there already"
+            seen.add(each)
     return None
 
 
