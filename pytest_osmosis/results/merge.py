@@ -7,7 +7,6 @@ all would count them. Wall time is that of the longest shard, because shards run
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -52,11 +51,6 @@ NOT_MEASURED = 9
 COMPARISON = "comparison.json"
 """The end of the name of a file with the table of several evals, in the folder of their results."""
 _MOST_LISTED = 10
-_VERSIONS = {
-    "pytest_osmosis": "versions of pytest-osmosis",
-    "python": "versions of Python",
-    "git_commit": "commits",
-}
 _STRENGTH: Sequence[StopReason] = (
     *("killed", "journal", "systemic", "max_errors", "max_cost_usd", "max_tokens", "max_duration_s", "requested"),
     *("interrupt", "maxfail", "closed", "decided"),
@@ -97,7 +91,7 @@ class MergedEval:
         stops = [fact.baseline_stopped for fact in facts if fact.baseline_stopped is not None]
         decides = not measured.partial and all(each.decides for each in facts)
         conclusion = Conclusion.of(measured, rules, stored, stopped="; ".join(dict.fromkeys(stops)) or None)
-        return cls(measured, sources, decides, conclusion, missing, list(_version_notes(files)))
+        return cls(measured, sources, decides, conclusion, missing)
 
     def concluded(self, compared: BaselineComparison | None, runs: Path | None) -> MergedEval:
         """Return the eval with the verdicts of its gates, and compared with the previous run in the folder `runs`."""
@@ -345,15 +339,6 @@ def _stored_baseline(first: PublishedResults, facts: ShardFacts, path: Path | No
     if unfit is not None:
         raise ProblemsError([Problem(f"the baseline of {first.config['name']}", f"{shown(place)}: {unfit}; {fix}")])
     return stored
-
-
-def _version_notes(files: Sequence[PublishedResults]) -> Iterator[str]:
-    """Yield the versions that differ between shards, which may explain differences between their rows."""
-    for key, name in _VERSIONS.items():
-        found = Counter(str(read.provenance.get(key) or "unknown")[:12] for read in files)
-        if len(found) > 1:
-            each = (f"{value} in {plural(n, 'shard')}" for value, n in found.items())
-            yield f"the shards have different {name}: {listed(each, _MOST_LISTED)}"
 
 
 # -- complaints about files that do not belong together, and about differences between shards --------------
