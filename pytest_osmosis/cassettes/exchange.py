@@ -124,16 +124,16 @@ class Fingerprint(NamedTuple):
     settings: Mapping[str, str]
 
     @classmethod
-    def of(cls, body: Body, scope: str = "") -> Fingerprint:
-        """Return the digests of a stored request. Requests of different `scope` are never equal."""
+    def of(cls, body: Body) -> Fingerprint:
+        """Return the digests of a stored request."""
         prefixes = list(accumulate(body["messages"], digest_of, initial=""))
         settings = {name: digest_of(body.get(name)) for name in SETTINGS}
-        return cls(cls.digest_from(settings, prefixes[-1], scope), prefixes, settings)
+        return cls(cls.digest_from(settings, prefixes[-1]), prefixes, settings)
 
     @staticmethod
-    def digest_from(settings: Mapping[str, str], messages: str, scope: str = "") -> str:
+    def digest_from(settings: Mapping[str, str], messages: str) -> str:
         """Return the digest of a request from those of its settings and of all its messages."""
-        return digest_of(scope, {name: known for name, known in settings.items() if (name, known) != NO_API}, messages)
+        return digest_of("", {name: known for name, known in settings.items() if (name, known) != NO_API}, messages)
 
 
 # -- answers ----------------------------------------------------------------------------------------------

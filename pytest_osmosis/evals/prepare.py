@@ -136,7 +136,7 @@ class Preparation:
     def models(self, config: EvalConfig) -> Models:
         """Check the models that an eval asks, which are those of judges unless it rolls out, and all secrets."""
         request, around, checks, rolls_out = self.request, self.around, self.checks, self.rolls_out
-        environ, listing, replays, path = around.environ, request.listing, request.answers == "cassette", config.path
+        environ, listing, replays, path = around.environ, request.listing, request.replay, config.path
         at, baseline_at = (origin_of(config, request.overrides, table) for table in ("experiment", "baseline"))
         target: Any = None
         other: Any = None
@@ -149,8 +149,8 @@ class Preparation:
         if known is not None:
             judge = checks.made(lambda: eval_judge(config, environ, shown(path), *known), "judge", "scoring.rubric")
         cassette = None
-        if rolls_out or request.answers is not None:  # scoring again records nothing
-            cassette = checks.made(lambda: eval_cassette(config, request.answers, reads=not listing), "cassette")
+        if rolls_out or replays:  # scoring again records nothing
+            cassette = checks.made(lambda: eval_cassette(config, replay=replays, reads=not listing), "cassette")
         if target is not None:
             checks.add([*lacking_keys(config, target, at), other_api(cassette, target, config)])
         secrets: Mapping[str, str] = {}

@@ -23,7 +23,7 @@ from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.formats.codec import AnyModel
 from pytest_osmosis.formats.events import AttemptFields, RolloutEvent, ScoreEvent, StartEvent, check_event, kinds_of
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.formats.words import Boundary
+from pytest_osmosis.formats.words import Boundary, CassetteMode
 from pytest_osmosis.models.providers import provider_secrets, secret_headers
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.numbers import money, plural
@@ -156,12 +156,12 @@ class CassetteFields(TypedDict):
     """The store of exchanges of an eval: its mode, and the files in which hosts look for answers.
 
     With "record" and "new" a request without an answer there is sent, and every exchange is reported. They differ in
-    their files: "record" has those of the rollouts that it resumes. With "cache" only what was sent is reported. With
-    "replay" nothing is sent. Of equal exchanges, those in later files count. Without one of the files `needed`, which
+    their files: "record" has those of the rollouts that it resumes. With "replay"
+    nothing is sent. Of equal exchanges, those in later files count. Without one of the files `needed`, which
     existed as the eval began, a host does not start: it would send what was answered already.
     """
 
-    mode: Literal["record", "new", "cache", "replay"]
+    mode: CassetteMode
     paths: Sequence[str]
     needed: Sequence[str]
 

@@ -363,7 +363,7 @@ class PublishedHead(Struct, frozen=True, kw_only=True):
 
     @property
     def cassette(self) -> CassetteUse | None:
-        """The part of a cassette, or of a cache, in the eval run."""
+        """The part of a cassette in the eval run."""
         return decode(self.provenance["cassette"], CassetteUse) if "cassette" in self.provenance else None
 
     @property

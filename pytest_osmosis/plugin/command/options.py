@@ -242,11 +242,6 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "Give the answers again that the eval's cassette holds: no model is asked, and no key is needed "
             "([cassette] path).",
         ),
-        Option(
-            "cache",
-            None,
-            "Ask for no answer twice: an equal request of the same row, run and turn is answered from .osmosis/cache.",
-        ),
     ),
     "osmosis: resuming a run": (
         Option(
