@@ -279,7 +279,6 @@ def _end_of(run: EvalRun) -> FactsAtEnd:
         provenance={
             **run.provenance,
             **lost,
-            **({"shutdown_dates": dict(engine.shutdown_dates)} if engine.shutdown_dates else {}),
             "finished_at": utc_text(run.ended_at or datetime.now(UTC)),
         },
         cassette=_cassette_use(run),

@@ -388,17 +388,9 @@ StepEvent = TypedDict("StepEvent", {"ev": Literal["step"], "step": str})
 ToldEvent = TypedDict("ToldEvent", {"ev": Literal["told"], "facts": Mapping[str, Any]})
 """The answer to `tell`: the facts of an environment (`rollouts.environment`)."""
 ProbedEvent = TypedDict(
-    "ProbedEvent",
-    {
-        "ev": Literal["probed"],
-        "model_tag": AnyModel,
-        "error": str | None,
-        "is_systemic": bool,
-        "shutdown_date": NotRequired[str],
-    },
+    "ProbedEvent", {"ev": Literal["probed"], "model_tag": AnyModel, "error": str | None, "is_systemic": bool}
 )
-"""The answer to `probe`: its error, None without one. One that `is_systemic` every request to the model would meet.
-The model's service ends it on `shutdown_date`, like 2026-12-11."""
+"""The answer to `probe`: its error, None without one. One that `is_systemic` every request to the model would meet."""
 DeniedEvent = TypedDict("DeniedEvent", {"ev": Literal["denied"], "model_tag": AnyModel, "error": str})
 """A model denies every request with `error`, such as for a wrong key: the host sends it none, and begins no run."""
 LimitedEvent = TypedDict("LimitedEvent", {"ev": Literal["limited"]})

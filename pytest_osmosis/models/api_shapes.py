@@ -56,9 +56,6 @@ def api_error(error: ApiError | ModelError) -> ApiError:
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 
-PIECE_CHARS = 64
-"""The length of the pieces in which a text is streamed. The whole reply is known before the first is sent."""
-
 
 class ServedRequest(NamedTuple):
     """A request as a client sent it. Every key of its body that has no place of its own is in `chat.sampling`."""
@@ -131,11 +128,6 @@ def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
     """
     head = b"" if name is None else b"event: %s\n" % name.encode("ascii")
     return b"%sdata: %s\n\n" % (head, encoded(data))
-
-
-def pieces(text: str) -> Iterator[str]:
-    """Yield a text in the pieces in which it is streamed, nothing for an empty one."""
-    return (text[begin : begin + PIECE_CHARS] for begin in range(0, len(text), PIECE_CHARS))
 
 
 ONE_ANSWER = "n must be 1, because a request gets one answer; send it again for another"

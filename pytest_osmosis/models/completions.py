@@ -20,7 +20,6 @@ from pytest_osmosis.models.api_shapes import (
     ServedRequest,
     drop_model,
     event,
-    pieces,
     refuse,
     take_flag,
     take_messages,
@@ -35,7 +34,6 @@ from pytest_osmosis.models.json_bodies import (
     check_size,
     count_in,
     encoded,
-    first_choice,
     given,
     json_object,
     label,
@@ -116,7 +114,7 @@ def reply_in(
     choices = answer_list(body, "choices", status, failures)
     if not choices:
         raise failures.no_answer(status, "no choices", body)
-    choice = first_choice(choices)
+    choice = choices[0]
     if not isinstance(choice, dict):
         raise failures.misshapen(status, "a choice that is not an object", body)
     answer = choice.get(key)
@@ -211,7 +209,7 @@ FINISH_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "f
 
 ERROR_TYPES: Mapping[int, str] = {401: "authentication_error", 429: "rate_limit_error"}
 STREAMED = ("reasoning_content", "content", "refusal", "tool_calls")
-"""The fields of a message that are streamed in pieces, in this order. All others come whole, with its role."""
+"""The fields of a message that are streamed, in this order. All others come with its role."""
 
 
 # -- requests to a server ----------------------------------------------------------------------------------
@@ -258,7 +256,7 @@ def write_reply(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
 
 
 def write_events(reply: ChatReply, label: AnswerLabel, *, include_usage: bool = True) -> Iterator[bytes]:
-    """Yield the chunks of a reply: its message in pieces, its finish_reason, and its tokens in a last one."""
+    """Yield the chunks of a reply: the fields of its message, its finish_reason, and its tokens in a last one."""
     head = _head(reply, label, "chat.completion.chunk")
     shown = include_usage and reply.usage is not None
     rest = {"usage": None} if shown else {}
@@ -294,15 +292,10 @@ def _deltas(message: Message) -> Iterator[dict[str, Any]]:
     calls = message.get("tool_calls") or []
     yield {"role": "assistant", "content": None if calls else "", **without(message, STREAMED)}
     for name in STREAMED[:-1]:
-        for piece in pieces(text_of(message.get(name))):
-            yield {name: piece}
-    for index, call in enumerate(calls):
-        function = call.get("function") or {}
-        arguments = function.get("arguments") or ""
-        begun = {**call, "function": {**function, "arguments": ""}} if function else call
-        yield {"tool_calls": [{"index": index, **begun}]}
-        for piece in pieces(arguments):
-            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+        if text := text_of(message.get(name)):
+            yield {name: text}
+    if calls:
+        yield {"tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]}
 
 
 # -- errors of a server ------------------------------------------------------------------------------------

@@ -183,25 +183,20 @@ class HttpModel:
         self._root = root.removesuffix("/v1") if api.PATH.startswith("/v1/") else root
         self._url = f"{self._root}{api.PATH}"
         self._failures = Failures(target.base_url, self._url, api_key, target.address_key, target.responses_advice)
-        proxy = proxy_of(target.base_url)
-        self._proxy = None if proxy is None else proxy.url
+        self._proxy = proxy_of(target.base_url)
         self._max_in_flight = max_in_flight
         self._max_bytes = target.max_response_mb * MB
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that the API cannot represent."""
         body = self._api.write_request(request, self.target)
-        status, text = await self._send("post", self._api.PATH, body, self._headers_of(request))
+        status, text = await self._send(body, self._headers_of(request))
         return self._api.read_reply(status, text, self.target, self._failures)
-
-    async def description(self) -> str:
-        """Return what the server says about the model, as JSON text. Raises `ModelError`."""
-        return (await self._send("get", self.target.description_path, b"", self._headers))[1]
 
     def _headers_of(self, request: ChatRequest) -> Mapping[str, Any]:
         return merged(self._headers, request.headers) if request.headers else self._headers
 
-    async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
+    async def _send(self, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
         """Return status and body of a 2xx answer. Raises `ModelError` for everything else."""
         raise NotImplementedError
 
@@ -230,12 +225,11 @@ class OfficialModel(HttpModel):
             timeout=self._http.Timeout(None, connect=CONNECT_TIMEOUT_S),
         )
 
-    async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
-        send = getattr(self._client, method)
+    async def _send(self, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
         try:
             options = {"headers": sendable_headers(headers)}
             _BODY.set(body)
-            response = await send(path, cast_to=self._http.Response, options=options)
+            response = await self._client.post(self._api.PATH, cast_to=self._http.Response, options=options)
         except Exception as error:
             raise self._failures.of_exception(error) from None
         answer: tuple[int, str] = response.extensions.pop(ANSWER)
@@ -286,13 +280,12 @@ class LightModel(HttpModel):
             ours["Authorization"] = f"Bearer {api_key}"
         self._headers = merged(ours, target.headers)
 
-    async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
-        return await self._request(method, f"{self._root}{path}", body, headers)
+    async def _send(self, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
+        return await self._post(self._url, body, headers)
 
-    async def _request(self, method: str, url: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
+    async def _post(self, url: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
         try:
-            async with self._opened().request(
-                method,
+            async with self._opened().post(
                 url,
                 data=body,
                 headers=sendable_headers(headers),

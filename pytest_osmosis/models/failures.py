@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
 import socket
-import ssl
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,33 +36,14 @@ from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import one_line, shortened
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
-    """A proxy, and the variable that sets it, as it is spelt; "" if the system's settings do."""
-
-    url: str
-    variable: str = ""
-
-    def __str__(self) -> str:
-        """Return the proxy for people, without its password.
-
-        >>> print(Proxy("http://me:secret@proxy:3128", "HTTPS_PROXY"))
-        the proxy http://proxy:3128 (HTTPS_PROXY)
-        """
-        scheme, _, rest = self.url.partition("://")
-        return f"the proxy {scheme}://{rest.rpartition('@')[2]} ({self.variable or 'of the system'})"
-
-
-def proxy_of(url: str) -> Proxy | None:
-    """Return the proxy for this address, or None."""
+def proxy_of(url: str) -> str | None:
+    """Return the address of the proxy for this address, or None."""
     parts = urlsplit(url)
     proxies = getproxies()
-    name = parts.scheme if proxies.get(parts.scheme) else "all"
-    proxy = proxies.get(name)
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
     if not proxy or proxy_bypass(parts.netloc):
         return None
-    variable = next((each for each in os.environ if each.lower() == f"{name}_proxy" and os.environ[each] == proxy), "")
-    return Proxy(proxy if "://" in proxy else f"http://{proxy}", variable)
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 Treatment = Literal["denied", "unavailable", "retried", "wrong"]
@@ -133,8 +112,6 @@ VERSION = re.compile(r"/v\d+[a-z]*\d*(/|$)")
 """The part of an address that names a version of the API, as nearly every server's has: /v1, /v1beta."""
 TLS_ONLY = ("plain http request was sent to https port", "http request to an https server", "plain http to an ssl")
 """The answers of nginx, Go and Apache to a request without TLS where they expect it, all with status 400."""
-NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
-"""OpenSSL's names for an answer without TLS to a request over it."""
 OF_REQUESTS = {
     "max_completion_tokens": "max_tokens",
     "max_output_tokens": "max_tokens",
@@ -181,10 +158,6 @@ class Failures:
         cause = causes[-1]
         text = _text_of(cause)
         reason = self._shown(text or type(cause).__name__, MAX_MESSAGE)
-        if isinstance(cause, ssl.SSLError) and any(name in text for name in NO_TLS):
-            plain = self.base_url.replace("https:", "http:", 1)
-            text = f'{self.base_url} answers without TLS: set {self.address_key} to "{plain}"'
-            return ModelError(text, systemic="until_success")
         # Transports wrap aiohttp's errors differently, so aiohttp's own decide if there are any.
         judged = [each for each in causes if isinstance(each, aiohttp.ClientError)] or causes
         if any(isinstance(each, (*UNREACHABLE, *_http(*HTTP_UNREACHABLE))) for each in judged):
@@ -271,9 +244,10 @@ class Failures:
 
     @property
     def _through_proxy(self) -> str:
-        """The proxy to the address, and the variable that sets it, which is not the server's doing; "" without one."""
-        proxy = proxy_of(self.base_url)
-        return "" if proxy is None else f" through {self._shown(str(proxy), MAX_BODY)}"
+        """The proxy to the address, without its password, which is not the server's doing; "" without one."""
+        scheme, _, rest = (proxy_of(self.base_url) or "").partition("://")
+        proxy = f"{scheme}://{rest.rpartition('@')[2]}"
+        return f" through the proxy {self._shown(proxy, MAX_BODY)}" if rest else ""
 
     def _responses_hint(self, error: ErrorBody) -> str:
         """Return a hint for a model that refuses chat completions, or tools there, and has OpenAI's Responses."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from pytest_osmosis.models.failures import Failures, error_in
+from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.lenient_json import MAX_DEPTH, TooDeep, read
 from pytest_osmosis.models.targets import MESSAGE_SHARE, ModelTarget
 
@@ -53,9 +52,7 @@ def json_object(status: int, text: str, failures: Failures) -> dict[str, Any]:
     except TooDeep:
         raise failures.unreadable(status, text, f"is nested more than {MAX_DEPTH} levels deep") from None
     except ValueError:
-        body = _error_event(text)
-        if body is None:
-            raise failures.unreadable(status, text, "is not JSON") from None
+        raise failures.unreadable(status, text, "is not JSON") from None
     if not isinstance(body, dict):
         raise failures.unreadable(status, text, "is not a JSON object")
     return body
@@ -69,11 +66,6 @@ def answer_list(body: Mapping[str, Any], key: str, status: int, failures: Failur
     if not isinstance(value, list):
         raise failures.misshapen(status, f"{key} = {shape(value)}", body)
     return value
-
-
-def first_choice(choices: Sequence[Any]) -> Any:
-    """Return the choice with index 0, in whatever order a server lists them; the first if none has that index."""
-    return next((each for each in choices if isinstance(each, dict) and each.get("index") == 0), choices[0])
 
 
 def function_of(call: Any) -> Mapping[str, Any]:
@@ -111,17 +103,6 @@ def check_size(status: int, message: Any, target: ModelTarget, failures: Failure
         raise failures.too_large(
             status, f"a message of more than {limit / 2**20:g} MB (a {MESSAGE_SHARE}th of the bound on a body)"
         )
-
-
-def _error_event(text: str) -> dict[str, Any] | None:
-    """Return the first error in a stream of server-sent events, which some servers answer unasked, or None."""
-    for line in text.splitlines():
-        if line.startswith("data:"):
-            with suppress(ValueError):
-                data = read(line.removeprefix("data:"))
-                if isinstance(data, dict) and error_in(data) is not None:
-                    return data
-    return None
 
 
 def count_in(value: object, *path: str) -> int | None:

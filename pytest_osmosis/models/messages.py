@@ -29,7 +29,6 @@ from pytest_osmosis.models.api_shapes import (
     check_content,
     drop_model,
     event,
-    pieces,
     refuse,
     take_flag,
     take_messages,
@@ -465,7 +464,7 @@ def _chat_messages(turn: Message, position: int) -> list[Message]:
         return [{"role": turn["role"], "content": content}]
     blocks = [_block_in(block, f"{name}[{index}]") for index, block in enumerate(content)]
     if turn["role"] == "assistant":
-        return [_assistant_message(blocks)]
+        return [assistant_message(blocks)]
     results = [_tool_message(block) for block in blocks if block["type"] == "tool_result"]
     said = [block for block in blocks if block["type"] != "tool_result"]
     if results and not said:
@@ -482,15 +481,6 @@ def _block_in(block: object, name: str) -> Block:
     if block["type"] == "tool_result":
         check_content(block.get("content"), f"{name}.content")
     return block
-
-
-def _assistant_message(blocks: list[Block]) -> Message:
-    message = assistant_message(blocks)
-    inputs = (block["input"] for block in blocks if block["type"] == "tool_use")
-    for call, arguments in zip(message.get("tool_calls", ()), inputs, strict=True):
-        if arguments.keys() == {INVALID_JSON} and isinstance(arguments[INVALID_JSON], str):
-            call["function"]["arguments"] = arguments[INVALID_JSON]
-    return message
 
 
 def _tool_message(block: Block) -> Message:
@@ -526,7 +516,7 @@ def write_reply(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
 
 
 def write_events(reply: ChatReply, label: AnswerLabel, *, include_usage: bool = True) -> Iterator[bytes]:
-    """Yield the events of a reply: its blocks in pieces, then its stop_reason. The API always sends the tokens."""
+    """Yield the events of a reply: its blocks, then its stop_reason. The API always sends the tokens."""
     usage = _usage_fields(reply.usage)
     begun = {**_head(reply, label), "content": [], "stop_reason": None, "stop_sequence": None}
     yield _event("message_start", message={**begun, "usage": {**usage, "output_tokens": 0}})
@@ -593,21 +583,19 @@ def _streamed(block: Block) -> tuple[Block, list[dict[str, Any]]]:
     """Return a block as it begins, and its deltas. A block of a kind that is not streamed begins whole."""
     match block["type"]:
         case "text":
-            deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
+            said = {"type": "text_delta", "text": block["text"]}
             if not (citations := block.get("citations")):
-                return {**block, "text": ""}, deltas
+                return {**block, "text": ""}, [said]
             cited = [{"type": "citations_delta", "citation": each} for each in citations]
-            return {**block, "text": "", "citations": []}, [*deltas, *cited]
+            return {**block, "text": "", "citations": []}, [said, *cited]
         case "thinking" if isinstance(block.get("thinking"), str):
-            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])]
+            thought = {"type": "thinking_delta", "thinking": block["thinking"]}
             signature = block.get("signature")
             signed = [{"type": "signature_delta", "signature": signature}] if signature else []
-            return {**block, "thinking": "", "signature": ""}, [*deltas, *signed]
+            return {**block, "thinking": "", "signature": ""}, [thought, *signed]
         case "tool_use" | "server_tool_use" | "mcp_tool_use":
             written = json.dumps(block.get("input") or {})
-            return {**block, "input": {}}, [
-                {"type": "input_json_delta", "partial_json": piece} for piece in pieces(written)
-            ]
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": written}]
     return block, []
 
 

@@ -28,14 +28,13 @@ from pytest_osmosis.models.api_shapes import (
     check_content,
     drop_model,
     event,
-    pieces,
     refuse,
     take_flag,
     take_object,
     take_seed,
     take_tools,
 )
-from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Describing, Message, Model, Usage
+from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
 from pytest_osmosis.models.failures import OF_REQUESTS, Failures, error_in
 from pytest_osmosis.models.json_bodies import (
     answer_list,
@@ -52,6 +51,7 @@ from pytest_osmosis.models.json_bodies import (
     without,
 )
 from pytest_osmosis.models.lenient_json import read
+from pytest_osmosis.models.providers import Api
 from pytest_osmosis.models.targets import SWITCH, ModelTarget, asks_responses, chat_only
 from pytest_osmosis.text.chat_messages import refusal_of, text_of
 
@@ -75,16 +75,15 @@ class ResponsesModel:
     It learns from the first refusal that a model does not reason, and then asks for no reasoning.
     """
 
-    def __init__(self, responses: Describing, chat: Model | None) -> None:
-        self.target = responses.target
-        self.description = responses.description
+    def __init__(self, api: Api, responses: Model, chat: Model | None) -> None:
+        self._api = api
         self._responses = responses
         self._chat = chat
         self._reasons = True
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `ModelError` for tools together with a key that only chat completions take."""
-        if self._chat is not None and not asks_responses(self.target.api, request.keys):
+        if self._chat is not None and not asks_responses(self._api, request.keys):
             if request.tools:
                 missing = lacks(chat_only(request.keys))
                 text = f"no request was sent: tools are offered to this model by OpenAI's Responses API, {missing}"
@@ -572,7 +571,7 @@ def _usage_fields(usage: Usage) -> dict[str, Any]:
 
 
 def write_events(reply: ChatReply, label: AnswerLabel, *, include_usage: bool = True) -> Iterator[bytes]:
-    """Yield the events of a reply: each item as it begins, in pieces, and whole. The last has the whole response."""
+    """Yield the events of a reply: each item as it begins, what it says, and whole. The last has the whole response."""
     for number, (kind, data) in enumerate(_events(reply, label)):
         yield event({"type": f"response.{kind}", "sequence_number": number, **data}, f"response.{kind}")
 
@@ -586,8 +585,7 @@ def _events(reply: ChatReply, label: AnswerLabel) -> Iterator[tuple[str, dict[st
         yield "output_item.added", {"output_index": index, "item": _begun(item)}
         at = {"item_id": item["id"], "output_index": index}
         if item["type"] == "function_call":
-            for piece in pieces(item["arguments"]):
-                yield "function_call_arguments.delta", {**at, "delta": piece}
+            yield "function_call_arguments.delta", {**at, "delta": item["arguments"]}
             yield "function_call_arguments.done", {**at, "name": item["name"], "arguments": item["arguments"]}
         else:
             for number, part in enumerate(item.get("content") or ()):
@@ -610,8 +608,7 @@ def _part_events(part: Item, at: Mapping[str, Any]) -> Iterator[tuple[str, dict[
     field = "refusal" if kind == "refusal" else "text"
     more: Item = {"logprobs": []} if kind == "output_text" else {}
     yield "content_part.added", {**at, "part": {**part, field: ""}}
-    for piece in pieces(part[field]):
-        yield f"{kind}.delta", {**at, "delta": piece, **more}
+    yield f"{kind}.delta", {**at, "delta": part[field], **more}
     yield f"{kind}.done", {**at, field: part[field], **more}
     yield "content_part.done", {**at, "part": part}
 

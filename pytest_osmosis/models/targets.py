@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.models.providers import (
@@ -128,16 +128,6 @@ class ModelTarget:
     def is_remote(self) -> bool:
         """True if requests leave the machine or at least the host, so that they can fail."""
         return self.provider not in ("demo", RECORDED)
-
-    @property
-    def is_openais(self) -> bool:
-        """True for OpenAI's own service, and for the server that stands for it (OPENAI_BASE_URL)."""
-        return self.provider == "openai" or service_at(self.base_url or "") is SERVICES["openai"]
-
-    @property
-    def description_path(self) -> str:
-        """The path after the address at which OpenAI describes the model."""
-        return f"/models/{quote(self.model, safe=':')}"
 
     @property
     def max_message_bytes(self) -> int:

@@ -278,7 +278,6 @@ class ProvenanceFields(TypedDict):
     git_dirty: NotRequired[bool | None]
     dataset_sha256: NotRequired[str]
     lost_in_flight: NotRequired[Count]
-    shutdown_dates: NotRequired[Mapping[str, str]]
     shards: NotRequired[Sequence[Mapping[str, Any]]]
     cassette: NotRequired[CassetteUse]
 

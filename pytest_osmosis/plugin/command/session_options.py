@@ -320,12 +320,13 @@ def _replays(replay: OptionValue, overrides: Iterable[Override], problems: list[
     Both on one level contradict each other.
     """
     level = "command" if replay.origin.startswith("--") else "environment"
-    recording = [each for each in overrides if (each.table, each.key) == _RECORD and each.value != "off"]
-    for each in recording:
-        if each.level == level:
-            text = "an answer is recorded, or comes from the cassette; keep one of them"
-            problems.append(Problem(replay.origin, f"contradicts {each.origin}: {text}"))
-    return level == "command" or all(each.level != "command" for each in recording)
+    recording = {each.level: each for each in overrides if (each.table, each.key) == _RECORD and each.value != "off"}
+    if level == "environment" and "command" in recording:
+        return False
+    if level in recording:
+        text = "an answer is recorded, or comes from the cassette; keep one of them"
+        problems.append(Problem(replay.origin, f"contradicts {recording[level].origin}: {text}"))
+    return True
 
 
 _RECORD = OPTIONS["record"]
