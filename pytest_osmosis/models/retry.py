@@ -120,7 +120,12 @@ def _time_s(timeout_s: float, left_s: float | None, error: ModelError | None) ->
 
 def _too_late(error: ModelError, delay_s: float, left_s: float) -> ModelError:
     """Return `error`, with the reason why its retry would come after the deadline."""
-    reason = f"the next retry would be in {delay_s:.3g} s, {max(0.0, left_s):.3g} s are left"
+    if left_s <= 0:
+        reason = "no time is left for a retry"
+    elif error.retry_after_s:
+        reason = f"asked to wait {error.retry_after_s:.10g} s, {left_s:.3g} s are left"
+    else:
+        reason = f"the next retry would be in {delay_s:.3g} s, {left_s:.3g} s are left"
     return ModelError(
         f"{error}; {reason}", retry_after_s=error.retry_after_s, status=error.status, systemic=error.systemic
     )

@@ -23,7 +23,7 @@ async def ask(base_url: str, api: Any, *requests: ChatRequest) -> list[ChatReply
 
 
 def text_answer(text: Any = " 4", **fields: Any) -> Behaviour:
-    choices = [{"index": 1, "text": "another"}, {"index": 0, "text": text, "finish_reason": "stop", **fields}]
+    choices = [{"index": 0, "text": text, "finish_reason": "stop", **fields}]
     return servers.data({"id": "c", "object": "text_completion", "model": "base", "choices": choices, "usage": USAGE})
 
 
