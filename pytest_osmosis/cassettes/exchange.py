@@ -128,12 +128,8 @@ class Fingerprint(NamedTuple):
         """Return the digests of a stored request."""
         prefixes = list(accumulate(body["messages"], digest_of, initial=""))
         settings = {name: digest_of(body.get(name)) for name in SETTINGS}
-        return cls(cls.digest_from(settings, prefixes[-1]), prefixes, settings)
-
-    @staticmethod
-    def digest_from(settings: Mapping[str, str], messages: str) -> str:
-        """Return the digest of a request from those of its settings and of all its messages."""
-        return digest_of("", {name: known for name, known in settings.items() if (name, known) != NO_API}, messages)
+        known = {name: digest for name, digest in settings.items() if (name, digest) != NO_API}
+        return cls(digest_of("", known, prefixes[-1]), prefixes, settings)
 
 
 # -- answers ----------------------------------------------------------------------------------------------
@@ -203,31 +199,6 @@ class Continuations:
         self._settings[turn] = fingerprint.settings
         for length, prefix in enumerate(prefixes[1:], 1):
             self._prefixes[prefix] = turn, length
-
-
-class Digests:
-    """The digests of the requests of one asker, as they follow from their stored forms, in the order of a cassette."""
-
-    def __init__(self) -> None:
-        self._turns: dict[int, Fingerprint] = {}
-
-    def of(self, turn: int, request: Mapping[str, Any], reply: Mapping[str, Any] | None) -> str | None:
-        """Return the digest of a stored request, None if it continues one that was not given before."""
-        prefixes, settings = [""], {name: digest_of(None) for name in SETTINGS}
-        if (continues := request.get("continues")) is not None:
-            earlier = self._turns.get(continues["turn"])
-            if earlier is None:
-                return None
-            prefixes, settings = [*earlier.prefixes[: continues["messages"] + 1]], {**earlier.settings}
-        for name in SETTINGS:
-            if name in request:
-                settings[name] = digest_of(None if request[name] == [] else request[name])
-        *before, last = prefixes
-        prefixes = [*before, *accumulate(request["messages"], digest_of, initial=last)]
-        digest = Fingerprint.digest_from(settings, prefixes[-1])
-        answered = [] if reply is None else [digest_of(prefixes[-1], reply["message"])]
-        self._turns[turn] = Fingerprint(digest, [*prefixes, *answered], settings)
-        return digest
 
 
 EMPTY: Mapping[str, Any] = {"model": "", API: None, "seed": None, "sampling": {}, "tools": []}

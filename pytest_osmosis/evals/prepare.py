@@ -55,7 +55,7 @@ from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.formats.price import Price
 from pytest_osmosis.git import Commit
 from pytest_osmosis.models.prices import price_of
-from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, missing_login, recorded
+from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, recorded
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.results.heads import plan_digest, previous_run
@@ -163,11 +163,9 @@ class Preparation:
             secrets = checks.made(lambda: around.secrets.resolve(names, environ, needed=needed)) or {}
             checks.add([missing_ray(config, request.overrides)])
         if not listing and not replays:
-            visible = {**environ, **config.env, **secrets}
             checks.add(missing_extra(each, where=where) for each, where in targets)
-            checks.add(missing_login(each, visible, where=where) for each, where in targets)
             if judge is not None:
-                checks.add(problems_of_judge(judge, visible, shown(path)))
+                checks.add(problems_of_judge(judge, shown(path)))
             if target is not None:
                 checks.made(
                     lambda: check_prices(config, target, other, judge), *("limits", "prices", "baseline", "judge")

@@ -11,7 +11,6 @@ import asyncio
 import math
 import re
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -56,21 +55,6 @@ USES: ContextVar[dict[str, ReplicaUse] | None] = ContextVar("USES", default=None
 """The counts of the current task's requests, by the name of the replica; None if nobody counts them."""
 
 
-def names_of(targets: Sequence[ModelTarget]) -> list[str]:
-    """Return a name for each replica: its address, with a number if others have the same.
-
-    >>> names_of([ModelTarget("server", "m", "http://a/v1"), ModelTarget("server", "m", "http://a/v1")])
-    ['http://a/v1', 'http://a/v1 (2)']
-    """
-    seen: Counter[str] = Counter()
-    names = []
-    for target in targets:
-        address = target.base_url or ""
-        seen[address] += 1
-        names.append(address if seen[address] == 1 else f"{address} ({seen[address]})")
-    return names
-
-
 @dataclass(slots=True, eq=False)
 class Replica:
     """One server, and how it has done. It rests until `out_until`, and `trials` are requests sent after that."""
@@ -93,8 +77,8 @@ class ReplicatedModel:
     def __init__(
         self, target: ModelTarget, clients: Sequence[Model], now: Callable[[], float] = time.monotonic
     ) -> None:
-        names = names_of(target.replicas)
-        self.replicas = [Replica(*each) for each in zip(names, target.replicas, clients, strict=True)]
+        pairs = zip(target.replicas, clients, strict=True)
+        self.replicas = [Replica(each.base_url or "", each, client) for each, client in pairs]
         self._sticky = target.sticky
         self._now = now
         self._unreported: list[tuple[str, dict[str, str]]] = []

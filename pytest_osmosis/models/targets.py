@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.models.providers import (
-    LITELLM_LOGINS,
     LITELLM_PREFIXES,
     OPENAI_APIS,
     SERVICES,
@@ -181,7 +179,7 @@ def missing_key(target: ModelTarget, environ: Mapping[str, str], *, where: str) 
     """Return the problem with an unset or empty variable of the key, or None."""
     name = target.api_key_env
     if name is None:
-        return missing_login(target, environ, where=where)
+        return None
     if environ.get(name, "").strip():
         return None
     state = "is empty" if name in environ else "is not set"
@@ -193,29 +191,13 @@ def missing_key(target: ModelTarget, environ: Mapping[str, str], *, where: str) 
     )
 
 
-def missing_login(target: ModelTarget, environ: Mapping[str, str], *, where: str) -> Problem | None:
-    """Return the problem if LiteLLM will find none of the variables by which it logs in, or None."""
-    if target.provider != "litellm" or target.api_key_env is not None:
-        return None
-    login = LITELLM_LOGINS.get(target.model.partition("/")[0])
-    if login is None or login.elsewhere or any(environ.get(name) for name in (*login.keys, *login.others)):
-        return None
-    names = f"{', '.join(login.keys[:-1])} or {login.keys[-1]}" if len(login.keys) > 1 else login.keys[0]
-    text = f"it finds no key in {names}; export one, or name another variable in [model] api_key_env"
-    return Problem(where, f"{target.describe}: {text}")
-
-
 def missing_extra(target: ModelTarget, *, where: str) -> Problem | None:
     """Return the problem if the target needs LiteLLM, but it is not installed, or None."""
     import importlib.util
 
     if target.client != "litellm" or importlib.util.find_spec("litellm") is not None:
         return None
-    beside = importlib.util.find_spec("verifiers")
-    folders = () if beside is None else beside.submodule_search_locations or ()
-    is_new = any(Path(folder, "v1", "taskset.py").is_file() for folder in folders)
-    but = ", which cannot be installed beside verifiers 0.4: they need other versions of mcp" if is_new else ""
-    return Problem(where, f"{target.describe}: LiteLLM is not installed; pip install 'pytest-osmosis[litellm]'{but}")
+    return Problem(where, f"{target.describe}: LiteLLM is not installed; pip install 'pytest-osmosis[litellm]'")
 
 
 def at_address(model: str, table: ModelTable, base_url: str, where: str) -> ModelTarget:
