@@ -18,10 +18,8 @@ from pytest_osmosis.models.api_shapes import (
     AnswerLabel,
     ApiError,
     ServedRequest,
-    drop_model,
     event,
     refuse,
-    take_flag,
     take_messages,
     take_object,
     take_seed,
@@ -217,18 +215,15 @@ STREAMED = ("reasoning_content", "content", "refusal", "tool_calls")
 
 def read_request(body: Mapping[str, Any]) -> ServedRequest:
     """Return the request in a body. Raises `ApiError` for one that the API would refuse, or with `n` above 1."""
-    rest = dict(body)
-    drop_model(rest)
+    rest = without(body, {"model"})
     messages = take_messages(rest)
-    for position, message in enumerate(messages):
-        calls = message.get("tool_calls")
-        if not _are_calls(calls):
-            raise refuse(f"messages[{position}].tool_calls must be a list of objects, got {shape(calls)}")
+    if not all(_are_calls(message.get("tool_calls")) for message in messages):
+        raise refuse("tool_calls must be a list of objects")
     tools = take_tools(rest, '{"type": "function", "function": {...}}')
     seed, n = take_seed(rest), rest.pop("n", None)
     if n not in (None, 1) or isinstance(n, bool):
         raise refuse(f"{ONE_ANSWER}, got {n!r}")
-    stream, options = take_flag(rest, "stream"), take_object(rest, "stream_options")
+    stream, options = bool(rest.pop("stream", None)), take_object(rest, "stream_options")
     chat = ChatRequest(messages, tools, _sampling(rest), seed)
     return ServedRequest(chat, stream, include_usage=options.get("include_usage") is True)
 

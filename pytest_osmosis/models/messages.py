@@ -26,11 +26,8 @@ from pytest_osmosis.models.api_shapes import (
     AnswerLabel,
     ApiError,
     ServedRequest,
-    check_content,
-    drop_model,
     event,
     refuse,
-    take_flag,
     take_messages,
     take_object,
     take_seed,
@@ -383,16 +380,15 @@ tool streaming names it."""
 
 def read_request(body: Mapping[str, Any]) -> ServedRequest:
     """Return the request in a body. Raises `ApiError` for one that the API would refuse."""
-    rest = dict(body)
+    rest = without(body, {"model"})
     if rest.get("max_tokens") is None:
         raise refuse("max_tokens: field required")
-    drop_model(rest)
     turns = take_messages(rest)
     tools = take_tools(rest, '{"name": ..., "input_schema": {...}}')
-    seed, stream = take_seed(rest), take_flag(rest, "stream")
+    seed, stream = take_seed(rest), bool(rest.pop("stream", None))
     conversation = [
-        *_system_messages(rest.pop("system", None)),
-        *(message for position, turn in enumerate(turns) for message in _chat_messages(turn, position)),
+        *({"role": "system", "content": _plain([_part(block)])} for block in _parts(rest.pop("system", None) or None)),
+        *(message for turn in turns for message in _chat_messages(turn)),
     ]
     return ServedRequest(
         ChatRequest(conversation, [_function(tool) for tool in tools], _sampling_in(rest), seed), stream
@@ -420,7 +416,7 @@ def _sampling_in(rest: Mapping[str, Any]) -> dict[str, Any]:
 
 def _output(sampling: dict[str, Any]) -> dict[str, Any]:
     """Remove the effort and the schema of an answer, and return them as chat completions have them."""
-    output = {**take_object(sampling, "output_config")}
+    output = take_object(sampling, "output_config")
     found: dict[str, Any] = {}
     effort, wanted = output.pop("effort", None), output.get("format")
     if effort is not None:
@@ -450,19 +446,14 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": function, **given(without(tool, ("type", *names)))}
 
 
-def _system_messages(system: object) -> list[Message]:
-    check_content(system, "system")
-    return [{"role": "system", "content": _plain([_part(block)])} for block in _parts(system or None)]
-
-
-def _chat_messages(turn: Message, position: int) -> list[Message]:
+def _chat_messages(turn: Message) -> list[Message]:
     """Return one turn as chat messages: tool results first, then the turn itself, if it holds anything else."""
-    content, name = turn.get("content"), f"messages[{position}].content"
-    if content is None:
-        raise refuse(f"{name}: field required")
+    content = turn["content"]
     if isinstance(content, str):
         return [{"role": turn["role"], "content": content}]
-    blocks = [_block_in(block, f"{name}[{index}]") for index, block in enumerate(content)]
+    blocks = [_part(block) if isinstance(block, str) else block for block in content]
+    if fault := next(filter(None, map(block_fault, blocks)), None):
+        raise refuse(fault)
     if turn["role"] == "assistant":
         return [assistant_message(blocks)]
     results = [_tool_message(block) for block in blocks if block["type"] == "tool_result"]
@@ -470,17 +461,6 @@ def _chat_messages(turn: Message, position: int) -> list[Message]:
     if results and not said:
         return results
     return [*results, {"role": turn["role"], "content": _plain([*map(_part, said)])}]
-
-
-def _block_in(block: object, name: str) -> Block:
-    if isinstance(block, str):
-        return {"type": "text", "text": block}
-    fault = block_fault(block)
-    if fault is not None or not isinstance(block, dict):
-        raise refuse(f"{name}: {fault}")
-    if block["type"] == "tool_result":
-        check_content(block.get("content"), f"{name}.content")
-    return block
 
 
 def _tool_message(block: Block) -> Message:
