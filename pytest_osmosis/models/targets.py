@@ -22,7 +22,7 @@ from pytest_osmosis.models.providers import (
     Service,
     service_at,
 )
-from pytest_osmosis.text.names import closest, did_you_mean
+from pytest_osmosis.text.names import suggestion
 from pytest_osmosis.text.recorded import RECORDED
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, w
     `missing_key` and `missing_extra` check if it can be used. Raises `ConfigError` at `where` for an unknown provider,
     an invalid address, and a client that does not speak the provider's API or may not have the address.
     """
-    prefix, slash, name = model_path.partition("/")
+    prefix, _, name = model_path.partition("/")
     if table.base_url is not None:
         check_url(table.base_url, "[model] base_url", where)
         return at_address(model_path, table, table.base_url, where)
@@ -167,7 +167,7 @@ def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, w
         return _through_litellm(model_path, table, where)
     if prefix == "litellm" and "/" in name:
         return _through_litellm(name, table, where)
-    raise ConfigError.at(where, f"[experiment] model_path: {_refusal(prefix, slash, name)}")
+    raise ConfigError.at(where, f"[experiment] model_path: {_refusal(prefix, name)}")
 
 
 def recorded(name: str) -> ModelTarget:
@@ -323,30 +323,13 @@ def check_url(url: str, name: str, where: str) -> None:
         raise ConfigError.at(where, f'{name}: {text}; write it as in "http://localhost:8000/v1"')
 
 
-def _refusal(prefix: str, slash: str, name: str) -> str:
+def _refusal(prefix: str, name: str) -> str:
     """Return the reason why a model_path names no target, and the valid ones."""
-    suggestion = did_you_mean(_similar_model(prefix, name))
-    if slash and prefix in KNOWN:
-        valid = {"demo": f"{DEMO} and {DEMO_JUDGE}", "litellm": "litellm/<provider>/<model>"}.get(
-            prefix, f"{prefix}/<model>"
-        )
-        return f'provider "{prefix}" has no model "{prefix}/{name}"{suggestion} (valid: {valid})'
-    reason = f'unknown provider "{prefix}"' if slash else f'"{prefix}" names no provider'
+    if prefix in KNOWN:
+        valid = {"demo": f"{DEMO} and {DEMO_JUDGE}", "litellm": "litellm/<provider>/<model>"}
+        return f'"{prefix}/{name}" names no model (valid: {valid.get(prefix, f"{prefix}/<model>")})'
+    direct, through = (", ".join(f"{each}/" for each in names) for names in (("demo", *SERVICES), LITELLM_PREFIXES))
     return (
-        f"{reason}{suggestion} (valid: {_slashed(('demo', *SERVICES))}; through LiteLLM: {_slashed(LITELLM_PREFIXES)} "
+        f'unknown provider "{prefix}"{suggestion(prefix.lower(), KNOWN)} (valid: {direct}; through LiteLLM: {through} '
         f"and litellm/<provider>/<model>; any name with [model] base_url)"
     )
-
-
-def _slashed(prefixes: Iterable[str]) -> str:
-    return ", ".join(f"{prefix}/" for prefix in prefixes)
-
-
-def _similar_model(prefix: str, name: str) -> str | None:
-    if not name:
-        home = "demo" if f"demo/{prefix}" == DEMO else "openai"
-        return f'"{home}/{prefix}"' if prefix not in KNOWN else None
-    provider = closest(prefix.lower(), KNOWN)
-    if provider == "demo":
-        return f'"{DEMO}"' if closest(f"demo/{name}".lower(), [DEMO]) else None
-    return f'"{provider}/{name}"' if provider not in (None, prefix) else None
