@@ -32,11 +32,11 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
 
             return ArithmeticModel()
         case "openai":
-            from pytest_osmosis.models.openai import OpenAIModel
+            from pytest_osmosis.models.official import OpenAIModel
 
             return _by_api(target, partial(OpenAIModel, target, api_key, max_in_flight=max_in_flight))
         case "anthropic":
-            from pytest_osmosis.models.anthropic import AnthropicModel
+            from pytest_osmosis.models.official import AnthropicModel
 
             return AnthropicModel(target, api_key, max_in_flight=max_in_flight)
         case "light":

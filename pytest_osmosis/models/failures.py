@@ -132,8 +132,6 @@ class Failures:
     secret: str | None = None
     address_key: str = "[model] base_url"
     """The key that sets the address."""
-    responses_advice: str = ""
-    """The advice to who should ask by OpenAI's Responses; "" if there is none."""
 
     def of_status(self, status: int, headers: Mapping[str, str], body: str, *, now: datetime) -> ModelError:
         """Return the error for a status other than 2xx. `headers` find their names in any case."""
@@ -252,7 +250,7 @@ class Failures:
     def _responses_hint(self, error: ErrorBody) -> str:
         """Return a hint for a model that refuses chat completions, or tools there, and has OpenAI's Responses."""
         is_meant = "v1/responses" in error.message and self.url.endswith("/chat/completions")
-        return f"; {self.responses_advice}" if is_meant and self.responses_advice else ""
+        return '; set [model] api_client_type = "openai_responses", without client' if is_meant else ""
 
     def _address_hint(self) -> str:
         """Return a hint for a 404 where the address lacks the version that nearly all servers have in theirs."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pytest_osmosis.errors import ConfigError, Problem
@@ -27,8 +27,6 @@ from pytest_osmosis.text.recorded import RECORDED
 
 if TYPE_CHECKING:
     from pytest_osmosis.config.tables import ModelTable
-
-Sticky = Literal["none", "row", "run"]
 
 DEMO, DEMO_JUDGE = "demo/arithmetic", "demo/judge"
 MESSAGE_SHARE = 16
@@ -53,8 +51,7 @@ class ModelTarget:
     `headers_from_state` are headers by name, and the keys of a rollout's state that hold their values.
 
     `endpoint` is the id in the registry of endpoints. If it has several servers, `replicas` are all of them, and the
-    target itself describes the first one. `sticky` says which requests stay with one replica. `api` is that of the
-    clients "openai" and "light".
+    target itself describes the first one. `api` is that of the clients "openai" and "light".
     """
 
     provider: str
@@ -71,7 +68,6 @@ class ModelTarget:
     headers_from_state: Mapping[str, str] = field(default_factory=dict)
     endpoint: str | None = None
     replicas: tuple[ModelTarget, ...] = ()
-    sticky: Sticky = "none"
     api: Api = "chat_completions"
 
     @property
@@ -88,13 +84,6 @@ class ModelTarget:
     def address_key(self) -> str:
         """The key that sets the address, for people."""
         return "[model] base_url" if self.endpoint is None else "[[endpoint]] url (or [model] base_url)"
-
-    @property
-    def responses_advice(self) -> str:
-        """The advice to who should ask by OpenAI's Responses; "" if LiteLLM alone knows the provider."""
-        if self.client != "litellm":
-            return 'set [model] api_client_type = "openai_responses"'
-        return "leave out [model] client" if self.provider in SERVICES else ""
 
     @property
     def describe(self) -> str:
@@ -282,7 +271,7 @@ def _target(
     return ModelTarget(
         provider, model, base_url, api_key_env, table.headers, table.timeout_s, table.max_retries,
         table.max_response_mb, client, service.max_tokens_key, None if api == "responses" else service.seed_key,
-        dict(table.headers_from_state), sticky=table.sticky, api=api,
+        dict(table.headers_from_state), api=api,
     )  # fmt: skip
 
 

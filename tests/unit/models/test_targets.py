@@ -192,16 +192,6 @@ def test_other_providers_go_through_litellm_by_their_whole_name(name: str, sent:
     assert found.describe == f"{sent} through LiteLLM"
 
 
-@pytest.mark.parametrize("client", ["openai", "light", "litellm"])
-def test_the_advice_on_responses_leads_to_them(client: ClientChoice) -> None:
-    own = ModelTable() if client == "litellm" else ModelTable(client=client, api_client_type="openai_responses")
-    text = "leave out [model] client" if client == "litellm" else 'set [model] api_client_type = "openai_responses"'
-
-    assert target("openai/gpt-x", ModelTable(client=client)).responses_advice == text
-    assert target("openai/gpt-x", own).api in ("auto", "responses")
-    assert target("azure/gpt-x").responses_advice == ""
-
-
 def test_a_known_provider_goes_through_litellm_when_asked_to() -> None:
     table = ModelTable(client="litellm")
     found = target("groq/llama", table)
