@@ -1,29 +1,10 @@
 """An exchange: one request to a model, and its answer, as plain JSON. Equal requests have the same digest.
 
-The digest covers all that shapes an answer: the messages, the tools, the sampling, the seed, the name of the model. It
-covers neither the address nor the key nor the time. It is made of what is stored, without secrets, so a replay finds
-its answers though another key, or none, is in the environment.
+The digest is made of what is stored, without secrets, so a replay finds its answers though another key, or none, is in
+the environment. docs/reference/cassettes.md describes cassettes and exchange logs, whose lines are declared here.
 
-The messages of a request mostly begin with those of an earlier request of the same asker and its answer. Stored whole,
-a conversation of n turns would be there n times, and a change of its first message would change every line. So a
-request names the turn that it continues, how many messages of that turn's conversation it begins with, and then only
-its own. The conversation of a turn is its messages, and the message of its reply. What else is equal (model, seed,
-sampling, tools) is left out too.
-
-Cassettes and exchange logs are JSON lines. The header is `{"schema_version": 1, "kind": "cassette"}`, in a log with
-"exchanges". A line of a cassette has these members, in this order:
-
-- `row`, `run`, and `model_tag` unless it is "primary"; `asker`; `turn`, from 1; `digest` of the request
-- `request`: "model", "seed", "sampling", "tools" and "messages", or the part that `Continuations` leaves
-- `reply` with "message", "finish_reason", "usage" and "model", or `error` of a request that was refused
-
-The lines are sorted by run, asker and turn; (run, asker, turn) is unique. Cassettes are UTF-8, to be read in a diff,
-and hold neither times nor addresses.
-
-A log has the events of hosts as its lines. Besides those members they have `ev`, `attempt`, `call` (all requests of
-one rollout, or of one call of a function, have the same), `after` (how many requests had ended when this one was sent),
-`nth` (1 for the first of equal requests of a call), and `stored` if the answer came from a store. It may hold an
-exchange several times, because a rollout was begun again: the last one counts.
+A log has the events of hosts as its lines. It may hold an exchange several times, because a rollout was begun again:
+the last one counts.
 """
 
 from __future__ import annotations

@@ -4,12 +4,7 @@
 - since 0.2.18: `await evaluate_rubric(solution_str=..., rubric=..., model="openai/...", ...)` returns a `RubricResult`
 
 In an eval the requests are retried, limited and counted like those of `[scoring] rubric`. Elsewhere they are just sent.
-Errors have the names that they have in the SDK.
-
-`@osmosis_rubric` checks the signature of a function that lets a model judge, when it is defined, and returns the
-function. It is no test of its own: the probes of reward functions call a function hundreds of times, and each call of
-this one costs money. The rules are those of 0.2.17, for functions whose first parameter is `solution_str`; annotations
-may be strings.
+Functions with `@osmosis_rubric` are no tests of their own: each call costs money.
 Source: osmosis_ai/rubric_eval.py of 0.2.17, osmosis_ai/eval/rubric/ of 0.3.
 """
 

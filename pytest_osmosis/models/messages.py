@@ -1,14 +1,11 @@
 """Anthropic's Messages as JSON: writes chat messages as the body of a request, reads the reply from an answer.
 
-Our messages have the shape of OpenAI's chat completions. The differences: leading system messages become a field of
-their own. Successive turns of one role are merged, so tool results join the user's next turn. Text of white space only
-is left out, because the API refuses it. Blocks of an answer that chat completions cannot represent (thinking and its
-signature, citations, tools that the server ran) stay on our message as `content_blocks` and are sent back unchanged.
+Leading system messages become a field of their own. Successive turns of one role are merged, so tool results join the
+user's next turn. Text of white space only is left out, because the API refuses it.
 
-A server of ours makes chat messages of turns: each block of `system` a system message, each tool result a message of
-its own before what the user says. What chat completions cannot represent stays where the client's side finds it, for a
-model behind that has this API too: `content_blocks`, `is_error` on a tool's message, and `cache_control` on a part, a
-tool or a tool's message.
+What chat completions cannot represent stays on our messages, and goes back unchanged to a model with this API: thinking
+and its signature, citations and tools that the server ran as `content_blocks`, `is_error` on a tool's message, and
+`cache_control` on a part, a tool or a tool's message.
 
 Source: the API reference at docs.anthropic.com, and the types of the official client.
 """
@@ -357,14 +354,9 @@ OWN_STOP_REASONS = frozenset({"pause_turn"})
 
 ERROR_TYPES: Mapping[int, str] = {
     401: "authentication_error",
-    402: "billing_error",
     403: "permission_error",
     404: "not_found_error",
-    405: "not_found_error",
-    408: "timeout_error",
-    413: "request_too_large",
     429: "rate_limit_error",
-    504: "timeout_error",
     529: "overloaded_error",
 }
 

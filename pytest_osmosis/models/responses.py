@@ -1,14 +1,12 @@
 """OpenAI's Responses as JSON: writes chat messages as the body of a request, reads the reply from an answer.
 
-Nothing is stored at OpenAI, so each request holds the whole conversation, and the model's reasoning travels with it,
-encrypted. An answer that chat completions cannot represent (reasoning, the phase of a message) stays on our message as
+Nothing is stored, so each request holds the whole conversation, and the model's reasoning travels with it, encrypted.
+An answer that chat completions cannot represent (reasoning, the phase of a message) stays on our message as
 `provider_items`, and goes back unchanged unless somebody edited the message.
 
-A server of ours makes chat messages of input items: those of one answer (reasoning, text, calls) are one message of the
-assistant. OpenAI Agents SDK and Pydantic AI ask it unless they are told otherwise. A model that is asked by this API
-gets the body of a request as it is (`native`). The `content_blocks` of a model with Anthropic's API travel as the
-`encrypted_content` of a reasoning item, which clients send back unread. Each request has to hold its whole
-conversation, and only functions can be called.
+A server of ours makes one message of the items of an answer. A model that is asked by this API gets the body of a
+request as it is (`native`). The `content_blocks` of a model with Anthropic's API travel as the `encrypted_content` of a
+reasoning item. Only functions can be called.
 
 Source: the API reference at platform.openai.com, and the types of the official client.
 """
@@ -156,9 +154,6 @@ def _tool_choice(choice: Any) -> Any:
         return choice
     if isinstance(choice.get("function"), Mapping):
         return {"type": "function", **choice["function"]}
-    allowed = choice.get("allowed_tools")
-    if isinstance(allowed, Mapping):
-        return {"type": "allowed_tools", **allowed, "tools": list(map(_tool_choice, allowed.get("tools") or ()))}
     return choice
 
 
@@ -385,9 +380,6 @@ def _choice_in(choice: object) -> Any:
         return choice
     if choice.get("type") == "function":
         return {"type": "function", "function": {"name": choice.get("name")}}
-    if choice.get("type") == "allowed_tools" and isinstance(choice.get("tools"), list):
-        tools = [_choice_in(tool) for tool in choice["tools"]]
-        return {"type": "allowed_tools", "allowed_tools": {"mode": choice.get("mode"), "tools": tools}}
     raise refuse(f"tool_choice: only functions can be called here, got {choice.get('type')!r}")
 
 
@@ -480,8 +472,6 @@ def _part_in(part: Any) -> dict[str, Any]:
             return {"type": "image_url", "image_url": {"url": part["image_url"], **given(part, ("detail",))}}
         case "input_file":
             return {"type": "file", "file": given(part, ("file_data", "file_id", "filename"))}
-        case "input_audio":
-            return dict(part)
         case other:
             raise refuse(f"content of type {other!r} is not served")
 

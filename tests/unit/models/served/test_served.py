@@ -233,7 +233,7 @@ def test_a_stream_of_completions_has_its_tokens_only_if_they_are_asked_for() -> 
     ("error", "status", "of_openai", "of_anthropic"),
     [
         (ModelError("wrong key", status=401), 401, "authentication_error", "authentication_error"),
-        (ModelError("no credit", status=402), 402, "invalid_request_error", "billing_error"),
+        (ModelError("no credit", status=402), 402, "invalid_request_error", "invalid_request_error"),
         (ModelError("too long", status=400, boundary="model"), 400, "invalid_request_error", "invalid_request_error"),
         (ModelError("busy", status=429, retryable=True), 429, "rate_limit_error", "rate_limit_error"),
         (ModelError("cancelled", status=499, retryable=True), 499, "server_error", "api_error"),
