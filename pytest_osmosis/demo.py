@@ -40,6 +40,7 @@ from pytest_osmosis.models.api_shapes import (
     ServedRequest,
     api_error,
     read_body,
+    read_served,
     write_answer,
 )
 from pytest_osmosis.models.base import Usage
@@ -317,7 +318,7 @@ async def _admitted(
     if body.get("model") not in names:
         text = f"model {body.get('model')!r} is not served here; served: {', '.join(names)}"
         raise ApiError(404, text, "model_not_found")
-    return shape.read_request(body)
+    return read_served(shape, body)
 
 
 @contextmanager

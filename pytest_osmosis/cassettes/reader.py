@@ -23,7 +23,7 @@ from pytest_osmosis.cassettes.exchange import (
     ROLLOUT,
     Asker,
     Body,
-    Digests,
+    Fingerprint,
     Head,
     Run,
     check_exchange,
@@ -309,12 +309,12 @@ EDITED = (
 
 
 class _Checker:
-    """Checks one line after the other. The digests are those of one asker, as the file is sorted."""
+    """Checks one line after the other. The requests are those of one asker, as the file is sorted."""
 
     def __init__(self) -> None:
         self._lines: dict[Asker, dict[int, int]] = {}
         self._asker: Asker | None = None
-        self._digests = Digests()
+        self._requests: dict[int, tuple[Body, Mapping[str, Any] | None]] = {}
 
     def check(self, line: bytes, number: int) -> tuple[Asker, str | None]:
         """Return the asker of the exchange on a line, and the API that it asked. Raises `ShapeFault`."""
@@ -335,8 +335,13 @@ class _Checker:
         if continues is not None and (continues["turn"] not in lines or continues["turn"] >= head.turn):
             raise ShapeFault(f"{who} continues turn {continues['turn']}, which is not on an earlier line")
         if head.asker != self._asker:
-            self._asker, self._digests = head.asker, Digests()
-        if self._digests.of(head.turn, value["request"], value.get("reply")) not in (None, head.digest):
-            self._digests = Digests()  # what continues this request is not checked
-            raise ShapeFault(f"{who}: {EDITED}")
+            self._asker, self._requests = head.asker, {}
+        request = value["request"]
+        if continues is not None:
+            earlier = self._requests.get(continues["turn"])  # what continues a request that was edited is not checked
+            request = None if earlier is None else whole(request, *earlier)
+        if request is not None:
+            if Fingerprint.of(request).digest != head.digest:
+                raise ShapeFault(f"{who}: {EDITED}")
+            self._requests[head.turn] = request, value.get("reply")
         return head.asker, value["request"].get(API)

@@ -36,6 +36,7 @@ from pytest_osmosis.models.api_shapes import (
     ApiShape,
     api_error,
     read_body,
+    read_served,
     write_answer,
 )
 from pytest_osmosis.models.base import ChatReply, ChatRequest
@@ -98,7 +99,7 @@ async def answered(rollout: EndpointRollout, request: BaseRequest, body: bytes, 
     """Return the answer to an admitted request. Raises `ApiError`, and `ModelError` if the model does not answer."""
     shape = SHAPES.get(_below(request))
     if shape is not None and request.method == "POST":
-        served = shape.read_request(read_body(body))
+        served = read_served(shape, read_body(body))
         reply = await _reply(rollout, served.chat, in_standby)
         label = AnswerLabel(secrets.token_hex(12), int(time()), rollout.model)
         answer = write_answer(shape, served, reply, label)

@@ -6,7 +6,7 @@ selected runs; `finish` makes and writes results.
 """
 
 from pytest_osmosis.engine.host_connection import Spawn
-from pytest_osmosis.evals.cassettes import AnswerStore, cassette_line
+from pytest_osmosis.evals.cassettes import cassette_line
 from pytest_osmosis.evals.commits import worktree_of
 from pytest_osmosis.evals.engine_job import RunSettings, host_setup, n_hosts
 from pytest_osmosis.evals.finished import FinishedEval, error_text, finish, gates_decide, write_comparison
@@ -19,7 +19,6 @@ from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.git import GitQueries, Worktrees
 
 __all__ = [
-    "AnswerStore",
     "Begun",
     "EvalRequest",
     "EvalRun",

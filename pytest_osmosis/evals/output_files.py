@@ -96,7 +96,7 @@ def inputs_of(prepared: Prepared) -> Iterator[InputFile]:
     yield InputFile(prepared.dataset.path, f"the dataset of {name}")
     cassette = prepared.models.cassette
     if cassette is not None and not cassette.is_written:
-        yield InputFile(cassette.path, f"the {'cache' if cassette.mode == 'cache' else 'cassette'} of {name}")
+        yield InputFile(cassette.path, f"the cassette of {name}")
     if (baseline := baseline_path(config)) is not None:
         yield InputFile(baseline, f"the baseline of {name}", baseline=True)
 

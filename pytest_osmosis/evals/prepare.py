@@ -55,7 +55,7 @@ from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.formats.price import Price
 from pytest_osmosis.git import Commit
 from pytest_osmosis.models.prices import price_of
-from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, missing_login, recorded
+from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, recorded
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
 from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.results.heads import plan_digest, previous_run
@@ -136,7 +136,7 @@ class Preparation:
     def models(self, config: EvalConfig) -> Models:
         """Check the models that an eval asks, which are those of judges unless it rolls out, and all secrets."""
         request, around, checks, rolls_out = self.request, self.around, self.checks, self.rolls_out
-        environ, listing, replays, path = around.environ, request.listing, request.answers == "cassette", config.path
+        environ, listing, replays, path = around.environ, request.listing, request.replay, config.path
         at, baseline_at = (origin_of(config, request.overrides, table) for table in ("experiment", "baseline"))
         target: Any = None
         other: Any = None
@@ -149,8 +149,8 @@ class Preparation:
         if known is not None:
             judge = checks.made(lambda: eval_judge(config, environ, shown(path), *known), "judge", "scoring.rubric")
         cassette = None
-        if rolls_out or request.answers is not None:  # scoring again records nothing
-            cassette = checks.made(lambda: eval_cassette(config, request.answers, reads=not listing), "cassette")
+        if rolls_out or replays:  # scoring again records nothing
+            cassette = checks.made(lambda: eval_cassette(config, replay=replays, reads=not listing), "cassette")
         if target is not None:
             checks.add([*lacking_keys(config, target, at), other_api(cassette, target, config)])
         secrets: Mapping[str, str] = {}
@@ -163,11 +163,9 @@ class Preparation:
             secrets = checks.made(lambda: around.secrets.resolve(names, environ, needed=needed)) or {}
             checks.add([missing_ray(config, request.overrides)])
         if not listing and not replays:
-            visible = {**environ, **config.env, **secrets}
             checks.add(missing_extra(each, where=where) for each, where in targets)
-            checks.add(missing_login(each, visible, where=where) for each, where in targets)
             if judge is not None:
-                checks.add(problems_of_judge(judge, visible, shown(path)))
+                checks.add(problems_of_judge(judge, shown(path)))
             if target is not None:
                 checks.made(
                     lambda: check_prices(config, target, other, judge), *("limits", "prices", "baseline", "judge")

@@ -13,7 +13,7 @@ from pytest_osmosis.config import EvalConfig, Override, SecretsSource
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.rules import GRADER_SCORE, RUBRIC_SCORE
 from pytest_osmosis.datasets import Checked, Dataset
-from pytest_osmosis.evals.cassettes import AnswerStore, EvalCassette
+from pytest_osmosis.evals.cassettes import EvalCassette
 from pytest_osmosis.evals.checks import SharedChecks
 from pytest_osmosis.evals.eval_models import BaselineModel, EvalJudge
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource, ResumeSource
@@ -65,7 +65,7 @@ class EvalRequest:
     listing: bool = False
     updating: bool = False
     compared: bool = True
-    answers: AnswerStore | None = None
+    replay: bool = False
     training: bool = False
     smoke: int | None = None
     shard: Shard | None = None

@@ -118,8 +118,6 @@ class EvalRun:
         began_at = datetime.now(UTC)
         worktree = worktree_of(prepared, settings.worktrees)
         directory, journal = prepared.source.open_run(prepared, began_at)
-        if prepared.models.cassette is not None:
-            prepared.models.cassette.make_folder()
         provenance = provenance_of(prepared, directory, began_at)
         queries = settings.git if prepared.commit is None else None
         git = None if queries is None else queries.of(prepared.config.workspace)

@@ -23,7 +23,7 @@ from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.formats.codec import AnyModel
 from pytest_osmosis.formats.events import AttemptFields, RolloutEvent, ScoreEvent, StartEvent, check_event, kinds_of
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.formats.words import Boundary
+from pytest_osmosis.formats.words import Boundary, CassetteMode
 from pytest_osmosis.models.providers import provider_secrets, secret_headers
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.numbers import money, plural
@@ -156,12 +156,12 @@ class CassetteFields(TypedDict):
     """The store of exchanges of an eval: its mode, and the files in which hosts look for answers.
 
     With "record" and "new" a request without an answer there is sent, and every exchange is reported. They differ in
-    their files: "record" has those of the rollouts that it resumes. With "cache" only what was sent is reported. With
-    "replay" nothing is sent. Of equal exchanges, those in later files count. Without one of the files `needed`, which
+    their files: "record" has those of the rollouts that it resumes. With "replay"
+    nothing is sent. Of equal exchanges, those in later files count. Without one of the files `needed`, which
     existed as the eval began, a host does not start: it would send what was answered already.
     """
 
-    mode: Literal["record", "new", "cache", "replay"]
+    mode: CassetteMode
     paths: Sequence[str]
     needed: Sequence[str]
 
@@ -388,17 +388,9 @@ StepEvent = TypedDict("StepEvent", {"ev": Literal["step"], "step": str})
 ToldEvent = TypedDict("ToldEvent", {"ev": Literal["told"], "facts": Mapping[str, Any]})
 """The answer to `tell`: the facts of an environment (`rollouts.environment`)."""
 ProbedEvent = TypedDict(
-    "ProbedEvent",
-    {
-        "ev": Literal["probed"],
-        "model_tag": AnyModel,
-        "error": str | None,
-        "is_systemic": bool,
-        "shutdown_date": NotRequired[str],
-    },
+    "ProbedEvent", {"ev": Literal["probed"], "model_tag": AnyModel, "error": str | None, "is_systemic": bool}
 )
-"""The answer to `probe`: its error, None without one. One that `is_systemic` every request to the model would meet.
-The model's service ends it on `shutdown_date`, like 2026-12-11."""
+"""The answer to `probe`: its error, None without one. One that `is_systemic` every request to the model would meet."""
 DeniedEvent = TypedDict("DeniedEvent", {"ev": Literal["denied"], "model_tag": AnyModel, "error": str})
 """A model denies every request with `error`, such as for a wrong key: the host sends it none, and begins no run."""
 LimitedEvent = TypedDict("LimitedEvent", {"ev": Literal["limited"]})

@@ -161,7 +161,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """The versions of Python and of the packages that matter, None if one is not installed."""
     environment: StoredEnvironment = {}  # type: ignore[typeddict-item]  # it is whole or empty
     cassette: StoredCassette | None
-    """The cassette or the cache that it used."""
+    """The cassette that it used."""
     plan_digest: str
     """It identifies the question that the eval run asks (`results.heads`)."""
     secrets: Sequence[str]

@@ -141,8 +141,8 @@ def _cassette(results: Results, use: CassetteUse) -> Iterator[str]:
     elif use.replayed:
         tokens, cost = plural(use.replayed_tokens, "token"), use.replayed_cost_usd
         saved = f"{tokens} not spent, cost unknown" if cost is None else f"{tokens}, {money(cost)} not spent"
-        yield f"{count(use.replayed)} of {plural(use.requests, 'request')} came from the {use.store}: {saved}"
-    if use.mode in ("record", "new") and use.replayed < use.requests:
+        yield f"{count(use.replayed)} of {plural(use.requests, 'request')} came from the cassette: {saved}"
+    if use.mode != "replay" and use.replayed < use.requests:
         yield dim(f"{plural(use.requests - use.replayed, 'answer')} recorded in {use.path}")
     if use.unrecorded:
         missing, n = sum(use.unrecorded.values()), sum(record.status != "pending" for record in results.all_records)

@@ -241,7 +241,6 @@ class ProvenanceFields(TypedDict):
     git_dirty: NotRequired[bool | None]
     dataset_sha256: NotRequired[str]
     lost_in_flight: NotRequired[Count]
-    shutdown_dates: NotRequired[Mapping[str, str]]
     shards: NotRequired[Sequence[Mapping[str, Any]]]
     cassette: NotRequired[CassetteUse]
 
@@ -309,7 +308,7 @@ class PublishedHead(Struct, frozen=True, kw_only=True):
 
     @property
     def cassette(self) -> CassetteUse | None:
-        """The part of a cassette, or of a cache, in the eval run."""
+        """The part of a cassette in the eval run."""
         return decode(self.provenance["cassette"], CassetteUse) if "cassette" in self.provenance else None
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,10 +17,9 @@ from pytest_osmosis.engine import recovery
 from pytest_osmosis.engine.host_starts import MOST_LOST
 from pytest_osmosis.engine.job import Bounds, EarlyStop, RescoreJob, ResumeJob, ScoreInputs, Transcript
 from pytest_osmosis.engine.notices import WAIT_S
-from pytest_osmosis.engine.permits import shutdown_text
 from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.host.protocol import JUDGE, HostCode, Key, Setup
+from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -458,38 +456,6 @@ def test_a_run_without_a_stored_rollout_is_skipped_when_rollouts_are_scored_agai
     why = {RunId(row, 0): f"row {row} has no rollout" for row in range(2)}
     stepped = make(2, rescore=RescoreJob(cast(StoredRollouts, {}), why, False, False)).begin()
     assert {RunId.of(event): event["reason"] for event in stepped.events("skip")} == why
-
-
-def test_the_end_of_a_model_is_told_once_whoever_asks_it(make: Make, tmp_path: Path) -> None:
-    target: dict[str, Any] = {"api_key_env": None, "headers": {}, "model": "gpt-5-mini"}
-    code = HostCode("roll", str(tmp_path), (), target, {**target, "model": "gpt-6-luna"}, {"target": target})
-    stepped = make(setup=Setup(code), probes=("primary", "baseline", JUDGE)).begin()
-    for tag, day in (("primary", "2026-12-11"), ("baseline", None), (JUDGE, "2026-12-11")):
-        ends: dict[str, Any] = {} if day is None else {"shutdown_date": day}
-        stepped.host("host").say("probed", model_tag=tag, error=None, is_systemic=False, **ends)
-    stepped.turn()
-
-    assert stepped.engine.shutdown_dates == {"gpt-5-mini": "2026-12-11"}
-    (text,) = stepped.engine.notices.alerts
-    assert text.startswith("gpt-5-mini ")
-    assert stepped.engine.notices.texts == [text]
-    assert stepped.host("host").runs()
-
-
-@pytest.mark.parametrize(
-    ("today", "text"),
-    [
-        ("2026-11-26", "is shut down on 2026-12-11, in 15 days; a baseline made with it cannot be repeated then"),
-        ("2026-12-10", "is shut down on 2026-12-11, in 1 day; a baseline made with it cannot be repeated then"),
-        ("2026-12-11", "is shut down on 2026-12-11, today; a baseline made with it cannot be repeated then"),
-        (
-            "2026-12-12",
-            "was to be shut down on 2026-12-11, and still answers; a baseline made with it may not be repeatable",
-        ),
-    ],
-)
-def test_the_end_of_a_model_in_words(today: str, text: str) -> None:
-    assert shutdown_text("m", date(2026, 12, 11), date.fromisoformat(today)) == f"m {text}"
 
 
 def test_messages_of_a_closing_host_count(make: Make) -> None:
