@@ -47,7 +47,7 @@ FORMATS = (
 )
 TAG = re.compile(r"<(\w{1,30})>")
 WORD = re.compile(r"[A-Za-z_]\w{0,30}")
-MOST_CONSTANTS = 20
+MOST_CONSTANTS, MOST_CHARS = 20, 100
 RAISED = ("raised", "refused")
 RETURNED = ("score", "not_a_score")
 
@@ -158,7 +158,7 @@ def suggested_formats(target: Target) -> Iterator[str]:
             yield f"{head[0].strip()} {{}}"
 
 
-def constants(target: Target, most: int = MOST_CONSTANTS, most_chars: int = 100) -> list[str]:
+def constants(target: Target) -> list[str]:
     """Return short texts in the code and the namespace of a function's module, the most important first."""
     inner = python_function(target.function)
     if inner is None:
@@ -169,7 +169,7 @@ def constants(target: Target, most: int = MOST_CONSTANTS, most_chars: int = 100)
     texts = [text for code in codes for text in _texts(code)]
     texts += [value for name, value in module.items() if not name.startswith("__") and isinstance(value, str)]
     texts += [value.pattern for value in module.values() if isinstance(value, re.Pattern)]
-    return [text for text in dict.fromkeys(texts) if isinstance(text, str) and len(text) < most_chars][:most]
+    return [text for text in dict.fromkeys(texts) if isinstance(text, str) and len(text) < MOST_CHARS][:MOST_CONSTANTS]
 
 
 def _texts(code: CodeType) -> Iterator[str]:

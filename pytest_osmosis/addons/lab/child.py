@@ -26,7 +26,7 @@ from types import FrameType, ModuleType
 from typing import IO, Any
 
 from pytest_osmosis import seams
-from pytest_osmosis.addons.lab.calls import CallInput, CallOutcome, call, call_noting_patterns, outcome_of_exception
+from pytest_osmosis.addons.lab.calls import CallInput, CallOutcome, call, outcome_of_exception
 from pytest_osmosis.addons.lab.target import Target, targets_in
 from pytest_osmosis.processes.limits import leave_no_core_file
 
@@ -84,7 +84,7 @@ def _called(target: Target, request: dict[str, Any]) -> CallOutcome:
     call_input = CallInput(**request["input"])
     try:
         with _limited(request["cpu_s"]) as cut:
-            outcome = (call_noting_patterns if request["patterns"] else call)(target, call_input)
+            outcome = call(target, call_input)
     except CutOff:
         return _slow(request["cpu_s"])
     except BaseException as error:  # for example SystemExit

@@ -47,20 +47,20 @@ class ProbeContext:
         self.incomplete_answers = self.budget.left_out > before
         return answers
 
-    def call(self, call_input: CallInput, *, patterns: bool = False, cpu_s: float = CPU_S) -> CallOutcome:
+    def call(self, call_input: CallInput, *, cpu_s: float = CPU_S) -> CallOutcome:
         """Call the function, as `LabProcess.call` does. Raises `CodeError` if its module cannot be imported again."""
         if self._import_error is not None:
             raise self._import_error
         if self._ends >= MOST_ENDS:
             return CallOutcome("not_called", text=f"was not called, because {self._ends} processes have ended")
         try:
-            outcome = self._process.call(call_input, patterns=patterns, cpu_s=cpu_s)
+            outcome = self._process.call(call_input, cpu_s=cpu_s)
         except CodeError as error:
             self._import_error = error
             raise
         if outcome.kind == "slow" and not outcome.ended and cpu_s >= CPU_S:
             # the first time may have loaded something
-            again = self._process.call(call_input, patterns=patterns, cpu_s=cpu_s)
+            again = self._process.call(call_input, cpu_s=cpu_s)
             if again.kind not in ("slow", "not_called"):
                 return again
             self.fatal_call = ScoredCall(call_input, outcome)

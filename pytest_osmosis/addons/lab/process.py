@@ -176,8 +176,8 @@ class LabProcess:
             first = {"module": module, "path": path, "sys_path": sys.path}
             self._running.send({**first, "clock_s": self._clock_s, "sdk_shim": self._target.sdk_shim})
 
-    def call(self, call_input: CallInput, *, patterns: bool = False, cpu_s: float = CPU_S) -> CallOutcome:
-        """Call the function, and note its regular expressions if `patterns` is True.
+    def call(self, call_input: CallInput, *, cpu_s: float = CPU_S) -> CallOutcome:
+        """Call the function.
 
         The outcome is `slow` if the call was cut off, `died` if it ended its process, and `not_called` if no time is
         left. Raises `CodeError` if the module cannot be imported.
@@ -189,7 +189,7 @@ class LabProcess:
         assert self._running is not None
         try:
             self._wait_until_ready(self._running)
-            outcome = self._called(self._running, call_input, patterns, cpu_s)
+            outcome = self._called(self._running, call_input, cpu_s)
         except _NoTimeLeft:
             self.close()
             self._budget.left_out += 1
@@ -226,10 +226,10 @@ class LabProcess:
             raise CodeError(f"{failure}: {quoted_text(str(failed))}")
         raise CodeError(f"{name} is missing when {file} is imported in a new process")
 
-    def _called(self, running: _Running, call_input: CallInput, patterns: bool, cpu_s: float) -> CallOutcome:
+    def _called(self, running: _Running, call_input: CallInput, cpu_s: float) -> CallOutcome:
         cpu_s = max(cpu_s, self._limits.first_cpu_s) if running.calls == 0 else cpu_s
         self._budget.made += 1
-        number = running.request(self._target.name, call_input, patterns, cpu_s)
+        number = running.request(self._target.name, call_input, cpu_s)
         try:
             answer = json.loads(self._reply(running, cpu_s))
             if answer["number"] != number:
@@ -302,10 +302,10 @@ class _Running(Child):
     def send(self, message: dict[str, Any]) -> None:
         self.put(json.dumps(message).encode("ascii") + b"\n")
 
-    def request(self, function: str, call_input: CallInput, patterns: bool, cpu_s: float) -> int:
+    def request(self, function: str, call_input: CallInput, cpu_s: float) -> int:
         """Request a call, and return its number."""
         self.calls += 1
-        call = {"function": function, "input": to_json(call_input), "patterns": patterns, "cpu_s": cpu_s}
+        call = {"function": function, "input": to_json(call_input), "cpu_s": cpu_s}
         self.send({"number": self.calls, **call})
         return self.calls
 
