@@ -19,11 +19,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from pytest_osmosis.addons.lab.answers import TRUTHS, AnswerPair, constants, suggested_formats
 from pytest_osmosis.addons.lab.calls import TOLERANCE, CallInput, CallOutcome, ScoredCall
 from pytest_osmosis.addons.lab.contract import not_a_number
 from pytest_osmosis.addons.lab.findings import LabResult, RewardFinding
-from pytest_osmosis.addons.lab.probe_context import NO_EXAMPLE, NO_INPUT, NOT_STEADY, ProbeContext
+from pytest_osmosis.addons.lab.probe_context import (
+    NO_EXAMPLE,
+    NO_INPUT,
+    NOT_STEADY,
+    TRUTHS,
+    AnswerPair,
+    ProbeContext,
+    constants,
+    suggested_formats,
+)
 from pytest_osmosis.addons.lab.process import LabProcess
 from pytest_osmosis.addons.lab.target import Target
 from pytest_osmosis.errors import CodeError
