@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from pytest_osmosis.addons.viewer.report_file import Kept, ReportedRun, write_report
+from pytest_osmosis.addons.viewer.report import Kept, ReportedRun, write_report
 from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.text.redaction import Redaction
 from tests.browser.pages import Pages

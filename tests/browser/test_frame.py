@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from pytest_osmosis.addons.viewer.report_file import ReportedRun, write_report
+from pytest_osmosis.addons.viewer.report import ReportedRun, write_report
 from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.results.heads import RunEntry
 from pytest_osmosis.text.numbers import count, money, score, seconds

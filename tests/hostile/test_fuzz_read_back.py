@@ -16,8 +16,7 @@ import pytest
 from pytest_osmosis.addons.lab.cases import cases_by_function
 from pytest_osmosis.addons.lab.target import target_of
 from pytest_osmosis.addons.verifiers.prime_files import write_prime_files
-from pytest_osmosis.addons.viewer.report import report
-from pytest_osmosis.addons.viewer.report_file import END
+from pytest_osmosis.addons.viewer.report import END, report
 from pytest_osmosis.addons.viewer.server import Dashboard
 from pytest_osmosis.cli.list import list_runs, runs_json
 from pytest_osmosis.cli.show import show_json, show_lines, show_request

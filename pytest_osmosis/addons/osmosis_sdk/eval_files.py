@@ -44,8 +44,6 @@ MANIFEST = "manifest.json"
 MOST_NAME_CHARS = 96
 MOST_MANIFEST_BYTES = 1 << 20
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
-_OF_ALL = re.compile(r"(?:of|all) ([0-9,]+)")
-"""The number of all rows, in the words that say which are planned (`datasets.select`)."""
 _VERSIONS = {"rollout_protocol": "0.4", "dataset_normalization": 1, "state_schema": 1}
 """The versions of osmosis-ai 0.3.8."""
 
@@ -130,9 +128,7 @@ class _EvalFiles:
         """Write all files, the manifest last: without it there is nothing to upload. Raises `OSError`."""
         private.write(folder / "index.jsonl", self._lines(folder))
         sampled, manifest = len(self._rows), self._run.manifest
-        told = _OF_ALL.search(manifest.plan.selection)
-        n_rows = max(int(told[1].replace(",", "")) if told else 0, self._rows[-1] + 1)
-        progress = {"total_runs": self.counts.n, "sampled_rows": sampled, "total_dataset_rows": n_rows}
+        progress = {"total_runs": self.counts.n, "sampled_rows": sampled, "total_dataset_rows": manifest.plan.total}
         identity, own = self._manifest(), self._redaction.value
         metrics = {
             "eval_run": {

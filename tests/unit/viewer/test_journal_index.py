@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.viewer.journal_index import JournalIndex
+from pytest_osmosis.addons.viewer.open_run import JournalIndex
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_id import RunId

@@ -12,9 +12,8 @@ import pytest
 
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
 from pytest_osmosis.addons.viewer.open_run import LiveRun, OpenRun
-from pytest_osmosis.addons.viewer.report_file import encoded
 from pytest_osmosis.addons.viewer.server import Dashboard, NoPageError
-from pytest_osmosis.addons.viewer.shapes import RunPage
+from pytest_osmosis.addons.viewer.shapes import RunPage, encoded
 from pytest_osmosis.errors import JournalError, ResultsError
 from pytest_osmosis.record.journal import encode, event_at, replay
 from pytest_osmosis.record.run_directory import RunDirectory
