@@ -221,9 +221,12 @@ class _PrimeFiles:
         with ExitStack() as stack:
             reader = stack.enter_context(EventReader(directory.journal))
             has_rows = something_at(directory.rows)
-            rows = _EnvironmentRows(iter(stack.enter_context(open_file(directory.rows)) if has_rows else ()))
+            rows = enumerate(stack.enter_context(open_file(directory.rows)) if has_rows else ())
+            at, row = -1, Line()
             for record in sorted(ended, key=lambda record: plan_order(record.run)):
-                row = rows.facts(record.run.row)
+                if at < record.run.row:
+                    at, found_row = next((each for each in rows if each[0] == record.run.row), (record.run.row, b"{}"))
+                    row = _row_facts(found_row)
                 rollout, score = (found.event(kind, record, reader) for kind in ("rollout", "score"))
                 line = _line(record, self._rule, rollout, score, {**own, **row})
                 line = self._redaction.value(line, unchanged=_OWN)
@@ -239,25 +242,13 @@ class _PrimeFiles:
 # -- results.jsonl ---------------------------------------------------------------------------------------
 
 
-class _EnvironmentRows:
-    """The rows that an environment had, as lines of JSON, which are read in order."""
-
-    def __init__(self, lines: Iterator[bytes]) -> None:
-        self._lines = enumerate(lines)
-        self._at = -1
-        self._facts: Line = {}
-
-    def facts(self, row: int) -> Line:
-        """Return the members of a row that its lines have too; none of an earlier row may follow."""
-        while self._at < row:
-            self._at, line = next(self._lines, (row, b"{}"))
-            if self._at == row:
-                found = parsed(line.decode())
-                metadata = found.get("metadata") or {}
-                facts = {"example_id": found.get("example_id"), "answer": found.get("ground_truth")}
-                facts |= {name: metadata.get(name) for name in ("task", "info")}
-                self._facts = {name: value for name, value in facts.items() if value is not None}
-        return self._facts
+def _row_facts(line: bytes) -> Line:
+    """Return the members of an environment's row, a line of JSON, that lines have too."""
+    found = parsed(line.decode())
+    metadata = found.get("metadata") or {}
+    facts = {"example_id": found.get("example_id"), "answer": found.get("ground_truth")}
+    facts |= {name: metadata.get(name) for name in ("task", "info")}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _line(record: RunRecord, rule: PassRule, rollout: Event, score: Event, facts: Line) -> Line:

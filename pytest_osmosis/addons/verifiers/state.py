@@ -7,7 +7,7 @@ and a function that needs it gets an `UnkeptState`, never a default.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from itertools import islice
@@ -44,11 +44,11 @@ def finished(
     `columns` are the members of the state that results show, `tools` the environment's own tool definitions.
     """
     prompt, completion = chat_messages(state.get("prompt")), chat_messages(_completion(state))
-    facts: dict[str, Any] = {name: _plain_or_text(state.get(name))[0] for name in COMMON}
+    facts: dict[str, Any] = {name: _plain_or_text(state.get(name)) for name in COMMON}
     facts["error"] = error_facts(state.get("error"))
     facts["timing"] = _dumped(state.get("timing"))
     facts["token_usage"] = _token_usage(state)
-    facts |= _columns(state, columns)
+    facts["columns"] = _columns(state, columns) or None
     own_tools = [_dumped(tool) for tool in state.get("tool_defs") or ()]
     if own_tools != [_dumped(tool) for tool in tools or ()]:
         facts["tool_defs"] = own_tools
@@ -73,7 +73,8 @@ def error_facts(error: object) -> dict[str, str] | None:
     if isinstance(error, Mapping):
         return {name: shortened(str(error.get(name, "")), MOST_ERROR_CHARS) for name in names}
     chain = list(_chain(error)) if isinstance(error, BaseException) else [error]
-    texts = (type(error).__name__, " -> ".join(map(_repr, chain)), " -> ".join(type(each).__name__ for each in chain))
+    types = [type(each).__name__ for each in chain]
+    texts = (type(error).__name__, " -> ".join(_text(each, repr) for each in chain), " -> ".join(types))
     return dict(zip(names, (shortened(text, MOST_ERROR_CHARS) for text in texts), strict=True))
 
 
@@ -85,55 +86,18 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _repr(value: object) -> str:
-    try:
-        return repr(value)
-    except Exception:
-        return type(value).__name__
-
-
 def _token_usage(state: Mapping[str, Any]) -> dict[str, float] | None:
-    """Return the tokens that the environment counted, and those of the last context."""
+    """Return the tokens that the environment counted."""
     snapshot = getattr(state.get("usage_tracker"), "snapshot", None)
     usage = snapshot() if callable(snapshot) else state.get("token_usage") or state.get("usage")
     if not isinstance(usage, Mapping):
         return None
-    counted = {name: float(usage.get(name) or 0) for name in ("input_tokens", "output_tokens")}
-    return counted | _final_tokens(state.get("trajectory"))
-
-
-def _final_tokens(trajectory: object) -> dict[str, int]:
-    """Return the tokens of the last context, the model's apart from all others."""
-    steps = trajectory if isinstance(trajectory, list) else []
-    sizes = [size for step in steps if isinstance(step, Mapping) and (size := _step_tokens(step)) is not None]
-    if not steps:
-        return {}
-    output = sum(taken for _, taken in sizes)
-    whole = sum(sizes[-1]) if sizes else 0
-    return {"final_output_tokens": output, "final_input_tokens": max(0, whole - output)}
-
-
-def _step_tokens(step: Mapping[str, Any]) -> tuple[int, int] | None:
-    usage = getattr(step.get("response"), "usage", None)
-    if usage is None:
-        return None
-    given = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-    return given if any(given) else (_count(usage, "input_tokens"), _count(usage, "output_tokens"))
-
-
-def _count(usage: object, name: str) -> int:
-    count = usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)
-    return int(count) if isinstance(count, (int, float)) else 0
+    return {name: float(usage.get(name) or 0) for name in ("input_tokens", "output_tokens")}
 
 
 def _columns(state: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    """Return the members of the state that results show. Those that are not JSON become text, and are named."""
-    if not columns:
-        return {}
-    values = {name: _plain_or_text(_dumped_deep(state.get(name))) for name in columns}
-    as_text = [name for name, (_, is_plain) in values.items() if not is_plain]
-    shown = {"columns": {name: value for name, (value, _) in values.items()}}
-    return shown | ({"columns_as_text": as_text} if as_text else {})
+    """Return the members of the state that results show. Those that are not JSON become text."""
+    return {name: _plain_or_text(_dumped_deep(state.get(name))) for name in columns}
 
 
 def scored_columns(state: Mapping[str, Any], columns: Sequence[str], facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,26 +110,33 @@ def scored_columns(state: Mapping[str, Any], columns: Sequence[str], facts: Mapp
     for name in columns:
         with suppress(UnkeptState, KeyError):
             found[name] = state[name]
-    after = _columns(found, list(found)).get("columns", {})
-    return {name: value for name, value in after.items() if name not in before or before[name] != value}
+    return {
+        name: value
+        for name, value in _columns(found, list(found)).items()
+        if name not in before or before[name] != value
+    }
 
 
-def _plain_or_text(value: Any) -> tuple[Any, bool]:
-    """Return JSON data unchanged with True, and the text of anything else with False."""
+def _plain_or_text(value: Any) -> Any:
+    """Return JSON data unchanged, and the text of anything else."""
     try:
-        return copied(value), True
+        return copied(value)
     except (TypeError, RecursionError):
-        try:
-            return shortened(str(value), MOST_COLUMN_CHARS), False
-        except Exception as error:
-            return f"(its text raised {type(error).__name__})", False
+        return shortened(_text(value), MOST_COLUMN_CHARS)
+
+
+def _text(value: object, text_of: Callable[[object], str] = str) -> str:
+    try:
+        return text_of(value)
+    except Exception as error:
+        return f"(its text raised {type(error).__name__})"
 
 
 def _dumped(value: Any) -> Any:
     """Return the data of a model of pydantic, or the JSON data itself; None for anything else."""
     if hasattr(value, "model_dump"):
         value = value.model_dump(mode="json")
-    return _plain_or_text(value)[0] if isinstance(value, (dict, list)) else None
+    return _plain_or_text(value) if isinstance(value, (dict, list)) else None
 
 
 def _dumped_deep(value: Any) -> Any:
