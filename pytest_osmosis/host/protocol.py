@@ -255,7 +255,6 @@ class Setup:
     artifacts: str = ""
     sends_artifacts: bool = False
     concurrency: int = 1
-    runs: int = 1
     rollout_retries: int = 0
     independent_scoring: bool = False
     state_columns: tuple[str, ...] = ()

@@ -103,7 +103,12 @@ def test_tools_are_called_until_the_environment_stops_and_its_state_is_kept(play
     assert [message["role"] for message in rollout["messages"]] == roles
     assert (rollout["messages"][-1]["content"], rollout["n_prompt"]) == ("5", 2)
     assert facts["stop_condition"] == "no_tools_called"
-    assert facts["token_usage"] == {"input_tokens": 10.0, "output_tokens": 4.0}
+    assert facts["token_usage"] == {
+        "input_tokens": 10.0,
+        "output_tokens": 4.0,
+        "final_input_tokens": 3.0,
+        "final_output_tokens": 4.0,
+    }
     assert facts["columns"]["seen"] == ["5"]
     assert facts["columns"]["pool"].startswith("<object object")
     assert len(facts["columns"]["trajectory"]) == 2

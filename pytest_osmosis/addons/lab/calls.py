@@ -92,8 +92,7 @@ class CallOutcome:
 
     `score`: it returned a finite number. `not_a_score`: it returned something else. `refused`: it raised ValueError,
     or another exception in a `raise` statement of its own. `raised`: any other exception. `slow`: it was cut off.
-    `died`: its process ended. `not_called`: no time was left, or its process had ended too often. `ended` is True if
-    its process is gone.
+    `died`: its process ended. `not_called`: no time was left, or its process had ended too often.
 
     `text` describes it in a line, `where` is the user's line, `returned` the type of the returned value, and
     `is_float` is False if that is no float. `seconds` are processor time, and the time that the call waited.
@@ -106,7 +105,11 @@ class CallOutcome:
     returned: str = ""
     is_float: bool = True
     seconds: float = 0.0
-    ended: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """True if its process is gone."""
+        return self.kind in ("slow", "died")
 
     @property
     def description(self) -> str:
@@ -227,8 +230,12 @@ def outcome_from_json(data: Mapping[str, Any]) -> CallOutcome:
     """Return the outcome that a child process sent. Raises ValueError, TypeError or KeyError for anything else."""
     outcome = CallOutcome(**data)
     texts = (outcome.text, outcome.where, outcome.returned)
-    if outcome.kind not in get_args(OutcomeKind) or (outcome.kind == "score") != isinstance(outcome.score, float):
+    if (
+        outcome.kind not in get_args(OutcomeKind)
+        or outcome.ended
+        or (outcome.kind == "score") != isinstance(outcome.score, float)
+    ):
         raise ValueError(outcome.kind)
     if not all(isinstance(text, str) for text in texts) or not isinstance(outcome.seconds, float):
         raise TypeError(texts)
-    return replace(outcome, ended=False)
+    return outcome

@@ -200,7 +200,7 @@ NO_INPUT = "every call that was tried raised, so nothing can be checked; add a c
 class ProbeContext:
     """One function under examination. `case_inputs` are the inputs of its cases, `budget_s` is the time for each test.
 
-    `fatal_call` is the last call after which the process was gone, or that was cut off twice. `incomplete_answers` is
+    `fatal_call` is the last call that ended its process or did not return in time. `incomplete_answers` is
     True if the search for answers had no time to end.
     """
 
@@ -232,14 +232,8 @@ class ProbeContext:
         except CodeError as error:
             self._import_error = error
             raise
-        if outcome.kind == "slow" and not outcome.ended and cpu_s >= CPU_S:
-            # the first time may have loaded something
-            again = self._process.call(call_input, cpu_s=cpu_s)
-            if again.kind not in ("slow", "not_called"):
-                return again
-            self.fatal_call = ScoredCall(call_input, outcome)
-        if outcome.ended:
-            self._ends += 1
+        self._ends += outcome.ended
+        if outcome.kind == "died" or (outcome.kind == "slow" and cpu_s >= CPU_S):
             self.fatal_call = ScoredCall(call_input, outcome)
         return outcome
 

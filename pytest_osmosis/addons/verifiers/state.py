@@ -87,12 +87,37 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _token_usage(state: Mapping[str, Any]) -> dict[str, float] | None:
-    """Return the tokens that the environment counted."""
+    """Return the tokens that the environment counted, and those of the last context."""
     snapshot = getattr(state.get("usage_tracker"), "snapshot", None)
     usage = snapshot() if callable(snapshot) else state.get("token_usage") or state.get("usage")
     if not isinstance(usage, Mapping):
         return None
-    return {name: float(usage.get(name) or 0) for name in ("input_tokens", "output_tokens")}
+    counted = {name: float(usage.get(name) or 0) for name in ("input_tokens", "output_tokens")}
+    return counted | _final_tokens(state.get("trajectory"))
+
+
+def _final_tokens(trajectory: object) -> dict[str, int]:
+    """Return the tokens of the last context, the model's apart from all others."""
+    steps = trajectory if isinstance(trajectory, list) else []
+    sizes = [size for step in steps if isinstance(step, Mapping) and (size := _step_tokens(step)) is not None]
+    if not steps:
+        return {}
+    output = sum(taken for _, taken in sizes)
+    whole = sum(sizes[-1]) if sizes else 0
+    return {"final_output_tokens": output, "final_input_tokens": max(0, whole - output)}
+
+
+def _step_tokens(step: Mapping[str, Any]) -> tuple[int, int] | None:
+    usage = getattr(step.get("response"), "usage", None)
+    if usage is None:
+        return None
+    given = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    return given if any(given) else (_count(usage, "input_tokens"), _count(usage, "output_tokens"))
+
+
+def _count(usage: object, name: str) -> int:
+    count = usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)
+    return int(count) if isinstance(count, (int, float)) else 0
 
 
 def _columns(state: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
