@@ -91,11 +91,11 @@ def environments(
     return Environments(pythonpath, say, sdk_shim=sdk_shim, prestarted=prestarted)
 
 
-def load_environment(source: EnvironmentSource, begins: Callable[[str], None] = lambda step: None) -> LoadedEnvironment:
-    """Load an environment in this process. `begins` is called with each step that may take long. Raises `CodeError`."""
+def load_environment(source: EnvironmentSource) -> LoadedEnvironment:
+    """Load an environment in this process. Raises `CodeError`."""
     from pytest_osmosis.addons.verifiers.load import load
 
-    return load(source, begins)
+    return load(source)
 
 
 def environment_facts(loaded: LoadedEnvironment, code: HostCode, rows: Path) -> Mapping[str, Any]:

@@ -142,7 +142,7 @@ class _EvalFiles:
                 "started_at": manifest.started_at,
                 "completed_at": self._ended_at,
             },
-            "summary": self.counts.summary(_threshold(self._rule)),
+            "summary": self.counts.summary(self._rule.reward_threshold),
         }
         for name, value in (("progress.json", progress), ("metrics.json", metrics), (MANIFEST, identity)):
             private.write(folder / name, [_text(value)])
@@ -202,7 +202,7 @@ class _EvalFiles:
                     )
 
     def _line(self, record: RunRecord, *, has_trajectory: bool) -> dict[str, Any]:
-        status, reward, tokens = _status(record, self._rule), _reward(record, self._rule), record.tokens
+        status, reward, tokens = _status(record, self._rule), self._rule.reward(record), record.tokens
         counts = self.counts
         counts.n, counts.tokens = counts.n + 1, counts.tokens + (tokens or 0)
         counts.failed, counts.skipped = counts.failed + (status == "failed"), counts.skipped + (status == "skipped")
@@ -231,7 +231,7 @@ class _EvalFiles:
         osmosis = {
             "rollout_id": id,
             "label": truth if isinstance(truth, str) or truth is None else json.dumps(truth),
-            "reward": _reward(record, self._rule),
+            "reward": self._rule.reward(record),
             "sample_metrics": {
                 **{
                     f"{source}.{name}": number
@@ -273,18 +273,6 @@ def _status(record: RunRecord, rule: PassRule) -> Status:
     if not rule.measured(record):
         return "skipped"
     return "success" if record.status == "finished" else "failed"
-
-
-def _reward(record: RunRecord, rule: PassRule) -> float | None:
-    """Return the score that decides, 1.0 or 0.0 if several functions decide, and None for a run without a score."""
-    if _status(record, rule) != "success":
-        return None
-    deciding = rule.deciding
-    return float(record.scores[deciding[0]] if len(deciding) == 1 else rule.passed(record))
-
-
-def _threshold(rule: PassRule) -> float:
-    return rule.threshold(rule.deciding[0]) if len(rule.deciding) == 1 else 1.0
 
 
 def _ranges(rows: list[int]) -> str:

@@ -54,20 +54,12 @@ class LoadedEnvironment:
             raise ExceptionGroup("an environment could not be torn down", errors)
 
 
-def load(source: EnvironmentSource, begins: Callable[[str], None] = lambda step: None) -> LoadedEnvironment:
-    """Return the environment, loaded in this process. The `CodeError` says what is wrong with its code.
-
-    `begins` is called with each step of its code that may take long.
-    """
+def load(source: EnvironmentSource) -> LoadedEnvironment:
+    """Return the environment, loaded in this process. The `CodeError` says what is wrong with its code."""
     with _signals_restored(), _exit_handlers() as handlers:
-        begins(f"import {source.module}")
         module = _imported(source)
-        if is_taskset(module) and not hasattr(module, "load_environment"):
-            begins("its taskset")
-            environment = _taskset(source)
-        else:
-            begins("load_environment()")
-            environment = _made(source, module)
+        is_of_0_4 = is_taskset(module) and not hasattr(module, "load_environment")
+        environment = _taskset(source) if is_of_0_4 else _made(source, module)
         notes = _set(source, environment)
     teardowns = [owner._teardown for handler in handlers if (owner := _owner(handler)) is not None]
     if not teardowns and callable(getattr(environment, "_teardown", None)):

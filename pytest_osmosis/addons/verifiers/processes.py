@@ -50,7 +50,7 @@ OF_PYTEST = "PYTEST_CURRENT_TEST"
 class _Loading:
     """An environment to load, with variables `environ`, in a process that may become a host with the same `code`.
 
-    Once it has begun, the process writes to `folder`, and `step` is what it waits for.
+    Once it has begun, the process writes to `folder`.
     """
 
     code: HostCode
@@ -59,7 +59,6 @@ class _Loading:
     rolls_out: bool
     folder: Path = field(init=False)
     answer: Future[Mapping[str, Any]] = field(init=False)
-    step: str = "a place, or its process"
 
 
 class Environments:
@@ -169,7 +168,9 @@ class _Processes:
         except OSError as error:
             raise CodeError(f"environment {env_id}: no process can be started: {error}") from error
         host.put(encode([become(output, environ, code.workspace), tell]))
-        last = _heard(host, loading)
+        last: Mapping[str, Any] = {}
+        with contextlib.suppress(ValueError, TypeError):  # user code can write to the pipe too
+            last = {**json.loads(host.stdout.readline())}
         facts: Mapping[str, Any] | None = last.get("facts")
         if facts is not None and self._keep(host, loading):
             return facts
@@ -178,7 +179,7 @@ class _Processes:
             return facts
         printed = _printed(output)
         if "error" in last:
-            raise CodeError(last["error"], "\n".join(filter(None, [last["details"].rstrip(), printed])))
+            raise CodeError(last["error"], "\n".join(filter(None, [str(last.get("details", "")).rstrip(), printed])))
         raise CodeError(f"environment {env_id} does not load: its process ended ({exit_text(status)})", printed)
 
     def _start(self, output: Path, cwd: str, environ: Mapping[str, str]) -> Child:
@@ -238,25 +239,14 @@ class _Processes:
         return status
 
 
-def _heard(host: Child, loading: _Loading) -> Mapping[str, Any]:
-    """Return the last event of a process that loads an environment, and note the steps before; {} if it ended."""
-    with contextlib.suppress(ValueError, KeyError, TypeError):  # user code can write to the pipe too
-        for line in host.stdout:
-            event: Mapping[str, Any] = json.loads(line)
-            if event["ev"] != "step":
-                return event
-            loading.step = event["step"]
-    return {}
-
-
 def _tell(loading: _Loading, say: Callable[[str], None]) -> None:
-    """Say what an environment waits for if it takes long, now and then, and when it is loaded."""
+    """Say now and then that an environment takes long, and when it is loaded."""
     from concurrent.futures import wait
 
     env_id, answer = loading.module.env_id, loading.answer
     start, pause = time.monotonic(), LONG_S
     while not wait([answer], pause).done:
-        say(f"osmosis: loading environment {env_id}: waits for {loading.step} ({seconds(time.monotonic() - start)})")
+        say(f"osmosis: loading environment {env_id} ({seconds(time.monotonic() - start)})")
         pause = AGAIN_S
     if pause == AGAIN_S and answer.exception() is None:
         rows = plural(answer.result()["n_rows"], "row")

@@ -180,28 +180,21 @@ def _dumped_deep(value: Any) -> Any:
 def _parts(state: Mapping[str, Any], given: Mapping[str, Any], prompt: Sequence[Message]) -> dict[str, Any]:
     """Return the parts of a state besides its row and conversation, without members that nothing fills.
 
-    `kept` are plain members, `messages` those that are messages of verifiers, `input` the fields of the row that the
-    environment changed, `steps` the trajectory. `unkept` and `unkept_input` name members and fields that JSON cannot
-    hold.
+    `kept` are plain members, `input` the fields of the row that the environment changed, `steps` the trajectory.
+    `unkept` and `unkept_input` name members and fields that JSON cannot hold.
     """
     kept: dict[str, Any] = {}
-    messages: dict[str, Any] = {}
     unkept: list[str] = []
     for name in state:
-        if not isinstance(name, str) or name in (*MADE_ANEW, *CONVERSATION, *SCORES, *COMMON):
-            continue
-        value = state[name]
-        if _are_messages(value):
-            messages[name] = chat_messages(value)
-        else:
-            _keep(value, name, kept, unkept)
+        if isinstance(name, str) and name not in (*MADE_ANEW, *CONVERSATION, *SCORES, *COMMON):
+            _keep(state[name], name, kept, unkept)
     changed: dict[str, Any] = {}
     unkept_input: list[str] = []
     row = state.get("input")
     for name, value in row.items() if isinstance(row, Mapping) else ():
         if name != "prompt" and (name not in given or not is_same(value, given[name])):
             _keep(value, name, changed, unkept_input)
-    parts = {"kept": kept, "messages": messages, "input": changed, "n_prompt": len(prompt)}
+    parts = {"kept": kept, "input": changed, "n_prompt": len(prompt)}
     parts |= {"unkept": unkept, "unkept_input": unkept_input}
     if "trajectory" in state:
         parts["steps"] = _steps(state, unkept)
@@ -223,10 +216,6 @@ def is_same(value: Any, given: Any) -> bool:
         return bool(value == given)
     except Exception:
         return False
-
-
-def _are_messages(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(is_message, value))
 
 
 def _steps(state: Mapping[str, Any], unkept: list[str]) -> list[Any] | None:
@@ -297,7 +286,6 @@ def remade(
     made["completion"] = completion
     made |= {name: facts.get(name) for name in COMMON}
     made |= parts.get("kept", {})
-    made |= {name: environment_messages(value) for name, value in parts.get("messages", {}).items()}
     if parts.get("steps") is not None:
         usual = {**USUAL, "trajectory_id": facts.get("trajectory_id")}
         made["trajectory"] = [{**deepcopy(usual), **_remade_step(step, conversation)} for step in parts["steps"]]
