@@ -126,26 +126,6 @@ def test_a_long_list_is_shown_whole_on_request(pages: Pages, tmp_path: Path) -> 
     expect(page.locator("a.run-link")).to_have_count(300)
 
 
-def test_a_partial_eval_run_has_counts_and_no_pass_rate(pages: Pages, tmp_path: Path) -> None:
-    rows = [
-        row("part", partial=True, pass_rate=None),
-        row("whole"),
-        row("broken", passed=None, pass_rate=None, measured=0, counted=2),
-        row("begun", status="running", counted=None, passed=None, pass_rate=None, ended=17, selected=200),
-    ]
-
-    page = pages.open(report(tmp_path / "report.html", rows))
-
-    cells = page.locator("tbody .run-rate")
-    expect(cells).to_have_count(4)
-    assert [re.split(r"\s*\n\s*", text.strip()) for text in cells.all_inner_texts()] == [
-        ["1 of 2 passed"],
-        ["0.500", "1 of 2 passed"],
-        ["none of 2 measured"],
-        ["17 of 200 ended"],
-    ]
-
-
 def test_each_bar_of_a_chart_leads_to_the_runs_that_it_counts(pages: Pages, tmp_path: Path) -> None:
     n = 200
     made = run_page("wide", [at % 3 for at in range(n)])

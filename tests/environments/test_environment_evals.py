@@ -381,36 +381,6 @@ def pytest_collection_modifyitems():
 """A conftest after which hosts start with other variables than what told the rows."""
 
 
-def test_an_environment_that_loads_only_for_its_rows_leaves_the_others_running(workspace: Workspace) -> None:
-    workspace.write("conftest.py", SETS)
-    once = 'assert not Path("was.here").exists(), "loads but once"\n    Path("was.here").touch()\n    return'
-    write_two(workspace, SOURCE.replace("return Environment", f"{once} Environment"), SOURCE)
-
-    result = workspace.run("configs/eval/x.toml", exits=9)
-
-    result.assert_outcomes(passed=6, skipped=6, errors=1)
-    result.stdout.fnmatch_lines(["*environment one does not load: load_environment() failed: AssertionError: loads *"])
-
-
-def test_an_environment_that_does_not_load_may_be_alone_in_its_file(workspace: Workspace) -> None:
-    write(workspace)
-    workspace.write("environments/one/one.py", "1 // 0\n")
-    write_config(workspace, name="a", env_id="one")
-    write_config(workspace, name="b")
-    both = ("configs/eval/a.toml", "configs/eval/b.toml")
-
-    listed = workspace.run(*both, "--co", exits=9)
-    listed.stdout.fnmatch_lines(["osmosis: not measured: configs/eval/a.toml: environment one does not load: *"])
-    workspace.run(*both, "--osmosis-dry-run", exits=9)
-    workspace.run(*both, "--osmosis-limit=1").assert_outcomes(passed=3, errors=1)
-    assert "a.toml" not in (workspace.root / ".pytest_cache/v/cache/lastfailed").read_text()
-    named = workspace.run("configs/eval/a.toml::a[row0-run0]", "configs/eval/b.toml")
-    assert (named.ret, named.errlines[0]) == (
-        4, "ERROR: configs/eval/a.toml: environment one does not load: its module \"one\" cannot be imported: "
-        "ZeroDivisionError: integer division or modulo by zero",
-    )  # fmt: skip
-
-
 def test_a_command_of_which_no_environment_loads_is_a_usage_error(workspace: Workspace) -> None:
     write_two(workspace, "1 // 0\n", "1 // 0\n")
 
