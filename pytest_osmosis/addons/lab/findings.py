@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,9 +12,6 @@ FindingLevel = Literal["failure", "note"]
 WIDEST = 160
 NEVER_THE_INPUT = ("NameError", "UnboundLocalError", "AttributeError", "ImportError", "ModuleNotFoundError")
 """Errors that are bugs of the function, whatever its input."""
-MOST_CHARS_REPEATED = 100_000
-MOST_CHARS_AROUND, MOST_CHARS_OF_UNIT, LEAST_TIMES = 40, 12, 20
-"""Limits of what is shown as a repetition: the text before and after it, its unit, and its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,31 +50,8 @@ class LabResult:
 
 
 def quoted(value: object) -> str:
-    """Return a value as Python code, shortened; repeated text is written as a product. Values may be user objects.
-
-    >>> quoted("42"), quoted("1" * 5000)
-    ("'42'", "'1' * 5000")
-    """
-    product = _product(value) if isinstance(value, str) and len(value) > WIDEST // 2 else None
-    return product or shortened(escaped(_repr(value)), WIDEST)
-
-
-def _product(text: str) -> str | None:
-    """Return a repetition with little around it as code, None for other text. (A pattern would backtrack.)"""
-    if len(text) > MOST_CHARS_REPEATED:
-        return None
-    for start in range(MOST_CHARS_AROUND + 1):
-        for size in range(1, MOST_CHARS_OF_UNIT + 1):
-            times = max(LEAST_TIMES, math.ceil((len(text) - start - MOST_CHARS_AROUND) / size))
-            end = start + times * size
-            if end > len(text) or text[start : end - size] != text[start + size : end]:
-                continue
-            unit = text[start : start + size]
-            while text.startswith(unit, end):
-                times, end = times + 1, end + size
-            head, each, tail = (escaped(repr(part)) if part else "" for part in (text[:start], unit, text[end:]))
-            return " + ".join(filter(None, (head, f"{each} * {times}", tail)))
-    return None
+    """Return a value as Python code, shortened. Values may be user objects."""
+    return shortened(escaped(_repr(value)), WIDEST)
 
 
 def _repr(value: object) -> str:

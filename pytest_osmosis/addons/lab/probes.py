@@ -1,8 +1,8 @@
 """The probes; each looks for one kind of bug by calling a reward function.
 
 - determinism: the same call always gets the same score: repeated, in another order, with other hashes, later
-- robustness, range and fuzz: every answer, as odd as a model may write it, gets a score in the declared range, and no
-  exception; some are listed here, others Hypothesis generates
+- robustness and range: every answer, as odd as a model may write it, gets a score in the declared range, and no
+  exception
 - leaks: wrong answers that score like right ones, as a model in training finds them: empty ones, lists of guesses,
   copies of the prompt. Each is compared with the score of a right answer, and long wrong answers with short ones
 - speed: 19 of 20 calls take at most `max_ms`, and no pattern explodes on a repetitive answer
@@ -13,11 +13,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import random
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pytest_osmosis.addons.lab.calls import TOLERANCE, CallInput, CallOutcome, ScoredCall
 from pytest_osmosis.addons.lab.contract import not_a_number
@@ -278,11 +276,6 @@ NUMBERS = (*ODD_NUMBERS.split(), "½", "²", "\u0664\u0662", "\uff14\uff12", "4 
 LONG = ("a" * 20_000, "42 " * 7_000, "\n" * 20_000, "word " * 4_000)
 TEXTS = ("", " ", "\n", *ODD_CHARACTERS.split(" "), *ODD_JSON.split(), *ODD_MARKERS.split(), "#### ", "####\n", *LONG)
 TOOL_CALL = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
-EXAMPLES = 200
-DIGITS = "0123456789.,-+eE"
-PLAIN = "0a \n1A.,;:!?-+*/=_#$%&@|~^'`\"<>()[]{}\\9zZ\t\r"
-ODD = "\x00\x1b\u00e9\u00df\u0130\u00b2\u00bd\u0664\u200b\u2028\ufeff\U0001f600\ud800"
-"""A sample of unusual characters: accents, digits, fractions, direction marks, emoji, half a surrogate pair."""
 
 
 def probe_range(context: ProbeContext) -> LabResult:
@@ -317,11 +310,8 @@ def fault(target: Target, call: ScoredCall) -> RewardFinding | None:
 
 def probe_robustness(context: ProbeContext) -> LabResult:
     inputs = (call_input for base in context.answers.usable[:2] for call_input in _odd(context, base))
-    return LabResult(tuple(faults(context, map(context.scored, inputs))))
-
-
-def faults(context: ProbeContext, calls: Iterable[ScoredCall]) -> list[RewardFinding]:
-    return shortest_examples(finding for call in calls if (finding := _fault(context, call)))
+    findings = (finding for call in map(context.scored, inputs) if (finding := _fault(context, call)))
+    return LabResult(tuple(shortest_examples(findings)))
 
 
 def _fault(context: ProbeContext, call: ScoredCall) -> RewardFinding | None:
@@ -365,62 +355,6 @@ def _conversations(base: CallInput) -> Iterable[CallInput]:
         [*prompt, {"role": "assistant", "content": ""}],
     ):
         yield CallInput(None, messages, base.ground_truth, base.extra)
-
-
-def probe_fuzz(context: ProbeContext) -> LabResult:
-    worst = _search(context, context.answers.usable[0])
-    return LabResult(tuple(faults(context, [worst] if worst is not None else [])))
-
-
-def _search(context: ProbeContext, base: CallInput) -> ScoredCall | None:
-    import hypothesis
-    from hypothesis.errors import NoSuchExample
-
-    n = max(10, len(context.affordable([base] * EXAMPLES, 1)))
-
-    def goes_wrong(answer: str) -> bool:
-        return bool(faults(context, [context.scored(base.answering(answer))]))
-
-    settings = hypothesis.settings(
-        max_examples=min(n, EXAMPLES),
-        database=None,
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    with _elsewhere():
-        try:
-            answer = hypothesis.find(_answers(base), goes_wrong, settings=settings, random=random.Random(0))
-        except NoSuchExample:
-            return None
-    return context.scored(base.answering(answer))
-
-
-@contextlib.contextmanager
-def _elsewhere() -> Iterator[None]:
-    from hypothesis import configuration
-
-    storage: Any = configuration.storage_directory(intent_to_write=False)
-    home = getattr(storage, "path", storage)  # older releases return the path itself
-    with tempfile.TemporaryDirectory() as folder:
-        configuration.set_hypothesis_home_dir(folder)
-        try:
-            yield
-        finally:
-            configuration.set_hypothesis_home_dir(home)
-
-
-def _answers(base: CallInput) -> Any:
-    """Return a strategy for unusual texts, numbers in many formats, and mixtures of these with a right answer."""
-    from hypothesis import strategies as st
-
-    parts = (base.text(), str(base.ground_truth), "####", "<answer>", "</answer>", "{", "}", '"', " ", "\n")
-    text = st.text(st.sampled_from(PLAIN + ODD), max_size=50)
-    digits = st.text(st.sampled_from(DIGITS), max_size=8)
-    pieces = st.lists(
-        st.one_of(st.sampled_from([piece for piece in parts if piece]), digits, st.floats().map(repr), text), max_size=6
-    )
-    return st.one_of(text, pieces.map("".join), pieces.map(" ".join))
 
 
 CALLS = 40
@@ -487,7 +421,6 @@ PROBES: Mapping[str, Callable[[ProbeContext], LabResult]] = {
     "determinism": probe_determinism,
     "range": probe_range,
     "robustness": probe_robustness,
-    "fuzz": probe_fuzz,
     "speed": probe_speed,
     "leaks": probe_leaks,
 }

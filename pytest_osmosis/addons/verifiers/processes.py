@@ -31,7 +31,6 @@ from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Setup, TellReques
 from pytest_osmosis.host.rollout_code import environment_code, read_anew
 from pytest_osmosis.processes.child import EXIT_S, GUARD, Child
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
-from pytest_osmosis.text.numbers import plural, seconds
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,8 +39,8 @@ ROWS, OUTPUT = "rows.jsonl", "output.txt"
 MOST_OUTPUT_CHARS = 4_000
 MOST_AT_ONCE, MOST_KEPT = 4, 8
 """The most environments that load at once, and whose processes are kept: each needs hundreds of megabytes."""
-LONG_S, AGAIN_S = 3.0, 30.0
-"""The seconds after which people want to know what they wait for, and want to know it again."""
+LONG_S = 3.0
+"""The seconds after which people want to know what they wait for."""
 OF_PYTEST = "PYTEST_CURRENT_TEST"
 """The variable that pytest changes from test to test."""
 
@@ -141,8 +140,11 @@ class Environments:
         loading.folder = self._folder / f"{len(self._begun)}"
         private.make_folder(loading.folder)
         loading.answer = self._pool.submit(self._processes.answer, loading)
-        teller = threading.Thread(target=_tell, args=(loading, self._say), name="osmosis-environment-line", daemon=True)
+        line = f"osmosis: loading environment {loading.module.env_id}; it takes long"
+        teller = threading.Timer(LONG_S, self._say, [line])
+        teller.daemon = True
         teller.start()
+        loading.answer.add_done_callback(lambda _: teller.cancel())
 
 
 class _Processes:
@@ -237,20 +239,6 @@ class _Processes:
         with self._lock:
             self._loading.discard(host)
         return status
-
-
-def _tell(loading: _Loading, say: Callable[[str], None]) -> None:
-    """Say now and then that an environment takes long, and when it is loaded."""
-    from concurrent.futures import wait
-
-    env_id, answer = loading.module.env_id, loading.answer
-    start, pause = time.monotonic(), LONG_S
-    while not wait([answer], pause).done:
-        say(f"osmosis: loading environment {env_id} ({seconds(time.monotonic() - start)})")
-        pause = AGAIN_S
-    if pause == AGAIN_S and answer.exception() is None:
-        rows = plural(answer.result()["n_rows"], "row")
-        say(f"osmosis: loaded environment {env_id}: {rows} ({seconds(time.monotonic() - start)})")
 
 
 def _facts(loading: _Loading) -> EnvironmentFacts:
