@@ -19,8 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_osmosis.addons.lab.calls import MISSING, TOLERANCE, CallInput, CallOutcome, ScoredCall, call
-from pytest_osmosis.addons.lab.findings import LabResult, RewardFinding, quoted
+from pytest_osmosis.addons.lab.calls import (
+    MISSING,
+    TOLERANCE,
+    CallInput,
+    CallOutcome,
+    LabResult,
+    RewardFinding,
+    ScoredCall,
+    call,
+    quoted,
+)
 from pytest_osmosis.addons.lab.target import Target
 from pytest_osmosis.config.document import read_document
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from pytest_osmosis import seams
+from pytest_osmosis.addons.lab.calls import LabResult
 from pytest_osmosis.addons.lab.cases import RewardCase, cases_by_function
-from pytest_osmosis.addons.lab.findings import LabResult
 from pytest_osmosis.addons.lab.target import Target, targets_in, untested_in
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.plugin import reward_options

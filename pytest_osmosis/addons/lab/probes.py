@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_osmosis.addons.lab.calls import TOLERANCE, CallInput, CallOutcome, ScoredCall
+from pytest_osmosis.addons.lab.calls import TOLERANCE, CallInput, CallOutcome, LabResult, RewardFinding, ScoredCall
 from pytest_osmosis.addons.lab.contract import not_a_number
-from pytest_osmosis.addons.lab.findings import LabResult, RewardFinding
 from pytest_osmosis.addons.lab.probe_context import (
     NO_EXAMPLE,
     NO_INPUT,

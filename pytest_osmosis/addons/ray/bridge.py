@@ -34,7 +34,7 @@ START = (
 )
 SAID_CHARS = 2_000
 """The most that is shown of an error of Ray's."""
-MISMATCH = "Version mismatch"
+MISMATCH, NONE_FOUND = "Version mismatch", "Could not find any running Ray instance"
 
 
 class ConnectionRefusal(Exception):
@@ -136,7 +136,6 @@ def connected(option: str | None, runtime_env: Mapping[str, Any]) -> tuple[str, 
         from ray.exceptions import RuntimeEnvSetupError
     except ImportError as error:
         raise ConnectionRefusal(INSTALL if error.name == "ray" else f"Ray cannot be imported here: {error}") from error
-    address = found() if wanted == "auto" else wanted
     try:  # "auto" as it is: Ray uses the token in the user's folder only if it finds the cluster itself
         ray.init(
             address=wanted,
@@ -148,8 +147,8 @@ def connected(option: str | None, runtime_env: Mapping[str, Any]) -> tuple[str, 
     except RuntimeEnvSetupError as error:
         raise ConnectionRefusal(end_of_actor(error).how) from error
     except Exception as error:
-        raise ConnectionRefusal(refusal_text(error, address)) from error
-    return address, ray.__version__
+        raise ConnectionRefusal(refusal_text(error, wanted)) from error
+    return ray.get_runtime_context().gcs_address, ray.__version__
 
 
 def check_form(address: str, origin: str) -> None:
@@ -174,19 +173,6 @@ def check_answers(address: str, origin: str) -> None:
         ) from error
 
 
-def found() -> str:
-    """Return the address of the cluster that was started last on this machine."""
-    # Private: it says which cluster "auto" is. Without it Ray looks itself, and takes a minute to find that one ended.
-    from ray._private.services import canonicalize_bootstrap_address_or_die
-
-    try:
-        at = str(canonicalize_bootstrap_address_or_die("auto"))
-    except (ConnectionError, ValueError) as error:
-        raise ConnectionRefusal(START) from error
-    check_answers(at, "auto")
-    return at
-
-
 def refusal_text(error: BaseException, address: str) -> str:
     """Return why Ray did not connect, and what to do about it."""
     chain: list[str] = []
@@ -201,6 +187,8 @@ def refusal_text(error: BaseException, address: str) -> str:
             f"{mismatch}{' '.join(versions.split())}. Both must match, down to the patch: install here what the "
             f"cluster at {address} has."
         )
+    if NONE_FOUND in said:
+        return START
     if "No node info found" in said or "node to connect" in said or "one of the Raylet" in said:
         return (
             f"This machine is not part of the Ray cluster at {address}. Join it first, without lending it CPUs: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_osmosis.addons.lab.findings import quoted
+from pytest_osmosis.addons.lab.calls import quoted
 
 
 class Silent:
