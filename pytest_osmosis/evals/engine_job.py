@@ -109,7 +109,6 @@ def host_setup(
         artifacts=str(artifacts),
         sends_artifacts=not inline and config.execution.engine == "ray" and config.execution.ray.workspace == "upload",
         concurrency=max(config.in_flight, config.scored_at_once or 0),
-        runs=config.evaluation.n,
         rollout_retries=config.environment.rollout_retries,
         independent_scoring=config.environment.independent_scoring,
         state_columns=config.environment.state_columns,

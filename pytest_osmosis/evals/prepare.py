@@ -432,6 +432,7 @@ def _opened(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int], sha
         spans=spans_of(selected, dataset.line),
         n=config.evaluation.n,
         selection=selected.text,
+        total=len(dataset),
         baseline=config.baseline.model_path is not None,
         granularity=config.execution.granularity,
         line=config.dataset_line,

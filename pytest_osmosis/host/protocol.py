@@ -255,7 +255,6 @@ class Setup:
     artifacts: str = ""
     sends_artifacts: bool = False
     concurrency: int = 1
-    runs: int = 1
     rollout_retries: int = 0
     independent_scoring: bool = False
     state_columns: tuple[str, ...] = ()
@@ -383,8 +382,6 @@ The header prints `notes`. All hosts together may have `max_rollouts` and `max_s
 `rollout_code` are digests of the code of rollouts, by file (`host.rollout_code`)."""
 RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str, "details": str})
 """The other answer to `setup`, and to `tell`: the code does not load, and the host ends."""
-StepEvent = TypedDict("StepEvent", {"ev": Literal["step"], "step": str})
-"""An environment that is to tell its rows begins what may take long."""
 ToldEvent = TypedDict("ToldEvent", {"ev": Literal["told"], "facts": Mapping[str, Any]})
 """The answer to `tell`: the facts of an environment (`rollouts.environment`)."""
 ProbedEvent = TypedDict(
