@@ -44,13 +44,6 @@ from pytest_osmosis.models.json_bodies import encoded
 SHAPES: Mapping[str, ApiShape] = {"chat/completions": completions, "messages": messages, "responses": responses}
 SERVED = "POST chat/completions, POST messages, POST responses, GET models"
 MAX_SHOWN = 80
-NOT_SERVED: Mapping[str, str] = {
-    "completions": "completions of a prompt are not served; let the agent use chat completions",
-    "messages/count_tokens": "tokens cannot be counted in advance here",
-    "messages/batches": "batches are not served; send single requests",
-    "embeddings": "the endpoint serves the eval's chat model, and no embeddings; give the agent's client for "
-    "embeddings a base_url of its own",
-}
 UNATTRIBUTED = (
     "{} rollouts are in flight, and nothing says which of them sends this request: its thread or its HTTP client "
     "has lost the rollout's context. Start threads by asyncio.to_thread or contextvars.copy_context().run, or create "
@@ -153,8 +146,7 @@ def _not_served(request: BaseRequest) -> ApiError:
     below, method = _below(request), request.method[:MAX_SHOWN]
     if below in SHAPES:
         return ApiError(405, f"{below} takes POST, got {method}")
-    why = NOT_SERVED.get(below) or NOT_SERVED.get(below.partition("/")[0]) or "not served"
-    return ApiError(404, f"{method} {below[:MAX_SHOWN]}: {why} (served: {SERVED})")
+    return ApiError(404, f"{method} {below[:MAX_SHOWN]}: not served (served: {SERVED})")
 
 
 def _models(rollout: EndpointRollout, request: BaseRequest) -> Response:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_osmosis.cassettes.writer import ExchangeLog
-from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.notices import Notices
+from pytest_osmosis.engine.run_table import Host
 from pytest_osmosis.errors import CassetteError
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, ArtifactEvent, Key, LeftOutEvent

@@ -18,14 +18,13 @@ from typing import NamedTuple
 from pytest_osmosis.engine.artifacts import Artifacts, Exchanges, HostLog
 from pytest_osmosis.engine.feed import Feed
 from pytest_osmosis.engine.host_connection import Died, EndedBy, Heard
-from pytest_osmosis.engine.host_starts import Host, start_failure
-from pytest_osmosis.engine.hosts import Hosts, Most
+from pytest_osmosis.engine.hosts import Hosts, Most, start_failure
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices, StallNotice, WaitNotice
 from pytest_osmosis.engine.permits import Permits, Probing
 from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.recovery import Recovery
-from pytest_osmosis.engine.run_table import RunTable
+from pytest_osmosis.engine.run_table import Host, RunTable
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.errors import CassetteError, CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import HostEvent, Key, ReadyEvent
@@ -41,10 +40,6 @@ TURN_S = 0.25
 """A turn begins this often, even if nothing arrives."""
 LOOK_AFTER_S = 0.1
 """The engine looks after its hosts no more often than this."""
-REASONING_LOST = (
-    "the model's reasoning in an answer was lost, because the next request of the rollout lacks the message that held "
-    "it: append reply.message of ctx.chat as it is, or let the agent's own client speak Responses"
-)
 MOST_CHANGED = 5
 
 
@@ -336,8 +331,6 @@ class EngineLoop:
                 self.runs.stop_model(event["model_tag"], event["error"])
             case "throttled":
                 self.hosts.throttled(host, event["wait_s"])
-            case "reasoning_lost":
-                self.notices.add(REASONING_LOST)
             case "ask":
                 permits = self.judge_permits if event.get("judge") else self.permits
                 permits.ask(host, event, self.table.states.get(RunId.of(event)))

@@ -118,8 +118,8 @@ class Job:
     `n_runs` will be submitted in all, at once or one by one. `probes` are the models (their tags, or that of the judge)
     that get one request before the first run. `hosts` processes roll out, as many score, with `batch_size` runs in
     flight in total; `spawn` starts them. The engine goes by `clock`. Once the file `stop_request` exists, no further
-    run begins. `judge_limits` hold for the requests of judges. The user knows already that `told_waiting` hosts wait
-    for a place. After `watchdog_s` without a finished run, a notice names the runs that the eval waits for.
+    run begins. `judge_limits` hold for the requests of judges. With `told_waiting` the user knows already that
+    hosts wait for a place. After `watchdog_s` without a finished run, a notice names the runs that the eval waits for.
 
     `check_code` is called with the code of rollouts once it is loaded, before the journal says so, and raises
     `CodeError` if it may not be used. Each row has `n` runs; with `interleaved` they are scored while others are rolled
@@ -145,7 +145,7 @@ class Job:
     probes: Sequence[str] = (ModelTag.PRIMARY,)
     hosts: int = 1
     watchdog_s: float = 120.0
-    told_waiting: int = 0
+    told_waiting: bool = False
     spawn: Spawn = HostConnection
     clock: Clock = SYSTEM
     score_inputs: ScoreInputs = field(default_factory=ScoreInputs)

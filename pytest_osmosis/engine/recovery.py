@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from pytest_osmosis.engine.host_connection import EndedBy
-from pytest_osmosis.engine.host_starts import Host
-from pytest_osmosis.engine.run_table import Place, RunState, ScoringGroup, Stage
+from pytest_osmosis.engine.run_table import Host, Place, RunState, ScoringGroup, Stage
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.formats.words import Boundary
 from pytest_osmosis.host.protocol import Key

@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence, Set
 
 from pytest_osmosis.engine.budget import Budget, Systemic
-from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.recorder import Recorder
-from pytest_osmosis.engine.run_table import RunState, RunTable, ScoringGroup, Stage
+from pytest_osmosis.engine.run_table import Host, RunState, RunTable, ScoringGroup, Stage
 from pytest_osmosis.formats.events import RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.host.protocol import JUDGE, Key, ProgressEvent
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -248,8 +247,8 @@ class Runs:
         if recorder.grouped:
             self.table.groups.leave_out(state.run, failed=record.boundary is not None)
         transcript = Transcript(
-            messages=state.messages,
-            n_prompt=state.n_prompt,
+            messages=state.rollout.get("messages", ()),
+            n_prompt=state.rollout.get("n_prompt", 0),
             details=state.details,
             output=tuple(state.output.items()),
             line=state.row.line,

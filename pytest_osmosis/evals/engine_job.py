@@ -225,7 +225,7 @@ def engine_job(
         seed=config.sampling.seed,
         probes=_probes(prepared, selected) if settings.probe and prepared.source.asks_models and selected.runs else (),
         hosts=hosts,
-        told_waiting=int(max(hosts - settings.n_places, 0)),
+        told_waiting=hosts > settings.n_places,
         n=prepared.plan.n,
         interleaved=config.execution.interleave_scoring,
         most_scorings=config.scored_at_once,

@@ -19,6 +19,7 @@ from pytest_osmosis.endpoint.rollouts import (
     change_environ,
     changed_environ,
     endpoint_variables,
+    hook_clients,
     proxy_variables,
 )
 from pytest_osmosis.endpoint.standby import begins_turn
@@ -60,9 +61,7 @@ class HostEndpoint:
             server = self.server
             self._variables = {**self._variables, **endpoint_variables(server.share())}
             if hooks:
-                from pytest_osmosis.endpoint import client_hooks
-
-                client_hooks.install(LOOPBACK, server.port())
+                hook_clients(LOOPBACK, server.port())
         change_environ(self._variables)
 
     def withdrawn(self) -> AbstractContextManager[None]:

@@ -28,7 +28,7 @@ from typing import IO, Any
 from pytest_osmosis import seams
 from pytest_osmosis.addons.lab.calls import CallInput, CallOutcome, call, call_noting_patterns, outcome_of_exception
 from pytest_osmosis.addons.lab.target import Target, targets_in
-from pytest_osmosis.processes.limits import leave_no_core_file
+from pytest_osmosis.processes.child import leave_no_core_file
 
 REPEAT_S = 0.2
 """Seconds until the signal is repeated, because code that catches everything also catches `CutOff`."""

@@ -11,9 +11,9 @@ import pytest
 
 from pytest_osmosis.engine import artifacts
 from pytest_osmosis.engine.artifacts import Artifacts
-from pytest_osmosis.engine.host_starts import Host, Share
 from pytest_osmosis.engine.inline_host import InlineConnection
 from pytest_osmosis.engine.notices import Notices
+from pytest_osmosis.engine.run_table import Host, Share
 from pytest_osmosis.host.protocol import ArtifactEvent
 
 
