@@ -150,7 +150,6 @@ def change_environ(changes: Mapping[str, str | None]) -> dict[str, str | None]:
 
 @contextmanager
 def changed_environ(changes: Mapping[str, str | None]) -> Iterator[None]:
-    """A context with these changes."""
     before = change_environ(changes)
     try:
         yield

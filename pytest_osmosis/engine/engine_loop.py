@@ -93,7 +93,7 @@ class EngineLoop:
         self._wait_notice = WaitNotice(told=job.told_waiting)
         self._log = HostLog(job.host_log)
         self.exchanges = Exchanges(job.exchanges)
-        self.artifacts = Artifacts(job.artifacts, self.notices)
+        self.artifacts = Artifacts(job.setup, self.notices)
         self._looked_at = 0.0
         self._looked_after_at = 0.0
         self._waits_to_go = False
@@ -102,7 +102,6 @@ class EngineLoop:
         self._ready: ReadyEvent | None = None
 
     def run(self) -> None:
-        """Run the eval until it is closed."""
         try:
             try:
                 self._work()
@@ -177,7 +176,6 @@ class EngineLoop:
         return messages
 
     def _waiting(self) -> Iterator[EngineMessage]:
-        """Take the messages that have arrived already."""
         with contextlib.suppress(queue.Empty):
             while True:
                 yield self.inbox.get_nowait()
@@ -296,7 +294,6 @@ class EngineLoop:
                 message()
 
     def go(self) -> None:
-        """Probe the models, then roll out."""
         self.recorder.begin()
         self._heed_stop_request(math.inf)
         self._waits_to_go = self.paused

@@ -38,7 +38,7 @@ class Feed:
         self._hosts, self._recorder = runs.hosts, runs.recorder
         self._row: Row | None = None
         self._n_not_stored = 0
-        eager, batch_size = runs.job.early_stop.decided is undecided, runs.job.batch_size
+        eager, batch_size = runs.job.decided is undecided, runs.job.batch_size
         self._most_unscored = 4 * batch_size + 64 if eager else batch_size
 
     @property

@@ -75,14 +75,13 @@ class Hosts:
         self._clock = job.clock
         self._notices = notices
         self._by_connection: dict[Connection, Host] = {}
-        gather_s = GATHER_SOON_S if job.hosts > 1 or job.early_stop.low_latency else GATHER_MOST_S
+        gather_s = GATHER_SOON_S if job.hosts > 1 or job.low_latency else GATHER_MOST_S
         self._gather_most_s = 0.0 if any(job.limits) else gather_s
 
     def __iter__(self) -> Iterator[Host]:
         return iter(list(self._by_connection.values()))
 
     def of(self, connection: Connection) -> Host:
-        """Return the host at the other end of a connection."""
         return self._by_connection[connection]
 
     def start(self) -> None:
@@ -92,7 +91,6 @@ class Hosts:
         self.shares.renew()
 
     def start_scorers(self) -> None:
-        """Start a scorer for each host."""
         self._has_scorers = True
         for _ in range(self.n_wanted):
             self.add("scorer")
@@ -243,7 +241,6 @@ class Hosts:
         self.shares.renew()
 
     def died(self, connection: Connection, how: str, by: EndedBy) -> Host:
-        """Take out and return the host whose connection has ended."""
         host = self._by_connection.pop(connection)
         for hosts in (self.rolling, self.scorers):
             if host in hosts:
@@ -269,7 +266,6 @@ class Hosts:
                 host.connection.send([{"op": "close"}])
 
     def close(self) -> None:
-        """Let all hosts end, and wait until they have."""
         self.release()
         left = self._left_after(CLOSE_S + self._job.setup.teardown_s, self)
         for host in left:
@@ -433,7 +429,6 @@ class HostStarts:
         return Host(role, connection, Share.of(limit), job.clock.now(), job.clock)
 
     def has_begun(self, host: Host) -> None:
-        """Note that hosts of this role can work."""
         host.begun = True
         self._n_barren[host.role] = self._n_lost = 0
 
@@ -461,5 +456,4 @@ class HostStarts:
 
 
 def start_failure(how: str) -> str:
-    """Describe the death of a host that was not ready."""
     return f"the process ended while it loaded your code ({how})"

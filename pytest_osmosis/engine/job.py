@@ -57,18 +57,6 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class EarlyStop:
-    """Conditions to stop before all runs are done, besides bounds.
-
-    `decided` is called with each run that is done, and returns why no further run is needed, or None.
-    With `low_latency` a single run may stop the eval, so messages of hosts are not gathered for long.
-    """
-
-    decided: Callable[[RunRecord, PassRule], str | None] = undecided
-    low_latency: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Transcript:
     """The parts of a run that its test may show: conversation, user's traceback, printed output, line and ground truth
     of its row. The first `n_prompt` messages are the prompt's.
@@ -124,8 +112,8 @@ class Job:
     `check_code` is called with the code of rollouts once it is loaded, before the journal says so, and raises
     `CodeError` if it may not be used. Each row has `n` runs; with `interleaved` they are scored while others are rolled
     out. At most `most_scorings` are scored at once, None for as many as roll out. The journal keeps `result_facts`,
-    from which results are made again. `artifacts` is the folder for the files that hosts send, None if they write there
-    themselves.
+    from which results are made again. `decided` is called with each run that is done, and returns why no further run is
+    needed, or None. With `low_latency` a single run may stop the eval, so messages of hosts are not gathered for long.
     """
 
     setup: Setup
@@ -138,7 +126,8 @@ class Job:
     batch_size: int
     n_runs: int
     bounds: Bounds
-    early_stop: EarlyStop = field(default_factory=EarlyStop)
+    decided: Callable[[RunRecord, PassRule], str | None] = undecided
+    low_latency: bool = False
     limits: Limits = field(default_factory=Limits)
     judge_limits: Limits = field(default_factory=Limits)
     seed: int | None = None
@@ -151,7 +140,6 @@ class Job:
     score_inputs: ScoreInputs = field(default_factory=ScoreInputs)
     rescore: RescoreJob | None = None
     exchanges: Path | None = None
-    artifacts: Path | None = None
     resume: ResumeJob | None = None
     n: int = 1
     interleaved: bool = True

@@ -91,7 +91,6 @@ class Recovery:
             self._scorings.fail(state, names, error, details)
 
     def died(self, host: Host, how: str, by: EndedBy, machine: str) -> None:
-        """Take back the runs of a dead host."""
         loss = None
         if by == "machine":  # several hosts are lost with it: `report_lost` tells of all
             loss = self._losses.get(machine or how) or Loss(how, self._clock.now())

@@ -33,7 +33,6 @@ class Share(NamedTuple):
 
     @classmethod
     def of(cls, limit: int) -> Share:
-        """Return the share of a host that only `batch_size` limits."""
         return cls(limit, 2 * limit, limit)
 
 
@@ -104,7 +103,6 @@ class Host:
 
     @property
     def limit(self) -> int:
-        """The number of rollouts that it may have in flight."""
         return self.share.limit
 
     @property
@@ -140,7 +138,6 @@ class ScoringGroup:
 
     @property
     def members(self) -> list[RunState]:
-        """The states that are scored together, in order."""
         return [self.waiting[run] for run in sorted(self.waiting)]
 
     def take_back(self) -> bool:
@@ -163,11 +160,9 @@ class ScoringGroups:
         self._groups: dict[tuple[int, ModelTag], ScoringGroup] = {}
 
     def members(self, run: RunId) -> Sequence[RunId]:
-        """Return all runs of a run's group."""
         return [RunId(run.row, index, run.model) for index in range(self._n)]
 
     def of(self, run: RunId) -> ScoringGroup:
-        """Return the group of a run."""
         key = run.row, run.model
         if key not in self._groups:
             self._groups[key] = ScoringGroup(set(self.members(run)))
@@ -218,7 +213,6 @@ class WaitingRuns(OrderedDict["RunState", None]):
         self[state] = None
 
     def appendleft(self, state: RunState) -> None:
-        """Put a run before all others."""
         self[state] = None
         self.move_to_end(state, last=False)
 
@@ -227,7 +221,6 @@ class WaitingRuns(OrderedDict["RunState", None]):
         return self.popitem(last=False)[0]
 
     def discard(self, state: RunState) -> None:
-        """Take out a run, if it waits."""
         self.pop(state, None)
 
 
@@ -261,7 +254,6 @@ class Tally:
         state.host = state.scorer = None
 
     def count(self, state: RunState, by: int) -> None:
-        """Add 1 or -1 to all counts that a run is in."""
         if state.stage is Stage.ROLLED_OUT:
             self.n_stored += by * state.stored
             self.n_unscored += by * (not state.waits)
@@ -385,7 +377,6 @@ class RunState:
         self.stage = stage
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take what a `rollout` or `score` event says."""
         if event["ev"] == "rollout":
             self.rollout, self.details = event, event.get("details", "")
         else:
@@ -447,7 +438,6 @@ class RunTable:
             waiting.discard(state)
 
     def clear(self) -> None:
-        """Forget all runs that are not done."""
         self.queue.clear()
         self.stored.clear()
         for state in self.states.values():

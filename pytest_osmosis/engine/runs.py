@@ -71,7 +71,6 @@ class Runs:
         return self.job.resume is not None and self.job.resume.resumption.is_kept(run)
 
     def dropped(self, key: Key) -> None:
-        """A host gives back a run that it had not begun."""
         state = self.table.states.get(key.run)
         if state is not None and state.key == key and not state.is_begun:
             self.requeue(state)
@@ -256,7 +255,7 @@ class Runs:
         )
         recorder.reports.done(record, recorder.pass_rule, transcript)
         reached = self._counted(state, record)
-        decided = None if state.run.is_baseline else self.job.early_stop.decided(record, recorder.pass_rule)
+        decided = None if state.run.is_baseline else self.job.decided(record, recorder.pass_rule)
         if recorder.reports.n_unmeasured > self.job.bounds.max_errors:
             text = f"more runs than [limits] max_errors ({self.job.bounds.max_errors_text}) could not be measured"
             self.stop(Stop("max_errors", text))
@@ -276,7 +275,6 @@ class Runs:
         return self._budget.done(further, is_new=before.status == "pending")
 
     def skip(self, run: RunId, reason: str) -> None:
-        """Report a run that will not be done."""
         if self.stopped is None:  # the eval continues without it
             self.recorder.reports.count(submitted=-1)
         self._n_skipped += not self._is_stored(run)
@@ -324,7 +322,6 @@ class RunScorings:
             self._table.unscored["host"].append(state)
 
     def scored(self, state: RunState, event: ScoreEvent, raw: bytes) -> None:
-        """Take the scores of some functions, or their errors."""
         recorder, group = self._recorder, state.group
         recorder.enter(event, raw)
         state.take(event)

@@ -89,7 +89,6 @@ class UnaskedModel:
 
 
 async def probed(clients: Clients, tag: str) -> ProbedEvent:
-    """Return the answer to `probe`."""
     event: ProbedEvent = {"ev": "probed", "model_tag": str(tag), "error": None, "is_systemic": False}
     try:
         error = await probe(clients[tag])
@@ -362,7 +361,6 @@ class ModelGateway(Gateway):
         return self._standby_clients[tag]
 
     async def close(self) -> None:
-        """Close the clients of the standby, in their own loop."""
         for client in self._standby_clients.values():
             await OWN_LOOP.wait_for(client.close())
 

@@ -342,7 +342,6 @@ class HostCore:
     async def _scoring_outcome(
         self, reward: Reward | BaseException, running: MonitoredCode, counts: JudgeCounts
     ) -> Reward | ScoringError:
-        """Return a reward, or the error of a function as data."""
         if not isinstance(reward, BaseException):  # to ask an error for another class would run its code
             return reward
         self._on_error(running.key, reward)

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from socket import gethostname
 from threading import Lock
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple
 
 from pytest_osmosis.cassettes.exchange import (
     ROLLOUT,
@@ -58,13 +58,6 @@ def report_at_once(events: EventSink) -> Emit:
     return emit
 
 
-class AnswerFields(TypedDict):
-    """The answer to a request: one of both."""
-
-    reply: NotRequired[Mapping[str, Any]]
-    error: NotRequired[Mapping[str, Any]]
-
-
 class AskedModel(NamedTuple):
     """The model of a request: its name, and what tells it in a cache from others of that name."""
 
@@ -74,7 +67,6 @@ class AskedModel(NamedTuple):
 
     @classmethod
     def of(cls, target: Any) -> AskedModel:
-        """Return the model of a target (`ModelTarget.to_json`)."""
         address = "base_url" if not target.get("replicas") else "endpoint"  # any of the replicas may answer
         scope = " ".join(str(target[name]) for name in ("provider", "client", address))
         return cls(target["model"], scope, target.get("api", "chat_completions"))
@@ -131,7 +123,6 @@ class HostExchanges:
 
     @cached_property
     def runs(self) -> set[Run]:
-        """The runs of which there are exchanges."""
         return self.reader.runs()
 
 
@@ -225,7 +216,7 @@ class AskedRequest:
             self.exchanges.ended(self, message)
         return reply
 
-    def _report(self, answer: AnswerFields, emit: Emit) -> None:
+    def _report(self, answer: Mapping[str, Any], emit: Emit) -> None:
         exchanges = self.exchanges
         mode = exchanges.store.mode
         if mode == "replay" or (mode == "cache" and self.from_store):

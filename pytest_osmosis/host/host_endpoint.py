@@ -108,7 +108,6 @@ class RolloutEndpoint:
 
     @property
     def model(self) -> str:
-        """The name of the model that answers."""
         return str(self.host.code.targets[self.chat.key.run.model]["model"])
 
     def access(self) -> tuple[str, str]:

@@ -136,7 +136,6 @@ class UserCode:
 
     @property
     def ready(self) -> ReadyEvent:
-        """The answer to `setup`."""
         return {
             "ev": "ready",
             "scorers": self.scorers,
@@ -186,7 +185,6 @@ def load(setup: Setup, environment: seams.LoadedEnvironment | None = None) -> Us
 
 
 def _folders(code: HostCode, mcp: str | None = None) -> list[str]:
-    """Return the folders that hold the user's code."""
     environment = None if code.environment is None else code.environment.folder
     return [code.workspace, *code.roots, *filter(None, [mcp, environment])]
 

@@ -77,7 +77,6 @@ class Sink:
             self._kinds.setdefault(kind, TruncatedText()).write(text)
 
     def take(self) -> dict[str, str]:
-        """Return the output since the last call, by kind."""
         texts = {kind: kept.text() for kind, kept in self._kinds.items()}
         self._kinds = {}
         return texts

@@ -270,7 +270,6 @@ class Setup:
 
     @property
     def teardown_s(self) -> float:
-        """The time that the user's code gets at the end."""
         return TEARDOWN_S if self.code.environment is not None else 0.0
 
     def to_json(self) -> SetupRequest:

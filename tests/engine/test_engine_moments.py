@@ -16,7 +16,7 @@ from pytest_osmosis.datasets import Content
 from pytest_osmosis.engine import hosts as engine_hosts
 from pytest_osmosis.engine import recovery
 from pytest_osmosis.engine.hosts import MOST_LOST
-from pytest_osmosis.engine.job import Bounds, EarlyStop, RescoreJob, ResumeJob, ScoreInputs, Transcript
+from pytest_osmosis.engine.job import Bounds, RescoreJob, ResumeJob, ScoreInputs, Transcript
 from pytest_osmosis.engine.notices import WAIT_S
 from pytest_osmosis.engine.permits import shutdown_text
 from pytest_osmosis.engine.throttle import Limits
@@ -110,7 +110,7 @@ def test_a_host_whose_rollouts_hold_slots_keeps_a_limit_while_shares_settle(make
 
 @pytest.mark.parametrize(("low_latency", "most_s"), [(False, 0.1), (True, 0.02)])
 def test_messages_are_gathered_while_a_host_has_enough_to_begin(make: Make, low_latency: bool, most_s: float) -> None:
-    stepped = make(40, batch_size=12, early_stop=EarlyStop(low_latency=low_latency)).begin()
+    stepped = make(40, batch_size=12, low_latency=low_latency).begin()
     host = stepped.host("host")
     assert (len(host.runs()), host.gather_s) == (24, 0.0)
 

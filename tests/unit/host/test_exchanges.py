@@ -72,6 +72,15 @@ async def test_a_request_that_is_left_is_compared_if_the_turn_was_answered(casse
     exchanges.store.reader.close()
 
 
+async def test_more_requests_than_were_recorded_are_told(cassette: Path) -> None:
+    exchanges = exchanges_of(cassette, RunId(0, 0))
+    for messages in ([user("first")], [user("common"), user("second")]):
+        await exchanges.asks(ChatRequest(messages), MODEL).answer()
+    error = await error_of(exchanges, user("third"))
+    assert "2 requests of the rollout were recorded and are answered, and this is request 3;" in str(error)
+    exchanges.store.reader.close()
+
+
 # -- differences -----------------------------------------------------------------------------------------------
 
 ADDS = {"name": "add", "description": "Add numbers.", "parameters": {"type": "object"}}
