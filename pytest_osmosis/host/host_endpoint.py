@@ -61,7 +61,7 @@ class HostEndpoint:
             server = self.server
             self._variables = {**self._variables, **endpoint_variables(server.share())}
             if hooks:
-                hook_clients(LOOPBACK, server.port())
+                hook_clients(LOOPBACK, server.port)
         change_environ(self._variables)
 
     def withdrawn(self) -> AbstractContextManager[None]:
@@ -82,9 +82,7 @@ class HostEndpoint:
             if self._server is None:
                 from pytest_osmosis.endpoint.server import Endpoint  # few evals need it
 
-                self._server = Endpoint()
-                if self._loop is not None:
-                    self._server.attach(self._loop)
+                self._server = Endpoint.listening(self._loop)
             return self._server
 
     async def close(self) -> None:
