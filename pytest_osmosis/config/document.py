@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from pytest_osmosis.config.kinds import dotted, key_text, toml, within_levels
 from pytest_osmosis.errors import ConfigError
@@ -45,12 +45,10 @@ _SCALAR = re.compile(r"[^,\]}#\n]+")
 
 
 class Lines:
-    """The line on which each table and key of a TOML text first appears. `repeated` is the first that it has twice."""
+    """The line on which each table and key of a TOML text first appears."""
 
     def __init__(self, text: str) -> None:
-        scanner = _Scanner(text)
-        self._lines = scanner.scanned()
-        self.repeated = scanner.repeated
+        self._lines = _Scanner(text).scanned()
 
     def of(self, *keys: str | int) -> int:
         """Return the line of a key, or else of the innermost table around it with a known line, or else 1.
@@ -66,26 +64,6 @@ class Lines:
         return next((self._lines[place] for place in places if place in self._lines), 1)
 
 
-class Repeated(NamedTuple):
-    """A table or a key that a text has twice: the keys that lead to it, and the lines of both."""
-
-    keys: Keys
-    is_table: bool
-    first: int
-    line: int
-
-    @property
-    def title(self) -> str:
-        """The table or the key as messages name it.
-
-        >>> Lines("[data]\\nseed = 1\\nseed = 2").repeated.title
-        '[data] seed'
-        """
-        if self.is_table:
-            return f"[{dotted(self.keys)}]"
-        return place_text(*self.keys) if len(self.keys) > 1 else key_text(self.keys[0])
-
-
 class _Unknown(Exception):
     """The scanner does not know the syntax that follows."""
 
@@ -99,7 +77,6 @@ class _Scanner:
         self.line = 1
         self.written: dict[Place, int] = {}
         self.implied: dict[Place, int] = {}
-        self.repeated: Repeated | None = None
         self._sizes: dict[Keys, int] = {}  # of the arrays of tables so far
 
     def scanned(self) -> dict[Place, int]:
@@ -131,7 +108,7 @@ class _Scanner:
             self._sizes = {array: n for array, n in self._sizes.items() if array[: len(keys)] != keys}
             self._sizes[keys] = size + 1
         place = self.place_of(keys)
-        self.record(place, line, is_table=True)
+        self.record(place, line)
         return place
 
     def place_of(self, keys: Keys) -> Place:
@@ -188,11 +165,9 @@ class _Scanner:
         self.match(_SPACE)
         return _unquoted(raw) if raw[0] in "\"'" else raw
 
-    def record(self, place: Place, line: int, *, is_table: bool = False) -> None:
+    def record(self, place: Place, line: int) -> None:
         for size in range(1, len(place)):
             self.implied.setdefault(place[:size], line)
-        if self.repeated is None and place in self.written:
-            self.repeated = Repeated(_keys_in(place), is_table, self.written[place], line)
         self.written.setdefault(place, line)
 
     def peek(self) -> str:
@@ -255,17 +230,6 @@ def is_folder(path: Path) -> bool:
 MOST_BYTES = 10_000_000
 """The largest config. A file that is larger was named by mistake."""
 
-_ERROR = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
-"""The text of an error of tomli, with its place. Only since 2.2 are these attributes too."""
-
-
-_SYNTAX_1_1 = re.compile(
-    r"\\(?:e.|x[0-9A-Fa-f]{2})"
-    r"|[{,][ \t]*(?:#.*)?\n|,[ \t]*\}|\S[ \t]*(?:#.*)?\n(?:\s|#.*\n)*(?=[,}])"  # within an inline table
-    r"|(?:\d[Tt ])?\d\d:\d\d(?!:)"  # a time without seconds
-)
-"""Syntax that TOML 1.1 has beyond 1.0. A parser of 1.0 fails within it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -310,41 +274,11 @@ def _parse(label: str, text: str) -> dict[str, Any]:
     try:
         return within_levels(tomli.loads(text))
     except tomli.TOMLDecodeError as error:
-        said, line, column = _read_error(str(error), text)
-        repeated = Lines(text).repeated
-        if repeated is not None and repeated.line <= line:
-            text = f"{repeated.title}: given twice, first on line {repeated.first}; keep one of them"
-            raise ConfigError.at(f"{label}:{repeated.line}", text) from None
-        hint = "; this is TOML 1.1, install tomli>=2.4 to read it" if _needs_newer_tomli(text, line, column) else ""
-        raise ConfigError.at(f"{label}:{line}", f"not valid TOML: {said} (column {column}){hint}") from None
+        place = re.search(r"\(at line (\d+)", str(error))  # only since tomli 2.2 is it an attribute too
+        line = int(place[1]) if place else 1 + text.count("\n")
+        raise ConfigError.at(f"{label}:{line}", f"not valid TOML: {error}") from None
     except (ValueError, RecursionError) as error:  # a number with thousands of digits, deeply nested arrays
         raise ConfigError.at(f"{label}:1", f"not valid TOML: {error}") from None
-
-
-def _read_error(error: str, text: str) -> tuple[str, int, int]:
-    """Return what an error of tomli says about `text`, and its line and column."""
-    match = _ERROR.fullmatch(error)
-    if match is None:
-        return error, 1, 1
-    if match[2] is None:
-        return match[1], text.count("\n") + 1, len(text) - text.rfind("\n")
-    return match[1], int(match[2]), int(match[3])
-
-
-def _needs_newer_tomli(text: str, line: int, column: int) -> bool:
-    """Return True if the installed tomli reads TOML 1.0 alone, and found syntax of 1.1 at this place."""
-    import tomli
-
-    lines = text.replace("\r\n", "\n").split("\n")
-    at = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
-    near = _SYNTAX_1_1.finditer("\n".join(lines), max(0, at - 200), at + 200)
-    if not any(match.start() < at < match.end() for match in near):
-        return False
-    try:
-        tomli.loads("time = 00:00")
-    except tomli.TOMLDecodeError:
-        return True
-    return False
 
 
 TableKey = tuple[str, str]

@@ -21,7 +21,6 @@ from pytest_osmosis.config.kinds import (
     Fault,
     Unfit,
     ValueKind,
-    array_of,
     choice,
     faults_of,
     integer,
@@ -418,13 +417,6 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
 # -- kinds of `[execution.ray]`: what Ray would refuse only when it is connected ----------------------------
 
 _ADDRESS = re.compile(r"[^\s/]+:[0-9]{1,5}")
-_OTHER_PLACES = {
-    "env_vars": "put them in [env]: Ray would write them to its logs",
-    "working_dir": 'workspace = "upload" does that',
-    "py_modules": 'workspace = "upload" does that',
-    "excludes": "put them in [execution.ray] exclude",
-}
-"""The keys of Ray's runtime_env that have another place here."""
 _BUILT_IN = ("CPU", "GPU", "memory", "object_store_memory")
 
 
@@ -470,46 +462,12 @@ def _as_written(value: Any) -> Any:
 
 
 def runtime_env() -> ValueKind:
-    """The part of Ray's runtime_env that installs packages, kept as a dict."""
-    kinds = {"pip": _packages(), "uv": _packages(), "conda": _conda(), "image_uri": TEXT}
-    expects = f"a table with one of {', '.join(kinds)}"
-    table = record_of(expects, kinds)
-
-    def read(value: Any) -> dict[str, Any]:
-        elsewhere = [key for key in _OTHER_PLACES if key in value] if isinstance(value, dict) else []
-        faults = [Fault(_OTHER_PLACES[key], (key,), "") for key in elsewhere]
-        known = {key: item for key, item in value.items() if key not in elsewhere} if elsewhere else value
-        faults += faults_of(table, known)
-        if not faults:
-            first, *others = known or [""]
-            faults = [Fault(f"cannot be used with {first}; keep one of them", (key,), "") for key in others]
-        if faults:
-            raise Unfit(faults)
-        return dict(known)
-
-    return ValueKind(expects, read, typed_toml, table.schema)
-
-
-def _packages() -> ValueKind:
-    names = array_of(TEXT, "packages", unique=False)
-    return kind(
-        "an array of packages, the path of a requirements file, or a table with packages",
-        lambda value: (
-            (not faults_of(json_table(), value) and "packages" in value)
-            or not (faults_of(names, value) and faults_of(TEXT, value))
-        ),
-        typed=typed_toml,
-        schema={"anyOf": [{"type": "string"}, names.schema, {"type": "object", "required": ["packages"]}]},
+    """The part of Ray's runtime_env that installs packages, kept as a dict. Ray checks what the values hold."""
+    packages = kind(
+        "a string, an array or a table", lambda value: isinstance(value, str | list | dict), schema={}, typed=typed_toml
     )
-
-
-def _conda() -> ValueKind:
-    return kind(
-        "the name of an environment, the path of its YAML file, or a table with what such a file holds",
-        lambda value: not (faults_of(json_table(), value) and faults_of(TEXT, value)),
-        typed=typed_toml,
-        schema={"type": ["string", "object"]},
-    )
+    kinds = {"pip": packages, "uv": packages, "conda": packages, "image_uri": TEXT}
+    return record_of(f"a table with one of {', '.join(kinds)}", kinds)
 
 
 def requirements_files(runtime_env: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

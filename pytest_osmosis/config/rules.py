@@ -486,13 +486,6 @@ def _execution(draft: Draft) -> None:
         key = "branch" if draft.is_set("experiment", "branch") else "commit_sha"
         text = f'"ray" cannot run [experiment] {key} from a shared workspace: its files are in a folder on this machine'
         draft.fail("execution", "engine", f'{text}; set [execution.ray] workspace = "upload"')
-    if options.get("exclude") and not is_uploaded and not _is_faulty(draft, "execution", "ray"):
-        draft.fail(
-            "execution", "ray", 'needs workspace = "upload": else nothing is sent that it could leave out', "exclude"
-        )
-    if is_uploaded and "image_uri" in options.get("runtime_env", {}):
-        text = 'cannot be used with workspace = "upload", which Ray refuses; keep one of them'
-        draft.fail("execution", "ray", text, "runtime_env", "image_uri")
     for key, file in requirements_files(options.get("runtime_env", {})):
         if problem := _file_problem(draft.workspace / file):
             draft.fail("execution", "ray", problem, "runtime_env", key)

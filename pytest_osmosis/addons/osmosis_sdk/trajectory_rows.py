@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from msgspec.structs import replace
 
 from pytest_osmosis.addons.osmosis_sdk.trajectories import Trajectory, messages_of, trajectory_of, usage_of
-from pytest_osmosis.datasets.columns import BadRow
+from pytest_osmosis.datasets.rows import BadRow
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.files.reading import FileFault, read_text, something_at
 from pytest_osmosis.files.strict_json import JsonFault, parsed

@@ -122,10 +122,6 @@ def test_a_key_has_the_line_where_it_or_its_table_is_first_mentioned(text: str, 
     assert Lines(text).of(*key.split()) == line
 
 
-def test_a_quoted_key_that_is_not_toml_ends_the_scan() -> None:
-    assert Lines('a = {"b\0" = 1}\na = 2\n').repeated is None
-
-
 # -- workspaces ------------------------------------------------------------------------------------------------
 
 
