@@ -265,17 +265,12 @@ def _reject_other_configs(document: Document) -> None:
     if loose is not None and not any(isinstance(value, dict) for value in document.content.values()):
         text = 'names no eval; add [[eval]] with env_id = "...", or with rollout, entrypoint and dataset'
         raise ConfigError.at(document.where(loose), f"{loose}: {text}")
-    of_training = [name for name in document.content if name in ONLY_TRAINING]
-    of_evals = [name for name in document.content if name in ONLY_EVALS]
     if in_configs(document.path, "training"):
         raise ConfigError.at(document.where(), _OF_TRAINING)
-    if of_training and not of_evals and not in_configs(document.path, "eval"):
-        raise ConfigError.at(document.where(of_training[0]), f"[{of_training[0]}]: {_OF_TRAINING}")
+    text = "belongs to a training config; take it out, or make a config of its own in configs/training/"
+    of_training = [name for name in document.content if name in ONLY_TRAINING]
     if of_training:
-        beside = f", and [{of_evals[0]}] on line {document.line(of_evals[0])} to an eval" if of_evals else ""
-        fix = "take it out, or make a config of its own in configs/training/"
-        text = f"belongs to a training config{beside}; {fix}"
-        raise ConfigError([Problem(document.where(name), f"[{name}]: {text}") for name in of_training])
+        raise ConfigError(Problem(document.where(name), f"[{name}]: {text}") for name in of_training)
 
 
 def _accepted(draft: Draft, path: Path, entry: str | None = None) -> EvalConfig:

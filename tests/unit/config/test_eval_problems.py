@@ -14,7 +14,7 @@ from string import Template
 import pytest
 
 from pytest_osmosis.config import Override, load_eval_config
-from pytest_osmosis.config.check_kinds import CHECKS
+from pytest_osmosis.config.eval_kinds import CHECKS
 from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import ConfigError
 
@@ -335,7 +335,7 @@ rows: must be $ROWS; "x" is neither a number nor a range, got "3,x"
 rows: must be $ROWS; "" is neither a number nor a range, got "" | "1,,2"
 rows: must be $ROWS; "-3" is neither a number nor a range, got "-3"
 rows: must be $ROWS; "all" is neither a number nor a range, got "all,3"
-rows: must be $ROWS; "20-10" is backwards, write "10-20", got "20-10"
+rows: must be $ROWS; "20-10" is neither a number nor a range, got "20-10"
 columns: must be a table of our column names to the dataset's, got "question"
 columns = {prompt = "q", user_prompt = ""}
 > 2: [data] columns.prompt: the name must be one of "user_prompt", "system_prompt", "ground_truth", "messages", "metadata", "solution_str", got "prompt"
@@ -351,19 +351,18 @@ engine = "ray"
 hosts = 6400
 [execution.ray]
 adress = "auto"
-resources = {num_cpus = -1, cpus = 2, memory = 1.5, resources = {GPU = 1}, label_selector = {zone = 3}}
+resources = {num_cpus = -1, cpus = 2, memory = 1.5, resources = {"" = 1}, label_selector = {zone = 3}}
 workspace = "copy"
 exclude = [1]
 > 5: [execution] ray.adress: unknown key, did you mean "address"? (valid: address, resources, workspace, exclude, runtime_env)
 > 6: [execution] ray.resources.num_cpus: must be $NOT_NEGATIVE, got -1
 > 6: [execution] ray.resources.cpus: unknown key, did you mean "num_cpus"? (valid: num_cpus, num_gpus, memory, resources, label_selector, accelerator_type)
 > 6: [execution] ray.resources.memory: must be an integer of at least 0, got 1.5
-> 6: [execution] ray.resources.resources.GPU: the name must be the name of a custom resource, not CPU, GPU, memory, object_store_memory, got "GPU"
+> 6: [execution] ray.resources.resources."": the name $TEXT, got ""
 > 6: [execution] ray.resources.label_selector.zone: $TEXT, got 3
 > 7: [execution] ray.workspace: must be one of "shared", "upload", got "copy"
 > 8: [execution] ray.exclude: each $TEXT, got 1
-ray.address: must be "auto" or the address of the head, like "10.0.0.1:6379", got "local" | "10.0.0.1"
-ray.address: must be "auto" or the address of the head, like "10.0.0.1:6379": Ray Client (ray://) is not supported; run pytest on a node of the cluster, got "ray://10.0.0.1:10001"
+ray.address: must be "auto" or the address of the head, like "10.0.0.1:6379", got "local" | "10.0.0.1" | "ray://10.0.0.1:10001"
 [execution.ray.runtime_env]
 pip = 3
 env_vars = {A = "b"}
@@ -405,10 +404,8 @@ results: $INSIDE, got "../out" | "/elsewhere/out" | "link_out/x"
 html: $INSIDE, got "../report.html"
 
 == gate
-pass_rate: $SHARE, got 0.7 | ">=" | ">= 1.1" | ">= -0.1" | ">= nan" | ">= x" | "at least 0.7"
-pass_rate: $SHARE; only the operator ">=" is supported, got "<= 0.7" | "== 0.7" | "!= 0.7" | "= 0.7" | "> 0.7" | "< 0.7"
-pass_rate: $SHARE; the operator ">=" is missing, got "0.7"
-pass_rate: $SHARE; write a share as 0.7, not 70%, got ">= 70%"
+pass_rate: $SHARE, got 0.7 | ">=" | ">= 1.1" | ">= -0.1" | ">= nan" | ">= x" | "at least 0.7" | ">= 70%" | "0.7"
+pass_rate: $SHARE, got "<= 0.7" | "== 0.7" | "!= 0.7" | "= 0.7" | "> 0.7" | "< 0.7"
 pass_rate: $SHARE, got []
 pass_rate = [">= 0.5", ">= 2", {min = 3}]
 > 2: [gate] pass_rate: $SHARE, got ">= 2"
@@ -451,7 +448,7 @@ pass_at_0 = 1
 > 1: [gate] "rewards:exact": must be a table of conditions, each a key like pass_rate, mean, pass_at_3, pass_hat_3, got {}
 mean = "0.7"
 median = 1
-> 2: [gate] "rewards:exact".mean: must be ">= X" or {min = X, rule = "lower"} with X a finite number, like ">= 0.7"; the operator ">=" is missing, got "0.7"
+> 2: [gate] "rewards:exact".mean: must be ">= X" or {min = X, rule = "lower"} with X a finite number, like ">= 0.7", got "0.7"
 > 3: [gate] "rewards:exact".median: unknown key (valid: pass_rate, mean, pass_at_3, pass_hat_3)
 pass_at_2 = ">= 0.7"
 > 2: [gate] "rewards:exact".pass_at_2: needs [evaluation] n of at least 2, n is 1
@@ -526,7 +523,7 @@ NO_SCORING = (
 )
 NO_DATASET = "[experiment] dataset: missing; name a dataset under datasets/ or data/, or set [data] path"
 NO_MODEL = "[experiment] model_path: missing; must be a string that is not blank"
-STRAY = "belongs to a training config{0}; take it out, or make a config of its own in configs/training/"
+STRAY = "belongs to a training config; take it out, or make a config of its own in configs/training/"
 OF_TRAINING = "this is a training config, and an eval is needed here: name one in configs/eval/"
 NO_SECRETS = "1: [secrets]: missing; add [secrets] with required = [...] ([] if the eval needs none)"
 
@@ -584,7 +581,7 @@ def test_invalid_functions_cause_no_problems_with_names_that_refer_to_them(probl
     [
         (
             "[experiment]\n[training]\nlr = 1\n",
-            f"2: [training]: {STRAY.format('')}",
+            f"2: [training]: {STRAY}",
         ),
         (
             'env_id = "gsm8k"\nnum_examples = 5\n',
@@ -592,7 +589,7 @@ def test_invalid_functions_cause_no_problems_with_names_that_refer_to_them(probl
         ),
         (
             "[checkpoints]\neval_interval = 1\n[gate]\n",
-            f"1: [checkpoints]: {STRAY.format(', and [gate] on line 3 to an eval')}",
+            f"1: [checkpoints]: {STRAY}",
         ),
         ("n = \n", "1: not valid TOML: Invalid value (at line 1, column 5)"),
         ("[experiment]\nn = \n", "2: not valid TOML: Invalid value (at line 2, column 5)"),
@@ -641,14 +638,6 @@ def test_a_config_under_configs_training_is_rejected(workspace: Path) -> None:
     path.parent.mkdir()
     path.write_text(EXPERIMENT + SECRETS)
     assert problem_of(path) == f"configs/training/deep/x.toml:1: {OF_TRAINING}"
-
-
-def test_outside_of_both_folders_the_tables_of_a_config_decide(workspace: Path) -> None:
-    path = workspace / "x.toml"
-    path.write_text("[training]\n[experiment]\n")
-    assert problem_of(path) == f"x.toml:1: [training]: {OF_TRAINING}"
-    path.write_text("[training]\n[experiment]\n[scoring]\n")
-    assert problem_of(path) == f"x.toml:1: [training]: {STRAY.format(', and [scoring] on line 3 to an eval')}"
 
 
 @pytest.mark.parametrize(
@@ -724,7 +713,7 @@ results = "/x.json"
         f"4: {NO_MODEL}",
         '6: [experiment] entrypoint: must be a file in rollouts/multiply/, got "mian.py" (available: link.py, main.py, tools.py)',
         '13: [scoring] eval_fns: duplicate "rewards:exact"',
-        f'19: [gate] pass_rate: {SHARE}; only the operator ">=" is supported, got "> 0.7"',
+        f'19: [gate] pass_rate: {SHARE}, got "> 0.7"',
         '22: [secrets] required: "TOKEN" is also in [env]; keep it in one of them',
         f'27: [baseline] results: {INSIDE}, got "/x.json"',
         f'--osmosis-batch-size: {POSITIVE}, got "0"',
