@@ -485,33 +485,17 @@ def notes_of(rows: Iterable[tuple[Row, Content]]) -> tuple[str, ...]:
 
 
 def _repeated(repeats: Mapping[int, list[int]], recorded: bool) -> Iterator[str]:
-    what, otherwise = ("conversation", "") if recorded else ("prompt", ", or raise n")
-    if not repeats:
-        return
-    first, others = next(iter(repeats.items()))
-    total = sum(map(len, repeats.values()))
-    if total == 1:
-        yield f"row {others[0]} repeats the {what} of row {first}, which weighs double; remove it{otherwise}"
-    else:
-        weigh = "double" if all(len(rows) == 1 for rows in repeats.values()) else "more"
-        pair = f"{first} and {others[0]} first"
-        yield f"{total:,} rows repeat an earlier {what} ({pair}) and weigh {weigh}; remove them{otherwise}"
+    for first, others in list(repeats.items())[:1]:
+        times = plural(sum(map(len, repeats.values())), "time")
+        what, otherwise = ("conversation", "") if recorded else ("prompt", ", or raise n")
+        repeated = f"the {what} of an earlier row is repeated {times} (rows {first} and {others[0]} first)"
+        yield f"{repeated}, so such rows weigh more; remove them{otherwise}"
 
 
 def _revealed(rows: Sequence[int]) -> Iterator[str]:
-    if len(rows) == 1:
-        yield f"row {rows[0]} contains its ground truth in its prompt: {_REVEALED_FIX}"
-    elif rows:
-        yield f"rows {_listed(rows)} contain their ground truth in their prompt: {_REVEALED_FIX}"
-
-
-_REVEALED_FIX = "a model can copy the answer; remove it from the prompt"
-
-
-def _listed(rows: Sequence[int]) -> str:
-    if len(rows) > _MOST_LISTED:
-        return listed(rows, _MOST_LISTED)
-    return f"{', '.join(map(str, rows[:-1]))} and {rows[-1]}"
+    if rows:
+        those = listed(rows, _MOST_LISTED)
+        yield f"rows with their ground truth in their prompt: {those}; a model can copy the answer, so remove it there"
 
 
 def _reveals_answer(row: Row) -> bool:
