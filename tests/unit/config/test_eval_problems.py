@@ -224,9 +224,9 @@ checks = [{kind = "contains", vallue = "a"}, {kind = "f1", negate = true},
   {kind = "number", value = "7", within = -1}]
 > 2: [scoring] checks.vallue: unknown key, did you mean "value"? (valid: name, kind, value, match, ignore_case, on, negate)
 > 2: [scoring] checks.negate: unknown key, did you mean "name"? (valid: name, kind, value, on)
-> 3: [scoring] checks.value: must be a regular expression: missing ), unterminated subpattern at position 0, got "("
-> 4: [scoring] checks.value: must be a finite number, got "7"
-> 4: [scoring] checks.within: must be a finite number of at least 0, got -1
+> 2: [scoring] checks.value: must be a regular expression: missing ), unterminated subpattern at position 0, got "("
+> 2: [scoring] checks.value: must be a finite number, got "7"
+> 2: [scoring] checks.within: must be a finite number of at least 0, got -1
 eval_fns = ["a:b"]
 [[scoring.checks]]
 name = "a"
