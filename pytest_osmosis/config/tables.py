@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pytest_osmosis.config.check_kinds import BARE, checks
 from pytest_osmosis.config.eval_kinds import (
     A_CPU,
     ABOVE_0,
     AT_LEAST_0,
+    BARE,
     EMPTY,
     EXTRA_BODY,
     FLAG,
@@ -32,6 +32,7 @@ from pytest_osmosis.config.eval_kinds import (
     TokenPrices,
     address,
     all_if_minus_1,
+    checks,
     code_reference,
     column_names,
     condition,

@@ -105,7 +105,7 @@ def failed(error: ApiError | ModelError, request: BaseRequest) -> Response:
     """Return the answer for an error, in the shape of the API that was asked."""
     shape = SHAPES.get(_below(request), messages if _is_anthropic(request) else completions)
     problem = api_error(error)
-    headers = {"Content-Type": JSON, **NO_RETRY, **problem.headers}
+    headers = {"Content-Type": JSON, **NO_RETRY}
     return Response(body=encoded(shape.write_error(problem)), status=problem.status, headers=headers)
 
 
