@@ -7,8 +7,7 @@ selected runs; `finish` makes and writes results.
 
 from pytest_osmosis.engine.host_connection import Spawn
 from pytest_osmosis.evals.cassettes import AnswerStore, cassette_line
-from pytest_osmosis.evals.commits import worktree_of
-from pytest_osmosis.evals.engine_job import RunSettings, host_setup, n_hosts
+from pytest_osmosis.evals.engine_job import RunSettings, host_setup, n_hosts, worktree_of
 from pytest_osmosis.evals.finished import FinishedEval, error_text, finish, gates_decide, write_comparison
 from pytest_osmosis.evals.output_files import baseline_path, comparison_path
 from pytest_osmosis.evals.prepare import Begun, NotLoaded, begin

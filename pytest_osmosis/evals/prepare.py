@@ -29,7 +29,6 @@ from pytest_osmosis.datasets import Checked, Dataset, check_rows, locate, open_d
 from pytest_osmosis.errors import CodeError, ConfigError, Problem
 from pytest_osmosis.evals.cassettes import eval_cassette, other_api
 from pytest_osmosis.evals.checks import Checks, SharedChecks, check_training_rows
-from pytest_osmosis.evals.commits import configured_commit
 from pytest_osmosis.evals.engine_job import host_code
 from pytest_osmosis.evals.environments import rows_of
 from pytest_osmosis.evals.eval_models import (
@@ -53,7 +52,7 @@ from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, Resco
 from pytest_osmosis.evals.run_directory import runs_folder
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.git import Commit
+from pytest_osmosis.git import Commit, GitFault, Key, commit_of
 from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, missing_login, recorded
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
@@ -72,8 +71,8 @@ class NotLoaded(ConfigError):
 
 DATASET_KEYS = ("experiment.dataset", "data.path", "data.columns", "agent.agent")
 MODEL_KEYS = ("experiment.model_path", "model")
-CODE_KEYS = ("experiment.commit_sha", "experiment.branch", "experiment.rollout", "experiment.entrypoint")
-"""The keys on which the dataset, the target of the model, and the code depend."""
+CODE_KEYS = ("experiment.commit_sha", "experiment.branch")
+"""The keys on which the dataset, the target of the model, and the commit of the code depend."""
 
 
 class Opened(NamedTuple):
@@ -115,7 +114,7 @@ class Preparation:
         """Return the config, with defaults in place of what is faulty, once its secrets are hidden."""
         self.hidden = hide_secrets(self.request, self.around)
         config = self.checks.config(self.read)
-        self.commit = self.checks.made(lambda: configured_commit(config), *CODE_KEYS)
+        self.commit = self.checks.made(lambda: _commit(config), *CODE_KEYS)
         return config if self.request.compared else replace(config, baseline=Baseline())
 
     def begin(self) -> Begun:
@@ -319,6 +318,19 @@ def hide_secrets(request: EvalRequest, around: Surroundings) -> tuple[Mapping[st
     if around.sanitizer is not None:
         around.sanitizer.hide(*hidden)
     return hidden
+
+
+def _commit(config: EvalConfig) -> Commit | None:
+    """Return the commit that `[experiment]` names, None if it names none. Raises `ConfigError` if there is no such."""
+    keys: tuple[Key, ...] = ("commit_sha", "branch")
+    for key in keys:
+        value = getattr(config.experiment, key)
+        if value is not None:
+            try:
+                return commit_of(config.workspace, key, value)
+            except GitFault as fault:
+                raise ConfigError.at(shown(config.path), f"[experiment] {key}: {fault}") from None
+    return None
 
 
 def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -> Dataset:

@@ -25,8 +25,7 @@ from pytest_osmosis.evals.cassettes import (
     unasked_text,
     unrecorded_text,
 )
-from pytest_osmosis.evals.commits import worktree_of
-from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early, most_errors_of
+from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early, most_errors_of, worktree_of
 from pytest_osmosis.evals.output_files import prime_folder
 from pytest_osmosis.evals.prepared import Prepared, SelectedRuns, pass_rule
 from pytest_osmosis.evals.run_directory import complete_manifest, provenance_of, redact_log, redacted_log, utc_text

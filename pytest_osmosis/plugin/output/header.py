@@ -265,7 +265,6 @@ def _notes(prepared: Prepared) -> list[str]:
     return [
         *prepared.config.notes,
         *prepared.notes,
-        *(prepared.commit.notes if prepared.commit is not None else ()),
         *(f"the baseline differs in {key}" for key in prepared.differs),
     ]
 
