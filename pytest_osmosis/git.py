@@ -6,8 +6,7 @@ state is asked while the eval runs, so it delays nothing, and what git has not s
 
 Commits are named by SHA or by branch (`[experiment] commit_sha`, `branch`). Nothing is fetched. Worktrees are detached,
 so that the user's files, index and stash stay as they are. They lie under `.osmosis` in the workspace. Whatever ends
-this process, they do not outlive it: `close` removes them, or the guard of the process does. What is left after both
-were killed, the next session removes. Only worktrees that this module made are ever removed; `git worktree prune` is
+this process, they do not outlive it: `close` removes them, or the guard of the process does. `git worktree prune` is
 not called, as it would forget those on a drive that is not there.
 """
 
@@ -23,7 +22,6 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
@@ -214,9 +212,6 @@ MOST_LISTED = 5
 HEADS, ORIGIN = "refs/heads/", "refs/remotes/origin/"
 Key = Literal["commit_sha", "branch"]
 WORKTREES = Path(".osmosis", "worktrees")
-LOCK = ".lock"
-NAME = re.compile("[0-9a-f]{12}-[0-9a-f]{8}")
-"""The names of our worktrees. A repository may hold lock files that name others, and they must remove nothing."""
 WHOLE = ("-c", "core.sparseCheckout=false", "-c", "submodule.recurse=false")
 
 
@@ -342,22 +337,17 @@ class Worktrees:
             self._until_closed.close()
 
     def _new(self, commit: Commit, home: Path) -> Worktree:
-        """Make a worktree, with a lock that says that it is in use."""
+        """Make a worktree."""
         git_folder = ask(commit.repository, "rev-parse", "--path-format=absolute", "--git-common-dir").text
         name = f"{commit.sha[:12]}-{secrets.token_hex(4)}"
-        top, admin, lock = home / name, Path(git_folder, "worktrees", name), home / f"{name}{LOCK}"
+        top, admin = home / name, Path(git_folder, "worktrees", name)
         try:
             home.mkdir(parents=True, exist_ok=True)
             (home / ".gitignore").write_text("*\n", encoding="utf-8")
-            _remove_stale(home)
-            file = lock.open("xb", buffering=0)
-            file.write(f"{admin}\n".encode())
         except OSError as error:
             raise GitFault(f"{home}: no worktree can be made there: {error.strerror}") from error
-        _locked(file)
         with ExitStack() as undo:
-            undo.enter_context(file)
-            for each in (lock, admin, top):  # removed in the order from the last
+            for each in (admin, top):  # removed in the order from the last
                 GUARD.remove_at_end(str(each))
                 undo.callback(GUARD.keep, str(each))
                 undo.callback(remove, str(each))
@@ -368,27 +358,3 @@ class Worktrees:
                 raise GitFault(f"`git worktree add` failed: {answer.error}")
             self._until_closed.push(undo.pop_all())
         return Worktree(commit, top)
-
-
-def _remove_stale(home: Path) -> None:
-    """Remove the worktrees of processes that were killed together with their guards."""
-    for lock in home.glob(f"*{LOCK}"):
-        if not NAME.fullmatch(lock.stem) or not lock.is_file():
-            continue
-        with suppress(OSError), lock.open("rb", buffering=0) as file:
-            if _locked(file):
-                worktree, admin = lock.with_suffix(""), Path(file.read(4096).decode(errors="surrogateescape").strip())
-                is_git = admin.is_absolute() and admin.name == worktree.name and admin.parent.name == "worktrees"
-                for path in (worktree, *([admin] if is_git else []), lock):
-                    remove(str(path))
-
-
-def _locked(file: FileIO) -> bool:
-    """Lock a file until it is closed. Return False if another process holds the lock."""
-    try:
-        import fcntl
-
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
-        return False
-    return True

@@ -17,7 +17,6 @@ from pytest_osmosis.config import EvalConfig, Override, load_eval_config, typed_
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.datasets import Content, Dataset, check_rows
 from pytest_osmosis.errors import JournalError, ProblemsError, ResultsError
-from pytest_osmosis.evals.environments import facts_of, rows_of
 from pytest_osmosis.evals.eval_models import BaselineModel
 from pytest_osmosis.evals.prepare import (
     DATASET_KEYS,
@@ -30,7 +29,7 @@ from pytest_osmosis.evals.prepare import (
 )
 from pytest_osmosis.evals.prepared import EvalRequest, Prepared, Surroundings
 from pytest_osmosis.evals.rollout_source import RescoreSource
-from pytest_osmosis.evals.run_directory import rows_text
+from pytest_osmosis.evals.run_directory import facts_of, rows_of, rows_text
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.formats.codec import ShapeFault, decode, quoted
 from pytest_osmosis.models.targets import KNOWN, ModelTarget

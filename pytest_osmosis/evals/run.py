@@ -432,24 +432,14 @@ class Heartbeat:
         return f"{self._n_failed} of {plural(self._n_sent, 'heartbeat')} to {where} failed: {self._failure}"
 
     def _send(self) -> None:
-        import http.client
-        from urllib.error import HTTPError, URLError
-        from urllib.request import Request, urlopen
+        from http.client import HTTPException
+        from urllib.request import urlopen
 
-        failure: str | None = None
+        self._n_sent += 1
         try:
-            with urlopen(Request(self._url), timeout=HEARTBEAT_TIMEOUT_S):
-                pass
-        except HTTPError as error:
-            failure = f"HTTP {error.code}"
-            error.close()
-        except URLError as error:
-            failure = str(error.reason)
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            failure = str(error) or type(error).__name__
+            urlopen(self._url, timeout=HEARTBEAT_TIMEOUT_S).close()
+        except (OSError, ValueError, HTTPException) as error:
+            self._n_failed += 1
+            self._failure = self._failure or str(error) or type(error).__name__
         finally:
-            self._n_sent += 1
-            if failure is not None:
-                self._n_failed += 1
-                self._failure = self._failure or failure
             self._idle.release()
