@@ -34,7 +34,7 @@ from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.git import GitQuery, GitState
 from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
 from pytest_osmosis.record.journal import replay
-from pytest_osmosis.record.plan import shuffled
+from pytest_osmosis.record.plan import shuffled, spans_of
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
@@ -378,14 +378,8 @@ def _spans(runs: Sequence[RunId]) -> Iterator[tuple[ModelTag, int, int, int]]:
     """Yield runs as (model, index, first row, number of rows)."""
     ordered = sorted(runs, key=lambda run: (run.model, run.index, run.row))
     for (model, index), group in groupby(ordered, key=lambda run: (run.model, run.index)):
-        first, number = -1, 0
-        for run in group:
-            if run.row != first + number:
-                if number:
-                    yield model, index, first, number
-                first, number = run.row, 0
-            number += 1
-        yield model, index, first, number
+        for span in spans_of((run.row for run in group), lambda row: row):
+            yield model, index, span.first, span.n_rows
 
 
 # -- heartbeats --------------------------------------------------------------------------------------------

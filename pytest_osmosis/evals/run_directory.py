@@ -9,7 +9,6 @@ may change, and so may what rows hold besides prompt and metadata: stored rollou
 from __future__ import annotations
 
 import json
-import os
 import platform
 import secrets as randomness
 import shutil
@@ -62,7 +61,7 @@ if TYPE_CHECKING:
 
 
 READ_BACK = (
-    *("eval", "entry", "folder", "config", "workspace", "plan", "pass_rule", "plan_digest", "secrets", "input_salt"),
+    *("eval", "entry", "folder", "workspace", "plan", "pass_rule", "plan_digest", "input_salt"),
     "columns",
 )
 """Keys of the manifest whose values stay as they are: names and paths by which the run is found again."""
@@ -197,10 +196,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         entry=config.entry,
         started_at=utc_text(began_at),
         folder=str(absolute(directory.path)),
-        config=shown(config.path),
         config_text=config.text,
-        overridden=config.overridden,
-        preset=config.preset,
         typed=[_typed(override, config) for override in prepared.typed if override.table != "output"],
         plan=prepared.plan,
         subject=StoredSubject(description.model, description.n, cast(ExtraFields, description.extra)),
@@ -224,9 +220,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         environment=cast(StoredEnvironment, environment),
         cassette=None if models.cassette is None else models.cassette.to_json(),
         plan_digest=prepared.plan_digest,
-        secrets=config.secrets,
         workspace=str(config.workspace),
-        pid=os.getpid(),
     )
 
 

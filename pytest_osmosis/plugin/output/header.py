@@ -256,7 +256,7 @@ def _limit_lines(prepared: Prepared) -> Iterator[str]:
     if (bounds := rollout_bounds_text(prepared.config)) is not None:
         yield f"  limit: {bounds}"
     if not prepared.replays:
-        for limit in rate_limit_texts(prepared.config, prepared.collected.n_rollouts, prepared.last):
+        for limit in rate_limit_texts(prepared.config):
             yield f"  limit: {limit}"
 
 
@@ -295,7 +295,7 @@ def _shard_lines(prepared: Prepared) -> Iterator[str]:
     limits = prepared.config.limits
     of_all_runs = ("max_tokens", "max_cost_usd", "max_duration_s")  # used up by all runs together
     own = [key for key in of_all_runs if getattr(limits, key) is not None]
-    rates = rate_limit_texts(prepared.config, prepared.part.n_rollouts, prepared.last)
+    rates = rate_limit_texts(prepared.config)
     names = [*own, *(["the limits per minute"] if rates else [])]
     if names:
         yield f"  note: each shard has {' and '.join(names)} for itself"
