@@ -142,8 +142,6 @@ class EvalRun:
                 saved.run_done(run)
 
         engine = Engine(job, journal, done)
-        if journal.lock.notice is not None:
-            engine.notices.add(journal.lock.notice)
         if cassette is not None and (missing := missing_text(cassette, runs)) is not None:
             engine.notices.add(missing)
         if (said := selected.companions_text) is not None:

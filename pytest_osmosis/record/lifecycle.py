@@ -89,25 +89,22 @@ def _ended(journal: IO[bytes], directory: RunDirectory) -> Lifecycle:
     """Return the status of an eval run that nobody rolls out. Raises `JournalError` for a line that was changed."""
     last = _event(last_line(journal))
     if last.get("ev") == "ended":
-        return _of_event(last, directory)
+        return _of_event(last)
     published = _published(directory)
     if published is not None and last.get("ev") == "rescored":
         return published
     session = _event(last_line_with(journal, SESSION_LINES))
     if session.get("ev") == "ended":
-        return _of_event(session, directory)
+        return _of_event(session)
     if published is not None and (published.ended_at or "") >= session.get("at", ""):
         return published
     return _killed(session) if session else _without_session(directory)
 
 
-def _of_event(event: Event, directory: RunDirectory) -> Lifecycle:
-    status, reason = event["status"], event["reason"]
-    published = None if status == "finished" else _published(directory)
-    by = None
-    if published is not None and published.status == status:  # else its process was killed before it wrote results
-        by = published.stopped_by if published.reason == reason or published.stopped_by == "max_errors" else None
-    return Lifecycle(status, reason, ended_at=event["at"], stopped_by=by)
+def _of_event(event: Event) -> Lifecycle:
+    stop = {} if event["status"] == "finished" else event.get("stop", {})
+    by = None if stop.get("reason") == "closed" else stop.get("reason")
+    return Lifecycle(event["status"], event["reason"], ended_at=event["at"], stopped_by=by)
 
 
 def _without_session(directory: RunDirectory) -> Lifecycle:
