@@ -19,7 +19,7 @@ from pytest_osmosis.cassettes.exchange import CASSETTE, MOST_LINE_BYTES, Run, re
 from pytest_osmosis.cassettes.reader import CassetteReader, check_cassette
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.config import EvalConfig
-from pytest_osmosis.errors import CassetteError, Problem
+from pytest_osmosis.errors import CassetteError
 from pytest_osmosis.evals.run_directory import ignore_in_git
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file, something_at
@@ -101,16 +101,10 @@ def eval_cassette(config: EvalConfig, answers: AnswerStore | None, *, reads: boo
         return None
     if not reads or (mode in ("record", "new") and not something_at(path)):
         return EvalCassette(mode, path)
-    try:
-        if mode == "cache":
-            CassetteReader.open([path]).close()
-            return EvalCassette(mode, path)
-        content = check_cassette(path)
-        return EvalCassette(mode, path, content.runs, _digest(path))
-    except CassetteError as error:
-        fix = "remove it; it is a cache" if mode == "cache" else "repair it, or remove it to record it anew"
-        fixes = [Problem(shown(path), fix)] if mode != "replay" else []
-        raise CassetteError([*error.problems, *fixes]) from None
+    if mode == "cache":
+        CassetteReader.open([path]).close()
+        return EvalCassette(mode, path)
+    return EvalCassette(mode, path, check_cassette(path).runs, _digest(path))
 
 
 def is_cassette(path: Path) -> bool:

@@ -254,7 +254,12 @@ class FinishedEval:
             self.unwritten.append(f"{what} could not be written: {error.strerror}")
 
     def _text(self) -> Iterator[str]:
-        return published_text(self.results, self.run.prepared.redaction)
+        """Yield the text of the results in pieces; a file that was already written saves making it again."""
+        if not self.written:
+            yield from published_text(self.results, self.run.prepared.redaction)
+            return
+        with self.written[0].open(encoding="utf-8") as pieces:
+            yield from pieces
 
     def _write_baseline(self, path: Path) -> None:
         before = self.run.prepared.models.baseline_results

@@ -70,7 +70,6 @@ class EvalRun:
     _began_s: float | None = None
     _ended_s: float | None = None
     _closed: bool = False
-    _known_version: GitState | None = None
 
     @property
     def began(self) -> bool:
@@ -220,7 +219,6 @@ class EvalRun:
         """Add the code that was loaded to the manifest, and the git state of the workspace, as far as it is known."""
         if not self.prepared.source.asks_models:
             return
-        self._known_version = state
         try:
             complete_manifest(self.directory, self.engine.code, state)
         except JournalError as error:
@@ -251,8 +249,8 @@ class EvalRun:
                 self.notices.add(text)
         version = self._code_version()
         self.provenance = {**self.provenance, **version.to_json()}
-        if self.began and version != self._known_version:
-            self._complete_manifest(version)  # git took its time
+        if self.began:
+            self._complete_manifest(version)  # git may have taken its time
         for note in self.prepared.source.notes(self):
             self.notices.add(note)
         if self.heartbeat is not None:

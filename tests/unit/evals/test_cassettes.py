@@ -81,11 +81,9 @@ def test_a_broken_cassette_is_refused_before_anything_is_recorded(config: EvalCo
     with pytest.raises(CassetteError) as raised:
         eval_cassette(replace(config, cassette=CassetteTable(record=record)), None, reads=True)
 
-    line, whole = map(str, raised.value.problems)
-    assert line.startswith("cassettes/x.jsonl:2: ")
-    assert whole.startswith("cassettes/x.jsonl: ")
-    assert whole.endswith("repair it, or remove it to record it anew")
-    with pytest.raises(CassetteError, match="remove it; it is a cache"):
+    (problem,) = map(str, raised.value.problems)
+    assert problem.startswith("cassettes/x.jsonl:2: ")
+    with pytest.raises(CassetteError, match=r"\.osmosis/cache/x\.jsonl"):
         eval_cassette(config, "cache", reads=True)
 
 
