@@ -16,7 +16,6 @@ from threading import Lock
 from typing import IO, Any, NamedTuple
 
 from pytest_osmosis.cassettes.exchange import (
-    API,
     CASSETTE,
     LOG,
     MOST_LINE_BYTES,
@@ -237,14 +236,10 @@ SHOWN_KEY_CHARS = 6
 
 @dataclass(slots=True)
 class CassetteContent:
-    """The number of a cassette's exchanges, and its runs, each with the number of those of its rollout.
-
-    `apis` are those that rollouts asked: "responses", or None for any other.
-    """
+    """The number of a cassette's exchanges, and its runs, each with the number of those of its rollout."""
 
     n_exchanges: int = 0
     runs: dict[Run, int] = field(default_factory=dict)
-    apis: set[str | None] = field(default_factory=set)
 
 
 def check_cassette(path: Path) -> CassetteContent:
@@ -289,14 +284,12 @@ def _problems(file: IO[bytes], content: CassetteContent) -> Iterator[tuple[int, 
             yield number, f"is torn: it has no end. Record the cassette again ({RECORD}), or get it from git again"
             return
         try:
-            asker, api = checker.check(line, number)
+            asker = checker.check(line, number)
         except ShapeFault as fault:
             yield number, f"{fault}{'; resolve the merge conflict' if line[:7] in CONFLICTS else ''}"
         else:
             content.runs[asker.run] = content.runs.get(asker.run, 0) + (asker.name == ROLLOUT)
             content.n_exchanges += 1
-            if asker.name == ROLLOUT:
-                content.apis.add(api)
 
 
 CONFLICTS = (b"<<<<<<<", b"=======", b">>>>>>>")
@@ -316,8 +309,8 @@ class _Checker:
         self._asker: Asker | None = None
         self._requests: dict[int, tuple[Body, Mapping[str, Any] | None]] = {}
 
-    def check(self, line: bytes, number: int) -> tuple[Asker, str | None]:
-        """Return the asker of the exchange on a line, and the API that it asked. Raises `ShapeFault`."""
+    def check(self, line: bytes, number: int) -> Asker:
+        """Return the asker of the exchange on a line. Raises `ShapeFault`."""
         value = read_line(line)
         if may_hold_key(line.decode("utf-8")) and (key := key_in(value)) is not None:
             raise ShapeFault(
@@ -344,4 +337,4 @@ class _Checker:
             if Fingerprint.of(request).digest != head.digest:
                 raise ShapeFault(f"{who}: {EDITED}")
             self._requests[head.turn] = request, value.get("reply")
-        return head.asker, value["request"].get(API)
+        return head.asker

@@ -32,7 +32,7 @@ from pytest_osmosis.evals import (
     Spawn,
     Worktrees,
 )
-from pytest_osmosis.evals.checks import WITHOUT_MODEL
+from pytest_osmosis.evals.prepare import WITHOUT_MODEL
 from pytest_osmosis.plugin import reward_options
 from pytest_osmosis.plugin.command import named_evals, preparation, session_options
 from pytest_osmosis.plugin.command.named_evals import session_arguments, set_arguments

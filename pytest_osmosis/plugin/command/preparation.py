@@ -154,12 +154,12 @@ class EvalPreparer:
             if path is not None and is_training_config(path):
                 self._check_options_of_training(name)
                 request = replace(request, training=True, replay=False, smoke=smoke or SMOKE_ROWS, shard=None)
-            begun = begin(request, self.around)
+            planned = begin(request, self.around)
         except ProblemsError as error:
             return functools.partial(_raise, error)
         if listed or request.training:
-            return begun.finish
-        return lambda: self.resumed(begun.finish(), n_evals)
+            return planned
+        return lambda: self.resumed(planned(), n_evals)
 
     def resumed(self, prepared: Prepared, n_evals: int) -> Prepared:
         """Return an eval that resumes a run, or whose new run has a name, if the options say so."""
