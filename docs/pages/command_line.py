@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from docs.pages import markdown
 from docs.pages.markdown import cell, code
 from pytest_osmosis.cli.main import argument_parser as commands_parser
-from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.demo import argument_parser as demo_parser
 from pytest_osmosis.plugin.command import options, session_options
 
@@ -96,23 +95,16 @@ def option_row(option: Option) -> tuple[str, ...]:
     """Return the row of an option, with its config key and its variable."""
     (flag,) = option.flags
     name = flag.removeprefix("--osmosis-").replace("-", "_")
-    table, key = _key_of(name)
+    own = options.BY_NAME.get(flag.removeprefix("--osmosis-"))
+    table, key = (own and session_options.key_of(own)) or ("", "")
     variable = f"PYTEST_OSMOSIS_{name.upper()}"
     has_variable = variable in session_options.VARIABLES or name == options.SET.name
     return (
         code(f"{flag}{value_of(option)}"),
-        cell(option.settings["help"]),
+        cell(option.settings["help"] if own is None else session_options.help_of(own)),
         code(f"[{table}] {key}") if table else "",
         code(variable) if has_variable else "",
     )
-
-
-def _key_of(name: str) -> tuple[str, str]:
-    """Return the table and key that an option sets, or two empty texts."""
-    if name in OPTIONS:
-        return OPTIONS[name]
-    prime = session_options.PRIME_OPTIONS.get(name.replace("_", "-"))
-    return (prime.table, prime.key) if prime is not None else ("", "")
 
 
 def value_of(option: Option) -> str:

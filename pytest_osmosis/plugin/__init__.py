@@ -73,7 +73,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
-    """Clean the message of a usage error, which pytest prints itself."""
+    """Complete the help, and clean the message of a usage error: pytest prints both itself."""
+    if config.option.help:
+        options.describe(config)
     try:
         return (yield)
     except pytest.UsageError as error:

@@ -12,7 +12,7 @@ import termios
 import pytest
 
 from pytest_osmosis.config.named_keys import OPTIONS
-from pytest_osmosis.plugin.command import options
+from pytest_osmosis.plugin.command import options, session_options
 from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, reply
 
@@ -20,7 +20,8 @@ from tests.servers import ChatServer, reply
 def test_every_named_key_has_an_option_and_every_option_a_group_and_a_sentence() -> None:
     named = [option.dest.removeprefix("osmosis_") for option in (*options.AGENTS, *options.OF_CONFIG)]
     assert sorted(named) == sorted(OPTIONS)
-    assert [option.flag for option in options.ALL if not option.help[0].isupper() or option.help[-1] != "."] == []
+    helps = {option.flag: session_options.help_of(option) for option in options.ALL}
+    assert [flag for flag, help in helps.items() if not help[:1].isupper() or not help.endswith(".")] == []
     shown = [option.name for group in options.GROUPS.values() for option in group]
     assert sorted(shown) == sorted(option.name for option in options.ALL)
 

@@ -40,6 +40,7 @@ from pytest_osmosis.config.named_keys import (
     setting,
 )
 from pytest_osmosis.config.secrets import MOST_BYTES
+from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.evals import AnswerStore, InFlightLimit
 from pytest_osmosis.evals.resume import ResumeRequest, why_no_name
@@ -358,6 +359,24 @@ _PREFIX = "PYTEST_OSMOSIS_"
 _SET = options.SET.variable
 PRIME_OPTIONS: Mapping[str, PrimeKey] = {key.option: key for key in PRIME_KEYS.values()}
 """The settings of `prime eval` by the names of our options. `sampling-args` is none, because it sets several keys."""
+
+
+def key_of(option: Option) -> tuple[str, str] | None:
+    """Return the table and the key of the config that an option sets; None if it sets none, or several."""
+    prime = PRIME_OPTIONS.get(option.name)
+    return OPTIONS.get(option.dest.removeprefix("osmosis_")) or (None if prime is None else (prime.table, prime.key))
+
+
+def help_of(option: Option) -> str:
+    """Return the help of an option: its own, or that of its key."""
+    if option.help or (home := key_of(option)) is None:
+        return option.help
+    table, name = home
+    (key,) = (field for field in EVAL_TABLES[table].fields if field.name == name)
+    default = f"; default: {key.default}" if key.default is not None and key.default is not False else ""
+    return f"{key.help.removesuffix('.')} ([{table}] {name}{default}{'; repeatable' if option.repeatable else ''})."
+
+
 _LINES = ("header", "header-from-state")
 _COMMAND_ONLY = {
     f"{_PREFIX}{name}": f"cannot {what}; pass {typed} on the command line"
