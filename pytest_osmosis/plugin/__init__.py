@@ -156,7 +156,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
     names_rewards = reward_options.lab(config) or reward_options.names_files(config)
     if not (nothing or (stats.get("error") and names_rewards)):
         return
-    from pytest_osmosis.plugin.command.nothing_collected import hints, import_hints
+    from pytest_osmosis.plugin.command.named_evals import hints, import_hints
     from pytest_osmosis.plugin.output.terminal import write_line
 
     for line in [*(hints(config) if nothing else ()), *import_hints(config, stats.get("error", ()))]:
