@@ -144,23 +144,7 @@ def outside_testpaths(config: pytest.Config) -> list[str]:
 
 def path_of(config: pytest.Config, arg: str) -> Path:
     """Return the absolute path in an argument or node id; symlinks are kept."""
-    folder = config.invocation_params.dir
-    return Path(os.path.abspath(folder / split_argument(folder, arg)[0]))  # noqa: PTH100 (keeps symlinks)
-
-
-def split_argument(folder: Path, arg: str) -> tuple[str, str]:
-    """Return the path in an argument or node id, and the rest: "x.toml" and "::x[row1-run0]".
-
-    Folders with "::" in their name are looked for in `folder`.
-    """
-    path, separator, rest = arg.partition("::")
-    while separator:
-        if (folder / path).is_file():
-            return path, f"::{rest}"
-        more, separator, rest = rest.partition("::")
-        path = f"{path}::{more}"
-    path, separator, rest = arg.partition("::")
-    return (arg, "") if (folder / arg).exists() else (path, separator + rest)
+    return Path(os.path.abspath(config.invocation_params.dir / arg.partition("::")[0]))  # noqa: PTH100 (keeps symlinks)
 
 
 def _is_test_module(config: pytest.Config, path: Path) -> bool:

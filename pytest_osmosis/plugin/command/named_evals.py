@@ -22,7 +22,6 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import is_eval_toml
-from pytest_osmosis.plugin.compat import keep_literal_paths
 from pytest_osmosis.plugin.items import unit_key
 from pytest_osmosis.plugin.reward_options import lab, names_files, outside_testpaths, path_of, typed_arguments
 from pytest_osmosis.text.names import absolute, listed, natural_key, shown
@@ -285,7 +284,6 @@ def set_arguments(config: pytest.Config, arguments: Iterable[str], *, as_typed: 
     workers get the controller's arguments. Any other process does it in pytest_configure, if at all.
     """
     config.args[:] = arguments
-    keep_literal_paths(config, config.args)
     if as_typed:
         config.args_source = config.ArgsSource.ARGS
 
