@@ -24,7 +24,6 @@ from pytest_osmosis.results.stored_results import RunHistory, StoredResults
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, moment, money, plural, seconds
 from pytest_osmosis.text.safe import fitted, one_line
-from pytest_osmosis.text.safe import width as width_of
 from pytest_osmosis.verdicts.pass_rule import ANSWER_FAULTS, UNMEASURED, PassRule, kind_of, reason_of
 
 SHORT = 12
@@ -207,7 +206,7 @@ def _commands(stored: StoredResults, lost: Sequence[RunRecord], listing: Listing
 
 
 def _listed(stored: StoredResults, records: Sequence[RunRecord], columns: int | None) -> Iterator[str]:
-    """Yield a line on each run, or two if one would be wider than the terminal."""
+    """Yield a line on each run, of which a long one loses its end."""
     rule = stored.results.pass_rule
     width = max((len(str(record.run)) for record in records), default=0)
     for record in records:
@@ -219,13 +218,7 @@ def _listed(stored: StoredResults, records: Sequence[RunRecord], columns: int | 
             answer = answer_line(record, rule, answered)
         begin = joined("  ", style(f"{record.run}"), " " * (width - len(str(record.run)) + 2))
         line = f"{outcome}: {answer}" if answer else outcome
-        if columns is None or len(begin) + width_of(line) <= columns:
-            yield joined(begin, line)
-        else:
-            room = max(columns - len(begin), LEAST_COLUMNS)
-            yield joined(begin, fitted(outcome, room))
-            if answer:
-                yield " " * len(begin) + fitted(answer, room)
+        yield joined(begin, line if columns is None else fitted(line, max(columns - len(begin), LEAST_COLUMNS)))
 
 
 def _outcome(rule: PassRule, record: RunRecord) -> tuple[Callable[[str], StyledText], str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.record.run_directory import RUNS
-from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.report.style import fitted_tables
 from pytest_osmosis.results.results import Results, changed_rows
 from pytest_osmosis.results.totals import Calibration, MetricSummaries
@@ -81,15 +81,9 @@ def interval_text(interval: Interval | None, number: Callable[[float], str] = sc
 def _verbose_lines(results: Results, columns: int | None) -> list[str]:
     low, high = ([_percentile(k) for k in ks] for ks in ((5, 25), (75, 95)))
     spread = [_score("std"), _score("min"), *low, _score("median"), *high, _score("max")]
-    noise: list[Column] = [
-        _score("se", "standard error"),
-        _score("within", "variance within rows"),
-        _score("between", "between rows"),
-        ("mixed rows", lambda summary: count(summary.n_mixed)),
-    ]
     ks = sorted({k for summary in results.by_function.values() for k in summary.pass_at})
     lines = []
-    for table in (spread, noise, [_pass_at(k) for k in ks], [_pass_hat(k) for k in ks[1:]]):
+    for table in (spread, [_pass_at(k) for k in ks], [_pass_hat(k) for k in ks[1:]]):
         if table:
             lines += [
                 "",
@@ -270,7 +264,7 @@ def show_command(run_dir: Path, run: RunId | None = None) -> str:
 
 
 def changed_rows_lines(against: Against, results: Results) -> list[str]:
-    """Return the first rows that are worse and better, and the commands that show one, here and on the old side."""
+    """Return the first rows that are worse and better, and the command that shows one."""
     changed = changed_rows(results, against)
     return [*named_rows(changed), *_commands(changed[0], results)] if changed else []
 
@@ -329,18 +323,9 @@ def named_rows(changed: Sequence[ChangedRow], most: int = MOST_NAMED) -> Iterato
 
 
 def _commands(row: ChangedRow, results: Results) -> Iterator[str]:
-    """Yield the commands that show a run of `row`: one that did not pass if the row is worse, or else one that did."""
-    here, name, wanted = Path(results.provenance["run_dir"]), f"row{row.row_index}", row.change == "better"
+    """Yield the command that shows a run of `row`: one that did not pass if the row is worse, or else one that did."""
+    wanted = row.change == "better"
     runs = results.measured_runs().items()
     run = next((run for run, passed in runs if run.row == row.row_index and passed is wanted), None)
-    if run is None or results.is_merged:  # no run: a results file that was changed by hand
-        return
-    yield f"  {name} now: {show_command(here, run)}"
-    if row.against == "last_run" and results.previous is not None:
-        then = RunId(row.earlier_row_index, run.index)
-        yield f"  {name} then: {show_command(here.parent / results.previous.run, then)}"
-    if row.against != "baseline":
-        return
-    by_baseline = run._replace(model=ModelTag.BASELINE)
-    if any(record.run == by_baseline and record.status != "pending" for record in results.all_records):
-        yield f"  {name} by the baseline: {show_command(here, by_baseline)}"
+    if run is not None and not results.is_merged:
+        yield f"  row{row.row_index} now: {show_command(Path(results.provenance['run_dir']), run)}"

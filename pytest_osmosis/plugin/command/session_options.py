@@ -114,8 +114,6 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     max_in_flight: int | None = _number(values["max-in-flight"], integer(1), problems)
     usd: float | None = _number(values["confirm-above"], AT_LEAST_0, problems)
     smoke_rows: int | None = _number(values["smoke-rows"], integer(1), problems)
-    if given["smoke"]:
-        problems += _smoke_problems(values["smoke"].origin, overrides)
     answers = _answers(given, values, overrides, problems)
     if given["update-baseline"] and answers is not None:
         text = f"contradicts {answers.origin}: a baseline is measured, not repeated from recorded answers; {_LEAVE}"
@@ -246,63 +244,33 @@ def _exit_status(value: str) -> int:
 
 
 _LEAVE = "leave out one of them"
-_NEEDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("rescore", ("from",), f"{options.FROM.flag}: it scores stored rollouts"),
-    ("smoke-rows", ("smoke",), "--osmosis-smoke: it sets the rows of a smoke test"),
-    (
-        "retry-failed",
-        ("resume", "run"),
-        "--osmosis-resume or --osmosis-run=NAME: it repeats runs that are stored",
-    ),
-    ("fresh", ("run",), "--osmosis-run=NAME, the run to begin anew"),
-)
-"""Options, those of which each needs one, and what a problem says of it."""
-_EXCLUDES: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("smoke", ("shard",), f": a smoke test has few rows; {_LEAVE}"),
-    ("stop-when-decided", ("shard",), f": a shard does not know the runs of the others; {_LEAVE}"),
-    (
-        "update-baseline",
-        ("shard",),
-        ": a baseline is a whole eval; make it of the merged results: pytest-osmosis merge FILES -o BASELINE",
-    ),
-    ("update-baseline", ("smoke", "stop-when-decided"), f": a baseline is a whole eval; {_LEAVE}"),
-    ("shard", ("source",), ": tests over rollouts have no shards; run these tests in a job of their own"),
-    ("fresh", ("resume", "retry-failed"), f": one begins anew, the other resumes; {_LEAVE}"),
-    *((name, ("from",), f", which rolls nothing out; {_LEAVE}") for name in ("resume", "run")),
-    (
-        "resume-from",
-        ("resume", "fresh", "from", "smoke", "shard"),
-        f": it names the rollouts to resume; {_LEAVE}",
-    ),
-)
-"""Options, those that each excludes, and why."""
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "rescore": ("from",),
+    "smoke-rows": ("smoke",),
+    "retry-failed": ("resume", "run"),
+    "fresh": ("run",),
+}
+"""Options, and those of which each needs one."""
+_EXCLUDES: Mapping[str, tuple[str, ...]] = {
+    "smoke": ("shard",),
+    "stop-when-decided": ("shard",),
+    "update-baseline": ("shard", "smoke", "stop-when-decided"),
+    "shard": ("source",),
+    "fresh": ("resume", "retry-failed"),
+    "resume": ("from",),
+    "run": ("from",),
+    "resume-from": ("resume", "fresh", "from", "smoke", "shard"),
+}
+"""Options, and those that each excludes."""
 
 
 def _conflicts(given: Mapping[str, bool], values: Mapping[str, OptionValue]) -> Iterator[Problem]:
-    for name, others, what in _NEEDS:
+    for name, others in _NEEDS.items():
         if given[name] and not any(given[other] for other in others):
-            yield Problem(values[name].origin, f"needs {what}")
-    for name, others, why in _EXCLUDES:
-        if given[name]:
-            contradicted = (values[other].shown for other in others if given[other])
-            yield from (Problem(values[name].origin, f"contradicts {other}{why}") for other in contradicted)
-
-
-_SMOKE_EXCLUDES = {
-    OPTIONS["n"]: _LEAVE,
-    OPTIONS["limit"]: f"{_LEAVE}, or set the number of rows with --osmosis-smoke-rows=N",
-}
-"""Keys of the config that contradict a smoke test, and the fix."""
-
-
-def _smoke_problems(origin: str, overrides: Iterable[Override]) -> Iterator[Problem]:
-    """Yield the overrides that contradict a smoke test. One in the command wins over variables."""
-    levels = ("command",) if origin == "--osmosis-smoke" else ("command", "environment")
-    for override in overrides:
-        fix = _SMOKE_EXCLUDES.get((override.table, override.key))
-        if fix is not None and override.level in levels:
-            text = f"contradicts {origin}, which runs each of the first rows once; {fix}"
-            yield Problem(override.origin, text)
+            yield Problem(values[name].origin, f"needs {' or '.join(options.BY_NAME[other].flag for other in others)}")
+    for name, others in _EXCLUDES.items():
+        contradicted = [values[other].shown for other in others if given[other]] if given[name] else []
+        yield from (Problem(values[name].origin, f"contradicts {other}; {_LEAVE}") for other in contradicted)
 
 
 def _shard(value: OptionValue, problems: list[Problem]) -> Shard | None:
