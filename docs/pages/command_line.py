@@ -24,10 +24,6 @@ Write options with `=`, as in `--osmosis-n=5`. Paths are relative to the current
 environment variable applies; see [where values come from](precedence.md).
 """
 
-VARIABLES = """\
-`PYTEST_OSMOSIS_SET__<TABLE>__<KEY>` sets any key of the config, as in `PYTEST_OSMOSIS_SET__MODEL__MAX_RETRIES=1`.
-"""
-
 INI = """\
 ## Keys of pytest's configuration
 
@@ -83,7 +79,6 @@ def page() -> str:
     for title, group in itertools.groupby(ours.options, key=lambda option: option.group):
         name = title.removeprefix("osmosis: ").partition(" (")[0]
         parts += [f"### {name[0].upper()}{name[1:]}", markdown.table(head, list(map(option_row, group)))]
-    parts.append(VARIABLES)
     parts += [INI, markdown.table(("key", ""), ((f"`{name}`", cell(help)) for name, help in ours.ini))]
     parts.append(COMMANDS)
     for name, (command, help) in subcommands(commands_parser(), "pytest-osmosis").items():

@@ -10,14 +10,16 @@ from __future__ import annotations
 import atexit
 import gc
 import queue
+import signal
+import threading
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_osmosis.plugin.command.named_evals import NamedEvals, not_started_lines
 from pytest_osmosis.plugin.command.options import plans_setup
-from pytest_osmosis.plugin.compat import sigterm_as_interrupt
 from pytest_osmosis.plugin.debugger import DebuggerHooks
 from pytest_osmosis.plugin.items import (
     EvalFiles,
@@ -128,7 +130,7 @@ class ControllerPlugin:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Close the engines whatever ends the loop, then report gates and limits as tests of their own."""
-        with sigterm_as_interrupt():
+        with _sigterm_as_interrupt():
             try:
                 result = yield
                 if self.unreported is not None:
@@ -207,6 +209,23 @@ class ControllerPlugin:
             self.server.close()
 
 
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM, unless somebody else handles that signal.
+
+    CI systems and schedulers send it, and by default Python would end at once, without results.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _has_line(entry: Any) -> bool:
     try:
         return bool(entry.lineno >= 0)
@@ -262,7 +281,6 @@ class CompletionLoop:
             yield item
 
     def _as_completed(self, ours: Iterable[EvalItem]) -> Iterator[EvalItem]:
-        """Yield our items as their units are done."""
         waiting: dict[UnitKey | None, EvalItem] = {item.key: item for item in ours}
         while waiting:
             if (key := self._next_completed()) in waiting:  # units of test evals have no item

@@ -22,7 +22,7 @@ from pytest_osmosis.report.style import (
     table_width,
     warning,
 )
-from pytest_osmosis.report.verdict import STATES
+from pytest_osmosis.report.summary import STATES
 from pytest_osmosis.results.entry_table import EntryTable
 from pytest_osmosis.results.results import ModelResults, Results, n_cost_unknown
 from pytest_osmosis.stats import Summary
@@ -130,7 +130,6 @@ def _numbers(rows: Iterable[int]) -> str:
 
 
 def _with_entry(row: Sequence[str], runs: str, found: Sequence[str]) -> list[str]:
-    """Return a row with the cells that only entries have."""
     return [*row[: MODEL + 1], runs, *row[MODEL + 1 : MEAN + 1], *found, *row[MEAN + 1 :]]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -17,7 +16,7 @@ from pytest_osmosis.results.totals import Calibration, MetricSummaries
 from pytest_osmosis.stats import Figure, Interval, Summary
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, difference, plural, score
-from pytest_osmosis.text.safe import escaped, fitted, width
+from pytest_osmosis.text.safe import escaped, fitted, fitted_middle
 from pytest_osmosis.verdicts.comparison import Against, ChangedRow, Passes
 
 NAME_COLUMNS = 60
@@ -97,7 +96,6 @@ def _passed(summary: Summary) -> str:
 
 
 def _score(name: str, title: str | None = None) -> Column:
-    """Return the column of a figure of a summary by its name."""
     value = attrgetter(name)
     return title or name, lambda summary: score(value(summary))
 
@@ -124,7 +122,14 @@ def _rows(results: Results, columns: Sequence[Column], *, thresholds: bool = Fal
         summaries = (model.by_function[name] for model in results.models)
         for model, summary in zip(models, summaries, strict=True):
             cells = [cell(summary) if summary.n_measured else "-" for _, cell in columns]
-            rows.append([_tail(name), *([_tail(model)] if head else []), *threshold, *cells])
+            rows.append(
+                [
+                    fitted_middle(name, NAME_COLUMNS),
+                    *([fitted_middle(model, NAME_COLUMNS)] if head else []),
+                    *threshold,
+                    *cells,
+                ]
+            )
     return rows
 
 
@@ -132,14 +137,6 @@ def model_names(results: Results) -> list[str]:
     """Return the name of the model, and that of the baseline's model if there is one, which is not the same."""
     own, baseline = results.description.model, results.baseline
     return [own] if baseline is None else [own, baseline.model + " (baseline)" * (baseline.model == own)]
-
-
-def _tail(name: str) -> str:
-    """Return a name without its beginning if it is longer than `NAME_COLUMNS`."""
-    kept = name
-    while width(kept) > NAME_COLUMNS - 3 * (kept != name):
-        kept = kept[1:]
-    return name if kept == name else f"...{kept}"
 
 
 def metric_rows(results: Results) -> list[list[str]]:
@@ -151,9 +148,10 @@ def metric_rows(results: Results) -> list[list[str]]:
         return []
     head = ["metric", *(["model"] if len(models) > 1 else []), "mean", "min", "max", "runs"]
     rows = []
-    times = Counter(name for _, name in names)
+    several = len({source for source, _ in names}) > 1
     for source, name in names:
-        title = _title(source, name, of_source=len(results.pass_rule.scorers) > 1 or times[name] > 1)
+        flat = fitted(escaped(" ".join(name.split())), NAME_COLUMNS)
+        title = f"{flat} ({source})" if several and source != ROLLOUT else flat
         for model, metrics in models:
             rows.append([title, *([model] if len(models) > 1 else []), *_metric_cells(metrics, source, name)])
     return [head, *rows]
@@ -168,12 +166,6 @@ def metric_lines(results: Results, *, verbose: bool = False, columns: int | None
     more = len(rows) - len(shown)
     left_out = [f"and {plural(more, 'more row')} of metrics: -v, results.json"] if more else []
     return ["", *fitted_tables(shown, [len(shown[0])], columns), *left_out]
-
-
-def _title(source: str, name: str, *, of_source: bool) -> str:
-    """Return the name of a metric, with its function if it could be another one's."""
-    flat = fitted(escaped(" ".join(name.split())), NAME_COLUMNS)
-    return f"{flat} ({source})" if of_source and source != ROLLOUT else flat
 
 
 def _metric_cells(metrics: MetricSummaries, source: str, name: str) -> list[str]:

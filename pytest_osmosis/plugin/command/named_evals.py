@@ -207,7 +207,6 @@ def tomls_in(folder: Path) -> list[Path]:
 
 
 def _typed_source(typed: Any) -> str | None:
-    """Return the value of `--osmosis-source`, None if it was not typed."""
     value: str | None = typed.osmosis_source
     if value not in (None, "reference", "model"):
         raise pytest.UsageError(f'{options.SOURCE.flag}: must be "reference" or "model", got "{value}"')

@@ -107,7 +107,6 @@ class EvalPreparer:
         return evals
 
     def _id_of(self, name: NamedEntry) -> str:
-        """Return the id of an eval that has no plan."""
         path = name.path or Path()
         return f"{file_id(self._config, path)}::{name.entry or path.stem}"
 

@@ -1,8 +1,7 @@
 """The options of a session, and its overrides of the config: from the command line, variables and pytest's ini.
 
-`PYTEST_OSMOSIS_<OPTION>` sets an option that takes a value. `PYTEST_OSMOSIS_SET__<TABLE>__<KEY>` sets a key of the
-config whose names are bare and lower case ([env] variables keep their case). `PYTEST_OSMOSIS_SET` sets any keys, one
-`table.key=value` per line, and `PYTEST_OSMOSIS_GATE` holds gates, one per line.
+`PYTEST_OSMOSIS_<OPTION>` sets an option that takes a value. `PYTEST_OSMOSIS_SET` sets any keys, one `table.key=value`
+per line, and `PYTEST_OSMOSIS_GATE` holds gates, one per line.
 """
 
 from __future__ import annotations
@@ -230,7 +229,6 @@ def _file(config: pytest.Config, value: OptionValue, problems: list[Problem]) ->
 
 
 def _show_failures(config: pytest.Config, value: OptionValue, problems: list[Problem]) -> int | None:
-    """Return the number of failed runs that pytest shows, None for all of them."""
     n: int | Literal["all"] | None = _number(value, integer_or("all", "all", integer(0)), problems)
     if n is None:
         n = "all" if config.get_verbosity() > 1 else 10
@@ -274,7 +272,6 @@ def _conflicts(given: Mapping[str, bool], values: Mapping[str, OptionValue]) -> 
 
 
 def _shard(value: OptionValue, problems: list[Problem]) -> Shard | None:
-    """Return the shard to which the session is limited, None without one."""
     if value.text is None:
         return None
     parts = _SHARD.fullmatch(value.text.strip())
@@ -449,7 +446,6 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _contradictions(overrides: Iterable[Override]) -> Iterator[Problem]:
-    """Yield a problem for each key that options with different names set."""
     origins: dict[tuple[str, ...], list[str]] = {}
     for override in overrides:
         same = origins.setdefault((override.table, override.key, *override.below), [])
@@ -474,8 +470,6 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
             yield from _set((setting(line, name) for line in lines), name, "environment", problems)
         elif name == options.GATE.variable:
             yield from _set(gate_settings(lines, name), name, "environment", problems)
-        elif name.startswith(f"{_SET}__"):
-            yield from _set([_key_variable(name, value)], name, "environment", problems)
         elif name in VARIABLES:
             of_options += _option_variable(VARIABLES[name], value, problems)
         elif name in _COMMAND_ONLY:
@@ -500,16 +494,6 @@ def _option_variable(option: Option, value: str, problems: list[Problem]) -> Ite
     yield from _of_option(option, typed, option.variable, "environment", problems)
 
 
-def _key_variable(name: str, value: str) -> Setting | Problem:
-    """Return the setting of `PYTEST_OSMOSIS_SET__TABLE__KEY`; more parts lead to keys inside the key."""
-    keys = name.removeprefix(f"{_SET}__").split("__")
-    if len(keys) < 2 or not all(keys):
-        return Problem(name, f"must be {_SET}__TABLE__KEY")
-    table, key, *below = keys
-    in_env = table.lower() == "env"
-    return Setting(table.lower(), key if in_env else key.lower(), tuple(map(str.lower, below)), value)
-
-
 def _set(
     settings: Iterable[Setting | Problem],
     origin: str,
@@ -520,7 +504,7 @@ def _set(
         if isinstance(each, Problem):
             problems.append(each)
         else:
-            where = origin if origin.startswith(f"{_SET}__") else f"{origin} {each.path}"
+            where = f"{origin} {each.path}"
             yield Override(each.table, each.key, each.value, where, each.below, as_toml=True, level=level)
 
 

@@ -152,7 +152,6 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
 
 
 def _own_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iterator[str]:
-    """Yield the lines that preflights do not have."""
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
     source = prepared.source
@@ -223,7 +222,6 @@ def _commit_lines(prepared: Prepared) -> Iterator[str]:
 
 
 def _preflight_lines(prepared: Prepared, training: Training) -> Iterator[str]:
-    """Yield the lines of the preflight of a training config."""
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path)}), preflight of a training config"
     yield f"  base model: {training.base_model}"

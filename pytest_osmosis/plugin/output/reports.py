@@ -183,14 +183,12 @@ HTML = "HTML report"
 
 
 def _html_reports(evals: Sequence[Prepared]) -> Iterator[OutputFile]:
-    """Yield the reports that configs name, with the paths of those on a part of their evals."""
     for report, members in configured(evals).items():
         instead = report.place(members, partial=True)
         yield OutputFile(report.path, HTML, f"the report of {shown(report.config)}", seams.is_report, (instead,))
 
 
 def _comparisons(evals: Sequence[Prepared]) -> Iterator[OutputFile]:
-    """Yield the tables that compare the entries of each config."""
     groups: dict[Path, list[EvalConfig]] = {}
     for prepared in evals:
         if prepared.config.entry is not None:

@@ -25,8 +25,7 @@ from pytest_osmosis.record.submission import typed_words
 from pytest_osmosis.report.overview import distinct_names, overview_lines, total_line
 from pytest_osmosis.report.statistics import show_command
 from pytest_osmosis.report.style import Style, bold, dim, joined, painted
-from pytest_osmosis.report.summary import notice_lines, summary_lines
-from pytest_osmosis.report.verdict import brief_lines, short_verdict_lines, verdict_lines
+from pytest_osmosis.report.summary import brief_lines, notice_lines, short_verdict_lines, summary_lines, verdict_lines
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.safe import escaped
@@ -293,20 +292,14 @@ def _remarks(finished: Sequence[FinishedEval]) -> Iterator[str]:
 
 
 def _places(finished: Sequence[FinishedEval]) -> Iterator[str]:
-    """Yield where the results of several evals lie, and which of them have output of user code that no run owns."""
+    """Yield where the results of several evals lie."""
     paths = [path for each in finished for path in each.written[-1:]]
     folders = dict.fromkeys(each.run.directory.path.parent for each in finished)
     elsewhere = [shown(path) for path in paths if path.parent.parent not in folders]
     if len(elsewhere) < len(paths):
         yield dim(f"results: {', '.join(map(shown, folders))} (pytest-osmosis runs lists them)")
-    saved = [shown(each.prime_folder) for each in finished if each.prime_folder is not None]
-    logs = [name for name, each in zip(_names(finished), finished, strict=True) if each.run.directory.host_log.exists()]
-    places = {
-        "results:": elsewhere,
-        "results as prime eval has them:": saved,
-        "user code also wrote to host.log of": logs,
-    }
-    yield from (dim(f"{title} {listed(names, MOST_LISTED)}") for title, names in places.items() if names)
+    if elsewhere:
+        yield dim(f"results: {listed(elsewhere, MOST_LISTED)}")
 
 
 def _quiet_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int | None) -> Iterator[str]:
