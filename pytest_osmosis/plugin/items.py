@@ -45,9 +45,8 @@ def file_id(config: pytest.Config, path: str | Path) -> str:
 
 def eval_id(config: pytest.Config, plan: Plan) -> str:
     """Return the id of an eval. Raises `ProblemsError` for a path that pytest would print as it is, or misread."""
-    file = file_id(config, plan.path)
-    found = f"{file}::{plan.name}"
-    if escaped(found) != found or "::" in file or "[" in file:
+    found, path = f"{file_id(config, plan.path)}::{plan.name}", str(Path(plan.path).absolute())
+    if escaped(found) != found or "::" in path or "[" in path:
         text = 'its path names its tests, and holds "[", "::", or characters that control terminals; rename it'
         raise ProblemsError([Problem(shown(Path(plan.path)), text)])
     return found
