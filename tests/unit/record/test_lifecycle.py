@@ -93,7 +93,11 @@ def test_status_of_an_eval_run_that_nobody_writes(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.parametrize(
-    "line", [encode(ended(5))[:-1], *map(with_checksum, (b"{}", b"3}", b'{"ev": 1}', b"[" * 9999 + b"}", b"\xff}"))]
+    "line",
+    [
+        encode(ended(5))[:-1],
+        *map(with_checksum, (b"{}", b"3}", b'{"ev": 1}', b'{"ev": "ended"}', b"[" * 9999 + b"}", b"\xff}")),
+    ],
 )
 def test_a_last_line_that_is_torn_or_no_event_is_no_end(tmp_path: Path, line: bytes) -> None:
     directory = written(tmp_path, FIRST)
