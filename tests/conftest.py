@@ -1,8 +1,8 @@
 """Settings for all tests.
 
-Hypothesis has no deadline for an example, nor for drawing one, because a slow machine is not a failure. It draws the same
-examples each time, so that a change is judged by what it changes; `make nightly PART=stress` draws new ones. Sessions
-that tests start are not xdist workers, even if the tests run in one.
+Hypothesis has no deadline for an example, nor for drawing it: a slow machine is not a failure. It draws the same ones
+each time, so that a change is judged by what it changes; `make nightly PART=stress` draws new ones. Sessions that tests
+start are not xdist workers, even if the tests run in one.
 """
 
 from __future__ import annotations
