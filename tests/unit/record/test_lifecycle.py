@@ -17,7 +17,7 @@ from pytest_osmosis.record.journal import Journal, encode, with_checksum
 from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import Holder, RunLock
-from pytest_osmosis.record.submission import SubmissionNote
+from pytest_osmosis.record.submission import SubmissionNote, secrets_file_of
 
 
 def began(minute: int, *, resumed: bool = False) -> dict[str, Any]:
@@ -238,3 +238,15 @@ def test_a_submitted_run_that_never_began_refers_to_its_log(tmp_path: Path) -> N
     now = lifecycle_of(directory)
     assert (now.status, now.was_killed) == ("failed", False)
     assert now.reason == "it ended before its code was loaded; see pytest-osmosis runs logs mine"
+
+
+@pytest.mark.parametrize(
+    ("words", "file"), [([], None), (["a.env"], "a.env"), (["a.env", "-"], None), (["-", "b"], "b")]
+)
+def test_the_secrets_file_of_a_submitted_run_is_the_last_that_was_named(
+    tmp_path: Path, words: list[str], file: str | None
+) -> None:
+    directory, arguments = RunDirectory(tmp_path), [f"--osmosis-secrets-file={word}" for word in words]
+    assert secrets_file_of(directory) is None
+    SubmissionNote(Holder.process(1), ["-x", *arguments], str(tmp_path)).write(directory)
+    assert secrets_file_of(directory) == (None if file is None else tmp_path / file)

@@ -77,6 +77,23 @@ def test_a_rollout_of_the_last_attempt_is_read_from_its_position_once_it_has_end
     assert not StoredProgress(journal(tmp_path, loaded(f="a"), rollout(), again)).events(RunId(0, 0))
 
 
+def test_what_a_resumed_session_keeps_and_what_is_left(tmp_path: Path) -> None:
+    lost = [rollout(row, error="x", details="", boundary=b) for row, b in ((1, "provider"), (2, "agent"))]
+    begun = {"ev": "start", "row": 4, "run": 0, "attempt": 1}
+    events = [BEGAN, loaded(f="a"), rows(*["p w"] * 6), rollout(), score(F, 0.5), *lost, rollout(3), begun]
+    progress, runs = StoredProgress(journal(tmp_path, *events)), [RunId(row, 0) for row in range(6)]
+
+    def found(resumption: Resumption) -> tuple[list[bool], list[bool]]:
+        return [resumption.is_kept(run) for run in runs], [resumption.is_left(run) for run in runs]
+
+    assert found(Resumption(progress)) == (
+        [True, False, True, True, False, False],
+        [False, True, False, True, True, True],
+    )
+    kept, _ = found(Resumption(progress, retries_failed=True))
+    assert kept == [True, False, False, True, False, False]
+
+
 def test_a_function_scores_again_what_a_judge_or_a_host_kept_it_from_or_all_that_it_failed(tmp_path: Path) -> None:
     progress = StoredProgress(journal(tmp_path))
     errors = {F: RewardError("401", boundary="provider"), G: RewardError("no")}
