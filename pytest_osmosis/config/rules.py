@@ -48,7 +48,6 @@ _INSTEAD: Mapping[str, tuple[TableKey, ...]] = {
     "the environment has its own tools": (("agent", "mcp"),),
     "the environment writes the prompt": (("agent", "prompt"),),
     'the environment scores as "reward" itself; eval_fns may score besides': (("scoring", "grader"),),
-    "the rows of an environment have no scores by humans": (("scoring", "calibrate"),),
 }
 """The keys that contradict an environment, by the reason."""
 
@@ -158,7 +157,6 @@ def check(draft: Draft) -> None:
     _rubric(draft)
     _prompt(draft)
     _score_names(draft)
-    _calibration(draft)
     _gates(draft)
     _baseline(draft)
     _cassette(draft)
@@ -382,16 +380,6 @@ _FUNCTIONS = ("eval_fns", "checks")
 def _has_scoring(draft: Draft) -> bool:
     functions = any(draft.get("scoring", key) or _is_faulty(draft, "scoring", key) for key in _FUNCTIONS)
     return bool(functions or draft.is_set("scoring", "grader") or draft.is_set("scoring", "rubric"))
-
-
-def _calibration(draft: Draft) -> None:
-    column = draft.get("scoring", "calibrate")
-    for name in draft.get("judge", "metadata") or ():
-        if column is not None and name.strip().casefold() == column.strip().casefold():
-            draft.fail("judge", "metadata", f"{toml(name)} is [scoring] calibrate, which no judge sees; remove it here")
-    if draft.is_set("scoring", "calibrate_within") and not draft.is_set("scoring", "calibrate"):
-        text = "needs [scoring] calibrate, the column with scores by humans"
-        draft.fail("scoring", "calibrate_within", text)
 
 
 def _score_names(draft: Draft) -> None:

@@ -15,12 +15,11 @@ import csv
 import functools
 import itertools
 import json
-import math
 import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -178,41 +177,6 @@ def shown_json(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-class HumanScore(NamedTuple):
-    """The cell of one row: None if it is empty, or if the row lacks the column."""
-
-    score: float | None = None
-    has_column: bool = False
-
-
-NO_HUMAN_SCORE = HumanScore()
-
-
-def without_human_score(record: Mapping[str, Any], column: str) -> tuple[dict[str, Any], HumanScore]:
-    """Return a row without the column, and its score. Raises BadRow if that is no number.
-
-    >>> without_human_score({"user_prompt": "2+2?", "Human": "0.5"}, "human")
-    ({'user_prompt': '2+2?'}, HumanScore(score=0.5, has_column=True))
-    """
-    name = column if column in record else next((name for name in record if fold(name) == fold(column)), None)
-    if name is None:
-        return dict(record), NO_HUMAN_SCORE
-    rest = {key: value for key, value in record.items() if key != name}
-    return rest, HumanScore(_number(name, record[name]), has_column=True)
-
-
-def _number(column: str, value: object) -> float | None:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    with suppress(ValueError, OverflowError):
-        if isinstance(value, int | float) or (isinstance(value, str) and "_" not in value):
-            number = float(value)
-            if math.isfinite(number):
-                return number
-    text = f"must be a number, or empty for a row that no human scored, got {shown_json(value)}"
-    raise BadRow(f'column "{column}": {text} ([scoring] calibrate)')
-
-
 INSTRUCTING = ("system", "developer")
 """The roles of a system prompt: OpenAI's newer models call it the developer's."""
 ROLES = (*INSTRUCTING, "user", "assistant", "tool")
@@ -236,8 +200,7 @@ class Row:
     `ground_truth` is None if absent or null.
     `record` is the whole row: columns with a meaning under our names, and all others under their own. `conversation` is
     that of a recorded row, whose `messages` are those before the first answer; None for a row that is rolled out.
-    `human` is a score by humans, which `record` does not have. `own_messages` is the prompt of the row itself, if the
-    eval replaced its system prompt.
+    `own_messages` is the prompt of the row itself, if the eval replaced its system prompt.
     """
 
     row_index: int
@@ -246,7 +209,6 @@ class Row:
     record: dict[str, Any]
     line: int
     conversation: list[dict[str, Any]] | None = None
-    human: HumanScore = NO_HUMAN_SCORE
     own_messages: list[dict[str, Any]] | None = None
 
     def with_system_prompt(self, text: str) -> Row:

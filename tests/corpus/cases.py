@@ -137,7 +137,6 @@ COMMANDS = r"""
 --osmosis-confirm-above=0.01
 --osmosis-record
 --osmosis-replay
---osmosis-cache
 --osmosis-resume
 --osmosis-run=mine
 --osmosis-run=a/b

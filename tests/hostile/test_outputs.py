@@ -29,12 +29,12 @@ def test_two_evals_with_one_results_file_are_refused(hostile: HostileWorkspace) 
 
 def test_files_of_different_kinds_at_one_path_are_refused(hostile: HostileWorkspace) -> None:
     hostile.eval(rows=1)
-    flags = ("--osmosis-output", "--osmosis-markdown", "--osmosis-html", "--junitxml", "--json-report-file")
+    flags = ("--osmosis-output", "--osmosis-markdown", "--osmosis-html")
 
-    result = hostile.run(CONFIG, "--json-report", *(f"{flag}=out.json" for flag in flags))
+    result = hostile.run(CONFIG, *(f"{flag}=out.json" for flag in flags))
 
     assert result.ret == 4
-    for name in ("Markdown page", "HTML report", "junitxml", "json-report-file"):
+    for name in ("Markdown page", "HTML report"):
         both = "would be written for the results of x (configs/eval/x.toml) and for --"
         assert f"{name} out.json: {both}" in result.stderr.str()
     assert not (hostile.root / "out.json").exists()

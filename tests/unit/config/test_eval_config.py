@@ -87,7 +87,6 @@ def test_missing_keys_have_their_defaults(load_table: Load, workspace: Path) -> 
     )
 
 
-CALIBRATED = Scoring(("rewards:exact", "rewards:close"), calibrate="human", calibrate_within=0.5)
 VALUES: list[tuple[str, str, object]] = [
     ("evaluation", "pass_threshold = -1", Evaluation(pass_threshold=-1.0)),
     ("evaluation", "pass_threshold = 0.0", Evaluation(pass_threshold=0.0)),
@@ -121,7 +120,6 @@ VALUES: list[tuple[str, str, object]] = [
         Scoring((), "a:G", thresholds={"reward": 0.5}, decide="reward"),
     ),
     ("scoring", 'eval_fns = ["a:b"]\ndecide = "any"', Scoring(("a:b",), decide="any")),
-    ("scoring", 'calibrate = "human"\ncalibrate_within = 0.5', CALIBRATED),
     ("execution", "hosts = 512", Execution(hosts=512)),
     ("agent", 'agent = "server:agent_loop"', AgentTable("server:agent_loop")),
     ("agent", "max_turns = 1", AgentTable("chat", max_turns=1, bounds_turns=True)),

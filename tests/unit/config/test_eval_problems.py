@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from string import Template
 
@@ -192,8 +193,6 @@ extra_body = {a = {d = 07:32:00}}
 > 2: [sampling] extra_body.a: must be a JSON value, got {d = 07:32:00}
 
 == scoring
-calibrate_within = 0.5
-> 2: [scoring] calibrate_within: needs [scoring] calibrate, the column with scores by humans
 eval_fns: must be an array of distinct functions, each "module:function" or the name of a check, got "rewards:exact"
 eval_fns = ["exact", "a:b", "a b:c", "a:", 1]
 > 2: [scoring] eval_fns: each must be "module:function" or the name of a check, got "exact"
@@ -660,7 +659,7 @@ def test_a_missing_file_is_reported_with_a_similar_one(workspace: Path, path: st
         (b'[experiment]\nmodel_path = "\xe9"\n', ":2: must be UTF-8 text, got the byte 0xe9"),
         *(
             (EXPERIMENT.encode(encoding), f": is {encoding.upper()[:6]} text; save it as UTF-8")
-            for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32")
+            for encoding in ("utf-16", "utf-16-le", "utf-16-be")
         ),
     ],
 )
@@ -717,6 +716,32 @@ results = "/x.json"
         f'27: [baseline] results: {INSIDE}, got "/x.json"',
         f'--osmosis-batch-size: {POSITIVE}, got "0"',
     ]
+
+
+ODD_VALUES: list[object] = [
+    True,
+    -1,
+    1.5,
+    float("nan"),
+    "",
+    "\0",
+    "x" * 5000,
+    [],
+    [[1]],
+    {},
+    {"a": {"b": [1]}},
+    "{",
+    "[",
+]
+
+
+@pytest.mark.parametrize("table", EVAL_TABLES)
+def test_no_value_of_any_key_raises_anything_but_a_config_error(load: Callable[..., object], table: str) -> None:
+    text = EXPERIMENT + SECRETS + SCORING
+    for key in [field.name for field in EVAL_TABLES[table].fields] + ["other", "a:b"]:
+        for value in ODD_VALUES:
+            with suppress(ConfigError):
+                load(text, Override(table, key, value, "--x"))
 
 
 # -- numbers without measure -----------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def test_a_table_for_another_eval_is_not_taken_for_a_misspelling(
         (
             "[tool.pytest-osmosis.model]\n\nbase_ulr = 'x'",
             'pyproject.toml:3: [model] base_ulr: unknown key, did you mean "base_url"? (valid: base_url, api_key_env, '
-            "client, endpoint_id, endpoints_path, api_client_type, headers, headers_from_state, sticky, "
+            "client, endpoint_id, endpoints_path, api_client_type, headers, headers_from_state, "
             "max_response_mb, max_retries, timeout_s)",
         ),
         (

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import json
-import lzma
 import os
 import re
 from collections.abc import Callable
@@ -403,8 +401,6 @@ def test_all_problems_are_reported_at_once_and_no_more_than_20_are_listed(opened
     ("raw", "expected"),
     [
         (gzip.compress(b'{"user_prompt": "2+2?"}', mtime=0), "is compressed with gzip; unpack it with gunzip"),
-        (bz2.compress(b'{"user_prompt": "2+2?"}'), "is compressed with bzip2; unpack it with bunzip2"),
-        (lzma.compress(b'{"user_prompt": "2+2?"}'), "is compressed with xz; unpack it with unxz"),
         (b"PK\x03\x04\x14\0rows.jsonl", "is a zip archive; unpack it with unzip"),
         (b"PK\x03\x04\x14\0xl/workbook.xml", "is an Excel workbook; save it as CSV, with the suffix .csv"),
         ('{"user_prompt": "2+2?"}'.encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
