@@ -32,6 +32,7 @@ from pytest_osmosis.text.safe import escaped
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
+    from pytest_osmosis.results.results import Results
 
 
 MARKUP: dict[Style, dict[str, bool]] = {
@@ -56,6 +57,13 @@ LIMITS: dict[StopReason, str] = {
     "max_cost_usd": "[limits] max_cost_usd",
 }
 """Stops that would happen again at once, unless the limit is raised first."""
+REMEDIES = {
+    "provider": "once the server answers again",
+    "host": "once the processes of the eval stay alive",
+    "reward": "once the functions can score",
+}
+"""Conditions for runs to be measured again, by the boundary where most of them broke."""
+RECORDED = "after you have recorded what is missing (--osmosis-record=new)"
 
 
 def own_terminal(config: pytest.Config) -> pytest.TerminalReporter | None:
@@ -214,6 +222,8 @@ class TerminalSummary:
         reasons = {each.results.stop_reason for each in unfinished}
         limits = [text for reason, text in LIMITS.items() if reason in reasons]
         first = [f"after you have raised {' and '.join(limits)}"] if limits else []
+        first += dict.fromkeys(_remedy(each.results) for each in unfinished if each.results.stop_reason == "max_errors")
+        first = ["after you have freed some space on the disk"] if "journal" in reasons else first
         yield f"osmosis: what was measured will not run again; {', '.join(['to resume', *first])}:"
         typed = _without_files(typed_words([str(word) for word in self._config.invocation_params.args]))
         words = [word for word in typed if word not in ("--osmosis-fresh", "--osmosis-resume")]
@@ -315,6 +325,12 @@ def _quiet_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int 
 
 def _names(finished: Sequence[FinishedEval]) -> list[str]:
     return distinct_names([(each.results.description.name, shown(each.run.prepared.config.path)) for each in finished])
+
+
+def _remedy(results: Results) -> str:
+    """Return what has to happen before an eval is resumed that could not measure too many runs."""
+    broken = next(cause.boundary for cause in results.causes if not cause.is_measured)
+    return RECORDED if results.is_replay and broken == "provider" else REMEDIES[broken]
 
 
 def _without_files(words: Iterable[str]) -> Iterator[str]:
