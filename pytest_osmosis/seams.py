@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.evals.prepared import Prepared
     from pytest_osmosis.git import Worktrees
+    from pytest_osmosis.host.loading import Configured
     from pytest_osmosis.host.protocol import HostCode, Setup
     from pytest_osmosis.record.find_run import StoredEvalRun
     from pytest_osmosis.record.run_directory import RunDirectory
     from pytest_osmosis.record.run_id import RunId
+    from pytest_osmosis.rewards.graders import GraderCode
+    from pytest_osmosis.rollouts.context import Agent
     from pytest_osmosis.rollouts.environment import EnvironmentSource
     from pytest_osmosis.text.redaction import Redaction
     from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -37,7 +40,7 @@ def _has_addons() -> bool:
     return find_spec("pytest_osmosis.addons") is not None
 
 
-# -- a finder of modules ---------------------------------------------------------------------------------
+# -- the Osmosis SDK -------------------------------------------------------------------------------------
 
 
 def sdk_shim() -> SdkShim | None:
@@ -47,6 +50,36 @@ def sdk_shim() -> SdkShim | None:
     from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim
 
     return SdkShim()
+
+
+def sdk_workflow(workflow: Configured, package: str) -> Agent:
+    """Return the agent that runs a workflow of the SDK in `package`. Raises `CodeError` if it cannot be called."""
+    from pytest_osmosis.addons.osmosis_sdk.workflows import workflow_agent
+
+    return workflow_agent(workflow, package)
+
+
+def sdk_grader(grader: Configured, package: str) -> GraderCode:
+    """Return the code that calls a Grader of the SDK in `package`. Raises `CodeError` if it cannot be called."""
+    from pytest_osmosis.addons.osmosis_sdk.workflows import grader_code
+
+    return grader_code(grader, package)
+
+
+def agent_loop(name: str, value: Any, reporting: Callable[[str, Callable[[], Any]], Any]) -> Agent:
+    """Return the agent of a `RolloutAgentLoop`; `reporting` makes errors of its code a `CodeError`, as raised here."""
+    from pytest_osmosis.addons.osmosis_sdk.agent_loop import agent_of
+
+    return agent_of(name, value, reporting)
+
+
+def other_backend(entrypoint: Path, roots: Sequence[str]) -> str | None:
+    """Return why a backend of the SDK would run an entrypoint's workflow elsewhere, None if none does."""
+    if not _has_addons():
+        return None
+    from pytest_osmosis.addons.osmosis_sdk.workflows import other_backend
+
+    return other_backend(entrypoint, roots)
 
 
 # -- places for hosts ------------------------------------------------------------------------------------

@@ -185,13 +185,9 @@ def test_recorded_answers_that_do_not_travel_are_refused(workspace: Workspace, e
     commit(workspace.root, {"score.txt": "1.0"})
     eval_on(2, UPLOADED, experiment={"branch": "main"})
 
-    cached, replayed = workspace.run(CONFIG, "--osmosis-cache"), workspace.run(CONFIG, "--osmosis-replay")
+    replayed = workspace.run(CONFIG, "--osmosis-replay")
 
-    assert cached.ret == replayed.ret == 4
-    assert [line for line in cached.errlines if line] == [
-        'ERROR: --osmosis-cache: workspace = "upload" does not upload .osmosis/cache/x.jsonl, so nodes would send '
-        "every request again; leave the option out, or run here with --osmosis-engine=local"
-    ]
+    assert replayed.ret == 4
     [line] = [line for line in replayed.errlines if line]
     assert "are uploaded, and not cassettes/x.jsonl of the workspace; run here with --osmosis-engine=local" in line
 

@@ -132,7 +132,7 @@ def each(*steps: Callable[[], object]) -> None:
 
 def shown(run: str, row_run: str | None = None) -> list[Callable[[], object]]:
     """Return steps that show an eval run, or a run or a row of it, as text and as JSON, and check what they show."""
-    request = show_request(run, row_run, None, listing="all" if row_run is None else "first", columns=80)
+    request = show_request(run, row_run, listing="all" if row_run is None else "first", columns=80)
     sanitizer = Sanitizer()
 
     def lines() -> None:

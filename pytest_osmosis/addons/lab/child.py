@@ -26,7 +26,7 @@ from typing import IO, Any
 from pytest_osmosis import seams
 from pytest_osmosis.addons.lab.calls import CallInput, CallOutcome, call, outcome_of_exception
 from pytest_osmosis.addons.lab.target import Target, targets_in
-from pytest_osmosis.processes.limits import leave_no_core_file
+from pytest_osmosis.processes.child import leave_no_core_file
 
 _encoded = json.JSONEncoder().encode
 _decoded = json.JSONDecoder().decode

@@ -6,7 +6,6 @@ probes of the lab call the function in a child process.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
@@ -24,7 +23,6 @@ from pytest_osmosis.plugin import reward_options
 from pytest_osmosis.processes.child import GUARD
 from pytest_osmosis.rewards.decorator import Definition, RewardWarning
 from pytest_osmosis.text.names import shown
-from pytest_osmosis.text.user_code import library_of, reward_advice
 
 TARGETS = pytest.StashKey[dict[str, tuple[Target, tuple[RewardCase, ...]]]]()
 NAMED = pytest.StashKey[set[Path]]()
@@ -45,14 +43,8 @@ class RewardModule(pytest.Module):
         ]
         if self.must_hold_one and not items:
             fix = f"decorate one with @osmosis_reward, or take the file out of the ini key {reward_options.FILES}"
-            raise self.CollectError(f"{shown(self.path)}: holds no reward function{self._of_libraries()}; {fix}")
+            raise self.CollectError(f"{shown(self.path)}: holds no reward function; {fix}")
         return items
-
-    def _of_libraries(self) -> str:
-        """Return what to know about functions of this module that other libraries would call."""
-        functions = filter(inspect.isfunction, vars(self.obj).values())
-        libraries = dict.fromkeys(library_of(list(inspect.signature(function).parameters)) for function in functions)
-        return "".join(f" ({reward_advice(library)})" for library in libraries if library is not None)
 
 
 class RewardFiles:

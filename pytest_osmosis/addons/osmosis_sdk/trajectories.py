@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pytest_osmosis.datasets.columns import BadRow
+from pytest_osmosis.datasets.rows import BadRow
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.files.reading import FileFault, read_text, something_at
 from pytest_osmosis.files.strict_json import JsonFault, parsed

@@ -218,15 +218,11 @@ def _answers_that_do_not_travel(prepared: Prepared) -> Iterator[Problem]:
     config, cassette = prepared.config, prepared.models.cassette
     if cassette is None or cassette.mode == "record" or config.execution.ray.workspace != "upload":
         return
-    here = "run here with --osmosis-engine=local"
-    if cassette.mode == "cache":
-        text = f'workspace = "upload" does not upload {shown(cassette.path)}, so nodes would send every request again'
-        yield Problem("--osmosis-cache", f"{text}; leave the option out, or {here}")
-    elif prepared.commit is not None and cassette.digest is not None:
+    if prepared.commit is not None and cassette.digest is not None:
         text = (
             f"only the files of {prepared.commit.title} are uploaded, and not {shown(cassette.path)} of the workspace"
         )
-        yield Problem(shown(config.path), f"{text}; {here}")
+        yield Problem(shown(config.path), f"{text}; run here with --osmosis-engine=local")
 
 
 def is_of_this_machine(url: str) -> bool:

@@ -34,24 +34,21 @@ def problems(
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "differ"),
+    ("first", "second"),
     [
-        ("out/x.json", "out/x.json", False),
-        ("out/x.json", "./a/../out/x.json", False),
-        ("real/x.json", "link/x.json", False),
-        ("x.json", "X.json", True),
-        ("\u00e9.json", "e\u0301.json", True),
+        ("out/x.json", "out/x.json"),
+        ("out/x.json", "./a/../out/x.json"),
+        ("real/x.json", "link/x.json"),
+        ("x.json", "X.json"),
+        ("\u00e9.json", "e\u0301.json"),
     ],
 )
-def test_two_files_at_one_path_are_reported_with_both_names(
-    folder: Path, first: str, second: str, differ: bool
-) -> None:
+def test_two_files_at_one_path_are_reported_with_both_names(folder: Path, first: str, second: str) -> None:
     (folder / "real").mkdir()
     (folder / "link").symlink_to("real")
     [problem] = problems(results(first, "a"), results(str(folder / second), "b"))
     assert ": would be written for the results of a and for the results of b" in problem
     assert problem.endswith("; give each a path of its own")
-    assert (" (on macOS and Windows these names are one file)" in problem) is differ
     assert len(problems(results("a.json", "a", "a.partial.json"), results("a.partial.json", "b"))) == 1
 
 

@@ -136,7 +136,7 @@ def test_duplicate_ids_and_invalid_cases_are_refused(folder: Path) -> None:
 def test_a_file_that_is_not_toml_is_one_problem(folder: Path) -> None:
     (folder / "rewards.cases.toml").write_text("[[compute_reward]]\nid = \n", encoding="utf-8")
 
-    assert problems() == ["rewards.cases.toml:2: not valid TOML: Invalid value (column 6)"]
+    assert problems() == ["rewards.cases.toml:2: not valid TOML: Invalid value (at line 2, column 6)"]
 
 
 @pytest.mark.parametrize(
