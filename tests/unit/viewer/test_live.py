@@ -150,15 +150,6 @@ def test_only_a_name_in_the_folder_is_an_eval_run(tmp_path: Path, name: str) -> 
         Dashboard(tmp_path).run(name)
 
 
-def test_a_removed_eval_run_is_no_page(tmp_path: Path) -> None:
-    directory = write_run(tmp_path, RUN)
-    dashboard = Dashboard(tmp_path)
-    dashboard.run(RUN.name)
-    directory.manifest.unlink()
-    with pytest.raises(NoPageError, match="it was removed"):
-        dashboard.run(RUN.name)
-
-
 # -- eval runs that are opened without a dashboard ------------------------------------------------------------
 
 
@@ -207,16 +198,6 @@ def test_a_running_eval_run_has_all_planned_runs_and_keeps_their_places(progress
     assert place(first) == place(second) == place(last_of_journal) == place(last)
     assert last_of_journal["runs"] == last["runs"]
     assert all(first["rows"]["prompt"]), "the dataset has the prompts of rows that nobody asked yet"
-
-
-def test_an_eval_run_without_a_journal_has_its_planned_runs(tmp_path: Path) -> None:
-    directory = write_run(tmp_path, SMALL, until=1)
-    directory.journal.unlink()
-
-    page = opened(directory).page()
-
-    assert counted(page) == {"pending": 12}
-    assert page["head"]["row"].ended == 0
 
 
 def test_a_run_that_its_grader_removed_is_in_no_rate(tmp_path: Path) -> None:
