@@ -180,18 +180,18 @@ class LabProcess:
         The outcome is `slow` if the call was cut off, `died` if it ended its process, and `not_called` if no time is
         left. Raises `CodeError` if the module cannot be imported.
         """
-        if self._budget.left_s <= 0:
-            self._budget.left_out += 1
-            return CallOutcome("not_called", text="was not called, because no time was left")
-        self.begin()
-        assert self._running is not None
         try:
+            if self._budget.left_s <= 0:
+                raise _NoTimeLeft
+            self.begin()
+            assert self._running is not None
             self._wait_until_ready(self._running)
             outcome = self._called(self._running, call_input, cpu_s)
         except _NoTimeLeft:
-            self.close()
+            if self._running is not None and not self._running.is_ready:
+                self.close()
             self._budget.left_out += 1
-            return CallOutcome("not_called", text="was not called, because no time was left after its import")
+            return CallOutcome("not_called", text="was not called, because no time was left")
         self._budget.spend(outcome.seconds)
         if outcome.ended or self._running.has_too_many_processes():
             self.close()
@@ -270,7 +270,7 @@ class LabProcess:
 
 
 class _NoTimeLeft(Exception):
-    """The time of the test is over before the module was imported."""
+    """The time of the test is over."""
 
 
 class _Lost(Exception):

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--allow-host",
         action="append",
         default=[],
-        type=_host,
+        type=filled,
         metavar="NAME",
         help="answer to another name of this machine too, as behind a proxy; may be repeated",
     )
@@ -89,12 +89,6 @@ def _port(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) <= MOST_PORT):
         raise argparse.ArgumentTypeError(f'must be from 0 to {MOST_PORT}, got "{text}"')
     return int(text)
-
-
-def _host(text: str) -> str:
-    if "/" in text or not text.strip() or any(char.isspace() for char in text):
-        raise argparse.ArgumentTypeError(f'must be a name like box.example.com, got "{text}"')
-    return text
 
 
 @dataclass(frozen=True, slots=True)
