@@ -4,9 +4,8 @@
 file: memory holds none. A torn last line waits until it is whole. The journal of another eval run at the same path is
 read from its beginning.
 
-Nothing watches the files: an eval run is read on when a browser asks, and any number of browsers cause one reading. The
-page of an eval run is made as a whole. Of 20,000 runs that takes a second or more, so afterwards the page stays as it
-is for a while.
+Nothing watches the files: an eval run is read on when a browser asks. The page of 20,000 runs takes a second or more,
+so afterwards it stays as it is for a while.
 """
 
 from __future__ import annotations
