@@ -142,7 +142,6 @@ class EngineLoop:
         """Handle what has arrived, refill the hosts, write the journal, and only then report what is done."""
         for message in self._arrived():
             self._handle(message)
-        self._recovery.report_lost(self._clock.now())
         self._write_exchanges()
         if not self.paused:
             self._look_after_hosts()
@@ -244,7 +243,6 @@ class EngineLoop:
         for message in () if self._broken else self._waiting():
             if isinstance(message, Submit | Heard):
                 self._handle(message)
-        self._recovery.report_lost(math.inf)  # now all runs have begun once more that ever will
         stopped = self.runs.stopped
         reason = stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted"
         self.artifacts.close()
