@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_osmosis.addons.lab.items import RewardFiles
     from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim as SdkShim
-    from pytest_osmosis.addons.osmosis_sdk.trajectory_rows import TrajectoryRows as TrajectoryRows
+    from pytest_osmosis.addons.osmosis_sdk.trajectories import TrajectoryRows as TrajectoryRows
     from pytest_osmosis.addons.ray.clusters import RayClusters as RayClusters
     from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode as EnvironmentCode
     from pytest_osmosis.addons.verifiers.load import LoadedEnvironment as LoadedEnvironment
     from pytest_osmosis.addons.verifiers.prime_files import GrowingPrimeFiles as GrowingPrimeFiles
     from pytest_osmosis.addons.verifiers.processes import Environments as Environments
-    from pytest_osmosis.addons.viewer.report_file import Kept
+    from pytest_osmosis.addons.viewer.report import Kept
     from pytest_osmosis.config.environment_module import EnvironmentModule
     from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.evals.prepared import Prepared
@@ -124,11 +124,11 @@ def environments(
     return Environments(pythonpath, say, sdk_shim=sdk_shim, prestarted=prestarted)
 
 
-def load_environment(source: EnvironmentSource, begins: Callable[[str], None] = lambda step: None) -> LoadedEnvironment:
-    """Load an environment in this process. `begins` is called with each step that may take long. Raises `CodeError`."""
+def load_environment(source: EnvironmentSource) -> LoadedEnvironment:
+    """Load an environment in this process. Raises `CodeError`."""
     from pytest_osmosis.addons.verifiers.load import load
 
-    return load(source, begins)
+    return load(source)
 
 
 def environment_facts(loaded: LoadedEnvironment, code: HostCode, rows: Path) -> Mapping[str, Any]:
@@ -161,7 +161,7 @@ def trajectory_rows(folder: Path, display: str) -> TrajectoryRows:
         from pytest_osmosis.errors import DatasetError
 
         raise DatasetError.at(display, "needs the folder addons/ of pytest_osmosis, which is missing; install it again")
-    from pytest_osmosis.addons.osmosis_sdk.trajectory_rows import trajectory_rows
+    from pytest_osmosis.addons.osmosis_sdk.trajectories import trajectory_rows
 
     return trajectory_rows(folder, display)
 
@@ -250,6 +250,6 @@ def write_report(path: Path, runs: Mapping[RunDirectory, Kept], redaction: Redac
 
 def is_report(path: Path) -> bool:
     """Return True for a file that an earlier report may be replaced in."""
-    from pytest_osmosis.addons.viewer.report_file import is_report
+    from pytest_osmosis.addons.viewer.report import is_report
 
     return is_report(path)

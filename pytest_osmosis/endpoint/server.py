@@ -35,6 +35,7 @@ from pytest_osmosis.models.api_shapes import (
     ApiShape,
     api_error,
     read_body,
+    read_served,
     write_answer,
 )
 from pytest_osmosis.models.base import ChatReply, ChatRequest
@@ -90,7 +91,7 @@ async def answered(rollout: EndpointRollout, request: BaseRequest, body: bytes, 
     """Return the answer to an admitted request. Raises `ApiError`, and `ModelError` if the model does not answer."""
     shape = SHAPES.get(_below(request))
     if shape is not None and request.method == "POST":
-        served = shape.read_request(read_body(body))
+        served = read_served(shape, read_body(body))
         reply = await _reply(rollout, served.chat, in_standby)
         label = AnswerLabel(secrets.token_hex(12), int(time()), rollout.model)
         answer = write_answer(shape, served, reply, label)
@@ -104,7 +105,7 @@ def failed(error: ApiError | ModelError, request: BaseRequest) -> Response:
     """Return the answer for an error, in the shape of the API that was asked."""
     shape = SHAPES.get(_below(request), messages if _is_anthropic(request) else completions)
     problem = api_error(error)
-    headers = {"Content-Type": JSON, **NO_RETRY, **problem.headers}
+    headers = {"Content-Type": JSON, **NO_RETRY}
     return Response(body=encoded(shape.write_error(problem)), status=problem.status, headers=headers)
 
 

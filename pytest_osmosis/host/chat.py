@@ -39,7 +39,7 @@ from pytest_osmosis.host.slots import (
     StandbySlot,
     size_of,
 )
-from pytest_osmosis.models import create, probe, retry, shutdown_date
+from pytest_osmosis.models import create, probe, retry
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
 from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.providers import state_headers
@@ -95,8 +95,7 @@ async def probed(clients: Clients, tag: str) -> ProbedEvent:
     except BaseException as bug:
         return {**event, "error": "".join(traceback.format_exception(bug)), "is_systemic": True}
     if error is None:
-        day = await shutdown_date(clients[tag])
-        return event if day is None else {**event, "shutdown_date": day.isoformat()}
+        return event
     hint = f"; {NO_PROBE}" if error.status == 404 else ""
     return {**event, "error": f"{error}{hint}", "is_systemic": error.systemic in ("until_success", "always")}
 

@@ -59,17 +59,15 @@ def report_at_once(events: EventSink) -> Emit:
 
 
 class AskedModel(NamedTuple):
-    """The model of a request: its name, and what tells it in a cache from others of that name."""
+    """The model of a request, as exchanges name it."""
 
     name: str
-    scope: str
     api: Api = "chat_completions"
 
     @classmethod
     def of(cls, target: Any) -> AskedModel:
-        address = "base_url" if not target.get("replicas") else "endpoint"  # any of the replicas may answer
-        scope = " ".join(str(target[name]) for name in ("provider", "client", address))
-        return cls(target["model"], scope, target.get("api", "chat_completions"))
+        """Return the model of a target (`ModelTarget.to_json`)."""
+        return cls(target["model"], target.get("api", "chat_completions"))
 
 
 def total_usage(total: Usage | None, usage: Usage | None, n_before: int) -> Usage | None:
@@ -146,7 +144,7 @@ class AskerExchanges:
         """Take a request that is about to be sent."""
         api = "responses" if asks_responses(model.api, request.keys) else None
         body = stored_request(request, model.name, self.redact, api)
-        fingerprint = Fingerprint.of(body, model.scope if self.store.mode == "cache" else "")
+        fingerprint = Fingerprint.of(body)
         with self._counting:
             self._asked += 1
             self._equal[fingerprint.digest] += 1
@@ -218,8 +216,7 @@ class AskedRequest:
 
     def _report(self, answer: Mapping[str, Any], emit: Emit) -> None:
         exchanges = self.exchanges
-        mode = exchanges.store.mode
-        if mode == "replay" or (mode == "cache" and self.from_store):
+        if exchanges.store.is_replay:
             return
         event: ExchangeEvent = {
             "ev": "exchange",

@@ -157,15 +157,12 @@ class UserCode:
         return self.grader.grader.grade if self.grader is not None and name == REWARD else None
 
 
-def load_environment(code: HostCode, begins: Callable[[str], None]) -> seams.LoadedEnvironment:
-    """Load the environment of `code` alone. `begins` is called with each step that may take long. Raises `CodeError`.
-
-    `load` then loads the rest in the same process.
-    """
+def load_environment(code: HostCode) -> seams.LoadedEnvironment:
+    """Load the environment of `code` alone; `load` then loads the rest in the same process. Raises `CodeError`."""
     assert code.environment is not None
     read_anew(_folders(code))
     add_roots(code.roots)
-    return seams.load_environment(code.environment, begins)
+    return seams.load_environment(code.environment)
 
 
 def load(setup: Setup, environment: seams.LoadedEnvironment | None = None) -> UserCode:

@@ -38,7 +38,6 @@ from pytest_osmosis.host.protocol import (
     RefusedEvent,
     Setup,
     SetupRequest,
-    StepEvent,
     TellRequest,
     ToldEvent,
     encode,
@@ -145,14 +144,10 @@ def _clients(setup: Setup, environ: Mapping[str, str]) -> Clients:
 
 def _tell(rows: Path, code: HostCode, events: int, redaction: Redaction) -> seams.LoadedEnvironment | None:
     """Load an environment and tell its rows. Returns None if it does not load, which is told too."""
-
-    def emit(event: StepEvent | ToldEvent) -> None:
-        os.write(events, encode([event]))
-
     try:
-        environment = load_environment(code, lambda step: emit({"ev": "step", "step": step}))
-        emit({"ev": "step", "step": "get_eval_dataset()"})
-        emit({"ev": "told", "facts": seams.environment_facts(environment, code, rows)})
+        environment = load_environment(code)
+        told: ToldEvent = {"ev": "told", "facts": seams.environment_facts(environment, code, rows)}
+        os.write(events, encode([told]))
     except CodeError as error:
         _refuse(error, events, redaction)
         return None

@@ -31,7 +31,7 @@ from pytest_osmosis.formats.events import (
     kinds_of,
 )
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.formats.words import Boundary
+from pytest_osmosis.formats.words import Boundary, CassetteMode
 from pytest_osmosis.models.providers import provider_secrets, secret_headers
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.numbers import money, plural
@@ -164,12 +164,12 @@ class CassetteFields(TypedDict):
     """The store of exchanges of an eval: its mode, and the files in which hosts look for answers.
 
     With "record" and "new" a request without an answer there is sent, and every exchange is reported. They differ in
-    their files: "record" has those of the rollouts that it resumes. With "cache" only what was sent is reported. With
-    "replay" nothing is sent. Of equal exchanges, those in later files count. Without one of the files `needed`, which
+    their files: "record" has those of the rollouts that it resumes. With "replay"
+    nothing is sent. Of equal exchanges, those in later files count. Without one of the files `needed`, which
     existed as the eval began, a host does not start: it would send what was answered already.
     """
 
-    mode: Literal["record", "new", "cache", "replay"]
+    mode: CassetteMode
     paths: Sequence[str]
     needed: Sequence[str]
 
@@ -237,7 +237,7 @@ class Setup:
     `judge_retries` hold for the requests of all judges. `cassette` is the store of exchanges, if there is one.
     Without `scores_at_once`, a run is scored only once the engine asks for it. With `sends_artifacts` the engine gets
     the files in `artifacts`, because it runs on another machine.
-    An environment has `concurrency` runs in flight in this process, and each row has `runs`; `rollout_retries`,
+    An environment has `concurrency` runs in flight in this process; `rollout_retries`,
     `independent_scoring` and `state_columns` are those of the config.
     """
 
@@ -263,7 +263,6 @@ class Setup:
     artifacts: str = ""
     sends_artifacts: bool = False
     concurrency: int = 1
-    runs: int = 1
     rollout_retries: int = 0
     independent_scoring: bool = False
     state_columns: tuple[str, ...] = ()
@@ -410,22 +409,12 @@ The header prints `notes`. All hosts together may have `max_rollouts` and `max_s
 `rollout_code` are digests of the code of rollouts, by file (`host.rollout_code`)."""
 RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str, "details": str})
 """The other answer to `setup`, and to `tell`: the code does not load, and the host ends."""
-StepEvent = TypedDict("StepEvent", {"ev": Literal["step"], "step": str})
-"""An environment that is to tell its rows begins what may take long."""
 ToldEvent = TypedDict("ToldEvent", {"ev": Literal["told"], "facts": Mapping[str, Any]})
 """The answer to `tell`: the facts of an environment (`rollouts.environment`)."""
 ProbedEvent = TypedDict(
-    "ProbedEvent",
-    {
-        "ev": Literal["probed"],
-        "model_tag": AnyModel,
-        "error": str | None,
-        "is_systemic": bool,
-        "shutdown_date": NotRequired[str],
-    },
+    "ProbedEvent", {"ev": Literal["probed"], "model_tag": AnyModel, "error": str | None, "is_systemic": bool}
 )
-"""The answer to `probe`: its error, None without one. One that `is_systemic` every request to the model would meet.
-The model's service ends it on `shutdown_date`, like 2026-12-11."""
+"""The answer to `probe`: its error, None without one. One that `is_systemic` every request to the model would meet."""
 DeniedEvent = TypedDict("DeniedEvent", {"ev": Literal["denied"], "model_tag": AnyModel, "error": str})
 """A model denies every request with `error`, such as for a wrong key: the host sends it none, and begins no run."""
 LimitedEvent = TypedDict("LimitedEvent", {"ev": Literal["limited"]})

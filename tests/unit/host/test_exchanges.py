@@ -19,7 +19,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.safe import dumps
 from tests.unit.cassettes.recording import Call, user, write_log
 
-MODEL = AskedModel("m", "")
+MODEL = AskedModel("m")
 
 
 def exchanges_of(path: Path, run: RunId, name: str = "rollout") -> AskerExchanges:

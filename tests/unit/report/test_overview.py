@@ -167,8 +167,8 @@ def test_a_table_that_is_too_wide_names_a_common_model_below_and_shortens_other_
     assert alike[0].split()[:2] == ["eval", "pass"]
     assert alike[1].startswith("the_first_regression_suite  ")
     assert alike[-1].startswith("2 evals of vendor/some-model; ")
-    assert different[1].startswith("the_...uite  vend...odel  ")
-    assert different[2].startswith("y            vend...name  ")
+    assert different[1].startswith("the_first...on_suite  ")
+    assert different[2].startswith("y                     ")
 
 
 @given(
@@ -186,7 +186,7 @@ def test_the_table_fits_and_keeps_every_number(names: list[str], columns: int) -
 def entries(made: dict[str, Results]) -> list[Results]:
     """The results of evals that are entries of one config, each compared with the first."""
     table = entry_table("x.toml", made)
-    return [replace(named(name, results), among=table.of(name)) for name, results in made.items()]
+    return [replace(named(name, results), among=table) for name, results in made.items()]
 
 
 BETTER = results_of([finished({A: 1.0}, row) for row in range(20)])
