@@ -20,7 +20,6 @@ EXCLUDED = {
     "update-baseline smoke": WHOLE,
     "update-baseline stop-when-decided": WHOLE,
     "update-baseline replay": f": a baseline is measured, not repeated from recorded answers; {LEAVE}",
-    "update-baseline cache": f": a baseline is measured, not repeated from recorded answers; {LEAVE}",
     "shard=1/2 source=model": ": tests over rollouts have no shards; run these tests in a job of their own",
     "resume from=latest": f", which rolls nothing out; {LEAVE}",
     "run=x from=latest": f", which rolls nothing out; {LEAVE}",
