@@ -33,14 +33,13 @@ CASES = ".cases.toml"
 class OutputFile(NamedTuple):
     """A file that is to be written. `kind` and `of` describe it: "results file", "the results of configs/eval/x.toml".
 
-    `is_ours` returns True for an existing file that we wrote. It is None for the file of another tool, whose business
-    it is. `others` are paths that may be written instead.
+    `is_ours` returns True for an existing file that we wrote. `others` are paths that may be written instead.
     """
 
     path: Path
     kind: str
     of: str
-    is_ours: Callable[[Path], bool] | None
+    is_ours: Callable[[Path], bool]
     others: tuple[Path, ...] = ()
 
     @property
@@ -114,8 +113,6 @@ def output_problems(outputs: Sequence[OutputFile], inputs: Iterable[InputFile], 
 def _problem(
     output: OutputFile, path: Path, read: Mapping[tuple[str, bool], str], *, overwrite: bool
 ) -> Problem | None:
-    if output.is_ours is None:
-        return None
     identity = _identity(path)
     if output.kind != "baseline" and (baseline := read.get((identity, True))) is not None:
         return output.problem(path, f"is {baseline}, which only --osmosis-update-baseline writes")

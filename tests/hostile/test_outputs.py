@@ -10,12 +10,12 @@ from tests.plugin.workspaces import read_json
 
 def test_files_of_different_kinds_at_one_path_are_refused(hostile: HostileWorkspace) -> None:
     hostile.eval(rows=1)
-    flags = ("--osmosis-output", "--osmosis-markdown", "--osmosis-html", "--junitxml", "--json-report-file")
+    flags = ("--osmosis-output", "--osmosis-markdown", "--osmosis-html")
 
-    result = hostile.run(CONFIG, "--json-report", *(f"{flag}=out.json" for flag in flags))
+    result = hostile.run(CONFIG, *(f"{flag}=out.json" for flag in flags))
 
     assert result.ret == 4
-    for name in ("Markdown page", "HTML report", "junitxml", "json-report-file"):
+    for name in ("Markdown page", "HTML report"):
         both = "would be written for the results of x (configs/eval/x.toml) and for --"
         assert f"{name} out.json: {both}" in result.stderr.str()
     assert not (hostile.root / "out.json").exists()

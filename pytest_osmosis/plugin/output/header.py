@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import pytest
-
 from pytest_osmosis.config.tables import Training
 from pytest_osmosis.datasets import SAMPLE
 from pytest_osmosis.evals import (
@@ -59,22 +57,11 @@ def header(evals: EvalSession) -> list[str]:
     else:
         lines = [line for each in prepared for line in _eval_lines(each, evals)]
     lines += [f"osmosis: not measured: {str(error).splitlines()[0]}" for error in evals.not_loaded.values()]
-    lines += [*evals.not_listed, *_plugin_notes(evals.config)]
+    lines += evals.not_listed
     if evals.naming.asks_models:
         of_tests = f"tests marked {options.EVAL_MARKER_NAME}"
         lines.append(f"osmosis: {of_tests} ask the models of their evals ({options.ASKS_MODELS})")
     return lines
-
-
-def _plugin_notes(config: pytest.Config) -> Iterator[str]:
-    """Yield lines about other plugins' options that do not apply to rollouts."""
-    repeating = [name for name in ("reruns", "force_reruns", "retries", "force_flaky") if config.getoption(name, None)]
-    for name in repeating[:1]:
-        flag = f"--{name.replace('_', '-')}"
-        yield f"osmosis: {flag} does not repeat rollouts: the best of several would pass for the score"
-    if config.pluginmanager.hasplugin("repeat") and config.getoption("count", 1) > 1:
-        more = "set n in the config, or --osmosis-n, for more runs of a row"
-        yield f"osmosis: --count does not repeat rollouts: {more}"
 
 
 def _size(prepared: Prepared) -> str:
@@ -165,7 +152,6 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
 
 
 def _own_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iterator[str]:
-    """Yield the lines that preflights do not have."""
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
     source = prepared.source
@@ -236,7 +222,6 @@ def _commit_lines(prepared: Prepared) -> Iterator[str]:
 
 
 def _preflight_lines(prepared: Prepared, training: Training) -> Iterator[str]:
-    """Yield the lines of the preflight of a training config."""
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path)}), preflight of a training config"
     yield f"  base model: {training.base_model}"

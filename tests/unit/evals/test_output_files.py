@@ -119,11 +119,3 @@ def test_what_cannot_be_written_is_reported(folder: Path, make: Callable[[Path],
     assert problems(results("out.json"), overwrite=True) == [f"results file out.json: cannot be written: {reason}"]
     [problem] = problems(results("x" * 300))
     assert problem.endswith(": cannot be written: File name too long")
-
-
-def test_files_of_other_tools_are_their_own_business(folder: Path) -> None:
-    (folder / "junit.xml").write_text("notes")
-    junit = OutputFile(Path("junit.xml"), "junitxml", "--junitxml", None)
-    assert problems(junit) == []
-    [problem] = problems(junit, results("junit.xml"), overwrite=True)
-    assert problem.startswith("results file junit.xml: would be written for --junitxml and for the results of x")
