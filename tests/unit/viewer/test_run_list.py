@@ -40,7 +40,7 @@ def test_the_table_over_evals_that_ran_together_is_there_once(tmp_path: Path) ->
         store(
             tmp_path,
             f"{name}-20261123T000000Z-aaaaaa",
-            {**published(records[name]), "comparison": codec.encode(table.of(name))},
+            {**published(records[name]), "comparison": codec.encode(table)},
             entry=name,
         )
         for name in scores
