@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pytest_osmosis.config.check_kinds import BARE, checks
 from pytest_osmosis.config.eval_kinds import (
     A_CPU,
     ABOVE_0,
     AT_LEAST_0,
+    BARE,
     EMPTY,
     EXTRA_BODY,
     FLAG,
@@ -32,6 +32,7 @@ from pytest_osmosis.config.eval_kinds import (
     TokenPrices,
     address,
     all_if_minus_1,
+    checks,
     code_reference,
     column_names,
     condition,
@@ -271,12 +272,6 @@ class ModelTable:
         "run_index, example_id, trajectory_id, or any key of an environment's state.",
         unset=EMPTY,
         prime={"headers_from_state": None, "header_from_state": header_table},
-    )
-    sticky: Literal["none", "row", "run"] = key(
-        choice("none", "row", "run"),
-        'Which requests stay with one replica of an endpoint while it answers: those of a "row", those of a "run", '
-        "or none, so that each goes to the replica with the fewest in flight.",
-        "none",
     )
     max_response_mb: int = key(
         integer(1),

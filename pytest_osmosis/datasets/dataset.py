@@ -22,16 +22,19 @@ from pytest_osmosis import seams
 from pytest_osmosis.config.document import is_folder
 from pytest_osmosis.config.eval_kinds import EMPTY, Ranges, merged
 from pytest_osmosis.config.tables import DATASET_SUFFIXES, RowSelection
-from pytest_osmosis.datasets.columns import (
+from pytest_osmosis.datasets.readers import ParquetReader, TextRows, scan_csv, scan_json, scan_jsonl, scan_parquet
+from pytest_osmosis.datasets.rows import (
     BadRow,
     Columns,
+    Content,
     Damaged,
+    Row,
     Unscannable,
     fold,
+    make_row,
+    notes_of,
     shown_json,
 )
-from pytest_osmosis.datasets.readers import ParquetReader, TextRows, scan_csv, scan_json, scan_jsonl, scan_parquet
-from pytest_osmosis.datasets.rows import Content, Row, make_row, notes_of
 from pytest_osmosis.errors import DatasetError, Problem
 from pytest_osmosis.files.reading import (
     HEAD_BYTES,

@@ -248,11 +248,9 @@ def _provenance(files: Sequence[PublishedResults], facts: Sequence[ShardFacts]) 
     commits = {provenance.get("git_commit") for provenance in each}
     dirty = [provenance.get("git_dirty") for provenance in each]
     lost = [provenance["lost_in_flight"] for provenance in each if "lost_in_flight" in provenance]
-    ends = {name: day for provenance in each for name, day in provenance.get("shutdown_dates", {}).items()}
     return {
         **{key: value for key, value in each[0].items() if key != "cassette"},
         **({"lost_in_flight": sum(lost)} if lost else {}),
-        **({"shutdown_dates": ends} if ends else {}),
         "run_dir": "",
         "started_at": min(provenance["started_at"] for provenance in each),
         "finished_at": max(provenance["finished_at"] for provenance in each),

@@ -220,12 +220,12 @@ def _summary(values: Sequence[float]) -> MetricSummary:
     return MetricSummary(stats.mean(values), min(values), max(values), len(values))
 
 
-# -- cassettes and caches ----------------------------------------------------------------------------------
+# -- cassettes ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class CassetteUse:
-    """The part of a cassette, or of a cache, in an eval run; `path` is its file and `digest` that of its content.
+    """The part of a cassette in an eval run; `path` is its file and `digest` that of its content.
 
     Of `requests` that were answered, `replayed` ones were given the answer that was recorded. Their tokens and cost are
     those of the recording: nobody paid them now. `replayed_cost_usd` is None if it is unknown. `unrecorded` counts the
@@ -240,10 +240,6 @@ class CassetteUse:
     replayed_tokens: int = 0
     replayed_cost_usd: float | None = None
     unrecorded: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def store(self) -> str:
-        return "cache" if self.mode == "cache" else "cassette"
 
     def counting(
         self, records: Iterable[RunRecord], n_sent: int, price: Callable[[RunRecord], Price | None], judges: PriceOf

@@ -163,7 +163,7 @@ OF_ENTRIES = {
 } | {"comparison"}
 """Keys of evals that ran with others of their config: `unit/results/test_entry_table.py` writes and reads them."""
 ELSEWHERE = OF_ENTRIES | {
-    *("repeated", "shards", "imported", "imported_from", "replicas", "left_out", "back", "shutdown_dates"),
+    *("repeated", "shards", "imported", "imported_from", "replicas", "left_out", "back"),
 }
 """Also those of runs whose host crashed, and of merged shards, which `unit/results/test_merge.py` writes and reads; of
 imported runs, which `plugin/test_prime_files.py` reads; of replicas, whose results `plugin/test_endpoints.py` checks;

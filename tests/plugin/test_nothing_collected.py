@@ -6,11 +6,8 @@ import pytest
 
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
 
-PAGE = "docs/how-to/test-a-reward-function.md"
-TRL = "def accuracy(completions, **kwargs) -> list[float]:\n    return [1.0 for _ in completions]\n"
 VERL = "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n"
 OURS = "def right(solution_str, ground_truth):\n    return 1.0\n"
-MIXED = "def right(ground_truth, solution_str):\n    return 1.0\n"
 OTHER = "def parse(text):\n    return text\n"
 
 
@@ -44,59 +41,14 @@ def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
         assert hints(workspace.run(*arguments, exits=5)) == []
 
 
-CALL = f"write one that takes a single answer and calls it: see {PAGE}"
-NOT_TESTED = {
-    TRL: "mine.py:1: accuracy(completions) is not tested: a reward function of TRL scores a batch of completions; "
-    + CALL,
-    VERL: "mine.py:1: compute_score(data_source, solution_str, ground_truth, extra_info) is not tested: a reward "
-    f"function of verl takes the data source first; {CALL}",
-    MIXED: "mine.py:1: right(ground_truth, solution_str) is not tested: its first parameter must be solution_str or "
-    "messages",
-    OTHER: "no reward function was found in mine.py; name the file of a function whose first parameter is "
-    "solution_str or messages and that takes a ground_truth, or decorate one in a test module with @osmosis_reward",
-}
-
-
-@pytest.mark.slow
 @pytest.mark.addon
-def test_reward_functions_that_are_not_tested_are_named(workspace: Workspace) -> None:
-    for code, said in NOT_TESTED.items():
-        workspace.write("mine.py", code)
-        assert hints(workspace.run("--osmosis-lab", "mine.py", exits=5)) == [f"osmosis: {said}"]
-    workspace.write("mine.py", "".join(f"def f{n}(completions): pass\n" for n in range(8)))
-    many = hints(workspace.run("--osmosis-lab", "mine.py"))
-    assert (len(many), many[-1]) == (6, "osmosis: and 3 more functions like these")
+def test_under_the_lab_a_command_without_a_reward_function_says_what_is_one(workspace: Workspace) -> None:
+    workspace.write("mine.py", OTHER)
 
-
-@pytest.mark.slow
-@pytest.mark.addon
-def test_a_file_of_the_ini_key_names_the_library_of_its_functions(workspace: Workspace) -> None:
-    workspace.ini("osmosis_rewards = mine.py")
-    workspace.write("mine.py", TRL)
-
-    said = "osmosis: mine.py:1: accuracy(completions) is not tested: a reward function of"
-    assert hints(workspace.run("mine.py"))[0].startswith(said)
-    workspace.run(exits=2).stdout.fnmatch_lines(
-        [f"mine.py: holds no reward function (a reward function of TRL *{PAGE}); decorate one with @osmosis_reward*"]
-    )
-
-
-@pytest.mark.slow
-def test_under_the_lab_the_files_of_a_folder_are_searched(workspace: Workspace) -> None:
-    workspace.write("fns/a.py", OURS)
-    workspace.write("fns/deep/b.py", TRL)
-    workspace.write("fns/.hidden/c.py", TRL)
-    workspace.write("fns/d.py", "def broken(:\n")
-    workspace.write("fns/e.py", "def _private(completions): pass\n")
-
-    result = workspace.run("--osmosis-lab", "fns", exits=5)
-
-    assert [line.partition(" is not tested")[0] for line in hints(result)] == [
-        "osmosis: fns/a.py:1: right(solution_str, ground_truth)",
-        "osmosis: fns/deep/b.py:1: accuracy(completions)",
+    assert hints(workspace.run("--osmosis-lab", "mine.py", exits=5)) == [
+        "osmosis: no reward function was found in mine.py; name the file of a function whose first parameter is "
+        "solution_str or messages and that takes a ground_truth, or decorate one in a test module with @osmosis_reward"
     ]
-    result.stdout.fnmatch_lines(["*because only files that are named are: pytest fns/a.py"])
-    assert workspace.run("--osmosis-lab", "fns/a.py").ret == 0
 
 
 MISSING = {
@@ -134,15 +86,3 @@ def test_a_missing_library_leads_to_the_page_about_its_code(workspace: Workspace
         missing, error, said = MISSING[statement]
         tested.stdout.fnmatch_lines([f"osmosis: no {missing}: {said}"])
         evaluated.stderr.fnmatch_lines([f"*{module}:right: does not load: {error}; {said}"])
-
-
-def test_a_function_of_another_library_among_eval_fns_is_refused_with_advice(workspace: Workspace) -> None:
-    workspace.eval(scoring={"eval_fns": ["rewards:accuracy", "rewards:compute_score"]})
-    workspace.write("rewards.py", TRL + VERL)
-
-    workspace.run("--osmosis-config=configs/eval/x.toml", exits=4).stderr.fnmatch_lines(
-        [
-            f'*rewards:accuracy: the first parameter must be *, got "completions" (a reward function of TRL *{PAGE})',
-            f'*rewards:compute_score: the first parameter must be *, got "data_source" (* of verl *{PAGE})',
-        ]
-    )

@@ -209,17 +209,8 @@ def test_an_ini_key_that_leads_to_no_reward_function_is_a_usage_error(
 
     result = workspace.run(*arguments, exits=4)
 
-    root, fix = workspace.root, "name Python files, or patterns like reward_fn/[*].py, from the rootdir"
-    result.stderr.fnmatch_lines(
-        [
-            f"ERROR: ini osmosis_rewards: rewrds.py: there is no such file below {root}; {fix}",
-            f"ERROR: ini osmosis_rewards: more/[*].py: there is no such file below {root}; {fix}",
-            f"ERROR: ini osmosis_rewards: ../else.py: must stay below the rootdir {root}; {fix}",
-            f"ERROR: ini osmosis_rewards: /else/where.py: must stay below the rootdir {root}; {fix}",
-            f"ERROR: ini osmosis_rewards: folder: is a folder; {fix}",
-            f"ERROR: ini osmosis_rewards: notes.txt: is not a Python file; {fix}",
-        ]
-    )
+    for pattern in ("rewrds.py", "more/[*].py", "../else.py", "/else/where.py", "folder", "notes.txt"):
+        result.stderr.fnmatch_lines([f"ERROR: ini osmosis_rewards: {pattern}: must be a Python file, or a pattern *"])
     assert "osmosis_rewards: rewards.py" not in result.stderr.str()
     assert workspace.run("--help").ret == 0
 
@@ -282,7 +273,7 @@ def contained(solution_str: str, ground_truth: str, extra_info: dict = None) -> 
 @pytest.mark.slow
 def test_option_and_ini_turn_the_lab_on_which_leaves_no_files_behind(workspace: Workspace) -> None:
     workspace.write("rewards.py", LEAKY)
-    probes = ["determinism", "range", "robustness", "fuzz", "speed", "leaks"]
+    probes = ["determinism", "range", "robustness", "speed", "leaks"]
     in_lab = ["rewards.py::contained[contract]", *(f"rewards.py::contained[lab-{probe}]" for probe in probes)]
 
     off = collected(workspace, "rewards.py")
@@ -292,8 +283,8 @@ def test_option_and_ini_turn_the_lab_on_which_leaves_no_files_behind(workspace: 
 
     assert off == in_lab[:1]
     assert by_option == by_ini == in_lab
-    ran = workspace.run("rewards.py", "-k", "fuzz or range", "-pno:cacheprovider")
-    ran.assert_outcomes(passed=2, deselected=5)
+    ran = workspace.run("rewards.py", "-k", "robustness or range", "-pno:cacheprovider")
+    ran.assert_outcomes(passed=2, deselected=4)
     left = {path.name for path in workspace.root.iterdir()} - {"__pycache__", ".pytest_cache"}
     assert left == {"pytest.ini", "rewards.py"}
 
@@ -321,11 +312,11 @@ def test_a_budget_that_makes_no_sense_is_a_usage_error(
 @pytest.mark.parametrize("origin", ["--osmosis-lab", "ini osmosis_lab"])
 def test_the_lab_without_its_libraries_is_refused_with_an_install_hint(workspace: Workspace, origin: str) -> None:
     workspace.write("rewards.py", LEAKY)
-    workspace.write("conftest.py", "import sys\nfor each in ('hypothesis', 'psutil'): sys.modules[each] = None\n")
+    workspace.write("conftest.py", "import sys\nfor each in ('psutil', 'time_machine'): sys.modules[each] = None\n")
     lab = ["--osmosis-lab"] if origin == "--osmosis-lab" else ["-o", "osmosis_lab=true"]
 
     result = workspace.run("rewards.py", *lab, exits=pytest.ExitCode.USAGE_ERROR)
 
-    hint = f'{origin}: needs hypothesis, psutil: pip install "pytest-osmosis[lab]"'
+    hint = f'{origin}: needs psutil, time-machine: pip install "pytest-osmosis[lab]"'
     assert hint in result.stderr.str()
     workspace.run("rewards.py").assert_outcomes(passed=1)

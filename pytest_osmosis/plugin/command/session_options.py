@@ -1,8 +1,7 @@
 """The options of a session, and its overrides of the config: from the command line, variables and pytest's ini.
 
-`PYTEST_OSMOSIS_<OPTION>` sets an option that takes a value. `PYTEST_OSMOSIS_SET__<TABLE>__<KEY>` sets a key of the
-config whose names are bare and lower case ([env] variables keep their case). `PYTEST_OSMOSIS_SET` sets any keys, one
-`table.key=value` per line, and `PYTEST_OSMOSIS_GATE` holds gates, one per line.
+`PYTEST_OSMOSIS_<OPTION>` sets an option that takes a value. `PYTEST_OSMOSIS_SET` sets any keys, one `table.key=value`
+per line, and `PYTEST_OSMOSIS_GATE` holds gates, one per line.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from pytest_osmosis.config.named_keys import (
     OPTIONS,
     PRIME_KEYS,
     PrimeKey,
-    Setting,
     gate_settings,
     sampling_keys,
     setting,
 )
 from pytest_osmosis.config.secrets import MOST_BYTES
+from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import Problem
-from pytest_osmosis.evals import AnswerStore, InFlightLimit
+from pytest_osmosis.evals import InFlightLimit
 from pytest_osmosis.evals.resume import ResumeRequest, why_no_name
 from pytest_osmosis.files.reading import read_stdin
 from pytest_osmosis.plugin import reward_options
@@ -59,21 +58,15 @@ if TYPE_CHECKING:
 SMOKE_ROWS = 5
 
 
-class AnswersOption(NamedTuple):
-    """From where recorded answers are given again, and the option or variable that asked for it."""
-
-    store: AnswerStore
-    origin: str
-
-
 class SessionOptions(NamedTuple):
     """The options of a session, apart from the evals that it names.
 
     `resume` is the request to resume a run, or to give the new one a name; None without either.
     `smoke` is the number of rows of a smoke test, None without one. `stop_when_decided` is the option or variable that
     requested it, None without one. `shard` is the only one of the evals' shards that runs. `update_baseline` writes
-    results over the baseline. `show_failures` is how many failed runs pytest shows, None for all. Without `answers`,
-    the config decides if recorded answers are given again. `resume_from` holds files of `prime eval` to resume.
+    results over the baseline. `show_failures` is how many failed runs pytest shows, None for all. `replay` is
+    the option or variable that lets no model be asked, None without one. `resume_from` holds files of `prime eval` to
+    resume.
     """
 
     overrides: tuple[Override, ...]
@@ -95,7 +88,7 @@ class SessionOptions(NamedTuple):
     rescore: bool
     overwrite: bool
     show_failures: int | None
-    answers: AnswersOption | None
+    replay: str | None
     resume_from: Path | None
 
 
@@ -113,11 +106,9 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     max_in_flight: int | None = _number(values["max-in-flight"], integer(1), problems)
     usd: float | None = _number(values["confirm-above"], AT_LEAST_0, problems)
     smoke_rows: int | None = _number(values["smoke-rows"], integer(1), problems)
-    if given["smoke"]:
-        problems += _smoke_problems(values["smoke"].origin, overrides)
-    answers = _answers(given, values, overrides, problems)
-    if given["update-baseline"] and answers is not None:
-        text = f"contradicts {answers.origin}: a baseline is measured, not repeated from recorded answers; {_LEAVE}"
+    replay = values["replay"].origin if given["replay"] and _replays(values["replay"], overrides, problems) else None
+    if given["update-baseline"] and replay is not None:
+        text = f"contradicts {replay}: a baseline is measured, not repeated from recorded answers; {_LEAVE}"
         problems.append(Problem(values["update-baseline"].origin, text))
     name = values["run"].text
     if name is not None and (why := why_no_name(name)) is not None:
@@ -150,7 +141,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
         rescore=given["rescore"],
         overwrite=given["overwrite"],
         show_failures=show_failures,
-        answers=answers,
+        replay=replay,
         resume_from=_path(config, values["resume-from"].text),
     )
 
@@ -231,7 +222,6 @@ def _file(config: pytest.Config, value: OptionValue, problems: list[Problem]) ->
 
 
 def _show_failures(config: pytest.Config, value: OptionValue, problems: list[Problem]) -> int | None:
-    """Return the number of failed runs that pytest shows, None for all of them."""
     n: int | Literal["all"] | None = _number(value, integer_or("all", "all", integer(0)), problems)
     if n is None:
         n = "all" if config.get_verbosity() > 1 else 10
@@ -245,67 +235,36 @@ def _exit_status(value: str) -> int:
 
 
 _LEAVE = "leave out one of them"
-_NEEDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("rescore", ("from",), f"{options.FROM.flag}: it scores stored rollouts"),
-    ("smoke-rows", ("smoke",), "--osmosis-smoke: it sets the rows of a smoke test"),
-    (
-        "retry-failed",
-        ("resume", "run"),
-        "--osmosis-resume or --osmosis-run=NAME: it repeats runs that are stored",
-    ),
-    ("fresh", ("run",), "--osmosis-run=NAME, the run to begin anew"),
-)
-"""Options, those of which each needs one, and what a problem says of it."""
-_EXCLUDES: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("smoke", ("shard",), f": a smoke test has few rows; {_LEAVE}"),
-    ("stop-when-decided", ("shard",), f": a shard does not know the runs of the others; {_LEAVE}"),
-    (
-        "update-baseline",
-        ("shard",),
-        ": a baseline is a whole eval; make it of the merged results: pytest-osmosis merge FILES -o BASELINE",
-    ),
-    ("update-baseline", ("smoke", "stop-when-decided"), f": a baseline is a whole eval; {_LEAVE}"),
-    ("shard", ("source",), ": tests over rollouts have no shards; run these tests in a job of their own"),
-    ("fresh", ("resume", "retry-failed"), f": one begins anew, the other resumes; {_LEAVE}"),
-    *((name, ("from",), f", which rolls nothing out; {_LEAVE}") for name in ("resume", "run")),
-    (
-        "resume-from",
-        ("resume", "fresh", "from", "smoke", "shard"),
-        f": it names the rollouts to resume; {_LEAVE}",
-    ),
-)
-"""Options, those that each excludes, and why."""
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "rescore": ("from",),
+    "smoke-rows": ("smoke",),
+    "retry-failed": ("resume", "run"),
+    "fresh": ("run",),
+}
+"""Options, and those of which each needs one."""
+_EXCLUDES: Mapping[str, tuple[str, ...]] = {
+    "smoke": ("shard",),
+    "stop-when-decided": ("shard",),
+    "update-baseline": ("shard", "smoke", "stop-when-decided"),
+    "shard": ("source",),
+    "fresh": ("resume", "retry-failed"),
+    "resume": ("from",),
+    "run": ("from",),
+    "resume-from": ("resume", "fresh", "from", "smoke", "shard"),
+}
+"""Options, and those that each excludes."""
 
 
 def _conflicts(given: Mapping[str, bool], values: Mapping[str, OptionValue]) -> Iterator[Problem]:
-    for name, others, what in _NEEDS:
+    for name, others in _NEEDS.items():
         if given[name] and not any(given[other] for other in others):
-            yield Problem(values[name].origin, f"needs {what}")
-    for name, others, why in _EXCLUDES:
-        if given[name]:
-            contradicted = (values[other].shown for other in others if given[other])
-            yield from (Problem(values[name].origin, f"contradicts {other}{why}") for other in contradicted)
-
-
-_SMOKE_EXCLUDES = {
-    OPTIONS["n"]: _LEAVE,
-    OPTIONS["limit"]: f"{_LEAVE}, or set the number of rows with --osmosis-smoke-rows=N",
-}
-"""Keys of the config that contradict a smoke test, and the fix."""
-
-
-def _smoke_problems(origin: str, overrides: Iterable[Override]) -> Iterator[Problem]:
-    """Yield the overrides that contradict a smoke test. One in the command wins over variables."""
-    levels = ("command",) if origin == "--osmosis-smoke" else ("command", "environment")
-    for override in overrides:
-        fix = _SMOKE_EXCLUDES.get((override.table, override.key))
-        if fix is not None and override.level in levels:
-            text = f"contradicts {origin}, which runs each of the first rows once; {fix}"
-            yield Problem(override.origin, text)
+            yield Problem(values[name].origin, f"needs {' or '.join(options.BY_NAME[other].flag for other in others)}")
+    for name, others in _EXCLUDES.items():
+        contradicted = [values[other].shown for other in others if given[other]] if given[name] else []
+        yield from (Problem(values[name].origin, f"contradicts {other}; {_LEAVE}") for other in contradicted)
 
 
 def _shard(value: OptionValue, problems: list[Problem]) -> Shard | None:
-    """Return the shard to which the session is limited, None without one."""
     if value.text is None:
         return None
     parts = _SHARD.fullmatch(value.text.strip())
@@ -320,27 +279,19 @@ _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 MOST_SHARDS = 10_000
 
 
-def _answers(
-    given: Mapping[str, bool],
-    values: Mapping[str, OptionValue],
-    overrides: Iterable[Override],
-    problems: list[Problem],
-) -> AnswersOption | None:
-    """Return from where recorded answers are given again, None if the config decides.
+def _replays(replay: OptionValue, overrides: Iterable[Override], problems: list[Problem]) -> bool:
+    """Return True if recorded answers are given again, False if the command line records although a variable replays.
 
-    The command line wins over the environment. Two requests on one of them contradict each other.
+    Both on one level contradict each other.
     """
-    flags: Mapping[str, AnswerStore] = {"replay": "cassette", "cache": "cache"}
-    stores = {values[name].origin: store for name, store in flags.items() if given[name]}
-    levels: dict[str, str] = {origin: "command" if origin.startswith("--") else "environment" for origin in stores}
-    recording = (each for each in overrides if (each.table, each.key) == _RECORD and each.value != "off")
-    levels |= {each.origin: each.level for each in recording if each.level in ("command", "environment")}
-    origins = [origin for origin in levels if levels[origin] == "command"] or list(levels)
-    for origin in origins if len(origins) > 1 else ():
-        others = " and ".join(other for other in origins if other != origin)
-        text = "an answer is recorded, comes from the cassette, or comes from the cache; keep one of them"
-        problems.append(Problem(origin, f"contradicts {others}: {text}"))
-    return AnswersOption(stores[origins[0]], origins[0]) if origins and origins[0] in stores else None
+    level = "command" if replay.origin.startswith("--") else "environment"
+    recording = {each.level: each for each in overrides if (each.table, each.key) == _RECORD and each.value != "off"}
+    if level == "environment" and "command" in recording:
+        return False
+    if level in recording:
+        text = "an answer is recorded, or comes from the cassette; keep one of them"
+        problems.append(Problem(replay.origin, f"contradicts {recording[level].origin}: {text}"))
+    return True
 
 
 _RECORD = OPTIONS["record"]
@@ -358,6 +309,24 @@ _PREFIX = "PYTEST_OSMOSIS_"
 _SET = options.SET.variable
 PRIME_OPTIONS: Mapping[str, PrimeKey] = {key.option: key for key in PRIME_KEYS.values()}
 """The settings of `prime eval` by the names of our options. `sampling-args` is none, because it sets several keys."""
+
+
+def key_of(option: Option) -> tuple[str, str] | None:
+    """Return the table and the key of the config that an option sets; None if it sets none, or several."""
+    prime = PRIME_OPTIONS.get(option.name)
+    return OPTIONS.get(option.dest.removeprefix("osmosis_")) or (None if prime is None else (prime.table, prime.key))
+
+
+def help_of(option: Option) -> str:
+    """Return the help of an option: its own, or that of its key."""
+    if option.help or (home := key_of(option)) is None:
+        return option.help
+    table, name = home
+    (key,) = (field for field in EVAL_TABLES[table].fields if field.name == name)
+    default = f"; default: {key.default}" if key.default is not None and key.default is not False else ""
+    return f"{key.help.removesuffix('.')} ([{table}] {name}{default}{'; repeatable' if option.repeatable else ''})."
+
+
 _LINES = ("header", "header-from-state")
 _COMMAND_ONLY = {
     f"{_PREFIX}{name}": f"cannot {what}; pass {typed} on the command line"
@@ -399,15 +368,14 @@ def flag(value: OptionValue, problems: list[Problem]) -> bool:
 
 def read_overrides(config: pytest.Config, environ: Mapping[str, str], problems: list[Problem]) -> list[Override]:
     origin = f"ini {options.INI_SET}"
-    ini = _set((setting(text, origin) for text in config.getini(options.INI_SET)), origin, "ini", problems)
+    ini = _valid((setting(text, origin, "ini") for text in config.getini(options.INI_SET)), problems)
     return [*ini, *_environment(environ, problems), *_command(config, problems)]
 
 
 def _command(config: pytest.Config, problems: list[Problem]) -> Iterator[Override]:
     settings = (setting(text, options.SET.flag) for text in config.getoption(options.SET.dest))
-    yield from _set(settings, options.SET.flag, "command", problems)
-    gates = gate_settings(config.getoption(options.GATE.dest), options.GATE.flag)
-    yield from _set(gates, options.GATE.flag, "command", problems)
+    yield from _valid(settings, problems)
+    yield from _valid(gate_settings(config.getoption(options.GATE.dest), options.GATE.flag), problems)
     given = {option: config.getoption(option.dest) for option in options.OF_KEYS}
     of_options = [
         override
@@ -462,7 +430,6 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _contradictions(overrides: Iterable[Override]) -> Iterator[Problem]:
-    """Yield a problem for each key that options with different names set."""
     origins: dict[tuple[str, ...], list[str]] = {}
     for override in overrides:
         same = origins.setdefault((override.table, override.key, *override.below), [])
@@ -484,11 +451,9 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
             continue
         lines = [*filter(str.strip, value.splitlines())]
         if name == _SET:
-            yield from _set((setting(line, name) for line in lines), name, "environment", problems)
+            yield from _valid((setting(line, name, "environment") for line in lines), problems)
         elif name == options.GATE.variable:
-            yield from _set(gate_settings(lines, name), name, "environment", problems)
-        elif name.startswith(f"{_SET}__"):
-            yield from _set([_key_variable(name, value)], name, "environment", problems)
+            yield from _valid(gate_settings(lines, name, "environment"), problems)
         elif name in VARIABLES:
             of_options += _option_variable(VARIABLES[name], value, problems)
         elif name in _COMMAND_ONLY:
@@ -513,28 +478,12 @@ def _option_variable(option: Option, value: str, problems: list[Problem]) -> Ite
     yield from _of_option(option, typed, option.variable, "environment", problems)
 
 
-def _key_variable(name: str, value: str) -> Setting | Problem:
-    """Return the setting of `PYTEST_OSMOSIS_SET__TABLE__KEY`; more parts lead to keys inside the key."""
-    keys = name.removeprefix(f"{_SET}__").split("__")
-    if len(keys) < 2 or not all(keys):
-        return Problem(name, f"must be {_SET}__TABLE__KEY")
-    table, key, *below = keys
-    in_env = table.lower() == "env"
-    return Setting(table.lower(), key if in_env else key.lower(), tuple(map(str.lower, below)), value)
-
-
-def _set(
-    settings: Iterable[Setting | Problem],
-    origin: str,
-    level: Literal["command", "environment", "ini"],
-    problems: list[Problem],
-) -> Iterator[Override]:
+def _valid(settings: Iterable[Override | Problem], problems: list[Problem]) -> Iterator[Override]:
     for each in settings:
         if isinstance(each, Problem):
             problems.append(each)
         else:
-            where = origin if origin.startswith(f"{_SET}__") else f"{origin} {each.path}"
-            yield Override(each.table, each.key, each.value, where, each.below, as_toml=True, level=level)
+            yield each
 
 
 ENVIRONMENTS: pytest.StashKey[seams.Environments | None] = pytest.StashKey()

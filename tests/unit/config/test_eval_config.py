@@ -311,12 +311,7 @@ def test_the_code_of_a_commit_must_be_uploaded(problems: Problems, load: Load, c
     assert load(text.replace("ray", "local")).execution.engine == "local"
 
 
-def test_nothing_is_left_out_of_a_shared_workspace_and_a_misspelt_one_is_one_problem(
-    problems: Problems, table_problems: Problems
-) -> None:
-    assert table_problems("execution", 'engine = "ray"\nray.exclude = ["big"]') == [
-        '3: [execution] ray.exclude: needs workspace = "upload": else nothing is sent that it could leave out'
-    ]
+def test_a_misspelt_workspace_is_one_problem(problems: Problems) -> None:
     (misspelt,) = problems(BY_COMMIT.format(commit='branch = "main"') + '[execution.ray]\nworkspace = "up"\n')
     assert misspelt.startswith("12: [execution] ray.workspace:")
 
