@@ -84,15 +84,11 @@ class ChatServer:
     """A server of scripted behaviours, over HTTPS with `tls`. `requests` and `max_in_flight` record what it got.
 
     It has any free port, unless one is given.
-
-    What it says about a model is `description`, 404 at first. Who asks for that is in `descriptions` alone.
     """
 
     def __init__(self, *script: Behaviour, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
         self._tls = tls
         self.requests: list[Seen] = []
-        self.description: Behaviour = status(404)
-        self.descriptions: list[Seen] = []
         self.in_flight = 0
         self.max_in_flight = 0
         self._script: Sequence[Behaviour] = script or (reply("42"),)
@@ -162,9 +158,6 @@ class ChatServer:
         text = await request.text()
         headers = {name.lower(): value for name, value in request.headers.items()}
         seen = Seen(request.path, headers, json.loads(text) if text else {})
-        if request.method == "GET" and "/models/" in request.path:
-            self.descriptions.append(seen)
-            return await self.description(Exchange(request, seen, self._released))
         behaviour = self._script[min(len(self.requests), len(self._script) - 1)]
         self.in_flight += 1
         self.max_in_flight = max(self.max_in_flight, self.in_flight)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from docs.pages import markdown
 from docs.pages.markdown import code
-from pytest_osmosis.models.providers import LITELLM_LOGINS, SERVICES, Login, Service
+from pytest_osmosis.models.providers import LITELLM_KEYS, SERVICES, Service
 
 HEAD = """\
 # Providers
@@ -20,22 +20,17 @@ written and prefixes mean nothing.
 LITELLM = """\
 ## Through LiteLLM
 
-These need the extra `pytest-osmosis[litellm]`. LiteLLM knows the addresses, and reads the keys from its own variables.
+These need the extra `pytest-osmosis[litellm]`. LiteLLM knows the addresses, and reads the keys from its own variables,
+or uses a login that the provider's own tools have stored.
 It takes no `base_url`, to which it would send such keys.
 """
 
 
 def page() -> str:
     rows = [row(prefix, service) for prefix, service in SERVICES.items()]
-    others = [f"- {code(prefix + '/')}: {keys(login)}" for prefix, login in LITELLM_LOGINS.items()]
+    others = [f"- {code(prefix + '/')}: {', '.join(map(code, keys))}" for prefix, keys in LITELLM_KEYS.items()]
     others.append("- `litellm/<provider>/<model>`: any other of its providers")
     return markdown.page([HEAD, markdown.table(("prefix", "address", "key", "client"), rows), LITELLM, others])
-
-
-def keys(login: Login) -> str:
-    """Return the variables by which LiteLLM logs in at a provider."""
-    elsewhere = ", or a login that the provider's own tools have stored" if login.elsewhere else ""
-    return ", ".join(map(code, (*login.keys, *login.others))) + elsewhere
 
 
 def row(prefix: str, service: Service) -> tuple[str, ...]:

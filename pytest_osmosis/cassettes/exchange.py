@@ -1,29 +1,10 @@
 """An exchange: one request to a model, and its answer, as plain JSON. Equal requests have the same digest.
 
-The digest covers all that shapes an answer: the messages, the tools, the sampling, the seed, the name of the model. It
-covers neither the address nor the key nor the time. It is made of what is stored, without secrets, so a replay finds
-its answers though another key, or none, is in the environment.
+The digest is made of what is stored, without secrets, so a replay finds its answers though another key, or none, is in
+the environment. docs/reference/cassettes.md describes cassettes and exchange logs, whose lines are declared here.
 
-The messages of a request mostly begin with those of an earlier request of the same asker and its answer. Stored whole,
-a conversation of n turns would be there n times, and a change of its first message would change every line. So a
-request names the turn that it continues, how many messages of that turn's conversation it begins with, and then only
-its own. The conversation of a turn is its messages, and the message of its reply. What else is equal (model, seed,
-sampling, tools) is left out too.
-
-Cassettes and exchange logs are JSON lines. The header is `{"schema_version": 1, "kind": "cassette"}`, in a log with
-"exchanges". A line of a cassette has these members, in this order:
-
-- `row`, `run`, and `model_tag` unless it is "primary"; `asker`; `turn`, from 1; `digest` of the request
-- `request`: "model", "seed", "sampling", "tools" and "messages", or the part that `Continuations` leaves
-- `reply` with "message", "finish_reason", "usage" and "model", or `error` of a request that was refused
-
-The lines are sorted by run, asker and turn; (run, asker, turn) is unique. Cassettes are UTF-8, to be read in a diff,
-and hold neither times nor addresses.
-
-A log has the events of hosts as its lines. Besides those members they have `ev`, `attempt`, `call` (all requests of
-one rollout, or of one call of a function, have the same), `after` (how many requests had ended when this one was sent),
-`nth` (1 for the first of equal requests of a call), and `stored` if the answer came from a store. It may hold an
-exchange several times, because a rollout was begun again: the last one counts.
+A log has the events of hosts as its lines. It may hold an exchange several times, because a rollout was begun again:
+the last one counts.
 """
 
 from __future__ import annotations
@@ -124,16 +105,12 @@ class Fingerprint(NamedTuple):
     settings: Mapping[str, str]
 
     @classmethod
-    def of(cls, body: Body, scope: str = "") -> Fingerprint:
-        """Return the digests of a stored request. Requests of different `scope` are never equal."""
+    def of(cls, body: Body) -> Fingerprint:
+        """Return the digests of a stored request."""
         prefixes = list(accumulate(body["messages"], digest_of, initial=""))
         settings = {name: digest_of(body.get(name)) for name in SETTINGS}
-        return cls(cls.digest_from(settings, prefixes[-1], scope), prefixes, settings)
-
-    @staticmethod
-    def digest_from(settings: Mapping[str, str], messages: str, scope: str = "") -> str:
-        """Return the digest of a request from those of its settings and of all its messages."""
-        return digest_of(scope, {name: known for name, known in settings.items() if (name, known) != NO_API}, messages)
+        known = {name: digest for name, digest in settings.items() if (name, digest) != NO_API}
+        return cls(digest_of("", known, prefixes[-1]), prefixes, settings)
 
 
 # -- answers ----------------------------------------------------------------------------------------------
@@ -203,31 +180,6 @@ class Continuations:
         self._settings[turn] = fingerprint.settings
         for length, prefix in enumerate(prefixes[1:], 1):
             self._prefixes[prefix] = turn, length
-
-
-class Digests:
-    """The digests of the requests of one asker, as they follow from their stored forms, in the order of a cassette."""
-
-    def __init__(self) -> None:
-        self._turns: dict[int, Fingerprint] = {}
-
-    def of(self, turn: int, request: Mapping[str, Any], reply: Mapping[str, Any] | None) -> str | None:
-        """Return the digest of a stored request, None if it continues one that was not given before."""
-        prefixes, settings = [""], {name: digest_of(None) for name in SETTINGS}
-        if (continues := request.get("continues")) is not None:
-            earlier = self._turns.get(continues["turn"])
-            if earlier is None:
-                return None
-            prefixes, settings = [*earlier.prefixes[: continues["messages"] + 1]], {**earlier.settings}
-        for name in SETTINGS:
-            if name in request:
-                settings[name] = digest_of(None if request[name] == [] else request[name])
-        *before, last = prefixes
-        prefixes = [*before, *accumulate(request["messages"], digest_of, initial=last)]
-        digest = Fingerprint.digest_from(settings, prefixes[-1])
-        answered = [] if reply is None else [digest_of(prefixes[-1], reply["message"])]
-        self._turns[turn] = Fingerprint(digest, [*prefixes, *answered], settings)
-        return digest
 
 
 EMPTY: Mapping[str, Any] = {"model": "", API: None, "seed": None, "sampling": {}, "tools": []}

@@ -16,14 +16,13 @@ from threading import Lock
 from typing import IO, Any, NamedTuple
 
 from pytest_osmosis.cassettes.exchange import (
-    API,
     CASSETTE,
     LOG,
     MOST_LINE_BYTES,
     ROLLOUT,
     Asker,
     Body,
-    Digests,
+    Fingerprint,
     Head,
     Run,
     check_exchange,
@@ -237,14 +236,10 @@ SHOWN_KEY_CHARS = 6
 
 @dataclass(slots=True)
 class CassetteContent:
-    """The number of a cassette's exchanges, and its runs, each with the number of those of its rollout.
-
-    `apis` are those that rollouts asked: "responses", or None for any other.
-    """
+    """The number of a cassette's exchanges, and its runs, each with the number of those of its rollout."""
 
     n_exchanges: int = 0
     runs: dict[Run, int] = field(default_factory=dict)
-    apis: set[str | None] = field(default_factory=set)
 
 
 def check_cassette(path: Path) -> CassetteContent:
@@ -289,14 +284,12 @@ def _problems(file: IO[bytes], content: CassetteContent) -> Iterator[tuple[int, 
             yield number, f"is torn: it has no end. Record the cassette again ({RECORD}), or get it from git again"
             return
         try:
-            asker, api = checker.check(line, number)
+            asker = checker.check(line, number)
         except ShapeFault as fault:
             yield number, f"{fault}{'; resolve the merge conflict' if line[:7] in CONFLICTS else ''}"
         else:
             content.runs[asker.run] = content.runs.get(asker.run, 0) + (asker.name == ROLLOUT)
             content.n_exchanges += 1
-            if asker.name == ROLLOUT:
-                content.apis.add(api)
 
 
 CONFLICTS = (b"<<<<<<<", b"=======", b">>>>>>>")
@@ -309,15 +302,15 @@ EDITED = (
 
 
 class _Checker:
-    """Checks one line after the other. The digests are those of one asker, as the file is sorted."""
+    """Checks one line after the other. The requests are those of one asker, as the file is sorted."""
 
     def __init__(self) -> None:
         self._lines: dict[Asker, dict[int, int]] = {}
         self._asker: Asker | None = None
-        self._digests = Digests()
+        self._requests: dict[int, tuple[Body, Mapping[str, Any] | None]] = {}
 
-    def check(self, line: bytes, number: int) -> tuple[Asker, str | None]:
-        """Return the asker of the exchange on a line, and the API that it asked. Raises `ShapeFault`."""
+    def check(self, line: bytes, number: int) -> Asker:
+        """Return the asker of the exchange on a line. Raises `ShapeFault`."""
         value = read_line(line)
         if may_hold_key(line.decode("utf-8")) and (key := key_in(value)) is not None:
             raise ShapeFault(
@@ -335,8 +328,13 @@ class _Checker:
         if continues is not None and (continues["turn"] not in lines or continues["turn"] >= head.turn):
             raise ShapeFault(f"{who} continues turn {continues['turn']}, which is not on an earlier line")
         if head.asker != self._asker:
-            self._asker, self._digests = head.asker, Digests()
-        if self._digests.of(head.turn, value["request"], value.get("reply")) not in (None, head.digest):
-            self._digests = Digests()  # what continues this request is not checked
-            raise ShapeFault(f"{who}: {EDITED}")
-        return head.asker, value["request"].get(API)
+            self._asker, self._requests = head.asker, {}
+        request = value["request"]
+        if continues is not None:
+            earlier = self._requests.get(continues["turn"])  # what continues a request that was edited is not checked
+            request = None if earlier is None else whole(request, *earlier)
+        if request is not None:
+            if Fingerprint.of(request).digest != head.digest:
+                raise ShapeFault(f"{who}: {EDITED}")
+            self._requests[head.turn] = request, value.get("reply")
+        return head.asker

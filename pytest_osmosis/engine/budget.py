@@ -3,7 +3,7 @@
 A run begins only if what is used, and the mean of a run so far for each run in flight and for itself, stay within the
 bound. Nothing is taken back, so the excess is at most what was in flight. Before the first rollout, and the first score
 of a judge if there are judges, the mean is unknown, and a run begins only while fewer runs are in flight than there are
-hosts. Who counts the runs in flight counts those that a judge scores too. Answers from a cassette or a cache cost
+hosts. Who counts the runs in flight counts those that a judge scores too. Answers from a cassette cost
 nothing.
 
 An error that the probe and a run met alike, before anything succeeded, says nothing about the run's row, and neither

@@ -20,8 +20,7 @@ class Engine:
     """Runs one eval. Every method may be called from any thread.
 
     `every` is called from the engine's own thread, once for each run that is done or skipped, after the journal
-    holds it. `kept` counts the reused scores of each function. `shutdown_dates` are the days on which services end the
-    models that were probed, by the models' names.
+    holds it. `kept` counts the reused scores of each function.
     """
 
     def __init__(self, job: Job, journal: Journal, every: Callable[[RunId, Outcome], None]) -> None:
@@ -31,7 +30,6 @@ class Engine:
         self.notices = self._loop.notices
         self.ledger = self._loop.recorder.ledger
         self.kept: Mapping[str, int] = self._loop.recorder.kept
-        self.shutdown_dates: Mapping[str, str] = self._loop.probing.shutdown_dates
         self.throttle = self._loop.hosts.throttle
         self._thread = threading.Thread(target=self._loop.run, name="osmosis-engine", daemon=True)
 

@@ -12,15 +12,12 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
 from operator import itemgetter
 
-from pytest_osmosis.engine.host_starts import Host
-from pytest_osmosis.engine.run_table import RunState
+from pytest_osmosis.engine.run_table import Host, RunState
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.engine.throttle import Charge, Limits, Rate
 from pytest_osmosis.host.protocol import JUDGE, AskEvent, ProbedEvent, Size
-from pytest_osmosis.text.numbers import plural
 
 CHARS_A_TOKEN = 4.0
 FIRST_ANSWER_TOKENS = 500.0
@@ -165,13 +162,9 @@ class Permits:
 
 
 class Probing:
-    """Lets one host probe the models. Runs may begin once it `is_over`; `host` is the host that probes now.
-
-    `shutdown_dates` are the days on which services end models, by their names.
-    """
+    """Lets one host probe the models. Runs may begin once it `is_over`; `host` is the host that probes now."""
 
     def __init__(self, runs: Runs, permits: Permits, judge_permits: Permits) -> None:
-        self.shutdown_dates: dict[str, str] = {}
         self.is_over = False
         self.host: Host | None = None
         self._left: list[str] = []
@@ -205,24 +198,5 @@ class Probing:
             self._runs.stop_model(tag, f"the test request (probe) failed: {error}")
         elif error is not None:
             self._runs.probe_failed(tag, error)
-        if "shutdown_date" in event:
-            name, day = self._runs.job.setup.code.model_targets[tag].get("model", ""), event["shutdown_date"]
-            if name not in self.shutdown_dates:  # else the baseline or the judge is the same model
-                self.shutdown_dates[name] = day
-                today = datetime.now(UTC).date()
-                self._runs.notices.alert(shutdown_text(name, date.fromisoformat(day), today))
         if not self._left:
             self.host, self.is_over = None, True
-
-
-def shutdown_text(name: str, day: date, today: date) -> str:
-    """Return in words when the service ends a model, and what follows.
-
-    >>> shutdown_text("gpt-x", date(2026, 12, 11), date(2026, 11, 26))
-    'gpt-x is shut down on 2026-12-11, in 15 days; a baseline made with it cannot be repeated then'
-    """
-    left = (day - today).days
-    if left < 0:
-        return f"{name} was to be shut down on {day}, and still answers; a baseline made with it may not be repeatable"
-    when = f"in {plural(left, 'day')}" if left else "today"
-    return f"{name} is shut down on {day}, {when}; a baseline made with it cannot be repeated then"

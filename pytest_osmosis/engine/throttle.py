@@ -50,7 +50,6 @@ class Rate:
         return self._next_at
 
     def take(self, now: float, amount: float) -> Charge:
-        """Take an amount, whether it is free or not."""
         charge = Charge(now, amount)
         self._charges.append(charge)
         self._sum += amount
@@ -72,15 +71,6 @@ class Rate:
 
     def _worth_s(self, amount: float) -> float:
         return amount * WINDOW_S / self.per_minute
-
-
-def least_s(total: float, per_minute: int) -> float:
-    """Return the fewest seconds in which `total` requests can be sent.
-
-    >>> least_s(1, 60), least_s(61, 60)
-    (0.0, 60.75)
-    """
-    return max(0.0, (total - 1) * WINDOW_S / per_minute - BURST_S)
 
 
 @dataclass(slots=True)

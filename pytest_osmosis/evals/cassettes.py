@@ -1,43 +1,34 @@
-"""The cassette of an eval, or its cache: from where recorded answers are given again, and where new ones go.
+"""The cassette of an eval: from where recorded answers are given again, and where new ones go.
 
-A cassette is a file of the workspace that people commit; a cache is a file of this machine. Hosts answer from them, and
-the engine keeps what they report in an exchange log: that of the run directory, of which the cassette is made at the
-end, or the cache itself.
+Hosts answer from it, and the engine keeps what they report in the exchange log of the run directory, of which the
+cassette is made at the end.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pytest_osmosis.cassettes.exchange import CASSETTE, MOST_LINE_BYTES, Run, read_header
-from pytest_osmosis.cassettes.reader import RECORD, CassetteReader, check_cassette
+from pytest_osmosis.cassettes.reader import CassetteReader, check_cassette
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.config import EvalConfig
-from pytest_osmosis.errors import CassetteError, Problem
-from pytest_osmosis.evals.request_settings import request_keys
-from pytest_osmosis.evals.run_directory import ignore_in_git
-from pytest_osmosis.files import private
+from pytest_osmosis.errors import CassetteError
 from pytest_osmosis.files.reading import FileFault, open_file, something_at
 from pytest_osmosis.formats.codec import ShapeFault
 from pytest_osmosis.formats.words import CassetteMode
 from pytest_osmosis.host.protocol import CassetteFields
-from pytest_osmosis.models.targets import ModelTarget, asks_responses
 from pytest_osmosis.record.manifest import StoredCassette
-from pytest_osmosis.record.run_directory import RUNS, RunDirectory
+from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 
-AnswerStore = Literal["cassette", "cache"]
-
-CACHE = RUNS.parent / "cache"
 RECORDED = (None, "model", "agent")
 """The boundaries of rollouts that are recorded: they would break again in a replay. Outages and timeouts would not."""
 MOST_NAMED = 5
@@ -46,19 +37,17 @@ READ_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class EvalCassette:
-    """The cassette or the cache of an eval, and its use.
+    """The cassette of an eval, and its use.
 
-    With `mode` "record" every request is sent and its answer recorded; with "new" and "cache" recorded answers are
-    given again, and new ones are added; with "replay" no model is asked. Of a cassette that is read, `runs` are those
-    that it holds, with the number of answers of each rollout, `digest` is that of its content, and `apis` are those
-    that its rollouts asked.
+    With `mode` "record" every request is sent and its answer recorded; with "new" recorded answers are given again, and
+    new ones are added; with "replay" no model is asked. Of a cassette that is read, `runs` are those that it holds,
+    with the number of answers of each rollout, and `digest` is that of its content.
     """
 
     mode: CassetteMode
     path: Path
     runs: Mapping[Run, int] = field(default_factory=dict, repr=False, compare=False)
     digest: str | None = None
-    apis: Set[str | None] = frozenset()
 
     @property
     def is_written(self) -> bool:
@@ -67,9 +56,7 @@ class EvalCassette:
 
     def log(self, directory: RunDirectory) -> Path | None:
         """Return the exchange log to which the engine appends, None if nothing is kept."""
-        if self.mode == "replay":
-            return None
-        return self.path if self.mode == "cache" else directory.exchanges
+        return directory.exchanges if self.is_written else None
 
     def setup(self, directory: RunDirectory) -> CassetteFields:
         """Return what hosts have to know. A run that is resumed finds the exchanges of earlier sessions in its log."""
@@ -79,55 +66,24 @@ class EvalCassette:
         needed = [str(self.path)] if self.digest is not None else []
         return {"mode": self.mode, "paths": list(map(str, paths)), "needed": needed}
 
-    def make_folder(self) -> None:
-        """Make the folder of a cache, which is readable by its owner only, and which git ignores."""
-        if self.mode == "cache":
-            with suppress(OSError):  # reported once something is written to it
-                private.make_folders(self.path.parent)
-                ignore_in_git(self.path.parent.parent)
-
     def to_json(self) -> StoredCassette:
         return {"mode": self.mode, "path": shown(self.path)}
 
 
-def eval_cassette(config: EvalConfig, answers: AnswerStore | None, *, reads: bool) -> EvalCassette | None:
-    """Return the cassette or the cache of an eval, None if it uses neither. `answers` overrides the config.
+def eval_cassette(config: EvalConfig, *, replay: bool, reads: bool) -> EvalCassette | None:
+    """Return the cassette of an eval, None if it uses none. `replay` overrides the config.
 
     With `reads` it is checked. Raises `CassetteError` if it is broken, or missing and all answers should come from it.
     """
     name = f"{config.path.stem}{'' if config.entry is None else f'.{config.entry}'}.jsonl"
     record = config.cassette.record
     path = config.workspace / (config.cassette.path or f"cassettes/{name}")
-    mode: CassetteMode = "replay" if answers == "cassette" else "record" if record == "all" else "new"
-    if answers == "cache":
-        mode, path = "cache", config.workspace / CACHE / name
-    elif answers is None and record == "off":
+    mode: CassetteMode = "replay" if replay else "record" if record == "all" else "new"
+    if not replay and record == "off":
         return None
-    if not reads or (mode in ("record", "new") and not something_at(path)):
+    if not reads or (mode != "replay" and not something_at(path)):
         return EvalCassette(mode, path)
-    try:
-        if mode == "cache":
-            CassetteReader.open([path]).close()
-            return EvalCassette(mode, path)
-        content = check_cassette(path)
-        return EvalCassette(mode, path, content.runs, _digest(path), content.apis)
-    except CassetteError as error:
-        fix = "remove it; it is a cache" if mode == "cache" else "repair it, or remove it to record it anew"
-        fixes = [Problem(shown(path), fix)] if mode != "replay" else []
-        raise CassetteError([*error.problems, *fixes]) from None
-
-
-def other_api(cassette: EvalCassette | None, target: ModelTarget, config: EvalConfig) -> Problem | None:
-    """Return the problem with a replay of answers that another API gave than the eval asks, or None."""
-    if cassette is None or cassette.mode != "replay" or not cassette.apis or config.agent.is_recorded:
-        return None
-    asked = "responses" if asks_responses(target.api, request_keys(config)) else None
-    if asked in cassette.apis:
-        return None
-    recorded, now = ("chat completions", "Responses") if asked else ("Responses", "chat completions")
-    key = "openai_chat_completions" if asked else "openai_responses"
-    text = f"was recorded by OpenAI's {recorded}, and this eval asks {now}: set [model] api_client_type"
-    return Problem(shown(cassette.path), f'{text} = "{key}", or record it again ({RECORD})')
+    return EvalCassette(mode, path, check_cassette(path).runs, _digest(path))
 
 
 def is_cassette(path: Path) -> bool:
@@ -140,7 +96,7 @@ def is_cassette(path: Path) -> bool:
 
 
 def cassette_line(cassette: EvalCassette) -> str:
-    """Return the header's line on a cassette or a cache."""
+    """Return the header's line on a cassette."""
     match cassette.mode:
         case "replay":
             return f"replays {shown(cassette.path)}: no model is asked"
@@ -148,7 +104,6 @@ def cassette_line(cassette: EvalCassette) -> str:
             return f"records into {shown(cassette.path)}: every answer replaces the recorded one"
         case "new":
             return f"records into {shown(cassette.path)}: only what is missing is asked for"
-    return f"cache {shown(cassette.path)}: a request that it answers is not sent"
 
 
 def missing_text(cassette: EvalCassette, runs: Sequence[RunId]) -> str | None:

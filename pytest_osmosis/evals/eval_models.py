@@ -33,7 +33,6 @@ from pytest_osmosis.models.targets import (
     at_address,
     check_url,
     missing_extra,
-    missing_login,
     resolve,
 )
 from pytest_osmosis.results.conclude import why_unfit
@@ -101,10 +100,9 @@ def eval_judge(
     return EvalJudge(table.model_path, target, text_or_file(config.workspace, rubric, where, "[scoring] rubric"), table)
 
 
-def problems_of_judge(judge: EvalJudge, environ: Mapping[str, str], where: str) -> Iterator[Problem]:
-    """Return what the judge's client lacks: a library, or variables by which it logs in."""
-    problems = (missing_extra(judge.target, where=where), missing_login(judge.target, environ, where=where))
-    return of_table(filter(None, problems), "[judge]")
+def problems_of_judge(judge: EvalJudge, where: str) -> Iterator[Problem]:
+    """Return what the judge's client lacks: a library."""
+    return of_table(filter(None, [missing_extra(judge.target, where=where)]), "[judge]")
 
 
 def judge_prices(judge: EvalJudge | None, own: Mapping[str, TokenPrices], at: datetime) -> PriceOf:

@@ -89,7 +89,7 @@ def _compare_entries(entries: Sequence[FinishedEval]) -> None:
     named = {each.results.description.name: each.results for each in entries}
     table = entry_table(config, named, round(took_ms, 3))
     for each in entries:
-        each.results = replace(each.results, among=table.of(each.results.description.name))
+        each.results = replace(each.results, among=table)
 
 
 def write_comparison(entries: Sequence[FinishedEval], path: Path) -> str | None:
@@ -164,7 +164,7 @@ class FinishedEval:
             return f"{plural(pending, 'run')} never ran"
         use = self.results.cassette
         if use is not None and use.replayed:
-            return f"{count(use.replayed)} of {plural(use.requests, 'request')} came from the {use.store}"
+            return f"{count(use.replayed)} of {plural(use.requests, 'request')} came from the cassette"
         ended = self.results.count("finished") + self.results.count("failed")
         if unmeasured := ended - self.results.measured:
             were = "was" if unmeasured == 1 else "were"
@@ -279,7 +279,6 @@ def _end_of(run: EvalRun) -> FactsAtEnd:
         provenance={
             **run.provenance,
             **lost,
-            **({"shutdown_dates": dict(engine.shutdown_dates)} if engine.shutdown_dates else {}),
             "finished_at": utc_text(run.ended_at or datetime.now(UTC)),
         },
         cassette=_cassette_use(run),
@@ -316,7 +315,7 @@ def _results(run: EvalRun, conclusion: Conclusion, compared: BaselineComparison 
 
 
 def _cassette_use(run: EvalRun) -> CassetteUse | None:
-    """Return the part of the cassette, or of the cache. Scoring rollouts of a replay again measures nothing new."""
+    """Return the part of the cassette. Scoring rollouts of a replay again measures nothing new."""
     prepared, made, then = run.prepared, run.cassette, run.prepared.source.cassette_then
     if prepared.models.cassette is None or made is None:
         return then

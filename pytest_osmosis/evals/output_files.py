@@ -27,7 +27,7 @@ from pytest_osmosis.text.names import absolute, shown
 
 OVERWRITE = "--osmosis-overwrite"
 CODE = ".py"
-CASES = (".cases.toml", ".cases.jsonl")
+CASES = ".cases.toml"
 
 
 class OutputFile(NamedTuple):
@@ -95,7 +95,7 @@ def inputs_of(prepared: Prepared) -> Iterator[InputFile]:
     yield InputFile(prepared.dataset.path, f"the dataset of {name}")
     cassette = prepared.models.cassette
     if cassette is not None and not cassette.is_written:
-        yield InputFile(cassette.path, f"the {'cache' if cassette.mode == 'cache' else 'cassette'} of {name}")
+        yield InputFile(cassette.path, f"the cassette of {name}")
     if (baseline := baseline_path(config)) is not None:
         yield InputFile(baseline, f"the baseline of {name}", baseline=True)
 
@@ -133,16 +133,14 @@ def _problem(
 
 def _clashes(outputs: Sequence[OutputFile]) -> Iterator[Problem]:
     """Yield a problem for each pair of outputs that would be the same file."""
-    taken: dict[str, tuple[OutputFile, Path]] = {}
+    taken: dict[str, OutputFile] = {}
     for output in outputs:
         for path in output.paths:
-            first, earlier = taken.setdefault(_identity(path), (output, path))
+            first = taken.setdefault(_identity(path), output)
             # the named eval of a config and that of its tests write its cassette one after the other
             is_one = first.kind == output.kind == "cassette" and first.of == output.of
             if first is not output and not is_one:
-                is_same = os.path.realpath(earlier) == os.path.realpath(path)
-                same = "" if is_same else " (on macOS and Windows these names are one file)"
-                text = f"would be written for {first.of} and for {output.of}{same}; give each a path of its own"
+                text = f"would be written for {first.of} and for {output.of}; give each a path of its own"
                 yield output.problem(path, text)
                 break
 

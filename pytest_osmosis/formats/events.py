@@ -117,7 +117,7 @@ ROLLOUT = "rollout"
 
 
 class StoredFields(TypedDict):
-    """The answers that came from a cassette or a cache: their number, and the sum of their tokens, None if unknown."""
+    """The answers that came from a cassette: their number, and the sum of their tokens, None if unknown."""
 
     requests: Count
     usage: Mapping[str, Count] | None
@@ -174,10 +174,10 @@ class RolloutEvent(AttemptFields, NoteFields, PlainFields):
     `bound` is the bound of its rollout for which a request was refused, like "[agent] max_turns = 10"; it is there too
     if the agent then ended well.
 
-    `stored` are its answers that were not asked for, because a cassette or a cache has them; its `usage` counts them.
-    `samples` are what a workflow of `osmosis_ai` left for its Grader besides the conversation
-    (`rollouts.sdk_workflow`). `environment` is what a verifiers environment says of the rollout, and the parts of its
-    state that JSON can hold. `replicas` are its requests to each replica of the model, by the replica's name.
+    `stored` are its answers that were not asked for, because a cassette has them; its `usage` counts them.
+    `samples` are what a workflow of `osmosis_ai` left for its Grader besides the conversation. `environment` is what a
+    verifiers environment says of the rollout, and the parts of its state that JSON can hold. `replicas` are its
+    requests to each replica of the model, by the replica's name.
 
     `imported` says where it is from, if it was not made here.
 
@@ -210,7 +210,7 @@ class JudgeFields(TypedDict):
 
     `model` is the name as typed; `base_url` is None at the address that the name implies. `usage` is the sum of the
     known token counts, None without any; `uncounted` answers came without. `stored` are those of the calls that a
-    cassette or a cache answered.
+    cassette answered.
     """
 
     model: str

@@ -16,7 +16,7 @@ class ModelTag(StrEnum):
 Boundary = Literal["provider", "host", "model", "agent", "timeout", "reward"]
 Granularity = Literal["run", "row"]
 Ending = Literal["finished", "stopped", "failed"]
-CassetteMode = Literal["record", "new", "replay", "cache"]
+CassetteMode = Literal["record", "new", "replay"]
 BoundName = Literal["max_errors", "max_tokens", "max_cost_usd", "max_duration_s"]
 StopReason = Literal[
     "systemic", "decided", BoundName, "maxfail", "interrupt", "requested", "journal", "closed", "killed"

@@ -4,12 +4,7 @@
 - since 0.2.18: `await evaluate_rubric(solution_str=..., rubric=..., model="openai/...", ...)` returns a `RubricResult`
 
 In an eval the requests are retried, limited and counted like those of `[scoring] rubric`. Elsewhere they are just sent.
-Errors have the names that they have in the SDK.
-
-`@osmosis_rubric` checks the signature of a function that lets a model judge, when it is defined, and returns the
-function. It is no test of its own: the probes of reward functions call a function hundreds of times, and each call of
-this one costs money. The rules are those of 0.2.17, for functions whose first parameter is `solution_str`; annotations
-may be strings.
+Functions with `@osmosis_rubric` are no tests of their own: each call costs money.
 Source: osmosis_ai/rubric_eval.py of 0.2.17, osmosis_ai/eval/rubric/ of 0.3.
 """
 
@@ -28,7 +23,7 @@ from pytest_osmosis.judges.judge import Judge, Judgement, Rubric, Submission
 from pytest_osmosis.judges.sending import JudgeModel, current_requests
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.own_loop import OWN_LOOP
-from pytest_osmosis.models.providers import LITELLM_LOGINS, SERVICES
+from pytest_osmosis.models.providers import LITELLM_KEYS, SERVICES
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.decorator import RUBRIC_MARK, check_annotation, check_name, signature_of
 
@@ -51,9 +46,7 @@ class ModelNotFoundError(ProviderRequestError):
     """The provider knows no model of that name."""
 
 
-TIMEOUT_S = 30.0
-TIMEOUTS_S: Mapping[str, float] = {"xai": 45.0, "gemini": 45.0, "cerebras": 60.0, "openrouter": 60.0}
-SLOW_MODELS: Mapping[str, float] = {"xai/grok-4": 60.0, "openai/gpt-5": 45.0}
+TIMEOUT_S = 60.0
 WITHOUT_TEMPERATURE = (
     *("gpt-5", "gpt-6", "o1", "o3", "o4"),
     *("claude-opus-4-7", "claude-opus-4-8", "claude-opus-5", "claude-sonnet-5", "claude-haiku-5", "claude-fable"),
@@ -236,17 +229,11 @@ def _judge_model(provider: str, name: str, api_key: str | None, options: Mapping
         target = resolve(sent, ModelTable(base_url=base_url), os.environ, where="evaluate_rubric")
     except ConfigError as error:
         raise ProviderRequestError(provider, name, error.problems[0].text) from None
-    timeout = options.get("timeout") or _timeout_s(provider, name)
+    timeout = options.get("timeout") or TIMEOUT_S
     own = SERVICES[provider].base_url if provider in SERVICES and base_url is None else None
     moved = target.base_url if target.base_url != own else None
     key_variable = target.api_key_env if api_key is None else None
     return JudgeModel(typed, moved, replace(target, timeout_s=float(timeout), api_key_env=key_variable), api_key)
-
-
-def _timeout_s(provider: str, name: str) -> float:
-    typed = f"{provider}/{name}".lower()
-    slow = next((time_s for start, time_s in SLOW_MODELS.items() if typed.startswith(start)), None)
-    return slow or TIMEOUTS_S.get(provider, TIMEOUT_S)
 
 
 def _api_key(provider: str, options: Mapping[str, Any]) -> str | None:
@@ -257,7 +244,7 @@ def _api_key(provider: str, options: Mapping[str, Any]) -> str | None:
     named, service = options.get("api_key_env"), SERVICES.get(provider)
     name = named.strip() if isinstance(named, str) else ""
     if not name:
-        reads_its_own = service is None and provider in LITELLM_LOGINS  # LiteLLM has variables for these
+        reads_its_own = service is None and provider in LITELLM_KEYS  # LiteLLM has variables for these
         if options.get("base_url") or provider in ("", "demo") or reads_its_own:
             return None
         name = f"{provider.upper()}_API_KEY" if service is None else service.api_key_env or ""
@@ -311,15 +298,10 @@ def osmosis_rubric(function: RubricFunction) -> RubricFunction:
 
 
 def _is_text(annotation: object) -> bool:
-    if isinstance(annotation, type):
-        return issubclass(annotation, str)
-    return annotation in ("str", "builtins.str")
+    return isinstance(annotation, type) and issubclass(annotation, str)
 
 
 def _is_text_or_none(annotation: object) -> bool:
     if get_origin(annotation) in (Union, types.UnionType):
         return [_is_text(member) for member in get_args(annotation) if member is not type(None)] == [True]
-    if isinstance(annotation, str):  # its names could not be looked up
-        bare = annotation.replace(" ", "").removesuffix("|None").removeprefix("None|").removeprefix("typing.")
-        return _is_text(bare.removeprefix("Optional[").removesuffix("]"))
     return _is_text(annotation)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
 from functools import partial
 
 from pytest_osmosis.errors import ConfigError, ModelError
-from pytest_osmosis.models.base import ChatRequest, Describing, Model
+from pytest_osmosis.models.base import ChatRequest, Model
 from pytest_osmosis.models.targets import ModelTarget, missing_extra, missing_key
 
 SECOND_TRY_AFTER_S = 0.5
-DESCRIPTION_S = 3.0
-"""The longest that anything waits for the description of a model, which it can do without."""
 
 
 def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) -> Model:
@@ -35,11 +32,11 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
 
             return ArithmeticModel()
         case "openai":
-            from pytest_osmosis.models.openai import OpenAIModel
+            from pytest_osmosis.models.official import OpenAIModel
 
             return _by_api(target, partial(OpenAIModel, target, api_key, max_in_flight=max_in_flight))
         case "anthropic":
-            from pytest_osmosis.models.anthropic import AnthropicModel
+            from pytest_osmosis.models.official import AnthropicModel
 
             return AnthropicModel(target, api_key, max_in_flight=max_in_flight)
         case "light":
@@ -61,14 +58,14 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
             return TokenModel(target, api_key, max_in_flight=max_in_flight)
 
 
-def _by_api(target: ModelTarget, client: Callable[..., Describing]) -> Model:
+def _by_api(target: ModelTarget, client: Callable[..., Model]) -> Model:
     """Return the client for the API of a target: `client` itself speaks chat completions, or the `api` that it gets."""
     if target.api == "chat_completions":
         return client()
     from pytest_osmosis.models import responses
 
     chat = client() if target.api == "auto" else None
-    return responses.ResponsesModel(client(api=responses), chat)
+    return responses.ResponsesModel(target.api, client(api=responses), chat)
 
 
 async def probe(model: Model, *, timeout_s: float = 30.0) -> ModelError | None:
@@ -101,40 +98,4 @@ async def _error(model: Model, timeout_s: float, *, bound: str = "max_tokens") -
         await send(model, request, timeout_s)
     except ModelError as error:
         return error
-    return None
-
-
-async def shutdown_date(model: Model) -> date | None:
-    """Return the day on which OpenAI shuts a model down. None without one, from any other server, and for any failure.
-
-    OpenAI's `GET /v1/models/{model}` has it as `shutdown_date`.
-    """
-    import asyncio
-
-    from pytest_osmosis.models.lenient_json import read
-
-    if not isinstance(model, Describing) or not model.target.is_openais:
-        return None
-    try:
-        async with asyncio.timeout(DESCRIPTION_S):
-            description = read(await model.description())
-        return day_of(description.get("shutdown_date"))
-    except Exception:  # an eval does without it
-        return None
-
-
-def day_of(value: object) -> date | None:
-    """Return the day, in UTC, of an ISO 8601 date or of seconds since 1970. None for anything else.
-
-    >>> day_of("2026-12-11"), day_of(1796947200), day_of("soon")
-    (datetime.date(2026, 12, 11), datetime.date(2026, 12, 11), None)
-    """
-    try:
-        if isinstance(value, str):
-            then = datetime.fromisoformat(value)
-            return (then if then.tzinfo is None else then.astimezone(UTC)).date()
-        if isinstance(value, (int, float)) and value > 1:
-            return datetime.fromtimestamp(value, UTC).date()
-    except (ValueError, OverflowError, OSError):
-        pass
     return None

@@ -2,36 +2,33 @@
 
 `completions`, `messages` and `responses` are an `ApiShape` each. A server reads a body, asks a model, and answers:
 
-    served = shape.read_request(read_body(raw))
+    served = read_served(shape, read_body(raw))
     answer = write_answer(shape, served, await chat(served.chat), AnswerLabel("7", created, model))
 
-The fields that the bodies of all APIs share are read here, and what they may not be is said here.
+Clients send what their types allow, so a body of another shape gets one general error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
 from pytest_osmosis.models.failures import client_error
-from pytest_osmosis.models.json_bodies import encoded, shape
+from pytest_osmosis.models.json_bodies import encoded
 from pytest_osmosis.models.lenient_json import MAX_DEPTH, TooDeep, read
+from pytest_osmosis.text.safe import one_line
 
 
 class ApiError(Exception):
     """A request that gets an error instead of a reply. `code` is OpenAI's short name for it."""
 
-    def __init__(
-        self, status: int, message: str, code: str | None = None, headers: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, status: int, message: str, code: str | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.code = code
-        self.headers = headers
 
     @property
     def is_of_server(self) -> bool:
@@ -53,11 +50,9 @@ def api_error(error: ApiError | ModelError) -> ApiError:
     return ApiError(status, str(error))
 
 
+MAX_FAULT = 300
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
-
-PIECE_CHARS = 64
-"""The length of the pieces in which a text is streamed. The whole reply is known before the first is sent."""
 
 
 class ServedRequest(NamedTuple):
@@ -86,7 +81,7 @@ class ApiShape(Protocol):
     """One API, as a module: its requests, replies and errors as JSON."""
 
     def read_request(self, body: Mapping[str, Any]) -> ServedRequest:
-        """Return the request in a body. Raises `ApiError` with status 400 for one that the API would refuse."""
+        """Return the request in a body. Raises `ApiError` for one that is not served, any error for another shape."""
         ...
 
     def write_reply(self, reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
@@ -108,6 +103,15 @@ def write_answer(shape: ApiShape, served: ServedRequest, reply: ChatReply, label
         events = shape.write_events(reply, label, include_usage=served.include_usage)
         return AnswerBody(EVENT_STREAM, b"".join(events))
     return AnswerBody(JSON, encoded(shape.write_reply(reply, label)))
+
+
+def read_served(shape: ApiShape, body: Mapping[str, Any]) -> ServedRequest:
+    """Return the request in a body. Raises `ApiError` with status 400 for one that the API would refuse."""
+    try:
+        return shape.read_request(body)
+    except (TypeError, ValueError, AttributeError, LookupError, RecursionError) as error:
+        text = f"the body is not a request of this API ({type(error).__name__}: {error})"
+        raise refuse(one_line(text, MAX_FAULT)) from None
 
 
 def read_body(raw: bytes) -> dict[str, Any]:
@@ -133,11 +137,6 @@ def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
     return b"%sdata: %s\n\n" % (head, encoded(data))
 
 
-def pieces(text: str) -> Iterator[str]:
-    """Yield a text in the pieces in which it is streamed, nothing for an empty one."""
-    return (text[begin : begin + PIECE_CHARS] for begin in range(0, len(text), PIECE_CHARS))
-
-
 ONE_ANSWER = "n must be 1, because a request gets one answer; send it again for another"
 
 
@@ -146,27 +145,15 @@ def refuse(text: str) -> ApiError:
 
 
 def take_messages(body: dict[str, Any]) -> list[Message]:
-    """Remove the messages from a body: at least one object, each with a role, and content of a type that APIs have."""
+    """Remove the messages from a body: at least one object, each with a role."""
     messages = body.pop("messages", None)
     if not isinstance(messages, list) or not messages or not all(map(_has_role, messages)):
         raise refuse("messages must be a list of at least one object, each with a role")
-    for position, message in enumerate(messages):
-        check_content(message.get("content"), f"messages[{position}].content")
     return messages
 
 
 def _has_role(message: object) -> bool:
     return isinstance(message, dict) and isinstance(message.get("role"), str)
-
-
-def check_content(content: object, name: str) -> None:
-    """Raise `ApiError` for content that is neither text nor a list of texts and objects."""
-    if isinstance(content, list):
-        for part in content:
-            if not isinstance(part, (str, dict)):
-                raise refuse(f"{name} must be a list of objects, each with a type, got {shape(part)} in it")
-    elif not isinstance(content, str | None):
-        raise refuse(f"{name} must be a string or a list of objects, got {shape(content)}")
 
 
 def take_tools(body: dict[str, Any], example: str) -> list[dict[str, Any]]:
@@ -185,23 +172,6 @@ def take_seed(body: dict[str, Any]) -> int | None:
     return seed
 
 
-def drop_model(body: dict[str, Any]) -> None:
-    """Remove the name of a model: whoever serves the request knows which one answers."""
-    _take(body, "model", str, "a string")
-
-
-def take_flag(body: dict[str, Any], name: str) -> bool:
-    """Remove a key that is true or false, or missing, which is false."""
-    return bool(_take(body, name, bool, "true or false"))
-
-
-def take_object(body: dict[str, Any], name: str) -> Mapping[str, Any]:
+def take_object(body: dict[str, Any], name: str) -> dict[str, Any]:
     """Remove a key that is an object, or missing, which is an empty one."""
-    return dict(_take(body, name, dict, "an object") or {})
-
-
-def _take(body: dict[str, Any], name: str, kind: type, wanted: str) -> Any:
-    value = body.pop(name, None)
-    if value is not None and not isinstance(value, kind):
-        raise refuse(f"{name} must be {wanted}, got {shape(value)}")
-    return value
+    return dict(body.pop(name, None) or {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.text.chat_messages import FILTERED, REFUSED, refusal_of, text_of
@@ -196,15 +196,4 @@ class Model(Protocol):
 
     async def close(self) -> None:
         """Close connections. A second call does nothing."""
-        ...
-
-
-@runtime_checkable
-class Describing(Model, Protocol):
-    """A client that can ask its server about its model, in one request."""
-
-    target: ModelTarget
-
-    async def description(self) -> str:
-        """Return what the server says about the model, as JSON text. Raises `ModelError`."""
         ...

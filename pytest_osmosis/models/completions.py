@@ -18,11 +18,8 @@ from pytest_osmosis.models.api_shapes import (
     AnswerLabel,
     ApiError,
     ServedRequest,
-    drop_model,
     event,
-    pieces,
     refuse,
-    take_flag,
     take_messages,
     take_object,
     take_seed,
@@ -35,7 +32,6 @@ from pytest_osmosis.models.json_bodies import (
     check_size,
     count_in,
     encoded,
-    first_choice,
     given,
     json_object,
     label,
@@ -116,7 +112,7 @@ def reply_in(
     choices = answer_list(body, "choices", status, failures)
     if not choices:
         raise failures.no_answer(status, "no choices", body)
-    choice = first_choice(choices)
+    choice = choices[0]
     if not isinstance(choice, dict):
         raise failures.misshapen(status, "a choice that is not an object", body)
     answer = choice.get(key)
@@ -211,7 +207,7 @@ FINISH_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "f
 
 ERROR_TYPES: Mapping[int, str] = {401: "authentication_error", 429: "rate_limit_error"}
 STREAMED = ("reasoning_content", "content", "refusal", "tool_calls")
-"""The fields of a message that are streamed in pieces, in this order. All others come whole, with its role."""
+"""The fields of a message that are streamed, in this order. All others come with its role."""
 
 
 # -- requests to a server ----------------------------------------------------------------------------------
@@ -219,18 +215,15 @@ STREAMED = ("reasoning_content", "content", "refusal", "tool_calls")
 
 def read_request(body: Mapping[str, Any]) -> ServedRequest:
     """Return the request in a body. Raises `ApiError` for one that the API would refuse, or with `n` above 1."""
-    rest = dict(body)
-    drop_model(rest)
+    rest = without(body, {"model"})
     messages = take_messages(rest)
-    for position, message in enumerate(messages):
-        calls = message.get("tool_calls")
-        if not _are_calls(calls):
-            raise refuse(f"messages[{position}].tool_calls must be a list of objects, got {shape(calls)}")
+    if not all(_are_calls(message.get("tool_calls")) for message in messages):
+        raise refuse("tool_calls must be a list of objects")
     tools = take_tools(rest, '{"type": "function", "function": {...}}')
     seed, n = take_seed(rest), rest.pop("n", None)
     if n not in (None, 1) or isinstance(n, bool):
         raise refuse(f"{ONE_ANSWER}, got {n!r}")
-    stream, options = take_flag(rest, "stream"), take_object(rest, "stream_options")
+    stream, options = bool(rest.pop("stream", None)), take_object(rest, "stream_options")
     chat = ChatRequest(messages, tools, _sampling(rest), seed)
     return ServedRequest(chat, stream, include_usage=options.get("include_usage") is True)
 
@@ -258,7 +251,7 @@ def write_reply(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
 
 
 def write_events(reply: ChatReply, label: AnswerLabel, *, include_usage: bool = True) -> Iterator[bytes]:
-    """Yield the chunks of a reply: its message in pieces, its finish_reason, and its tokens in a last one."""
+    """Yield the chunks of a reply: the fields of its message, its finish_reason, and its tokens in a last one."""
     head = _head(reply, label, "chat.completion.chunk")
     shown = include_usage and reply.usage is not None
     rest = {"usage": None} if shown else {}
@@ -294,15 +287,10 @@ def _deltas(message: Message) -> Iterator[dict[str, Any]]:
     calls = message.get("tool_calls") or []
     yield {"role": "assistant", "content": None if calls else "", **without(message, STREAMED)}
     for name in STREAMED[:-1]:
-        for piece in pieces(text_of(message.get(name))):
-            yield {name: piece}
-    for index, call in enumerate(calls):
-        function = call.get("function") or {}
-        arguments = function.get("arguments") or ""
-        begun = {**call, "function": {**function, "arguments": ""}} if function else call
-        yield {"tool_calls": [{"index": index, **begun}]}
-        for piece in pieces(arguments):
-            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+        if text := text_of(message.get(name)):
+            yield {name: text}
+    if calls:
+        yield {"tool_calls": [{"index": index, **call} for index, call in enumerate(calls)]}
 
 
 # -- errors of a server ------------------------------------------------------------------------------------

@@ -3,10 +3,6 @@
 Certificates come from SSL_CERT_FILE and SSL_CERT_DIR, proxies from HTTP_PROXY and its like (`failures`).
 aiohttp's own `trust_env` is off, because it would send passwords from ~/.netrc. Redirects are not followed, and cookies
 are not kept. `read_body` bounds the bodies of answers, whichever library reads them.
-
-The official openai and anthropic clients are generated from one template and used here in one way: a client contributes
-headers, authentication and its transport, that of httpx. Its retries are off (`retry` has them). Its parsing is not
-used, because it reads bodies without a bound, takes an HTML page for an answer, and raises bare JSON errors.
 """
 
 from __future__ import annotations
@@ -15,7 +11,6 @@ import os
 import re
 import select
 from collections.abc import AsyncIterable, Mapping
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
@@ -34,7 +29,6 @@ from pytest_osmosis.models import completions
 from pytest_osmosis.models.base import ChatReply, ChatRequest, HttpApi
 from pytest_osmosis.models.failures import Failures, proxy_of
 from pytest_osmosis.models.json_bodies import decoded, shown
-from pytest_osmosis.models.providers import CUSTOM_HEADERS, headers_in
 from pytest_osmosis.models.targets import ModelTarget
 
 MB = 2**20
@@ -139,24 +133,8 @@ def _certificates(*variables: str | None) -> SSLContext:
     return context
 
 
-ANSWER = "pytest_osmosis.answer"
-
-_BODY: ContextVar[bytes] = ContextVar("pytest_osmosis.body")
-"""The body of the request in flight. It bypasses the client, which takes bytes only in its newer releases."""
-
 Value = TypeVar("Value")
 Other = TypeVar("Other")
-
-
-def added_headers(target: ModelTarget, provider: str, key: Mapping[str, Value], omit: Other) -> dict[str, Any]:
-    """Return the headers to add to the client's own: `key`, and the config's, which take precedence.
-
-    A client's variable has more headers, one "Name: value" per line. Only its own `provider` gets those. Older releases
-    do not read the variable.
-    """
-    more = headers_in(os.environ.get(f"{provider.upper()}{CUSTOM_HEADERS}", ""))
-    own = more if target.provider == provider else dict.fromkeys(more, omit)
-    return merged(merged(own, {**key, "Content-Type": "application/json"}), target.headers)
 
 
 def merged(ours: Mapping[str, Value], others: Mapping[str, Other]) -> dict[str, Value | Other]:
@@ -182,94 +160,23 @@ class HttpModel:
         # Anthropic's client adds /v1 itself, so that one base_url suits every client.
         self._root = root.removesuffix("/v1") if api.PATH.startswith("/v1/") else root
         self._url = f"{self._root}{api.PATH}"
-        self._failures = Failures(target.base_url, self._url, api_key, target.address_key, target.responses_advice)
-        proxy = proxy_of(target.base_url)
-        self._proxy = None if proxy is None else proxy.url
+        self._failures = Failures(target.base_url, self._url, api_key, target.address_key)
+        self._proxy = proxy_of(target.base_url)
         self._max_in_flight = max_in_flight
         self._max_bytes = target.max_response_mb * MB
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         """Send one request. Raises `TypeError` or `ValueError` for messages that the API cannot represent."""
         body = self._api.write_request(request, self.target)
-        status, text = await self._send("post", self._api.PATH, body, self._headers_of(request))
+        status, text = await self._send(body, self._headers_of(request))
         return self._api.read_reply(status, text, self.target, self._failures)
-
-    async def description(self) -> str:
-        """Return what the server says about the model, as JSON text. Raises `ModelError`."""
-        return (await self._send("get", self.target.description_path, b"", self._headers))[1]
 
     def _headers_of(self, request: ChatRequest) -> Mapping[str, Any]:
         return merged(self._headers, request.headers) if request.headers else self._headers
 
-    async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
+    async def _send(self, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
         """Return status and body of a 2xx answer. Raises `ModelError` for everything else."""
         raise NotImplementedError
-
-
-class OfficialModel(HttpModel):
-    """A model that is asked through an official client, `_client`, which subclasses set. It is the client's transport.
-
-    `kind` is the client's class of HTTP clients. It comes from httpx or httpx2, depending on the client's version.
-    """
-
-    _client: Any
-
-    def __init__(self, target: ModelTarget, api_key: str | None, api: HttpApi, max_in_flight: int, kind: type) -> None:
-        super().__init__(target, api_key, api, max_in_flight)
-        module = next(base.__module__ for base in kind.__mro__ if base.__module__ in ("httpx", "httpx2"))
-        self._http: Any = import_module(module)
-        self._below: Any = None
-
-    def _http_client(self) -> Any:
-        """Return the client's `http_client`. It neither follows redirects nor looks for proxies and passwords."""
-        return self._http.AsyncClient(
-            transport=self,
-            headers=ACCEPTED,
-            follow_redirects=False,
-            trust_env=False,
-            timeout=self._http.Timeout(None, connect=CONNECT_TIMEOUT_S),
-        )
-
-    async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
-        send = getattr(self._client, method)
-        try:
-            options = {"headers": sendable_headers(headers)}
-            _BODY.set(body)
-            response = await send(path, cast_to=self._http.Response, options=options)
-        except Exception as error:
-            raise self._failures.of_exception(error) from None
-        answer: tuple[int, str] = response.extensions.pop(ANSWER)
-        return answer
-
-    async def handle_async_request(self, request: Any) -> Any:
-        """Send a request of the HTTP client. The body of the answer bypasses it, as an extension of the response."""
-        body = _BODY.get()
-        request.headers["Content-Length"] = str(len(body))
-        request = self._http.Request(
-            request.method, request.url, headers=request.headers, content=body, extensions=request.extensions
-        )
-        if self._below is None:  # only a request can report that a proxy is wrong
-            n = self._max_in_flight
-            limits = self._http.Limits(max_connections=n, max_keepalive_connections=n)
-            self._below = self._http.AsyncHTTPTransport(limits=limits, proxy=self._proxy)
-        response = await self._below.handle_async_request(request)
-        try:
-            coding = coding_of(response.headers)
-            if coding and coding not in CODINGS:
-                raise self._http.DecodingError(f'Content-Encoding "{coding}" was not asked for')
-            content = await read_body(response.aiter_bytes(), self._max_bytes)
-        finally:
-            await response.aclose()
-        answer = answer_of(response.status_code, response.headers, content, self._max_bytes, self._failures)
-        return self._http.Response(answer[0], request=request, extensions={ANSWER: answer})
-
-    async def close(self) -> None:
-        await self._client.close()
-
-    async def aclose(self) -> None:
-        """Close the connections, for the HTTP client, whose transport this is."""
-        if self._below is not None:
-            await self._below.aclose()
 
 
 class LightModel(HttpModel):
@@ -286,13 +193,12 @@ class LightModel(HttpModel):
             ours["Authorization"] = f"Bearer {api_key}"
         self._headers = merged(ours, target.headers)
 
-    async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
-        return await self._request(method, f"{self._root}{path}", body, headers)
+    async def _send(self, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
+        return await self._post(self._url, body, headers)
 
-    async def _request(self, method: str, url: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
+    async def _post(self, url: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
         try:
-            async with self._opened().request(
-                method,
+            async with self._opened().post(
                 url,
                 data=body,
                 headers=sendable_headers(headers),

@@ -14,7 +14,7 @@ import functools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 from hashlib import blake2b
 from operator import add, mul, sub, truediv
@@ -29,8 +29,8 @@ JUDGE = "demo/judge"
 CANDIDATE = re.compile(rf"^<<<BEGIN ({ANSWER}|{CONVERSATION}) ", re.MULTILINE)
 _SCORES = re.compile(r"^Scores: from (\S+) to (\S+)\.$", re.MULTILINE)
 
-MAX_OPERATIONS = 50
-MAX_DIGITS = 50
+MAX_OPERATIONS = 10
+MAX_DIGITS = 20  # so that a float holds every result
 
 # These contain no digits, so a reward function that looks for a number does not find one.
 NOTHING_TO_SOLVE = "I only solve arithmetic with + - * /, and found none here that I can solve."
@@ -181,8 +181,8 @@ def find_expression(text: str) -> Expression | None:
     >>> print(format_expression(find_expression("Is 2 + 2 = 4? And what is 1,200 / 7 - 3?")))
     1200 / 7 - 3
 
-    Also returns None if the text has powers, remainders or terms in parentheses, or an expression of more than 50
-    operations or 50 digits in a number.
+    Also returns None if the text has powers, remainders or terms in parentheses, or an expression of too many
+    operations or digits.
     """
     found = [] if _UNSUPPORTED.search(text) else _EXPRESSION.findall(text)
     terms = _TERM.findall(found[-1]) if found else []
@@ -197,19 +197,12 @@ def format_expression(expression: Expression) -> str:
 
 
 def format_number(value: Fraction) -> str:
-    """Return a number in plain digits: exact if it ends, else with 15 digits after the integer part.
+    """Return a number in plain digits: a whole one exactly, and any other as a float has it.
 
     >>> [format_number(Fraction(n, d)) for n, d in [(391, 1), (3, 10), (-10, 3)]]
-    ['391', '0.3', '-3.333333333333333']
+    ['391', '0.3', '-3.3333333333333335']
     """
-    n_digits = len(str(abs(value.numerator) // value.denominator))
-    for precision in (n_digits + 2 * MAX_DIGITS * MAX_OPERATIONS, n_digits + 15):
-        with localcontext(prec=precision):
-            decimal = Decimal(value.numerator) / Decimal(value.denominator)
-        if Fraction(decimal) == value:
-            break
-    text = format(decimal, "f")
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return str(value.numerator) if value.denominator == 1 else format(Decimal(repr(float(value))), "f")
 
 
 # -- tools ------------------------------------------------------------------------------------------------
@@ -221,7 +214,6 @@ _OPERATION_WORDS = {
     "/": {"div", "divide", "division", "quotient"},
 }
 _ANSWER_WORDS = {"answer", "final", "response", "respond", "reply", "result", "finish"}
-_CALCULATOR_WORDS = {"expression", "expr", "formula", "calculate", "calculator", "calc", "evaluate", "arithmetic"}
 
 
 class _CallNeeded(Exception):
@@ -237,13 +229,8 @@ def _solve(expression: Expression, tools: Sequence[Mapping[str, Any]], results: 
 
     Raises `_CallNeeded` for the first result that is missing, and `ZeroDivisionError` before any call.
     """
-    own_value = _evaluate(expression, lambda operator, left, right: _CALCULATE[operator](left, right))
-    calculator, by_operator = _fitting(tools)
-    if calculator is not None:
-        name, parameter = calculator
-        if not results:
-            raise _CallNeeded(name, {parameter: format_expression(expression)}, 0)
-        return own_value if results[-1] is None else results[-1]
+    _evaluate(expression, lambda operator, left, right: _CALCULATE[operator](left, right))
+    by_operator = _fitting(tools)
     n_calls = 0
 
     def calculate(operator: str, left: Fraction, right: Fraction) -> Fraction:
@@ -281,42 +268,31 @@ def _json_number(value: Fraction) -> int | float:
     return int(value) if value.denominator == 1 or abs(value) >= 2**53 else float(value)
 
 
-def _fitting(tools: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, str] | None, dict[str, tuple[str, str, str]]]:
-    """Return the tool that takes a whole expression, if any, and the tools that take two numbers, by operator."""
-    calculator: tuple[str, str] | None = None
+def _fitting(tools: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str, str]]:
+    """Return the tools that take two numbers, by the operator that their names have, with both parameters."""
     by_operator: dict[str, tuple[str, str, str]] = {}
-    for tool in tools:
-        name, description, types = _declared(tool)
-        if [*types.values()] == ["string"] and _words(" ".join((name, description, *types))) & _CALCULATOR_WORDS:
-            calculator = calculator or (name, next(iter(types)))
-        elif len(types) == 2 and {*types.values()} <= {"number", "integer"}:
-            operator = _operator_of(name) or _operator_of(description)
-            if operator is not None:
-                first, second = types
-                by_operator.setdefault(operator, (name, first, second))
-    return calculator, by_operator
+    for name, types in map(_declared, tools):
+        operators = [operator for operator, words in _OPERATION_WORDS.items() if words & _words(name)]
+        if len(operators) == 1 and len(types) == 2 and {*types.values()} <= {"number", "integer"}:
+            first, second = types
+            by_operator.setdefault(operators[0], (name, first, second))
+    return by_operator
 
 
-def _declared(tool: Mapping[str, Any]) -> tuple[str, str, dict[str, str]]:
-    """Return the name of a tool, its description, and the types of its parameters."""
+def _declared(tool: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return the name of a tool, and the types of its parameters."""
     function = _object(tool.get("function"))
     properties = _object(_object(function.get("parameters")).get("properties"))
     types = {name: str(_object(schema).get("type")) for name, schema in properties.items()}
-    return str(function.get("name", "")), str(function.get("description", "")), types
+    return str(function.get("name", "")), types
 
 
 def _answering(tools: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
     """Return the tool that takes the answer as its only parameter, and this parameter, or None."""
-    for name, _, types in map(_declared, tools):
+    for name, types in map(_declared, tools):
         if [*types.values()] == ["string"] and _words(" ".join((name, *types))) & _ANSWER_WORDS:
             return name, next(iter(types))
     return None
-
-
-def _operator_of(text: str) -> str | None:
-    """Return the only operator with a word in the text, or None."""
-    operators = [operator for operator, words in _OPERATION_WORDS.items() if words & _words(text)]
-    return operators[0] if len(operators) == 1 else None
 
 
 def _words(text: str) -> set[str]:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
-from pytest_osmosis.models.failures import Failures, error_in
+from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.lenient_json import MAX_DEPTH, TooDeep, read
 from pytest_osmosis.models.targets import MESSAGE_SHARE, ModelTarget
 
 MAX_COUNT = 10**9
 """More tokens than any request can have. What a larger number would cost is not worth computing."""
 MAX_LABEL = 200
-ESCAPED = 6
-"""The length of a character as an escape."""
 
 
-def encoded(body: Mapping[str, Any]) -> bytes:
+def encoded(body: Mapping[str, Any] | Sequence[Any]) -> bytes:
     """Return a body as ASCII JSON, because UTF-8 has no lone surrogates. Raises `TypeError` or `ValueError`."""
     return _written(body).encode("ascii")
 
@@ -53,9 +50,7 @@ def json_object(status: int, text: str, failures: Failures) -> dict[str, Any]:
     except TooDeep:
         raise failures.unreadable(status, text, f"is nested more than {MAX_DEPTH} levels deep") from None
     except ValueError:
-        body = _error_event(text)
-        if body is None:
-            raise failures.unreadable(status, text, "is not JSON") from None
+        raise failures.unreadable(status, text, "is not JSON") from None
     if not isinstance(body, dict):
         raise failures.unreadable(status, text, "is not a JSON object")
     return body
@@ -69,11 +64,6 @@ def answer_list(body: Mapping[str, Any], key: str, status: int, failures: Failur
     if not isinstance(value, list):
         raise failures.misshapen(status, f"{key} = {shape(value)}", body)
     return value
-
-
-def first_choice(choices: Sequence[Any]) -> Any:
-    """Return the choice with index 0, in whatever order a server lists them; the first if none has that index."""
-    return next((each for each in choices if isinstance(each, dict) and each.get("index") == 0), choices[0])
 
 
 def function_of(call: Any) -> Mapping[str, Any]:
@@ -98,30 +88,9 @@ def role_fault(role: object) -> str | None:
 
 def check_size(status: int, message: Any, target: ModelTarget, failures: Failures) -> None:
     """Raise `ModelError` for a message that is too large to be kept, sent back and written."""
-    limit = target.max_message_bytes
-    size, rest = 0, [message]
-    while rest and size <= limit:
-        value = rest.pop()
-        if isinstance(value, str):
-            size += len(value) * (1 if value.isascii() and value.isprintable() else ESCAPED)
-        elif isinstance(value, (dict, list)):
-            rest += (*value, *value.values()) if isinstance(value, dict) else value
-        size += 1
-    if size > limit:
-        raise failures.too_large(
-            status, f"a message of more than {limit / 2**20:g} MB (a {MESSAGE_SHARE}th of the bound on a body)"
-        )
-
-
-def _error_event(text: str) -> dict[str, Any] | None:
-    """Return the first error in a stream of server-sent events, which some servers answer unasked, or None."""
-    for line in text.splitlines():
-        if line.startswith("data:"):
-            with suppress(ValueError):
-                data = read(line.removeprefix("data:"))
-                if isinstance(data, dict) and error_in(data) is not None:
-                    return data
-    return None
+    if len(encoded(message)) > target.max_message_bytes:
+        most = f"{target.max_message_bytes / 2**20:g} MB (a {MESSAGE_SHARE}th of the bound on a body)"
+        raise failures.too_large(status, f"a message of more than {most}")
 
 
 def count_in(value: object, *path: str) -> int | None:

@@ -10,6 +10,7 @@ import json
 import math
 from typing import Any
 
+from pytest_osmosis.files.strict_json import depth
 from pytest_osmosis.models.base import LARGE_INT
 
 MAX_DEPTH = 100
@@ -25,19 +26,9 @@ def read(text: str) -> Any:
         value = _read(text)
     except RecursionError:
         raise TooDeep from None
-    if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(value):
+    if text.count("[") + text.count("{") > MAX_DEPTH and depth(value) > MAX_DEPTH:
         raise TooDeep
     return value
-
-
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        containers = [each for each in level if isinstance(each, (dict, list))]
-        if not containers:
-            return False
-        level = [item for each in containers for item in (each.values() if isinstance(each, dict) else each)]
-    return True
 
 
 def _not_a_number(_constant: str) -> None:

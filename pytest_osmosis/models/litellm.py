@@ -166,8 +166,7 @@ class LiteLLMModel:
 
     def _failures(self, exchange: WatchedExchange) -> Failures:
         address = self._target.base_url or _origin(exchange.url) or self._target.describe
-        advice = self._target.responses_advice
-        return Failures(address, exchange.url or address, self._api_key, responses_advice=advice)
+        return Failures(address, exchange.url or address, self._api_key)
 
     def _failure(self, error: Exception, exchange: WatchedExchange) -> ModelError:
         failures = self._failures(exchange)

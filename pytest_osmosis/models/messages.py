@@ -1,14 +1,11 @@
 """Anthropic's Messages as JSON: writes chat messages as the body of a request, reads the reply from an answer.
 
-Our messages have the shape of OpenAI's chat completions. The differences: leading system messages become a field of
-their own. Successive turns of one role are merged, so tool results join the user's next turn. Text of white space only
-is left out, because the API refuses it. Blocks of an answer that chat completions cannot represent (thinking and its
-signature, citations, tools that the server ran) stay on our message as `content_blocks` and are sent back unchanged.
+Leading system messages become a field of their own. Successive turns of one role are merged, so tool results join the
+user's next turn. Text of white space only is left out, because the API refuses it.
 
-A server of ours makes chat messages of turns: each block of `system` a system message, each tool result a message of
-its own before what the user says. What chat completions cannot represent stays where the client's side finds it, for a
-model behind that has this API too: `content_blocks`, `is_error` on a tool's message, and `cache_control` on a part, a
-tool or a tool's message.
+What chat completions cannot represent stays on our messages, and goes back unchanged to a model with this API: thinking
+and its signature, citations and tools that the server ran as `content_blocks`, `is_error` on a tool's message, and
+`cache_control` on a part, a tool or a tool's message.
 
 Source: the API reference at docs.anthropic.com, and the types of the official client.
 """
@@ -26,12 +23,8 @@ from pytest_osmosis.models.api_shapes import (
     AnswerLabel,
     ApiError,
     ServedRequest,
-    check_content,
-    drop_model,
     event,
-    pieces,
     refuse,
-    take_flag,
     take_messages,
     take_object,
     take_seed,
@@ -361,14 +354,9 @@ OWN_STOP_REASONS = frozenset({"pause_turn"})
 
 ERROR_TYPES: Mapping[int, str] = {
     401: "authentication_error",
-    402: "billing_error",
     403: "permission_error",
     404: "not_found_error",
-    405: "not_found_error",
-    408: "timeout_error",
-    413: "request_too_large",
     429: "rate_limit_error",
-    504: "timeout_error",
     529: "overloaded_error",
 }
 
@@ -384,16 +372,15 @@ tool streaming names it."""
 
 def read_request(body: Mapping[str, Any]) -> ServedRequest:
     """Return the request in a body. Raises `ApiError` for one that the API would refuse."""
-    rest = dict(body)
+    rest = without(body, {"model"})
     if rest.get("max_tokens") is None:
         raise refuse("max_tokens: field required")
-    drop_model(rest)
     turns = take_messages(rest)
     tools = take_tools(rest, '{"name": ..., "input_schema": {...}}')
-    seed, stream = take_seed(rest), take_flag(rest, "stream")
+    seed, stream = take_seed(rest), bool(rest.pop("stream", None))
     conversation = [
-        *_system_messages(rest.pop("system", None)),
-        *(message for position, turn in enumerate(turns) for message in _chat_messages(turn, position)),
+        *({"role": "system", "content": _plain([_part(block)])} for block in _parts(rest.pop("system", None) or None)),
+        *(message for turn in turns for message in _chat_messages(turn)),
     ]
     return ServedRequest(
         ChatRequest(conversation, [_function(tool) for tool in tools], _sampling_in(rest), seed), stream
@@ -421,7 +408,7 @@ def _sampling_in(rest: Mapping[str, Any]) -> dict[str, Any]:
 
 def _output(sampling: dict[str, Any]) -> dict[str, Any]:
     """Remove the effort and the schema of an answer, and return them as chat completions have them."""
-    output = {**take_object(sampling, "output_config")}
+    output = take_object(sampling, "output_config")
     found: dict[str, Any] = {}
     effort, wanted = output.pop("effort", None), output.get("format")
     if effort is not None:
@@ -451,46 +438,21 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": function, **given(without(tool, ("type", *names)))}
 
 
-def _system_messages(system: object) -> list[Message]:
-    check_content(system, "system")
-    return [{"role": "system", "content": _plain([_part(block)])} for block in _parts(system or None)]
-
-
-def _chat_messages(turn: Message, position: int) -> list[Message]:
+def _chat_messages(turn: Message) -> list[Message]:
     """Return one turn as chat messages: tool results first, then the turn itself, if it holds anything else."""
-    content, name = turn.get("content"), f"messages[{position}].content"
-    if content is None:
-        raise refuse(f"{name}: field required")
+    content = turn["content"]
     if isinstance(content, str):
         return [{"role": turn["role"], "content": content}]
-    blocks = [_block_in(block, f"{name}[{index}]") for index, block in enumerate(content)]
+    blocks = [_part(block) if isinstance(block, str) else block for block in content]
+    if fault := next(filter(None, map(block_fault, blocks)), None):
+        raise refuse(fault)
     if turn["role"] == "assistant":
-        return [_assistant_message(blocks)]
+        return [assistant_message(blocks)]
     results = [_tool_message(block) for block in blocks if block["type"] == "tool_result"]
     said = [block for block in blocks if block["type"] != "tool_result"]
     if results and not said:
         return results
     return [*results, {"role": turn["role"], "content": _plain([*map(_part, said)])}]
-
-
-def _block_in(block: object, name: str) -> Block:
-    if isinstance(block, str):
-        return {"type": "text", "text": block}
-    fault = block_fault(block)
-    if fault is not None or not isinstance(block, dict):
-        raise refuse(f"{name}: {fault}")
-    if block["type"] == "tool_result":
-        check_content(block.get("content"), f"{name}.content")
-    return block
-
-
-def _assistant_message(blocks: list[Block]) -> Message:
-    message = assistant_message(blocks)
-    inputs = (block["input"] for block in blocks if block["type"] == "tool_use")
-    for call, arguments in zip(message.get("tool_calls", ()), inputs, strict=True):
-        if arguments.keys() == {INVALID_JSON} and isinstance(arguments[INVALID_JSON], str):
-            call["function"]["arguments"] = arguments[INVALID_JSON]
-    return message
 
 
 def _tool_message(block: Block) -> Message:
@@ -526,7 +488,7 @@ def write_reply(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
 
 
 def write_events(reply: ChatReply, label: AnswerLabel, *, include_usage: bool = True) -> Iterator[bytes]:
-    """Yield the events of a reply: its blocks in pieces, then its stop_reason. The API always sends the tokens."""
+    """Yield the events of a reply: its blocks, then its stop_reason. The API always sends the tokens."""
     usage = _usage_fields(reply.usage)
     begun = {**_head(reply, label), "content": [], "stop_reason": None, "stop_sequence": None}
     yield _event("message_start", message={**begun, "usage": {**usage, "output_tokens": 0}})
@@ -593,21 +555,19 @@ def _streamed(block: Block) -> tuple[Block, list[dict[str, Any]]]:
     """Return a block as it begins, and its deltas. A block of a kind that is not streamed begins whole."""
     match block["type"]:
         case "text":
-            deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
+            said = {"type": "text_delta", "text": block["text"]}
             if not (citations := block.get("citations")):
-                return {**block, "text": ""}, deltas
+                return {**block, "text": ""}, [said]
             cited = [{"type": "citations_delta", "citation": each} for each in citations]
-            return {**block, "text": "", "citations": []}, [*deltas, *cited]
+            return {**block, "text": "", "citations": []}, [said, *cited]
         case "thinking" if isinstance(block.get("thinking"), str):
-            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])]
+            thought = {"type": "thinking_delta", "thinking": block["thinking"]}
             signature = block.get("signature")
             signed = [{"type": "signature_delta", "signature": signature}] if signature else []
-            return {**block, "thinking": "", "signature": ""}, [*deltas, *signed]
+            return {**block, "thinking": "", "signature": ""}, [thought, *signed]
         case "tool_use" | "server_tool_use" | "mcp_tool_use":
             written = json.dumps(block.get("input") or {})
-            return {**block, "input": {}}, [
-                {"type": "input_json_delta", "partial_json": piece} for piece in pieces(written)
-            ]
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": written}]
     return block, []
 
 

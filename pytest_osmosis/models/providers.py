@@ -122,40 +122,23 @@ SERVICES: Mapping[str, Service] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
-    """The variables by which LiteLLM logs in at a provider: `keys` hold secrets, `others` do not.
-
-    Without one of them, no request can be sent, unless LiteLLM may look `elsewhere` too, such as in ~/.aws.
-    """
-
-    keys: tuple[str, ...]
-    others: tuple[str, ...] = ()
-    elsewhere: bool = False
-
-
-AWS = Login(
-    ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK"), elsewhere=True
-)
-LITELLM_LOGINS: Mapping[str, Login] = {
-    "azure": Login(
-        ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_PASSWORD"),
-        ("AZURE_CLIENT_ID", "AZURE_CREDENTIAL", "AZURE_FEDERATED_TOKEN_FILE"),
-    ),
-    "azure_ai": Login(("AZURE_AI_API_KEY", "AZURE_API_KEY", "AZURE_AD_TOKEN"), ("AZURE_CLIENT_ID",)),
+AWS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK")
+LITELLM_KEYS: Mapping[str, tuple[str, ...]] = {
+    "azure": ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_PASSWORD"),
+    "azure_ai": ("AZURE_AI_API_KEY", "AZURE_API_KEY", "AZURE_AD_TOKEN"),
     "bedrock": AWS,
-    "cloudflare": Login(("CLOUDFLARE_API_KEY",)),
-    "cohere": Login(("COHERE_API_KEY", "CO_API_KEY")),
-    "databricks": Login(("DATABRICKS_API_KEY", "DATABRICKS_TOKEN", "DATABRICKS_CLIENT_SECRET"), elsewhere=True),
-    "github": Login(("GITHUB_API_KEY",)),
-    "replicate": Login(("REPLICATE_API_KEY", "REPLICATE_API_TOKEN")),
+    "cloudflare": ("CLOUDFLARE_API_KEY",),
+    "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
+    "databricks": ("DATABRICKS_API_KEY", "DATABRICKS_TOKEN", "DATABRICKS_CLIENT_SECRET"),
+    "github": ("GITHUB_API_KEY",),
+    "replicate": ("REPLICATE_API_KEY", "REPLICATE_API_TOKEN"),
     "sagemaker": AWS,
-    "snowflake": Login(("SNOWFLAKE_JWT", "SNOWFLAKE_API_KEY"), elsewhere=True),
-    "vertex_ai": Login(("VERTEXAI_CREDENTIALS",), elsewhere=True),
-    "watsonx": Login(("WATSONX_APIKEY", "WATSONX_API_KEY", "WX_API_KEY", "WATSONX_TOKEN"), elsewhere=True),
+    "snowflake": ("SNOWFLAKE_JWT", "SNOWFLAKE_API_KEY"),
+    "vertex_ai": ("VERTEXAI_CREDENTIALS",),
+    "watsonx": ("WATSONX_APIKEY", "WATSONX_API_KEY", "WX_API_KEY", "WATSONX_TOKEN"),
 }
-"""Providers with an API or a login of their own. LiteLLM reaches them, and reads their keys from its own variables."""
-LITELLM_PREFIXES = tuple(LITELLM_LOGINS)
+"""Providers with an API or a login of their own, and the variables in which LiteLLM looks for their keys."""
+LITELLM_PREFIXES = tuple(LITELLM_KEYS)
 
 OTHER_KEYS = ("ANTHROPIC_AUTH_TOKEN", "GOOGLE_API_KEY", "OPENAI_ADMIN_KEY", "WATSONX_ZENAPIKEY")
 """Further variables that the official clients and LiteLLM read."""
@@ -171,7 +154,7 @@ def key_variables(environ: Iterable[str]) -> list[str]:
     ['GROQ_API_KEY', 'AZURE_AD_TOKEN', 'SOME_PROVIDER_API_KEY']
     """
     known = {*OTHER_KEYS, *(service.api_key_env for service in SERVICES.values())}
-    known.update(name for login in LITELLM_LOGINS.values() for name in login.keys)
+    known.update(*LITELLM_KEYS.values())
     return [name for name in environ if name in known or KEY_NAME.search(name)]
 
 

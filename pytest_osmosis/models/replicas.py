@@ -8,10 +8,7 @@ answer is missing only if no replica gives it. If all are left out, the one that
 from __future__ import annotations
 
 import asyncio
-import math
-import re
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -20,7 +17,7 @@ from typing import Any
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
-from pytest_osmosis.models.targets import ModelTarget, Sticky
+from pytest_osmosis.models.targets import ModelTarget
 
 IN_A_ROW = 3
 """This many failures without an answer in between leave a replica out."""
@@ -28,9 +25,6 @@ REST_S, MOST_REST_S = 5.0, 60.0
 """The seconds that a replica rests before it gets a request again; twice as many each further time."""
 SHARE_OF_TIMEOUT = 0.9
 """A request that was given up after this share of its time limit counts as a failure of the replica."""
-GOLDEN, SILVER = (math.sqrt(5) - 1) / 2, math.sqrt(2) - 1
-"""Multiples of these, without their whole parts, are spread evenly, however they are chosen."""
-_RUN = re.compile(r"row(\d+)-run(\d+)")
 
 
 @dataclass(slots=True)
@@ -56,21 +50,6 @@ USES: ContextVar[dict[str, ReplicaUse] | None] = ContextVar("USES", default=None
 """The counts of the current task's requests, by the name of the replica; None if nobody counts them."""
 
 
-def names_of(targets: Sequence[ModelTarget]) -> list[str]:
-    """Return a name for each replica: its address, with a number if others have the same.
-
-    >>> names_of([ModelTarget("server", "m", "http://a/v1"), ModelTarget("server", "m", "http://a/v1")])
-    ['http://a/v1', 'http://a/v1 (2)']
-    """
-    seen: Counter[str] = Counter()
-    names = []
-    for target in targets:
-        address = target.base_url or ""
-        seen[address] += 1
-        names.append(address if seen[address] == 1 else f"{address} ({seen[address]})")
-    return names
-
-
 @dataclass(slots=True, eq=False)
 class Replica:
     """One server, and how it has done. It rests until `out_until`, and `trials` are requests sent after that."""
@@ -93,9 +72,8 @@ class ReplicatedModel:
     def __init__(
         self, target: ModelTarget, clients: Sequence[Model], now: Callable[[], float] = time.monotonic
     ) -> None:
-        names = names_of(target.replicas)
-        self.replicas = [Replica(*each) for each in zip(names, target.replicas, clients, strict=True)]
-        self._sticky = target.sticky
+        pairs = zip(target.replicas, clients, strict=True)
+        self.replicas = [Replica(each.base_url or "", each, client) for each, client in pairs]
         self._now = now
         self._unreported: list[tuple[str, dict[str, str]]] = []
 
@@ -165,11 +143,7 @@ class ReplicatedModel:
         if not able:
             return min(replicas, key=lambda each: each.out_until or 0.0)
         free = [each for each in able if each.busy_until <= now] or able
-        place = place_of(request.run, self._sticky)
-        if place is None:
-            return min(free, key=lambda each: (each.in_flight, each.failures, each.sent))
-        home, rest = _divided(place, self.replicas)
-        return home if home in free else _divided(rest, free)[0]
+        return min(free, key=lambda each: (each.in_flight, each.failures, each.sent))
 
     def _failed(
         self, replica: Replica, request: ChatRequest, error: ModelError, use: ReplicaUse, *, is_trial: bool
@@ -225,22 +199,6 @@ def _is_rested(replica: Replica, now: float) -> bool:
 def _refuses_all(error: ModelError) -> bool:
     """Return True for an error that every further request to the same server would meet."""
     return error.systemic in ("always", "until_success")
-
-
-def place_of(run: str, sticky: Sticky) -> float | None:
-    """Return the place of a request between 0 and 1, the same for all that stay together; None if none do."""
-    found = None if sticky == "none" else _RUN.match(run)
-    if found is None:
-        return None
-    row, index = map(int, found.groups())
-    return (row * GOLDEN + (index * SILVER if sticky == "run" else 0.0)) % 1.0
-
-
-def _divided(place: float, replicas: Sequence[Replica]) -> tuple[Replica, float]:
-    """Return the replica at a place, and the place within its part."""
-    scaled = place * len(replicas)
-    position = min(int(scaled), len(replicas) - 1)
-    return replicas[position], scaled - position
 
 
 def uses_to_json(uses: Mapping[str, ReplicaUse]) -> dict[str, Any]:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import quote, urlsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.models.providers import (
-    LITELLM_LOGINS,
     LITELLM_PREFIXES,
     OPENAI_APIS,
     SERVICES,
@@ -24,13 +22,11 @@ from pytest_osmosis.models.providers import (
     Service,
     service_at,
 )
-from pytest_osmosis.text.names import closest, did_you_mean
+from pytest_osmosis.text.names import suggestion
 from pytest_osmosis.text.recorded import RECORDED
 
 if TYPE_CHECKING:
     from pytest_osmosis.config.tables import ModelTable
-
-Sticky = Literal["none", "row", "run"]
 
 DEMO, DEMO_JUDGE = "demo/arithmetic", "demo/judge"
 MESSAGE_SHARE = 16
@@ -55,8 +51,7 @@ class ModelTarget:
     `headers_from_state` are headers by name, and the keys of a rollout's state that hold their values.
 
     `endpoint` is the id in the registry of endpoints. If it has several servers, `replicas` are all of them, and the
-    target itself describes the first one. `sticky` says which requests stay with one replica. `api` is that of the
-    clients "openai" and "light".
+    target itself describes the first one. `api` is that of the clients "openai" and "light".
     """
 
     provider: str
@@ -73,7 +68,6 @@ class ModelTarget:
     headers_from_state: Mapping[str, str] = field(default_factory=dict)
     endpoint: str | None = None
     replicas: tuple[ModelTarget, ...] = ()
-    sticky: Sticky = "none"
     api: Api = "chat_completions"
 
     @property
@@ -90,13 +84,6 @@ class ModelTarget:
     def address_key(self) -> str:
         """The key that sets the address, for people."""
         return "[model] base_url" if self.endpoint is None else "[[endpoint]] url (or [model] base_url)"
-
-    @property
-    def responses_advice(self) -> str:
-        """The advice to who should ask by OpenAI's Responses; "" if LiteLLM alone knows the provider."""
-        if self.client != "litellm":
-            return 'set [model] api_client_type = "openai_responses"'
-        return "leave out [model] client" if self.provider in SERVICES else ""
 
     @property
     def describe(self) -> str:
@@ -130,16 +117,6 @@ class ModelTarget:
         return self.provider not in ("demo", RECORDED)
 
     @property
-    def is_openais(self) -> bool:
-        """True for OpenAI's own service, and for the server that stands for it (OPENAI_BASE_URL)."""
-        return self.provider == "openai" or service_at(self.base_url or "") is SERVICES["openai"]
-
-    @property
-    def description_path(self) -> str:
-        """The path after the address at which OpenAI describes the model."""
-        return f"/models/{quote(self.model, safe=':')}"
-
-    @property
     def max_message_bytes(self) -> int:
         """The bound on a message as JSON. A message is kept, sent on and written several times, a body only read."""
         return self.max_response_mb * 2**20 // MESSAGE_SHARE
@@ -167,7 +144,7 @@ def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, w
     `missing_key` and `missing_extra` check if it can be used. Raises `ConfigError` at `where` for an unknown provider,
     an invalid address, and a client that does not speak the provider's API or may not have the address.
     """
-    prefix, slash, name = model_path.partition("/")
+    prefix, _, name = model_path.partition("/")
     if table.base_url is not None:
         check_url(table.base_url, "[model] base_url", where)
         return at_address(model_path, table, table.base_url, where)
@@ -179,7 +156,7 @@ def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, w
         return _through_litellm(model_path, table, where)
     if prefix == "litellm" and "/" in name:
         return _through_litellm(name, table, where)
-    raise ConfigError.at(where, f"[experiment] model_path: {_refusal(prefix, slash, name)}")
+    raise ConfigError.at(where, f"[experiment] model_path: {_refusal(prefix, name)}")
 
 
 def recorded(name: str) -> ModelTarget:
@@ -191,7 +168,7 @@ def missing_key(target: ModelTarget, environ: Mapping[str, str], *, where: str) 
     """Return the problem with an unset or empty variable of the key, or None."""
     name = target.api_key_env
     if name is None:
-        return missing_login(target, environ, where=where)
+        return None
     if environ.get(name, "").strip():
         return None
     state = "is empty" if name in environ else "is not set"
@@ -203,29 +180,13 @@ def missing_key(target: ModelTarget, environ: Mapping[str, str], *, where: str) 
     )
 
 
-def missing_login(target: ModelTarget, environ: Mapping[str, str], *, where: str) -> Problem | None:
-    """Return the problem if LiteLLM will find none of the variables by which it logs in, or None."""
-    if target.provider != "litellm" or target.api_key_env is not None:
-        return None
-    login = LITELLM_LOGINS.get(target.model.partition("/")[0])
-    if login is None or login.elsewhere or any(environ.get(name) for name in (*login.keys, *login.others)):
-        return None
-    names = f"{', '.join(login.keys[:-1])} or {login.keys[-1]}" if len(login.keys) > 1 else login.keys[0]
-    text = f"it finds no key in {names}; export one, or name another variable in [model] api_key_env"
-    return Problem(where, f"{target.describe}: {text}")
-
-
 def missing_extra(target: ModelTarget, *, where: str) -> Problem | None:
     """Return the problem if the target needs LiteLLM, but it is not installed, or None."""
     import importlib.util
 
     if target.client != "litellm" or importlib.util.find_spec("litellm") is not None:
         return None
-    beside = importlib.util.find_spec("verifiers")
-    folders = () if beside is None else beside.submodule_search_locations or ()
-    is_new = any(Path(folder, "v1", "taskset.py").is_file() for folder in folders)
-    but = ", which cannot be installed beside verifiers 0.4: they need other versions of mcp" if is_new else ""
-    return Problem(where, f"{target.describe}: LiteLLM is not installed; pip install 'pytest-osmosis[litellm]'{but}")
+    return Problem(where, f"{target.describe}: LiteLLM is not installed; pip install 'pytest-osmosis[litellm]'")
 
 
 def at_address(model: str, table: ModelTable, base_url: str, where: str) -> ModelTarget:
@@ -310,7 +271,7 @@ def _target(
     return ModelTarget(
         provider, model, base_url, api_key_env, table.headers, table.timeout_s, table.max_retries,
         table.max_response_mb, client, service.max_tokens_key, None if api == "responses" else service.seed_key,
-        dict(table.headers_from_state), sticky=table.sticky, api=api,
+        dict(table.headers_from_state), api=api,
     )  # fmt: skip
 
 
@@ -351,30 +312,13 @@ def check_url(url: str, name: str, where: str) -> None:
         raise ConfigError.at(where, f'{name}: {text}; write it as in "http://localhost:8000/v1"')
 
 
-def _refusal(prefix: str, slash: str, name: str) -> str:
+def _refusal(prefix: str, name: str) -> str:
     """Return the reason why a model_path names no target, and the valid ones."""
-    suggestion = did_you_mean(_similar_model(prefix, name))
-    if slash and prefix in KNOWN:
-        valid = {"demo": f"{DEMO} and {DEMO_JUDGE}", "litellm": "litellm/<provider>/<model>"}.get(
-            prefix, f"{prefix}/<model>"
-        )
-        return f'provider "{prefix}" has no model "{prefix}/{name}"{suggestion} (valid: {valid})'
-    reason = f'unknown provider "{prefix}"' if slash else f'"{prefix}" names no provider'
+    if prefix in KNOWN:
+        valid = {"demo": f"{DEMO} and {DEMO_JUDGE}", "litellm": "litellm/<provider>/<model>"}
+        return f'"{prefix}/{name}" names no model (valid: {valid.get(prefix, f"{prefix}/<model>")})'
+    direct, through = (", ".join(f"{each}/" for each in names) for names in (("demo", *SERVICES), LITELLM_PREFIXES))
     return (
-        f"{reason}{suggestion} (valid: {_slashed(('demo', *SERVICES))}; through LiteLLM: {_slashed(LITELLM_PREFIXES)} "
+        f'unknown provider "{prefix}"{suggestion(prefix.lower(), KNOWN)} (valid: {direct}; through LiteLLM: {through} '
         f"and litellm/<provider>/<model>; any name with [model] base_url)"
     )
-
-
-def _slashed(prefixes: Iterable[str]) -> str:
-    return ", ".join(f"{prefix}/" for prefix in prefixes)
-
-
-def _similar_model(prefix: str, name: str) -> str | None:
-    if not name:
-        home = "demo" if f"demo/{prefix}" == DEMO else "openai"
-        return f'"{home}/{prefix}"' if prefix not in KNOWN else None
-    provider = closest(prefix.lower(), KNOWN)
-    if provider == "demo":
-        return f'"{DEMO}"' if closest(f"demo/{name}".lower(), [DEMO]) else None
-    return f'"{provider}/{name}"' if provider not in (None, prefix) else None

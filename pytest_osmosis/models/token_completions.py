@@ -19,7 +19,7 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
 from pytest_osmosis.models.completions import read_reply, request_body
 from pytest_osmosis.models.connections import LightModel
-from pytest_osmosis.models.json_bodies import encoded, first_choice, json_object
+from pytest_osmosis.models.json_bodies import encoded, json_object
 from pytest_osmosis.models.targets import ModelTarget
 
 TOKENS_PATH, TOKENIZE_PATH = "/tokens", "/tokenize"
@@ -50,15 +50,13 @@ class TokenModel(LightModel):
         body = {**request_body(request, self.target), **ASKED}
         ids = await self._prompt_ids(request, body)
         if ids is None:
-            status, text = await self._post(self._url, body, request)
+            status, text = await self._post(self._url, encoded(body), self._headers_of(request))
         else:
-            status, text = await self._post(f"{self._url}{TOKENS_PATH}", {**body, "tokens": ids}, request)
+            whole = encoded({**body, "tokens": ids})
+            status, text = await self._post(f"{self._url}{TOKENS_PATH}", whole, self._headers_of(request))
         reply = read_reply(status, text, self.target, self._failures)
         self._remember(request, reply, json_object(status, text, self._failures))
         return reply
-
-    async def _post(self, url: str, body: Mapping[str, Any], request: ChatRequest) -> tuple[int, str]:
-        return await self._request("post", url, encoded(body), self._headers_of(request))
 
     async def _prompt_ids(self, request: ChatRequest, body: Mapping[str, Any]) -> list[int] | None:
         """Return the ids of a whole prompt, None if it is not one that follows a remembered turn."""
@@ -89,7 +87,7 @@ class TokenModel(LightModel):
         return ids[1:] if ids[:1] == [last] else ids
 
     async def _tokenized(self, body: Mapping[str, Any], request: ChatRequest) -> list[int]:
-        status, text = await self._post(self._tokenize_url, body, request)
+        status, text = await self._post(self._tokenize_url, encoded(body), self._headers_of(request))
         tokens = json_object(status, text, self._failures)["tokens"]
         if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
             raise ValueError("tokens must be a list of integers")
@@ -97,7 +95,7 @@ class TokenModel(LightModel):
 
     def _remember(self, request: ChatRequest, reply: ChatReply, answer: Mapping[str, Any]) -> None:
         """Remember a turn whose token ids the server sent, unless the answer was cut off: it then has no end."""
-        choice = first_choice(answer["choices"])
+        choice = answer["choices"][0]
         prompt, own = answer.get("prompt_token_ids") or choice.get("prompt_token_ids"), choice.get("token_ids")
         if not request.run or not prompt or not own or reply.finish_reason == "length":
             return

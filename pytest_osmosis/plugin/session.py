@@ -32,7 +32,7 @@ from pytest_osmosis.evals import (
     Spawn,
     Worktrees,
 )
-from pytest_osmosis.evals.checks import WITHOUT_MODEL
+from pytest_osmosis.evals.prepare import WITHOUT_MODEL
 from pytest_osmosis.plugin import reward_options
 from pytest_osmosis.plugin.command import named_evals, preparation, session_options
 from pytest_osmosis.plugin.command.named_evals import session_arguments, set_arguments
@@ -369,7 +369,7 @@ def estimated_cost(prepared: Prepared, n_selected: int) -> float | None:
     if last is None:
         return None
     found, judges = last.summary, last.summary.judges
-    judged = 0.0 if judges is None else judges["cost_usd"]
+    judged = 0.0 if judges is None else judges.cost_usd
     if found.cost_usd is None or judged is None:
         return None
     return (found.cost_usd + judged) * n_selected / found.total_runs

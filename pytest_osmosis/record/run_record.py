@@ -108,7 +108,7 @@ class RewardError:
 
 
 class StoredUse(NamedTuple):
-    """The answers that a cassette or a cache gave: their number, and their token counts as (name, count) pairs.
+    """The answers that a cassette gave: their number, and their token counts as (name, count) pairs.
 
     `usage` is None if it is unknown.
     """
@@ -144,8 +144,8 @@ class JudgeUse(NamedTuple):
     """The requests to one judge that scored a run: `calls` were answered, after `retries`.
 
     `model` is the name as typed; `base_url` is None at the address that the name implies. `usage` holds (name, count)
-    pairs, the known token counts; `uncounted` answers came without. `stored` are those of the calls that a cassette or
-    a cache answered.
+    pairs, the known token counts; `uncounted` answers came without. `stored` are those of the calls that a cassette
+    answered.
     """
 
     model: str
@@ -227,7 +227,7 @@ class RunRecord(NamedTuple):
     judge_uses: tuple[JudgeUse, ...] = ()
     """The requests to LLM judges that scored the run."""
     stored: StoredUse = NOTHING_STORED
-    """The answers of the rollout that came from a cassette or a cache."""
+    """The answers of the rollout that came from a cassette."""
     imported: Imported | None = None
     """The origin of the run, None if it was made here."""
     replicas: tuple[ReplicaRequests, ...] = ()

@@ -12,7 +12,6 @@ from pytest_osmosis.record.run_record import ReplicaRequests, RunRecord
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.report.statistics import (
     better_and_worse,
-    calibration_lines,
     changed_rows_lines,
     interval_text,
     metric_lines,
@@ -98,7 +97,6 @@ def summary_lines(results: Results, *, verbose: bool = False, columns: int | Non
     tables = [
         *statistics_lines(results, verbose=verbose, columns=columns),
         *metric_lines(results, verbose=verbose, columns=columns),
-        *calibration_lines(results, columns=columns),
     ]
     return [*tables, *([""] if tables else []), *account_lines(results)]
 
@@ -121,15 +119,11 @@ def account_lines(results: Results) -> Iterator[str]:
     if results.cassette is not None:
         yield from _cassette(results, results.cassette)
     if results.judges is not None:  # the line on the rollouts leaves them out
-        for name, sums in results.judges.by_name.items():
+        for name, sums in results.judges.models.items():
             tokens = _with_parts(sums.total_tokens, sums.usage, sums.uncounted, "call")
             retries = ["1 retry" if sums.retries == 1 else f"{count(sums.retries)} retries"] if sums.retries else []
             spent = [plural(sums.calls, "call"), tokens, known_cost(sums.cost_usd, sums.cost_unknown), *retries]
             yield dim(f"judge {name}: {', '.join(spent)}")
-    for name, found in results.vote_agreements.items():  # of judges that voted several times: how steady they are
-        alpha = "not defined: all votes are equal" if found.alpha is None else score(found.alpha)
-        equal = f"{score(found.equal)} of pairs equal (95% interval {interval_text(found.interval)})"
-        yield f"votes of {name} in {plural(found.runs, 'run')}: {equal}, Krippendorff's alpha {alpha}"
     yield from _throttled(results.throttling)
     yield from map(_replica, replica_totals(results.all_records))
     if results.rescored is not None and results.rescored.kept:
@@ -156,8 +150,8 @@ def _cassette(results: Results, use: CassetteUse) -> Iterator[str]:
     elif use.replayed:
         tokens, cost = plural(use.replayed_tokens, "token"), use.replayed_cost_usd
         saved = f"{tokens} not spent, cost unknown" if cost is None else f"{tokens}, {money(cost)} not spent"
-        yield f"{count(use.replayed)} of {plural(use.requests, 'request')} came from the {use.store}: {saved}"
-    if use.mode in ("record", "new") and use.replayed < use.requests:
+        yield f"{count(use.replayed)} of {plural(use.requests, 'request')} came from the cassette: {saved}"
+    if use.mode != "replay" and use.replayed < use.requests:
         yield dim(f"{plural(use.requests - use.replayed, 'answer')} recorded in {use.path}")
     if use.unrecorded:
         missing, n = sum(use.unrecorded.values()), sum(record.status != "pending" for record in results.all_records)
@@ -285,7 +279,7 @@ def _equal_answers(results: Results) -> Iterator[str]:
 def last_run_line(last: PublishedHead) -> str:
     """Return what the last run of the plan took, for the header."""
     found, spent = last.summary, last.summary.judges
-    judges = f", judges {money(spent['cost_usd'])}" if spent is not None and spent["cost_usd"] else ""
+    judges = f", judges {money(spent.cost_usd)}" if spent is not None and spent.cost_usd else ""
     rollouts, tokens = plural(found.total_runs, "rollout"), plural(found.total_tokens, "token")
     cost, took = known_cost(found.cost_usd, found.cost_unknown), seconds(found.total_duration_ms / 1000)
     return f"last run ({moment(last.provenance['started_at'])}): {rollouts}, {tokens}, {cost}{judges}, {took}"
@@ -463,7 +457,7 @@ def _power(verdict: Verdict) -> Iterator[str]:
         truth = f"{rule.name.replace('pass_rate', 'pass rate')} fell to {least:.12g}"
         truth = f"loss were {-least:.12g}" if rule.is_regression else truth
         now = f"if the true {truth}, this gate would notice {power.chance:.0%} of the time"
-        yield dim(f"  low power: {now}; {plural(power.n_rows, 'row')} would make it {POWER:.0%}")
+        yield dim(f"  low power: {now}; {plural(power.rows, 'row')} would make it {POWER:.0%}")
 
 
 STATES: Mapping[State, Style] = {

@@ -237,7 +237,8 @@ def check_annotation(
     is_right: Callable[[object], bool],
     wanted: str,
 ) -> None:
-    if not is_right(got := annotation_of(function, parameter)):
+    """Raise `TypeError` for a wrong annotation. One whose names only type checkers import is not checked."""
+    if not isinstance(got := annotation_of(function, parameter), str) and not is_right(got):
         raise TypeError(f"{place} parameter '{parameter.name}' must be annotated as {wanted}, got {got}")
 
 
@@ -255,14 +256,10 @@ def annotation_of(function: Callable[..., Any], parameter: inspect.Parameter) ->
 
 
 def _is_str(annotation: object) -> bool:
-    return annotation is str or annotation == "str"
+    return annotation is str
 
 
 def _is_dict(annotation: object) -> bool:
-    if isinstance(annotation, str):  # its names could not be looked up
-        bare = annotation.replace(" ", "").removesuffix("|None").removeprefix("None|")
-        bare = bare.removeprefix("typing.").removeprefix("Optional[")
-        return bare.partition("[")[0].rstrip("]") in ("dict", "Dict")
     if get_origin(annotation) in (Union, types.UnionType):
         return [_is_dict(member) for member in get_args(annotation) if member is not type(None)] == [True]
     return annotation is dict or get_origin(annotation) is dict

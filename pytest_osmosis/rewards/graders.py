@@ -33,11 +33,9 @@ from pytest_osmosis.text.user_code import (
     UserValueFault,
     described,
     fields_of,
-    library_of,
     metrics_and_fields,
     metrics_of,
     number_of,
-    reward_advice,
     type_name,
 )
 
@@ -189,7 +187,7 @@ class RolloutToGrade(NamedTuple):
     """A rollout, its row, and folders: objects of its Grader's own, which may change them.
 
     `metrics` are those of the rollout, `samples` the fields of samples that a workflow of `osmosis_ai` left for its
-    Grader (`rollouts.sdk_workflow`).
+    Grader.
     """
 
     messages: list[Message]
@@ -308,11 +306,9 @@ def eval_function(name: str, function: object) -> EvalFunction:
     first = next(iter(parameters), None)
     if first is None or first.name not in MODES:
         got = f'"{first.name}"' if first else "none"
-        library = library_of([parameter.name for parameter in parameters])
-        more = "" if library is None else f" ({reward_advice(library)})"
         raise CodeError(
             f'{name}: the first parameter must be "solution_str" (the last answer) or "messages" '
-            f"(the whole conversation), got {got}{more}"
+            f"(the whole conversation), got {got}"
         )
     mode = MODES[first.name]
     outermost = _parameters(name, function, follow_wrapped=False)

@@ -78,42 +78,49 @@ def _answer(rollout: SeenRollout) -> str:
     return answer_of(rollout.own) or ""
 
 
-def _of_autoevals(scorer: Any) -> Callable[[SeenRollout], Result]:
-    def score(rollout: SeenRollout) -> Result:
-        found = scorer.eval(output=_answer(rollout), expected=rollout.ground_truth, input=_question(rollout))
+def _scoring(
+    call: Callable[[SeenRollout], Any], result: Callable[[Any], Result], *, is_async: bool
+) -> Callable[[SeenRollout], Any]:
+    """Return a scorer that makes a result of what `call` returns, or its coroutine."""
+
+    async def score_async(rollout: SeenRollout) -> Result:
+        return result(await call(rollout))
+
+    return score_async if is_async else lambda rollout: result(call(rollout))
+
+
+def _of_autoevals(scorer: Any) -> Callable[[SeenRollout], Any]:
+    def call(rollout: SeenRollout) -> Any:
+        return scorer.eval(output=_answer(rollout), expected=rollout.ground_truth, input=_question(rollout))
+
+    def result(found: Any) -> Result:
         if found.score is None:
             raise UserValueFault(f"gave no score: {found.error or 'it skipped the answer'}")
         return {"score": found.score, "reason": (found.metadata or {}).get("rationale")}
 
-    return score
+    return _scoring(call, result, is_async=False)
 
 
 def _of_openevals(scorer: Any, parameters: set[str]) -> Callable[[SeenRollout], Any]:
-    def arguments(rollout: SeenRollout) -> dict[str, object]:
+    def call(rollout: SeenRollout) -> Any:
         offered = {
             "inputs": _question(rollout),
             "outputs": _answer(rollout),
             "reference_outputs": rollout.ground_truth,
         }
-        return {name: value for name, value in offered.items() if name in parameters}
+        return scorer(**{name: value for name, value in offered.items() if name in parameters})
 
     def result(found: object) -> Result:
         if not isinstance(found, Mapping):
             raise UserValueFault(f"must return one mapping with a score, got {described(found)}")
         return {"score": found.get("score"), "reason": found.get("comment")}
 
-    async def score_async(rollout: SeenRollout) -> Result:
-        return result(await scorer(**arguments(rollout)))
-
-    def score(rollout: SeenRollout) -> Result:
-        return result(scorer(**arguments(rollout)))
-
-    return score_async if inspect.iscoroutinefunction(scorer) else score
+    return _scoring(call, result, is_async=inspect.iscoroutinefunction(scorer))
 
 
 def _of_pydantic(scorer: Any) -> Callable[[SeenRollout], Any]:
-    def context(rollout: SeenRollout) -> SimpleNamespace:
-        return SimpleNamespace(
+    def call(rollout: SeenRollout) -> Any:
+        context = SimpleNamespace(
             name=None,
             inputs=_question(rollout),
             output=_answer(rollout),
@@ -123,19 +130,14 @@ def _of_pydantic(scorer: Any) -> Callable[[SeenRollout], Any]:
             metrics={},
             **({} if rollout.ms is None else {"duration": rollout.ms / 1000}),
         )
+        return scorer.evaluate(context)
 
     def result(found: Any) -> Result:
         if isinstance(found, Mapping) and len(found) == 1:
             found = next(iter(found.values()))
         return {"score": getattr(found, "value", found), "reason": getattr(found, "reason", None)}
 
-    async def score_async(rollout: SeenRollout) -> Result:
-        return result(await scorer.evaluate(context(rollout)))
-
-    def score(rollout: SeenRollout) -> Result:
-        return result(scorer.evaluate(context(rollout)))
-
-    return score_async if inspect.iscoroutinefunction(scorer.evaluate) else score
+    return _scoring(call, result, is_async=inspect.iscoroutinefunction(scorer.evaluate))
 
 
 def _of_deepeval(scorer: Any) -> Callable[[SeenRollout], Result]:

@@ -4,9 +4,7 @@ Objects may lie about their class, raise in `__repr__`, or return gigabytes. Eve
 code. `UserValueFault`, which says what to do, is raised for what cannot be taken. Tracebacks and stacks are shown
 without frames of this package; a frame's file decides to which it belongs.
 
-Code that was written for other libraries is recognised by parameters and missing modules, and told what to do. Sources:
-TRL calls `reward_func(prompts=..., completions=..., completion_ids=..., **columns) -> list[float]`, verl calls
-`compute_score(data_source, solution_str, ground_truth, extra_info)`.
+Code that was written for other libraries is recognised by missing modules, and told what to do.
 """
 
 from __future__ import annotations
@@ -21,11 +19,11 @@ import numbers
 import os
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.text.safe import dumps, shortened
 
@@ -294,13 +292,9 @@ def _named(trace: str) -> str:
     return re.sub(r'^(\s*File ")([^"\n]+)', lambda match: match[1] + with_names(match[2]), trace, flags=re.MULTILINE)
 
 
-Library = Literal["TRL", "verl"]
-
 AGENT_LOOP = "RolloutAgentLoop"
 """The base class of the agents of osmosis_ai 0.2."""
 
-_REWARDS_PAGE = "see docs/how-to/test-a-reward-function.md"
-_DIFFERENCES: Mapping[Library, str] = {"TRL": "scores a batch of completions", "verl": "takes the data source first"}
 _OF_MODULES: Mapping[str, str] = {
     "osmosis_ai": "pytest-osmosis stands in for the parts of it that agents and reward functions need, unless "
     "osmosis_compat = false turns that off; pytest_osmosis has evaluate_rubric and osmosis_rubric, and pip install "
@@ -309,30 +303,6 @@ _OF_MODULES: Mapping[str, str] = {
     "and evaluate one with --osmosis-env=ID: see docs/how-to/verifiers-environments.md",
 }
 _SDK, _OURS = "osmosis_ai", "pytest_osmosis."
-
-
-def library_of(parameters: Sequence[str]) -> Library | None:
-    """Return the library that calls reward functions with these parameters, None if it is not known here.
-
-    >>> library_of(["completions", "kwargs"]), library_of(["prompts", "completions", "answer", "kwargs"])
-    ('TRL', 'TRL')
-    >>> library_of(["data_source", "solution_str", "ground_truth", "extra_info"])
-    'verl'
-    >>> library_of(["solution_str", "ground_truth", "completions"]), library_of([])
-    (None, None)
-    """
-    names = set(parameters)
-    if not names or parameters[0] in ("solution_str", "messages"):
-        return None
-    if "completions" in names:
-        return "TRL"
-    return "verl" if {"data_source", "solution_str", "ground_truth"} <= names else None
-
-
-def reward_advice(library: Library) -> str:
-    """Return how the reward functions of a library differ from ours, and what to do."""
-    fix = "write one that takes a single answer and calls it"
-    return f"a reward function of {library} {_DIFFERENCES[library]}; {fix}: {_REWARDS_PAGE}"
 
 
 def sdk_package(cls: type) -> str | None:

@@ -52,9 +52,7 @@ rows = "all"
 [scoring]
 eval_fns = ["answering:exact"]
 score_ranges = {"answering:exact" = [-1, 1]}
-calibrate = "human"
 rubric = "Right?"
-calibrate_within = 0.5
 [judge]
 model_path = "demo/judge"
 votes = 2
@@ -165,7 +163,7 @@ OF_ENTRIES = {
 } | {"comparison"}
 """Keys of evals that ran with others of their config: `unit/results/test_entry_table.py` writes and reads them."""
 ELSEWHERE = OF_ENTRIES | {
-    *("repeated", "shards", "imported", "imported_from", "replicas", "left_out", "back", "shutdown_dates"),
+    *("repeated", "shards", "imported", "imported_from", "replicas", "left_out", "back"),
 }
 """Also those of runs whose host crashed, and of merged shards, which `unit/results/test_merge.py` writes and reads; of
 imported runs, which `plugin/test_prime_files.py` reads; of replicas, whose results `plugin/test_endpoints.py` checks;
@@ -190,7 +188,7 @@ def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluat
     judged = CONFIG.replace("[scoring]", '[judge]\nmodel_path = "demo/judge"\n[scoring]\nrubric = "Right?"')
     two_models = evaluate(f'{judged}[baseline]\nmodel_path = "demo/arithmetic"\n')
 
-    answers = [{"solution_str": "42", "ground_truth": str(truth), "human": truth == 42} for truth in (42, 43)]
+    answers = [{"solution_str": "42", "ground_truth": str(truth)} for truth in (42, 43)]
     Path("data/r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in answers))
     recorded = evaluate(RECORDED)
 

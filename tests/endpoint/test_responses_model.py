@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from pytest_osmosis.demo import NO_CHAT_TOOLS
+from tests.endpoint.responses_server import NO_CHAT_TOOLS
 from tests.endpoint.scenes import failures, play
 from tests.engine.evaluating import Workspace
 from tests.servers import ChatServer, Exchange, data, reply, responses_reply, status
@@ -124,6 +124,6 @@ def test_a_model_that_is_asked_by_chat_completions_fails_with_advice(workspace: 
     with ChatServer(current_model) as server:
         live = play(workspace, scenes, server, HEAD)
 
-    advice = 'Please use /v1/responses instead; set [model] api_client_type = "openai_responses"\n'
+    advice = 'Please use /v1/responses instead; set [model] api_client_type = "openai_responses", without client\n'
     assert [name for name, error in failures(live, scenes).items() if advice in error] == list(scenes)
     assert [record.boundary for record in live.results.records] == ["provider"] * len(scenes)

@@ -24,7 +24,6 @@ from pytest_osmosis.engine.engine_loop import EngineLoop
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.evals import EvalRun, FinishedEval, RunSettings, SelectedRuns, finish
-from pytest_osmosis.evals.cassettes import AnswerStore
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
@@ -96,7 +95,7 @@ def _toml(value: Any) -> str:
 
 
 class Live:
-    """An eval that runs: the outcomes reported so far, and its hosts. `answers` are from a cassette or a cache."""
+    """An eval that runs: the outcomes reported so far, and its hosts. With `replay` its cassette answers."""
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class Live:
         environ: Mapping[str, str] | None = None,
         probe: bool = False,
         spawn: Spawn = HostConnection,
-        answers: AnswerStore | None = None,
+        replay: bool = False,
         clock: Clock = SYSTEM,
     ) -> None:
         self.told: list[tuple[RunId, Outcome]] = []
@@ -113,7 +112,7 @@ class Live:
         self._others = set(threading.enumerate())
         clean = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         own = {**clean, **(environ or {})}
-        self.prepared = prepare(config, environ=own, answers=answers)
+        self.prepared = prepare(config, environ=own, replay=replay)
         self.run = EvalRun.start(
             self.prepared,
             SelectedRuns.of(self.prepared, list(self.prepared.plan.runs())),

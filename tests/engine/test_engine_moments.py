@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,13 +14,12 @@ from pytest_osmosis.clock import SYSTEM
 from pytest_osmosis.datasets import Content
 from pytest_osmosis.engine import hosts as engine_hosts
 from pytest_osmosis.engine import recovery
-from pytest_osmosis.engine.host_starts import MOST_LOST
-from pytest_osmosis.engine.job import Bounds, EarlyStop, RescoreJob, ResumeJob, ScoreInputs, Transcript
+from pytest_osmosis.engine.hosts import MOST_LOST
+from pytest_osmosis.engine.job import Bounds, RescoreJob, ResumeJob, ScoreInputs, Transcript
 from pytest_osmosis.engine.notices import WAIT_S
-from pytest_osmosis.engine.permits import shutdown_text
 from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.host.protocol import JUDGE, HostCode, Key, Setup
+from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -29,7 +27,6 @@ from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE, RunRecord
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress, StoredRollouts
-from pytest_osmosis.report.summary import notice_lines
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
 from tests.journals import fold
@@ -109,20 +106,9 @@ def test_a_host_whose_rollouts_hold_slots_keeps_a_limit_while_shares_settle(make
     assert stepped.limits() == [2, 1]
 
 
-def test_lost_reasoning_is_said_once_with_the_number_of_answers(make: Make) -> None:
-    stepped = make(hosts=2).begin()
-    for host in (0, 1, 1):
-        stepped.hosts[host].say("reasoning_lost")
-    stepped.turn()
-    (line,) = notice_lines(stepped.engine.notices.texts)
-    assert line.startswith("the model's reasoning in an answer was lost")
-    assert line.endswith(" (3 times)")
-    assert stepped.engine.notices.alerts == []
-
-
 @pytest.mark.parametrize(("low_latency", "most_s"), [(False, 0.1), (True, 0.02)])
 def test_messages_are_gathered_while_a_host_has_enough_to_begin(make: Make, low_latency: bool, most_s: float) -> None:
-    stepped = make(40, batch_size=12, early_stop=EarlyStop(low_latency=low_latency)).begin()
+    stepped = make(40, batch_size=12, low_latency=low_latency).begin()
     host = stepped.host("host")
     assert (len(host.runs()), host.gather_s) == (24, 0.0)
 
@@ -454,42 +440,37 @@ def test_an_error_that_no_run_survives_ends_a_resumed_eval_unless_an_earlier_run
     assert second.engine.stopped.reason == reason
 
 
-def test_a_run_without_a_stored_rollout_is_skipped_when_rollouts_are_scored_again(make: Make) -> None:
+def test_a_run_without_a_stored_rollout_is_skipped_when_rollouts_are_scored_again(make: Make, tmp_path: Path) -> None:
     why = {RunId(row, 0): f"row {row} has no rollout" for row in range(2)}
-    stepped = make(2, rescore=RescoreJob(cast(StoredRollouts, {}), why, False, False)).begin()
+    Journal.create(tmp_path / "stored.jsonl").close()
+    stored = StoredRollouts(tmp_path / "stored.jsonl")
+    stepped = make(2, rescore=RescoreJob(stored, why, False, False)).begin()
     assert {RunId.of(event): event["reason"] for event in stepped.events("skip")} == why
 
 
-def test_the_end_of_a_model_is_told_once_whoever_asks_it(make: Make, tmp_path: Path) -> None:
-    target: dict[str, Any] = {"api_key_env": None, "headers": {}, "model": "gpt-5-mini"}
-    code = HostCode("roll", str(tmp_path), (), target, {**target, "model": "gpt-6-luna"}, {"target": target})
-    stepped = make(setup=Setup(code), probes=("primary", "baseline", JUDGE)).begin()
-    for tag, day in (("primary", "2026-12-11"), ("baseline", None), (JUDGE, "2026-12-11")):
-        ends: dict[str, Any] = {} if day is None else {"shutdown_date": day}
-        stepped.host("host").say("probed", model_tag=tag, error=None, is_systemic=False, **ends)
-    stepped.turn()
+def test_a_rescoring_knows_of_each_run_what_its_journal_says(make: Make, tmp_path: Path) -> None:
+    inputs = ScoreInputs(dict.fromkeys(range(4), Content("prompt", "row")))
+    first = make(4, score_inputs=inputs, batch_size=3).begin()
+    host, (rolled, failed, cut, unbegun) = first.host("host"), first.runs
+    host.starts(rolled, failed, cut)
+    host.rolls(failed, boundary="provider", error="503", details="")
+    first.after(host.rolls, rolled)
+    first.after(host.scores, rolled)
+    first.end()
+    journal = tmp_path / "journal.jsonl"
+    resumption = Resumption(StoredProgress(journal))
+    resume = ResumeJob(resumption, n_kept=1, shows=lambda record, rule: False, on_change=lambda: None)
+    second = make(4, score_inputs=inputs, resume=resume)
+    second.engine.stop("interrupt", "no time to repeat what failed")
+    second.begin().end()
+    why = dict.fromkeys((cut, unbegun), "no rollout is stored")
+    third = make(4, score_inputs=inputs, rescore=RescoreJob(StoredRollouts(journal), why, False, True)).begin()
+    third.end()
 
-    assert stepped.engine.shutdown_dates == {"gpt-5-mini": "2026-12-11"}
-    (text,) = stepped.engine.notices.alerts
-    assert text.startswith("gpt-5-mini ")
-    assert stepped.engine.notices.texts == [text]
-    assert stepped.host("host").runs()
-
-
-@pytest.mark.parametrize(
-    ("today", "text"),
-    [
-        ("2026-11-26", "is shut down on 2026-12-11, in 15 days; a baseline made with it cannot be repeated then"),
-        ("2026-12-10", "is shut down on 2026-12-11, in 1 day; a baseline made with it cannot be repeated then"),
-        ("2026-12-11", "is shut down on 2026-12-11, today; a baseline made with it cannot be repeated then"),
-        (
-            "2026-12-12",
-            "was to be shut down on 2026-12-11, and still answers; a baseline made with it may not be repeatable",
-        ),
-    ],
-)
-def test_the_end_of_a_model_in_words(today: str, text: str) -> None:
-    assert shutdown_text("m", date(2026, 12, 11), date.fromisoformat(today)) == f"m {text}"
+    assert third.engine.rescored
+    told = fold(replay(journal)).records
+    assert [told[run].started for run in first.runs] == [True, True, True, False]
+    assert third.loop.recorder.ledger.records == told
 
 
 def test_messages_of_a_closing_host_count(make: Make) -> None:

@@ -12,11 +12,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import pytest
 from aiohttp import web
 
 from pytest_osmosis.engine.inline_host import InlineHost, Loop
-from pytest_osmosis.evals.cassettes import AnswerStore
 from pytest_osmosis.host.protocol import ScoringFields, Setup
 from pytest_osmosis.record.run_id import RunId
 from tests.endpoint.scenes import agent_of
@@ -201,7 +199,7 @@ def test_requests_of_all_kinds_are_replayed_without_a_connection(workspace: Work
     replayed = evaluated(
         everything(workspace, GONE),
         environ={"CONNECTIONS": str(connections), "OPENAI_BASE_URL": GONE},
-        answers="cassette",
+        replay=True,
     )
 
     assert facts(replayed) == facts(recorded)
@@ -264,7 +262,7 @@ def test_a_request_that_was_not_recorded_shows_what_has_changed(workspace: Works
     n_asked = len(server.requests)
 
     turns(workspace, "first", "another", temperature=0.5)
-    replayed = evaluated(workspace.config(GONE, data={"rows": "all"}), answers="cassette")
+    replayed = evaluated(workspace.config(GONE, data={"rows": "all"}), replay=True)
 
     assert len(server.requests) == n_asked
     changed, *_, absent = sorted(replayed.events("rollout"), key=lambda event: event["row"])
@@ -281,38 +279,14 @@ def test_a_request_that_was_not_recorded_shows_what_has_changed(workspace: Works
         "--osmosis-record=new records what is missing"
     )
 
-    workspace.agent(
-        """
-        from openai import AsyncOpenAI
 
-        async def rollout(ctx):
-            client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
-            messages = [*ctx.prompt, {"role": "user", "content": "else"}]
-            await client.chat.completions.create(model="x", messages=messages, temperature=0.5)
-        """
-    )
-    with_client = evaluated(workspace.config(GONE, data={"rows": "0"}), answers="cassette")
-    (event,) = with_client.events("rollout")
-    assert event["error"].startswith("the cassette has no answer: request 1 of the rollout has changed")
-    assert '-   "content": "first",\n+   "content": "else",\n' in event["details"]
-
-    turns(workspace, "first", "second", "third")
-    longer = evaluated(workspace.config(GONE, data={"rows": "0"}), answers="cassette")
-    assert longer.events("rollout")[0]["error"].startswith(
-        "the cassette has no answer: 2 requests of the rollout were recorded and are answered, and this is request 3;"
-    )
-
-
-@pytest.mark.parametrize(("cassette", "answers"), [({"record": "new"}, None), ({}, "cache")])
-def test_new_and_cache_ask_only_for_what_is_missing(
-    workspace: Workspace, cassette: Mapping[str, str], answers: AnswerStore | None
-) -> None:
+def test_new_asks_only_for_what_is_missing(workspace: Workspace) -> None:
     turns(workspace, "first", "second")
     with ChatServer(numbered()) as server:
 
         def asked(**tables: Any) -> tuple[Live, int]:
             before = len(server.requests)
-            live = evaluated(workspace.config(server, cassette=cassette, **tables), answers=answers)
+            live = evaluated(workspace.config(server, cassette={"record": "new"}, **tables))
             return live, len(server.requests) - before
 
         _, n_asked = asked(data={"rows": "0-1"})
@@ -329,16 +303,6 @@ def test_new_and_cache_ask_only_for_what_is_missing(
         turns(workspace, "first", "changed")
         _, n_asked = asked(data={"rows": "0-1"})
         assert n_asked == 2, "only what has changed is asked for"
-
-
-@pytest.mark.slow
-def test_a_cache_answers_for_no_other_model_and_no_other_server(workspace: Workspace) -> None:
-    turns(workspace, "first")
-    for model in ("a", "b"):
-        for _ in range(2):
-            with ChatServer(numbered()) as server:
-                evaluated(workspace.config(server, experiment={"model_path": model}), answers="cache")
-                assert len(server.requests) == 4
 
 
 def test_a_killed_rollout_is_resumed_from_its_exchanges(workspace: Workspace) -> None:
@@ -388,5 +352,5 @@ def test_secrets_are_not_recorded(workspace: Workspace) -> None:
         assert "AKIA" not in file
 
     environ = {"TOOL_KEY": "another-secret-value"}
-    replayed = evaluated(workspace.config(GONE, **config), environ=environ, answers="cassette")
+    replayed = evaluated(workspace.config(GONE, **config), environ=environ, replay=True)
     assert [event.get("error") for event in replayed.events("rollout")] == [None, None]

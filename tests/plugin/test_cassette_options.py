@@ -1,4 +1,4 @@
-"""--osmosis-record, --osmosis-replay and --osmosis-cache: what they accept, and what contradicts what."""
+"""--osmosis-record and --osmosis-replay: what they accept, and what contradicts what."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.plugin.workspaces import CONFIG, Workspace
 
-KEEP = "an answer is recorded, comes from the cassette, or comes from the cache; keep one of them"
+KEEP = "an answer is recorded, or comes from the cassette; keep one of them"
 
 
 def problems(result: pytest.RunResult) -> list[str]:
@@ -20,23 +20,19 @@ def test_contradictions_are_reported_all_at_once_and_those_of_variables_not_with
 ) -> None:
     workspace.eval()
 
-    result = workspace.run(CONFIG, "--osmosis-record=new", "--osmosis-replay", "--osmosis-cache", "--osmosis-n=0")
+    result = workspace.run(CONFIG, "--osmosis-record=new", "--osmosis-replay", "--osmosis-n=0")
 
     assert problems(result) == [
-        f"--osmosis-replay: contradicts --osmosis-cache and --osmosis-record: {KEEP}",
-        f"--osmosis-cache: contradicts --osmosis-replay and --osmosis-record: {KEEP}",
-        f"--osmosis-record: contradicts --osmosis-replay and --osmosis-cache: {KEEP}",
+        f"--osmosis-replay: contradicts --osmosis-record: {KEEP}",
     ]
     monkeypatch.setenv("PYTEST_OSMOSIS_REPLAY", "1")
     monkeypatch.setenv("PYTEST_OSMOSIS_RECORD", "all")
 
     assert problems(workspace.run(CONFIG)) == [
         f"PYTEST_OSMOSIS_REPLAY: contradicts PYTEST_OSMOSIS_RECORD: {KEEP}",
-        f"PYTEST_OSMOSIS_RECORD: contradicts PYTEST_OSMOSIS_REPLAY: {KEEP}",
     ]
     for word, line in {
         "--osmosis-record=new": "  records into cassettes/x.jsonl: only what is missing is asked for",
-        "--osmosis-cache": "  cache .osmosis/cache/x.jsonl: a request that it answers is not sent",
         "--osmosis-replay": "  replays cassettes/x.jsonl: no model is asked",
     }.items():
         assert line in workspace.run(CONFIG, word, "--co").outlines

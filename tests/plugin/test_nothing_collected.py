@@ -6,8 +6,6 @@ import pytest
 
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
 
-PAGE = "docs/how-to/test-a-reward-function.md"
-TRL = "def accuracy(completions, **kwargs) -> list[float]:\n    return [1.0 for _ in completions]\n"
 VERL = "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n"
 OURS = "def right(solution_str, ground_truth):\n    return 1.0\n"
 OTHER = "def parse(text):\n    return text\n"
@@ -53,17 +51,6 @@ def test_under_the_lab_a_command_without_a_reward_function_says_what_is_one(work
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.addon
-def test_a_file_of_the_ini_key_names_the_library_of_its_functions(workspace: Workspace) -> None:
-    workspace.ini("osmosis_rewards = mine.py")
-    workspace.write("mine.py", TRL)
-
-    workspace.run(exits=2).stdout.fnmatch_lines(
-        [f"mine.py: holds no reward function (a reward function of TRL *{PAGE}); decorate one with @osmosis_reward*"]
-    )
-
-
 MISSING = {
     "import osmosis_ai.cli": (
         "module osmosis_ai.cli",
@@ -99,15 +86,3 @@ def test_a_missing_library_leads_to_the_page_about_its_code(workspace: Workspace
         missing, error, said = MISSING[statement]
         tested.stdout.fnmatch_lines([f"osmosis: no {missing}: {said}"])
         evaluated.stderr.fnmatch_lines([f"*{module}:right: does not load: {error}; {said}"])
-
-
-def test_a_function_of_another_library_among_eval_fns_is_refused_with_advice(workspace: Workspace) -> None:
-    workspace.eval(scoring={"eval_fns": ["rewards:accuracy", "rewards:compute_score"]})
-    workspace.write("rewards.py", TRL + VERL)
-
-    workspace.run("--osmosis-config=configs/eval/x.toml", exits=4).stderr.fnmatch_lines(
-        [
-            f'*rewards:accuracy: the first parameter must be *, got "completions" (a reward function of TRL *{PAGE})',
-            f'*rewards:compute_score: the first parameter must be *, got "data_source" (* of verl *{PAGE})',
-        ]
-    )

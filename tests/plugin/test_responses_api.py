@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.plugin.workspaces import CONFIG, Workspace
-from tests.servers import ChatServer, by_api, completion, data, responses_reply
+from tests.servers import ChatServer, by_api, completion, responses_reply
 
 CHOSEN = "--osmosis-api-client-type=openai_responses"
 OPENAI = "--osmosis-model=openai/gpt-x"
@@ -87,26 +87,3 @@ def test_keys_that_contradict_the_choice_are_named(workspace: Workspace) -> None
     result = workspace.run(CONFIG, "--osmosis-dry-run", exits=4)
     have = "OpenAI's Responses API has none: leave it out, or set [[]model] api_client_type = *"
     result.stderr.fnmatch_lines([f"*[[]sampling] stop: {have}", f"*[[]sampling.extra_body] logit_bias: {have}"])
-
-
-@pytest.mark.slow
-def test_the_end_of_a_model_is_said_and_stored(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace.eval(rows=1)
-    with answers() as server:
-        server.description = data({"id": "gpt-x", "shutdown_date": "2999-12-11"})
-        monkeypatch.setenv(KEY, "sk-a-key-of-some-length")
-        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        result = workspace.run(CONFIG, OPENAI)
-        assert (result.ret, len(server.requests), len(server.descriptions)) == (0, 2, 1)
-        result.stdout.fnmatch_lines(
-            [
-                "osmosis x: gpt-x is shut down on 2999-12-11, in * days; a baseline made with it *",
-                "gpt-x is shut down on 2999-12-11, in * days; a baseline made with it cannot be repeated then",
-            ]
-        )
-        assert workspace.results()["provenance"]["shutdown_dates"] == {"gpt-x": "2999-12-11"}
-
-        unprobed = workspace.run(CONFIG, OPENAI, "--osmosis-no-probe")
-    assert (unprobed.ret, len(server.requests), len(server.descriptions)) == (0, 3, 1)
-    assert "shut down" not in unprobed.stdout.str()
-    assert "shutdown_dates" not in workspace.results()["provenance"]

@@ -131,7 +131,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         Option(
             "secrets-file",
             "PATH|-",
-            "Read values of [secrets] required from this dotenv file or pipe (- is stdin).",
+            "Read values of [secrets] required from this dotenv file (- is stdin).",
             "ini",
         ),
         Option("temperature", "X"),
@@ -192,11 +192,6 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             None,
             "Give the answers again that the eval's cassette holds: no model is asked, and no key is needed "
             "([cassette] path).",
-        ),
-        Option(
-            "cache",
-            None,
-            "Ask for no answer twice: an equal request of the same row, run and turn is answered from .osmosis/cache.",
         ),
     ),
     "osmosis: resuming a run": (

@@ -151,13 +151,13 @@ class EvalPreparer:
         try:
             if path is not None and is_training_config(path):
                 self._check_options_of_training(name)
-                request = replace(request, training=True, answers=None, smoke=smoke or SMOKE_ROWS, shard=None)
-            begun = begin(request, self.around)
+                request = replace(request, training=True, replay=False, smoke=smoke or SMOKE_ROWS, shard=None)
+            planned = begin(request, self.around)
         except ProblemsError as error:
             return functools.partial(_raise, error)
         if listed or request.training:
-            return begun.finish
-        return lambda: self.resumed(begun.finish(), n_evals)
+            return planned
+        return lambda: self.resumed(planned(), n_evals)
 
     def resumed(self, prepared: Prepared, n_evals: int) -> Prepared:
         """Return an eval that resumes a run, or whose new run has a name, if the options say so."""
@@ -171,7 +171,6 @@ class EvalPreparer:
 
     def request(self, path: Path | None, entry: str | None = None, *, listed: bool = False) -> EvalRequest:
         """Return what the command says of an eval, which it may only list."""
-        answers = self._options.answers
         return EvalRequest(
             path,
             entry,
@@ -179,7 +178,7 @@ class EvalPreparer:
             # a dry run needs keys, as the run itself does
             listing=listed or bool(self._config.option.collectonly or plans_setup(self._config)),
             updating=self._options.update_baseline,
-            answers=None if answers is None else answers.store,
+            replay=self._options.replay is not None,
             most_in_flight=self._options.max_in_flight,
         )
 
@@ -188,9 +187,9 @@ class EvalPreparer:
         if self._options.shard is not None and name.path not in self._named.listed:
             text = "a preflight of a training config has no shards (--osmosis-shard); run it in a job of its own"
             raise ProblemsError.at(shown(name.path or Path()), text)
-        answers = self._options.answers
-        if answers is not None and answers.origin.startswith("--"):
-            raise ProblemsError.at(answers.origin, NOT_OF_TRAINING)
+        replay = self._options.replay
+        if replay is not None and replay.startswith("--"):
+            raise ProblemsError.at(replay, NOT_OF_TRAINING)
 
     def _rescore_problems(self) -> list[Problem]:
         """Return typed options that would change rollouts, which are not repeated when stored ones are rescored."""

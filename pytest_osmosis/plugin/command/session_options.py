@@ -33,7 +33,6 @@ from pytest_osmosis.config.named_keys import (
     OPTIONS,
     PRIME_KEYS,
     PrimeKey,
-    Setting,
     gate_settings,
     sampling_keys,
     setting,
@@ -41,7 +40,7 @@ from pytest_osmosis.config.named_keys import (
 from pytest_osmosis.config.secrets import MOST_BYTES
 from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import Problem
-from pytest_osmosis.evals import AnswerStore, InFlightLimit
+from pytest_osmosis.evals import InFlightLimit
 from pytest_osmosis.evals.resume import ResumeRequest, why_no_name
 from pytest_osmosis.files.reading import read_stdin
 from pytest_osmosis.plugin import reward_options
@@ -59,21 +58,15 @@ if TYPE_CHECKING:
 SMOKE_ROWS = 5
 
 
-class AnswersOption(NamedTuple):
-    """From where recorded answers are given again, and the option or variable that asked for it."""
-
-    store: AnswerStore
-    origin: str
-
-
 class SessionOptions(NamedTuple):
     """The options of a session, apart from the evals that it names.
 
     `resume` is the request to resume a run, or to give the new one a name; None without either.
     `smoke` is the number of rows of a smoke test, None without one. `stop_when_decided` is the option or variable that
     requested it, None without one. `shard` is the only one of the evals' shards that runs. `update_baseline` writes
-    results over the baseline. `show_failures` is how many failed runs pytest shows, None for all. Without `answers`,
-    the config decides if recorded answers are given again. `resume_from` holds files of `prime eval` to resume.
+    results over the baseline. `show_failures` is how many failed runs pytest shows, None for all. `replay` is
+    the option or variable that lets no model be asked, None without one. `resume_from` holds files of `prime eval` to
+    resume.
     """
 
     overrides: tuple[Override, ...]
@@ -95,7 +88,7 @@ class SessionOptions(NamedTuple):
     rescore: bool
     overwrite: bool
     show_failures: int | None
-    answers: AnswersOption | None
+    replay: str | None
     resume_from: Path | None
 
 
@@ -113,9 +106,9 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     max_in_flight: int | None = _number(values["max-in-flight"], integer(1), problems)
     usd: float | None = _number(values["confirm-above"], AT_LEAST_0, problems)
     smoke_rows: int | None = _number(values["smoke-rows"], integer(1), problems)
-    answers = _answers(given, values, overrides, problems)
-    if given["update-baseline"] and answers is not None:
-        text = f"contradicts {answers.origin}: a baseline is measured, not repeated from recorded answers; {_LEAVE}"
+    replay = values["replay"].origin if given["replay"] and _replays(values["replay"], overrides, problems) else None
+    if given["update-baseline"] and replay is not None:
+        text = f"contradicts {replay}: a baseline is measured, not repeated from recorded answers; {_LEAVE}"
         problems.append(Problem(values["update-baseline"].origin, text))
     name = values["run"].text
     if name is not None and (why := why_no_name(name)) is not None:
@@ -148,7 +141,7 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
         rescore=given["rescore"],
         overwrite=given["overwrite"],
         show_failures=show_failures,
-        answers=answers,
+        replay=replay,
         resume_from=_path(config, values["resume-from"].text),
     )
 
@@ -286,27 +279,19 @@ _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 MOST_SHARDS = 10_000
 
 
-def _answers(
-    given: Mapping[str, bool],
-    values: Mapping[str, OptionValue],
-    overrides: Iterable[Override],
-    problems: list[Problem],
-) -> AnswersOption | None:
-    """Return from where recorded answers are given again, None if the config decides.
+def _replays(replay: OptionValue, overrides: Iterable[Override], problems: list[Problem]) -> bool:
+    """Return True if recorded answers are given again, False if the command line records although a variable replays.
 
-    The command line wins over the environment. Two requests on one of them contradict each other.
+    Both on one level contradict each other.
     """
-    flags: Mapping[str, AnswerStore] = {"replay": "cassette", "cache": "cache"}
-    stores = {values[name].origin: store for name, store in flags.items() if given[name]}
-    levels: dict[str, str] = {origin: "command" if origin.startswith("--") else "environment" for origin in stores}
-    recording = (each for each in overrides if (each.table, each.key) == _RECORD and each.value != "off")
-    levels |= {each.origin: each.level for each in recording if each.level in ("command", "environment")}
-    origins = [origin for origin in levels if levels[origin] == "command"] or list(levels)
-    for origin in origins if len(origins) > 1 else ():
-        others = " and ".join(other for other in origins if other != origin)
-        text = "an answer is recorded, comes from the cassette, or comes from the cache; keep one of them"
-        problems.append(Problem(origin, f"contradicts {others}: {text}"))
-    return AnswersOption(stores[origins[0]], origins[0]) if origins and origins[0] in stores else None
+    level = "command" if replay.origin.startswith("--") else "environment"
+    recording = {each.level: each for each in overrides if (each.table, each.key) == _RECORD and each.value != "off"}
+    if level == "environment" and "command" in recording:
+        return False
+    if level in recording:
+        text = "an answer is recorded, or comes from the cassette; keep one of them"
+        problems.append(Problem(replay.origin, f"contradicts {recording[level].origin}: {text}"))
+    return True
 
 
 _RECORD = OPTIONS["record"]
@@ -383,15 +368,14 @@ def flag(value: OptionValue, problems: list[Problem]) -> bool:
 
 def read_overrides(config: pytest.Config, environ: Mapping[str, str], problems: list[Problem]) -> list[Override]:
     origin = f"ini {options.INI_SET}"
-    ini = _set((setting(text, origin) for text in config.getini(options.INI_SET)), origin, "ini", problems)
+    ini = _valid((setting(text, origin, "ini") for text in config.getini(options.INI_SET)), problems)
     return [*ini, *_environment(environ, problems), *_command(config, problems)]
 
 
 def _command(config: pytest.Config, problems: list[Problem]) -> Iterator[Override]:
     settings = (setting(text, options.SET.flag) for text in config.getoption(options.SET.dest))
-    yield from _set(settings, options.SET.flag, "command", problems)
-    gates = gate_settings(config.getoption(options.GATE.dest), options.GATE.flag)
-    yield from _set(gates, options.GATE.flag, "command", problems)
+    yield from _valid(settings, problems)
+    yield from _valid(gate_settings(config.getoption(options.GATE.dest), options.GATE.flag), problems)
     given = {option: config.getoption(option.dest) for option in options.OF_KEYS}
     of_options = [
         override
@@ -467,9 +451,9 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
             continue
         lines = [*filter(str.strip, value.splitlines())]
         if name == _SET:
-            yield from _set((setting(line, name) for line in lines), name, "environment", problems)
+            yield from _valid((setting(line, name, "environment") for line in lines), problems)
         elif name == options.GATE.variable:
-            yield from _set(gate_settings(lines, name), name, "environment", problems)
+            yield from _valid(gate_settings(lines, name, "environment"), problems)
         elif name in VARIABLES:
             of_options += _option_variable(VARIABLES[name], value, problems)
         elif name in _COMMAND_ONLY:
@@ -494,18 +478,12 @@ def _option_variable(option: Option, value: str, problems: list[Problem]) -> Ite
     yield from _of_option(option, typed, option.variable, "environment", problems)
 
 
-def _set(
-    settings: Iterable[Setting | Problem],
-    origin: str,
-    level: Literal["command", "environment", "ini"],
-    problems: list[Problem],
-) -> Iterator[Override]:
+def _valid(settings: Iterable[Override | Problem], problems: list[Problem]) -> Iterator[Override]:
     for each in settings:
         if isinstance(each, Problem):
             problems.append(each)
         else:
-            where = f"{origin} {each.path}"
-            yield Override(each.table, each.key, each.value, where, each.below, as_toml=True, level=level)
+            yield each
 
 
 ENVIRONMENTS: pytest.StashKey[seams.Environments | None] = pytest.StashKey()

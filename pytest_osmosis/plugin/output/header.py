@@ -85,8 +85,8 @@ def _compact_lines(prepared: Sequence[tuple[Prepared, str]], evals: EvalSession,
             parts = [*_brief_parts(each, size, inline=evals.inline is not None)]
             if each.config.gates and gated:
                 parts.append(f"gate {' and '.join(map(title_of, each.config.gates))}")
-        if notes := _notes(each):
-            parts.append(plural(len(notes), "note"))
+        if each.notes:
+            parts.append(plural(len(each.notes), "note"))
         yield f"  {name}: {', '.join(parts)}"
     sampled = [name for name, (each, _) in zip(names, prepared, strict=True) if _leaves_out_rows(each)]
     if sampled:
@@ -147,7 +147,7 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
         yield f"  overridden: {', '.join(overridden)}"
     if config.preset:
         yield f"  preset: {', '.join(config.preset)}"
-    for note in (*_notes(prepared), *_secret_notes(prepared)):
+    for note in (*prepared.notes, *_secret_notes(prepared)):
         yield f"  note: {note}"
 
 
@@ -241,18 +241,8 @@ def _limit_lines(prepared: Prepared) -> Iterator[str]:
     if (bounds := rollout_bounds_text(prepared.config)) is not None:
         yield f"  limit: {bounds}"
     if not prepared.replays:
-        for limit in rate_limit_texts(prepared.config, prepared.collected.n_rollouts, prepared.last):
+        for limit in rate_limit_texts(prepared.config):
             yield f"  limit: {limit}"
-
-
-def _notes(prepared: Prepared) -> list[str]:
-    """Return what to know about the rows and the baseline."""
-    return [
-        *prepared.config.notes,
-        *prepared.notes,
-        *(prepared.commit.notes if prepared.commit is not None else ()),
-        *(f"the baseline differs in {key}" for key in prepared.differs),
-    ]
 
 
 def _secret_notes(prepared: Prepared) -> list[str]:
@@ -290,7 +280,7 @@ def _shard_lines(prepared: Prepared) -> Iterator[str]:
     limits = prepared.config.limits
     of_all_runs = ("max_tokens", "max_cost_usd", "max_duration_s")  # used up by all runs together
     own = [key for key in of_all_runs if getattr(limits, key) is not None]
-    rates = rate_limit_texts(prepared.config, prepared.part.n_rollouts, prepared.last)
+    rates = rate_limit_texts(prepared.config)
     names = [*own, *(["the limits per minute"] if rates else [])]
     if names:
         yield f"  note: each shard has {' and '.join(names)} for itself"

@@ -110,9 +110,9 @@ def _reversed(value: Any) -> Any:
 HELLO = {"role": "user", "content": "hello"}
 
 
-def digest(model: str = "m", scope: str = "", **fields: Any) -> str:
+def digest(model: str = "m", **fields: Any) -> str:
     fields = {"messages": [HELLO], **fields}
-    return Fingerprint.of(stored_request(ChatRequest(**fields), model, dumps), scope).digest
+    return Fingerprint.of(stored_request(ChatRequest(**fields), model, dumps)).digest
 
 
 def test_the_digest_covers_what_shapes_an_answer_and_no_identity_of_the_run() -> None:
@@ -126,7 +126,6 @@ def test_the_digest_covers_what_shapes_an_answer_and_no_identity_of_the_run() ->
         digest(messages=[HELLO, HELLO]),
         digest(messages=[{**HELLO, "name": "x"}]),
         digest(messages=[]),
-        digest(scope="https://another"),
     ]
     assert len({digest(), *others}) == len(others) + 1
     assert digest(run="row0-run0") == digest(run="row1-run7")

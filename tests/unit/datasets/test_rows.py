@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import json
-import lzma
 import os
 import re
 from collections.abc import Callable
@@ -69,7 +67,8 @@ def test_rows_with_other_metadata_are_other_rows(opened: Opened) -> None:
     checked = check_rows(dataset, range(3))
     assert checked.digests[0] == checked.digests[2] != checked.digests[1]
     assert checked.contents[0].prompt == checked.contents[2].prompt != checked.contents[1].prompt
-    assert checked.notes == ("row 2 repeats the prompt of row 0, which weighs double; remove it, or raise n",)
+    (note,) = checked.notes
+    assert note.startswith("the prompt of an earlier row is repeated 1 time (rows 0 and 2 first), so")
 
 
 def test_an_agent_that_only_sends_the_prompt_needs_one(opened: Opened) -> None:
@@ -402,8 +401,6 @@ def test_all_problems_are_reported_at_once_and_no_more_than_20_are_listed(opened
     ("raw", "expected"),
     [
         (gzip.compress(b'{"user_prompt": "2+2?"}', mtime=0), "is compressed with gzip; unpack it with gunzip"),
-        (bz2.compress(b'{"user_prompt": "2+2?"}'), "is compressed with bzip2; unpack it with bunzip2"),
-        (lzma.compress(b'{"user_prompt": "2+2?"}'), "is compressed with xz; unpack it with unxz"),
         (b"PK\x03\x04\x14\0rows.jsonl", "is a zip archive; unpack it with unzip"),
         (b"PK\x03\x04\x14\0xl/workbook.xml", "is an Excel workbook; save it as CSV, with the suffix .csv"),
         ('{"user_prompt": "2+2?"}'.encode("utf-16"), "is UTF-16 text; save it as UTF-8"),

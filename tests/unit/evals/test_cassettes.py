@@ -55,38 +55,31 @@ def texts_of(path: Path) -> dict[int, str]:
     return {line["row"]: line["reply"]["message"]["content"] for line in lines_of(path)}
 
 
-def test_each_eval_has_a_cassette_and_a_cache_named_after_its_file(config: EvalConfig) -> None:
+def test_each_eval_has_a_cassette_named_after_its_file(config: EvalConfig) -> None:
     table = CassetteTable(record="new")
 
-    assert eval_cassette(config, None, reads=True) is None
-    assert eval_cassette(config, "cache", reads=True) == EvalCassette("cache", Path(".osmosis/cache/x.jsonl").resolve())
+    assert eval_cassette(config, replay=False, reads=True) is None
     new = EvalCassette("new", Path("cassettes/x.jsonl").resolve())
-    assert eval_cassette(replace(config, cassette=table), None, reads=True) == new
+    assert eval_cassette(replace(config, cassette=table), replay=False, reads=True) == new
     of_entry = EvalCassette("new", Path("cassettes/x.gsm8k.jsonl").resolve())
-    assert eval_cassette(replace(config, cassette=table, entry="gsm8k"), None, reads=True) == of_entry
+    assert eval_cassette(replace(config, cassette=table, entry="gsm8k"), replay=False, reads=True) == of_entry
     mine = replace(config, cassette=CassetteTable("mine.jsonl", "all"))
-    assert eval_cassette(mine, None, reads=True) == EvalCassette("record", Path("mine.jsonl").resolve())
-    assert eval_cassette(config, "cassette", reads=False) is not None, "evals are only listed"
+    assert eval_cassette(mine, replay=False, reads=True) == EvalCassette("record", Path("mine.jsonl").resolve())
+    assert eval_cassette(config, replay=True, reads=False) is not None, "evals are only listed"
     with pytest.raises(CassetteError, match=r"cassette cassettes/x\.jsonl: .*--osmosis-record"):
-        eval_cassette(config, "cassette", reads=True)
+        eval_cassette(config, replay=True, reads=True)
 
 
 @pytest.mark.parametrize("record", ["all", "new"])
 def test_a_broken_cassette_is_refused_before_anything_is_recorded(config: EvalConfig, record: Any) -> None:
     Path("cassettes").mkdir()
     Path("cassettes/x.jsonl").write_text('{"schema_version":1,"kind":"cassette"}\n{"row":')
-    Path(".osmosis/cache").mkdir(parents=True)
-    Path(".osmosis/cache/x.jsonl").write_text("mine\n")
 
     with pytest.raises(CassetteError) as raised:
-        eval_cassette(replace(config, cassette=CassetteTable(record=record)), None, reads=True)
+        eval_cassette(replace(config, cassette=CassetteTable(record=record)), replay=False, reads=True)
 
-    line, whole = map(str, raised.value.problems)
-    assert line.startswith("cassettes/x.jsonl:2: ")
-    assert whole.startswith("cassettes/x.jsonl: ")
-    assert whole.endswith("repair it, or remove it to record it anew")
-    with pytest.raises(CassetteError, match="remove it; it is a cache"):
-        eval_cassette(config, "cache", reads=True)
+    (problem,) = map(str, raised.value.problems)
+    assert problem.startswith("cassettes/x.jsonl:2: ")
 
 
 def test_rollouts_that_an_outage_broke_are_not_recorded_and_keep_what_there_was(tmp_path: Path) -> None:

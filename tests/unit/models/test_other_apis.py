@@ -23,7 +23,7 @@ async def ask(base_url: str, api: Any, *requests: ChatRequest) -> list[ChatReply
 
 
 def text_answer(text: Any = " 4", **fields: Any) -> Behaviour:
-    choices = [{"index": 1, "text": "another"}, {"index": 0, "text": text, "finish_reason": "stop", **fields}]
+    choices = [{"index": 0, "text": text, "finish_reason": "stop", **fields}]
     return servers.data({"id": "c", "object": "text_completion", "model": "base", "choices": choices, "usage": USAGE})
 
 
@@ -112,10 +112,7 @@ class TokenServer:
         own = {"token_ids": [self.text_ids.setdefault(answer, 1000 + len(self.text_ids)), END]} if self.ids else {}
         message = {"role": "assistant", "content": answer}
         choice = {"index": 0, "message": message, "finish_reason": self.finish_reason, **own}
-        other = {"index": 1, "message": {"content": "another"}, "token_ids": [7, END]}
-        return web.json_response(
-            {"model": "base", "choices": [other, choice], "usage": USAGE, "prompt_token_ids": prompt}
-        )
+        return web.json_response({"model": "base", "choices": [choice], "usage": USAGE, "prompt_token_ids": prompt})
 
 
 def turns(*added: Message, run: str = "row0-run0") -> list[ChatRequest]:

@@ -313,7 +313,9 @@ async def test_openais_refusal_of_chat_completions_says_what_to_set(code: int, m
     ):
         error = await refused(code, message, target)
         assert kind(error) == ("provider", False, "until_success", code)
-        assert str(error).endswith(f'{message.removesuffix(".")}; set [model] api_client_type = "openai_responses"')
+        assert str(error).endswith(
+            f'{message.removesuffix(".")}; set [model] api_client_type = "openai_responses", without client'
+        )
 
 
 async def test_who_asks_responses_is_not_told_to_do_so() -> None:

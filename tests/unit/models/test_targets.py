@@ -192,43 +192,11 @@ def test_other_providers_go_through_litellm_by_their_whole_name(name: str, sent:
     assert found.describe == f"{sent} through LiteLLM"
 
 
-@pytest.mark.parametrize("client", ["openai", "light", "litellm"])
-def test_the_advice_on_responses_leads_to_them(client: ClientChoice) -> None:
-    own = ModelTable() if client == "litellm" else ModelTable(client=client, api_client_type="openai_responses")
-    text = "leave out [model] client" if client == "litellm" else 'set [model] api_client_type = "openai_responses"'
-
-    assert target("openai/gpt-x", ModelTable(client=client)).responses_advice == text
-    assert target("openai/gpt-x", own).api in ("auto", "responses")
-    assert target("azure/gpt-x").responses_advice == ""
-
-
 def test_a_known_provider_goes_through_litellm_when_asked_to() -> None:
     table = ModelTable(client="litellm")
     found = target("groq/llama", table)
     assert (found.model, found.base_url, found.api_key_env) == ("groq/llama", None, "GROQ_API_KEY")
     assert target("openai/m", table, {"OPENAI_BASE_URL": LOCAL}).base_url == LOCAL
-
-
-@pytest.mark.parametrize(
-    ("prefix", "environ", "missing"),
-    [
-        ("azure", {}, "AZURE_AD_TOKEN, AZURE_CLIENT_SECRET or AZURE_PASSWORD"),
-        ("azure", {"AZURE_API_KEY": ""}, "AZURE_API_KEY, AZURE_OPENAI_API_KEY"),
-        ("azure", {"AZURE_API_KEY": "k"}, None),
-        ("azure", {"AZURE_CLIENT_ID": "k"}, None),
-        ("cloudflare", {}, "in CLOUDFLARE_API_KEY;"),
-        ("cohere", {}, "in COHERE_API_KEY or CO_API_KEY;"),
-        ("bedrock", {}, None),
-        ("vertex_ai", {}, None),
-        ("litellm/oci", {}, None),
-    ],
-)
-def test_a_login_that_litellm_will_not_find_is_a_problem(
-    prefix: str, environ: dict[str, str], missing: str | None
-) -> None:
-    problem = missing_key(target(f"{prefix}/m"), environ, where=WHERE)
-    assert (missing is None) if problem is None else (missing or "?") in str(problem)
-    assert missing_key(target(f"{prefix}/m", ModelTable(api_key_env="K")), {"K": "k"}, where=WHERE) is None
 
 
 def test_the_variables_whose_values_may_be_sent_as_keys_are_known() -> None:
@@ -256,7 +224,7 @@ def test_a_missing_litellm_is_reported_with_the_command_that_installs_it(monkeyp
 def test_an_unknown_provider_lists_the_known_ones_and_guesses() -> None:
     text = refusal("opnai/gpt-5")
     assert text.startswith(
-        f'{WHERE}: [experiment] model_path: unknown provider "opnai", did you mean "openai/gpt-5"? (valid: demo/, '
+        f'{WHERE}: [experiment] model_path: unknown provider "opnai", did you mean "openai"? (valid: demo/, '
     )
     assert all(f"{prefix}/" in text for prefix in (*SERVICES, *LITELLM_PREFIXES))
     assert "litellm/<provider>/<model>" in text
@@ -267,15 +235,14 @@ def test_an_unknown_provider_lists_the_known_ones_and_guesses() -> None:
 @pytest.mark.parametrize(
     ("model_path", "said"),
     [
-        ("OpenAI/gpt-5", 'did you mean "openai/gpt-5"?'),
-        ("gpt-5-mini", '"gpt-5-mini" names no provider, did you mean "openai/gpt-5-mini"? (valid: demo/, openai/'),
-        ("arithmetic", 'did you mean "demo/arithmetic"?'),
-        ("demo/aritmetic", 'provider "demo" has no model "demo/aritmetic", did you mean "demo/arithmetic"? (valid:'),
-        ("openai/", 'provider "openai" has no model "openai/" (valid: openai/<model>)'),
-        ("litellm/m", 'provider "litellm" has no model "litellm/m"'),
+        ("OpenAI/gpt-5", 'unknown provider "OpenAI", did you mean "openai"?'),
+        ("gpt-5-mini", 'unknown provider "gpt-5-mini" (valid: demo/, openai/'),
+        ("demo/aritmetic", '"demo/aritmetic" names no model (valid: demo/arithmetic and demo/judge)'),
+        ("openai/", '"openai/" names no model (valid: openai/<model>)'),
+        ("litellm/m", '"litellm/m" names no model (valid: litellm/<provider>/<model>)'),
     ],
 )
-def test_a_name_without_its_provider_or_model_is_refused_with_a_guess(model_path: str, said: str) -> None:
+def test_a_name_without_its_provider_or_model_is_refused_with_the_valid_ones(model_path: str, said: str) -> None:
     assert said in refusal(model_path)
 
 

@@ -8,7 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from pytest_osmosis.models.api_shapes import pieces
+from pytest_osmosis.models.api_shapes import AnswerLabel
+from pytest_osmosis.models.base import ChatReply
+from pytest_osmosis.models.completions import write_events
 from pytest_osmosis.plugin.controller import ControllerPlugin
 from pytest_osmosis.plugin.debugger import cut_to_users
 
@@ -42,7 +44,7 @@ def test_pytest_can_describe_an_interrupt() -> None:
 
 
 def test_a_traceback_is_cut_after_such_a_frame_of_the_users() -> None:
-    ours = pieces("text").gi_frame  # type: ignore[attr-defined]
+    ours = write_events(ChatReply({}), AnswerLabel("1", 0, "m")).gi_frame  # type: ignore[attr-defined]
     step = without_line(TracebackType(None, ours, 0, 1))
     cut = cut_to_users(ValueError().with_traceback(step)).__traceback__
     assert cut is not None

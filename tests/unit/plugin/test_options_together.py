@@ -12,7 +12,7 @@ LEAVE = "leave out one of them"
 MEASURED = f"a baseline is measured, not repeated from recorded answers; {LEAVE}"
 EXCLUDED = (
     *("smoke shard=1/2", "stop-when-decided shard=1/2", "shard=1/2 source=model", "resume from=latest"),
-    *(f"update-baseline {other}" for other in ("shard=1/2", "smoke", "stop-when-decided", "replay", "cache")),
+    *(f"update-baseline {other}" for other in ("shard=1/2", "smoke", "stop-when-decided", "replay")),
     *(f"resume-from=x {other}" for other in ("resume", "from=latest", "smoke", "shard=1/2")),
     "run=x from=latest",
 )

@@ -132,17 +132,19 @@ def test_a_changed_byte_in_the_begin_of_a_killed_session_does_not_make_older_res
     assert "journal.jsonl was damaged" in (lifecycle_of(directory).reason or "")
 
 
-def test_the_reason_in_a_word_comes_from_results_of_the_same_session_also_if_formatted_anew(tmp_path: Path) -> None:
-    events = [*FIRST, STOPPED]
-    same = results(4, "stopped", "interrupt", "interrupted")
-    assert lifecycle_of(written(tmp_path, events, same)).stopped_by == "interrupt"
-    assert lifecycle_of(written(tmp_path, events, results(4, "stopped", "maxfail", "x"))).stopped_by is None
-    assert lifecycle_of(written(tmp_path, events, results(4, "failed", "journal", "x"))).stopped_by is None
+@pytest.mark.parametrize(("reason", "by"), [("maxfail", "maxfail"), ("closed", None)])
+def test_the_reason_in_a_word_is_that_of_the_stop(tmp_path: Path, reason: str, by: str | None) -> None:
+    end = {**STOPPED, "stop": {"reason": reason, "text": "interrupted"}}
+    assert lifecycle_of(written(tmp_path, [*FIRST, end])).stopped_by == by
+    assert lifecycle_of(written(tmp_path, [*FIRST, STOPPED])).stopped_by is None, "only a part was resumed"
 
+
+def test_results_that_were_formatted_anew_say_the_same(tmp_path: Path) -> None:
     directory = written(tmp_path, FIRST, results(6, "stopped", "maxfail", "2 failures"))
     before = lifecycle_of(directory)
     directory.results.write_text(json.dumps(json.loads(directory.results.read_text())))
     assert lifecycle_of(directory) == before
+    assert before.stopped_by == "maxfail"
 
 
 @pytest.mark.parametrize(("note", "rows", "status"), [(0, 3000, "stopped"), (3000, 0, "failed")])

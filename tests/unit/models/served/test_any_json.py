@@ -15,7 +15,7 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import completions, messages, responses
 from pytest_osmosis.models import completions as written_completions
 from pytest_osmosis.models import messages as written_messages
-from pytest_osmosis.models.api_shapes import AnswerLabel, ApiError, ApiShape
+from pytest_osmosis.models.api_shapes import AnswerLabel, ApiError, ApiShape, read_served
 from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.targets import resolve
@@ -62,7 +62,7 @@ BODIES = st.dictionaries(KEYS, VALUES, max_size=6).flatmap(
 def test_any_body_is_read_or_refused(shape: ApiShape, body: dict[str, Any]) -> None:
     before = json.dumps(body)
     with suppress(ApiError):
-        chat = shape.read_request(body).chat
+        chat = read_served(shape, body).chat
         assert all(isinstance(message, dict) and isinstance(message["role"], str) for message in chat.messages)
         _is_sendable(chat)
     assert json.dumps(body) == before, "a body may be logged or repeated, so it must stay as it is"
