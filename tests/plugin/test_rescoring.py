@@ -9,7 +9,6 @@ import pytest
 from tests.plugin.workspaces import CONFIG, Workspace, read_json, wait_until
 from tests.servers import ChatServer, reply
 
-LIMIT = "[limits] max_tokens = 30 has no room for another run: 24 tokens used, about 12 tokens a run"
 FROM = "--osmosis-from=latest"
 ALWAYS = "def score(solution_str, **kwargs):\n    return {}\n"
 BY_TRUTH = "def score(solution_str, ground_truth, **kwargs):\n    return float(ground_truth != '0')\n"
