@@ -237,12 +237,11 @@ SHOWN_KEY_CHARS = 6
 
 @dataclass(slots=True)
 class CassetteContent:
-    """The number of a cassette's exchanges, and its runs, each with the number of those of its rollout.
+    """The runs of a cassette, each with the number of exchanges of its rollout.
 
     `apis` are those that rollouts asked: "responses", or None for any other.
     """
 
-    n_exchanges: int = 0
     runs: dict[Run, int] = field(default_factory=dict)
     apis: set[str | None] = field(default_factory=set)
 
@@ -294,7 +293,6 @@ def _problems(file: IO[bytes], content: CassetteContent) -> Iterator[tuple[int, 
             yield number, f"{fault}{'; resolve the merge conflict' if line[:7] in CONFLICTS else ''}"
         else:
             content.runs[asker.run] = content.runs.get(asker.run, 0) + (asker.name == ROLLOUT)
-            content.n_exchanges += 1
             if asker.name == ROLLOUT:
                 content.apis.add(api)
 
