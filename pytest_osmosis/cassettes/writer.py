@@ -104,7 +104,6 @@ def _last_calls(log: CassetteFile, rolled_out: Collection[Run]) -> dict[Asker, l
 
 
 def _kept(file: CassetteFile, rolled_out: Collection[Run], anew: Collection[Asker]) -> dict[Asker, list[Stored]]:
-    """Return the exchanges of a cassette that stay, by asker."""
     kept: dict[Asker, list[Stored]] = {}
     for offset, head in file.heads():
         if head.asker.run not in rolled_out and head.asker not in anew:
@@ -113,7 +112,6 @@ def _kept(file: CassetteFile, rolled_out: Collection[Run], anew: Collection[Aske
 
 
 def _write(path: Path, calls: Mapping[Asker, Sequence[Stored]], kept: Mapping[Asker, Sequence[Stored]]) -> None:
-    """Write a cassette, one asker after the other."""
     with path.open("wb") as file:
         file.write(header(CASSETTE))
         for asker in sorted({*calls, *kept}, key=lambda asker: asker.order):
@@ -134,7 +132,6 @@ class _Recorded(NamedTuple):
 
 
 def _lines(asker: Asker, call: Sequence[Stored]) -> Iterator[bytes]:
-    """Yield the lines of the exchanges of one call."""
     continuations = Continuations()
     for turn, each in enumerate(_in_order(_recorded(call)), 1):
         answer = {name: each.answer[name] for name in ("reply", "error") if name in each.answer}

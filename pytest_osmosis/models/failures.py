@@ -188,7 +188,6 @@ class Failures:
         return ModelError(text, status=status)
 
     def _error(self, answered: str, status: int, error: ErrorBody, wait_s: float | None) -> ModelError:
-        """Return the error for a status. `wait_s` is the wait that the server asks for."""
         treatment = client_error(status) if status < 500 else "retried"
         detail = self._detail(error)
         if treatment == "denied" or error.quota_exhausted or (status == 400 and error.key_refused):
@@ -265,7 +264,6 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
 
 
 def _refusal_hint(error: ErrorBody) -> str:
-    """Return a hint for a model that refuses a key of the request."""
     if error.refused_key is None:
         return ""
     key = OF_REQUESTS.get(error.refused_key, error.refused_key)

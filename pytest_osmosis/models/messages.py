@@ -305,7 +305,6 @@ def assistant_message(blocks: list[Block]) -> Message:
 
 
 def _is_plain(block: Block) -> bool:
-    """Return True for a block that a chat message can represent."""
     return block.get("type") in CHAT_BLOCKS and not block.get("citations") and not block.get("cache_control")
 
 
@@ -532,7 +531,6 @@ def _stop_reason(reply: ChatReply) -> str:
 
 
 def _blocks_of(message: Message) -> list[Block]:
-    """Return a message as blocks: its own, or its reasoning, its text or refusal, and its tool calls."""
     own = message.get("content_blocks")
     if isinstance(own, list) and own and not any(map(block_fault, own)):
         return own
