@@ -32,7 +32,7 @@ EVENTS = 4
 """The events of each rollout."""
 CONFTEST = """
 import json, pathlib, time
-from pytest_osmosis.addons.ray import hosts
+from pytest_osmosis.addons.ray import clusters as hosts
 
 hosts.BOOT = "import sys; sys.path.append(sys.argv.pop()); from benchmarks.cluster_feed import bridge; bridge()"
 begun = time.monotonic()

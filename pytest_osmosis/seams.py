@@ -13,21 +13,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_osmosis.addons.lab.items import RewardFiles
     from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim as SdkShim
-    from pytest_osmosis.addons.osmosis_sdk.trajectory_rows import TrajectoryRows as TrajectoryRows
+    from pytest_osmosis.addons.osmosis_sdk.trajectories import TrajectoryRows as TrajectoryRows
     from pytest_osmosis.addons.ray.clusters import RayClusters as RayClusters
     from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode as EnvironmentCode
     from pytest_osmosis.addons.verifiers.load import LoadedEnvironment as LoadedEnvironment
     from pytest_osmosis.addons.verifiers.prime_files import GrowingPrimeFiles as GrowingPrimeFiles
     from pytest_osmosis.addons.verifiers.processes import Environments as Environments
-    from pytest_osmosis.addons.viewer.report_file import Kept
+    from pytest_osmosis.addons.viewer.report import Kept
     from pytest_osmosis.config.environment_module import EnvironmentModule
     from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.evals.prepared import Prepared
     from pytest_osmosis.git import Worktrees
+    from pytest_osmosis.host.loading import Configured
     from pytest_osmosis.host.protocol import HostCode, Setup
     from pytest_osmosis.record.find_run import StoredEvalRun
     from pytest_osmosis.record.run_directory import RunDirectory
     from pytest_osmosis.record.run_id import RunId
+    from pytest_osmosis.rewards.graders import GraderCode
+    from pytest_osmosis.rollouts.context import Agent
     from pytest_osmosis.rollouts.environment import EnvironmentSource
     from pytest_osmosis.text.redaction import Redaction
     from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -37,7 +40,7 @@ def _has_addons() -> bool:
     return find_spec("pytest_osmosis.addons") is not None
 
 
-# -- a finder of modules ---------------------------------------------------------------------------------
+# -- the Osmosis SDK -------------------------------------------------------------------------------------
 
 
 def sdk_shim() -> SdkShim | None:
@@ -47,6 +50,36 @@ def sdk_shim() -> SdkShim | None:
     from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim
 
     return SdkShim()
+
+
+def sdk_workflow(workflow: Configured, package: str) -> Agent:
+    """Return the agent that runs a workflow of the SDK in `package`. Raises `CodeError` if it cannot be called."""
+    from pytest_osmosis.addons.osmosis_sdk.workflows import workflow_agent
+
+    return workflow_agent(workflow, package)
+
+
+def sdk_grader(grader: Configured, package: str) -> GraderCode:
+    """Return the code that calls a Grader of the SDK in `package`. Raises `CodeError` if it cannot be called."""
+    from pytest_osmosis.addons.osmosis_sdk.workflows import grader_code
+
+    return grader_code(grader, package)
+
+
+def agent_loop(name: str, value: Any, reporting: Callable[[str, Callable[[], Any]], Any]) -> Agent:
+    """Return the agent of a `RolloutAgentLoop`; `reporting` makes errors of its code a `CodeError`, as raised here."""
+    from pytest_osmosis.addons.osmosis_sdk.agent_loop import agent_of
+
+    return agent_of(name, value, reporting)
+
+
+def other_backend(entrypoint: Path, roots: Sequence[str]) -> str | None:
+    """Return why a backend of the SDK would run an entrypoint's workflow elsewhere, None if none does."""
+    if not _has_addons():
+        return None
+    from pytest_osmosis.addons.osmosis_sdk.workflows import other_backend
+
+    return other_backend(entrypoint, roots)
 
 
 # -- places for hosts ------------------------------------------------------------------------------------
@@ -91,11 +124,11 @@ def environments(
     return Environments(pythonpath, say, sdk_shim=sdk_shim, prestarted=prestarted)
 
 
-def load_environment(source: EnvironmentSource, begins: Callable[[str], None] = lambda step: None) -> LoadedEnvironment:
-    """Load an environment in this process. `begins` is called with each step that may take long. Raises `CodeError`."""
+def load_environment(source: EnvironmentSource) -> LoadedEnvironment:
+    """Load an environment in this process. Raises `CodeError`."""
     from pytest_osmosis.addons.verifiers.load import load
 
-    return load(source, begins)
+    return load(source)
 
 
 def environment_facts(loaded: LoadedEnvironment, code: HostCode, rows: Path) -> Mapping[str, Any]:
@@ -128,7 +161,7 @@ def trajectory_rows(folder: Path, display: str) -> TrajectoryRows:
         from pytest_osmosis.errors import DatasetError
 
         raise DatasetError.at(display, "needs the folder addons/ of pytest_osmosis, which is missing; install it again")
-    from pytest_osmosis.addons.osmosis_sdk.trajectory_rows import trajectory_rows
+    from pytest_osmosis.addons.osmosis_sdk.trajectories import trajectory_rows
 
     return trajectory_rows(folder, display)
 
@@ -217,6 +250,6 @@ def write_report(path: Path, runs: Mapping[RunDirectory, Kept], redaction: Redac
 
 def is_report(path: Path) -> bool:
     """Return True for a file that an earlier report may be replaced in."""
-    from pytest_osmosis.addons.viewer.report_file import is_report
+    from pytest_osmosis.addons.viewer.report import is_report
 
     return is_report(path)

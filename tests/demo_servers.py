@@ -27,9 +27,9 @@ class DemoServer(NamedTuple):
 
 
 @contextmanager
-def demo_server(*arguments: str) -> Iterator[DemoServer]:
+def demo_server(*arguments: str, program: str = "pytest_osmosis.demo") -> Iterator[DemoServer]:
     """Start a demo server in a child process, on a free port."""
-    words = [sys.executable, "-m", "pytest_osmosis.demo", "--port", "0", *arguments]
+    words = [sys.executable, "-m", program, "--port=0", *arguments]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -35,6 +35,9 @@ RETIRED = {
 """Words and phrases that are no longer used, and what replaces them."""
 RETIRED_WORDS = re.compile(rf"\b(?:{'|'.join(RETIRED)})\b")
 
+GLOSSARY = 35
+"""As many words can be learned."""
+
 CLAUSES = ("What", "Whose", "Whether", "Where", "How", "Who", "Why", "Whom")
 """A docstring begins with a verb or a noun, and never with one of these."""
 
@@ -103,7 +106,7 @@ def problems_of_classes(trees: dict[str, ast.Module]) -> Iterator[Problem]:
 
 
 def problems_of_glossary(file: str, text: str) -> Iterator[Problem]:
-    """Yield the words with two entries in the glossary of ARCHITECTURE.md, or its absence.
+    """Yield the words with two entries in the glossary of ARCHITECTURE.md, and those beyond the 35 that one can learn.
 
     >>> print(*problems_of_glossary("a.md", "## Glossary\\n| word | meaning |\\n| x, y | one |\\n| y | two |"))
     a.md:4: "y" is explained twice; keep one entry
@@ -119,6 +122,8 @@ def problems_of_glossary(file: str, text: str) -> Iterator[Problem]:
             if word in seen:
                 yield Problem(file, number, f'"{word}" is explained twice; keep one entry')
             seen.add(word)
+            if len(seen) > GLOSSARY + 1:  # and the word in its head
+                yield Problem(file, number, f"the glossary has more than {GLOSSARY} words; use plain words for some")
 
 
 def problems(root: Path = ROOT) -> Iterator[Problem]:

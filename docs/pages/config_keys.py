@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from docs.pages import markdown
 from docs.pages.markdown import cell
 from pytest_osmosis.checks.kinds import CheckKind, load
-from pytest_osmosis.config.check_kinds import NAME, ON, keys_of_check
 from pytest_osmosis.config.eval_config import TRAINING_TABLES
+from pytest_osmosis.config.eval_kinds import NAME, ON, keys_of_check
 from pytest_osmosis.config.kinds import Entries, Family, Field, Table, toml
 from pytest_osmosis.config.tables import EVAL_TABLES
 

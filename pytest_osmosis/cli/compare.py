@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--table", action="store_true", help="print the table also for two runs")
     parser.add_argument("--all", action="store_true", help="name every row that changed")
-    add_output_options(parser, paged=True)
+    add_output_options(parser)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
     if options.json:
         output.json(comparison_json(compared))
     else:
-        output.page(comparison_lines(compared, every_row=options.all))
+        output.lines(comparison_lines(compared, every_row=options.all))
     return 0
 
 
@@ -70,5 +70,5 @@ def _table(options: argparse.Namespace, folder: Path, output: CommandOutput, nam
     if options.json and found[0].among is not None:
         output.json(found[0].among.to_json())
     else:
-        output.page(overview_lines(found, terminal_columns()))
+        output.lines(overview_lines(found, terminal_columns()))
     return 0

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from fnmatch import fnmatchcase
-from operator import attrgetter
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pytest_osmosis.cli.arguments import add_output_options
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import NO_RUNS, eval_of, listing_order, runs_above
-from pytest_osmosis.record.lifecycle import Status
 from pytest_osmosis.report.style import STATUSES, Style, StyledText, aligned, bold, dim
 from pytest_osmosis.results.heads import RunEntry, run_entry
 from pytest_osmosis.text.arguments import filled
@@ -33,20 +30,11 @@ examples:
   pytest-osmosis runs                       the newest 20
   pytest-osmosis runs list --all            all of them
   pytest-osmosis runs list sums             only those of the eval "sums"
-  pytest-osmosis runs list --status failed --model openai/
   pytest-osmosis runs list --json           for other programs
 """
-_FILTERS = {
-    "status": ("STATUS", "only runs with this status: pending, running, finished, failed, stopped or unreadable"),
-    "model": ("MODEL", "only runs of this model: its name, the beginning of it, or a pattern like *-mini"),
-    "dataset": ("DATASET", "only runs over this dataset, likewise"),
-    "rollout": ("ROLLOUT", "only runs of this rollout or agent, likewise"),
-}
-"""The options that select runs, which have the names of what they compare."""
 SCHEMA_VERSION = 1
 NEWEST = 20
 """The number of runs that are listed unless all are asked for."""
-KNOWN_STATUSES = (*get_args(Status), "unreadable")
 MOST_LISTED = 10
 
 
@@ -116,46 +104,29 @@ def _gate_style(text: str) -> Style | None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("eval", nargs="?", type=filled, metavar="EVAL", help="only the runs of this eval")
     parser.add_argument("--all", action="store_true", help="list all runs (default: the newest 20)")
-    for name, (metavar, help) in _FILTERS.items():
-        parser.add_argument(f"--{name}", type=filled, metavar=metavar, help=help)
-    add_output_options(parser, paged=True)
+    add_output_options(parser)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
-    request = ListRequest(options.eval, {name: getattr(options, name) for name in _FILTERS}, options.all)
     if options.json:
-        output.json(runs_json(folder, request))
+        output.json(runs_json(folder, options.eval, every=options.all))
     else:
-        output.page(list_runs(folder, request))
+        output.lines(list_runs(folder, options.eval, every=options.all))
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class ListRequest:
-    """The arguments of `runs list`. `filters` holds the value of each option that selects runs, None if not typed."""
-
-    eval: str | None = None
-    filters: Mapping[str, str | None] = field(default_factory=dict)
-    all: bool = False
-
-
-NO_FILTER = ListRequest()
-
-
-def list_runs(folder: Path, request: ListRequest = NO_FILTER) -> list[str]:
-    """Return a table of the workspace's eval runs. Raises `OsmosisError` for a name or value that no run has."""
-    home, entries, n_more = _found(folder, request)
-    if not entries and request.eval is None and not any(request.filters.values()):
-        return [f"no runs in {shown(home)}; {NO_RUNS}"]
+def list_runs(folder: Path, eval: str | None = None, *, every: bool = False) -> list[str]:
+    """Return a table of the workspace's eval runs, or of those of one eval. Raises `OsmosisError` if it has none."""
+    home, entries, n_more = _found(folder, eval, every)
     if not entries:
-        return [f"no such runs in {shown(home)}"]
+        return [f"no runs in {shown(home)}; {NO_RUNS}"]
     more = [dim(f"and {plural(n_more, 'older run')}; --all lists {'it' if n_more == 1 else 'them'} too")]
     return [*table_lines(entries), *(more if n_more else [])]
 
 
-def runs_json(folder: Path, request: ListRequest = NO_FILTER) -> dict[str, Any]:
+def runs_json(folder: Path, eval: str | None = None, *, every: bool = False) -> dict[str, Any]:
     """Return the same as JSON."""
-    home, entries, n_more = _found(folder, request)
+    home, entries, n_more = _found(folder, eval, every)
     return {
         "schema_version": SCHEMA_VERSION,
         "path": shown(home),
@@ -164,21 +135,18 @@ def runs_json(folder: Path, request: ListRequest = NO_FILTER) -> dict[str, Any]:
     }
 
 
-def _found(folder: Path, request: ListRequest) -> tuple[Path, list[RunEntry], int]:
+def _found(folder: Path, eval: str | None, every: bool) -> tuple[Path, list[RunEntry], int]:
     """Return the folder of the runs, those that are listed, and the number of those that are not."""
     home, folders = runs_above(folder)
     folders = sorted(folders, key=listing_order)
-    if request.eval is None and not any(request.filters.values()):
-        newest_folders = folders if request.all else folders[:NEWEST]
-        return home, list(map(run_entry, newest_folders)), len(folders) - len(newest_folders)
-    entries = selected(_of_eval(home, list(map(run_entry, folders)), request.eval), request.filters)
-    newest = entries if request.all else entries[:NEWEST]
-    return home, newest, len(entries) - len(newest)
+    most = None if every else NEWEST
+    if eval is None:
+        return home, list(map(run_entry, folders[:most])), len(folders[most:]) if most else 0
+    entries = _of_eval(home, list(map(run_entry, folders)), eval)
+    return home, entries[:most], len(entries[most:]) if most else 0
 
 
-def _of_eval(home: Path, entries: list[RunEntry], name: str | None) -> list[RunEntry]:
-    if name is None:
-        return entries
+def _of_eval(home: Path, entries: list[RunEntry], name: str) -> list[RunEntry]:
     evals = sorted({each for entry in entries if (each := eval_name_of(entry))}, key=natural_key)
     if name not in evals:
         there = f"there are runs of {listed(evals, MOST_LISTED)}" if evals else NO_RUNS
@@ -188,41 +156,3 @@ def _of_eval(home: Path, entries: list[RunEntry], name: str | None) -> list[RunE
 
 def eval_name_of(entry: RunEntry) -> str | None:
     return entry.eval or eval_of(entry.name)
-
-
-def selected(entries: Sequence[RunEntry], wanted: Mapping[str, str | None]) -> list[RunEntry]:
-    """Return the entries that every filter selects. `wanted` holds values by option, None for options not typed.
-
-    A value selects what is equal to it, else what begins with it, else what matches it as a pattern (`*-mini`). Raises
-    `OsmosisError`, with all that there is, for values that no entry has. Without entries only a status can be wrong.
-    """
-    problems = []
-    for option, value in wanted.items():
-        if value is None or (not entries and option != "status"):
-            continue
-        value_of = attrgetter(option)
-        there = {found for entry in entries if (found := value_of(entry)) is not None}
-        matches = _matches(value, there)
-        if not matches and not (option == "status" and value in KNOWN_STATUSES):
-            problems.append(_problem(option, value, there))
-            continue
-        entries = [entry for entry in entries if value_of(entry) in matches]
-    if problems:
-        raise OsmosisError("\n".join(problems))
-    return list(entries)
-
-
-def _matches(value: str, there: set[str]) -> set[str]:
-    return (
-        {each for each in there if each == value}
-        or {each for each in there if each.startswith(value)}
-        or {each for each in there if fnmatchcase(each, value)}
-    )
-
-
-def _problem(option: str, value: str, there: set[str]) -> str:
-    names = list(KNOWN_STATUSES) if option == "status" else sorted(there, key=natural_key)
-    if option == "status":
-        return f'--status "{value}": not a status; {hint(value, names)}there are {listed(names, MOST_LISTED)}'
-    them = f"those are {listed(names, MOST_LISTED)}" if names else f"none of them has a known {option}"
-    return f'--{option} "{value}": no listed run has it; {hint(value, names)}{them}'

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", type=filled, metavar="NAME", help="the eval run, named as for show")
     parser.add_argument("--follow", "-f", action="store_true", help="go on printing until the eval run ends")
     parser.add_argument("--tail", type=_count, metavar="N", help="begin with the last N lines of each log")
-    add_output_options(parser, paged=True)
+    add_output_options(parser)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
         output.live(_merged(session, host))
         _follow(directory, logs, output)
     else:
-        output.page(_lines(name if not is_submitted else None, session, host))
+        output.lines(_lines(name if not is_submitted else None, session, host))
     return 0
 
 

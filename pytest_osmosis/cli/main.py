@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest_osmosis
 from pytest_osmosis import seams
-from pytest_osmosis.cli.arguments import COMMANDS, RUNS, advice, program, refusal
+from pytest_osmosis.cli.arguments import COMMANDS, RUNS, program, refusal
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.providers import provider_secrets
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
-    except BrokenPipeError:  # the reader, `head` or a pager, is gone
+    except BrokenPipeError:  # the reader, `head`, is gone
         _print_nothing_more()
         return 1
     except KeyboardInterrupt:
@@ -76,16 +76,11 @@ def _run(typed: list[str]) -> int:
         case _:
             arguments = typed
     parser = argument_parser(arguments)
-    known, first = [*COMMANDS, "-h", "--help", "--version"], typed[:1]
-    if first == ["runs"] and len(typed) > 2:
-        known, first = list(RUNS), typed[1:2]
-    if first and first[0] not in known and (instead := advice(typed)) is not None:
-        parser.error(instead)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         parser.error(refusal(unknown) or f"unrecognized arguments: {' '.join(unknown)}")
     sanitizer = Sanitizer(provider_secrets(os.environ))
-    output = CommandOutput(sanitizer, getattr(options, "color", "auto"), paged=not getattr(options, "no_pager", True))
+    output = CommandOutput(sanitizer, getattr(options, "color", "auto"))
     try:
         status: int = options.perform(options, Path.cwd(), output)
     except OsmosisError as error:

@@ -62,20 +62,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--failed", action="store_true", help="list every run that did not pass (default: the first 20)"
     )
     listing.add_argument("--all", action="store_true", help="list every run")
-    listing.add_argument("--row", type=filled, metavar="ROW", help="show all runs of a row, by its index")
     parser.add_argument("--full", action="store_true", help="shorten no text of a conversation")
-    add_output_options(parser, paged=True)
+    add_output_options(parser)
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
     listing: Listing = "all" if options.all else "failed" if options.failed else "first"
-    request = show_request(
-        options.run, options.row_run, options.row, listing=listing, full=options.full, columns=terminal_columns()
-    )
+    request = show_request(options.run, options.row_run, listing=listing, full=options.full, columns=terminal_columns())
     if options.json:
         output.json(show_json(folder, request))
     else:
-        output.page(show_lines(folder, request))
+        output.lines(show_lines(folder, request))
     return 0
 
 
@@ -94,12 +91,10 @@ class ShowRequest:
     columns: int | None = None
 
 
-def show_request(
-    run: str, row_run: str | None, row: str | None, *, listing: Listing = "first", **how: Any
-) -> ShowRequest:
+def show_request(run: str, row_run: str | None, *, listing: Listing = "first", **how: Any) -> ShowRequest:
     """Return what the arguments mean. A single one may name the eval run, or a run of the latest one.
 
-    Raises `OsmosisError` if a run or a row is named twice, or not as one.
+    Raises `OsmosisError` for what names no run.
     """
     if row_run is None and (_unit(run) is not None or "::" in run):
         run, row_run = _eval_of(run) or LATEST, run if _unit(run) is not None else None
@@ -109,12 +104,6 @@ def show_request(
             f'"{row_run}": must be a run like row3-run1, a row like row3, or a node id that ends in one of them, '
             "[row3-run1]"
         )
-    if row is not None:
-        if unit is not None:
-            raise OsmosisError(f"--row {row}: {unit} is named too; give one of them")
-        unit = RowId.named(row if row.startswith("row") else f"row{row}")
-        if unit is None:
-            raise OsmosisError(f'--row "{row}": must be the index of a row, like 7')
     if unit is not None and listing != "first":
         raise OsmosisError(
             f"--{listing}: selects the runs on the page of an eval run, but {unit} is named; leave one out"

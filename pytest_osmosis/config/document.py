@@ -1,7 +1,7 @@
 """The documents of a config: their content, the line of each key, and the level of precedence that each one has.
 
 `tomli` does not report lines, so `Lines` scans the text a second time, after tomli has accepted it. At syntax that it
-does not know, it stops and keeps the lines it has. `Lines.of` then returns the line of the table.
+does not know, it stops and keeps the lines it has.
 Grammar: https://toml.io/en/v1.1.0
 
 `[tool.pytest-osmosis]` in the workspace's pyproject.toml has settings for all evals. Its keys are those of
@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from pytest_osmosis.config.kinds import dotted, key_text, toml, within_levels
 from pytest_osmosis.errors import ConfigError
@@ -29,28 +28,32 @@ Keys = tuple[str, ...]
 Place = tuple[str | int, ...]
 """Keys that lead to a value, with the positions of elements in arrays: `("eval", 1, "temperature")`."""
 
-_BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
-_EQUALS = re.compile("=")
-_BRACKETS = re.compile(r"\[+")
-_SPACE = re.compile(r"[ \t]*")
-_REST_OF_LINE = re.compile(r"[^\n]*")
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_STRING = re.compile(
+_STRING = r'"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\''
+_KEY = re.compile(rf"[A-Za-z0-9_-]+|{_STRING}")
+_DOTTED = rf"(?:{_KEY.pattern})(?:[ \t]*\.[ \t]*(?:{_KEY.pattern}))*"
+_STATEMENT = re.compile(rf"[ \t]*(?P<brackets>\[{{0,2}})[ \t]*(?P<keys>{_DOTTED})[ \t]*[=\]]")
+_TOKEN = re.compile(
     r'"""(?:[^\\]|\\[\s\S])*?"""(?:"{0,2})'
     r"|'''[\s\S]*?'''(?:'{0,2})"
-    r'|"(?:[^"\\\n]|\\.)*"'
-    r"|'[^'\n]*'"
+    rf"|{_STRING}"
+    r"|#[^\n]*|[\[{\]}\n]|[^\[{\]}\n\"'#]+"
 )
-_SCALAR = re.compile(r"[^,\]}#\n]+")
+"""A string, a comment, a bracket, a line break, or what is between them."""
 
 
 class Lines:
-    """The line on which each table and key of a TOML text first appears. `repeated` is the first that it has twice."""
+    """The line on which each table and key of a TOML text first appears. What is inside a value has its key's line."""
 
     def __init__(self, text: str) -> None:
-        scanner = _Scanner(text)
-        self._lines = scanner.scanned()
-        self.repeated = scanner.repeated
+        written: dict[Place, int] = {}
+        implied: dict[Place, int] = {}
+        for place, line in _places(text):
+            written.setdefault(place, line)
+            for size in range(1, len(place)):
+                implied.setdefault(place[:size], line)
+        self._lines = implied | written
+        for place, line in (*written.items(), *implied.items()):
+            self._lines.setdefault(_keys_in(place), line)
 
     def of(self, *keys: str | int) -> int:
         """Return the line of a key, or else of the innermost table around it with a known line, or else 1.
@@ -60,166 +63,61 @@ class Lines:
         >>> Lines("[model]\\nheaders = {a = 'b'}").of("model", "headers", "a")
         2
         >>> Lines("[[eval]]\\n[[eval]]\\nn = [1,\\n2]").of("eval", 1, "n", 1)
-        4
+        3
         """
         places = (keys[:size] for size in range(len(keys), 0, -1))
         return next((self._lines[place] for place in places if place in self._lines), 1)
 
 
-class Repeated(NamedTuple):
-    """A table or a key that a text has twice: the keys that lead to it, and the lines of both."""
+def _places(text: str) -> Iterator[tuple[Place, int]]:
+    """Yield the tables and keys of a TOML text with their lines, up to syntax that is not known."""
+    table: Place = ()
+    sizes: dict[Keys, int] = {}  # of the arrays of tables so far
+    at, line = 0, 1
+    while at < len(text):
+        if (statement := _STATEMENT.match(text, at)) is not None:
+            at = statement.end()
+            try:
+                keys = tuple(map(_unquoted, _KEY.findall(statement["keys"])))
+            except ValueError:
+                return
+            if statement["brackets"] == "[[":
+                size = sizes.get(keys, 0)
+                sizes = {array: n for array, n in sizes.items() if array[: len(keys)] != keys}
+                sizes[keys] = size + 1
+            if statement["brackets"]:
+                table = _place_of(keys, sizes)
+            yield table if statement["brackets"] else (*table, *keys), line
+        depth = 0
+        while at < len(text):
+            token = _TOKEN.match(text, at)
+            if token is None:
+                return
+            at = token.end()
+            line += token[0].count("\n")
+            depth += (token[0] in "[{") - (token[0] in "]}")
+            if token[0] == "\n" and depth <= 0:
+                break
 
-    keys: Keys
-    is_table: bool
-    first: int
-    line: int
 
-    @property
-    def title(self) -> str:
-        """The table or the key as messages name it.
-
-        >>> Lines("[data]\\nseed = 1\\nseed = 2").repeated.title
-        '[data] seed'
-        """
-        if self.is_table:
-            return f"[{dotted(self.keys)}]"
-        return place_text(*self.keys) if len(self.keys) > 1 else key_text(self.keys[0])
-
-
-class _Unknown(Exception):
-    """The scanner does not know the syntax that follows."""
-
-
-class _Scanner:
-    """One pass over a text. `written` holds the places of keys, tables and elements, `implied` those above."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        self.line = 1
-        self.written: dict[Place, int] = {}
-        self.implied: dict[Place, int] = {}
-        self.repeated: Repeated | None = None
-        self._sizes: dict[Keys, int] = {}  # of the arrays of tables so far
-
-    def scanned(self) -> dict[Place, int]:
-        """Return the lines by place, and by place without the positions in arrays."""
-        with suppress(_Unknown, RecursionError):
-            self.document()
-        lines = self.implied | self.written
-        for place, line in (*self.written.items(), *self.implied.items()):
-            lines.setdefault(_keys_in(place), line)
-        return lines
-
-    def document(self) -> None:
-        table: Place = ()
-        self.match(_BLANK)
-        while self.at < len(self.text):
-            if self.peek() == "[":
-                table = self.header()
-            else:
-                self.pair(table)
-            self.match(_REST_OF_LINE)
-            self.match(_BLANK)
-
-    def header(self) -> Place:
-        is_array = len(self.match(_BRACKETS)) > 1
-        line = self.line
-        keys = self.key()
-        if is_array:
-            size = self._sizes.get(keys, 0)
-            self._sizes = {array: n for array, n in self._sizes.items() if array[: len(keys)] != keys}
-            self._sizes[keys] = size + 1
-        place = self.place_of(keys)
-        self.record(place, line, is_table=True)
-        return place
-
-    def place_of(self, keys: Keys) -> Place:
-        """Return the place of a table: each array of tables on the way is at its last element."""
-        place: Place = ()
-        for size in range(1, len(keys) + 1):
-            n = self._sizes.get(keys[:size])
-            place += (keys[size - 1],) if n is None else (keys[size - 1], n - 1)
-        return place
-
-    def pair(self, table: Place) -> None:
-        line = self.line
-        place = (*table, *self.key())
-        self.record(place, line)
-        self.match(_EQUALS)
-        self.match(_SPACE)
-        self.value(place)
-
-    def value(self, place: Place) -> None:
-        if self.peek() in "{[":
-            self.items(place, "}" if self.peek() == "{" else "]")
-        else:
-            self.match(_STRING if self.peek() in "\"'" else _SCALAR)
-
-    def items(self, place: Place, end: str) -> None:
-        position = 0
-        self.at += 1
-        self.match(_BLANK)
-        while self.peek() != end:
-            if end == "}":
-                self.pair(place)
-            else:
-                self.record((*place, position), self.line)
-                self.value((*place, position))
-                position += 1
-            self.match(_BLANK)
-            if self.peek() == ",":
-                self.at += 1
-                self.match(_BLANK)
-            elif self.peek() != end:
-                raise _Unknown
-        self.at += 1
-
-    def key(self) -> Keys:
-        parts = [self.key_part()]
-        while self.peek() == ".":
-            self.at += 1
-            parts.append(self.key_part())
-        return tuple(parts)
-
-    def key_part(self) -> str:
-        self.match(_SPACE)
-        raw = self.match(_STRING if self.peek() in "\"'" else _BARE_KEY)
-        self.match(_SPACE)
-        return _unquoted(raw) if raw[0] in "\"'" else raw
-
-    def record(self, place: Place, line: int, *, is_table: bool = False) -> None:
-        for size in range(1, len(place)):
-            self.implied.setdefault(place[:size], line)
-        if self.repeated is None and place in self.written:
-            self.repeated = Repeated(_keys_in(place), is_table, self.written[place], line)
-        self.written.setdefault(place, line)
-
-    def peek(self) -> str:
-        if self.at >= len(self.text):
-            raise _Unknown
-        return self.text[self.at]
-
-    def match(self, pattern: re.Pattern[str]) -> str:
-        match = pattern.match(self.text, self.at)
-        if match is None:
-            raise _Unknown
-        self.at = match.end()
-        self.line += match[0].count("\n")
-        return match[0]
+def _place_of(keys: Keys, sizes: Mapping[Keys, int]) -> Place:
+    """Return the place of a table: each array of tables on the way is at its last element."""
+    place: Place = ()
+    for size in range(1, len(keys) + 1):
+        n = sizes.get(keys[:size])
+        place += (keys[size - 1],) if n is None else (keys[size - 1], n - 1)
+    return place
 
 
 def _keys_in(place: Place) -> Keys:
     return tuple(key for key in place if isinstance(key, str))
 
 
-def _unquoted(raw: str) -> str:
+def _unquoted(key: str) -> str:
+    """Return a key without its quotes. Raises ValueError for one that is not TOML."""
     import tomli
 
-    try:
-        return str(tomli.loads(f"key = {raw}")["key"])
-    except tomli.TOMLDecodeError:
-        raise _Unknown from None
+    return str(tomli.loads(f"key = {key}")["key"]) if key[0] in "\"'" else key
 
 
 def workspace_of(path: Path) -> Path:
@@ -254,17 +152,6 @@ def is_folder(path: Path) -> bool:
 
 MOST_BYTES = 10_000_000
 """The largest config. A file that is larger was named by mistake."""
-
-_ERROR = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.DOTALL)
-"""The text of an error of tomli, with its place. Only since 2.2 are these attributes too."""
-
-
-_SYNTAX_1_1 = re.compile(
-    r"\\(?:e.|x[0-9A-Fa-f]{2})"
-    r"|[{,][ \t]*(?:#.*)?\n|,[ \t]*\}|\S[ \t]*(?:#.*)?\n(?:\s|#.*\n)*(?=[,}])"  # within an inline table
-    r"|(?:\d[Tt ])?\d\d:\d\d(?!:)"  # a time without seconds
-)
-"""Syntax that TOML 1.1 has beyond 1.0. A parser of 1.0 fails within it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,41 +197,11 @@ def _parse(label: str, text: str) -> dict[str, Any]:
     try:
         return within_levels(tomli.loads(text))
     except tomli.TOMLDecodeError as error:
-        said, line, column = _read_error(str(error), text)
-        repeated = Lines(text).repeated
-        if repeated is not None and repeated.line <= line:
-            text = f"{repeated.title}: given twice, first on line {repeated.first}; keep one of them"
-            raise ConfigError.at(f"{label}:{repeated.line}", text) from None
-        hint = "; this is TOML 1.1, install tomli>=2.4 to read it" if _needs_newer_tomli(text, line, column) else ""
-        raise ConfigError.at(f"{label}:{line}", f"not valid TOML: {said} (column {column}){hint}") from None
+        place = re.search(r"\(at line (\d+)", str(error))  # only since tomli 2.2 is it an attribute too
+        line = int(place[1]) if place else 1 + text.count("\n")
+        raise ConfigError.at(f"{label}:{line}", f"not valid TOML: {error}") from None
     except (ValueError, RecursionError) as error:  # a number with thousands of digits, deeply nested arrays
         raise ConfigError.at(f"{label}:1", f"not valid TOML: {error}") from None
-
-
-def _read_error(error: str, text: str) -> tuple[str, int, int]:
-    """Return what an error of tomli says about `text`, and its line and column."""
-    match = _ERROR.fullmatch(error)
-    if match is None:
-        return error, 1, 1
-    if match[2] is None:
-        return match[1], text.count("\n") + 1, len(text) - text.rfind("\n")
-    return match[1], int(match[2]), int(match[3])
-
-
-def _needs_newer_tomli(text: str, line: int, column: int) -> bool:
-    """Return True if the installed tomli reads TOML 1.0 alone, and found syntax of 1.1 at this place."""
-    import tomli
-
-    lines = text.replace("\r\n", "\n").split("\n")
-    at = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
-    near = _SYNTAX_1_1.finditer("\n".join(lines), max(0, at - 200), at + 200)
-    if not any(match.start() < at < match.end() for match in near):
-        return False
-    try:
-        tomli.loads("time = 00:00")
-    except tomli.TOMLDecodeError:
-        return True
-    return False
 
 
 TableKey = tuple[str, str]

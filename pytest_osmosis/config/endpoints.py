@@ -124,14 +124,9 @@ def load_registry(workspace: Path, endpoints_path: str | None, where: str) -> Re
     if endpoints_path is None:
         return Registry.of(read_document(path)) if something_at(path) else None
     path = path / FILE_NAME if is_folder(path) else path
-    if path.suffix == ".py":
-        instead = f"write {FILE_NAME} in the same folder, with an [[endpoint]] for each of its endpoints"
-        text = f"{shown(path)}: a registry in Python is not read; {instead}"
-    elif something_at(path):
+    if something_at(path):
         return Registry.of(read_document(path))
-    else:
-        text = f"{shown(path)} does not exist"
-    raise ConfigError.at(where, f"[model] endpoints_path: {text}")
+    raise ConfigError.at(where, f"[model] endpoints_path: {shown(path)} does not exist")
 
 
 def _entries(document: Document) -> tuple[list[RegisteredEndpoint], list[Problem]]:
@@ -171,9 +166,6 @@ def _endpoint(document: Document, position: int, entry: Mapping[str, Any]) -> Re
         problems.append(Problem(_where(document, position, *keys), f"{title}{named}: {text}"))
 
     for key, value in entry.items():
-        if key == "client_type":
-            fail('is not supported; write it as api_client_type (or its short name, "type")', key)
-            continue
         name = ALIASES.get(key, key)
         reading = read_value(TABLES, ENDPOINT, name, value)
         values[name] = reading.value
@@ -196,7 +188,3 @@ def _conflicts(endpoint: RegisteredEndpoint, others: tuple[RegisteredEndpoint, .
         if endpoint.model != other.model:
             text = f"replicas must have the same model, got {toml(endpoint.model)} after {toml(other.model)}"
             yield Problem(endpoint.where, f"{title} model: {text} ({other.where}); give it an id of its own")
-    for other in others:
-        if endpoint == other:
-            yield Problem(endpoint.where, f"{title}: the same entry is at {other.where} already; remove one of them")
-            return

@@ -6,6 +6,9 @@ Globals, `[[eval]]`, `[[ablation]]` and `[ablation.sweep]` have the same keys: t
 of their own, and tables. `settings_of` returns what they set in the tables of an eval config.
 
 The name of an entry is a part of node ids, of file names and of the names of runs. It is typed in shells, too.
+
+The TOML of `vf-eval` in verifiers 0.4 is a config with one entry: `[env.taskset]` names what is evaluated, and tables
+of ours may stand beside its own. Source: `EvalConfig` in verifiers 0.4.0.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config.document import Document, Place, TableKey, place_text, read_document
+from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.kinds import (
     ANYTHING,
     Field,
@@ -35,7 +39,7 @@ from pytest_osmosis.config.kinds import (
 from pytest_osmosis.config.named_keys import HEADER_LINES, OPTIONS, PRIME_KEYS, dotted_keys, sampling_keys
 from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import ConfigError, Problem
-from pytest_osmosis.text.names import closest, did_you_mean, listed, suggestion
+from pytest_osmosis.text.names import closest, listed, suggestion
 from pytest_osmosis.text.numbers import plural
 
 MOST_CHARACTERS = 100
@@ -185,10 +189,9 @@ def _unknown(key: str, value: Any) -> str:
         return NOT_OFFERED[key]
     if isinstance(value, dict) and closest(key, (*KEYS, NAME)) is None:
         return unknown_table(EVAL_TABLES, key)
-    close = closest(key, (*KEYS, NAME, *EVAL_TABLES))
-    if close is not None:
-        return f"unknown key{did_you_mean(toml(close))}"
-    return f"unknown key (valid: {', '.join((NAME, *KEYS))}, and tables like [eval.sampling])"
+    meant = suggestion(key, (NAME, *KEYS, *EVAL_TABLES))
+    valid = f" (valid: {', '.join((NAME, *KEYS))}, and tables like [eval.sampling])"
+    return f"unknown key{meant or valid}"
 
 
 def title_of(place: Place) -> str:
@@ -295,24 +298,80 @@ def read_entries(path: Path) -> SeveralEvals | None:
     return _expanded(document) if any(name in document.content for name in BLOCKS) else None
 
 
+_OF_VF_EVAL: Mapping[str, TableKey] = {
+    "model": ("experiment", "model_path"),
+    "num_rollouts": ("evaluation", "n"),
+    "max_concurrent": ("evaluation", "batch_size"),
+    "select": ("environment", "select"),
+}
+_OF_CLIENT: Mapping[str, TableKey] = {
+    "base_url": ("model", "base_url"),
+    "api_key_var": ("model", "api_key_env"),
+    "headers": ("model", "headers"),
+}
+_OF_VF_EVAL_WITHOUT_EFFECT = ("push", "rich", "verbose", "output_dir", "run", "dry_run", "clean", "resume")
+"""The keys of what `vf-eval` does besides: it shows, pushes and stores."""
+_VF_EVAL_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "evaluation": {"n": 1, "batch_size": 128},
+    "data": {"offset": 0},  # without a limit: all rows
+    "secrets": {"required": []},
+}
+
+
 @functools.lru_cache(maxsize=8)
 def _of_taskset(document: Document) -> SeveralEvals:
     """Return the entry of a TOML of verifiers 0.4."""
-    from pytest_osmosis.config import taskset_toml  # few evals have one
-    from pytest_osmosis.config.environment_module import name_of
-
-    content: dict[str, dict[str, Any]] = {}
+    content = {table: dict(keys) for table, keys in _VF_EVAL_DEFAULTS.items()}
     places: dict[tuple[str, ...], Place] = {}
     try:
-        for path, value, at in taskset_toml.settings_of(document):
-            content.setdefault(path[0], {})[path[1]] = value
-            places[path] = at
-    except taskset_toml.Refused as refused:
-        where = document.where(*(key for key in refused.at if isinstance(key, str)))
-        return SeveralEvals(document, (), (Problem(where, f"{title_of(refused.at)}: {refused}"),))
+        for (table, key), value, at in _of_vf_eval(document):
+            content.setdefault(table, {})[key] = value
+            places[table, key] = at
+    except KeyFault as fault:
+        where = document.where(*(key for key in fault.at if isinstance(key, str)))
+        return SeveralEvals(document, (), (Problem(where, f"{title_of(fault.at)}: {fault}"),))
     name = name_of(content["environment"]["env_id"])
     entry = Entry(document.path, document.label, document.text, content, document.lines, (), name, places)
     return SeveralEvals(document, (entry,), ())
+
+
+def _of_vf_eval(document: Document) -> Iterator[tuple[TableKey, Any, Place]]:
+    """Yield the keys that the TOML sets, with their values and places. Raises `KeyFault`."""
+    for key, value in document.content.items():
+        if key in _OF_VF_EVAL:
+            yield _OF_VF_EVAL[key], value, (key,)
+        elif key == "env":
+            yield from _of_env(value)
+        elif key in ("client", "sampling") and not isinstance(value, dict):
+            raise KeyFault((key,), f"must be a table, got {toml(value)}")
+        elif key == "client":
+            for name, item in value.items():
+                if name in _OF_CLIENT:
+                    yield _OF_CLIENT[name], item, (key, name)
+                elif (name, item) != ("type", "eval"):
+                    raise KeyFault((key, name), f"not offered; a client has {', '.join(_OF_CLIENT)}")
+        elif key == "sampling":
+            try:
+                yield from ((("sampling", name), item, (key, name)) for name, item in sampling_keys(value).items())
+            except Unfit as unfit:
+                raise KeyFault((key,), unfit.faults[0].text) from None
+        elif key in EVAL_TABLES and isinstance(value, dict):
+            yield from (((key, name), item, (key, name)) for name, item in value.items())
+        elif key not in _OF_VF_EVAL_WITHOUT_EFFECT:
+            known = [*_OF_VF_EVAL, "env", "client", "sampling"]
+            raise KeyFault((key,), f"unknown key{suggestion(key, known)} (valid: {', '.join(known)})")
+
+
+def _of_env(env: Mapping[str, Any]) -> Iterator[tuple[TableKey, Any, Place]]:
+    taskset = dict(env["taskset"])
+    env_id = taskset.pop("id", None)
+    if not (isinstance(env_id, str) and name_of(env_id)):
+        raise KeyFault(("env", "taskset", "id"), f"must name the taskset, got {toml(env_id) if env_id else 'none'}")
+    yield ("environment", "env_id"), env_id, ("env", "taskset", "id")
+    further = {key: value for key, value in env.items() if key not in ("taskset", "agent")}
+    for name, value in (("taskset", taskset), ("agent", env.get("agent")), ("env_args", further)):
+        if value:
+            yield ("environment", name), value, ("env", name) if name in env else ("env",)
 
 
 @functools.lru_cache(maxsize=8)

@@ -156,10 +156,6 @@ ADVANCED_NOTE = "[advanced] is for the Osmosis platform and has no effect here"
 _OF_CASSETTE: frozenset[TableKey] = frozenset({("cassette", "path"), ("cassette", "record")})
 """Keys that change no result. The header has a line of its own on them."""
 _OF_TRAINING = "this is a training config, and an eval is needed here: name one in configs/eval/"
-_OF_BENCHMARK = (
-    "this is a config of `osmosis benchmark`, whose tasks only the Osmosis platform runs, and an eval is needed here: "
-    "name one in configs/eval/"
-)
 
 
 class RejectedConfig(ConfigError):
@@ -269,23 +265,12 @@ def _reject_other_configs(document: Document) -> None:
     if loose is not None and not any(isinstance(value, dict) for value in document.content.values()):
         text = 'names no eval; add [[eval]] with env_id = "...", or with rollout, entrypoint and dataset'
         raise ConfigError.at(document.where(loose), f"{loose}: {text}")
-    experiment = document.content.get("experiment")
-    if isinstance(experiment, dict) and "benchmark" in experiment:
-        where = document.where("experiment", "benchmark")
-        raise ConfigError.at(where, f"[experiment] benchmark: {_OF_BENCHMARK}")
-    if isinstance(document.content.get("agents"), list):
-        raise ConfigError.at(document.where("agents"), f"[agents]: {_OF_BENCHMARK}")
-    of_training = [name for name in document.content if name in ONLY_TRAINING]
-    of_evals = [name for name in document.content if name in ONLY_EVALS]
     if in_configs(document.path, "training"):
         raise ConfigError.at(document.where(), _OF_TRAINING)
-    if of_training and not of_evals and not in_configs(document.path, "eval"):
-        raise ConfigError.at(document.where(of_training[0]), f"[{of_training[0]}]: {_OF_TRAINING}")
+    text = "belongs to a training config; take it out, or make a config of its own in configs/training/"
+    of_training = [name for name in document.content if name in ONLY_TRAINING]
     if of_training:
-        beside = f", and [{of_evals[0]}] on line {document.line(of_evals[0])} to an eval" if of_evals else ""
-        fix = "take it out, or make a config of its own in configs/training/"
-        text = f"belongs to a training config{beside}; {fix}"
-        raise ConfigError([Problem(document.where(name), f"[{name}]: {text}") for name in of_training])
+        raise ConfigError(Problem(document.where(name), f"[{name}]: {text}") for name in of_training)
 
 
 def _accepted(draft: Draft, path: Path, entry: str | None = None) -> EvalConfig:

@@ -12,10 +12,25 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast, get_args, get_origin
 from urllib.parse import urlsplit
 
+from pytest_osmosis.checks.kinds import (
+    AFTER,
+    JSON,
+    PARTS,
+    PATH,
+    CheckKind,
+    Paths,
+    Pattern,
+    Schema,
+    Table,
+    Texts,
+    load,
+    plain_type,
+)
 from pytest_osmosis.config.kinds import (
+    ANYTHING,
     MOST,
     TEXT,
     Fault,
@@ -29,6 +44,7 @@ from pytest_osmosis.config.kinds import (
     matching,
     name_shown,
     number,
+    quoted_list,
     record_of,
     refuse,
     string,
@@ -255,7 +271,6 @@ LOSS: Metric = "max_regression"
 FUNCTION = re.compile(r"reward|rubric|.*:.*", re.DOTALL)  # keys of [gate] that name functions
 PASS_AT = re.compile(r"pass_at_([1-9][0-9]{0,5})")
 PASS_HAT = re.compile(r"pass_hat_([1-9][0-9]{0,5})")
-_CONDITION = re.compile(r"(>=|<=|==|!=|[=<>])?\s*([^<>=!\s]+)")
 _RATIO = number(" between 0 and 1", minimum=0, maximum=1)
 
 
@@ -328,18 +343,11 @@ def _rule(metric: str, minimum: float, rule: str = "point") -> GateRule:
 
 
 def _minimum(bound: ValueKind, expects: str, text: str) -> float:
-    match = _CONDITION.fullmatch(text.strip())
-    if match is None:
-        raise refuse(f"must be {expects}")
-    operator, number_text = match.groups()
-    if operator != ">=":
-        wrong = 'only the operator ">=" is supported' if operator else 'the operator ">=" is missing'
-        raise refuse(f"must be {expects}; {wrong}")
-    try:
-        return float(bound.read(float(number_text)))
-    except (ValueError, Unfit):
-        hint = "; write a share as 0.7, not 70%" if number_text.endswith("%") else ""
-        raise refuse(f"must be {expects}{hint}") from None
+    match = re.fullmatch(r">=\s*([^<>=!\s]+)", text.strip())
+    with suppress(ValueError, Unfit):
+        if match is not None:
+            return float(bound.read(float(match[1])))
+    raise refuse(f"must be {expects}")
 
 
 def loss() -> ValueKind:
@@ -392,11 +400,9 @@ def rows() -> ValueKind:
 
 def _range(part: str) -> tuple[int, int]:
     match = _PART.fullmatch(part)
-    if match is None:
-        raise refuse(f"must be {ROWS_EXPECTED}; {toml(part)} is neither a number nor a range")
-    first, last = int(match[1]), int(match[2] or match[1])
+    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
     if last < first:
-        raise refuse(f'must be {ROWS_EXPECTED}; {toml(part)} is backwards, write "{last}-{first}"')
+        raise refuse(f"must be {ROWS_EXPECTED}; {toml(part)} is neither a number nor a range")
     return first, last
 
 
@@ -418,14 +424,6 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
 # -- kinds of `[execution.ray]`: what Ray would refuse only when it is connected ----------------------------
 
 _ADDRESS = re.compile(r"[^\s/]+:[0-9]{1,5}")
-_OTHER_PLACES = {
-    "env_vars": "put them in [env]: Ray would write them to its logs",
-    "working_dir": 'workspace = "upload" does that',
-    "py_modules": 'workspace = "upload" does that',
-    "excludes": "put them in [execution.ray] exclude",
-}
-"""The keys of Ray's runtime_env that have another place here."""
-_BUILT_IN = ("CPU", "GPU", "memory", "object_store_memory")
 
 
 def address() -> ValueKind:
@@ -437,26 +435,20 @@ def address() -> ValueKind:
             return None
         if isinstance(value, str) and _ADDRESS.fullmatch(value):
             return value
-        why = ": Ray Client (ray://) is not supported; run pytest on a node of the cluster"
-        raise refuse(f"must be {expects}{why if str(value).startswith('ray://') else ''}")
+        raise refuse(f"must be {expects}")
 
     return ValueKind(expects, read, schema={"type": "string"})
 
 
 def resources() -> ValueKind:
     """The resources of a host, as options of `ray.remote`, kept as a dict. One that names no `num_cpus` takes a CPU."""
-    name = string(
-        f"the name of a custom resource, not {', '.join(_BUILT_IN)}",
-        lambda value: bool(value.strip()) and value not in _BUILT_IN,
-    )
-    label = string("the name of a label", lambda value: bool(value.strip()))
     amount = replace(AT_LEAST_0, read=_as_written)
     kinds = {
         "num_cpus": amount,
         "num_gpus": amount,
         "memory": integer(0),
-        "resources": table_of("a table of custom resources and their amounts", name, amount),
-        "label_selector": table_of("a table of labels and their values", label, TEXT),
+        "resources": table_of("a table of custom resources and their amounts", TEXT, amount),
+        "label_selector": table_of("a table of labels and their values", TEXT, TEXT),
         "accelerator_type": TEXT,
     }
     table = record_of(f"a table with any of {', '.join(kinds)}, as in ray.remote", kinds)
@@ -470,46 +462,12 @@ def _as_written(value: Any) -> Any:
 
 
 def runtime_env() -> ValueKind:
-    """The part of Ray's runtime_env that installs packages, kept as a dict."""
-    kinds = {"pip": _packages(), "uv": _packages(), "conda": _conda(), "image_uri": TEXT}
-    expects = f"a table with one of {', '.join(kinds)}"
-    table = record_of(expects, kinds)
-
-    def read(value: Any) -> dict[str, Any]:
-        elsewhere = [key for key in _OTHER_PLACES if key in value] if isinstance(value, dict) else []
-        faults = [Fault(_OTHER_PLACES[key], (key,), "") for key in elsewhere]
-        known = {key: item for key, item in value.items() if key not in elsewhere} if elsewhere else value
-        faults += faults_of(table, known)
-        if not faults:
-            first, *others = known or [""]
-            faults = [Fault(f"cannot be used with {first}; keep one of them", (key,), "") for key in others]
-        if faults:
-            raise Unfit(faults)
-        return dict(known)
-
-    return ValueKind(expects, read, typed_toml, table.schema)
-
-
-def _packages() -> ValueKind:
-    names = array_of(TEXT, "packages", unique=False)
-    return kind(
-        "an array of packages, the path of a requirements file, or a table with packages",
-        lambda value: (
-            (not faults_of(json_table(), value) and "packages" in value)
-            or not (faults_of(names, value) and faults_of(TEXT, value))
-        ),
-        typed=typed_toml,
-        schema={"anyOf": [{"type": "string"}, names.schema, {"type": "object", "required": ["packages"]}]},
+    """The part of Ray's runtime_env that installs packages, kept as a dict. Ray checks what the values hold."""
+    packages = kind(
+        "a string, an array or a table", lambda value: isinstance(value, str | list | dict), schema={}, typed=typed_toml
     )
-
-
-def _conda() -> ValueKind:
-    return kind(
-        "the name of an environment, the path of its YAML file, or a table with what such a file holds",
-        lambda value: not (faults_of(json_table(), value) and faults_of(TEXT, value)),
-        typed=typed_toml,
-        schema={"type": ["string", "object"]},
-    )
+    kinds = {"pip": packages, "uv": packages, "conda": packages, "image_uri": TEXT}
+    return record_of(f"a table with one of {', '.join(kinds)}", kinds)
 
 
 def requirements_files(runtime_env: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -531,6 +489,134 @@ def with_absolute_files(runtime_env: Mapping[str, Any], workspace: Path) -> dict
         path = str(workspace / file)
         found[key] = {**found[key], "packages": path} if isinstance(found[key], Mapping) else path
     return found
+
+
+# -- kinds of `[[scoring.checks]]`, made from the declarations of the kinds of checks ------------------------
+
+CHECKS = tuple(load())
+BARE = tuple(name for name, each in load().items() if each.needs_nothing)
+"""The kinds that a name in `eval_fns` stands for: they compare with the row's ground truth, or with nothing."""
+_TEXT = string("a string that is not empty", bool)
+_PATH = matching(PATH.pattern, 'a path into JSON, like "order.items[0].id"')
+NAME = matching(r"\w[\w.-]*", "a name of letters, digits, _, . and -")
+
+
+def _one_or_several(item: ValueKind, plural: str) -> ValueKind:
+    """A value, or an array of at least one; kept as it is."""
+    several = array_of(item, plural)
+    expects = f"{item.expects}, or an array of {plural}"
+
+    def read(value: Any) -> Any:
+        fits = value != [] and not faults_of(several if isinstance(value, list) else item, value)
+        if not fits:
+            raise refuse(f"must be {expects}")
+        return value
+
+    return ValueKind(expects, read, schema={"anyOf": [item.schema, {**several.schema, "minItems": 1}]})
+
+
+def _read_pattern(value: Any) -> Any:
+    try:
+        re.compile(_TEXT.read(value))
+    except (re.error, RecursionError, OverflowError) as error:
+        raise refuse(f"must be a regular expression: {error}") from None
+    return value
+
+
+def _read_schema(value: Any) -> Any:
+    import jsonschema
+
+    schema = json_table().read(value)
+    validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    try:
+        validator.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        where = f" at {error.json_path}" if error.json_path != "$" else ""
+        raise refuse(f"must be a JSON Schema: {error.message}{where}", got="") from None
+    return schema
+
+
+_KINDS: Mapping[Any, ValueKind] = {
+    str: _TEXT,
+    Texts: _one_or_several(_TEXT, "distinct strings"),
+    Pattern: replace(_TEXT, expects="a regular expression", read=_read_pattern),
+    Schema: replace(json_table(), expects="a JSON Schema, as a table", read=_read_schema),
+    Paths: _one_or_several(_PATH, "distinct paths"),
+    Table: json_table(),
+    float: number(),
+    int: integer(0),
+    bool: FLAG,
+    object: ANYTHING,
+}
+_ON_TABLES = {AFTER: _TEXT, JSON: _PATH}
+_ON_EXPECTS = f'"{PARTS[0]}", "{PARTS[1]}", "{PARTS[2]}", {{{AFTER} = "####"}} or {{{JSON} = "order.id"}}'
+
+
+def _read_on(value: Any) -> Any:
+    if isinstance(value, dict) and len(value) == 1:
+        return record_of(_ON_EXPECTS, _ON_TABLES).read(value)
+    if value not in PARTS:
+        raise refuse(f"must be {_ON_EXPECTS}")
+    return value
+
+
+_ON_TABLE = {**record_of("", _ON_TABLES).schema, "minProperties": 1, "maxProperties": 1}
+ON = ValueKind(_ON_EXPECTS, _read_on, schema={"anyOf": [{"enum": list(PARTS)}, _ON_TABLE]})
+
+
+def keys_of_check(of: CheckKind) -> dict[str, ValueKind]:
+    """Return the keys of a check of this kind, with the kinds of their values."""
+    keys = {"name": NAME, "kind": choice(of.name)}
+    for name, parameter in of.parameters.items():
+        wanted = plain_type(parameter)
+        if get_origin(wanted) is Literal:
+            keys[name] = choice(*get_args(wanted))
+        else:
+            keys[name] = AT_LEAST_0 if wanted is float and name in ("max", "within") else _KINDS[wanted]
+    if of.sees_text:
+        keys["on"] = ON
+    if not of.is_degree:
+        keys["negate"] = FLAG
+    return keys
+
+
+def _record(of: CheckKind) -> ValueKind:
+    return record_of("a table", keys_of_check(of), ("kind", *of.required))
+
+
+def _read_check(value: dict[str, Any]) -> Mapping[str, Any]:
+    """Return a check with its name, which is that of its kind by default."""
+    kind = value.get("kind")
+    if kind not in CHECKS:
+        got = "" if "kind" not in value else f", got {toml(kind)}{suggestion(str(kind), CHECKS)}"
+        raise Unfit([Fault(f"{'' if got else 'missing; '}must be one of {quoted_list(CHECKS)}{got}", ("kind",), "")])
+    of = load()[kind]
+    check = _record(of).read(value)
+    if of.bounds and not any(bound in check for bound in of.bounds):
+        raise Unfit([Fault(f"needs {' or '.join(of.bounds)}", ("kind",), "")])
+    if check.get("min", 0) > check.get("max", float("inf")):
+        raise Unfit([Fault(f"must be at least min, got {check['max']}", ("max",), "")])
+    return {"name": of.name, **check}
+
+
+def checks() -> ValueKind:
+    """The checks of a config, kept as a tuple of mappings, each with a name. Faults begin with a position."""
+    expects = f"an array of tables, each with a kind: {', '.join(CHECKS)}"
+
+    def read(value: Any) -> tuple[Mapping[str, Any], ...]:
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            raise refuse("must be an array of tables; write [[scoring.checks]]", got="")
+        one = ValueKind("", _read_check)
+        faults = [fault for index, each in enumerate(value) for fault in faults_of(one, each, index)]
+        if faults:
+            raise Unfit(faults)
+        return tuple(map(_read_check, value))
+
+    schema = {
+        "type": "array",
+        "items": {"anyOf": [_record(each).schema for each in load().values()]},
+    }
+    return ValueKind(expects, read, typed_toml, schema)
 
 
 # -- values of settings of `prime eval`, made those of our keys ---------------------------------------------

@@ -10,9 +10,11 @@ compares the two.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
+from pytest_osmosis.config.document import Override
 from pytest_osmosis.config.eval_kinds import LOSS, METRICS, is_metric, typed_condition
 from pytest_osmosis.config.kinds import dotted, refuse, toml, within_levels
 from pytest_osmosis.config.tables import EVAL_TABLES
@@ -20,6 +22,7 @@ from pytest_osmosis.errors import Problem
 from pytest_osmosis.text.names import did_you_mean, suggestion
 from pytest_osmosis.text.safe import one_line
 
+TypedLevel = Literal["command", "environment", "ini"]
 _KEYS = tuple((table.name, field) for table in EVAL_TABLES.values() for field in table.fields)
 OPTIONS: Mapping[str, tuple[str, str]] = {
     field.option: (table, field.name) for table, field in _KEYS if field.option is not None
@@ -30,34 +33,23 @@ def unknown_option(name: str) -> str:
     return f"unknown key{suggestion(name, OPTIONS)} (valid: {', '.join(OPTIONS)})"
 
 
-class Setting(NamedTuple):
-    """The parts of `table.key=value`. `below` are the keys inside the value of `key`.
-
-    `value` is a text, or a list for several conditions on the metric of a gate.
-    """
-
-    table: str
-    key: str
-    below: tuple[str, ...]
-    value: object
-
-    @property
-    def path(self) -> str:
-        """The keys as they are typed: `gate."rewards:f".pass_rate`."""
-        return dotted((self.table, self.key, *self.below))
+def override(keys: Sequence[str], value: object, origin: str, level: TypedLevel) -> Override:
+    """Return the override of a value that was typed for these keys, which problems name after the `origin`."""
+    table, key, *below = keys
+    return Override(table, key, value, f"{origin} {dotted(keys)}", tuple(below), as_toml=True, level=level)
 
 
-def setting(text: str, origin: str) -> Setting | Problem:
+def setting(text: str, origin: str, level: TypedLevel = "command") -> Override | Problem:
     """Parse `table.key=value`, or return the problem with it. `origin` is the place that a problem names.
 
-    >>> setting('gate."rewards:f".pass_rate=>= 0.5', "--osmosis-set")
-    Setting(table='gate', key='rewards:f', below=('pass_rate',), value='>= 0.5')
+    >>> setting('gate."rewards:f".pass_rate=>= 0.5', "--osmosis-set").origin
+    '--osmosis-set gate."rewards:f".pass_rate'
     """
     meant = ""
     for equals in re.finditer("=", text):  # a quoted key can contain one
         keys, value = dotted_keys(text[: equals.start()]), text[equals.end() :]
         if len(keys) > 1:
-            return Setting(keys[0], keys[1], keys[2:], value.strip())
+            return override(keys, value.strip(), origin, level)
         if keys:
             home = OPTIONS.get(keys[0])
             meant = did_you_mean(f'"{home[0]}.{home[1]}={value}"' if home else None)
@@ -82,35 +74,35 @@ def dotted_keys(path: str) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def gate_setting(text: str, origin: str) -> Setting | Problem:
+def gate_setting(text: str, origin: str, level: TypedLevel = "command") -> Override | Problem:
     """Parse a typed gate, or return the problem with it. `origin` is the place that a problem names.
 
-    >>> gate_setting("rewards:f mean >= 0.5", "--osmosis-gate")
-    Setting(table='gate', key='rewards:f', below=('mean',), value='>= 0.5')
+    >>> gate_setting("rewards:f mean >= 0.5", "--osmosis-gate").origin
+    '--osmosis-gate gate."rewards:f".mean'
     """
     match = re.fullmatch(r"\s*(?:(\S+)\s+)?(\w+)\s*([^\s\w].*)", text, re.DOTALL)
     if match is None or not (is_metric(match[2]) or (match[2] == LOSS and not match[1])):
         expects = 'must be a condition like "pass_rate >= 0.7" or "rewards:exact_match mean >= 0.5"'
         return Problem(origin, f"{expects} (metrics: {METRICS}, {LOSS}), got {toml(text)}")
     function, metric, bound = match.groups()
-    return Setting("gate", function or metric, (metric,) if function else (), bound.strip())
+    return override(("gate", *filter(None, (function, metric))), bound.strip(), origin, level)
 
 
-def gate_settings(texts: Iterable[str], origin: str) -> Iterator[Setting | Problem]:
+def gate_settings(texts: Iterable[str], origin: str, level: TypedLevel = "command") -> Iterator[Override | Problem]:
     """Parse the gates of one level. Several conditions on one metric are one setting; all of them are decided."""
-    together: dict[tuple[str, ...], list[Setting]] = {}
+    together: dict[str, list[Override]] = {}
     for text in dict.fromkeys(texts):
-        parsed = gate_setting(text, origin)
+        parsed = gate_setting(text, origin, level)
         if isinstance(parsed, Problem):
             yield parsed
         else:
-            together.setdefault((parsed.key, *parsed.below), []).append(parsed)
+            together.setdefault(parsed.origin, []).append(parsed)
     for settings in together.values():
         first, values = settings[0], [str(setting.value) for setting in settings]
         if first.key == LOSS and len(values) > 1:
             yield Problem(origin, f"{LOSS} is given {len(values)} times ({', '.join(values)}); keep one")
         else:
-            yield first if len(values) == 1 else first._replace(value=list(map(typed_condition, values)))
+            yield first if len(values) == 1 else replace(first, value=list(map(typed_condition, values)))
 
 
 SAMPLING_KEYS = ("temperature", "top_p", "max_tokens", "seed", "stop")

@@ -48,7 +48,6 @@ _INSTEAD: Mapping[str, tuple[TableKey, ...]] = {
     "the environment has its own tools": (("agent", "mcp"),),
     "the environment writes the prompt": (("agent", "prompt"),),
     'the environment scores as "reward" itself; eval_fns may score besides': (("scoring", "grader"),),
-    "the rows of an environment have no scores by humans": (("scoring", "calibrate"),),
 }
 """The keys that contradict an environment, by the reason."""
 
@@ -115,21 +114,13 @@ def check_environment(draft: Draft) -> None:
     if not is_environment(draft):
         for key in draft.table("environment"):
             if not draft.is_shared("environment", key):
-                draft.fail("environment", key, _needs_environment(draft, key))
+                draft.fail("environment", key, "needs [environment] env_id, the environment that it is for")
         return
     named = "--osmosis-env" if draft.is_typed("environment", "env_id") else "[environment] env_id"
     for why, places in _INSTEAD.items():
         for table, key in places:
             if draft.is_set(table, key) and not draft.is_shared(table, key):
                 draft.fail(table, key, f"cannot be used with {named}: {why}")
-
-
-def _needs_environment(draft: Draft, key: str) -> str:
-    """Return the problem with a key of an eval without an environment. An option may concern several evals."""
-    if not draft.is_typed("environment", key):
-        return "needs env_id, the environment that it is for"
-    where = "this eval" if draft.document is None else f"the eval at {draft.document.where()}"
-    return f"concerns environments alone, and {where} is none; leave it out, or name one in [environment] env_id"
 
 
 GRADER_SCORE, RUBRIC_SCORE = "reward", "rubric"
@@ -166,7 +157,6 @@ def check(draft: Draft) -> None:
     _rubric(draft)
     _prompt(draft)
     _score_names(draft)
-    _calibration(draft)
     _gates(draft)
     _baseline(draft)
     _cassette(draft)
@@ -392,16 +382,6 @@ def _has_scoring(draft: Draft) -> bool:
     return bool(functions or draft.is_set("scoring", "grader") or draft.is_set("scoring", "rubric"))
 
 
-def _calibration(draft: Draft) -> None:
-    column = draft.get("scoring", "calibrate")
-    for name in draft.get("judge", "metadata") or ():
-        if column is not None and name.strip().casefold() == column.strip().casefold():
-            draft.fail("judge", "metadata", f"{toml(name)} is [scoring] calibrate, which no judge sees; remove it here")
-    if draft.is_set("scoring", "calibrate_within") and not draft.is_set("scoring", "calibrate"):
-        text = "needs [scoring] calibrate, the column with scores by humans"
-        draft.fail("scoring", "calibrate_within", text)
-
-
 def _score_names(draft: Draft) -> None:
     names = _scores(draft)
     if names is None:
@@ -486,13 +466,6 @@ def _execution(draft: Draft) -> None:
         key = "branch" if draft.is_set("experiment", "branch") else "commit_sha"
         text = f'"ray" cannot run [experiment] {key} from a shared workspace: its files are in a folder on this machine'
         draft.fail("execution", "engine", f'{text}; set [execution.ray] workspace = "upload"')
-    if options.get("exclude") and not is_uploaded and not _is_faulty(draft, "execution", "ray"):
-        draft.fail(
-            "execution", "ray", 'needs workspace = "upload": else nothing is sent that it could leave out', "exclude"
-        )
-    if is_uploaded and "image_uri" in options.get("runtime_env", {}):
-        text = 'cannot be used with workspace = "upload", which Ray refuses; keep one of them'
-        draft.fail("execution", "ray", text, "runtime_env", "image_uri")
     for key, file in requirements_files(options.get("runtime_env", {})):
         if problem := _file_problem(draft.workspace / file):
             draft.fail("execution", "ray", problem, "runtime_env", key)

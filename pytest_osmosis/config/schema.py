@@ -1,7 +1,7 @@
 """The JSON Schemas of configs, made from their field tables, for editors that check TOML while it is typed.
 
-They know tables, keys, types, choices, bounds of numbers, and required keys. The contents of strings, files and names
-that refer to other keys are left to the validator, which is stricter.
+They know tables, keys, types, choices, bounds of numbers, and required keys. The contents of strings, files and rules
+between keys are left to the validator.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pytest_osmosis.config.entries import BLOCKS, KEYS, NAME, SWEEP
 from pytest_osmosis.config.eval_config import TRAINING_TABLES
 from pytest_osmosis.config.kinds import Field, Table, Tables
 from pytest_osmosis.config.tables import EVAL_TABLES
-from pytest_osmosis.text.recorded import RECORDED
 
 Schema = dict[str, Any]
 
@@ -28,8 +27,6 @@ def eval_schema() -> Schema:
         "properties": {name: {"type": "object"} for name in also_keys},
         "required": schema.pop("required"),
         "propertyNames": {"enum": list(EVAL_TABLES)},
-        "if": _has("environment", "env_id"),
-        "else": {"allOf": _BETWEEN_KEYS},
     }
     del schema["additionalProperties"]
     several = {"anyOf": [{"required": [block]} for block in BLOCKS]}
@@ -107,61 +104,3 @@ def _field(field: Field) -> Schema:
         return _table(Table(field.name, field.help, field.fields))
     default = {} if field.default is None else {"default": field.default}
     return {**field.kind.schema, "description": field.help, **default}
-
-
-def _has(table: str, key: str, **value: Any) -> Schema:
-    return {"required": [table], "properties": {table: {"required": [key], "properties": {key: value}}}}
-
-
-_BETWEEN_KEYS = [
-    {
-        "description": "The model is set, unless the conversations are recorded.",
-        "anyOf": [_has("experiment", "model_path"), _has("agent", "agent", const=RECORDED)],
-    },
-    {
-        "description": "rollout and entrypoint are both set, or neither.",
-        "properties": {"experiment": {"dependentRequired": {"rollout": ["entrypoint"], "entrypoint": ["rollout"]}}},
-    },
-    {
-        "description": "The dataset is set in [experiment] dataset or [data] path.",
-        "anyOf": [_has("experiment", "dataset"), _has("data", "path")],
-    },
-    {
-        "description": "Runs are scored by a rollout's Grader, or by functions, checks, Grader or rubric in [scoring].",
-        "anyOf": [
-            _has("experiment", "rollout"),
-            _has("scoring", "eval_fns", minItems=1),
-            _has("scoring", "checks", minItems=1),
-            _has("scoring", "grader"),
-            _has("scoring", "rubric"),
-        ],
-    },
-    {
-        "description": "[scoring] rubric needs a judge.",
-        "if": _has("scoring", "rubric"),
-        "then": _has("judge", "model_path"),
-    },
-    {
-        "description": "A judge needs [scoring] rubric.",
-        "if": _has("judge", "model_path"),
-        "then": _has("scoring", "rubric"),
-    },
-    {
-        "description": "[scoring] calibrate_within needs calibrate.",
-        "properties": {"scoring": {"dependentRequired": {"calibrate_within": ["calibrate"]}}},
-    },
-    {
-        "description": "[gate] max_regression needs a baseline.",
-        "if": _has("gate", "max_regression"),
-        "then": {"anyOf": [_has("baseline", "results"), _has("baseline", "model_path")]},
-    },
-    {
-        "description": "[baseline] has a model, with its server and key, or results.",
-        "properties": {
-            "baseline": {
-                "dependentRequired": {"base_url": ["model_path"], "api_key_env": ["model_path"]},
-                "not": {"required": ["model_path", "results"]},
-            }
-        },
-    },
-]

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pytest_osmosis.config.check_kinds import BARE, checks
 from pytest_osmosis.config.eval_kinds import (
     A_CPU,
     ABOVE_0,
     AT_LEAST_0,
+    BARE,
     EMPTY,
     EXTRA_BODY,
     FLAG,
@@ -32,6 +32,7 @@ from pytest_osmosis.config.eval_kinds import (
     TokenPrices,
     address,
     all_if_minus_1,
+    checks,
     code_reference,
     column_names,
     condition,
@@ -299,7 +300,7 @@ class Scoring:
     """`[scoring]`: the functions that score, their thresholds, and which scores decide whether a run passed.
 
     `rubric` is that of the judge: a text, or the path of a file (`TEXT_SUFFIXES`).
-    `decide` is "all", "any", or the name of one function. `calibrate` is the dataset's column with scores by humans.
+    `decide` is "all", "any", or the name of one function.
     `checks` have a name and a kind each, and the keys of their kind.
     """
 
@@ -328,14 +329,6 @@ class Scoring:
         "Lowest and highest score of single functions. A score outside is a reward error. Needed by a gate on the "
         "mean of scores that leave 0 to 1: without a range, nothing bounds the scores of unmeasured runs.",
         unset=EMPTY,
-    )
-    calibrate: str | None = key(
-        TEXT,
-        "Column of the dataset with scores by humans. Summary and results say how far each score agrees with them. "
-        "Neither agents nor reward functions get the column, and it never decides whether a run passes.",
-    )
-    calibrate_within: float | None = key(
-        ABOVE_0, "Also count the scores that differ by at most this from the human score."
     )
     decide: str = key(TEXT, '"all", "any", or the name of the one function that decides.', "all")
     checks: tuple[Mapping[str, Any], ...] = key(

@@ -13,28 +13,28 @@ import random
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import BufferedReader, BytesIO
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias, cast
 
 from pytest_osmosis import seams
 from pytest_osmosis.config.document import is_folder
 from pytest_osmosis.config.eval_kinds import EMPTY, Ranges, merged
 from pytest_osmosis.config.tables import DATASET_SUFFIXES, RowSelection
-from pytest_osmosis.datasets.columns import (
-    NO_HUMAN_SCORE,
+from pytest_osmosis.datasets.readers import ParquetReader, TextRows, scan_csv, scan_json, scan_jsonl, scan_parquet
+from pytest_osmosis.datasets.rows import (
     BadRow,
     Columns,
+    Content,
     Damaged,
+    Row,
     Unscannable,
     fold,
+    make_row,
+    notes_of,
     shown_json,
-    without_human_score,
 )
-from pytest_osmosis.datasets.readers import ParquetReader, TextRows, scan_csv, scan_json, scan_jsonl, scan_parquet
-from pytest_osmosis.datasets.rows import Content, Row, make_row, notes_of
 from pytest_osmosis.errors import DatasetError, Problem
 from pytest_osmosis.files.reading import (
     HEAD_BYTES,
@@ -116,8 +116,8 @@ Stamp = tuple[int, int]
 class Dataset:
     """The rows of one file, or of the `files` in a folder. Its methods may be called from any thread.
 
-    The rows of a `recorded` dataset hold conversations that are only scored. `human` is the column with scores by
-    humans, if there is one. With `is_generated` nobody wrote the file. `system_prompt` is that of all rows, or None.
+    The rows of a `recorded` dataset hold conversations that are only scored. With `is_generated` nobody
+    wrote the file. `system_prompt` is that of all rows, or None.
     """
 
     path: Path
@@ -126,7 +126,6 @@ class Dataset:
     source: RowReader
     stamp: Stamp
     recorded: bool = False
-    human: str | None = None
     is_generated: bool = False
     system_prompt: str | None = None
     files: Sequence[str] = ()
@@ -182,12 +181,8 @@ class Dataset:
         """Return the same as `row`, from an open file."""
         line = self.line(row_index)
         try:
-            raw, human = self.source.record(file, row_index), NO_HUMAN_SCORE
-            if self.human is not None:
-                raw, human = without_human_score(raw, self.human)
-            text_cells = self.source.text_cells
+            raw, text_cells = self.source.record(file, row_index), self.source.text_cells
             row = make_row(row_index, line, raw, self.columns, text_cells=text_cells, recorded=self.recorded)
-            row = replace(row, human=human) if human.has_column else row
             return row if self.system_prompt is None else row.with_system_prompt(self.system_prompt)
         except Damaged as error:
             raise DamagedError.at(self.display, str(error)) from error
@@ -202,14 +197,12 @@ def open_dataset(
     display: str | None = None,
     *,
     recorded: bool = False,
-    human: str | None = None,
 ) -> Dataset:
     """Index a .jsonl, .json, .csv or .parquet file, or a folder of trajectories if they are `recorded`.
 
     `columns` maps our names of columns to the dataset's.
 
-    The rows of a `recorded` dataset hold conversations, or answers, that are only scored. `human` is the column with
-    scores by humans, which rows come without.
+    The rows of a `recorded` dataset hold conversations, or answers, that are only scored.
 
     Text is indexed in one pass, and Parquet by its footer. `display` is the file's name in problems. Raises
     DatasetError if the file cannot be read or has no rows, if its rows cannot be separated, or if a CSV header or a
@@ -218,7 +211,7 @@ def open_dataset(
     display, suffix = display or str(path), path.suffix.lower()
     if recorded and is_folder(path):
         rows = seams.trajectory_rows(path, display)
-        return Dataset(path, display, _columns(columns), rows, (0, 0), recorded, human, files=rows.files)
+        return Dataset(path, display, _columns(columns), rows, (0, 0), recorded, files=rows.files)
     if suffix not in DATASET_SUFFIXES:
         valid = f"{', '.join(DATASET_SUFFIXES[:-1])} or {DATASET_SUFFIXES[-1]}"
         got = f'"{suffix}"' if suffix else "none"
@@ -235,7 +228,7 @@ def open_dataset(
             raise DatasetError(Problem(where, f"{what}: {fault}") for fault in error.faults) from error
     if not len(source):
         raise DatasetError.at(display, "has no rows; it needs at least one")
-    return Dataset(path, display, mapping, source, stamp, recorded, human)
+    return Dataset(path, display, mapping, source, stamp, recorded)
 
 
 def _where(display: str, line: int | None) -> str:
@@ -247,12 +240,11 @@ class DamagedError(DatasetError):
 
 
 class Checked(NamedTuple):
-    """The digests, contents and human scores of rows by index, and notes: columns left out, `row_warnings.notes_of`."""
+    """The digests and contents of rows by index, and notes: columns left out, `row_warnings.notes_of`."""
 
     notes: tuple[str, ...]
     digests: Mapping[int, str]
     contents: Mapping[int, Content]
-    human_scores: Mapping[int, float] = MappingProxyType({})
 
 
 def check_rows(
@@ -273,12 +265,10 @@ def check_rows(
     n_problems = 0
     digests: dict[int, str] = {}
     contents: dict[int, Content] = {}
-    human_scores: dict[int, float] = {}
     seen: dict[str, None] = {}  # the columns of all rows, in order
-    has_human_scores = False
 
     def valid_rows(file: BinaryIO) -> Iterator[tuple[Row, Content]]:
-        nonlocal n_problems, has_human_scores
+        nonlocal n_problems
         for row_index in selected:
             try:
                 row = dataset.read(file, row_index)
@@ -293,9 +283,6 @@ def check_rows(
                     return
             else:
                 digests[row_index], contents[row_index] = row.digest, row.content
-                if row.human.score is not None:
-                    human_scores[row_index] = row.human.score
-                has_human_scores = has_human_scores or row.human.has_column
                 seen.update(dict.fromkeys(row.record))
                 yield row, contents[row_index]
 
@@ -304,34 +291,27 @@ def check_rows(
     if n_problems > len(problems):
         problems.append(Problem(dataset.display, f"... and {n_problems - len(problems)} more"))
     if not n_problems:
-        problems = list(_column_problems(dataset, list(seen), metadata, has_human_scores=has_human_scores))
+        problems = list(_column_problems(dataset, list(seen), metadata))
     if problems:
         raise DatasetError(problems)
     not_finite = dataset.source.not_finite.items()
     left_out = (f'column "{name}": {why}, so rows with it come without the column' for name, why in not_finite)
-    return Checked((*dataset.source.left_out, *left_out, *notes), digests, contents, human_scores)
+    return Checked((*dataset.source.left_out, *left_out, *notes), digests, contents)
 
 
-def _column_problems(
-    dataset: Dataset, seen: Sequence[str], metadata: Iterable[str], *, has_human_scores: bool
-) -> Iterator[Problem]:
+def _column_problems(dataset: Dataset, seen: Sequence[str], metadata: Iterable[str]) -> Iterator[Problem]:
     """Yield the columns that a config names and no selected row has, or not all rows with a number that JSON has."""
     for ours in dataset.columns.mapped:
         if ours not in seen:
             fix = "no selected row has it; correct or remove it in [data] columns"
             yield Problem(dataset.display, f"{dataset.columns.titled(ours)}: {fix}")
-    named = [("[judge] metadata", column) for column in metadata if fold(column) != fold(dataset.human or "")]
-    named = [(key, column) for key, column in named if column not in seen]
-    if dataset.human is not None and not has_human_scores:
-        named.append(("[scoring] calibrate", dataset.human))
-    for key, column in named if seen else ():
-        missing = f"no selected row has a column {shown_json(column)}{suggestion(column, seen)}"
-        yield Problem(dataset.display, f"{key}: {missing} (columns: {', '.join(map(shown_json, seen))})")
-    needed: dict[str | None, str] = dict.fromkeys(metadata, "[judge] metadata")
-    needed[dataset.human] = "[scoring] calibrate"
+    for column in metadata if seen else ():
+        if column not in seen:
+            missing = f"no selected row has a column {shown_json(column)}{suggestion(column, seen)}"
+            yield Problem(dataset.display, f"[judge] metadata: {missing} (columns: {', '.join(map(shown_json, seen))})")
     for column, why in dataset.source.not_finite.items():
-        if column in needed:
-            text = f'column "{column}": {why}, and {needed[column]} needs it; use null or a finite number'
+        if column in metadata:
+            text = f'column "{column}": {why}, and [judge] metadata needs it; use null or a finite number'
             yield Problem(dataset.display, text)
 
 

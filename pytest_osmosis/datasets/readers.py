@@ -27,18 +27,18 @@ from itertools import accumulate
 from typing import Any, BinaryIO
 
 from pytest_osmosis.config.tables import ROW_COLUMNS
-from pytest_osmosis.datasets.columns import (
+from pytest_osmosis.datasets.rows import (
     BadRow,
     Columns,
     Damaged,
     Unscannable,
     cells_of_any_size,
+    check_header,
     otherwise_separated,
     parse_cells,
     parse_csv,
     parse_object,
 )
-from pytest_osmosis.datasets.rows import check_header
 from pytest_osmosis.text.safe import one_line
 
 _BOM = b"\xef\xbb\xbf"

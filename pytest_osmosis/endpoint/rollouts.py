@@ -1,18 +1,22 @@
 """The rollouts that may send requests to the endpoint, each under a URL and with a key of its own.
 
 With `[agent] endpoint = "env"` they also share a URL and a key, which variables of the environment name. A request
-there says by a header which rollout sends it (`client_hooks`). One without it is that of the only rollout in flight.
+there says by a header which rollout sends it (`hook_clients`). One without it is that of the only rollout in flight.
 `endpoint_variables` are those from which clients and frameworks read the address of a model.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import importlib
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from pytest_osmosis.models.base import ChatReply, ChatRequest
@@ -146,9 +150,73 @@ def change_environ(changes: Mapping[str, str | None]) -> dict[str, str | None]:
 
 @contextmanager
 def changed_environ(changes: Mapping[str, str | None]) -> Iterator[None]:
-    """A context with these changes."""
     before = change_environ(changes)
     try:
         yield
     finally:
         change_environ(before)
+
+
+def hook_clients(host: str, port: int) -> None:
+    """Let a request of a rollout's code to the shared URL name its rollout, wherever its client was made.
+
+    These are http.client, on which urllib, urllib3 and requests are built, httpx, httpx2 and aiohttp. Requests of other
+    clients belong to the only rollout in flight, or are refused.
+    """
+    hooks = {"http.client": _hook_http_client, "httpx": _hook_httpx, "httpx2": _hook_httpx, "aiohttp": _hook_aiohttp}
+    for name, hook in hooks.items():
+        with contextlib.suppress(ImportError):
+            hook(host, port, importlib.import_module(name))
+
+
+def _hook_http_client(host: str, port: int, module: ModuleType) -> None:
+    put = module.HTTPConnection.putrequest
+
+    @functools.wraps(put)
+    def putrequest(self: Any, *args: Any, **options: Any) -> None:
+        put(self, *args, **options)
+        name = CURRENT.get()
+        if name is not None and (self.host, self.port) == (host, port):
+            self.putheader(HEADER, name)
+
+    module.HTTPConnection.putrequest = putrequest
+
+
+def _hook_httpx(host: str, port: int, module: ModuleType) -> None:
+    def note(url: Any, headers: MutableMapping[str, str]) -> None:
+        name = CURRENT.get()
+        if name is not None and url.port == port and url.host == host:
+            headers[HEADER] = name
+
+    send, send_async = module.Client.send, module.AsyncClient.send
+
+    @functools.wraps(send)
+    def hooked(self: object, request: Any, *args: Any, **options: Any) -> Any:
+        note(request.url, request.headers)
+        return send(self, request, *args, **options)
+
+    @functools.wraps(send_async)
+    async def hooked_async(self: object, request: Any, *args: Any, **options: Any) -> Any:
+        note(request.url, request.headers)
+        return await send_async(self, request, *args, **options)
+
+    module.Client.send, module.AsyncClient.send = hooked, hooked_async
+
+
+def _hook_aiohttp(host: str, port: int, module: ModuleType) -> None:
+    """Hook a private method, because sessions have no other place through which each request passes.
+
+    Without it, requests over aiohttp belong to no rollout; tests/endpoint/test_environment.py notices.
+    """
+    session, address = module.ClientSession, f"{host}:{port}"
+    request = session._request
+
+    @functools.wraps(request)
+    def hooked(self: Any, method: str, url: Any, **options: Any) -> Any:
+        """Return the coroutine of the request. Another one around it would cost all requests to models."""
+        name = CURRENT.get()
+        if name is not None and address in f"{self._base_url} {url}":
+            options["headers"] = {**dict(options.get("headers") or {}), HEADER: name}
+        return request(self, method, url, **options)
+
+    session._request = hooked

@@ -1,7 +1,7 @@
 """The HTTP server of the endpoint, on the event loop of its host, bound to 127.0.0.1 at a port that the system chose.
 
-It listens from the first use on. Its socket is opened at once, by whoever asks for the address, in any thread; the loop
-begins to serve it in its next turn. While code holds the loop, the standby serves new connections.
+Its socket is opened by whoever first asks for the address, in any thread; the loop begins to serve it in its next turn.
+While code holds the loop, the standby serves new connections.
 
 A synchronous client may hold the loop with its next request. Its connection is therefore not kept, so that the standby
 can take the next one; only clients that say that they are asynchronous keep theirs.
@@ -17,7 +17,6 @@ import socket
 from collections.abc import Mapping
 from contextvars import Context
 from functools import partial
-from threading import Lock
 from time import time
 
 from aiohttp import StreamReader, web
@@ -45,13 +44,6 @@ from pytest_osmosis.models.json_bodies import encoded
 SHAPES: Mapping[str, ApiShape] = {"chat/completions": completions, "messages": messages, "responses": responses}
 SERVED = "POST chat/completions, POST messages, POST responses, GET models"
 MAX_SHOWN = 80
-NOT_SERVED: Mapping[str, str] = {
-    "completions": "completions of a prompt are not served; let the agent use chat completions",
-    "messages/count_tokens": "tokens cannot be counted in advance here",
-    "messages/batches": "batches are not served; send single requests",
-    "embeddings": "the endpoint serves the eval's chat model, and no embeddings; give the agent's client for "
-    "embeddings a base_url of its own",
-}
 UNATTRIBUTED = (
     "{} rollouts are in flight, and nothing says which of them sends this request: its thread or its HTTP client "
     "has lost the rollout's context. Start threads by asyncio.to_thread or contextvars.copy_context().run, or create "
@@ -113,7 +105,7 @@ def failed(error: ApiError | ModelError, request: BaseRequest) -> Response:
     """Return the answer for an error, in the shape of the API that was asked."""
     shape = SHAPES.get(_below(request), messages if _is_anthropic(request) else completions)
     problem = api_error(error)
-    headers = {"Content-Type": JSON, **NO_RETRY, **problem.headers}
+    headers = {"Content-Type": JSON, **NO_RETRY}
     return Response(body=encoded(shape.write_error(problem)), status=problem.status, headers=headers)
 
 
@@ -154,8 +146,7 @@ def _not_served(request: BaseRequest) -> ApiError:
     below, method = _below(request), request.method[:MAX_SHOWN]
     if below in SHAPES:
         return ApiError(405, f"{below} takes POST, got {method}")
-    why = NOT_SERVED.get(below) or NOT_SERVED.get(below.partition("/")[0]) or "not served"
-    return ApiError(404, f"{method} {below[:MAX_SHOWN]}: {why} (served: {SERVED})")
+    return ApiError(404, f"{method} {below[:MAX_SHOWN]}: not served (served: {SERVED})")
 
 
 def _models(rollout: EndpointRollout, request: BaseRequest) -> Response:
@@ -189,61 +180,53 @@ _silent.disabled = True  # whoever sends nonsense to the port must not fill the 
 
 
 class Endpoint:
-    """The endpoint of one host, served by the event loop to which it is attached."""
+    """The endpoint of one host, which listens at `port`. The event loop to which it is attached serves it."""
 
-    def __init__(self) -> None:
+    def __init__(self, listening: socket.socket, loop: asyncio.AbstractEventLoop | None) -> None:
         self.rollouts = OpenRollouts()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._socket: socket.socket | None = None
-        self._standby: Standby | None = None
+        self.port: int = listening.getsockname()[1]
+        self._loop = loop
+        self._socket = listening
+        self._standby = Standby(listening, lambda: self._loop, lambda: self._protocol(in_standby=True))
         self._server: asyncio.Server | None = None
-        self._opening = Lock()  # protects _loop and _socket: agents ask for their address in any thread
+        if loop is not None:
+            self.attach(loop)
+
+    @classmethod
+    def listening(cls, loop: asyncio.AbstractEventLoop | None = None) -> Endpoint:
+        """Return an endpoint that listens, and that `loop` serves; None for one that is attached later."""
+        listening = socket.create_server((HOST, 0), backlog=BACKLOG)
+        listening.setblocking(False)
+        return cls(listening, loop)
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let `loop` serve requests. Until it runs, the standby does."""
-        with self._opening:
-            self._loop = loop
-            if self._socket is not None:
-                self._serve_soon(loop, self._socket)
+        """Let `loop` serve requests, in no run's context: neither its output nor its time is a run's.
+
+        Until it runs, the standby does.
+        """
+        self._loop = loop
+        Context().run(asyncio.run_coroutine_threadsafe, self._serve(), loop)
 
     def share(self) -> Address:
         """Return the address that all rollouts share."""
         self.rollouts.shared_key = self.rollouts.shared_key or secrets.token_urlsafe(24)
-        return Address(f"http://{HOST}:{self.port()}/v1", self.rollouts.shared_key)
+        return Address(f"http://{HOST}:{self.port}/v1", self.rollouts.shared_key)
 
     def address_of(self, rollout: EndpointRollout) -> Address:
         """Return the address of a rollout, and admit requests there."""
         self.rollouts.add(rollout)
-        return Address(f"http://{HOST}:{self.port()}{PREFIX}{rollout.name}/v1", rollout.key)
-
-    def port(self) -> int:
-        """Return the port. The first call begins to listen."""
-        with self._opening:
-            if self._socket is None:
-                self._socket = socket.create_server((HOST, 0), backlog=BACKLOG)
-                self._socket.setblocking(False)
-                self._standby = Standby(self._socket, lambda: self._loop, lambda: self._protocol(in_standby=True))
-                if self._loop is not None:
-                    self._serve_soon(self._loop, self._socket)
-            port: int = self._socket.getsockname()[1]
-        return port
+        return Address(f"http://{HOST}:{self.port}{PREFIX}{rollout.name}/v1", rollout.key)
 
     async def close(self) -> None:
-        if self._standby is not None:
-            await self._standby.close()
+        await self._standby.close()
         if self._server is not None:
             self._server.close()
-        if self._socket is not None:
-            self._socket.close()
+        self._socket.close()
 
-    def _serve_soon(self, loop: asyncio.AbstractEventLoop, listening: socket.socket) -> None:
-        """Begin to serve, in no run's context: neither its output nor its time is a run's."""
-        Context().run(asyncio.run_coroutine_threadsafe, self._serve(listening), loop)
-
-    async def _serve(self, listening: socket.socket) -> None:
+    async def _serve(self) -> None:
         protocol, loop = self._protocol(in_standby=False), asyncio.get_running_loop()
-        self._server = await loop.create_server(protocol, sock=listening, backlog=ACCEPTED_AT_ONCE)
-        listening.listen(BACKLOG)
+        self._server = await loop.create_server(protocol, sock=self._socket, backlog=ACCEPTED_AT_ONCE)
+        self._socket.listen(BACKLOG)
 
     def _protocol(self, *, in_standby: bool) -> web.Server:
         """Return the HTTP protocol of new connections for the running loop."""
@@ -265,7 +248,7 @@ class Endpoint:
         except Exception as bug:
             text = f"pytest-osmosis could not handle the request: {type(bug).__name__}"
             response = failed(ApiError(500, text), request)
-        if in_standby and self._standby is not None and not _is_asynchronous(request):
+        if in_standby and not _is_asynchronous(request):
             self._standby.expect_holders()
         if in_standby is _is_asynchronous(request):
             response.force_close()

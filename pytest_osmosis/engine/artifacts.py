@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_osmosis.cassettes.writer import ExchangeLog
-from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.notices import Notices
+from pytest_osmosis.engine.run_table import Host
 from pytest_osmosis.errors import CassetteError
 from pytest_osmosis.files import private
-from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, ArtifactEvent, Key, LeftOutEvent
+from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, ArtifactEvent, Key, LeftOutEvent, Setup
 from pytest_osmosis.text.numbers import plural
 
 LEFT_OUT = {
@@ -42,13 +42,13 @@ class _Arriving:
 
 
 class Artifacts:
-    """The artifacts of an eval's runs, in `folder`; None if hosts write there themselves.
+    """The artifacts of an eval's runs, in their folder, unless hosts write there themselves.
 
-    A file is complete or not there: until its last piece has arrived, it is a hidden file in `folder`.
+    A file is complete or not there: until its last piece has arrived, it is a hidden file in the folder.
     """
 
-    def __init__(self, folder: Path | None, notices: Notices) -> None:
-        self._folder = folder
+    def __init__(self, setup: Setup, notices: Notices) -> None:
+        self._folder = Path(setup.artifacts) if setup.sends_artifacts else None
         self._notices = notices
         self._arriving: dict[Host, _Arriving] = {}
         self._n_bytes, self._n_files = Counter[Key](), Counter[Key]()

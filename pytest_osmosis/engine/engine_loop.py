@@ -18,14 +18,13 @@ from typing import NamedTuple
 from pytest_osmosis.engine.artifacts import Artifacts, Exchanges, HostLog
 from pytest_osmosis.engine.feed import Feed
 from pytest_osmosis.engine.host_connection import Died, EndedBy, Heard
-from pytest_osmosis.engine.host_starts import Host, start_failure
-from pytest_osmosis.engine.hosts import Hosts, Most
+from pytest_osmosis.engine.hosts import Hosts, Most, start_failure
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices, StallNotice, WaitNotice
 from pytest_osmosis.engine.permits import Permits, Probing
 from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.recovery import Recovery
-from pytest_osmosis.engine.run_table import RunTable
+from pytest_osmosis.engine.run_table import Host, RunTable
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.errors import CassetteError, CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import HostEvent, Key, ReadyEvent
@@ -41,10 +40,6 @@ TURN_S = 0.25
 """A turn begins this often, even if nothing arrives."""
 LOOK_AFTER_S = 0.1
 """The engine looks after its hosts no more often than this."""
-REASONING_LOST = (
-    "the model's reasoning in an answer was lost, because the next request of the rollout lacks the message that held "
-    "it: append reply.message of ctx.chat as it is, or let the agent's own client speak Responses"
-)
 MOST_CHANGED = 5
 
 
@@ -98,7 +93,7 @@ class EngineLoop:
         self._wait_notice = WaitNotice(told=job.told_waiting)
         self._log = HostLog(job.host_log)
         self.exchanges = Exchanges(job.exchanges)
-        self.artifacts = Artifacts(job.artifacts, self.notices)
+        self.artifacts = Artifacts(job.setup, self.notices)
         self._looked_at = 0.0
         self._looked_after_at = 0.0
         self._waits_to_go = False
@@ -107,7 +102,6 @@ class EngineLoop:
         self._ready: ReadyEvent | None = None
 
     def run(self) -> None:
-        """Run the eval until it is closed."""
         try:
             try:
                 self._work()
@@ -182,7 +176,6 @@ class EngineLoop:
         return messages
 
     def _waiting(self) -> Iterator[EngineMessage]:
-        """Take the messages that have arrived already."""
         with contextlib.suppress(queue.Empty):
             while True:
                 yield self.inbox.get_nowait()
@@ -301,7 +294,6 @@ class EngineLoop:
                 message()
 
     def go(self) -> None:
-        """Probe the models, then roll out."""
         self.recorder.begin()
         self._heed_stop_request(math.inf)
         self._waits_to_go = self.paused
@@ -336,8 +328,6 @@ class EngineLoop:
                 self.runs.stop_model(event["model_tag"], event["error"])
             case "throttled":
                 self.hosts.throttled(host, event["wait_s"])
-            case "reasoning_lost":
-                self.notices.add(REASONING_LOST)
             case "ask":
                 permits = self.judge_permits if event.get("judge") else self.permits
                 permits.ask(host, event, self.table.states.get(RunId.of(event)))

@@ -10,13 +10,11 @@ from heapq import heapify, heapreplace
 from typing import BinaryIO
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.job import RescoreJob, ResumeJob, Transcript, undecided
-from pytest_osmosis.engine.run_table import Place, RunState, ScoringGroup, Stage
+from pytest_osmosis.engine.run_table import Host, Place, RunState, ScoringGroup, Stage
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.errors import DatasetError
-from pytest_osmosis.formats.events import ROLLOUT
-from pytest_osmosis.host.protocol import Request, RunRequest, ScoreRequest, ScoringFields
+from pytest_osmosis.host.protocol import Request, RunRequest, ScoreRequest, ScoringFields, scoring_fields
 from pytest_osmosis.record.plan import run_seed
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Event
@@ -40,7 +38,7 @@ class Feed:
         self._hosts, self._recorder = runs.hosts, runs.recorder
         self._row: Row | None = None
         self._n_not_stored = 0
-        eager, batch_size = runs.job.early_stop.decided is undecided, runs.job.batch_size
+        eager, batch_size = runs.job.decided is undecided, runs.job.batch_size
         self._most_unscored = 4 * batch_size + 64 if eager else batch_size
 
     @property
@@ -332,7 +330,7 @@ class Feed:
         for state in group.members:
             state.host = host
         names = self._recorder.unscored(group.members[0].run, "group")
-        runs = [self._scoring_fields(state) for state in group.members]
+        runs = [_scoring_fields(state) for state in group.members]
         host.hand([{"op": "score_group", "names": names, "runs": runs}])
 
     def _refill_scorer(self, host: Host) -> None:
@@ -362,18 +360,8 @@ class Feed:
 
     def _score_request(self, state: RunState, place: Place) -> ScoreRequest:
         names = self._recorder.unscored(state.run, place)
-        return {"op": "score", "names": names, **self._scoring_fields(state)}
+        return {"op": "score", "names": names, **_scoring_fields(state)}
 
-    def _scoring_fields(self, state: RunState) -> ScoringFields:
-        record = self._recorder.ledger.records[state.run]
-        return {
-            **state.key.to_json(),
-            "messages": state.messages,
-            "n_prompt": state.n_prompt,
-            "ground_truth": state.row.ground_truth,
-            "record": state.row.record,
-            "metrics": record.metrics.get(ROLLOUT, {}),
-            "samples": state.samples,
-            "environment": state.environment,
-            "facts": {"finish_reason": record.finish_reason, "ms": record.duration_ms, "usage": record.usage},
-        }
+
+def _scoring_fields(state: RunState) -> ScoringFields:
+    return scoring_fields(state.key, state.rollout, state.row.ground_truth, state.row.record)

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Post
     from pytest_osmosis.host.protocol import Setup
 
-IMPORTS = (
-    "import gc; gc.disable(); from pytest_osmosis.host.fast_exit import register; register(); "
-    "from pytest_osmosis.host.main import main; "
-)
+IMPORTS = "import gc; gc.disable(); from pytest_osmosis.host.main import main; "
 """Garbage is collected from the loading of user's code on: what these imports make stays, and looking at it costs more
 than a tenth of a start."""
 HOST = IMPORTS + "main()"

@@ -7,13 +7,15 @@ functions that block; the `quarantine` host gets, one at a time, the runs that w
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from pytest_osmosis.engine.host_connection import Connection, EndedBy, Post
-from pytest_osmosis.engine.host_starts import Host, HostRole, HostStarts, Share
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices, Waiting
+from pytest_osmosis.engine.run_table import Host, HostRole, Share
 from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import Request
@@ -38,6 +40,12 @@ GATHER_SOON_S = 0.02
 """A host's messages gather until it has begun a sixth of what it may have in flight, at most for `GATHER_MOST_S`, or
 `GATHER_SOON_S` if one run may stop the eval or other hosts must wait. They do not if each request needs a permit. Fewer
 and larger reads save a quarter of the CPU time of an eval whose rollouts take 20 ms."""
+
+
+MAX_BARREN = 3
+"""After this many hosts of a role in a row that died before they began anything, no further host is started."""
+MOST_LOST, MOST_LOST_EACH = 10, 4
+"""The same for hosts that were lost with their machines: this many, or this many for each of the eval's hosts."""
 
 
 class Most(NamedTuple):
@@ -67,14 +75,13 @@ class Hosts:
         self._clock = job.clock
         self._notices = notices
         self._by_connection: dict[Connection, Host] = {}
-        gather_s = GATHER_SOON_S if job.hosts > 1 or job.early_stop.low_latency else GATHER_MOST_S
+        gather_s = GATHER_SOON_S if job.hosts > 1 or job.low_latency else GATHER_MOST_S
         self._gather_most_s = 0.0 if any(job.limits) else gather_s
 
     def __iter__(self) -> Iterator[Host]:
         return iter(list(self._by_connection.values()))
 
     def of(self, connection: Connection) -> Host:
-        """Return the host at the other end of a connection."""
         return self._by_connection[connection]
 
     def start(self) -> None:
@@ -84,7 +91,6 @@ class Hosts:
         self.shares.renew()
 
     def start_scorers(self) -> None:
-        """Start a scorer for each host."""
         self._has_scorers = True
         for _ in range(self.n_wanted):
             self.add("scorer")
@@ -235,7 +241,6 @@ class Hosts:
         self.shares.renew()
 
     def died(self, connection: Connection, how: str, by: EndedBy) -> Host:
-        """Take out and return the host whose connection has ended."""
         host = self._by_connection.pop(connection)
         for hosts in (self.rolling, self.scorers):
             if host in hosts:
@@ -261,7 +266,6 @@ class Hosts:
                 host.connection.send([{"op": "close"}])
 
     def close(self) -> None:
-        """Let all hosts end, and wait until they have."""
         self.release()
         left = self._left_after(CLOSE_S + self._job.setup.teardown_s, self)
         for host in left:
@@ -399,3 +403,57 @@ def parts_of(total: int, parts: int) -> list[int]:
     ([3, 2, 2], [1, 0], [])
     """
     return [total // parts + (index < total % parts) for index in range(parts)]
+
+
+class HostStarts:
+    """Starts hosts. `given_up` says why no further host is started; hosts that live continue. `n_hosts` are wanted."""
+
+    def __init__(self, job: Job, post: Post) -> None:
+        self.given_up: str | None = None
+        self._job = job
+        self._post = post
+        self._n_barren = Counter[HostRole]()
+        self.n_hosts = job.hosts
+        self._n_lost = 0
+
+    def start(self, role: HostRole, limit: int) -> Host:
+        """Start a host. Raises `HostError` if no process can be started."""
+        job = self._job
+        setup = replace(job.setup, limit=limit, max_limit=job.batch_size)
+        if role == "scorer":  # it loads functions, but no agent and nothing that an agent imports
+            code = replace(job.setup.code, role="score")
+            setup = replace(job.setup, code=code, limit=1, max_limit=1, agent="chat")
+            if code.endpoint != "env":  # else the Grader and the environment score there too
+                setup = replace(setup, code=replace(code, environment=None), entrypoint=None, grader=None)
+        connection = job.spawn(role, setup, environ=job.environ, log=job.host_log, post=self._post)
+        return Host(role, connection, Share.of(limit), job.clock.now(), job.clock)
+
+    def has_begun(self, host: Host) -> None:
+        host.begun = True
+        self._n_barren[host.role] = self._n_lost = 0
+
+    def died_barren(self, host: Host, how: str, by: EndedBy, *, others_work: bool) -> None:
+        """Note that a host died before it began anything, and give up after too many in a row.
+
+        While hosts that roll out are ready (`others_work`), one that was lost with its machine does not count: the
+        others may be in long rollouts, and begin no further one for hours.
+        """
+        if by == "machine":
+            self._n_lost += host.role == "host" and not others_work
+            if self._n_lost >= max(MOST_LOST, MOST_LOST_EACH * self.n_hosts):
+                lost = "processes in a row were lost with their machines before they ran any of your code"
+                self.give_up(f"{self._n_lost} {lost} ({how})")
+            return
+        self._n_barren[host.role] += 1
+        if self._n_barren[host.role] >= MAX_BARREN:
+            log = self._job.host_log
+            see = f"; their log is {log}" if log.exists() and log.stat().st_size else ""  # an empty log is not kept
+            text = f"{MAX_BARREN} processes in a row ended before they ran any of your code ({how})"
+            self.give_up(f"{text if host.ready else start_failure(how)}{see}")
+
+    def give_up(self, why: str) -> None:
+        self.given_up = self.given_up or why
+
+
+def start_failure(how: str) -> str:
+    return f"the process ended while it loaded your code ({how})"

@@ -57,18 +57,6 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class EarlyStop:
-    """Conditions to stop before all runs are done, besides bounds.
-
-    `decided` is called with each run that is done, and returns why no further run is needed, or None.
-    With `low_latency` a single run may stop the eval, so messages of hosts are not gathered for long.
-    """
-
-    decided: Callable[[RunRecord, PassRule], str | None] = undecided
-    low_latency: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Transcript:
     """The parts of a run that its test may show: conversation, user's traceback, printed output, line and ground truth
     of its row. The first `n_prompt` messages are the prompt's.
@@ -118,14 +106,14 @@ class Job:
     `n_runs` will be submitted in all, at once or one by one. `probes` are the models (their tags, or that of the judge)
     that get one request before the first run. `hosts` processes roll out, as many score, with `batch_size` runs in
     flight in total; `spawn` starts them. The engine goes by `clock`. Once the file `stop_request` exists, no further
-    run begins. `judge_limits` hold for the requests of judges. The user knows already that `told_waiting` hosts wait
-    for a place. After `watchdog_s` without a finished run, a notice names the runs that the eval waits for.
+    run begins. `judge_limits` hold for the requests of judges. With `told_waiting` the user knows already that
+    hosts wait for a place. After `watchdog_s` without a finished run, a notice names the runs that the eval waits for.
 
     `check_code` is called with the code of rollouts once it is loaded, before the journal says so, and raises
     `CodeError` if it may not be used. Each row has `n` runs; with `interleaved` they are scored while others are rolled
     out. At most `most_scorings` are scored at once, None for as many as roll out. The journal keeps `result_facts`,
-    from which results are made again. `artifacts` is the folder for the files that hosts send, None if they write there
-    themselves.
+    from which results are made again. `decided` is called with each run that is done, and returns why no further run is
+    needed, or None. With `low_latency` a single run may stop the eval, so messages of hosts are not gathered for long.
     """
 
     setup: Setup
@@ -138,20 +126,20 @@ class Job:
     batch_size: int
     n_runs: int
     bounds: Bounds
-    early_stop: EarlyStop = field(default_factory=EarlyStop)
+    decided: Callable[[RunRecord, PassRule], str | None] = undecided
+    low_latency: bool = False
     limits: Limits = field(default_factory=Limits)
     judge_limits: Limits = field(default_factory=Limits)
     seed: int | None = None
     probes: Sequence[str] = (ModelTag.PRIMARY,)
     hosts: int = 1
     watchdog_s: float = 120.0
-    told_waiting: int = 0
+    told_waiting: bool = False
     spawn: Spawn = HostConnection
     clock: Clock = SYSTEM
     score_inputs: ScoreInputs = field(default_factory=ScoreInputs)
     rescore: RescoreJob | None = None
     exchanges: Path | None = None
-    artifacts: Path | None = None
     resume: ResumeJob | None = None
     n: int = 1
     interleaved: bool = True

@@ -83,8 +83,6 @@ def activity(state: RunState) -> str:
 
 WAIT_S = 10.0
 """The user reads that hosts wait once they have done so for this long."""
-PAUSE_S = 30.0
-"""The least time between notices, as numbers change all the time on a cluster that others use."""
 
 
 class Waiting(NamedTuple):
@@ -95,10 +93,6 @@ class Waiting(NamedTuple):
     why: str = ""
 
     @property
-    def all_wait(self) -> bool:
-        return 0 < self.n_waiting == self.n_hosts
-
-    @property
     def text(self) -> str:
         """One line, "" if no host waits.
 
@@ -107,7 +101,7 @@ class Waiting(NamedTuple):
         """
         if not self.n_waiting:
             return ""
-        if self.all_wait:
+        if self.n_waiting == self.n_hosts:
             who = "the host has no place" if self.n_hosts == 1 else f"none of {count(self.n_hosts)} hosts has a place"
             return f"{who}: {self.why}"
         verb = "waits" if self.n_waiting == 1 else "wait"
@@ -116,34 +110,19 @@ class Waiting(NamedTuple):
 
 @dataclass(slots=True)
 class WaitNotice:
-    """Speaks when hosts wait, when that changes much, and when it is over. Times are of one monotonic clock.
+    """Speaks once when hosts wait, unless that was `told` already, and once when none does any more."""
 
-    The user knows of `told` hosts that wait.
-    """
-
-    told: int = 0
-    told_all: bool = False
+    told: bool = False
     since: float | None = None
-    spoke_at: float = float("-inf")
 
     def check(self, now: float, waiting: Waiting) -> str | None:
-        """Return the notice that is due, None if there is none."""
-        if not self._is_news(waiting):
+        """Return the notice that is due, None if there is none. Times are of one monotonic clock."""
+        if not waiting.n_hosts or bool(waiting.n_waiting) == self.told:
             self.since = None
             return None
         self.since = now if self.since is None else self.since
-        if now - self.since < WAIT_S or now - self.spoke_at < PAUSE_S:
+        if now - self.since < WAIT_S:
             return None
-        self.since, self.spoke_at = None, now
-        self.told, self.told_all = waiting.n_waiting, waiting.all_wait
-        if waiting.n_waiting:
-            return waiting.text
-        alone = waiting.n_hosts == 1
-        return "the host has a place now" if alone else f"all {count(waiting.n_hosts)} hosts have a place now"
-
-    def _is_news(self, waiting: Waiting) -> bool:
-        if not waiting.n_hosts:
-            return False
-        if waiting.all_wait != self.told_all or bool(waiting.n_waiting) != bool(self.told):
-            return True
-        return 4 * abs(waiting.n_waiting - self.told) >= waiting.n_hosts
+        self.told = not self.told
+        alone = "the host has a place now" if waiting.n_hosts == 1 else ""
+        return waiting.text or alone or f"all {count(waiting.n_hosts)} hosts have a place now"

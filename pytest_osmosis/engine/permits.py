@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from pytest_osmosis.engine.host_starts import Host
-from pytest_osmosis.engine.run_table import RunState
+from pytest_osmosis.engine.run_table import Host, RunState
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.engine.throttle import Charge, Limits, Rate
 from pytest_osmosis.host.protocol import JUDGE, AskEvent, ProbedEvent, Size

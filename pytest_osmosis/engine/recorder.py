@@ -75,7 +75,6 @@ class RunReports:
             self._every(run, outcome)
 
     def update(self, counts: Mapping[str, int | str | None]) -> None:
-        """Take counts that hold now."""
         self._counts.update(counts)
 
     @property
@@ -308,7 +307,6 @@ class Recorder:
         self._again.pop(run, None)
 
     def skip(self, run: RunId, reason: str) -> None:
-        """Report a run that will not be done."""
         self.reports.add(self._enter_skip(run, reason), self.pass_rule, Transcript())
 
     def give_up(self, runs: Iterable[RunId], reason: str) -> None:

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from pytest_osmosis.engine.host_connection import EndedBy
-from pytest_osmosis.engine.host_starts import Host
-from pytest_osmosis.engine.run_table import Place, RunState, ScoringGroup, Stage
+from pytest_osmosis.engine.run_table import Host, Place, RunState, ScoringGroup, Stage
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.formats.words import Boundary
 from pytest_osmosis.host.protocol import Key
@@ -92,7 +91,6 @@ class Recovery:
             self._scorings.fail(state, names, error, details)
 
     def died(self, host: Host, how: str, by: EndedBy, machine: str) -> None:
-        """Take back the runs of a dead host."""
         loss = None
         if by == "machine":  # several hosts are lost with it: `report_lost` tells of all
             loss = self._losses.get(machine or how) or Loss(how, self._clock.now())

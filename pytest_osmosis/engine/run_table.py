@@ -1,4 +1,4 @@
-"""The runs of an eval that were submitted: those that are queued, and the states of those that are under way.
+"""The hosts of an eval, and its runs: those that are queued, and the states of those that are under way.
 
 Runs under way are counted as they change, so that a turn of the engine looks at no run that nothing happened to.
 
@@ -13,13 +13,112 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from pytest_osmosis.clock import Clock
+from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.host_starts import Host
-from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.engine.host_connection import Connection
+from pytest_osmosis.host.protocol import Key, Request
 from pytest_osmosis.record.run_id import ModelTag, RunId
+
+HostRole = Literal["host", "quarantine", "scorer"]
+
+
+class Share(NamedTuple):
+    """The numbers of rollouts in flight, of rollouts that have begun, and of scorings in flight, of one host."""
+
+    limit: int
+    begun: int
+    scorings: int
+
+    @classmethod
+    def of(cls, limit: int) -> Share:
+        return cls(limit, 2 * limit, limit)
+
+
+@dataclass(slots=True, eq=False)
+class Host:
+    """One host process.
+
+    `share` is what it may have in flight now, `heard_at` the time of its last message or work, by `clock`. It was
+    started at `started_at`, and is `late` if it was not ready in time: others have its share. It has `begun` once it
+    has begun a run or a function, and the engine may have `ended_for` a reason. `score_ms` is a moving average of how
+    long a function takes, `handed_at` the time when it was last handed rollouts (0.0: never). Its messages may be
+    gathered for `gather_s`. If it `gives_back`, it was asked for the runs that it has not begun, and has not answered
+    yet. `sent_limits` are the numbers of rollouts in flight that it has been told of, from the one that it keeps to the
+    last.
+
+    `runs` are those that it rolls out or scores, in the order in which they were handed to it. It has `n_to_roll_out`
+    to roll out, of which `n_rolling` have begun, and `n_in_slots` of these hold a slot, as far as it has told.
+    """
+
+    role: HostRole
+    connection: Connection
+    share: Share
+    heard_at: float
+    clock: Clock = SYSTEM
+    ready: bool = False
+    late: bool = False
+    begun: bool = False
+    retired: bool = False
+    ended_for: str = ""
+    gives_back: bool = False
+    score_ms: float = 10.0
+    handed_at: float = 0.0
+    gather_s: float = 0.0
+    started_at: float = field(init=False)
+    _n_void: int = 0
+    sent_limits: list[int] = field(default_factory=list)
+    runs: dict[RunState, None] = field(default_factory=dict)
+    n_to_roll_out: int = 0
+    n_rolling: int = 0
+    n_in_slots: int = 0
+
+    def __post_init__(self) -> None:
+        self.started_at = self.heard_at
+        self.sent_limits.append(self.share.limit)
+
+    def become(self, share: Share) -> None:
+        """Tell it its share from now on."""
+        if self.ready and not self.is_busy:  # it may be from now on
+            self.heard_at = self.clock.now()
+        self.share = share
+        self.sent_limits.append(share.limit)
+        limits: Request = {"op": "limit", "limit": share.limit, "begun": share.begun, "scorings": share.scorings}
+        self.connection.send([limits])
+
+    @property
+    def occupied(self) -> int:
+        """The slots that rollouts hold, or may before it hears of a lower limit. One that is not ready begins none."""
+        return max(*self.sent_limits[self._n_void :], self.n_in_slots) if self.ready else self.n_in_slots
+
+    def become_ready(self) -> None:
+        """Note that the host has loaded its code. From now on it keeps the last limit sent to it."""
+        self.ready, self._n_void = True, len(self.sent_limits) - 1
+
+    def limited(self) -> None:
+        """Note that it keeps the next one of its limits."""
+        self.sent_limits.pop(0)
+        self._n_void = max(0, self._n_void - 1)
+
+    @property
+    def limit(self) -> int:
+        return self.share.limit
+
+    @property
+    def is_busy(self) -> bool:
+        """True if it must send something sooner or later. One that may begin nothing now must end what it does."""
+        if len(self.sent_limits) > 1:
+            return True  # it answers each
+        if self.limit > 0 or self.role == "scorer":
+            return bool(self.runs)
+        return self.n_in_slots > 0 or any(self in state.running for state in self.runs)
+
+    def hand(self, requests: list[Request]) -> None:
+        """Send requests. The time that the host may be silent begins anew."""
+        if requests:
+            self.heard_at = self.clock.now()
+            self.connection.send(requests)
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +138,6 @@ class ScoringGroup:
 
     @property
     def members(self) -> list[RunState]:
-        """The states that are scored together, in order."""
         return [self.waiting[run] for run in sorted(self.waiting)]
 
     def take_back(self) -> bool:
@@ -62,11 +160,9 @@ class ScoringGroups:
         self._groups: dict[tuple[int, ModelTag], ScoringGroup] = {}
 
     def members(self, run: RunId) -> Sequence[RunId]:
-        """Return all runs of a run's group."""
         return [RunId(run.row, index, run.model) for index in range(self._n)]
 
     def of(self, run: RunId) -> ScoringGroup:
-        """Return the group of a run."""
         key = run.row, run.model
         if key not in self._groups:
             self._groups[key] = ScoringGroup(set(self.members(run)))
@@ -117,7 +213,6 @@ class WaitingRuns(OrderedDict["RunState", None]):
         self[state] = None
 
     def appendleft(self, state: RunState) -> None:
-        """Put a run before all others."""
         self[state] = None
         self.move_to_end(state, last=False)
 
@@ -126,7 +221,6 @@ class WaitingRuns(OrderedDict["RunState", None]):
         return self.popitem(last=False)[0]
 
     def discard(self, state: RunState) -> None:
-        """Take out a run, if it waits."""
         self.pop(state, None)
 
 
@@ -160,7 +254,6 @@ class Tally:
         state.host = state.scorer = None
 
     def count(self, state: RunState, by: int) -> None:
-        """Add 1 or -1 to all counts that a run is in."""
         if state.stage is Stage.ROLLED_OUT:
             self.n_stored += by * state.stored
             self.n_unscored += by * (not state.waits)
@@ -219,11 +312,10 @@ class RunState:
 
     Either may be None. `running` names the function that each of them runs now; `accused` the functions that ran when a
     scorer died. `retrying` and `held` count its requests that wait for a retry and for a permit. `since` is the time of
-    the last event, on the engine's clock. The first `n_prompt` of the `messages` are the prompt's; `samples` and
-    `environment` are those of the `RolloutEvent`. The rollout of a `stored` run was made by an earlier session. Before
-    one that `waits` is scored, other runs are rolled out. Its record began with `n_judge_uses` uses of judges that are
-    stored. `group` is scored together; `rolled_in` is the host that rolled it out, if that lives. `tally` counts it
-    anew with each change, and is None unless it is in a table. Hosts have the run among theirs.
+    the last event, on the engine's clock. `rollout` is its `RolloutEvent`, {} before. That of a `stored` run is of an
+    earlier session. Before one that `waits` is scored, other runs are rolled out. Its record began with `n_judge_uses`
+    uses of judges that are stored. `group` is scored together; `rolled_in` is the host that rolled it out, if that
+    lives. `tally` counts it anew with each change, and is None outside of a table. Hosts have the run among theirs.
     """
 
     run: RunId
@@ -238,10 +330,7 @@ class RunState:
     retrying: int = 0
     held: int = 0
     since: float = 0.0
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    n_prompt: int = 0
-    samples: Sequence[Mapping[str, Any]] = ()
-    environment: Mapping[str, Any] = field(default_factory=dict)
+    rollout: Mapping[str, Any] = field(default_factory=dict)
     details: str = ""
     output: dict[str, str] = field(default_factory=dict)
     stored: bool = False
@@ -288,11 +377,8 @@ class RunState:
         self.stage = stage
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take what a `rollout` or `score` event says."""
         if event["ev"] == "rollout":
-            self.messages, self.n_prompt = event.get("messages", []), event.get("n_prompt", 0)
-            self.samples, self.environment = event.get("samples", ()), event.get("environment", {})
-            self.details = event.get("details", "")
+            self.rollout, self.details = event, event.get("details", "")
         else:
             self.details = self.details or next((error["details"] for error in event.get("errors", {}).values()), "")
         for stream, text in event.get("output", {}).items():
@@ -352,7 +438,6 @@ class RunTable:
             waiting.discard(state)
 
     def clear(self) -> None:
-        """Forget all runs that are not done."""
         self.queue.clear()
         self.stored.clear()
         for state in self.states.values():

@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence, Set
 
 from pytest_osmosis.engine.budget import Budget, Systemic
-from pytest_osmosis.engine.host_starts import Host
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.job import Job, Transcript
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.recorder import Recorder
-from pytest_osmosis.engine.run_table import RunState, RunTable, ScoringGroup, Stage
+from pytest_osmosis.engine.run_table import Host, RunState, RunTable, ScoringGroup, Stage
 from pytest_osmosis.formats.events import RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.host.protocol import JUDGE, Key, ProgressEvent
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -72,7 +71,6 @@ class Runs:
         return self.job.resume is not None and self.job.resume.resumption.is_kept(run)
 
     def dropped(self, key: Key) -> None:
-        """A host gives back a run that it had not begun."""
         state = self.table.states.get(key.run)
         if state is not None and state.key == key and not state.is_begun:
             self.requeue(state)
@@ -248,8 +246,8 @@ class Runs:
         if recorder.grouped:
             self.table.groups.leave_out(state.run, failed=record.boundary is not None)
         transcript = Transcript(
-            messages=state.messages,
-            n_prompt=state.n_prompt,
+            messages=state.rollout.get("messages", ()),
+            n_prompt=state.rollout.get("n_prompt", 0),
             details=state.details,
             output=tuple(state.output.items()),
             line=state.row.line,
@@ -257,7 +255,7 @@ class Runs:
         )
         recorder.reports.done(record, recorder.pass_rule, transcript)
         reached = self._counted(state, record)
-        decided = None if state.run.is_baseline else self.job.early_stop.decided(record, recorder.pass_rule)
+        decided = None if state.run.is_baseline else self.job.decided(record, recorder.pass_rule)
         if recorder.reports.n_unmeasured > self.job.bounds.max_errors:
             text = f"more runs than [limits] max_errors ({self.job.bounds.max_errors_text}) could not be measured"
             self.stop(Stop("max_errors", text))
@@ -277,7 +275,6 @@ class Runs:
         return self._budget.done(further, is_new=before.status == "pending")
 
     def skip(self, run: RunId, reason: str) -> None:
-        """Report a run that will not be done."""
         if self.stopped is None:  # the eval continues without it
             self.recorder.reports.count(submitted=-1)
         self._n_skipped += not self._is_stored(run)
@@ -325,7 +322,6 @@ class RunScorings:
             self._table.unscored["host"].append(state)
 
     def scored(self, state: RunState, event: ScoreEvent, raw: bytes) -> None:
-        """Take the scores of some functions, or their errors."""
         recorder, group = self._recorder, state.group
         recorder.enter(event, raw)
         state.take(event)

@@ -50,7 +50,6 @@ class Rate:
         return self._next_at
 
     def take(self, now: float, amount: float) -> Charge:
-        """Take an amount, whether it is free or not."""
         charge = Charge(now, amount)
         self._charges.append(charge)
         self._sum += amount

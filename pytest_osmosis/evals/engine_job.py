@@ -13,7 +13,7 @@ from typing import Any
 from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
-from pytest_osmosis.engine.job import Bounds, Describe, EarlyStop, Job, ScoreInputs, undecided
+from pytest_osmosis.engine.job import Bounds, Describe, Job, ScoreInputs, undecided
 from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.evals.prepared import Models, Prepared, SelectedRuns, pass_rule
 from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling
@@ -109,7 +109,6 @@ def host_setup(
         artifacts=str(artifacts),
         sends_artifacts=not inline and config.execution.engine == "ray" and config.execution.ray.workspace == "upload",
         concurrency=max(config.in_flight, config.scored_at_once or 0),
-        runs=config.evaluation.n,
         rollout_retries=config.environment.rollout_retries,
         independent_scoring=config.environment.independent_scoring,
         state_columns=config.environment.state_columns,
@@ -218,14 +217,12 @@ def engine_job(
         judge_limits=Limits() if prepared.replays else judge_limits(config),
         n_runs=len(selected.runs),
         bounds=bounds,
-        early_stop=EarlyStop(
-            decided=GateTracker(config.gates, selected.own).done if ends_early else undecided,
-            low_latency=ends_early or settings.stops_at_failures or spending_is_limited,
-        ),
+        decided=GateTracker(config.gates, selected.own).done if ends_early else undecided,
+        low_latency=ends_early or settings.stops_at_failures or spending_is_limited,
         seed=config.sampling.seed,
         probes=_probes(prepared, selected) if settings.probe and prepared.source.asks_models and selected.runs else (),
         hosts=hosts,
-        told_waiting=int(max(hosts - settings.n_places, 0)),
+        told_waiting=hosts > settings.n_places,
         n=prepared.plan.n,
         interleaved=config.execution.interleave_scoring,
         most_scorings=config.scored_at_once,
@@ -239,7 +236,6 @@ def engine_job(
         resume=prepared.source.resume_job(prepared, selected, shows),
         exchanges=None if cassette is None else cassette.log(directory),
         result_facts=result_facts or {},
-        artifacts=directory.artifacts if setup.sends_artifacts else None,
         rescore=prepared.source.rescore_job(whole=not (selected.lacks_runs or selected.smoke)),
     )
 

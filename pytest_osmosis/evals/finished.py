@@ -89,7 +89,7 @@ def _compare_entries(entries: Sequence[FinishedEval]) -> None:
     named = {each.results.description.name: each.results for each in entries}
     table = entry_table(config, named, round(took_ms, 3))
     for each in entries:
-        each.results = replace(each.results, among=table.of(each.results.description.name))
+        each.results = replace(each.results, among=table)
 
 
 def write_comparison(entries: Sequence[FinishedEval], path: Path) -> str | None:

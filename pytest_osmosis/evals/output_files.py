@@ -27,7 +27,7 @@ from pytest_osmosis.text.names import absolute, shown
 
 OVERWRITE = "--osmosis-overwrite"
 CODE = ".py"
-CASES = (".cases.toml", ".cases.jsonl")
+CASES = ".cases.toml"
 
 
 class OutputFile(NamedTuple):

@@ -323,9 +323,9 @@ def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -
     """Open the dataset that the config names. Raises `ProblemsError`."""
     name = config.experiment.dataset or ""  # one of the two is set, and the rules of configs looked at the path
     path = locate(config.workspace, name) if config.data.path is None else config.workspace / config.data.path
-    columns, recorded, human = config.data.columns, config.agent.is_recorded, config.scoring.calibrate
-    shared, key = shared or SharedChecks(), (path, tuple(columns.items()), recorded, human)
-    dataset = shared.once(key, lambda: open_dataset(path, columns, shown(path), recorded=recorded, human=human))
+    columns, recorded = config.data.columns, config.agent.is_recorded
+    shared, key = shared or SharedChecks(), (path, tuple(columns.items()), recorded)
+    dataset = shared.once(key, lambda: open_dataset(path, columns, shown(path), recorded=recorded))
     prompt = system_prompt(config)
     return shared.once((*key, prompt), lambda: replace(dataset, system_prompt=prompt))
 
@@ -432,6 +432,7 @@ def _opened(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int], sha
         spans=spans_of(selected, dataset.line),
         n=config.evaluation.n,
         selection=selected.text,
+        total=len(dataset),
         baseline=config.baseline.model_path is not None,
         granularity=config.execution.granularity,
         line=config.dataset_line,

@@ -28,7 +28,7 @@ from pytest_osmosis.results.conclude import differing_settings, why_impossible
 from pytest_osmosis.results.publish import published_config
 from pytest_osmosis.results.read import PublishedHead, PublishedResults
 from pytest_osmosis.results.results import EvalDescription
-from pytest_osmosis.results.totals import HumanScores, PriceOf, cost_of_judges
+from pytest_osmosis.results.totals import PriceOf, cost_of_judges
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction, Sanitizer, is_too_short
@@ -171,14 +171,6 @@ class Prepared:
     @property
     def description(self) -> EvalDescription:
         return self.source.description(self)
-
-    @property
-    def human(self) -> HumanScores | None:
-        """The scores by humans with which those of functions are compared, None without a column with them."""
-        scoring = self.config.scoring
-        if scoring.calibrate is None:
-            return None
-        return HumanScores(scoring.calibrate, self.rows.human_scores, scoring.calibrate_within)
 
     @property
     def all_prices(self) -> Mapping[str, Price | None]:

@@ -31,9 +31,8 @@ from pytest_osmosis.evals.output_files import prime_folder
 from pytest_osmosis.evals.prepared import Prepared, SelectedRuns, pass_rule
 from pytest_osmosis.evals.run_directory import complete_manifest, provenance_of, redact_log, redacted_log, utc_text
 from pytest_osmosis.formats.codec import encode
-from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.git import GitQuery, GitState
-from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
+from pytest_osmosis.host.protocol import Key, ScoringFields, Setup, scoring_fields
 from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.plan import shuffled
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -200,17 +199,7 @@ class EvalRun:
         rollouts = (event for event in replay(self.directory.journal) if event["ev"] == "rollout")
         last = max((event for event in rollouts if RunId.of(event) == run), key=lambda event: event["attempt"])
         row = self.prepared.dataset.row(run.row)
-        return {
-            **Key(run, last["attempt"]).to_json(),
-            "messages": last["messages"],
-            "n_prompt": last["n_prompt"],
-            "ground_truth": row.ground_truth,
-            "record": row.record,
-            "metrics": last.get("metrics", {}).get(ROLLOUT, {}),
-            "samples": last.get("samples", ()),
-            "environment": last.get("environment", {}),
-            "facts": {"finish_reason": last.get("finish_reason"), "ms": last["ms"], "usage": last.get("usage")},
-        }
+        return scoring_fields(Key(run, last["attempt"]), last, row.ground_truth, row.record)
 
     def stop_clock(self) -> None:
         """End the time of this eval, because every selected run is done. Idempotent; for any thread."""
@@ -362,7 +351,6 @@ def facts_at_begin(
         new_baseline=updates_baseline,
         smoke=selected.smoke,
         n_planned=prepared.plan.n_runs,
-        human=prepared.human,
         previous=None if prepared.last is None else str(absolute(prepared.last.path)),
         shard=None,
         max_errors=max_errors_text(limits.max_errors, is_share=limits.max_errors_is_share),

@@ -175,9 +175,9 @@ class RolloutEvent(AttemptFields, NoteFields, PlainFields):
     if the agent then ended well.
 
     `stored` are its answers that were not asked for, because a cassette has them; its `usage` counts them.
-    `samples` are what a workflow of `osmosis_ai` left for its Grader besides the conversation
-    (`rollouts.sdk_workflow`). `environment` is what a verifiers environment says of the rollout, and the parts of its
-    state that JSON can hold. `replicas` are its requests to each replica of the model, by the replica's name.
+    `samples` are what a workflow of `osmosis_ai` left for its Grader besides the conversation. `environment` is what a
+    verifiers environment says of the rollout, and the parts of its state that JSON can hold. `replicas` are its
+    requests to each replica of the model, by the replica's name.
 
     `imported` says where it is from, if it was not made here.
 

@@ -89,7 +89,6 @@ class UnaskedModel:
 
 
 async def probed(clients: Clients, tag: str) -> ProbedEvent:
-    """Return the answer to `probe`."""
     event: ProbedEvent = {"ev": "probed", "model_tag": str(tag), "error": None, "is_systemic": False}
     try:
         error = await probe(clients[tag])
@@ -361,7 +360,6 @@ class ModelGateway(Gateway):
         return self._standby_clients[tag]
 
     async def close(self) -> None:
-        """Close the clients of the standby, in their own loop."""
         for client in self._standby_clients.values():
             await OWN_LOOP.wait_for(client.close())
 
@@ -391,8 +389,6 @@ class RolloutChat:
         self._exchanges = gateway.exchanges(key, ROLLOUT)
         self._items: dict[str, Any] = {}
         """The items of answers that only OpenAI's Responses can represent, by the id of their first tool call."""
-        self._reasoned: list[Message] = []
-        """The messages of the last request whose answer holds reasoning that has to go back."""
         self._counting = Lock()  # protects `totals`, which the endpoint's standby changes in its own thread
 
     async def send(self, request: ChatRequest) -> ChatReply:
@@ -421,8 +417,6 @@ class RolloutChat:
             self.totals.asked += 1
             turn = self.totals.asked
         await self._stay_within_bounds(turn)
-        if self._reasoned and self._forgets(request):
-            sender.report({"ev": "reasoning_lost"})
         gateway, exchanges = self._gateway, self._exchanges
         asked = None if exchanges is None else exchanges.asks(request, gateway.models[self.key.run.model])
 
@@ -452,10 +446,8 @@ class RolloutChat:
                 self.totals.open -= self.deadline.remaining_s() > 0  # one that ends with the deadline stays open
         with self._counting:
             self.totals.add(reply, turn)
-            if ITEMS in reply.message:
-                self._reasoned = list(request.messages) if _holds_reasoning(reply.message[ITEMS]) else self._reasoned
-                if reply.tool_calls:
-                    self._items[reply.tool_calls[0]["id"]] = reply.message[ITEMS]
+            if ITEMS in reply.message and reply.tool_calls:
+                self._items[reply.tool_calls[0]["id"]] = reply.message[ITEMS]
             if asked is not None and asked.from_store:
                 self.totals.stored.add(reply.usage)
         return reply
@@ -471,16 +463,6 @@ class RolloutChat:
         first = calls[0].get("id") if isinstance(calls, list) and calls and isinstance(calls[0], dict) else None
         items = self._items.get(first) if isinstance(first, str) else None
         return message if items is None else {**message, ITEMS: items}
-
-    def _forgets(self, request: ChatRequest) -> bool:
-        """Return True if a request goes on after the last answer that holds reasoning, but not with it."""
-        n = len(self._reasoned)
-        follows = list(request.messages[n:])
-        if not follows or list(request.messages[:n]) != self._reasoned:
-            return False
-        if request.native is not None:
-            return not _holds_reasoning(request.native.get("input"))
-        return not any(isinstance(each, dict) and _holds_reasoning(each.get(ITEMS)) for each in follows)
 
     def _with_headers(self, request: ChatRequest) -> ChatRequest:
         """Return a request with the headers whose values are in the state of every rollout; its own ones stay."""
@@ -498,8 +480,3 @@ class RolloutChat:
                 self.totals.bound = self.totals.bound or error.bound
             await asyncio.sleep(REFUSED_AGAIN_S if refused_before else 0)
             raise
-
-
-def _holds_reasoning(items: object) -> bool:
-    """Return True for items of Responses of which one is reasoning that can go back."""
-    return isinstance(items, list) and any(isinstance(item, dict) and item.get("encrypted_content") for item in items)

@@ -17,7 +17,7 @@ from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, time_ns
 from typing import Any, TypeVar
 
 from pytest_osmosis.formats.events import (
@@ -36,7 +36,7 @@ from pytest_osmosis.host.exchanges import HostExchanges
 from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
 from pytest_osmosis.host.judge_requests import JudgeCounts, JudgeGateway, ScoringRequests
 from pytest_osmosis.host.loading import UserCode
-from pytest_osmosis.host.output import NO_FILES, ArtifactSender, Stamps
+from pytest_osmosis.host.output import ArtifactSender
 from pytest_osmosis.host.protocol import (
     JUDGE,
     RUBRIC,
@@ -45,6 +45,7 @@ from pytest_osmosis.host.protocol import (
     RunRequest,
     ScoringFields,
     Setup,
+    scoring_fields,
 )
 from pytest_osmosis.host.slots import HostLimits, RolloutSlot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
@@ -147,21 +148,7 @@ class HostCore:
                 self._emit(rollout)
         names = self._code.scored_at_once if self._setup.scores_at_once else ()
         if rollout.get("boundary") is None and names:
-            run: ScoringFields = {
-                **key.to_json(),
-                "messages": rollout["messages"],
-                "n_prompt": rollout["n_prompt"],
-                "ground_truth": request["ground_truth"],
-                "record": request["record"],
-                "metrics": rollout.get("metrics", {}).get(ROLLOUT, {}),
-                "samples": rollout.get("samples", ()),
-                "environment": rollout.get("environment", {}),
-                "facts": {
-                    "finish_reason": rollout.get("finish_reason"),
-                    "ms": rollout["ms"],
-                    "usage": rollout.get("usage"),
-                },
-            }
+            run = scoring_fields(key, rollout, request["ground_truth"], request["record"])
             await self.score(names, [run])
 
     async def score(self, names: Sequence[str], runs: Sequence[ScoringFields]) -> None:
@@ -174,7 +161,8 @@ class HostCore:
         slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests)
         try:
             for name in names:
-                before = await self._artifacts_before(keys[0], name)
+                writes = self._sent_artifacts is not None and name == REWARD and self._code.grader is not None
+                since_ns = time_ns() if writes else 0
                 with output.captured() as sink:
                     for key in keys:
                         self._emit({"ev": "scoring", **key.to_json(), "name": name})
@@ -182,8 +170,8 @@ class HostCore:
                     events = await self._score_with(name, runs, slot)
                     events[0]["output"] = sink.take()
                 try:
-                    if before is not None:
-                        await self._send_artifacts(keys[0], before)
+                    if writes:
+                        await self._send_artifacts(keys[0], since_ns)
                 finally:
                     for event in events:
                         self._emit(event)
@@ -228,9 +216,13 @@ class HostCore:
         prompt = request["prompt"]
         begun = perf_counter()
         try:
+            if (agent := self._code.agent) is None:
+                raise RuntimeError("this host only scores")
             with endpoint.current():
-                output = await self._output(context, running)
-            messages = list(output.messages)
+                async with running.deadline:
+                    with self._user_code(running):
+                        output = await agent.roll(context)
+                        messages = plain_messages(output.messages)
             environment = output.environment
             n_prompt = _prompt_length(prompt, messages, environment)
             refusal = refusal_of(messages[-1]) if messages[n_prompt:] else None
@@ -262,16 +254,6 @@ class HostCore:
         if chat.totals.replicas:
             event["replicas"] = uses_to_json(chat.totals.replicas)
         return event
-
-    async def _output(self, context: ChatContext, running: MonitoredCode) -> RolloutOutput:
-        """Return the output of the agent, as plain JSON."""
-        agent = self._code.agent
-        if agent is None:
-            raise RuntimeError("this host only scores")
-        async with running.deadline:
-            with self._user_code(running):
-                returned = await agent.roll(context)
-                return returned._replace(messages=plain_messages(returned.messages))
 
     async def _briefly(self, key: Key, call: Callable[[], T], otherwise: Callable[[BaseException], T]) -> T:
         """Return what `call` returns within a few seconds, else `otherwise` of the error that it ends with.
@@ -360,7 +342,6 @@ class HostCore:
     async def _scoring_outcome(
         self, reward: Reward | BaseException, running: MonitoredCode, counts: JudgeCounts
     ) -> Reward | ScoringError:
-        """Return a reward, or the error of a function as data."""
         if not isinstance(reward, BaseException):  # to ask an error for another class would run its code
             return reward
         self._on_error(running.key, reward)
@@ -446,21 +427,11 @@ class HostCore:
 
         return Deadline(budget_s, self._monitor.stalls, on_stuck)
 
-    async def _artifacts_before(self, key: Key, name: str) -> Stamps | None:
-        """Return the artifacts of a run before the function `name` scores it, None if it has no way to write some."""
-        if self._sent_artifacts is None or self._code.grader is None or name != REWARD:
-            return None
-        try:
-            return await self._sent_artifacts.seen(key)
-        except asyncio.CancelledError:
-            self._survive_cancellation()
-            return NO_FILES
-
-    async def _send_artifacts(self, key: Key, before: Stamps = NO_FILES) -> None:
-        """Send the artifacts of a run that are other than `before`, for the engine that is on another machine."""
+    async def _send_artifacts(self, key: Key, since_ns: int = 0) -> None:
+        """Send the artifacts of a run that changed after `since_ns`, for the engine that is on another machine."""
         if self._sent_artifacts is not None:
             try:
-                await self._sent_artifacts.send_changed(key, before)
+                await self._sent_artifacts.send_changed(key, since_ns)
             except asyncio.CancelledError:
                 self._survive_cancellation()
 

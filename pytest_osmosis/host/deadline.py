@@ -51,7 +51,6 @@ OnStuck = Callable[["asyncio.Task[Any]", int], None]
 
 
 def running_task() -> asyncio.Task[Any]:
-    """Return the task in which the calling coroutine runs."""
     task = asyncio.current_task()
     if task is None:
         raise RuntimeError("no task is running")

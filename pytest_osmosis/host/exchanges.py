@@ -13,14 +13,13 @@ import json
 import os
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from operator import eq
 from pathlib import Path
 from socket import gethostname
 from threading import Lock
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple
 
 from pytest_osmosis.cassettes.exchange import (
     ROLLOUT,
@@ -57,13 +56,6 @@ def report_at_once(events: EventSink) -> Emit:
         events.flush()
 
     return emit
-
-
-class AnswerFields(TypedDict):
-    """The answer to a request: one of both."""
-
-    reply: NotRequired[Mapping[str, Any]]
-    error: NotRequired[Mapping[str, Any]]
 
 
 class AskedModel(NamedTuple):
@@ -129,7 +121,6 @@ class HostExchanges:
 
     @cached_property
     def runs(self) -> set[Run]:
-        """The runs of which there are exchanges."""
         return self.reader.runs()
 
 
@@ -223,7 +214,7 @@ class AskedRequest:
             self.exchanges.ended(self, message)
         return reply
 
-    def _report(self, answer: AnswerFields, emit: Emit) -> None:
+    def _report(self, answer: Mapping[str, Any], emit: Emit) -> None:
         exchanges = self.exchanges
         if exchanges.store.is_replay:
             return
@@ -245,8 +236,6 @@ class AskedRequest:
 
 
 RECORD_NEW = "--osmosis-record=new records what is missing"
-EDITED = "(the requests are equal, but the digest in the cassette is that of another one: it was edited by hand)"
-TOO_LONG = "(they differ in the middle of a text that is too long to be shown)"
 LINE_CHARS = 100
 """Longer lines of text are wrapped, so that a changed word does not show the whole paragraph twice."""
 MOST_TEXT_CHARS = 20_000
@@ -268,26 +257,16 @@ def _why_unrecorded(asked: AskedRequest) -> tuple[str, str]:
     if not left:
         recorded = plural(answers.n, "request")
         return f"{recorded} of {whose} were recorded and are answered, and this is request {asked.turn}", ""
+    nearest = next((each for each in left if each.head.turn == asked.turn), next(iter(left)))
+    turn = nearest.head.turn
     try:
-        nearest, request = _nearest(answers, left, asked)
+        lines = difference(answers.request(nearest), asked.body)
     except CassetteError as error:
         return f"request {asked.turn} of {whose} was recorded differently ({one_line(str(error))})", ""
-    lines = difference(request, asked.body) or [EDITED if request == asked.body else TOO_LONG]
-    turn = nearest.head.turn
     if turn == asked.turn:
         return f"request {turn} of {whose} has changed since it was recorded", "\n".join(lines)
-    similar = f"request {turn} of {answers.n} is the most similar one"
-    return f"request {asked.turn} of {whose} was not recorded; {similar}", "\n".join(lines)
-
-
-def _nearest(answers: AskerAnswers, left: Collection[Stored], asked: AskedRequest) -> tuple[Stored, Body]:
-    """Return the unused exchange of the same turn, or else the one with the most messages in common."""
-    same = next((each for each in left if each.head.turn == asked.turn), None)
-    if same is not None:
-        return same, answers.request(same)
-    requests = [(each, answers.request(each)) for each in left]
-    ours = asked.fingerprint.prefixes
-    return max(requests, key=lambda pair: sum(map(eq, ours, Fingerprint.of(pair[1]).prefixes)))
+    unused = f"of the recorded ones request {turn} is left"
+    return f"request {asked.turn} of {whose} was not recorded; {unused}", "\n".join(lines)
 
 
 def difference(recorded: Body, request: Body) -> list[str]:

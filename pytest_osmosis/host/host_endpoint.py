@@ -19,6 +19,7 @@ from pytest_osmosis.endpoint.rollouts import (
     change_environ,
     changed_environ,
     endpoint_variables,
+    hook_clients,
     proxy_variables,
 )
 from pytest_osmosis.endpoint.standby import begins_turn
@@ -60,9 +61,7 @@ class HostEndpoint:
             server = self.server
             self._variables = {**self._variables, **endpoint_variables(server.share())}
             if hooks:
-                from pytest_osmosis.endpoint import client_hooks
-
-                client_hooks.install(LOOPBACK, server.port())
+                hook_clients(LOOPBACK, server.port)
         change_environ(self._variables)
 
     def withdrawn(self) -> AbstractContextManager[None]:
@@ -83,9 +82,7 @@ class HostEndpoint:
             if self._server is None:
                 from pytest_osmosis.endpoint.server import Endpoint  # few evals need it
 
-                self._server = Endpoint()
-                if self._loop is not None:
-                    self._server.attach(self._loop)
+                self._server = Endpoint.listening(self._loop)
             return self._server
 
     async def close(self) -> None:
@@ -109,7 +106,6 @@ class RolloutEndpoint:
 
     @property
     def model(self) -> str:
-        """The name of the model that answers."""
         return str(self.host.code.targets[self.chat.key.run.model]["model"])
 
     def access(self) -> tuple[str, str]:

@@ -112,7 +112,6 @@ class JudgeGateway(Gateway):
             self.events.hide(KEY, judge.api_key)
 
     async def close(self) -> None:
-        """Close the clients that functions needed."""
         await self.clients.close()
         if self.standby_clients.any_made:
             await OWN_LOOP.wait_for(self.standby_clients.close())
@@ -139,7 +138,6 @@ class ScoringRequests:
         return self._gateway.store is None or not self._gateway.store.is_replay
 
     def end(self) -> None:
-        """Refuse further requests."""
         self._over = True
 
     async def send(self, judge: JudgeModel, request: ChatRequest, client: Model | None = None) -> ChatReply:

@@ -2,6 +2,9 @@
 
 Import roots are the rollout's folder, the workspace and pytest's `pythonpath`. No conftest.py is loaded. Our own
 modules for judges, MCP tools and classes of the Osmosis SDK take time to import, so only hosts that need them do.
+
+Classes of workflows and Graders are recognised by the names of their bases, so that ours and those of the SDK are
+alike. That a host can call them is checked when they load: nothing is paid for yet.
 """
 
 from __future__ import annotations
@@ -10,12 +13,12 @@ import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pytest_osmosis import seams
 from pytest_osmosis.errors import CodeError
@@ -30,22 +33,15 @@ from pytest_osmosis.host.rollout_code import (
     source_digest,
     unwrapped,
 )
-from pytest_osmosis.host.workflow_classes import (
-    GRADER,
-    WORKFLOW,
-    check_function,
-    configured,
-    derives,
-    grader_code,
-    grader_in,
-    max_concurrent,
-    other_backend,
-    workflow_agent,
-    workflow_in,
-)
 from pytest_osmosis.rewards.graders import REWARD, EvalFunction, GraderCode, eval_function, function_of_check
-from pytest_osmosis.rollouts import Agent
-from pytest_osmosis.rollouts.agents import FunctionAgent, RecordedAgent, SingleTurn, ThreadedFunctionAgent
+from pytest_osmosis.rollouts.agents import (
+    FunctionAgent,
+    RecordedAgent,
+    SingleTurn,
+    ThreadedFunctionAgent,
+    WorkflowAgent,
+)
+from pytest_osmosis.rollouts.context import Agent
 from pytest_osmosis.text.names import listed, shown, suggestion
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.recorded import RECORDED
@@ -53,10 +49,12 @@ from pytest_osmosis.text.safe import shortened
 from pytest_osmosis.text.user_code import (
     AGENT_LOOP,
     MAX_ERROR_CHARS,
+    described,
     error_in_words,
     is_installed,
     module_advice,
     name_folder,
+    sdk_package,
     user_traceback,
     with_names,
 )
@@ -138,7 +136,6 @@ class UserCode:
 
     @property
     def ready(self) -> ReadyEvent:
-        """The answer to `setup`."""
         return {
             "ev": "ready",
             "scorers": self.scorers,
@@ -160,15 +157,12 @@ class UserCode:
         return self.grader.grader.grade if self.grader is not None and name == REWARD else None
 
 
-def load_environment(code: HostCode, begins: Callable[[str], None]) -> seams.LoadedEnvironment:
-    """Load the environment of `code` alone. `begins` is called with each step that may take long. Raises `CodeError`.
-
-    `load` then loads the rest in the same process.
-    """
+def load_environment(code: HostCode) -> seams.LoadedEnvironment:
+    """Load the environment of `code` alone; `load` then loads the rest in the same process. Raises `CodeError`."""
     assert code.environment is not None
     read_anew(_folders(code))
     add_roots(code.roots)
-    return seams.load_environment(code.environment, begins)
+    return seams.load_environment(code.environment)
 
 
 def load(setup: Setup, environment: seams.LoadedEnvironment | None = None) -> UserCode:
@@ -188,7 +182,6 @@ def load(setup: Setup, environment: seams.LoadedEnvironment | None = None) -> Us
 
 
 def _folders(code: HostCode, mcp: str | None = None) -> list[str]:
-    """Return the folders that hold the user's code."""
     environment = None if code.environment is None else code.environment.folder
     return [code.workspace, *code.roots, *filter(None, [mcp, environment])]
 
@@ -356,24 +349,11 @@ def _agent_of(name: str, value: object) -> Agent:
     if inspect.isclass(value) and derives(value, WORKFLOW):
         return workflow_agent(configured(name, value, WORKFLOW))
     if derives(value if inspect.isclass(value) else type(value), AGENT_LOOP):
-        return _agent_loop(name, value)
+        return seams.agent_loop(name, value, _reporting_errors)
     raise CodeError(
         f"{name}: must be `async def rollout(ctx)`, a class that derives from AgentWorkflow, or a RolloutAgentLoop, "
         f"got {type(value).__name__}"
     )
-
-
-def _agent_loop(name: str, value: Any) -> Agent:
-    """Return the agent of a loop. A class is instantiated once, without arguments."""
-    from pytest_osmosis.rollouts import agent_loop
-
-    types = agent_loop.LoopTypes.of(value if inspect.isclass(value) else type(value))
-    if types is None:
-        raise CodeError(f"{name}: derives from a {AGENT_LOOP} that is not the one of osmosis_ai.rollout")
-    if inspect.isabstract(value):
-        raise CodeError(f"{name}: is abstract: it does not define {', '.join(sorted(value.__abstractmethods__))}")
-    loop = _reporting_errors(name, value) if inspect.isclass(value) else value
-    return agent_loop.AgentLoopAgent(name, loop, types)
 
 
 def _module(name: str, module_name: str) -> ModuleType:
@@ -393,9 +373,9 @@ def _entrypoint(path: Path, setup: Setup) -> ModuleType:
     One whose workflow would run elsewhere, by a backend of its own, is refused before.
     """
     if setup.code.role == "roll" and setup.agent is None:
-        backend = other_backend(path, setup.code.roots)
+        backend = seams.other_backend(path, setup.code.roots)
         if backend is not None:
-            raise CodeError(f"{path}: {backend}")
+            raise CodeError(backend)
     is_taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
     name = f"_osmosis_{path.stem}" if is_taken else path.stem
     module, execute = module_of_file(name, path)
@@ -447,3 +427,171 @@ def _rollout_code(
         if file is not None:
             names[file] = names.get(file, frozenset()) | {name}
     return rollout_code(files, names, roots, setup.code.workspace)
+
+
+# -- classes of workflows and Graders ---------------------------------------------------------------------
+
+
+def check_class(name: str, cls: type[Any], method: str, *, passes_config: bool) -> None:
+    """Raise `CodeError` unless `cls(config)`, or without `passes_config` `cls()`, has an async `method(ctx)`."""
+    if inspect.isabstract(cls):
+        missing = ", ".join(sorted(cls.__abstractmethods__))
+        raise CodeError(f"{name}: is abstract: it does not define {missing}")
+    given = (None,) if passes_config else ()
+    fault = _fault(cls, given)
+    if fault is not None:
+        called = f"{cls.__name__}({'config' if given else ''})"
+        raise CodeError(f"{name}: each run calls {called}, but its __init__ does not allow that: {fault}")
+    static = inspect.getattr_static(cls, method, None)
+    if static is None:
+        raise CodeError(f"{name}: has no {method}: define `async def {method}(self, ctx)`")
+    called = f"{cls.__name__}.{method}(ctx)"
+    function = getattr(cls, method)
+    if not callable(function) or _is_synchronous(function, method):
+        raise CodeError(f"{name}: {called} must be awaitable: define `async def {method}(self, ctx)`")
+    _check_call(name, called, function, (None, None) if isinstance(static, FunctionType) else (None,))
+
+
+def check_function(name: str, function: Callable[..., Any]) -> None:
+    """Raise `CodeError` unless a function can be called with the context alone."""
+    _check_call(name, f"{name.rpartition(':')[2]}(ctx)", function, (None,))
+
+
+def _check_call(name: str, called: str, function: Callable[..., Any], given: tuple[object, ...]) -> None:
+    fault = _fault(function, given)
+    if fault is not None:
+        raise CodeError(f"{name}: each run calls {called}, but its parameters do not allow that: {fault}")
+
+
+def _is_synchronous(function: Callable[..., Any], name: str) -> bool:
+    """Return True for a method that is surely no coroutine function. A decorator's own function may return anything."""
+    inner = inspect.unwrap(function)
+    inner = getattr(inner, "__func__", inner)
+    if not isinstance(inner, FunctionType) or inspect.iscoroutinefunction(inner):
+        return False
+    return inner.__name__ == name or inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner)
+
+
+def _fault(called: Callable[..., Any], given: tuple[object, ...]) -> str | None:
+    """Return why a call with these arguments fails, None if it does not or this is unknown."""
+    try:
+        signature = inspect.signature(called, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+WORKFLOW, GRADER, BACKEND = "AgentWorkflow", "Grader", "LocalBackend"
+
+
+class Configured(NamedTuple):
+    """A class, its name in messages, and its config or None."""
+
+    name: str
+    cls: type[Any]
+    config: object
+
+
+def configured(name: str, cls: type[Any], base: str) -> Configured:
+    """Return a class that derives from `base` with the config in its module. Raises `CodeError`."""
+    return Configured(name, cls, _config_in(sys.modules[cls.__module__], base))
+
+
+def workflow_in(module: ModuleType) -> Configured:
+    """Return the workflow of an entrypoint: that of its `LocalBackend`, or its only class. Raises `CodeError`."""
+    workflow = _class_in(module, WORKFLOW, "workflow")
+    if workflow is None:
+        raise CodeError(f"{module.__file__}: has no AgentWorkflow: define one class that derives from it")
+    return workflow
+
+
+def grader_in(module: ModuleType) -> Configured | None:
+    """Return the Grader of an entrypoint as `workflow_in` does, None if it has none. Raises `CodeError`."""
+    return _class_in(module, GRADER, "grader")
+
+
+def _class_in(module: ModuleType, base: str, served: str) -> Configured | None:
+    """Return the class that the backend of a module says it serves, or else its only one that derives from `base`."""
+    backends = [backend for backend in _instances(module, BACKEND) if hasattr(backend, "workflow_cls")]
+    backend = _at_most_one(module, BACKEND, backends)
+    if backend is not None:
+        cls, config = getattr(backend, f"{served}_cls"), getattr(backend, f"{served}_config", None)
+    else:
+        cls = _only(module, base)
+        config = None if cls is None else _config_in(module, base)
+    return None if cls is None else Configured(f"{module.__file__}: {cls.__name__}", cls, config)
+
+
+def workflow_agent(workflow: Configured) -> Agent:
+    """Return the agent that runs a workflow. Raises `CodeError` if it cannot be called."""
+    if (package := sdk_package(workflow.cls)) is not None:
+        return seams.sdk_workflow(workflow, package)
+    check_class(workflow.name, workflow.cls, "run", passes_config=workflow.config is not None)
+    return WorkflowAgent(workflow.cls, workflow.config)
+
+
+def grader_code(grader: Configured) -> GraderCode:
+    """Return the code that calls a Grader. Raises `CodeError` if it cannot be called."""
+    if (package := sdk_package(grader.cls)) is not None:
+        return seams.sdk_grader(grader, package)
+    check_class(grader.name, grader.cls, "grade", passes_config=grader.config is not None)
+    return GraderCode(grader.cls, grader.config)
+
+
+def derives(cls: type[Any], base: str) -> bool:
+    """Return True if a base class has that name."""
+    return any(ancestor.__name__ == base for ancestor in cls.__mro__[1:])
+
+
+def _config_in(module: ModuleType, base: str) -> Any:
+    """Return the instance of a config class in `module`, or None. `CodeError` if there are several."""
+    config = f"{base}Config"
+    return _at_most_one(module, config, _instances(module, config))
+
+
+def _at_most_one(module: ModuleType, kind: str, found: Sequence[Any]) -> Any:
+    if len(found) > 1:
+        raise CodeError(f"{module.__file__}: must hold at most one {kind}, found {len(found)}")
+    return found[0] if found else None
+
+
+def max_concurrent(name: str, config: object) -> int | None:
+    """Return the `concurrency.max_concurrent` of a config, None without one. Raises `CodeError` for no whole number."""
+    most = getattr(getattr(config, "concurrency", None), "max_concurrent", None)
+    if most is None:
+        return None
+    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+        fix = "must be a whole number from 1 on, or None"
+        raise CodeError(f"{name}: concurrency.max_concurrent {fix}, got {described(most)}")
+    return most
+
+
+def _instances(module: ModuleType, base: str) -> list[Any]:
+    """Return the objects in `module` whose class, or a base of it, has that name, each of them once."""
+    found = {
+        id(value): value
+        for value in vars(module).values()
+        if not inspect.isclass(value) and any(cls.__name__ == base for cls in type(value).__mro__)
+    }
+    return list(found.values())
+
+
+def _only(module: ModuleType, base: str) -> type[Any] | None:
+    """Return the concrete class in `module` with a base class of that name, or None. `CodeError` if there are several.
+
+    Classes from which another of them derives do not count.
+    """
+    classes = {
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value) and derives(value, base) and not inspect.isabstract(value)
+    }
+    leaves = [cls for cls in classes if not any(other is not cls and issubclass(other, cls) for other in classes)]
+    if len(leaves) > 1:
+        names = ", ".join(sorted(cls.__name__ for cls in leaves))
+        raise CodeError(f"{module.__file__}: must hold one concrete {base}, found {len(leaves)}: {names}")
+    return leaves[0] if leaves else None

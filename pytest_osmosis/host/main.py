@@ -7,6 +7,7 @@ are killed at once.
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import gc
 import json
@@ -14,6 +15,7 @@ import os
 import platform
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,7 +27,7 @@ from typing import Any
 from pytest_osmosis import seams
 from pytest_osmosis.endpoint.rollouts import changed_environ
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host import fast_exit, output
+from pytest_osmosis.host import output
 from pytest_osmosis.host.chat import Clients, clients_of
 from pytest_osmosis.host.exchanges import opened_store
 from pytest_osmosis.host.host_endpoint import HostEndpoint
@@ -36,7 +38,6 @@ from pytest_osmosis.host.protocol import (
     RefusedEvent,
     Setup,
     SetupRequest,
-    StepEvent,
     TellRequest,
     ToldEvent,
     encode,
@@ -44,9 +45,11 @@ from pytest_osmosis.host.protocol import (
 )
 from pytest_osmosis.host.server import HostServer, RequestReader, end_process_group, take_pipes
 from pytest_osmosis.host.user_errors import raise_no_terminal
-from pytest_osmosis.processes.limits import allow_many_files, leave_no_core_file
+from pytest_osmosis.processes.child import allow_many_files, leave_no_core_file
 from pytest_osmosis.text.redaction import Redaction
 
+THREADS_S = 0.5
+"""At the end, threads that user code left running get this long."""
 COLLECT_AFTER = 10_000
 """The threshold of the garbage collector: rollouts make many objects, and few of them in cycles."""
 COLLECT_AFTER_LOADING = 1_000_000
@@ -73,7 +76,7 @@ def main() -> None:
         if request is None or request["op"] == "tell":  # it tells them once
             if environment is not None:
                 seams.release(environment)
-            fast_exit.finish()
+            _finish()
             return
     setup = Setup.from_json(request)
     reader = RequestReader(requests)
@@ -90,7 +93,7 @@ def main() -> None:
         _refuse(error, events, redaction)
         return
     HostServer(setup, user_code, clients, endpoint, events, redaction, store).serve(reader)
-    fast_exit.finish()
+    _finish()
 
 
 def _next_request(requests: BufferedReader) -> TellRequest | SetupRequest | None:
@@ -141,14 +144,10 @@ def _clients(setup: Setup, environ: Mapping[str, str]) -> Clients:
 
 def _tell(rows: Path, code: HostCode, events: int, redaction: Redaction) -> seams.LoadedEnvironment | None:
     """Load an environment and tell its rows. Returns None if it does not load, which is told too."""
-
-    def emit(event: StepEvent | ToldEvent) -> None:
-        os.write(events, encode([event]))
-
     try:
-        environment = load_environment(code, lambda step: emit({"ev": "step", "step": step}))
-        emit({"ev": "step", "step": "get_eval_dataset()"})
-        emit({"ev": "told", "facts": seams.environment_facts(environment, code, rows)})
+        environment = load_environment(code)
+        told: ToldEvent = {"ev": "told", "facts": seams.environment_facts(environment, code, rows)}
+        os.write(events, encode([told]))
     except CodeError as error:
         _refuse(error, events, redaction)
         return None
@@ -178,3 +177,24 @@ def _load(setup: Setup, sdk_shim: seams.SdkShim | None, environment: seams.Loade
     if gc.get_threshold()[0] == COLLECT_AFTER_LOADING:  # else user code has set its own
         gc.set_threshold(COLLECT_AFTER)
     return code
+
+
+def _finish() -> None:
+    """Let the process end without tearing down its modules, which would only take time. Exit handlers run.
+
+    Threads that user code left running get `THREADS_S`. Without `atexit._run_exitfuncs` they would keep the host alive
+    until the engine kills it; tests/engine/test_engine_hosts.py notices.
+    """
+
+    def end() -> None:
+        timer.cancel()
+        atexit.unregister(end)
+        atexit._run_exitfuncs()
+        with suppress(Exception):  # user code may have replaced it
+            sys.stdout.flush()
+        os._exit(0)
+
+    timer = threading.Timer(THREADS_S, end)
+    timer.daemon = True
+    timer.start()
+    atexit.register(end)  # the interpreter calls it, before all others, once it has waited for the threads

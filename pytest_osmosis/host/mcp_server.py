@@ -71,7 +71,6 @@ def _tools(name: str, server: Any) -> list[dict[str, Any]]:
 
 
 def _main(folder: Path) -> ModuleType:
-    """Import `main.py` of a folder."""
     package = sys.modules[PACKAGE] = ModuleType(PACKAGE)
     package.__path__ = [str(folder)]
     module, execute = module_of_file(f"{PACKAGE}.main", folder / "main.py")

@@ -20,15 +20,14 @@ import sys
 import warnings
 from asyncio import CancelledError, get_running_loop
 from binascii import b2a_base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import count
 from os import close, fstat, lstat, read, scandir
 from os import open as open_at
 from threading import Event
-from time import CLOCK_REALTIME, clock_gettime_ns
-from types import MappingProxyType
-from typing import Any, NamedTuple, TextIO, TypeVar
+from typing import Any, NamedTuple, TextIO
 
 from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, EventSink, Key, LeftOutEvent, WhyLeftOut
 
@@ -78,7 +77,6 @@ class Sink:
             self._kinds.setdefault(kind, TruncatedText()).write(text)
 
     def take(self) -> dict[str, str]:
-        """Return the output since the last call, by kind."""
         texts = {kind: kept.text() for kind, kept in self._kinds.items()}
         self._kinds = {}
         return texts
@@ -199,32 +197,15 @@ def install(redact: Callable[[str], str]) -> None:
     warnings.showwarning = show
 
 
-T = TypeVar("T")
-
 DEEPEST = 32
 """Folders within so many others are left out."""
 PIECE_BYTES = 96 << 10
 """Files are sent in pieces of this size; base64 makes a third more of it."""
 TICK_NS = 20_000_000
-"""The clock of file systems stands still for up to this long, so a file may change twice at the same time."""
+"""The clock of file systems stands still for up to this long."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
-
-
-class Stamp(NamedTuple):
-    """The state of a file: another one after it was written. `is_settled` unless it changed a moment ago."""
-
-    size: int
-    modified_ns: int
-    changed_ns: int
-    inode: int
-    is_settled: bool
-
-
-Stamps = Mapping[str, Stamp]
-"""The files of a folder, by their paths in it."""
-NO_FILES: Stamps = MappingProxyType({})
 
 
 class ArtifactSender:
@@ -240,56 +221,35 @@ class ArtifactSender:
         self._events = events
         self._thread = ThreadPoolExecutor(1, "osmosis-artifacts")
 
-    async def seen(self, key: Key) -> Stamps:
-        """Return the files of a run as they are now, for a later `send_changed`."""
-        stamps: dict[str, Stamp] = {}
-
-        def look(stopped: Event) -> None:
-            for file in _Walk(self._path(key)):
-                if stopped.is_set():
-                    return
-                stamps[file.path] = file.stamp
-
-        if self._has_any(key):
-            await self._in_thread(look)
-        return stamps
-
-    async def send_changed(self, key: Key, before: Stamps = NO_FILES) -> None:
-        """Send the files of a run that are new, or other than `before`.
-
-        If this is cancelled, the rest is left out.
-        """
-        if not self._has_any(key):
-            return
-        why: set[WhyLeftOut] = set()
+    async def send_changed(self, key: Key, since_ns: int = 0) -> None:
+        """Send the files of a run that changed after `since_ns`. If this is cancelled, the rest is left out."""
+        folder = f"{self._folder}{os.sep}{key.run}"
         try:
-            await self._in_thread(lambda stopped: self._send_files(key, before, why, stopped))
+            lstat(folder)
+        except (OSError, ValueError):
+            return  # there are none
+        why, stopped = set[WhyLeftOut](), Event()
+        try:
+            await get_running_loop().run_in_executor(
+                self._thread, self._send_files, key, folder, since_ns - TICK_NS, why, stopped
+            )
         except CancelledError:
             why.add("unreadable")
             raise
         except Exception:  # no thread, no memory
             why.add("unreadable")
         finally:
-            for each in sorted(why):
+            stopped.set()
+            for each in sorted(why.copy()):  # the thread may not have ended
                 event: LeftOutEvent = {"ev": "left_out", **key.to_json(), "why": each}
                 self._events.emit(event)
 
-    def _path(self, key: Key) -> str:
-        return f"{self._folder}{os.sep}{key.run}"
-
-    def _has_any(self, key: Key) -> bool:
-        try:
-            lstat(self._path(key))
-        except (OSError, ValueError):
-            return False
-        return True
-
-    def _send_files(self, key: Key, before: Stamps, why: set[WhyLeftOut], stopped: Event) -> None:
-        walk, room = _Walk(self._path(key)), MOST_BYTES
-        for file in walk:
-            if file.stamp.is_settled and before.get(file.path) == file.stamp:
+    def _send_files(self, key: Key, top: str, since_ns: int, why: set[WhyLeftOut], stopped: Event) -> None:
+        room = MOST_BYTES
+        for file in _files_in(top, why):
+            if file.status.st_ctime_ns < since_ns:
                 continue
-            if file.stamp.size > room:
+            if file.status.st_size > room:
                 why.add("large")
                 continue
             try:
@@ -298,7 +258,6 @@ class ArtifactSender:
                 why.add("unreadable")
             if stopped.is_set():
                 break
-        why |= walk.left_out
 
     def _send_file(self, key: Key, file: _File, room: int, stopped: Event) -> int:
         """Return how many bytes were sent: those that it holds now."""
@@ -326,54 +285,31 @@ class ArtifactSender:
         finally:
             close(descriptor)
 
-    async def _in_thread(self, call: Callable[[Event], None]) -> None:
-        """Return once the thread has called `call`. If this is cancelled, `call` finds its event set."""
-        stopped = Event()
-        try:
-            await get_running_loop().run_in_executor(self._thread, call, stopped)
-        finally:
-            stopped.set()
-
 
 class _File(NamedTuple):
     """A regular file: `name` in the open folder `folder`."""
 
     path: str
-    stamp: Stamp
+    status: os.stat_result
     folder: int
     name: str
 
 
-class _Walk:
-    """Yields the regular files in a folder, without following a link. `left_out` says what it did not yield."""
+def _files_in(top: str, left_out: set[WhyLeftOut]) -> Iterator[_File]:
+    """Yield the regular files in a folder, without following a link. `left_out` gets the causes why others are not."""
+    numbers = count(1)
 
-    def __init__(self, top: str) -> None:
-        self.left_out: set[WhyLeftOut] = set()
-        self._top = top
-        self._n = 0
-
-    def __iter__(self) -> Iterator[_File]:
-        return self._folder(self._top, None, "", 1, "special")
-
-    def _folder(self, name: str, around: int | None, before: str, depth: int, why: WhyLeftOut) -> Iterator[_File]:
-        """Yield the files in the folder `name` of the open folder `around`; it is left out if it cannot be opened."""
+    def of(name: str, around: int | None, before: str, depth: int) -> Iterator[_File]:
         try:
             folder = open_at(name, _FOLDER, dir_fd=around)
         except OSError:
-            self.left_out.add(why)
+            left_out.add("unreadable" if before else "special")
             return
-        try:
-            yield from self._files(folder, before, depth)
-        finally:
-            close(folder)
-
-    def _files(self, folder: int, before: str, depth: int) -> Iterator[_File]:
         try:
             with scandir(folder) as entries:
                 for entry in entries:
-                    self._n += 1
-                    if self._n > MOST_FILES:
-                        self.left_out.add("large")
+                    if next(numbers) > MOST_FILES:
+                        left_out.add("large")
                         return
                     try:
                         status = entry.stat(follow_symlinks=False)
@@ -381,17 +317,16 @@ class _Walk:
                         continue  # it is gone already
                     path = f"{before}{entry.name}"
                     if stat.S_ISREG(status.st_mode):
-                        yield _File(path, _stamp(status), folder, entry.name)
+                        yield _File(path, status, folder, entry.name)
                     elif not stat.S_ISDIR(status.st_mode):
-                        self.left_out.add("special")
+                        left_out.add("special")
                     elif depth == DEEPEST:
-                        self.left_out.add("large")
+                        left_out.add("large")
                     else:
-                        yield from self._folder(entry.name, folder, f"{path}/", depth + 1, "unreadable")
+                        yield from of(entry.name, folder, f"{path}/", depth + 1)
         except OSError:
-            self.left_out.add("unreadable")
+            left_out.add("unreadable")
+        finally:
+            close(folder)
 
-
-def _stamp(status: os.stat_result) -> Stamp:
-    age_ns = clock_gettime_ns(CLOCK_REALTIME) - status.st_ctime_ns
-    return Stamp(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, age_ns > TICK_NS)
+    return of(top, None, "", 1)

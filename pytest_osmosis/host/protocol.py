@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Protoco
 from pytest_osmosis.cassettes.exchange import AskedFields
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.formats.codec import AnyModel
-from pytest_osmosis.formats.events import AttemptFields, RolloutEvent, ScoreEvent, StartEvent, check_event, kinds_of
+from pytest_osmosis.formats.events import (
+    ROLLOUT,
+    AttemptFields,
+    RolloutEvent,
+    ScoreEvent,
+    StartEvent,
+    check_event,
+    kinds_of,
+)
 from pytest_osmosis.formats.price import Price
 from pytest_osmosis.formats.words import Boundary, CassetteMode
 from pytest_osmosis.models.providers import provider_secrets, secret_headers
@@ -255,14 +263,12 @@ class Setup:
     artifacts: str = ""
     sends_artifacts: bool = False
     concurrency: int = 1
-    runs: int = 1
     rollout_retries: int = 0
     independent_scoring: bool = False
     state_columns: tuple[str, ...] = ()
 
     @property
     def teardown_s(self) -> float:
-        """The time that the user's code gets at the end."""
         return TEARDOWN_S if self.code.environment is not None else 0.0
 
     def to_json(self) -> SetupRequest:
@@ -340,6 +346,26 @@ class ScoringFields(AttemptFields):
     facts: NotRequired[RolloutFacts]
 
 
+def scoring_fields(
+    key: Key, rollout: Mapping[str, Any], ground_truth: object, record: Mapping[str, Any]
+) -> ScoringFields:
+    """Return what reward functions get of a rollout (a `RolloutEvent`, or a conversation alone) and its row."""
+    fields: Any = {
+        **key.to_json(),
+        "messages": rollout["messages"],
+        "n_prompt": rollout["n_prompt"],
+        "ground_truth": ground_truth,
+        "record": record,
+        "metrics": rollout.get("metrics", {}).get(ROLLOUT, {}),
+        "samples": rollout.get("samples", ()),
+        "environment": rollout.get("environment", {}),
+    }
+    if "ms" in rollout:
+        usage, reason = rollout.get("usage"), rollout.get("finish_reason")
+        fields["facts"] = {"finish_reason": reason, "ms": rollout["ms"], "usage": usage}
+    return fields  # type: ignore[no-any-return]
+
+
 class ScoreRequest(ScoringFields):
     """Score a conversation with the functions `names`."""
 
@@ -383,8 +409,6 @@ The header prints `notes`. All hosts together may have `max_rollouts` and `max_s
 `rollout_code` are digests of the code of rollouts, by file (`host.rollout_code`)."""
 RefusedEvent = TypedDict("RefusedEvent", {"ev": Literal["refused"], "error": str, "details": str})
 """The other answer to `setup`, and to `tell`: the code does not load, and the host ends."""
-StepEvent = TypedDict("StepEvent", {"ev": Literal["step"], "step": str})
-"""An environment that is to tell its rows begins what may take long."""
 ToldEvent = TypedDict("ToldEvent", {"ev": Literal["told"], "facts": Mapping[str, Any]})
 """The answer to `tell`: the facts of an environment (`rollouts.environment`)."""
 ProbedEvent = TypedDict(
@@ -399,8 +423,6 @@ DroppedEvent = TypedDict("DroppedEvent", {"ev": Literal["dropped"], "runs": Sequ
 """The runs that will not begin here: the answer to `drop`, and to runs of a model that denies all requests."""
 ThrottledEvent = TypedDict("ThrottledEvent", {"ev": Literal["throttled"], "wait_s": float})
 """A server had no room: the host sends it nothing for `wait_s`."""
-ReasoningLostEvent = TypedDict("ReasoningLostEvent", {"ev": Literal["reasoning_lost"]})
-"""A rollout went on after an answer without the reasoning in it, which can only go back with the request."""
 AnsweredEvent = TypedDict("AnsweredEvent", {"ev": Literal["answered"], "id": int, "usage": Mapping[str, int] | None})
 """A request that had its permit is over. `usage` is None if its tokens were not counted."""
 UnusedEvent = TypedDict("UnusedEvent", {"ev": Literal["unused"], "id": int})
@@ -477,9 +499,7 @@ class BrokenEvent(AttemptFields):
 
 
 AnswerEvent = ReadyEvent | RefusedEvent | ProbedEvent | LimitedEvent | DroppedEvent
-RequestEvent = (
-    AskEvent | AnsweredEvent | UnusedEvent | ThrottledEvent | ReasoningLostEvent | DeniedEvent | ExchangeEvent
-)
+RequestEvent = AskEvent | AnsweredEvent | UnusedEvent | ThrottledEvent | DeniedEvent | ExchangeEvent
 ProgressEvent = StartEvent | RetryEvent | RolloutEvent | ScoringEvent | ScoreEvent
 FileEvent = ArtifactEvent | LeftOutEvent
 HostEvent = AnswerEvent | RequestEvent | ProgressEvent | FileEvent | StalledEvent | BrokenEvent

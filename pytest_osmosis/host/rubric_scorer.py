@@ -53,4 +53,4 @@ class RubricScorer:
         )
         judgement = await self.judge.judge(submission, ask, run=f"{RunId.of(request)}-judge")
         reason = shortened(judgement.reason, MOST_REASON_CHARS)
-        return Reward(judgement.score, reason, judgement.metrics, judgement.fields)
+        return Reward(judgement.score, reason, fields=judgement.fields)

@@ -120,7 +120,6 @@ class EventWriter:
             end_process_group()
 
     def _write(self, lines: bytes) -> None:
-        """Write whole lines, one thread after the other."""
         data = memoryview(lines)
         with self._writes:
             while data:

@@ -103,7 +103,6 @@ class Permit:
         self._reported = False
 
     def give_back(self) -> None:
-        """Report that the request was not sent."""
         self._report({"ev": "unused", "id": self.number})
 
     def answered(self, usage: Usage | None) -> None:

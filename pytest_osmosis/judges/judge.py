@@ -17,7 +17,6 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import combinations
 from math import fsum
 from typing import Any
 
@@ -249,31 +248,13 @@ class Judgement:
         return fsum(each.score for each in self.opinions) / len(self.opinions)
 
     @property
-    def agreement(self) -> float:
-        """1.0 if all votes are equal; 1 minus the mean difference between two votes, as a share of the range.
-
-        >>> votes = [Opinion(score, "") for score in (0.0, 0.0, 1.0, 1.0)]
-        >>> round(Judgement(tuple(votes), 0.0, 1.0).agreement, 3), Judgement(tuple(votes[:2]), 0.0, 1.0).agreement
-        (0.333, 1.0)
-        """
-        pairs = list(combinations((each.score for each in self.opinions), 2))
-        if not pairs:
-            return 1.0
-        return 1.0 - fsum(abs(one - other) for one, other in pairs) / len(pairs) / (self.high - self.low)
-
-    @property
     def reason(self) -> str:
         """The explanation of the vote that is nearest to the score, then the votes if there are several."""
         nearest = min(self.opinions, key=lambda each: abs(each.score - self.score))
         if len(self.opinions) == 1:
             return nearest.explanation
         votes = ", ".join(f"{each.score:g}" for each in self.opinions)
-        return f"{nearest.explanation} (votes {votes}; agreement {self.agreement:.2f})".strip()
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """The numbers that are reported with the score: for several votes how they agree."""
-        return {"agreement": self.agreement} if len(self.opinions) > 1 else {}
+        return f"{nearest.explanation} (votes {votes})".strip()
 
     @property
     def fields(self) -> Mapping[str, Any]:

@@ -11,7 +11,6 @@ Clients send what their types allow, so a body of another shape gets one general
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from pytest_osmosis.errors import ModelError
@@ -25,14 +24,11 @@ from pytest_osmosis.text.safe import one_line
 class ApiError(Exception):
     """A request that gets an error instead of a reply. `code` is OpenAI's short name for it."""
 
-    def __init__(
-        self, status: int, message: str, code: str | None = None, headers: Mapping[str, str] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, status: int, message: str, code: str | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.code = code
-        self.headers = headers
 
     @property
     def is_of_server(self) -> bool:

@@ -15,7 +15,7 @@ COMPAT = "osmosis_compat"
 LAB = "osmosis_lab"
 LAB_BUDGET = "osmosis_lab_budget"
 LAB_FLAG = "--osmosis-lab"
-LAB_LIBRARIES = ("hypothesis", "psutil", "time_machine")
+LAB_LIBRARIES = ("psutil", "time_machine")
 BUDGET_FLAG = "--osmosis-lab-budget"
 BUDGET_HELP = "Seconds that each test of the lab may take; the calls that it leaves out are reported (default: 20)."
 

@@ -370,7 +370,7 @@ def estimated_cost(prepared: Prepared, n_selected: int) -> float | None:
     if last is None:
         return None
     found, judges = last.summary, last.summary.judges
-    judged = 0.0 if judges is None else judges["cost_usd"]
+    judged = 0.0 if judges is None else judges.cost_usd
     if found.cost_usd is None or judged is None:
         return None
     return (found.cost_usd + judged) * n_selected / found.total_runs

@@ -55,6 +55,7 @@ class Plan:
     - `path`, `dataset`: absolute paths of the file that pytest collects (the TOML) and of the dataset
     - `spans`: the planned rows in file order
     - `selection`: the planned rows in words ("sample 6 of 60 rows (10% by default)")
+    - `total`: the number of all rows of the dataset
     - `named`: further rows, which node ids on the command line name
     - `granularity`: the unit that a test reports, a run or all runs of a row
     - `baseline`: True if another model makes the same runs
@@ -67,6 +68,7 @@ class Plan:
     spans: tuple[Span, ...]
     n: Positive
     selection: str = ""
+    total: Count = 0
     named: tuple[Span, ...] = ()
     granularity: Granularity = "run"
     baseline: bool = False

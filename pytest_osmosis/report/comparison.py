@@ -78,7 +78,7 @@ def power_text(compared: ComparedRuns) -> str | None:
         return None
     return (
         f"low power: a true difference of {DROP:g} would be noticed {power.chance:.0%} of the time; "
-        f"{plural(power.n_rows, 'row')} would make it {stats.POWER:.0%}"
+        f"{plural(power.rows, 'row')} would make it {stats.POWER:.0%}"
     )
 
 
@@ -152,7 +152,7 @@ def _judges(side: Side) -> str:
     judges = side.results.judges
     if judges is None:
         return "-"
-    return "cost unknown" if judges.all.cost_usd is None else money(judges.all.cost_usd)
+    return "cost unknown" if judges.cost_usd is None else money(judges.cost_usd)
 
 
 def _started(side: Side) -> str:
@@ -281,7 +281,7 @@ def _side(side: Side, rate: ComparedRate) -> dict[str, Any]:
         "tokens": results.total_tokens,
         "cost_usd": results.cost_usd,
         "cost_unknown": n_cost_unknown(results),
-        "judges_cost_usd": None if results.judges is None else results.judges.all.cost_usd,
+        "judges_cost_usd": None if results.judges is None else results.judges.cost_usd,
         "duration_ms": round(results.duration_ms, 3),
     }
 

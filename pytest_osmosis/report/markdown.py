@@ -11,8 +11,6 @@ from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.report.overview import footnotes, overview_rows, total_line
 from pytest_osmosis.report.statistics import (
     better_and_worse,
-    calibration_notes,
-    calibration_rows,
     metric_rows,
     passes_text,
     row_name,
@@ -73,11 +71,7 @@ def markdown(results: Results) -> str:
     blocks.append(_table(statistics_rows(results)))
     if metrics := metric_rows(results):
         blocks.append(_table(metrics[: MOST_LISTED + 1]))
-    notes: list[str] = []
-    if results.calibration is not None and not results.is_fragment:
-        blocks.append(_table(calibration_rows(results.calibration)))
-        notes = calibration_notes(results.calibration)
-    blocks.append("\n".join(f"- {_text(line)}" for line in (*rate_lines(results), *account_lines(results), *notes)))
+    blocks.append("\n".join(f"- {_text(line)}" for line in (*rate_lines(results), *account_lines(results))))
     blocks += _not_passed(results)
     blocks += [block for against in AGAINST for block in _changed(changed_rows(results, against))]
     return "\n\n".join(blocks) + "\n"

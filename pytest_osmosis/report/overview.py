@@ -137,12 +137,11 @@ def _with_entry(row: Sequence[str], runs: str, found: Sequence[str]) -> list[str
 def _entry_cells(results: Results) -> tuple[str, tuple[str, str]]:
     """Return the cells of an eval that only entries have: its runs, its difference to the first one, and p."""
     runs = count(results.overall.n_runs)
-    if results.among is None:
-        return runs, ("-", "-")
-    place = results.among
-    found = place.figures.difference
+    table, name = results.among, results.description.name
+    figures = None if table is None else table.of(name)
+    found = None if figures is None else figures.difference
     if found is None:
-        return runs, ("first" if place.entry == place.first else "-", "-")
+        return runs, ("first" if table is not None and name == table.first else "-", "-")
     style = {"better": good, "worse": bad}.get(found.meaning, str)
     mark = "" if found.paired else warning(OTHER_ROWS)
     interval = f" ({interval_text(found.interval, difference)})"

@@ -195,7 +195,7 @@ def _commands(stored: StoredResults, lost: Sequence[RunRecord], listing: Listing
     if example is not None:
         commands.append(("one conversation:", f"{command} {example.run}"))
         if results.description.n > 1:
-            commands.append(("all runs of a row:", f"{command} --row {example.run.row}"))
+            commands.append(("all runs of a row:", f"{command} row{example.run.row}"))
     if listing != "all" and results.all_records:
         commands.append(("every run:", f"{command} --all"))
     if not stored.lifecycle.has_ended:

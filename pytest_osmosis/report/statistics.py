@@ -1,4 +1,4 @@
-"""The tables of the summary: statistics of scores, metrics of user code, calibration, and the rows that changed."""
+"""The tables of the summary: statistics of scores, metrics of user code, and the rows that changed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pytest_osmosis.record.run_directory import RUNS
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.report.style import fitted_tables
 from pytest_osmosis.results.results import Results, changed_rows
-from pytest_osmosis.results.totals import Calibration, MetricSummaries
-from pytest_osmosis.stats import Figure, Interval, Summary
+from pytest_osmosis.results.totals import MetricSummaries
+from pytest_osmosis.stats import Interval, Summary
 from pytest_osmosis.text.names import listed, shown
-from pytest_osmosis.text.numbers import count, difference, plural, score
+from pytest_osmosis.text.numbers import count, plural, score
 from pytest_osmosis.text.safe import escaped, fitted, width
 from pytest_osmosis.verdicts.comparison import Against, ChangedRow, Passes
 
@@ -24,17 +24,6 @@ NAME_COLUMNS = 60
 
 Column = tuple[str, Callable[[Summary], str]]
 MOST_ROWS = 20
-SHORT_NAME_COLUMNS = 40
-FIGURES = {
-    "equal": "equal",
-    "within": "within {}",
-    "kappa": "Cohen's kappa",
-    "weighted_kappa": "  with quadratic weights",
-    "pearson": "Pearson's correlation",
-    "spearman": "Spearman's correlation",
-    "mean_difference": "mean difference",
-}
-"""The figures of an agreement by their keys in results.json, with their names in tables."""
 
 
 def statistics_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
@@ -187,66 +176,6 @@ def _metric_cells(metrics: MetricSummaries, source: str, name: str) -> list[str]
     if found is None:
         return ["-", "-", "-", "0"]
     return [score(found.mean), score(found.min), score(found.max), count(found.runs)]
-
-
-def calibration_lines(results: Results, *, columns: int | None = None) -> list[str]:
-    """Return the tables as lines, after an empty one; none without calibration, and for a part of the plan."""
-    found = results.calibration
-    if found is None or results.is_fragment:
-        return []
-    rows = calibration_rows(found)
-    groups = [1, *(2 for _ in found.functions)]
-    return ["", *calibration_notes(found)[:1], *fitted_tables(rows, groups, columns), *calibration_notes(found)[1:]]
-
-
-def calibration_rows(calibration: Calibration) -> list[list[str]]:
-    """Return the cells of the table, head first: a row for each figure, and two columns for each function."""
-    named = [fitted(escaped(name), SHORT_NAME_COLUMNS) for name in calibration.functions]
-    rows = [["agreement", *(cell for name in named for cell in (name, "95% interval"))]]
-    agreements = [function.agreement for function in calibration.functions.values()]
-    rows.append(["runs", *(cell for found in agreements for cell in (count(found.n_runs), ""))])
-    for key, title in FIGURES.items():
-        if key == "within" and calibration.tolerance is None:
-            continue
-        tolerance = "" if calibration.tolerance is None else f"{calibration.tolerance:g}"
-        rows.append(
-            [
-                title.format(tolerance),
-                *(cell for found in agreements for cell in _figure_cells(key, getattr(found, key))),
-            ]
-        )
-    return rows
-
-
-def calibration_notes(calibration: Calibration) -> list[str]:
-    """Return what is compared, then a line for runs that were left out, and for figures that are not defined."""
-    unrated = f" ({count(calibration.n_unrated)} without one)" if calibration.n_unrated else ""
-    column = fitted(escaped(calibration.column), SHORT_NAME_COLUMNS)
-    return [
-        f'human scores in column "{column}": {plural(calibration.n_rated, "row")}{unrated}',
-        *_left_out(calibration),
-    ]
-
-
-def _left_out(calibration: Calibration) -> Iterator[str]:
-    several = len(calibration.functions) > 1
-    for name, function in calibration.functions.items():
-        of = f" of {name}" if several else ""
-        if function.n_unscored:
-            yield f"{plural(function.n_unscored, 'run')}{of} without a score left out"
-        found = function.agreement
-        if found.equal.undefined:
-            yield f"nothing{of} to compare: {found.equal.undefined}"
-        elif found.kappa.undefined:
-            yield f"no kappa and no correlation{of}: {found.kappa.undefined}"
-
-
-def _figure_cells(key: str, figure: Figure | None) -> tuple[str, str]:
-    if figure is None or figure.value is None:
-        return "-", "-"
-    if key == "mean_difference" and figure.interval is not None:
-        return difference(figure.value), interval_text(figure.interval, difference)
-    return score(figure.value), interval_text(figure.interval)
 
 
 # -- the rows that pass more or less often than in another eval run, and the commands that show them -------

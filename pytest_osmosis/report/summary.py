@@ -9,7 +9,6 @@ from types import MappingProxyType
 from pytest_osmosis.record.run_record import ReplicaRequests, RunRecord
 from pytest_osmosis.report.statistics import (
     better_and_worse,
-    calibration_lines,
     changed_rows_lines,
     interval_text,
     metric_lines,
@@ -34,7 +33,7 @@ from pytest_osmosis.results.results import (
 from pytest_osmosis.results.totals import CassetteUse, replica_totals
 from pytest_osmosis.stats import ALPHA
 from pytest_osmosis.text.chat_messages import FILTERED, REFUSED
-from pytest_osmosis.text.numbers import clock_time, count, difference, moment, money, p_value, plural, score, seconds
+from pytest_osmosis.text.numbers import clock_time, count, difference, moment, money, p_value, plural, seconds
 from pytest_osmosis.verdicts.comparison import LastRun, meaning_text, nothing_text, rates_text
 
 MOST_LISTED = 5
@@ -88,7 +87,6 @@ def summary_lines(results: Results, *, verbose: bool = False, columns: int | Non
     tables = [
         *statistics_lines(results, verbose=verbose, columns=columns),
         *metric_lines(results, verbose=verbose, columns=columns),
-        *calibration_lines(results, columns=columns),
     ]
     return [*tables, *([""] if tables else []), *account_lines(results)]
 
@@ -111,15 +109,11 @@ def account_lines(results: Results) -> Iterator[str]:
     if results.cassette is not None:
         yield from _cassette(results, results.cassette)
     if results.judges is not None:  # the line on the rollouts leaves them out
-        for name, sums in results.judges.by_name.items():
+        for name, sums in results.judges.models.items():
             tokens = _with_parts(sums.total_tokens, sums.usage, sums.uncounted, "call")
             retries = ["1 retry" if sums.retries == 1 else f"{count(sums.retries)} retries"] if sums.retries else []
             spent = [plural(sums.calls, "call"), tokens, known_cost(sums.cost_usd, sums.cost_unknown), *retries]
             yield dim(f"judge {name}: {', '.join(spent)}")
-    for name, found in results.vote_agreements.items():  # of judges that voted several times: how steady they are
-        alpha = "not defined: all votes are equal" if found.alpha is None else score(found.alpha)
-        equal = f"{score(found.equal)} of pairs equal (95% interval {interval_text(found.interval)})"
-        yield f"votes of {name} in {plural(found.runs, 'run')}: {equal}, Krippendorff's alpha {alpha}"
     yield from _throttled(results.throttling)
     yield from map(_replica, replica_totals(results.all_records))
     if results.rescored is not None and results.rescored.kept:
@@ -279,7 +273,7 @@ def _equal_answers(results: Results) -> Iterator[str]:
 def last_run_line(last: PublishedHead) -> str:
     """Return what the last run of the plan took, for the header."""
     found, spent = last.summary, last.summary.judges
-    judges = f", judges {money(spent['cost_usd'])}" if spent is not None and spent["cost_usd"] else ""
+    judges = f", judges {money(spent.cost_usd)}" if spent is not None and spent.cost_usd else ""
     rollouts, tokens = plural(found.total_runs, "rollout"), plural(found.total_tokens, "token")
     cost, took = known_cost(found.cost_usd, found.cost_unknown), seconds(found.total_duration_ms / 1000)
     return f"last run ({moment(last.provenance['started_at'])}): {rollouts}, {tokens}, {cost}{judges}, {took}"

@@ -158,7 +158,7 @@ def _power(verdict: Verdict) -> Iterator[str]:
         truth = f"{rule.name.replace('pass_rate', 'pass rate')} fell to {least:.12g}"
         truth = f"loss were {-least:.12g}" if rule.is_regression else truth
         now = f"if the true {truth}, this gate would notice {power.chance:.0%} of the time"
-        yield dim(f"  low power: {now}; {plural(power.n_rows, 'row')} would make it {POWER:.0%}")
+        yield dim(f"  low power: {now}; {plural(power.rows, 'row')} would make it {POWER:.0%}")
 
 
 STATES: Mapping[State, Style] = {

@@ -140,7 +140,8 @@ def read_side(letter: str, folder: Path, name: str) -> Side:
     Raises `OsmosisError` if there is none, or it cannot be read or judged.
     """
     path = folder / name
-    if not name.endswith(".toml") and something_at(path) and not path.is_dir() and not _is_of_its_run(path):
+    is_of_its_run = is_run(path.parent) and path.name == RunDirectory(path.parent).results.name  # it means that run
+    if not (name.endswith(".toml") or path.is_dir() or is_of_its_run) and something_at(path):
         read = read_results(path)
         run, state = _run_of(folder, path), f"{read.status}, a results file"
         return Side(letter, shown(path), path, state, results_of(read), True, run)
@@ -151,11 +152,6 @@ def side_of(letter: str, found: StoredResults) -> Side:
     """Return a stored eval run as a side."""
     directory = found.run.directory
     return Side(letter, directory.name, directory.path, _state(found), found.results, False, found)
-
-
-def _is_of_its_run(path: Path) -> bool:
-    """Return True for the results in a run directory, which mean the eval run."""
-    return is_run(path.parent) and path.name == RunDirectory(path.parent).results.name
 
 
 def _state(found: StoredResults) -> str:
@@ -390,7 +386,7 @@ def compared_with_first(folder: Path, names: Sequence[str]) -> list[Results]:
         made[name] = replace(results, description=replace(results.description, name=name))
     configs = list(dict.fromkeys(str(results.description.extra.get("path", "")) for results in made.values()))
     table = entry_table(configs[0] if len(configs) == 1 else "", made)
-    return [replace(results, among=table.of(name)) for name, results in made.items()]
+    return [replace(results, among=table) for results in made.values()]
 
 
 def _read(folder: Path, name: str) -> tuple[str, Results]:

@@ -22,9 +22,9 @@ from pytest_osmosis.record.manifest import PassRuleFields
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import Stop, StopReason
-from pytest_osmosis.results.entry_table import EntryPlace
-from pytest_osmosis.results.publish import published_config, published_gate, redacted
-from pytest_osmosis.results.read import Gate, PublishedResults, read_results
+from pytest_osmosis.results.entry_table import EntryTable
+from pytest_osmosis.results.publish import published_config, redacted
+from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.results import (
     BaselineFile,
     EvalDescription,
@@ -40,7 +40,7 @@ from pytest_osmosis.results.results import (
     runs_for,
     too_many,
 )
-from pytest_osmosis.results.totals import CassetteUse, HumanScores
+from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.stats import holm
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
@@ -118,7 +118,6 @@ class EvalFacts(Rules):
     partial: bool
     smoke: bool
     n_planned: Count
-    human: HumanScores | None
     previous: str | None
     shard: ShardFacts | None
     max_errors: str
@@ -150,7 +149,6 @@ class EvalFacts(Rules):
             partial=self.partial,
             stopped=None if stop is None else stop.text,
             stop_reason=None if stop is None or stop.reason == "closed" else stop.reason,
-            human=self.human,
             smoke_of=self.n_planned if self.smoke else None,
             n_planned=self.n_planned,
             shard=None if shard is None else replace(shard, baseline_stopped=baseline_stopped, code=end.shard_code),
@@ -191,20 +189,20 @@ class FactsAtEnd:
     evals_compared: Positive = 1
     p_adjusted: Share | None = None
     shard_code: Mapping[str, str]
-    verdicts: Sequence[Gate] = ()
+    verdicts: Sequence[Verdict] = ()
     rescored: Rescored | None = None
     changed_rows: Sequence[ChangedRow] = ()
-    comparison: EntryPlace | None = None
+    comparison: EntryTable | None = None
 
     def concluded(self, results: Results) -> FactsAtEnd:
         """Return these facts with those that the results tell."""
         compared, judges = results.comparison, results.judges
         return replace(
             self,
-            judge_prices={} if judges is None else judges.prices,
+            judge_prices={} if judges is None else {name: judge.price for name, judge in judges.models.items()},
             evals_compared=1 if compared is None else compared.evals_compared,
             p_adjusted=None if compared is None else compared.p_adjusted,
-            verdicts=[published_gate(verdict) for verdict in results.verdicts if verdict.rule is None],
+            verdicts=[verdict for verdict in results.verdicts if verdict.rule is None],
             rescored=results.rescored,
             changed_rows=changed_rows(results, "rescored"),
             comparison=results.among,
@@ -259,7 +257,7 @@ class Conclusion:
                 differs=differing_settings(stored, here, redaction or Redaction()),
             )
         elif compares and other is not None and rules.baseline_part is None:
-            rows = comparison.matched_by_index(row_runs(measured), row_runs(measured, other))
+            rows = comparison.matched(row_runs(measured), row_runs(measured, other))
             compared = comparison.against_baseline(other.model, rows, allowed=allowed, stopped=stopped)
         return cls(measured, rules, compared, lost)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -72,26 +72,12 @@ class EntryTable:
 
     def to_json(self) -> dict[str, Any]:
         """Return the table as it is published."""
-        return {key: value for key, value in encode(self).items() if key != "entry"}
+        table: dict[str, Any] = encode(self)
+        return table
 
-    def of(self, entry: str) -> EntryPlace:
-        """Return the place of an entry in this table."""
-        return EntryPlace(**{each.name: getattr(self, each.name) for each in fields(EntryTable)}, entry=entry)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryPlace(EntryTable):
-    """The place of an eval run among the entries of its config: the table, with the name of its entry."""
-
-    entry: str
-
-    def __post_init__(self) -> None:
-        if self.entry not in [each.name for each in self.entries]:
-            raise ValueError(f"has no entry {self.entry}")
-
-    @property
-    def figures(self) -> EntryFigures:
-        return next(entry for entry in self.entries if entry.name == self.entry)
+    def of(self, entry: str) -> EntryFigures | None:
+        """Return the figures of an entry, None if the table has none with that name."""
+        return next((each for each in self.entries if each.name == entry), None)
 
 
 _OWN_KEYS = {"schema_version", "config", "first", "entries"}

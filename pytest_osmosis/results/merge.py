@@ -7,7 +7,6 @@ all would count them. Wall time is that of the longest shard, because shards run
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -40,7 +39,7 @@ from pytest_osmosis.results.results import (
     most_errors,
     too_many,
 )
-from pytest_osmosis.results.totals import CassetteUse, HumanScores, sum_of_all, summed
+from pytest_osmosis.results.totals import CassetteUse, sum_of_all, summed
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.verdicts.comparison import BaselineComparison
@@ -52,11 +51,6 @@ NOT_MEASURED = 9
 COMPARISON = "comparison.json"
 """The end of the name of a file with the table of several evals, in the folder of their results."""
 _MOST_LISTED = 10
-_VERSIONS = {
-    "pytest_osmosis": "versions of pytest-osmosis",
-    "python": "versions of Python",
-    "git_commit": "commits",
-}
 _STRENGTH: Sequence[StopReason] = (
     *("killed", "journal", "systemic", "max_errors", "max_cost_usd", "max_tokens", "max_duration_s", "requested"),
     *("interrupt", "maxfail", "closed", "decided"),
@@ -97,7 +91,7 @@ class MergedEval:
         stops = [fact.baseline_stopped for fact in facts if fact.baseline_stopped is not None]
         decides = not measured.partial and all(each.decides for each in facts)
         conclusion = Conclusion.of(measured, rules, stored, stopped="; ".join(dict.fromkeys(stops)) or None)
-        return cls(measured, sources, decides, conclusion, missing, list(_version_notes(files)))
+        return cls(measured, sources, decides, conclusion, missing)
 
     def concluded(self, compared: BaselineComparison | None, runs: Path | None) -> MergedEval:
         """Return the eval with the verdicts of its gates, and compared with the previous run in the folder `runs`."""
@@ -176,8 +170,7 @@ def _entries_of_config(group: Mapping[str, MergedEval]) -> Iterator[MergedEval]:
     results = {name: group[name].results for name in names}
     table = entry_table(longest.config, results, longest.duration_ms) if len(names) > 1 else None
     for name in names:
-        among = None if table is None else table.of(name)
-        yield replace(group[name], results=replace(results[name], among=among))
+        yield replace(group[name], results=replace(results[name], among=table))
 
 
 class _ShardResults(NamedTuple):
@@ -209,7 +202,6 @@ def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], mi
         n_planned=facts[0].planned_runs,
         duration_ms=max(part.duration_ms for part in parts),
         row_digests={row: digest for part in parts for row, digest in part.row_digests.items()},
-        human=_human(parts),
         among=max(
             (each for part in parts if (each := part.among)),
             key=lambda each: each.duration_ms or 0.0,
@@ -221,13 +213,6 @@ def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], mi
         cassette=_cassette([part.cassette for part in parts if part.cassette is not None]),
     )
     return _with_stop(measured, parts, facts)
-
-
-def _human(parts: Sequence[Results]) -> HumanScores | None:
-    human = [part.human for part in parts if part.human is not None]
-    if not human:
-        return None
-    return replace(human[0], by_row={row: score for each in human for row, score in each.by_row.items()})
 
 
 def _throttling(parts: Sequence[Throttling], n_rollouts: int) -> Throttling:
@@ -316,7 +301,7 @@ def _rules(
     *,
     has_stored: bool,
 ) -> Rules:
-    gates = [rule for gate in files[0].gates if (rule := gate.verdict.rule) is not None]
+    gates = [gate.rule for gate in files[0].gates if gate.rule is not None]
     n_baseline, n_planned = len(measured.baseline.records) if measured.baseline is not None else 0, measured.n_planned
     has_model = not has_stored and (measured.baseline is not None or any(rule.is_regression for rule in gates))
     share = f"only {n_baseline:,} of the baseline's {n_planned:,} runs selected"
@@ -352,15 +337,6 @@ def _stored_baseline(first: PublishedResults, facts: ShardFacts, path: Path | No
     if unfit is not None:
         raise ProblemsError([Problem(f"the baseline of {first.config['name']}", f"{shown(place)}: {unfit}; {fix}")])
     return stored
-
-
-def _version_notes(files: Sequence[PublishedResults]) -> Iterator[str]:
-    """Yield the versions that differ between shards, which may explain differences between their rows."""
-    for key, name in _VERSIONS.items():
-        found = Counter(str(read.provenance.get(key) or "unknown")[:12] for read in files)
-        if len(found) > 1:
-            each = (f"{value} in {plural(n, 'shard')}" for value, n in found.items())
-            yield f"the shards have different {name}: {listed(each, _MOST_LISTED)}"
 
 
 # -- complaints about files that do not belong together, and about differences between shards --------------
@@ -449,7 +425,7 @@ def _differences(one_part: _ShardResults, other_part: _ShardResults) -> Iterator
         if one.code[name] != two.code[name]:
             yield _Difference(f"digest of the code of {name}", two.code[name], one.code[name])
     if _gates(other) != _gates(first):
-        yield _Difference("gates", *(_written([gate.gate for gate in read.gates]) for read in (other, first)))
+        yield _Difference("gates", *(_written([gate.title for gate in read.gates]) for read in (other, first)))
     if two.baseline != one.baseline:
         yield _Difference("baseline", _written_baseline(two), _written_baseline(one))
 
@@ -469,4 +445,4 @@ def _written_baseline(facts: ShardFacts) -> str:
 
 
 def _gates(read: PublishedResults) -> list[Any]:
-    return [(gate.gate, gate.metric, gate.function, gate.minimum, gate.rule) for gate in read.gates]
+    return [(gate.title, gate.rule) for gate in read.gates]

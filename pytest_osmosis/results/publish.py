@@ -26,7 +26,6 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.results.read import (
     SCHEMA_VERSION,
-    Gate,
     PendingRun,
     PublishedRow,
     PublishedRun,
@@ -44,9 +43,6 @@ from pytest_osmosis.results.results import (
     tokens_of,
 )
 from pytest_osmosis.results.totals import (
-    Calibration,
-    FunctionCalibration,
-    MetricSummaries,
     cost_of_judges,
     judge_fields,
     present,
@@ -54,7 +50,6 @@ from pytest_osmosis.results.totals import (
     replicas_json,
 )
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
@@ -172,8 +167,7 @@ def _head(results: Results) -> dict[str, Any]:
         "baseline": results.comparison,
         "rescored": results.rescored,
         **present(comparison=results.among),
-        "calibration": results.calibration and _calibration(results.calibration),
-        "gates": [published_gate(verdict) for verdict in results.verdicts],
+        "gates": results.verdicts,
     }
 
 
@@ -215,16 +209,9 @@ def _summary(results: Results) -> dict[str, Any]:
         "cost_unknown": n_cost_unknown(results),
         "throttling": _throttling(results.throttling),
         **present(replicas=replicas_json(replica_totals(results.all_records))),
-        "metrics": _metrics(results.models[0].metrics(results.pass_rule)),
-        **present(
-            judges=results.judges and results.judges.to_json(),
-            votes={name: found._asdict() for name, found in results.vote_agreements.items()},
-        ),
+        "metrics": results.models[0].metrics(results.pass_rule),
+        **present(judges=results.judges),
     }
-
-
-def _metrics(metrics: MetricSummaries) -> dict[str, Any]:
-    return {source: {name: found._asdict() for name, found in named.items()} for source, named in metrics.items()}
 
 
 def _throttling(throttling: Throttling) -> dict[str, Any]:
@@ -250,7 +237,7 @@ def _model_summary(results: Results, tag: ModelTag, model: ModelResults) -> dict
         "measured": sum(map(results.pass_rule.measured, ended)),
         "cost_usd": results.cost_of(model.records),
         "price": model.price,
-        "metrics": _metrics(model.metrics(results.pass_rule)),
+        "metrics": model.metrics(results.pass_rule),
     }
 
 
@@ -260,7 +247,6 @@ def _rows(results: Results) -> Iterator[PublishedRow]:
         yield PublishedRow(
             row_index=row,
             row_digest=results.row_digests[row],
-            human_score=UNSET if results.human is None else results.human.by_row.get(row),
             runs=[_run(results, record) for record in ordered],
         )
 
@@ -312,11 +298,10 @@ def _rollout(results: Results, record: RunRecord) -> dict[str, Any]:
 
 def _pending(results: Results, record: RunRecord) -> PendingRun:
     """Return a run that never ended. What its rollout used is in the summary, so it is told if there was one."""
-    run, human = record.run, results.human
+    run = record.run
     return PendingRun(
         row_index=run.row,
         row_digest=results.row_digests.get(run.row),
-        human_score=UNSET if human is None else human.by_row.get(run.row),
         run_index=run.index,
         model_tag=_tag(results, run),
         reason=record.skip_reason,
@@ -332,48 +317,6 @@ def _tag(results: Results, run: RunId) -> ModelTag | None:
 
 def _ended(records: Iterable[RunRecord]) -> list[RunRecord]:
     return [record for record in records if record.status != "pending"]
-
-
-def published_gate(verdict: Verdict) -> Gate:
-    rule, (power, power_rows) = verdict.rule, verdict.power or (None, None)
-    return Gate(
-        gate=verdict.title,
-        state=verdict.state,
-        value=verdict.value,
-        finding=verdict.text,
-        metric=None if rule is None else rule.name,
-        function=None if rule is None else rule.function,
-        minimum=None if rule is None else rule.minimum,
-        rule=None if rule is None else rule.rule,
-        compared=verdict.compared,
-        power=power,
-        power_rows=power_rows,
-    )
-
-
-def _calibration(calibration: Calibration) -> dict[str, Any]:
-    return {
-        "column": calibration.column,
-        "tolerance": calibration.tolerance,
-        "rows": calibration.n_rated,
-        "rows_without": calibration.n_unrated,
-        "eval_fns": {name: _agreement(function) for name, function in calibration.functions.items()},
-    }
-
-
-def _agreement(function: FunctionCalibration) -> dict[str, Any]:
-    found = function.agreement
-    figures = {name: getattr(found, name) for name in found.__slots__}
-    return {
-        "rows": found.n_rows,
-        "runs": found.n_runs,
-        "unscored": function.n_unscored,
-        **{
-            name: {"value": figure.value, "interval": figure.interval, "undefined": figure.undefined or None}
-            for name, figure in figures.items()
-            if isinstance(figure, stats.Figure)
-        },
-    }
 
 
 def _statistics(summary: stats.Summary) -> dict[str, Any]:

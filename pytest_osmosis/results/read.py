@@ -9,7 +9,6 @@ is refused: comparisons would be wrong.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +18,6 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, TypeV
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from pytest_osmosis.config.eval_kinds import GateRule, Rule
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.files.strict_json import parsed
@@ -43,14 +41,14 @@ from pytest_osmosis.record.manifest import ExtraFields
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import NO_NOTES, Imported, RewardError, RunRecord, judge_use, replicas_of
-from pytest_osmosis.results.entry_table import EntryPlace
+from pytest_osmosis.results.entry_table import EntryTable
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results, ShardFacts, Throttling, of_records
-from pytest_osmosis.results.totals import CassetteUse, HumanScores, PriceOf, shown_name
+from pytest_osmosis.results.totals import CassetteUse, JudgeTotals, no_price
 from pytest_osmosis.stats import Interval
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.verdicts.comparison import AgainstBaseline, ChangedRow, LastRun, RowRuns
-from pytest_osmosis.verdicts.gates import Power, State, Verdict
+from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reason_of
 
 SCHEMA_VERSION: Final = 1
@@ -182,11 +180,10 @@ class PublishedRun(UnscoredRollout, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class PublishedRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One row with its runs that ended; `human_score` is there if the eval has any."""
+    """One row with its runs that ended."""
 
     row_index: Count
     row_digest: Digest
-    human_score: float | UnsetType | None = UNSET
     runs: Annotated[Sequence[PublishedRun], Meta(min_length=1)]
 
     @property
@@ -199,7 +196,6 @@ class PendingRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     row_index: Count
     row_digest: Digest | None = None
-    human_score: float | UnsetType | None = UNSET
     run_index: Count
     model_tag: ModelTag | None = None
     reason: str | None
@@ -214,39 +210,6 @@ class PendingRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the record of the run, for a journal that lacks its events."""
         record = RunRecord(self.id) if self.rollout is None else self.rollout.rolled(self.id)
         return record._replace(started=self.started, skip_reason=self.reason)
-
-
-# -- verdicts ----------------------------------------------------------------------------------------------
-
-
-class Gate(Struct, frozen=True, kw_only=True):
-    """The verdict of one gate; without `metric`, `minimum` and `rule` if a plugin made it."""
-
-    gate: str
-    state: State
-    value: float | None
-    finding: str
-    metric: str | None
-    function: str | None
-    minimum: float | None
-    rule: Rule | None
-    compared: float | None
-    power: Share | None
-    power_rows: Count | None = None
-
-    @property
-    def verdict(self) -> Verdict:
-        power = None if self.power is None or self.power_rows is None else Power(self.power, self.power_rows)
-        name = _METRIC.fullmatch(self.metric or "")
-        rule = None
-        if name is not None and self.minimum is not None and self.rule is not None:
-            metric: Any = name["metric"]
-            k = None if name["k"] is None else int(name["k"])
-            rule = GateRule(metric, self.minimum, self.rule, k, self.function)
-        return Verdict(self.gate, self.state, self.finding, self.value, rule, self.compared, power)
-
-
-_METRIC = re.compile(r"(?P<metric>[a-z_]+?)(?:_(?P<k>[0-9]+))?")
 
 
 # -- whole results -----------------------------------------------------------------------------------------
@@ -282,15 +245,6 @@ class ProvenanceFields(TypedDict):
     cassette: NotRequired[CassetteUse]
 
 
-class JudgeSumsFields(TypedDict):
-    price: Price | None
-
-
-class JudgesFields(TypedDict):
-    cost_usd: Amount | None
-    models: Mapping[str, JudgeSumsFields]
-
-
 class SummaryFields(Struct, frozen=True, kw_only=True):
     """The numbers of an eval run, in counts of runs. `judges` are there if any were asked."""
 
@@ -309,7 +263,7 @@ class SummaryFields(Struct, frozen=True, kw_only=True):
     cost_usd: Amount | None
     cost_unknown: Count
     throttling: Throttling
-    judges: JudgesFields | None = None
+    judges: JudgeTotals | None = None
 
     @property
     def counted(self) -> int:
@@ -321,13 +275,6 @@ class ModelSummaryFields(Struct, frozen=True):
     model: str
     model_tag: ModelTag
     price: Price | None
-
-
-class Calibrated(Struct, frozen=True):
-    """The column with scores by humans, which rows and pending runs hold."""
-
-    column: str
-    tolerance: float | None
 
 
 class PublishedHead(Struct, frozen=True, kw_only=True):
@@ -352,9 +299,8 @@ class PublishedHead(Struct, frozen=True, kw_only=True):
     last_run: LastRun | None
     baseline: AgainstBaseline | None
     rescored: Rescored | None
-    comparison: EntryPlace | None = None
-    calibration: Calibrated | None
-    gates: Sequence[Gate]
+    comparison: EntryTable | None = None
+    gates: Sequence[Verdict]
 
     @property
     def path(self) -> Path:
@@ -383,14 +329,7 @@ class PublishedHead(Struct, frozen=True, kw_only=True):
 
     @property
     def pass_rule(self) -> PassRule:
-        config = self.config
-        return PassRule(
-            tuple(config["eval_fns"]),
-            config["pass_threshold"],
-            config["thresholds"],
-            config["decide"],
-            {name: (low, high) for name, (low, high) in config.get("score_ranges", {}).items()},
-        )
+        return PassRule.of(self.config["eval_fns"], self.config)
 
     @property
     def other(self) -> ModelSummaryFields | None:
@@ -548,15 +487,12 @@ def _unreadable(path: Path, error: Exception) -> ResultsError:
 
 def _repeated(rows: Sequence[PublishedRow]) -> str | None:
     """Return which row or run is there twice, None if each is there once."""
-    places: dict[int, int] = {}
+    seen = set[str]()
     for number, row in enumerate(rows):
-        first = places.setdefault(row.row_index, number)
-        if first != number:
-            return f"rows[{number}]: row {row.row_index} is there already, as rows[{first}]"
-        ids = [run.id(row.row_index) for run in row.runs]
-        if len(set(ids)) < len(ids):
-            index = next(index for index, id in enumerate(ids) if id in ids[:index])
-            return f"rows[{number}].runs[{index}]: {ids[index]} is there already, as runs[{ids.index(ids[index])}]"
+        for each in (f"row {row.row_index}", *(str(run.id(row.row_index)) for run in row.runs)):
+            if each in seen:
+                return f"rows[{number}]: {each} is there already"
+            seen.add(each)
     return None
 
 
@@ -605,10 +541,9 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
         partial=read.partial,
         stopped=read.stop_reason,
         duration_ms=summary.total_duration_ms,
-        verdicts=[gate.verdict for gate in read.gates],
+        verdicts=read.gates,
         provenance={key: value for key, value in read.provenance.items() if key != "cassette"},
         row_digests={row.row_index: row.row_digest for row in read.all_rows if row.row_digest is not None},
-        human=_human_scores(read),
         previous=read.last_run,
         comparison=read.baseline,
         rescored=read.rescored,
@@ -619,21 +554,7 @@ def results_of(read: PublishedResults, known: Mapping[RunId, RunRecord] = NOTHIN
         n_planned=len(made.records) if shard is None else shard.planned_runs,
         shard=shard,
         throttling=replace(summary.throttling, limit=config["batch_size"]),
-        judge_price=_judge_price(summary.judges),
+        judge_price=no_price if summary.judges is None else summary.judges.price_of,
         cassette=read.cassette,
         among=read.comparison,
     )
-
-
-def _judge_price(judges: JudgesFields | None) -> PriceOf:
-    """Return the prices of judges that results contain."""
-    prices = {} if judges is None else {name: sums["price"] for name, sums in judges["models"].items()}
-    return lambda use: prices.get(shown_name(use))
-
-
-def _human_scores(read: PublishedResults) -> HumanScores | None:
-    """Return the scores by humans that results hold, None if the eval had none."""
-    if read.calibration is None:
-        return None
-    by_row = {row.row_index: row.human_score for row in read.all_rows if isinstance(row.human_score, float)}
-    return HumanScores(read.calibration.column, by_row, read.calibration.tolerance)

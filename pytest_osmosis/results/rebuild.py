@@ -100,7 +100,7 @@ class _Rebuilding:
             self._notes.append(f"the previous run {last} can no longer be read, so nothing is compared with it")
         made = replace(
             self._rescored(made),
-            verdicts=[*made.verdicts, *(each.verdict for each in end.verdicts)],
+            verdicts=[*made.verdicts, *end.verdicts],
             among=end.comparison,
         )
         document = published(made)

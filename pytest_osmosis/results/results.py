@@ -23,7 +23,6 @@ from msgspec import Struct
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.eval_kinds import GateRule
-from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.errors import ITS_ANSWER
 from pytest_osmosis.files.reading import open_file
 from pytest_osmosis.formats.codec import Amount, Count, Ms, Positive
@@ -35,19 +34,15 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.record.stop import Stop, StopReason, ending_of
 from pytest_osmosis.results.totals import (
-    Calibration,
     CassetteUse,
-    HumanScores,
     JudgeTotals,
     MetricSummaries,
     PriceOf,
-    calibration,
     judge_totals,
     metric_summaries,
     no_price,
     sum_of_known,
     summed,
-    vote_agreements,
 )
 from pytest_osmosis.text.numbers import count, pattern_of, plural
 from pytest_osmosis.text.safe import fitted, one_line
@@ -56,7 +51,7 @@ from pytest_osmosis.verdicts.gates import NORMAL_RANGE, Runs, Verdict
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reason_of, reward_error
 
 if TYPE_CHECKING:
-    from pytest_osmosis.results.entry_table import EntryPlace
+    from pytest_osmosis.results.entry_table import EntryTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +214,6 @@ class Results:
     """The facts about code, data and versions, as in results.json."""
     price: Price | None = None
     row_digests: Mapping[int, str] = field(default_factory=dict)
-    human: HumanScores | None = None
     previous: LastRun | None = None
     comparison: AgainstBaseline | None = None
     rescored: Rescored | None = None
@@ -235,7 +229,7 @@ class Results:
     shard: ShardFacts | None = None
     judge_price: PriceOf = no_price
     cassette: CassetteUse | None = None
-    among: EntryPlace | None = None
+    among: EntryTable | None = None
 
     @property
     def is_replay(self) -> bool:
@@ -265,18 +259,6 @@ class Results:
         """The results of the eval's own model, and those of its baseline's if there is one."""
         own = ModelResults(self.description.model, self.records, self.by_function, self.overall, self.price)
         return (own,) if self.baseline is None else (own, self.baseline)
-
-    @functools.cached_property
-    def calibration(self) -> Calibration | None:
-        """The agreement of the scores with those of humans, None if the config names no column with them."""
-        if self.human is None:
-            return None
-        return calibration(by_row(self.records), self.human, self.pass_rule.scorers)
-
-    @functools.cached_property
-    def vote_agreements(self) -> Mapping[str, stats.VoteAgreement]:
-        """The agreement of the votes of a judge that voted several times, by the name of its score."""
-        return vote_agreements(by_row(self.records), [name for name in self.pass_rule.scorers if name == RUBRIC_SCORE])
 
     @functools.cached_property
     def is_fragment(self) -> bool:

@@ -1,17 +1,19 @@
-"""Totals over all runs of an eval: of judges, replicas, metrics, votes, agreement with humans, and stored answers.
+"""Totals over all runs of an eval: of judges, replicas, metrics, and stored answers.
 
 Costs may not be known: a sum says of which it is.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from pytest_osmosis import stats
+from pytest_osmosis.formats.codec import Amount, Count
 from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.formats.price import Price
 from pytest_osmosis.formats.words import CassetteMode
@@ -67,36 +69,36 @@ def cost_of_judges(uses: Iterable[JudgeUse], price: PriceOf) -> float | None:
     return sum_of_all(_cost_usd(use, price) for use in uses)
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeSums:
+class JudgeSums(Struct, frozen=True, kw_only=True):
     """The requests to one judge, or to all: answered `calls`, `retries`, known token counts by name, and costs.
 
     `uncounted` answers came without their tokens. `cost_usd` is the sum of the known costs, None if none is known;
     `cost_unknown` counts the runs whose judges have an unknown cost.
     """
 
-    calls: int
-    retries: int
-    total_tokens: int
-    uncounted: int
-    usage: Mapping[str, int]
-    cost_usd: float | None
-    cost_unknown: int
+    calls: Count
+    retries: Count
+    total_tokens: Count
+    uncounted: Count
+    usage: Mapping[str, Count]
+    cost_usd: Amount | None
+    cost_unknown: Count
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeTotals:
-    """The requests to all judges of an eval run, and to each of them by its name, with its price."""
+class PricedJudge(JudgeSums, frozen=True, kw_only=True):
+    """The requests to one judge, and the price of its model."""
 
-    all: JudgeSums
-    by_name: Mapping[str, JudgeSums]
-    prices: Mapping[str, Price | None]
+    price: Price | None
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **asdict(self.all),
-            "models": {name: {**asdict(sums), "price": self.prices[name]} for name, sums in self.by_name.items()},
-        }
+
+class JudgeTotals(JudgeSums, frozen=True, kw_only=True):
+    """The requests to all judges of an eval run, and to each of them by its name."""
+
+    models: Mapping[str, PricedJudge]
+
+    def price_of(self, use: JudgeUse) -> Price | None:
+        judge = self.models.get(shown_name(use))
+        return None if judge is None else judge.price
 
 
 def judge_totals(records: Sequence[RunRecord], price: PriceOf) -> JudgeTotals | None:
@@ -108,11 +110,11 @@ def judge_totals(records: Sequence[RunRecord], price: PriceOf) -> JudgeTotals | 
     for of_run in uses:
         for name in dict.fromkeys(map(shown_name, of_run)):
             names.setdefault(name, []).append([use for use in of_run if shown_name(use) == name])
-    return JudgeTotals(
-        _sums(uses, price),
-        {name: _sums(of_runs, price) for name, of_runs in sorted(names.items())},
-        {name: price(of_runs[0][0]) for name, of_runs in names.items()},
-    )
+    models = {
+        name: PricedJudge(**_sums(of_runs, price), price=price(of_runs[0][0]))
+        for name, of_runs in sorted(names.items())
+    }
+    return JudgeTotals(**_sums(uses, price), models=models)
 
 
 def shown_name(use: JudgeUse) -> str:
@@ -127,18 +129,18 @@ def judge_fields(use: JudgeUse) -> dict[str, Any]:
     return fields
 
 
-def _sums(uses: Sequence[Sequence[JudgeUse]], price: PriceOf) -> JudgeSums:
+def _sums(uses: Sequence[Sequence[JudgeUse]], price: PriceOf) -> dict[str, Any]:
     each = [use for of_run in uses for use in of_run]
     usage = summed(dict(use.usage) for use in each)
-    return JudgeSums(
-        calls=sum(use.calls for use in each),
-        retries=sum(use.retries for use in each),
-        total_tokens=usage.get("input_tokens", 0) + usage.get("output_tokens", 0),
-        uncounted=sum(use.uncounted for use in each),
-        usage=usage,
-        cost_usd=sum_of_known(_cost_usd(use, price) for use in each),
-        cost_unknown=sum(cost_of_judges(of_run, price) is None for of_run in uses),
-    )
+    return {
+        "calls": sum(use.calls for use in each),
+        "retries": sum(use.retries for use in each),
+        "total_tokens": usage.get("input_tokens", 0) + usage.get("output_tokens", 0),
+        "uncounted": sum(use.uncounted for use in each),
+        "usage": usage,
+        "cost_usd": sum_of_known(_cost_usd(use, price) for use in each),
+        "cost_unknown": sum(cost_of_judges(of_run, price) is None for of_run in uses),
+    }
 
 
 def _cost_usd(use: JudgeUse, price: PriceOf) -> float | None:
@@ -183,7 +185,7 @@ def replicas_json(replicas: Iterable[ReplicaRequests]) -> Mapping[str, Any]:
 # -- metrics -----------------------------------------------------------------------------------------------
 
 
-class MetricSummary(NamedTuple):
+class MetricSummary(Struct, frozen=True):
     """The mean and the ends of a metric over a number of `runs`.
 
     It has no interval: those of the house need the range of all possible values, which is not known.
@@ -216,90 +218,6 @@ def metric_summaries(records: Sequence[RunRecord], scorers: Sequence[str]) -> Me
 
 def _summary(values: Sequence[float]) -> MetricSummary:
     return MetricSummary(stats.mean(values), min(values), max(values), len(values))
-
-
-# -- votes of judges ---------------------------------------------------------------------------------------
-
-VOTES = "votes"
-"""The field of a judge's score that holds its votes."""
-
-
-def votes_of(record: RunRecord, name: str) -> list[float]:
-    """Return the votes of the score `name` of a run, none if it has none."""
-    fields = json.loads(record.notes.fields.get(name, "{}"))
-    votes = fields.get(VOTES) if name in record.scores else None
-    return votes if isinstance(votes, list) and all(isinstance(vote, int | float) for vote in votes) else []
-
-
-def vote_agreements(rows: Mapping[int, Sequence[RunRecord]], judges: Sequence[str]) -> dict[str, stats.VoteAgreement]:
-    """Return the agreement of each judge's votes, by the name of its score; without judges that voted once."""
-    found = {
-        name: stats.vote_agreement([votes_of(record, name) for record in records] for records in rows.values())
-        for name in judges
-    }
-    return {name: agreement for name, agreement in found.items() if agreement.runs}
-
-
-# -- calibration: the agreement of each score with scores that humans gave to the same rows ----------------
-
-
-@dataclass(frozen=True, slots=True)
-class HumanScores:
-    """The scores by humans, by row index, and the column that holds them.
-
-    With a `tolerance`, scores that differ by at most that are counted too.
-    """
-
-    column: str
-    by_row: Mapping[int, float]
-    tolerance: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionCalibration:
-    """The agreement of one function's scores. `n_unscored` runs of rows with a human score have none of its scores."""
-
-    agreement: stats.Agreement
-    n_unscored: int
-
-
-@dataclass(frozen=True, slots=True)
-class Calibration:
-    """The agreement of each function's scores with those of humans. It decides nothing."""
-
-    column: str
-    tolerance: float | None
-    n_rated: int
-    """The number of selected rows with a human score."""
-    n_unrated: int
-    """The number of selected rows without one."""
-    functions: Mapping[str, FunctionCalibration]
-    """The agreement by the name of the function; a Grader's is "reward", a judge's "rubric"."""
-
-
-def calibration(rows: Mapping[int, Sequence[RunRecord]], human: HumanScores, scorers: Iterable[str]) -> Calibration:
-    """Return the agreement over the runs of each row. Runs that never ran, or were removed, count nowhere."""
-    rated = {row: records for row, records in rows.items() if row in human.by_row}
-    return Calibration(
-        column=human.column,
-        tolerance=human.tolerance,
-        n_rated=len(rated),
-        n_unrated=len(rows) - len(rated),
-        functions={name: _of_function(name, rated, human) for name in scorers},
-    )
-
-
-def _of_function(name: str, rated: Mapping[int, Sequence[RunRecord]], human: HumanScores) -> FunctionCalibration:
-    ended = {
-        row: [record for record in records if record.status in ("finished", "failed")] for row, records in rated.items()
-    }
-    scores = {
-        row: [record.scores[name] for record in records if record.status == "finished" and name in record.scores]
-        for row, records in ended.items()
-    }
-    n_scored = sum(map(len, scores.values()))
-    compared = [stats.RatedRow(human.by_row[row], values) for row, values in scores.items()]
-    return FunctionCalibration(stats.agreement(compared, human.tolerance), sum(map(len, ended.values())) - n_scored)
 
 
 # -- cassettes ----------------------------------------------------------------------------------

@@ -187,7 +187,7 @@ class RolloutToGrade(NamedTuple):
     """A rollout, its row, and folders: objects of its Grader's own, which may change them.
 
     `metrics` are those of the rollout, `samples` the fields of samples that a workflow of `osmosis_ai` left for its
-    Grader (`rollouts.sdk_workflow`).
+    Grader.
     """
 
     messages: list[Message]

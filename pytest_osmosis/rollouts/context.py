@@ -1,4 +1,8 @@
-"""The view that a rollout has of its run (the prompt, its row, and `chat`), and what an agent returned, checked."""
+"""The view that a rollout has of its run (the prompt, its row, and `chat`), and what an agent returned, checked.
+
+An `Agent` is created once per host and used for all of its runs. Everything that belongs to one run is in the
+`ChatContext` that it receives.
+"""
 
 from __future__ import annotations
 
@@ -172,6 +176,16 @@ class RolloutOutput(NamedTuple):
     samples: Sequence[Mapping[str, Any]] = ()
     environment: Mapping[str, Any] = MappingProxyType({})
     state: Any = None
+
+
+class Agent(Protocol):
+    """Turns a prompt into a conversation."""
+
+    async def roll(self, ctx: ChatContext) -> RolloutOutput:
+        """Return the conversation of one rollout, including the prompt, with the agent's own numbers and fields.
+
+        Errors of the user's code are raised.
+        """
 
 
 def output_of(returned: object, ctx: ChatContext, who: str) -> RolloutOutput:

@@ -4,7 +4,6 @@ Every formula names its source and its undefined case. If a value is undefined, 
 docstring says that it returns None. Scores are finite floats. Nothing here knows files or thresholds.
 """
 
-from pytest_osmosis.stats.agreement import Agreement, Figure, RatedRow, VoteAgreement, agreement, vote_agreement
 from pytest_osmosis.stats.comparison import (
     Paired,
     PairedTest,
@@ -36,9 +35,8 @@ from pytest_osmosis.stats.summary import (
 )
 
 __all__ = [
-    "ALPHA", "PERCENTILES", "POWER", "Agreement", "Clusters", "Figure", "Interval", "Paired", "PairedTest",
-    "RatedRow", "RunScore", "Summary", "Unpaired", "VoteAgreement", "agreement", "chance_below", "clusters",
-    "compare", "compare_unpaired", "effective_n", "fisher", "gaffke", "holm", "ks_for", "mcnemar", "mean",
-    "normal_quantile", "paired_test", "pass_at_k", "pass_hat_k", "percentile", "sample_variance", "score_range",
-    "sign_flip", "std", "summarize", "vote_agreement",
+    "ALPHA", "PERCENTILES", "POWER", "Clusters", "Interval", "Paired", "PairedTest", "RunScore", "Summary", "Unpaired",
+    "chance_below", "clusters", "compare", "compare_unpaired", "effective_n", "fisher", "gaffke", "holm", "ks_for",
+    "mcnemar", "mean", "normal_quantile", "paired_test", "pass_at_k", "pass_hat_k", "percentile", "sample_variance",
+    "score_range", "sign_flip", "std", "summarize",
 ]  # fmt: skip

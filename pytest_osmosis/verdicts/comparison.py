@@ -1,7 +1,7 @@
 """Comparisons of two eval runs over the same rows.
 
-Rows are matched by their content, so a dataset whose rows moved is still compared; models that answered the same rows,
-and verdicts on the same rollouts, by row index. The runs of a row count as the share of its measured runs that passed.
+Rows are matched by their content, so a dataset whose rows moved is still compared; verdicts on the same rollouts, by
+row index. The runs of a row count as the share of its measured runs that passed.
 
 An eval is compared with its baseline, with the previous run of its plan, and, if it scores stored rollouts again, with
 the verdicts before that.
@@ -119,12 +119,6 @@ def matched(new: Sequence[RowRuns], old: Sequence[RowRuns]) -> Matched:
     only_there = {row.row_index for key, row in there.items() if key not in here}
     changed = only_here & only_there
     return Matched(pairs, len(only_here - changed), len(only_there - changed), len(changed))
-
-
-def matched_by_index(new: Sequence[RowRuns], old: Sequence[RowRuns]) -> Matched:
-    """Match the rows of two models that answered the same rows."""
-    there = {row.row_index: row for row in old}
-    return Matched([_pair(row, there[row.row_index]) for row in new if row.row_index in there])
 
 
 def matched_by_run(new: Mapping[RunId, bool], old: Mapping[RunId, bool]) -> Matched:
@@ -382,14 +376,14 @@ def decide(rule: GateRule, compared: BaselineComparison) -> Verdict:
         worst_and_best = [stats.paired_test(*shares(pairs, fill, not fill)) for fill in (False, True)]
         cases = {_is_beyond(case.difference, compared.allowed) and case.p * times < ALPHA for case in worst_and_best}
         if len(cases | {found.regression}) > 1:
-            return replace(
+            return structs.replace(
                 verdict, state="not measured", text=f"{text}; {plural(n, 'unmeasured run')} could change that"
             )
     if found.regression:
-        return replace(verdict, state="fails")
+        return structs.replace(verdict, state="fails")
     if (least := least_p_of(paired.n_rows, found.evals_compared)) is not None:
         few = f"{plural(paired.n_rows, 'row')} cannot show a regression: p is at least {least:.2g}"
-        return replace(verdict, state="not measured", text=f"{text}; {few}")
+        return structs.replace(verdict, state="not measured", text=f"{text}; {few}")
     return verdict
 
 

@@ -15,8 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from msgspec import Struct, field
+
 from pytest_osmosis import stats
 from pytest_osmosis.config.eval_kinds import GateRule
+from pytest_osmosis.formats.codec import Count, Share
 from pytest_osmosis.text.numbers import distinguishable, plural, score
 
 State = Literal["holds", "fails", "not measured", "partial", "not decided"]
@@ -38,22 +41,22 @@ ENOUGH_ROWS = 100
 """Rows with which any gate on the value of a pass rate has power: sqrt(n) / 10 - 1 / sqrt(n) is then above 0.8416."""
 
 
-class Power(NamedTuple):
-    """The chance that a gate fails if the truth is `DROP` below its minimum; with `n_rows` rows it would be 0.8."""
-
-    chance: float
-    n_rows: int
-
-
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Power:
+    """The chance that a gate fails if the truth is `DROP` below its minimum; with `rows` rows it would be 0.8."""
+
+    chance: Share
+    rows: Count
+
+
+class Verdict(Struct, frozen=True):
     """The verdict of one gate. `pytest_osmosis_gate` returns such verdicts."""
 
-    title: str
+    title: str = field(name="gate")
     """The gate in words, like "pass_rate >= 0.7"."""
     state: State
     """ "holds", "fails" or "not measured"; the plugin itself also uses "partial" and "not decided"."""
-    text: str
+    text: str = field(name="finding")
     """The verdict in words."""
     value: float | None = None
     """The metric with unmeasured runs counted as fails, None if no run was measured."""

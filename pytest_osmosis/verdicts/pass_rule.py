@@ -67,6 +67,11 @@ class PassRule:
     def deciding(self) -> tuple[str, ...]:
         return self.scorers if self.decide in ("all", "any") else (self.decide,)
 
+    @property
+    def decide_by(self) -> str | None:
+        """The function whose score is the reward, None if several decide."""
+        return self.deciding[0] if len(self.deciding) == 1 else None
+
     def threshold(self, name: str) -> float:
         return self.thresholds.get(name, self.pass_threshold)
 
@@ -93,6 +98,17 @@ class PassRule:
             return False
         met = [self.met(record, name) for name in self.deciding]
         return any(met) if self.decide == "any" else all(met)
+
+    def reward(self, record: RunRecord) -> float | None:
+        """Return the score that decides, 1.0 or 0.0 if several functions decide, None for a run without a score."""
+        if record.status != "finished" or self.broken(record):
+            return None
+        return float(record.scores[self.decide_by] if self.decide_by is not None else self.passed(record))
+
+    @property
+    def reward_threshold(self) -> float:
+        """The lowest reward that passes."""
+        return 1.0 if self.decide_by is None else self.threshold(self.decide_by)
 
     def broken(self, record: RunRecord) -> tuple[str, ...]:
         """Return the deciding functions that gave a finished run no score; none if it passes by another function."""

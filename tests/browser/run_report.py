@@ -12,8 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.viewer_runs import SyntheticRun, write_run
 from pytest_osmosis.addons.viewer.open_run import OpenRun
-from pytest_osmosis.addons.viewer.report import report
-from pytest_osmosis.addons.viewer.report_file import Kept
+from pytest_osmosis.addons.viewer.report import Kept, report
 from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.text.redaction import Redaction
 

@@ -15,8 +15,8 @@ from playwright.sync_api import Locator, Page, expect
 from benchmarks.viewer_runs import BEGAN, SyntheticRun, write_run
 from pytest_osmosis.addons.viewer.comparing import ComparedRun, comparison_page, history_page, past_run_of
 from pytest_osmosis.addons.viewer.open_run import OpenRun
+from pytest_osmosis.addons.viewer.report import ReportedRun, write_report
 from pytest_osmosis.addons.viewer.report import report as written_report
-from pytest_osmosis.addons.viewer.report_file import ReportedRun, write_report
 from pytest_osmosis.addons.viewer.shapes import ComparedRow, ComparisonPage, HistoryPage
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.results.heads import RunEntry

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from pytest_osmosis.addons.viewer.report_file import Kept, ReportedRun, write_report
+from pytest_osmosis.addons.viewer.report import Kept, ReportedRun, write_report
 from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.text.redaction import Redaction
 from tests.browser.pages import Pages
@@ -21,9 +21,6 @@ N_MESSAGES = 2_000
 LONG = "\n".join(f"line {number} of a long text" for number in range(20_000))
 TRACEBACK = "".join(f'  File "agent.py", line {line}, in step\n    step()\n' for line in range(60)) + "ValueError: no\n"
 UNSEEN = "\x00 bell \x07 back\r turned \u202egnp.exe\u202c unseen\u200b lone \ud800 <img src=x onerror=alert()> 中"
-UNSEEN_SHOWN = (
-    r"\x00 bell \x07 back\r turned \u202egnp.exe\u202c unseen\u200b lone \ud800 <img src=x onerror=alert()> 中"
-)
 MARKDOWN = """\
 # Sum
 
@@ -149,14 +146,6 @@ def test_results_of_tools_stand_below_their_calls_and_nothing_is_dropped(pages: 
     assert [text for text in texts if text not in whole] == []
     page.locator(".message").nth(1).get_by_role("button", name="JSON").click()
     assert '"reasoning_content": "I shall multiply."' in _shown(page.locator(".message").nth(1))
-
-
-def test_characters_that_nobody_sees_are_escapes(pages: Pages, report: Path) -> None:
-    page = _opened(pages, report, 1)
-
-    assert _shown(page.locator(".message").nth(1).locator(".text")) == UNSEEN_SHOWN
-    assert _shown(page.locator(".answer .text").first) == UNSEEN_SHOWN
-    expect(page.locator(".sameness")).to_have_text("= the same text")
 
 
 def test_markdown_is_laid_out_on_demand_and_is_in_the_address(pages: Pages, report: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from pytest_osmosis.addons.viewer.report_file import ReportedRun, write_report
+from pytest_osmosis.addons.viewer.report import ReportedRun, write_report
 from pytest_osmosis.addons.viewer.shapes import RunPage
 from pytest_osmosis.results.heads import RunEntry
 from pytest_osmosis.text.numbers import count, money, score, seconds
@@ -124,26 +124,6 @@ def test_a_long_list_is_shown_whole_on_request(pages: Pages, tmp_path: Path) -> 
     expect(page.locator("a.run-link").first).to_have_text("run299")
     page.get_by_role("button", name="Show all 300 eval runs").click()
     expect(page.locator("a.run-link")).to_have_count(300)
-
-
-def test_a_partial_eval_run_has_counts_and_no_pass_rate(pages: Pages, tmp_path: Path) -> None:
-    rows = [
-        row("part", partial=True, pass_rate=None),
-        row("whole"),
-        row("broken", passed=None, pass_rate=None, measured=0, counted=2),
-        row("begun", status="running", counted=None, passed=None, pass_rate=None, ended=17, selected=200),
-    ]
-
-    page = pages.open(report(tmp_path / "report.html", rows))
-
-    cells = page.locator("tbody .run-rate")
-    expect(cells).to_have_count(4)
-    assert [re.split(r"\s*\n\s*", text.strip()) for text in cells.all_inner_texts()] == [
-        ["1 of 2 passed"],
-        ["0.500", "1 of 2 passed"],
-        ["none of 2 measured"],
-        ["17 of 200 ended"],
-    ]
 
 
 def test_each_bar_of_a_chart_leads_to_the_runs_that_it_counts(pages: Pages, tmp_path: Path) -> None:

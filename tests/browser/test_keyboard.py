@@ -25,48 +25,6 @@ def open_run(page: Page) -> str:
     return found[1]
 
 
-def test_keys_lead_from_the_list_to_a_conversation_and_back(pages: Pages, viewed: Viewed) -> None:
-    page = pages.open(viewed.address(""))
-    settled(page)
-
-    press(page, "j", "Enter")
-    expect(page).to_have_url(viewed.address(f"run/{NOW}"))
-    expect(page.get_by_role("grid")).to_be_visible()
-    press(page, "j", "Enter")
-    assert open_run(page) == "row0-run0"
-    press(page, "l")
-    expect(page).to_have_url(re.compile("row0-run1"))
-    press(page, "j")
-    expect(page).to_have_url(re.compile("row1-run"))
-    press(page, "k", "h")
-    expect(page).to_have_url(re.compile("row0-run0"))
-    press(page, "Escape")
-    expect(page).to_have_url(viewed.address(f"run/{NOW}"))
-    expect(page.locator("[aria-label^='row0-run0:']")).to_be_focused()
-    press(page, "Escape")
-    expect(page).to_have_url(viewed.address(""))
-
-
-def test_n_and_p_lead_to_runs_that_did_not_pass(pages: Pages, viewed: Viewed) -> None:
-    not_passed = [
-        f"row{row['row_index']}-run{run['run_index']}"
-        for row in viewed.results(NOW)["rows"]
-        for run in row["runs"]
-        if not run["passed"]
-    ]
-    page = pages.open(viewed.address(f"run/{NOW}"))
-    settled(page)
-    press(page, "n", "Enter")
-    visited = [open_run(page)]
-    for _ in range(4):
-        press(page, "n")
-        expect(page).not_to_have_url(re.compile(rf"/{visited[-1]}\b"))
-        visited.append(open_run(page))
-    assert visited == not_passed[:5]
-    press(page, "p")
-    expect(page).to_have_url(re.compile(rf"/{visited[-2]}\b"))
-
-
 def test_help_lists_the_keys_of_the_view(pages: Pages, viewed: Viewed) -> None:
     page = pages.open(viewed.address(VIEWS["conversation"]))
     settled(page)

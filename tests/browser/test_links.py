@@ -28,16 +28,6 @@ def shown(page: Page) -> str:
     return page.locator("main").inner_text()
 
 
-def test_every_view_of_a_report_opens_in_a_fresh_page(pages: Pages, viewed: Viewed) -> None:
-    page = pages.open(viewed.address(""))
-    for name, view in VIEWS.items():
-        go(page, view)
-        here = shown(page)
-        fresh = pages.open(page.url)
-        assert shown(fresh) == here, name
-        fresh.context.close()
-
-
 @pytest.mark.parametrize("view", ["list", "runs", "slices", "comparison", "history"])
 def test_links_in_a_view_lead_somewhere(pages: Pages, viewed: Viewed, view: str) -> None:
     page = pages.open(viewed.address(VIEWS[view]))

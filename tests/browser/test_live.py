@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -97,15 +96,6 @@ def test_a_new_eval_run_appears_in_the_list(pages: Pages, tmp_path: Path) -> Non
         expect(page.locator("main")).to_contain_text("No eval runs yet")
         write_run(tmp_path, SyntheticRun(THEN, rows=3, n=1))
         expect(page.get_by_role("link", name=THEN, exact=True)).to_be_visible()
-
-
-def test_a_page_that_has_not_changed_is_not_sent_again(pages: Pages, tmp_path: Path) -> None:
-    with growing(tmp_path) as run, viewing(pages, tmp_path, f"run/{NAME}", stops_clock=True) as page:
-        with page.expect_response(lambda answer: answer.status == HTTPStatus.NOT_MODIFIED):
-            page.clock.fast_forward(1_000)
-        expect_ended(page, 0)
-        run.tell("append 30")
-        expect_ended(page, n_ended(tmp_path))
 
 
 @pytest.mark.parametrize("view", ["", f"run/{NAME}", f"compare/{NAME}/{NAME}", "history/support"])

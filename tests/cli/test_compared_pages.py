@@ -16,8 +16,7 @@ from pytest_osmosis.addons.viewer.comparing import (
     past_run,
     past_run_of,
 )
-from pytest_osmosis.addons.viewer.report_file import encoded
-from pytest_osmosis.addons.viewer.shapes import ComparisonPage
+from pytest_osmosis.addons.viewer.shapes import ComparisonPage, encoded
 from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory

@@ -137,7 +137,7 @@ def test_a_killed_run_is_judged_by_its_rules(workspace: Workspace, exported: Exp
     assert (made["status"], made["stopped_by"]) == ("failed", "killed")
     assert (made["summary"]["selected"], len(made["pending"])) == (6, 6 - made["summary"]["total_runs"])
     assert all("was killed" in each["reason"] for each in made["pending"])
-    assert {gate["metric"]: gate["state"] for gate in made["gates"]}.keys() == {"pass_rate", "mean"}
+    assert {gate["rule"]["metric"] for gate in made["gates"]} == {"pass_rate", "mean"}
     assert all(gate["finding"] for gate in made["gates"])
 
 

@@ -90,9 +90,7 @@ def test_the_head_of_a_run_says_what_became_of_it(typed: Cli, stored: Stored) ->
     [
         (["row9-run0"], "row9-run0: not in .osmosis/runs/x-1; it has row 3\n"),
         (["row3-run7"], "row3-run7: not in .osmosis/runs/x-1; of row 3 it has row3-run1\n"),
-        (["--row", "9"], "row9: not in .osmosis/runs/x-1; it has row 3\n"),
-        (["--row", "nine"], '--row "nine": must be the index of a row, like 7\n'),
-        (["row3-run1", "--row", "3"], "--row 3: row3-run1 is named too; give one of them\n"),
+        (["row9"], "row9: not in .osmosis/runs/x-1; it has row 3\n"),
         (
             ["row3-run1", "--all"],
             "--all: selects the runs on the page of an eval run, but row3-run1 is named; leave one",
@@ -170,7 +168,7 @@ def answered(run: int, text: str, score: float) -> list[dict[str, Any]]:
     return [rollout, {**SCORE, "run": run, "scores": scores, "errors": {}, "ground_truth": "2"}]
 
 
-@pytest.mark.parametrize("arguments", [["row3"], ["--row", "3"], ["x-1", "row3"], ["--row=row3"]])
+@pytest.mark.parametrize("arguments", [["row3"], ["x-1", "row3"]])
 def test_all_runs_of_a_row_come_below_their_prompt(typed: Cli, stored: Stored, arguments: list[str]) -> None:
     stored("x-1", *answered(0, "two", 0.25), *answered(1, "2", 1.0))
     said = typed("show", *arguments)

@@ -146,7 +146,7 @@ def test_the_program_is_the_same_however_it_is_called(tmp_path: Path) -> None:
         "usage: python -m pytest_osmosis demo",
         "usage: python -m pytest_osmosis.demo",
     ]
-    assert all("--error-rate" in text for text in helps)
+    assert all("--api-key" in text for text in helps)
 
 
 @pytest.mark.parametrize("command", [["init", "x"], ["runs"], ["schema"], ["--help"], ["show", "row0-run0"]])

@@ -26,7 +26,7 @@ from unittest.mock import patch
 import pytest
 
 from benchmarks.memory import descendants
-from pytest_osmosis.addons.ray.hosts import ClusterHosts
+from pytest_osmosis.addons.ray.clusters import ClusterHosts
 
 DEADLINE_S = 600.0
 LOOK_S = 0.05

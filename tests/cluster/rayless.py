@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from pytest_osmosis.addons.ray import bridge, placement
-from pytest_osmosis.addons.ray import hosts as cluster_hosts
+from pytest_osmosis.addons.ray import clusters as cluster_hosts
 from pytest_osmosis.addons.ray.actor import HostActor
-from pytest_osmosis.addons.ray.hosts import ClusterHosts
+from pytest_osmosis.addons.ray.clusters import ClusterHosts
 from pytest_osmosis.addons.ray.placement import Look
 from pytest_osmosis.config.tables import RayOptions
 from tests.cluster.simulated import SimulatedActor, SimulatedCluster
@@ -31,7 +31,7 @@ from tests.cluster.rayless import main
 main({nodes!r})
 """
 PLUGIN = """
-from pytest_osmosis.addons.ray import hosts
+from pytest_osmosis.addons.ray import clusters as hosts
 
 def pytest_configure(config):
     boot, hosts.BOOT = hosts.BOOT, {boot!r}

@@ -17,7 +17,7 @@ from pytest_osmosis.addons.ray import placement
 from pytest_osmosis.addons.ray.actor import Said
 from pytest_osmosis.addons.ray.frames import ClusterFacts, Frame, Kind
 from pytest_osmosis.addons.ray.needs import HostNeeds, Node, selects
-from pytest_osmosis.addons.ray.placement import NODE_ID, Actors, Closed, Look
+from pytest_osmosis.addons.ray.placement import NODE_ID, Actors, Look
 
 DEADLINE_S = 180.0
 
@@ -130,7 +130,7 @@ class SimulatedCluster:
             try:
                 yield self
             finally:
-                self.driver.put(Closed())
+                self.driver.close()
                 thread.join(DEADLINE_S)
                 assert not thread.is_alive()
 
@@ -156,7 +156,7 @@ class SimulatedCluster:
 
     def see(self) -> None:
         """Let the nodes be seen as they are now."""
-        self.driver.put(self.look())
+        self.driver.see(self.look())
 
     def heard(self, kind: Kind) -> dict[int, Any]:
         """Return the last frame of a kind of each host."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -33,17 +32,6 @@ ACTOR = "ray::OsmosisHost"
 REWARDS = """
 async def exact(solution_str, ground_truth, extra_info):  # it does not block, and needs no scorer
     return float(solution_str == ground_truth)
-"""
-
-LACKING = """
-import sys
-
-class Lacking:
-    def find_spec(self, name, path=None, target=None):
-        if name == "pytest_osmosis":
-            raise ModuleNotFoundError(f"No module named {name!r}")
-
-sys.meta_path.insert(0, Lacking())
 """
 
 
@@ -274,20 +262,6 @@ def test_a_workspace_that_is_too_large_is_refused_with_what_to_do(
         assert "check [execution.ray] runtime_env, workspace and exclude" in bridge.refusal(
             cluster.address, upload=workspace.root
         )
-
-
-def test_a_node_without_our_package_is_named_and_avoided(
-    cluster: RayCluster, bridge: Bridge, workspace: Workspace, tmp_path: Path
-) -> None:
-    (tmp_path / "sitecustomize.py").write_text(LACKING)
-    needs = {"num_cpus": 0, "resources": {"mixed": 1}}
-    with cluster.joined({"PYTHONPATH": str(tmp_path)}, num_cpus=0, resources={"mixed": 1}):
-        bridge.connect(cluster.address, resources=needs)
-        bridge.open(1, workspace)
-        death = bridge.death(1)
-        assert death["by"] == "host", "no other node could run it"
-        assert re.search(r"cannot be imported on node \S+ \(No module", death["how"]), death
-        bridge.close()
 
 
 def test_the_cluster_of_this_machine_is_found(cluster: RayCluster, tmp_path: Path) -> None:

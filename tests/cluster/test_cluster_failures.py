@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.ray.hosts import ClusterHosts
+from pytest_osmosis.addons.ray.clusters import ClusterHosts
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.record.journal import replay
 from tests.cluster.clusters import RayCluster, ray_cluster, until

@@ -14,9 +14,9 @@ from textwrap import dedent, indent
 
 import pytest
 
-from pytest_osmosis.addons.ray import hosts as bridges
+from pytest_osmosis.addons.ray import clusters as bridges
+from pytest_osmosis.addons.ray.clusters import ClusterHosts, RemoteConnection
 from pytest_osmosis.addons.ray.frames import ClusterFacts
-from pytest_osmosis.addons.ray.hosts import ClusterHosts, RemoteConnection
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron
 from pytest_osmosis.errors import ClusterError, HostError

@@ -56,17 +56,3 @@ def test_no_host_has_parts_of_two_gpus() -> None:
 )
 def test_needs_are_told_in_words(options: dict[str, Any], words: str) -> None:
     assert HostNeeds(options).amounts_text(1) == words
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"num_cpus": 64}, ""),
-        ({"resources": {"num_cpu": 1}}, "no node has num_cpu (they have CPU, licence)"),
-        ({"label_selector": {"zone": "b"}}, 'no node has labels that match label_selector {"zone": "b"}'),
-        ({"accelerator_type": "H100"}, "no node has an accelerator of the type H100"),
-    ],
-)
-def test_what_every_node_lacks_is_named(options: dict[str, Any], why: str) -> None:
-    nodes = [node({"CPU": 4, "node:10.0.0.1": 1}, zone="a"), node({"licence": 1, "object_store_memory": 8e7}, zone="a")]
-    assert HostNeeds(options).unmet(nodes) == why

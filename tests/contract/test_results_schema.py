@@ -52,9 +52,7 @@ rows = "all"
 [scoring]
 eval_fns = ["answering:exact"]
 score_ranges = {"answering:exact" = [-1, 1]}
-calibrate = "human"
 rubric = "Right?"
-calibrate_within = 0.5
 [judge]
 model_path = "demo/judge"
 votes = 2
@@ -190,7 +188,7 @@ def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluat
     judged = CONFIG.replace("[scoring]", '[judge]\nmodel_path = "demo/judge"\n[scoring]\nrubric = "Right?"')
     two_models = evaluate(f'{judged}[baseline]\nmodel_path = "demo/arithmetic"\n')
 
-    answers = [{"solution_str": "42", "ground_truth": str(truth), "human": truth == 42} for truth in (42, 43)]
+    answers = [{"solution_str": "42", "ground_truth": str(truth)} for truth in (42, 43)]
     Path("data/r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in answers))
     recorded = evaluate(RECORDED)
 

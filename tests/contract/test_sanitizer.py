@@ -11,8 +11,8 @@ PACKAGE = Path(pytest_osmosis.__file__).parent
 WAYS_OUT = re.compile(r"\bprint\(|\bwarnings?\.warn\(|\.(?:write_line|write_sep|section)\(|\btw\.(?:write|line)\(")
 KNOWN = {
     "cli/main.py": 2,  # errors: ours through a sanitizer; one of the system, which holds no text of others
-    "cli/output.py": 4,  # JSON through a sanitizer, and lines painted after they passed it; a pager gets the same lines
-    "demo.py": 4,  # a program of its own, which knows no secret
+    "cli/output.py": 4,  # JSON through a sanitizer, and lines painted after they passed it
+    "demo.py": 3,  # a program of its own, which knows no secret
     "plugin/controller.py": 1,  # a constant
     "plugin/output/progress_line.py": 3,  # an empty line, and the line in place, whose name is escaped
     "plugin/output/terminal.py": 3,  # `write_line`, an escaped title, and one of ours

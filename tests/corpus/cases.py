@@ -272,7 +272,7 @@ OURS: Sequence[Sequence[str]] = (
     *(["show", "--json"], ["runs"], ["runs", "--json"], ["runs", "list", "nothing"], ["runs", "lst"], ["shwo"]),
     *(["runs", "logs", "latest"], ["runs", "stop", "latest"], ["runs", "compare", "a", "b"], ["merge", "a.json"]),
     *(["runs", "export", "latest"], ["html"], ["schema", "results"], ["schema", "config"], ["schema", "x"], ["merge"]),
-    *(["runs", "list", "--status=done"], ["submit"], ["submit", "x", "--help"]),
+    *(["submit"], ["submit", "x", "--help"]),
 )
 
 

@@ -44,7 +44,7 @@ OF_ONE = (
 )
 """Commands that look at one eval run."""
 OF_ALL = (
-    *(["runs", "list"], ["runs", "list", "--all", "--json"], ["runs", "list", "--status=failed"]),
+    *(["runs", "list"], ["runs", "list", "--all", "--json"]),
     *(["runs", "compare", "latest~1", "latest", "--all"], ["runs", "compare", "latest~1", "latest", "--json"]),
 )
 """Commands that look at all eval runs of a workspace."""

@@ -168,7 +168,7 @@ def _ended(number: signal.Signals, after: int) -> Callable[[Place], object]:
         def end(session: Session) -> None:
             wait_until(lambda: len(place.server.requests) > after, "the request that is not answered")
             wait_until(lambda: len(place.events("score")) == after, "the scores of those before")
-            for words in (["runs"], ["runs", "list", "--status=running", "--json"], ["show"]):
+            for words in (["runs"], ["runs", "list", "--json"], ["show"]):
                 place.cli(*words)
             place.command(4, X, "--osmosis-resume", NO_PROBE)
             place.command(0, "--osmosis-from=latest")

@@ -15,9 +15,9 @@ from pathlib import Path
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from pytest_osmosis.demo import Disturbances, Latency, application
+from pytest_osmosis.demo import application
 
-LATENCY = Latency(0.02, 0.06)
+LATENCIES_S = (0.02, 0.03, 0.04, 0.05, 0.06)
 LOOK_S = 0.05
 
 
@@ -35,9 +35,10 @@ def main(path: str, allowed: Path) -> None:
             number = next(numbers)
             while number > _number_in(allowed):  # noqa: ASYNC110  # another process changes it
                 await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LATENCIES_S[number % len(LATENCIES_S)])
         return await handler(request)
 
-    app = application(Disturbances(latency=LATENCY))
+    app = application()
     app.middlewares.append(noting)
     web.run_app(app, host="127.0.0.1", port=0, print=lambda text: print(text, flush=True), handle_signals=True)
 

@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 
 from tests.demo_servers import demo_server
 from tests.docs.blocks import blocks_of
+from tests.endpoint.responses_server import MODEL
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "use-any-framework.md"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "agents"
@@ -53,18 +53,18 @@ def printed_by(example: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def rolled_out(example: Path, config: str, *arguments: str, options: Sequence[str] = ()) -> dict[str, Any]:
+def rolled_out(example: Path, config: str, *arguments: str, server: str = "pytest_osmosis.demo") -> dict[str, Any]:
     """Run an eval of an example with a demo server, compare its tokens with those of the server, and return results."""
-    with demo_server(*options) as server:
+    with demo_server(program=server) as demo:
         printed_by(
             example,
             f"--osmosis-config=configs/eval/{config}.toml",
-            f"--osmosis-base-url={server.base_url}",
+            f"--osmosis-base-url={demo.base_url}",
             "--osmosis-no-probe",
             "--osmosis-output=results.json",
             *arguments,
         )
-        stats = server.stats()
+        stats = demo.stats()
     results: dict[str, Any] = json.loads((example / "results.json").read_text(encoding="utf-8"))
     counted = {name: stats[name] for name in ("input_tokens", "output_tokens")}
     assert {name: results["summary"]["usage"][name] for name in counted} == counted
@@ -73,17 +73,17 @@ def rolled_out(example: Path, config: str, *arguments: str, options: Sequence[st
 
 
 @pytest.mark.parametrize(
-    ("api", "model", "options"),
+    ("api", "model", "server"),
     [
-        ("openai_chat_completions", "demo/arithmetic", ()),
+        ("openai_chat_completions", "demo/arithmetic", "pytest_osmosis.demo"),
         # smolagents sends `stop`, which Responses lack, unless the name is that of a model that refuses it
-        ("openai_responses", "gpt-5.4-mini", ("--no-chat-tools", "--model=gpt-5.4-mini")),
+        ("openai_responses", MODEL, "tests.endpoint.responses_server"),
     ],
 )
 def test_the_tokens_of_an_example_are_those_that_the_server_counts(
-    example: Path, api: str, model: str, options: tuple[str, ...]
+    example: Path, api: str, model: str, server: str
 ) -> None:
-    rolled_out(example, "products", f"--osmosis-api-client-type={api}", f"--osmosis-model={model}", options=options)
+    rolled_out(example, "products", f"--osmosis-api-client-type={api}", f"--osmosis-model={model}", server=server)
 
 
 @pytest.mark.slow

@@ -83,49 +83,6 @@ def test_each_request_belongs_to_the_rollout_that_sends_it(workspace: Workspace)
     assert all(body["model"] == "served" for body in server.bodies)
 
 
-LOOKED_FOR = """
-import asyncio, importlib.util
-
-for name in ("httpx", "httpx2", "aiohttp"):
-    importlib.util.find_spec(name)  # as code does that can use several clients
-    assert name == "aiohttp" or name not in __import__("sys").modules
-
-import openai
-
-CLIENT = openai.AsyncOpenAI()
-
-async def rollout(ctx):
-    await CLIENT.chat.completions.create(model="x", messages=ctx.prompt)
-    await asyncio.sleep(0.2)  # so that all rollouts are in flight
-"""
-
-
-def test_clients_are_followed_that_were_looked_for_before_their_import(
-    workspace: Workspace, server: ChatServer
-) -> None:
-    workspace.agent(LOOKED_FOR)
-    live = evaluated(workspace.config(server, agent=AGENT, evaluation={"batch_size": 4}))
-
-    assert errors(live) == []
-    assert live.kinds() == ["passed"] * 4
-
-
-OWN_MODULE = """
-import httpx2
-
-async def rollout(ctx):
-    await ctx.chat(ctx.prompt)
-"""
-
-
-def test_a_module_with_the_name_of_a_client_is_imported_as_it_is(workspace: Workspace, server: ChatServer) -> None:
-    workspace.write("httpx2.py", "")
-    workspace.agent(OWN_MODULE)
-    live = evaluated(workspace.config(server, agent=AGENT))
-
-    assert errors(live) == []
-
-
 BARE_THREAD = """
 import openai, threading
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from pytest_osmosis.demo import NO_CHAT_TOOLS
+from tests.endpoint.responses_server import NO_CHAT_TOOLS
 from tests.endpoint.scenes import failures, play
 from tests.engine.evaluating import Workspace
 from tests.servers import ChatServer, Exchange, data, reply, responses_reply, status

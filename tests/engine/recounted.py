@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
-from pytest_osmosis.engine.host_starts import Host
-from pytest_osmosis.engine.run_table import RunState, RunTable, Stage
+from pytest_osmosis.engine.run_table import Host, RunState, RunTable, Stage
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.journal import events_from
 from pytest_osmosis.record.run_record import Ledger

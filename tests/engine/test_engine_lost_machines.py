@@ -8,7 +8,7 @@ import pytest
 
 from pytest_osmosis.datasets import Content
 from pytest_osmosis.engine import recovery
-from pytest_osmosis.engine.host_starts import MOST_LOST
+from pytest_osmosis.engine.hosts import MOST_LOST
 from pytest_osmosis.engine.job import ResumeJob, ScoreInputs
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress

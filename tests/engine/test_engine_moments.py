@@ -14,8 +14,8 @@ from pytest_osmosis.clock import SYSTEM
 from pytest_osmosis.datasets import Content
 from pytest_osmosis.engine import hosts as engine_hosts
 from pytest_osmosis.engine import recovery
-from pytest_osmosis.engine.host_starts import MOST_LOST
-from pytest_osmosis.engine.job import Bounds, EarlyStop, RescoreJob, ResumeJob, ScoreInputs, Transcript
+from pytest_osmosis.engine.hosts import MOST_LOST
+from pytest_osmosis.engine.job import Bounds, RescoreJob, ResumeJob, ScoreInputs, Transcript
 from pytest_osmosis.engine.notices import WAIT_S
 from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.errors import JournalError
@@ -27,7 +27,6 @@ from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE, RunRecord
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress, StoredRollouts
-from pytest_osmosis.report.summary import notice_lines
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
 from tests.journals import fold
@@ -107,20 +106,9 @@ def test_a_host_whose_rollouts_hold_slots_keeps_a_limit_while_shares_settle(make
     assert stepped.limits() == [2, 1]
 
 
-def test_lost_reasoning_is_said_once_with_the_number_of_answers(make: Make) -> None:
-    stepped = make(hosts=2).begin()
-    for host in (0, 1, 1):
-        stepped.hosts[host].say("reasoning_lost")
-    stepped.turn()
-    (line,) = notice_lines(stepped.engine.notices.texts)
-    assert line.startswith("the model's reasoning in an answer was lost")
-    assert line.endswith(" (3 times)")
-    assert stepped.engine.notices.alerts == []
-
-
 @pytest.mark.parametrize(("low_latency", "most_s"), [(False, 0.1), (True, 0.02)])
 def test_messages_are_gathered_while_a_host_has_enough_to_begin(make: Make, low_latency: bool, most_s: float) -> None:
-    stepped = make(40, batch_size=12, early_stop=EarlyStop(low_latency=low_latency)).begin()
+    stepped = make(40, batch_size=12, low_latency=low_latency).begin()
     host = stepped.host("host")
     assert (len(host.runs()), host.gather_s) == (24, 0.0)
 

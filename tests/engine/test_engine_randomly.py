@@ -23,7 +23,7 @@ from pytest_osmosis.datasets import Dataset
 from pytest_osmosis.engine import recovery
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.host_connection import HostEnviron
-from pytest_osmosis.engine.job import Bounds, EarlyStop, Job, Transcript
+from pytest_osmosis.engine.job import Bounds, Job, Transcript
 from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.host.protocol import HostCode, Key, Setup
 from pytest_osmosis.record.journal import Journal, replay
@@ -130,7 +130,7 @@ class History:
         )
         if chance.random() < 0.2:
             enough = chance.randint(1, len(self.runs))
-            job = replace(job, early_stop=EarlyStop(decided_after(enough)))
+            job = replace(job, decided=decided_after(enough))
         self.engine = self.world.engine = Engine(job, Journal.create(self.path), self._reported)
         self.world.stored = StoredNow(self.path)
         self.disturbed = self._plan(chance)

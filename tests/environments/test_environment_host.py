@@ -187,7 +187,6 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
     assert facts["columns"]["turns"] == 1
     assert facts["columns"]["missing"] is None
     assert facts["columns"]["handler"] == "SIG_DFL"
-    assert facts["columns_as_text"] == ["lock"]
     assert rollouts[2, 0]["environment"]["retries"] == 1
     bodies = {seen.body["messages"][-1]["content"]: seen for seen in server.requests}
     body = bodies["say yes"].body

@@ -152,7 +152,7 @@ def test_rewards_in_files_of_verifiers_count_as_they_are(
     write_like_verifiers(written, {"hard": True})
     n_before = len(server.requests)
     result = workspace.run(*command, f"--osmosis-resume-from={written}", "--osmosis-run=second")
-    for line in ("*1 rollout in the files ended with an error: made again", "*3 of 6 runs are from vf"):
+    for line in ("*1 rollout in the files: made again, because they ended with an error", "*3 of 6 runs are from vf"):
         result.stdout.fnmatch_lines([line])
     assert len(server.requests) - n_before == 3 + 1, "the other rollouts and the probe"
 

@@ -279,27 +279,6 @@ def test_a_request_that_was_not_recorded_shows_what_has_changed(workspace: Works
         "--osmosis-record=new records what is missing"
     )
 
-    workspace.agent(
-        """
-        from openai import AsyncOpenAI
-
-        async def rollout(ctx):
-            client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
-            messages = [*ctx.prompt, {"role": "user", "content": "else"}]
-            await client.chat.completions.create(model="x", messages=messages, temperature=0.5)
-        """
-    )
-    with_client = evaluated(workspace.config(GONE, data={"rows": "0"}), replay=True)
-    (event,) = with_client.events("rollout")
-    assert event["error"].startswith("the cassette has no answer: request 1 of the rollout has changed")
-    assert '-   "content": "first",\n+   "content": "else",\n' in event["details"]
-
-    turns(workspace, "first", "second", "third")
-    longer = evaluated(workspace.config(GONE, data={"rows": "0"}), replay=True)
-    assert longer.events("rollout")[0]["error"].startswith(
-        "the cassette has no answer: 2 requests of the rollout were recorded and are answered, and this is request 3;"
-    )
-
 
 def test_new_asks_only_for_what_is_missing(workspace: Workspace) -> None:
     turns(workspace, "first", "second")

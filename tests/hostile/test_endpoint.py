@@ -40,7 +40,7 @@ class Attacked:
         self.faults: list[Any] = []
         self.loop = asyncio.new_event_loop()
         self.loop.set_exception_handler(lambda _loop, context: self.faults.append(context))
-        self.endpoint = Endpoint()
+        self.endpoint = Endpoint.listening()
         self.endpoint.attach(self.loop)
         model = ArithmeticModel()
         self.rollout = EndpointRollout("row0-run0", "arithmetic", model.chat, model.chat)
@@ -51,7 +51,7 @@ class Attacked:
 
     @property
     def path(self) -> str:
-        return self.address.base_url.partition(str(self.endpoint.port()))[2]
+        return self.address.base_url.partition(str(self.endpoint.port))[2]
 
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self.endpoint.close(), self.loop).result(DEADLINE_S)
@@ -64,7 +64,7 @@ class Attacked:
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self.loop).result(DEADLINE_S)
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.endpoint.port()), timeout=DEADLINE_S)
+        return socket.create_connection(("127.0.0.1", self.endpoint.port), timeout=DEADLINE_S)
 
     def send(self, sent: bytes, *, ends: bool = True) -> bytes:
         """Return all that is answered until the connection is closed; `ends` tells that nothing more comes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable
 
@@ -77,9 +76,8 @@ def test_hosts_end_with_a_killed_pytest(
 def test_tests_of_reward_functions_end_with_a_killed_pytest(
     workspace: Workspace, marked: Callable[[], list[int]], args: tuple[str, ...]
 ) -> None:
-    case = {"function": "score", "solution_str": "1", "ground_truth": "1", "expect": 1}
     workspace.write("rewards.py", SCORE)
-    workspace.write("rewards.cases.jsonl", f"{json.dumps(case)}\n")
+    workspace.write("rewards.cases.toml", '[[score]]\nsolution_str = "1"\nground_truth = "1"\nexpect = 1\n')
     killed_in_loops(workspace, 1, "rewards.py", *args)
     wait_until(lambda: not marked(), "the processes to end")
 

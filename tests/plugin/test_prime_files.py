@@ -182,9 +182,8 @@ def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
     assert [path.name for path in (workspace.root / ".osmosis/runs").iterdir()] == ["first"]
     result = workspace.run(CONFIG, "--osmosis-resume-from=vf", "--osmosis-run=second")
     for line in (
-        "*2 rollouts in the files ended with an error: made again",
-        "*left out: 1 rollout of examples that are not selected",
-        "*left out: 1 rollout beyond the 2 of an example (example 1)",
+        "*2 rollouts in the files: made again, because they ended with an error",
+        "*2 rollouts in the files: left out: of examples that are not selected, or beyond the 2 of an example",
         "*the last line of results.jsonl is torn and was passed over",
         "*3 of 6 runs are from vf",
     ):

@@ -510,14 +510,6 @@ def files_in_the_way(copy: Copy) -> None:
     copy.command(0, X, "test_python.py", *strict, *JUNIT)
 
 
-def calibrated(copy: Copy) -> None:
-    """Scores of functions and of a judge, compared with a column of human ones."""
-    rows = [{"score": 1.0, "human": 1}, {"score": 1.0, "human": 0.0}, {"score": 0.0, "human": 0}, {"score": 0.5}]
-    scoring = {"eval_fns": ["rewards:score"], "rubric": "Is the number right?", "calibrate": "human"}
-    copy.eval(rows=rows, judge={"model_path": "demo/judge"}, scoring=scoring, evaluation={"pass_threshold": 0.5})
-    copy.command(1, X, "--osmosis-markdown=page.md", *JUNIT)
-
-
 def commits(copy: Copy) -> None:
     """The code of a commit, which an eval and tests over references run instead of the files."""
     copy.eval(
@@ -554,7 +546,7 @@ def _over_rollouts(body: str, options: str = "rows='all'") -> str:
 STORIES: tuple[Callable[[Copy], None], ...] = (
     *(outcomes, gates, hooks, baselines, rows, last_failed, stopped, marked, several, entries),
     *(interrupted, rescored, replayed, over_rollouts, laboratory, preflight),
-    *(selections, parts, nothing, names, collected, without_toml, refusals, files_in_the_way, calibrated, commits),
+    *(selections, parts, nothing, names, collected, without_toml, refusals, files_in_the_way, commits),
 )
 
 

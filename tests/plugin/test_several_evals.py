@@ -207,9 +207,9 @@ HUGE_REWARDS = "\n".join(
 def test_scores_that_fit_no_statistic_end_no_session(workspace: Workspace) -> None:
     workspace.write("rewards.py", HUGE_REWARDS)
     workspace.eval(
-        rows=[{"row_id": row, "human": score} for row, score in enumerate(HUGE["one"])],
+        rows=[{"row_id": row} for row in range(2)],
         evaluation={"n": 2},
-        scoring={"eval_fns": [f"rewards:{name}" for name in HUGE], "decide": "rewards:far", "calibrate": "human"},
+        scoring={"eval_fns": [f"rewards:{name}" for name in HUGE], "decide": "rewards:far"},
         gate={"mean": ">= -1e308", "pass_rate": ">= 0"},
         output={"save_results": True},
     )

@@ -40,7 +40,7 @@ def test_the_page_says_what_the_screen_said(workspace: Workspace) -> None:
     assert rest[3].startswith("  row3-run0  score 0.25 < 1: ")
     assert rest[-3:] == [
         f"one conversation:   pytest-osmosis show {run.name} row1-run0",
-        f"all runs of a row:  pytest-osmosis show {run.name} --row 1",
+        f"all runs of a row:  pytest-osmosis show {run.name} row1",
         f"every run:          pytest-osmosis show {run.name} --all",
     ]
 
@@ -126,4 +126,4 @@ def test_a_run_names_its_row_and_the_command_that_repeats_it(workspace: Workspac
     command = "pytest 'configs/eval/x.toml::x[row1-run1]'"
     assert f"  run it again: {command}\n" in said
     workspace.run("configs/eval/x.toml::x[row1-run1]").assert_outcomes(passed=1)
-    assert "  run it again: pytest --osmosis-config=configs/eval/x.toml -k row1-\n" in shown(workspace, "--row", "1")
+    assert "  run it again: pytest --osmosis-config=configs/eval/x.toml -k row1-\n" in shown(workspace, "row1")

@@ -112,7 +112,6 @@ def test_tools_are_called_until_the_environment_stops_and_its_state_is_kept(play
     assert facts["columns"]["seen"] == ["5"]
     assert facts["columns"]["pool"].startswith("<object object")
     assert len(facts["columns"]["trajectory"]) == 2
-    assert facts["columns_as_text"] == ["pool"]
     assert score["scores"] == {"reward": 2.0}
     assert score["metrics"]["reward"] == {
         "exact": 1.0,

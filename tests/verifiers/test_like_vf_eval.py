@@ -138,7 +138,6 @@ needs_repository = pytest.mark.skipif(GIVEN is None, reason="needs VERIFIERS_ENV
         ("group-env", {}),
         ("mixed-env", {}),
         ("taskset-env", {}),
-        ("taskset-env", {"grouped": True}),
         pytest.param("tool-test", {}, marks=needs_repository),
         pytest.param("reasoning-gym-env", {"gym": "chain_sum", "num_eval_examples": 20}, marks=needs_repository),
     ],

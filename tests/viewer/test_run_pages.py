@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.addons.viewer.open_run import OpenRun
-from pytest_osmosis.addons.viewer.report_file import encoded
 from pytest_osmosis.addons.viewer.run_list import entry_rows, without_misleading_rate
-from pytest_osmosis.addons.viewer.shapes import RunPage
+from pytest_osmosis.addons.viewer.shapes import RunPage, encoded
 from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.results.entry_table import entry_table

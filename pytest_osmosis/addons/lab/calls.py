@@ -1,4 +1,4 @@
-"""One call of a reward function: its input and its outcome, both plain data that can be sent to a child process."""
+"""One call of a reward function, as plain data that can be sent to a child process, and findings about the function."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import copy
 import dis
 import os
-import re
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -14,7 +13,6 @@ from pathlib import Path
 from time import perf_counter, process_time  # user code may replace the module's attributes
 from typing import Any, Final, Literal, get_args
 
-from pytest_osmosis.addons.lab.findings import quoted
 from pytest_osmosis.addons.lab.target import ARGUMENTS, Target
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rewards.graders import reward_of
@@ -28,7 +26,6 @@ except ImportError:  # Windows
 
 PROMPT: Final = "What is asked?"
 MOST_CHARS: Final = 10_000
-MOST_PATTERNS: Final = 50
 TOLERANCE: Final = 1e-9
 """Scores that differ by no more than this are equal."""
 
@@ -94,12 +91,10 @@ class CallOutcome:
 
     `score`: it returned a finite number. `not_a_score`: it returned something else. `refused`: it raised ValueError,
     or another exception in a `raise` statement of its own. `raised`: any other exception. `slow`: it was cut off.
-    `died`: its process ended. `not_called`: no time was left, or its process had ended too often. `ended` is True if
-    its process is gone.
+    `died`: its process ended. `not_called`: no time was left, or its process had ended too often.
 
     `text` describes it in a line, `where` is the user's line, `returned` the type of the returned value, and
-    `is_float` is False if that is no float. `seconds` are processor time, and the time that the call waited. `patterns`
-    are the regular expressions that functions of `re` were given, with their flags, if they were noted.
+    `is_float` is False if that is no float. `seconds` are processor time, and the time that the call waited.
     """
 
     kind: OutcomeKind
@@ -109,8 +104,11 @@ class CallOutcome:
     returned: str = ""
     is_float: bool = True
     seconds: float = 0.0
-    patterns: tuple[tuple[str, int], ...] = ()
-    ended: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """True if its process is gone."""
+        return self.kind in ("slow", "died")
 
     @property
     def description(self) -> str:
@@ -143,15 +141,6 @@ def call(target: Target, call_input: CallInput) -> CallOutcome:
     if _waits() == start_waits:
         seconds = min(seconds, cpu_s)  # the rest is that of other processes on a busy machine
     return replace(outcome, seconds=seconds)
-
-
-def call_noting_patterns(target: Target, call_input: CallInput) -> CallOutcome:
-    """Call the function, and note the regular expressions that it gives to functions of `re`."""
-    re.purge()
-    cache = getattr(re, "_cache", {})  # private: without it, only patterns in constants and globals are known
-    outcome = call(target, call_input)
-    noted = tuple((text, flags) for kind, text, flags in cache if kind is str)
-    return replace(outcome, patterns=noted[:MOST_PATTERNS])
 
 
 def _waits() -> object:
@@ -238,11 +227,69 @@ def to_json(call_input: CallInput) -> dict[str, Any]:
 
 def outcome_from_json(data: Mapping[str, Any]) -> CallOutcome:
     """Return the outcome that a child process sent. Raises ValueError, TypeError or KeyError for anything else."""
-    patterns = tuple((str(text), int(flags)) for text, flags in data["patterns"])
-    outcome = CallOutcome(**{**data, "patterns": patterns})
+    outcome = CallOutcome(**data)
     texts = (outcome.text, outcome.where, outcome.returned)
-    if outcome.kind not in get_args(OutcomeKind) or (outcome.kind == "score") != isinstance(outcome.score, float):
+    if (
+        outcome.kind not in get_args(OutcomeKind)
+        or outcome.ended
+        or (outcome.kind == "score") != isinstance(outcome.score, float)
+    ):
         raise ValueError(outcome.kind)
     if not all(isinstance(text, str) for text in texts) or not isinstance(outcome.seconds, float):
         raise TypeError(texts)
-    return replace(outcome, ended=False)
+    return outcome
+
+
+# -- findings ----------------------------------------------------------------------------------------------
+
+FindingLevel = Literal["failure", "note"]
+WIDEST = 160
+NEVER_THE_INPUT = ("NameError", "UnboundLocalError", "AttributeError", "ImportError", "ModuleNotFoundError")
+"""Errors that are bugs of the function, whatever its input."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardFinding:
+    """One problem of a reward function.
+
+    `code` identifies it for `allow=[...]`, `problem` describes it in a line, `example` is a call with its outcome. A
+    note never fails a test.
+    """
+
+    code: str
+    problem: str
+    example: str
+    fix: str
+    level: FindingLevel = "failure"
+
+    def __str__(self) -> str:
+        return f"{self.problem} ({self.code})\n  {self.example}\n  fix: {self.fix}"
+
+
+@dataclass(frozen=True, slots=True)
+class LabResult:
+    """The findings of one test. `unmeasured` is the reason if nothing could be tested, else empty."""
+
+    findings: tuple[RewardFinding, ...] = ()
+    unmeasured: str = ""
+
+    def failures(self) -> list[RewardFinding]:
+        return [finding for finding in self.findings if finding.level == "failure"]
+
+    def notes(self) -> list[RewardFinding]:
+        return [finding for finding in self.findings if finding.level == "note"]
+
+    def allowing(self, allow: tuple[str, ...]) -> LabResult:
+        return LabResult(tuple(finding for finding in self.findings if finding.code not in allow), self.unmeasured)
+
+
+def quoted(value: object) -> str:
+    """Return a value as Python code, shortened. Values may be user objects."""
+    return shortened(escaped(_repr(value)), WIDEST)
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as error:
+        return f"<an object whose text raised {type_name(error)}>"

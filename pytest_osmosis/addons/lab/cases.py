@@ -1,15 +1,13 @@
 """Cases of reward functions: inputs with the score, or the exception, that a function must produce for them.
 
-They stand in decorators (`cases=[...]`), and in two files next to the module. `rewards.cases.toml` and
-`rewards.cases.jsonl` hold cases of the functions in `rewards.py`:
+They stand in decorators (`cases=[...]`), and in a file next to the module. `rewards.cases.toml` holds cases of the
+functions in `rewards.py`:
 
-    [[compute_reward]]                     {"function": "compute_reward", "solution_str": "#### 42", ...}
+    [[compute_reward]]
     id = "right"
     solution_str = "#### 42"
     ground_truth = "42"
     expect = 1.0                           or a range, [0.2, 0.5], or raises = "ValueError" in its place
-
-The first may also name a dataset of reference solutions: `[rows.compute_reward] dataset = "data/references.jsonl"`.
 """
 
 from __future__ import annotations
@@ -21,13 +19,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_osmosis.addons.lab.calls import MISSING, TOLERANCE, CallInput, CallOutcome, ScoredCall, call
-from pytest_osmosis.addons.lab.findings import LabResult, RewardFinding, quoted
+from pytest_osmosis.addons.lab.calls import (
+    MISSING,
+    TOLERANCE,
+    CallInput,
+    CallOutcome,
+    LabResult,
+    RewardFinding,
+    ScoredCall,
+    call,
+    quoted,
+)
 from pytest_osmosis.addons.lab.target import Target
-from pytest_osmosis.config.document import Document, read_document
+from pytest_osmosis.config.document import read_document
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem
-from pytest_osmosis.files.reading import FileFault, read_text, something_at
-from pytest_osmosis.files.strict_json import JsonFault, parsed
+from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.text.names import shown, suggestion
 from pytest_osmosis.text.recorded import SOLUTION
 
@@ -35,10 +41,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.datasets import Row
 
 KEYS = ("id", "solution_str", "messages", "ground_truth", "extra_info", "metadata", "expect", "raises")
-ROWS_KEYS = ("dataset", "threshold")
 ID = re.compile(r"[A-Za-z0-9_.+-]{1,100}")
-DEEPEST = 100
-"""The deepest nesting of a case, which is sent to another process and back."""
 MOST_FINDINGS = 5
 
 
@@ -73,23 +76,13 @@ class RewardCase:
         return "" if right else f"{outcome.description}, must {self.requirement}"
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceRows:
-    """A dataset of reference solutions; `path` is relative to the function's file, `where` the line that names it."""
-
-    path: str
-    threshold: float
-    where: str
-
-
 class CaseEntry(NamedTuple):
-    """A case as it was read, with its place and those of its keys; or with `is_rows`, a dataset of solutions."""
+    """A case as it was read, with its place and those of its keys."""
 
     function: str
     content: Mapping[str, Any]
     where: str
     places: Mapping[str, str] = {}
-    is_rows: bool = False
 
     def at(self, key: str) -> str:
         return self.places.get(key, self.where)
@@ -171,25 +164,6 @@ def _faulty_expectation(entry: CaseEntry) -> Iterator[tuple[str, str]]:
         yield entry.at("expect"), f"expect: must be a finite number or a range [low, high], got {quoted(expect)}"
 
 
-def reference_rows_of(target: Target, rows: Sequence[CaseEntry], problems: list[Problem]) -> ReferenceRows | None:
-    """Return a function's dataset of reference solutions, from its cases file or else its decorator."""
-    declared = target.declaration
-    highest = 1.0 if declared.range[1] is None else declared.range[1]
-    threshold = highest if declared.threshold is None else declared.threshold
-    if not rows:
-        where = f"{shown(target.path)}:{target.line}"
-        return None if declared.dataset is None else ReferenceRows(declared.dataset, threshold, where)
-    entry = rows[0]
-    faults = {key: f"unknown key (valid: {', '.join(ROWS_KEYS)})" for key in entry.content if key not in ROWS_KEYS}
-    dataset, minimum = entry.content.get("dataset", ""), entry.content.get("threshold", threshold)
-    if not isinstance(dataset, str) or not dataset:
-        faults["dataset"] = f"must be the path of a dataset, got {quoted(entry.content.get('dataset'))}"
-    elif not _is_number(minimum):
-        faults["threshold"] = f"must be a finite number, got {quoted(minimum)}"
-    problems += [Problem(entry.at(key), f"[rows.{target.name}] {key}: {text}") for key, text in faults.items()]
-    return ReferenceRows(dataset, float(minimum), entry.where) if not faults.keys() & {*ROWS_KEYS} else None
-
-
 def _is_number(value: object) -> bool:
     try:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
@@ -201,16 +175,10 @@ def _is_conversation(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(message, Mapping) and "role" in message for message in value)
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionCases:
-    cases: tuple[RewardCase, ...] = ()
-    references: ReferenceRows | None = None
-
-
-def cases_by_function(targets: Sequence[Target], path: Path) -> dict[str, FunctionCases]:
+def cases_by_function(targets: Sequence[Target], path: Path) -> dict[str, tuple[RewardCase, ...]]:
     """Return the cases of each function of a module. Raises ConfigError with every problem."""
     problems: list[Problem] = []
-    entries = list(_in_files(path, problems))
+    entries = list(_in_file(path.with_suffix(".cases.toml"), problems))
     names = [target.name for target in targets]
     for entry in entries:
         if entry.function not in names:
@@ -218,11 +186,8 @@ def cases_by_function(targets: Sequence[Target], path: Path) -> dict[str, Functi
             problems.append(Problem(entry.where, f'"{entry.function}" is not a reward function of {path.name}{hint}'))
     functions = {}
     for target in targets:
-        own = [entry for entry in entries if entry.function == target.name]
-        listed = [*_declared(target, problems), *(entry for entry in own if not entry.is_rows)]
-        cases = tuple(cases_of(target, listed, problems))
-        rows = [entry for entry in own if entry.is_rows]
-        functions[target.name] = FunctionCases(cases, reference_rows_of(target, rows, problems))
+        own = (entry for entry in entries if entry.function == target.name)
+        functions[target.name] = tuple(cases_of(target, [*_declared(target, problems), *own], problems))
     if problems:
         raise ConfigError(problems)
     return functions
@@ -241,80 +206,46 @@ def _declared(target: Target, problems: list[Problem]) -> Iterator[CaseEntry]:
             problems.append(Problem(where, f"{text}, got {quoted(case)}"))
 
 
-def _in_files(path: Path, problems: list[Problem]) -> Iterator[CaseEntry]:
-    """Yield the entries in the files next to a module."""
-    toml, jsonl = path.with_suffix(".cases.toml"), path.with_suffix(".cases.jsonl")
-    if something_at(toml):
-        try:
-            document = read_document(toml)
-        except ConfigError as error:
-            problems += error.problems
-        else:
-            yield from _in_toml(document, problems)
-    if something_at(jsonl):
-        yield from _in_jsonl(jsonl, problems)
-
-
-def _in_toml(document: Document, problems: list[Problem]) -> Iterator[CaseEntry]:
-    def entry(function: str, content: Mapping[str, Any], *place: str | int) -> CaseEntry:
-        label, lines = document.label, document.lines
-        places = {key: f"{label}:{lines.of(*place, key)}" for key in content}
-        return CaseEntry(function, content, f"{label}:{lines.of(*place)}", places, is_rows=place[0] == "rows")
-
-    for name, content in document.content.items():
-        if name == "rows":
-            misplaced = "[rows] holds tables: write [rows.compute_reward]"
-            if not isinstance(content, dict):
-                problems.append(Problem(document.where(name), misplaced))
-                continue
-            for function, keys in content.items():
-                if isinstance(keys, dict):
-                    yield entry(function, keys, name, function)
-                else:
-                    problems.append(Problem(document.where(name, function), misplaced))
-        elif isinstance(content, list) and all(isinstance(case, dict) for case in content):
-            for index, case in enumerate(content):
-                yield entry(name, case, name, index)
-        else:
-            problems.append(Problem(document.where(name), f"cases are arrays of tables: write [[{name}]]"))
-
-
-def _in_jsonl(path: Path, problems: list[Problem]) -> Iterator[CaseEntry]:
-    try:
-        text = read_text(path, byte_order_mark=True)
-    except FileFault as fault:
-        where = shown(path) if fault.line is None else f"{shown(path)}:{fault.line}"
-        problems.append(Problem(where, str(fault)))
+def _in_file(path: Path, problems: list[Problem]) -> Iterator[CaseEntry]:
+    """Yield the entries of the file next to a module."""
+    if not something_at(path):
         return
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
+    try:
+        document = read_document(path)
+    except ConfigError as error:
+        problems += error.problems
+        return
+    label, lines = document.label, document.lines
+    for name, content in document.content.items():
+        if not isinstance(content, list) or not all(isinstance(case, dict) for case in content):
+            problems.append(Problem(document.where(name), f"cases are arrays of tables: write [[{name}]]"))
             continue
-        where = f"{shown(path)}:{number}"
-        try:
-            content = parsed(line, deepest=DEEPEST, repeats=False)
-        except JsonFault as error:
-            problems.append(Problem(where, f"not valid JSON: {error}"))
-            continue
-        if not isinstance(content, dict) or not isinstance(content.get("function"), str):
-            problems.append(Problem(where, 'must be an object with "function": the name of a reward function'))
-            continue
-        yield CaseEntry(content.pop("function"), content, where)
+        for index, case in enumerate(content):
+            places = {key: f"{label}:{lines.of(name, index, key)}" for key in case}
+            yield CaseEntry(name, case, f"{label}:{lines.of(name, index)}", places)
 
 
-def check_rows(target: Target, references: ReferenceRows) -> LabResult:
-    """Require that each solution reaches the threshold for its row, and that the next different row's does not."""
+def check_rows(target: Target) -> LabResult:
+    """Check the reference solutions in the dataset that a function's decorator names.
+
+    Each must reach the threshold for its row, and the solution of the next different row must not.
+    """
     from pytest_osmosis.datasets import open_dataset
 
-    path = target.path.parent / references.path
+    declared = target.declaration
+    highest = 1.0 if declared.range[1] is None else declared.range[1]
+    threshold = highest if declared.threshold is None else declared.threshold
+    path = target.path.parent / str(declared.dataset)
     try:
         dataset = open_dataset(path, display=shown(path))
         rows = [row for row in map(dataset.row, range(len(dataset))) if row.solution is not None]
     except DatasetError as error:
-        return LabResult((RewardFinding("rows", "its dataset cannot be read", str(error), f"see {references.where}"),))
+        fix = f"see {shown(target.path)}:{target.line}"
+        return LabResult((RewardFinding("rows", "its dataset cannot be read", str(error), fix),))
     if not rows:
         fix = f"add the column {SOLUTION} to rows whose solution is known"
         return LabResult((RewardFinding("rows", f"no row holds a {SOLUTION}", shown(path), fix),))
-    findings = [*_findings(target, rows, references.threshold, path)]
+    findings = [*_findings(target, rows, threshold, path)]
     if len(findings) > MOST_FINDINGS:
         more = f"and {len(findings) - MOST_FINDINGS:,} more of {len(rows):,} rows"
         findings = [*findings[:MOST_FINDINGS], RewardFinding("rows", more, shown(path), "as above")]

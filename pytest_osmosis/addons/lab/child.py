@@ -1,8 +1,8 @@
 """The child process of the lab, which calls reward functions of one module.
 
 The protocol is JSON lines. The first request names the module, and how far its clock runs ahead. Each further request
-is a call, and the reply is its outcome. A signal cuts off a call that uses too much CPU time; if the code resists, the
-parent ends this process. Output of user code is discarded.
+is a call, and the reply is its outcome. The parent ends this process if a call takes too long. Output of user code is
+discarded.
 
 User code may replace functions of modules and builtins. What is needed after a call is therefore looked up before, and
 a process that still breaks ends at once: its parent starts another.
@@ -15,28 +15,18 @@ import importlib
 import importlib.util
 import json
 import os
-import signal
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import IO, Any
 
 from pytest_osmosis import seams
-from pytest_osmosis.addons.lab.calls import CallInput, CallOutcome, call, call_noting_patterns, outcome_of_exception
+from pytest_osmosis.addons.lab.calls import CallInput, CallOutcome, call, outcome_of_exception
 from pytest_osmosis.addons.lab.target import Target, targets_in
-from pytest_osmosis.processes.limits import leave_no_core_file
-
-REPEAT_S = 0.2
-"""Seconds until the signal is repeated, because code that catches everything also catches `CutOff`."""
-
-
-class CutOff(BaseException):
-    """The call has used all its CPU time."""
-
+from pytest_osmosis.processes.child import leave_no_core_file
 
 _encoded = json.JSONEncoder().encode
 _decoded = json.JSONDecoder().decode
@@ -81,39 +71,10 @@ def _serve(requests: IO[str], replies: int) -> None:
 
 
 def _called(target: Target, request: dict[str, Any]) -> CallOutcome:
-    call_input = CallInput(**request["input"])
     try:
-        with _limited(request["cpu_s"]) as cut:
-            outcome = (call_noting_patterns if request["patterns"] else call)(target, call_input)
-    except CutOff:
-        return _slow(request["cpu_s"])
+        return call(target, CallInput(**request["input"]))
     except BaseException as error:  # for example SystemExit
         return replace(outcome_of_exception(error), kind="raised")
-    return _slow(request["cpu_s"]) if cut else outcome
-
-
-def _slow(cpu_s: float) -> CallOutcome:
-    return CallOutcome("slow", text=f"took more than {cpu_s:g} s of CPU time", seconds=cpu_s)
-
-
-@contextlib.contextmanager
-def _limited(cpu_s: float) -> Iterator[list[bool]]:
-    """Raise `CutOff` in the block once it has used `cpu_s` of CPU time; the list is not empty after that."""
-    cut: list[bool] = []
-    if not hasattr(signal, "setitimer"):
-        yield cut
-        return
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        cut.append(True)
-        raise CutOff
-
-    signal.signal(signal.SIGPROF, ring)
-    signal.setitimer(signal.ITIMER_PROF, cpu_s, REPEAT_S)
-    try:
-        yield cut
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _load(name: str, path: Path) -> ModuleType:

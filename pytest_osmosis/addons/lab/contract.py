@@ -14,9 +14,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
-from pytest_osmosis.addons.lab.answers import truths
-from pytest_osmosis.addons.lab.calls import MISSING, CallInput, ScoredCall, call
-from pytest_osmosis.addons.lab.findings import NEVER_THE_INPUT, FindingLevel, LabResult, RewardFinding
+from pytest_osmosis.addons.lab.calls import (
+    MISSING,
+    NEVER_THE_INPUT,
+    CallInput,
+    FindingLevel,
+    LabResult,
+    RewardFinding,
+    ScoredCall,
+    call,
+)
+from pytest_osmosis.addons.lab.probe_context import truths
 from pytest_osmosis.addons.lab.target import ARGUMENTS, Target
 
 ADD_A_CASE = "add a case, so that its inputs are known: @osmosis_reward(cases=[(solution_str, ground_truth, expect)])"

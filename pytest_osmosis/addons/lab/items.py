@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from pytest_osmosis import seams
-from pytest_osmosis.addons.lab.cases import FunctionCases, RewardCase, cases_by_function
-from pytest_osmosis.addons.lab.findings import LabResult
+from pytest_osmosis.addons.lab.calls import LabResult
+from pytest_osmosis.addons.lab.cases import RewardCase, cases_by_function
 from pytest_osmosis.addons.lab.target import Target, targets_in, untested_in
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.plugin import reward_options
@@ -24,7 +24,7 @@ from pytest_osmosis.processes.child import GUARD
 from pytest_osmosis.rewards.decorator import Definition, RewardWarning
 from pytest_osmosis.text.names import shown
 
-TARGETS = pytest.StashKey[dict[str, tuple[Target, FunctionCases]]]()
+TARGETS = pytest.StashKey[dict[str, tuple[Target, tuple[RewardCase, ...]]]]()
 NAMED = pytest.StashKey[set[Path]]()
 SDK_SHIM: pytest.StashKey[seams.SdkShim | None] = pytest.StashKey()
 
@@ -102,7 +102,7 @@ def items_of(module: pytest.Module, name: str) -> list[pytest.Item | pytest.Coll
     return None if entry is None else list(_items(module, *entry))
 
 
-def _targets(module: pytest.Module) -> dict[str, tuple[Target, FunctionCases]]:
+def _targets(module: pytest.Module) -> dict[str, tuple[Target, tuple[RewardCase, ...]]]:
     """Return a module's reward functions with their cases, from the module's stash after the first time."""
     if TARGETS not in module.stash:
         plain = module.path in module.config.stash.get(NAMED, set())
@@ -128,18 +128,18 @@ def _untested_text(definition: Definition) -> str:
     return f"{where}: {definition.name} is decorated with @osmosis_reward and would not be tested: {fix}"
 
 
-def _items(module: pytest.Module, target: Target, cases: FunctionCases) -> Iterator[pytest.Item]:
+def _items(module: pytest.Module, target: Target, cases: tuple[RewardCase, ...]) -> Iterator[pytest.Item]:
     from pytest_osmosis.addons.lab import contract
     from pytest_osmosis.addons.lab.cases import check_rows
 
-    scored = [case for case in cases.cases if case.expect is not None]
+    scored = [case for case in cases if case.expect is not None]
     best_first = sorted(scored, key=lambda case: case.expect or (0.0, 0.0), reverse=True)
     check = partial(contract.check, target, [case.input for case in best_first])
     yield _item(CheckItem, module, target, "contract", check=check)
-    for case in cases.cases:
+    for case in cases:
         yield _item(CaseItem, module, target, f"cases-{case.id}", case=case)
-    if cases.references is not None:
-        yield _item(CheckItem, module, target, "rows", check=partial(check_rows, target, cases.references))
+    if target.declaration.dataset is not None:
+        yield _item(CheckItem, module, target, "rows", check=partial(check_rows, target))
     if target.mode is not None and reward_options.lab(module.config):
         from pytest_osmosis.addons.lab.probe_context import ProbeContext
         from pytest_osmosis.addons.lab.probes import PROBES, examine

@@ -1,9 +1,9 @@
 """The parent's side of the lab's child process, which calls one function and is ended if it hangs.
 
-The child limits the processor time of a call itself. Code that escapes this limit is noticed here: it takes more
-processor time, waits without using any, or takes too much memory. Then its process is ended with all that it started.
-Limits are those of the child's own use of the machine, because a busy machine may be slow. When the time of the test is
-over, no further call begins; one that runs has its own limits, so that its outcome is known.
+A call that takes too much processor time or memory, or waits without using the processor, is noticed here. Then its
+process is ended with all that it started. Limits are those of the child's own use of the machine, because a busy
+machine may be slow. When the time of the test is over, no further call begins; one that runs has its own limits, so
+that its outcome is known.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ ROUNDS = 10
 """Searches for processes that were started while others were ended."""
 CPU_S = 2.0
 """Processor seconds after which a call is cut off."""
-RESISTING_S = 1.0
-"""Further processor seconds after which the process is ended, if nothing cut the call off."""
 IDLE = 0.02
 """Calls that use the processor in less than this share of their time only wait."""
 MOST_PROCESSES = 32
@@ -176,8 +174,8 @@ class LabProcess:
             first = {"module": module, "path": path, "sys_path": sys.path}
             self._running.send({**first, "clock_s": self._clock_s, "sdk_shim": self._target.sdk_shim})
 
-    def call(self, call_input: CallInput, *, patterns: bool = False, cpu_s: float = CPU_S) -> CallOutcome:
-        """Call the function, and note its regular expressions if `patterns` is True.
+    def call(self, call_input: CallInput, *, cpu_s: float = CPU_S) -> CallOutcome:
+        """Call the function.
 
         The outcome is `slow` if the call was cut off, `died` if it ended its process, and `not_called` if no time is
         left. Raises `CodeError` if the module cannot be imported.
@@ -189,7 +187,7 @@ class LabProcess:
         assert self._running is not None
         try:
             self._wait_until_ready(self._running)
-            outcome = self._called(self._running, call_input, patterns, cpu_s)
+            outcome = self._called(self._running, call_input, cpu_s)
         except _NoTimeLeft:
             self.close()
             self._budget.left_out += 1
@@ -226,19 +224,19 @@ class LabProcess:
             raise CodeError(f"{failure}: {quoted_text(str(failed))}")
         raise CodeError(f"{name} is missing when {file} is imported in a new process")
 
-    def _called(self, running: _Running, call_input: CallInput, patterns: bool, cpu_s: float) -> CallOutcome:
+    def _called(self, running: _Running, call_input: CallInput, cpu_s: float) -> CallOutcome:
         cpu_s = max(cpu_s, self._limits.first_cpu_s) if running.calls == 0 else cpu_s
         self._budget.made += 1
-        number = running.request(self._target.name, call_input, patterns, cpu_s)
+        number = running.request(self._target.name, call_input)
         try:
             answer = json.loads(self._reply(running, cpu_s))
             if answer["number"] != number:
                 raise ValueError(answer["number"])
             return outcome_from_json(answer["outcome"])
         except _Lost as lost:
-            return CallOutcome(lost.kind, text=str(lost), ended=True, seconds=lost.seconds)
+            return CallOutcome(lost.kind, text=str(lost), seconds=lost.seconds)
         except (ValueError, TypeError, KeyError, RecursionError):  # user code wrote to the pipe
-            return CallOutcome("died", text=BROKEN, ended=True)
+            return CallOutcome("died", text=BROKEN)
 
     def _reply(self, running: _Running, cpu_s: float | None = None) -> bytes:
         """Return the next line of the process; without `cpu_s`, its import.
@@ -265,8 +263,8 @@ class LabProcess:
             if usage.cpu_s > self._budget.left_s:
                 raise _NoTimeLeft
             return
-        if used_s > cpu_s + RESISTING_S:
-            raise _Lost("slow", f"took more than {cpu_s:g} s of CPU time, and could not be interrupted", used_s)
+        if used_s > cpu_s:
+            raise _Lost("slow", f"took more than {cpu_s:g} s of CPU time", used_s)
         if usage.memory_mb > running.ready_mb + limits.memory_mb:
             raise _Lost("died", f"took more than {limits.memory_mb:,.0f} MB of memory")
 
@@ -302,11 +300,10 @@ class _Running(Child):
     def send(self, message: dict[str, Any]) -> None:
         self.put(json.dumps(message).encode("ascii") + b"\n")
 
-    def request(self, function: str, call_input: CallInput, patterns: bool, cpu_s: float) -> int:
+    def request(self, function: str, call_input: CallInput) -> int:
         """Request a call, and return its number."""
         self.calls += 1
-        call = {"function": function, "input": to_json(call_input), "patterns": patterns, "cpu_s": cpu_s}
-        self.send({"number": self.calls, **call})
+        self.send({"number": self.calls, "function": function, "input": to_json(call_input)})
         return self.calls
 
     def ready(self) -> float:

@@ -44,8 +44,6 @@ MANIFEST = "manifest.json"
 MOST_NAME_CHARS = 96
 MOST_MANIFEST_BYTES = 1 << 20
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
-_OF_ALL = re.compile(r"(?:of|all) ([0-9,]+)")
-"""The number of all rows, in the words that say which are planned (`datasets.select`)."""
 _VERSIONS = {"rollout_protocol": "0.4", "dataset_normalization": 1, "state_schema": 1}
 """The versions of osmosis-ai 0.3.8."""
 
@@ -130,9 +128,7 @@ class _EvalFiles:
         """Write all files, the manifest last: without it there is nothing to upload. Raises `OSError`."""
         private.write(folder / "index.jsonl", self._lines(folder))
         sampled, manifest = len(self._rows), self._run.manifest
-        told = _OF_ALL.search(manifest.plan.selection)
-        n_rows = max(int(told[1].replace(",", "")) if told else 0, self._rows[-1] + 1)
-        progress = {"total_runs": self.counts.n, "sampled_rows": sampled, "total_dataset_rows": n_rows}
+        progress = {"total_runs": self.counts.n, "sampled_rows": sampled, "total_dataset_rows": manifest.plan.total}
         identity, own = self._manifest(), self._redaction.value
         metrics = {
             "eval_run": {
@@ -146,7 +142,7 @@ class _EvalFiles:
                 "started_at": manifest.started_at,
                 "completed_at": self._ended_at,
             },
-            "summary": self.counts.summary(_threshold(self._rule)),
+            "summary": self.counts.summary(self._rule.reward_threshold),
         }
         for name, value in (("progress.json", progress), ("metrics.json", metrics), (MANIFEST, identity)):
             private.write(folder / name, [_text(value)])
@@ -206,7 +202,7 @@ class _EvalFiles:
                     )
 
     def _line(self, record: RunRecord, *, has_trajectory: bool) -> dict[str, Any]:
-        status, reward, tokens = _status(record, self._rule), _reward(record, self._rule), record.tokens
+        status, reward, tokens = _status(record, self._rule), self._rule.reward(record), record.tokens
         counts = self.counts
         counts.n, counts.tokens = counts.n + 1, counts.tokens + (tokens or 0)
         counts.failed, counts.skipped = counts.failed + (status == "failed"), counts.skipped + (status == "skipped")
@@ -235,7 +231,7 @@ class _EvalFiles:
         osmosis = {
             "rollout_id": id,
             "label": truth if isinstance(truth, str) or truth is None else json.dumps(truth),
-            "reward": _reward(record, self._rule),
+            "reward": self._rule.reward(record),
             "sample_metrics": {
                 **{
                     f"{source}.{name}": number
@@ -277,18 +273,6 @@ def _status(record: RunRecord, rule: PassRule) -> Status:
     if not rule.measured(record):
         return "skipped"
     return "success" if record.status == "finished" else "failed"
-
-
-def _reward(record: RunRecord, rule: PassRule) -> float | None:
-    """Return the score that decides, 1.0 or 0.0 if several functions decide, and None for a run without a score."""
-    if _status(record, rule) != "success":
-        return None
-    deciding = rule.deciding
-    return float(record.scores[deciding[0]] if len(deciding) == 1 else rule.passed(record))
-
-
-def _threshold(rule: PassRule) -> float:
-    return rule.threshold(rule.deciding[0]) if len(rule.deciding) == 1 else 1.0
 
 
 def _ranges(rows: list[int]) -> str:

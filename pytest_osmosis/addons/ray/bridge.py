@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from typing import Any, NoReturn
 
 from pytest_osmosis.addons.ray.frames import Frame, Kind, read_frame
 from pytest_osmosis.addons.ray.needs import HostNeeds
-from pytest_osmosis.addons.ray.placement import Actors, Closed, failed_start
+from pytest_osmosis.addons.ray.placement import Actors, end_of_actor
 from pytest_osmosis.config.tables import RayOptions
 
 ANSWER_S = 10.0
-CONNECT_S = 60.0
-UPLOAD_S = 300.0
-"""The time that the upload of the workspace may take besides."""
 END_S = 8.0
 NEVER_UPLOADED = (".env*", ".osmosis", ".git", ".venv", "__pycache__")
 BEFORE_IMPORT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
@@ -39,9 +34,7 @@ START = (
 )
 SAID_CHARS = 2_000
 """The most that is shown of an error of Ray's."""
-UNREADABLE = "from GCS"
-"""A part of what older releases say to the head of a newer one, which they ask before they compare versions."""
-MISMATCH = "Version mismatch"
+MISMATCH, NONE_FOUND = "Version mismatch", "Could not find any running Ray instance"
 
 
 class ConnectionRefusal(Exception):
@@ -91,14 +84,11 @@ class Driver:
 
     def start(self) -> None:
         self._thread.start()
-        late = threading.Timer(CONNECT_S + UPLOAD_S * bool(self._upload), self._late)
-        late.daemon = True
-        late.start()
 
     def close(self) -> None:
         """End all hosts, and leave the cluster."""
         if self._is_connected.is_set():
-            self.actors.put(Closed())
+            self.actors.close()
             self._thread.join(END_S)
 
     def _work(self) -> None:
@@ -116,14 +106,6 @@ class Driver:
 
             traceback.print_exc()
             self._refuse(f"The connection to the Ray cluster at {address} broke: {type(error).__name__}: {error}")
-
-    def _late(self) -> None:
-        if not self._is_connected.is_set():
-            where = self._options.address or os.environ.get("RAY_ADDRESS") or "auto"
-            self._refuse(
-                f"The Ray cluster at {where} did not take a driver within {CONNECT_S:.0f} s. Check its head "
-                "(`ray status`), and that this machine can reach all of its ports."
-            )
 
     def _refuse(self, text: str) -> NoReturn:
         self._say(Frame(Kind.REFUSED, 0, text.encode()))
@@ -154,7 +136,6 @@ def connected(option: str | None, runtime_env: Mapping[str, Any]) -> tuple[str, 
         from ray.exceptions import RuntimeEnvSetupError
     except ImportError as error:
         raise ConnectionRefusal(INSTALL if error.name == "ray" else f"Ray cannot be imported here: {error}") from error
-    address = found() if wanted == "auto" else wanted
     try:  # "auto" as it is: Ray uses the token in the user's folder only if it finds the cluster itself
         ray.init(
             address=wanted,
@@ -164,23 +145,19 @@ def connected(option: str | None, runtime_env: Mapping[str, Any]) -> tuple[str, 
             configure_logging=False,
         )
     except RuntimeEnvSetupError as error:
-        raise ConnectionRefusal(failed_start(error).how) from error
+        raise ConnectionRefusal(end_of_actor(error).how) from error
     except Exception as error:
-        raise ConnectionRefusal(refusal_text(error, address)) from error
-    return address, ray.__version__
+        raise ConnectionRefusal(refusal_text(error, wanted)) from error
+    return ray.get_runtime_context().gcs_address, ray.__version__
 
 
 def check_form(address: str, origin: str) -> None:
     """Refuse an address that is no HOST:PORT."""
-    if address.startswith("ray://"):
-        raise ConnectionRefusal(
-            f"{origin}: {address} is an address for Ray Client, which cannot run hosts. Give the address of the head "
-            "itself, HOST:PORT (usually port 6379), on a machine that is part of the cluster."
-        )
     host, _, port = address.rpartition(":")
     if address != "auto" and not (host and port.isdigit() and "://" not in address):
         raise ConnectionRefusal(
-            f'{origin}: {address} is no address of a Ray cluster. Give HOST:PORT of its head, or "auto".'
+            f"{origin}: {address} is no address of a Ray cluster. Give HOST:PORT of its head (usually port 6379), or "
+            '"auto"; Ray Client (ray://) cannot run hosts.'
         )
 
 
@@ -194,22 +171,6 @@ def check_answers(address: str, origin: str) -> None:
             f"No Ray cluster answers at {address}: {error}. Check {origin}, and that the head runs "
             "(`ray status` there)."
         ) from error
-
-
-def found() -> str:
-    """Return the address of the cluster that was started last on this machine."""
-    # Private: it says which cluster "auto" is. Without it Ray looks itself, and takes a minute to find that one ended.
-    from ray._private.services import canonicalize_bootstrap_address_or_die
-
-    try:
-        at = str(canonicalize_bootstrap_address_or_die("auto"))
-    except (ConnectionError, ValueError) as error:
-        raise ConnectionRefusal(START) from error
-    try:
-        check_answers(at, "auto")
-    except ConnectionRefusal as refusal:
-        raise ConnectionRefusal(f"{START}\n(One that ran at {at} answers no more.)") from refusal
-    return at
 
 
 def refusal_text(error: BaseException, address: str) -> str:
@@ -226,6 +187,8 @@ def refusal_text(error: BaseException, address: str) -> str:
             f"{mismatch}{' '.join(versions.split())}. Both must match, down to the patch: install here what the "
             f"cluster at {address} has."
         )
+    if NONE_FOUND in said:
+        return START
     if "No node info found" in said or "node to connect" in said or "one of the Raylet" in said:
         return (
             f"This machine is not part of the Ray cluster at {address}. Join it first, without lending it CPUs: "
@@ -240,14 +203,7 @@ def refusal_text(error: BaseException, address: str) -> str:
     last = next((text for text in reversed(chain) if text), type(error).__name__)
     before, is_traceback, after = last.partition("Traceback (most recent call last):\n")
     why = before + after.splitlines()[-1].strip() if is_traceback else before
-    text = f"The Ray cluster at {address} does not take this process as its driver: {why[:SAID_CHARS]}"
-    if UNREADABLE in said:
-        text += (
-            f"\nPerhaps it has another version: this process runs Ray {version('ray')} with Python "
-            f"{platform.python_version()}. Compare `ray --version` and `python --version` on the head; both must be "
-            "equal, to the patch."
-        )
-    return text
+    return f"The Ray cluster at {address} does not take this process as its driver: {why[:SAID_CHARS]}"
 
 
 if __name__ == "__main__":

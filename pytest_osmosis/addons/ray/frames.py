@@ -46,8 +46,7 @@ class ClusterFacts(NamedTuple):
 
     `n_nodes` are those that have room for a host at all, and `n_places` is the number of hosts, each with its scorer,
     for which there was room, those of this session included. `is_local` is True if every node is on the machine of the
-    driver. `n_elsewhere` nodes are not, and get no host for that reason. `unmet` says what every node lacks, if none
-    has room for a host at all.
+    driver.
     """
 
     address: str
@@ -55,8 +54,6 @@ class ClusterFacts(NamedTuple):
     n_nodes: int
     n_places: int
     is_local: bool = False
-    n_elsewhere: int = 0
-    unmet: str = ""
 
 
 class Frame(NamedTuple):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 NAMES = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
 """Options of an actor, and the names of the resources that they ask for."""
-UNSEEN = "object_store_memory"
-"""A resource of nodes for which no host asks."""
 GIGABYTE = 1e9
 TINY = 1e-6
 """A difference of less than this is an error of floating point."""
@@ -58,18 +55,6 @@ class HostNeeds:
     def _is_of_kind(self, node: Node) -> bool:
         kind = self.options.get("accelerator_type")
         return selects(self.selector, node.labels) and (not kind or f"accelerator_type:{kind}" in node.total)
-
-    def unmet(self, nodes: Sequence[Node]) -> str:
-        """Return why no node suffices, even one that nothing else uses: what all of them lack; "" if it is unclear."""
-        for name in self.amounts:
-            if not any(name in node.total for node in nodes):
-                names = {each for node in nodes for each in node.total if ":" not in each and each != UNSEEN}
-                return f"no node has {name} (they have {', '.join(sorted(names)) or 'nothing'})"
-        if not any(selects(self.selector, node.labels) for node in nodes):
-            return f"no node has labels that match label_selector {json.dumps(self.selector)}"
-        if not any(self._is_of_kind(node) for node in nodes):
-            return f"no node has an accelerator of the type {self.options['accelerator_type']}"
-        return ""
 
     def amounts_text(self, n_hosts: int) -> str:
         """Describe what hosts take: "16 CPUs and 4 GPUs".

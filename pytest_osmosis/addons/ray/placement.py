@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis import __version__
@@ -56,52 +57,46 @@ class EndOfActor(NamedTuple):
     is_of_node: bool = False
 
 
-def end_of_actor(error: BaseException, node: str) -> EndOfActor:
-    """Return how an actor that ran on `node` ended, by the exception of a call."""
+def end_of_actor(error: BaseException, node: str = "") -> EndOfActor:
+    """Return how an actor that ran on `node` ended, by the exception of a call.
+
+    Without a node it could not start: by a mistake of the user's, or by the machine.
+    """
     from ray.exceptions import ActorUnavailableError, NodeDiedError, OutOfMemoryError, RayTaskError
 
-    said = str(error)
+    if not node and (mistake := _mistake(error)):
+        return EndOfActor(mistake, "host")
+    said, on = str(error), f"node {node}" if node else "a node"
     if isinstance(error, OutOfMemoryError) or _says(said, OUT_OF_MEMORY):
-        return EndOfActor(f"node {node} is out of memory: Ray ended the actor of a host", "machine")
+        return EndOfActor(f"{on} is out of memory: Ray ended the actor of a host", "machine")
     if isinstance(error, NodeDiedError) or _says(said, NODE_DIED):
-        return EndOfActor(f"node {node} was lost", "machine", is_of_node=True)
+        return EndOfActor(f"{on} was lost{'' if node else ' before a host had started there'}", "machine", bool(node))
+    if not node:
+        why = _last_line(said.replace(NEVER_RAN, ""))
+        return EndOfActor(f"the actor of a host did not start: {why}", "machine")
     if isinstance(error, ActorUnavailableError):
-        return EndOfActor(f"the connection to node {node} was lost", "machine", is_of_node=True)
+        return EndOfActor(f"the connection to {on} was lost", "machine", is_of_node=True)
     if isinstance(error, RayTaskError):
-        return EndOfActor(f"the actor of a host failed on node {node}: {_last_line(said)}", "machine")
-    return EndOfActor(f"the actor of a host ended on node {node}", "machine")
+        return EndOfActor(f"the actor of a host failed on {on}: {_last_line(said)}", "machine")
+    return EndOfActor(f"the actor of a host ended on {on}", "machine")
 
 
-def failed_start(error: BaseException) -> EndOfActor:
-    """Return why an actor could not start on a node: by mistakes of the user's, or by the machine."""
-    from ray.exceptions import ActorUnschedulableError, NodeDiedError, RuntimeEnvSetupError, TaskUnschedulableError
+def _mistake(error: BaseException) -> str:
+    """Return the mistake of the user's by which no host can start, and what to do about it; "" for other errors."""
+    from ray.exceptions import ActorUnschedulableError, RuntimeEnvSetupError, TaskUnschedulableError
 
-    said = " ".join(map(str, error.args)) if isinstance(error, ValueError) else str(error)  # Ray's may have parts
-    if isinstance(error, RuntimeEnvSetupError):
-        how = f"Ray cannot make the environment of hosts: {_telling_line(said)}"
-        return EndOfActor(f"{how}; check [execution.ray] runtime_env, workspace and exclude", "host")
-    if isinstance(error, (ActorUnschedulableError, TaskUnschedulableError)):
-        how = f"Ray can place no host: {said.strip()[:SAID_CHARS]}\nCheck [execution.ray] resources."
-        return EndOfActor(how, "host")
-    if isinstance(error, (ValueError, TypeError)):
-        how = f"Ray does not take the options of hosts: {said.strip()[:SAID_CHARS]}\n"
-        return EndOfActor(f"{how}Check [execution.ray] resources and runtime_env.", "host")
-    if isinstance(error, NodeDiedError) or _says(said, NODE_DIED):
-        return EndOfActor("a node was lost before a host had started there", "machine")
-    if _says(said, OUT_OF_MEMORY):
-        return EndOfActor("a node is out of memory: Ray ended the actor of a host", "machine")
-    why = _last_line(said.replace(NEVER_RAN, ""))
-    return EndOfActor(f"the actor of a host did not start: {why}", "machine")
+    if isinstance(error, RuntimeEnvSetupError):  # installers explain at length what they could not do
+        why = "\n".join(line for line in str(error).splitlines() if "error" in line.lower()) or str(error)
+        how = f"Ray cannot make the environment of hosts: {_last_line(why)}"
+        return f"{how}; check [execution.ray] runtime_env, workspace and exclude"
+    if isinstance(error, (ActorUnschedulableError, TaskUnschedulableError, ValueError, TypeError)):
+        said = " ".join(map(str, error.args)) or str(error)  # Ray's may have parts
+        return f"Ray can place no host: {said.strip()[:SAID_CHARS]}\nCheck [execution.ray] resources and runtime_env."
+    return ""
 
 
 def _says(said: str, any_of: Sequence[str]) -> bool:
     return any(words in said for words in any_of)
-
-
-def _telling_line(text: str) -> str:
-    """Return the last line that speaks of an error, as installers explain at length what they could not do."""
-    lines = [line for line in text.splitlines() if "error" in line.lower()]
-    return _last_line("\n".join(lines) or text)
 
 
 def _last_line(text: str) -> str:
@@ -124,36 +119,11 @@ class RayActor:
     idle_since: float = 0.0
 
 
-class Made(NamedTuple):
-    actor: RayActor
-    handle: Any
-
-
-class Failed(NamedTuple):
-    actor: RayActor
-    error: Exception
-
-
-class CallAnswered(NamedTuple):
-    """The future of a call is done."""
-
-    actor: RayActor
-    call: str
-    future: Any
-
-
 class Look(NamedTuple):
     """The living nodes, and the resources that are free on all of them together."""
 
     nodes: Sequence[Node]
     free: Mapping[str, float]
-
-
-class Closed(NamedTuple):
-    pass
-
-
-Message = Frame | Made | Failed | CallAnswered | Look | Closed
 
 
 class Actors:
@@ -172,28 +142,41 @@ class Actors:
         self._say = say
         self._upload = upload
         self._only_here = only_here
-        self._inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._actors: dict[RayActor, None] = {}
         self._of_number: dict[int, RayActor] = {}
         self._nodes: Sequence[Node] = ()
         self._avoided_until: dict[str, float] = {}
-        self._facts: ClusterFacts | None = None
+        self._facts = ClusterFacts("", "", 0, 0)
         self._class: Any = None
         self._maker = ThreadPoolExecutor(1, "osmosis-actors")
         self._closed = threading.Event()
         self._ticked_at = time.monotonic()
 
-    def put(self, message: Message) -> None:
-        """Hand over a message, `Closed` to end `run`. From any thread."""
-        self._inbox.put(message)
+    def put(self, frame: Frame) -> None:
+        """Hand over a frame. From any thread."""
+        self._inbox.put(partial(self._take_frame, frame))
+
+    def see(self, seen: Look) -> None:
+        """Hand over what the cluster has now. From any thread."""
+        self._inbox.put(partial(self._take_look, seen))
+
+    def close(self) -> None:
+        """Let `run` end. From any thread."""
+        self._inbox.put(None)
 
     def run(self, address: str, ray: str) -> None:
-        """Have hosts started and hear them until `Closed`, then end them all."""
-        self._take_look(look(), ClusterFacts(address, ray, 0, 0))
+        """Have hosts started and hear them until `close`, then end them all."""
+        self._facts = ClusterFacts(address, ray, 0, 0)
+        self._take_look(look())
         threading.Thread(target=self._watch, name="osmosis-nodes", daemon=True).start()
-        while not isinstance(message := self._next(), Closed):
-            if message is not None:
-                self._take(message)
+        is_open = True
+        while is_open:
+            with contextlib.suppress(queue.Empty):
+                take = self._inbox.get(timeout=max(self._ticked_at + TICK_S - time.monotonic(), 0.0))
+                is_open = take is not None
+                if take is not None:
+                    take()
             if (now := time.monotonic()) - self._ticked_at >= TICK_S:
                 self._tick(now)
         self._closed.set()
@@ -201,36 +184,12 @@ class Actors:
             self._end(actor)
         self._maker.shutdown()
 
-    def _next(self) -> Message | None:
-        with contextlib.suppress(queue.Empty):
-            return self._inbox.get(timeout=max(self._ticked_at + TICK_S - time.monotonic(), 0.0))
-        return None
-
     def _watch(self) -> None:
         while not self._closed.wait(LOOK_S):
             try:
-                self.put(look())
+                self.see(look())
             except Exception as error:
                 log(f"the nodes of the cluster cannot be listed: {error}")
-
-    def _take(self, message: Message) -> None:
-        match message:
-            case Frame():
-                self._take_frame(message)
-            case Look():
-                assert self._facts is not None
-                self._take_look(message, self._facts)
-            case Made(actor, handle) if actor in self._actors:
-                actor.handle = handle
-                calls, actor.calls = actor.calls, []
-                for call in calls:
-                    self._call(actor, *call)
-            case Made(_, handle):
-                self._maker.submit(kill, handle)
-            case Failed(actor, error) if actor in self._actors:
-                self._abandon(actor, failed_start(error))
-            case CallAnswered(actor, call, future) if actor in self._actors:  # those that ended are heard no more
-                self._take_answer(actor, call, future)
 
     def _take_frame(self, frame: Frame) -> None:
         actor = self._of_number.get(frame.number)
@@ -278,9 +237,20 @@ class Actors:
     def _make(self, actor: RayActor, options: Mapping[str, Any]) -> None:
         try:
             self._class = self._class or actor_class()
-            self.put(Made(actor, self._class.options(**options).remote()))
+            handle = self._class.options(**options).remote()
         except Exception as error:
-            self.put(Failed(actor, error))
+            self._inbox.put(partial(self._abandon, actor, end_of_actor(error)))
+        else:
+            self._inbox.put(partial(self._take_handle, actor, handle))
+
+    def _take_handle(self, actor: RayActor, handle: Any) -> None:
+        if actor not in self._actors:
+            self._maker.submit(kill, handle)
+            return
+        actor.handle = handle
+        calls, actor.calls = actor.calls, []
+        for call in calls:
+            self._call(actor, *call)
 
     def _call(self, actor: RayActor, method: Literal["start", "do", "listen"], *arguments: Any) -> None:
         """Call an actor, once it is made. What is wrong with it is said by what answers: "start" and "listen"."""
@@ -289,17 +259,21 @@ class Actors:
             return
         reference = getattr(actor.handle, method).remote(*arguments)
         if method != "do":
-            reference.future().add_done_callback(lambda future: self.put(CallAnswered(actor, method, future)))
+            reference.future().add_done_callback(
+                lambda future: self._inbox.put(partial(self._take_answer, actor, method, future))
+            )
 
     def _listen(self, actor: RayActor) -> None:
         actor.asked_at = time.monotonic()
         self._call(actor, "listen", max(len(self._actors) - FEW_ACTORS, 0) / ANSWERS_PER_S)
 
     def _take_answer(self, actor: RayActor, call: str, future: Any) -> None:
+        if actor not in self._actors:
+            return  # those that ended are heard no more
         try:
             answer = future.result()
         except Exception as error:
-            self._abandon(actor, end_of_actor(error, actor.node) if actor.runs else failed_start(error))
+            self._abandon(actor, end_of_actor(error, actor.node if actor.runs else ""))
             return
         if call == "start":
             self._started(actor, **answer)
@@ -333,7 +307,9 @@ class Actors:
         actor.idle_since = time.monotonic()
 
     def _abandon(self, actor: RayActor, end: EndOfActor) -> None:
-        """End an actor, and say how its processes ended."""
+        """End an actor, unless it has ended, and say how its processes ended."""
+        if actor not in self._actors:
+            return
         if end.by == "host" and any(each.runs for each in self._actors):
             end = end._replace(by="machine")  # other nodes can run these hosts
         if end.is_of_node and actor.node_id:
@@ -363,16 +339,14 @@ class Actors:
             elif not actor.roles and now - actor.idle_since > IDLE_S:
                 self._end(actor)
 
-    def _take_look(self, seen: Look, told: ClusterFacts) -> None:
+    def _take_look(self, seen: Look) -> None:
         """Take in the nodes, and tell what follows if it has changed."""
-        self._nodes = seen.nodes
+        self._nodes, told = seen.nodes, self._facts
         nodes = [node for node in self._allowed(seen.nodes) if self._needs.room_on(node)]
         free = self._needs.room_in(seen.free) + sum(actor.runs for actor in self._actors)
         n_places = min(sum(map(self._needs.room_on, nodes)), max(free, told.n_places))
-        n_elsewhere = len(seen.nodes) - len(self._allowed(seen.nodes))
         is_local = all(is_here(node.address) for node in seen.nodes)
-        unmet = "" if nodes else self._needs.unmet(self._allowed(seen.nodes))
-        facts = ClusterFacts(told.address, told.ray, len(nodes), n_places, is_local, n_elsewhere, unmet)
+        facts = ClusterFacts(told.address, told.ray, len(nodes), n_places, is_local)
         if facts != self._facts:
             self._facts = facts
             self._say(Frame(Kind.FACTS, 0, json.dumps(facts._asdict()).encode()))

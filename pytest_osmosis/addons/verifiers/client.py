@@ -99,8 +99,6 @@ def _client_type(base: Any) -> Any:
         ) -> SimpleNamespace:
             messages = [chat_message(message) for message in prompt]
             sampling = body_of(sampling_args)
-            if "modalities" not in sampling and any(map(_has_audio, messages)):
-                sampling["modalities"] = ["text"]
             headers = {**sampling.pop("extra_headers", {}), **(kwargs.get("extra_headers") or {})}
             if headers:
                 sampling["extra_headers"] = headers
@@ -128,12 +126,6 @@ def body_of(sampling_args: Mapping[str, Any] | None) -> dict[str, Any]:
     for name in ("extra_query", "timeout"):
         given.pop(name, None)
     return {name: value for name, value in {**given, **further}.items() if value is not None}
-
-
-def _has_audio(message: Message) -> bool:
-    content = message.get("content")
-    parts = content if isinstance(content, list) else ()
-    return any(isinstance(part, Mapping) and str(part.get("type", "")).startswith("input_audio") for part in parts)
 
 
 def _native_reply(reply: ChatReply) -> SimpleNamespace:

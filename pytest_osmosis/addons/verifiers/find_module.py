@@ -7,7 +7,6 @@ It is installed, comes with verifiers 0.4 as a taskset, or is in a folder of env
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -81,7 +80,8 @@ def _places(wanted: EnvironmentId, environments: Path) -> Iterator[Path]:
 
 def _not_found(env_id: str, wanted: EnvironmentId, environments: Path) -> str:
     first, second, *_ = map(shown, _places(wanted, environments))
-    meant = suggestion(wanted.module, _known(environments))
+    folders = [path.name.replace("-", "_") for path in environments.glob("*") if path.is_dir()]
+    meant = suggestion(wanted.module, folders)
     installed = f"no module {wanted.module} is installed in {shown(Path(sys.prefix))}"
     slug = env_id if "/" in env_id else wanted.name
     return (
@@ -89,22 +89,6 @@ def _not_found(env_id: str, wanted: EnvironmentId, environments: Path) -> str:
         f"install it with prime env install {slug} or uv pip install, or name another folder with "
         "--osmosis-env-dir-path ([environment] env_dir_path)"
     )
-
-
-def _known(environments: Path) -> list[str]:
-    """Return the modules of environments that could be meant: those in the folder, and packages for verifiers."""
-    from importlib import metadata
-
-    try:
-        folders = [path.name.replace("-", "_") for path in environments.iterdir() if path.is_dir()]
-    except OSError:
-        folders = []
-    installed = [
-        str(package.metadata["Name"]).replace("-", "_")
-        for package in metadata.distributions()
-        if any(re.match(r"verifiers\b", line) for line in package.requires or ())
-    ]
-    return [name for name in dict.fromkeys([*folders, *installed]) if name.isidentifier()]
 
 
 # -- its package -----------------------------------------------------------------------------------------

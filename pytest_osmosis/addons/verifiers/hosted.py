@@ -34,11 +34,9 @@ from pytest_osmosis.addons.verifiers.client import client_for
 from pytest_osmosis.addons.verifiers.load import Concurrency, LoadedEnvironment
 from pytest_osmosis.addons.verifiers.rubric import (
     EnvironmentRubric,
-    Groups,
     clean_up,
     function_names,
     is_grouped,
-    rolls_groups,
 )
 from pytest_osmosis.addons.verifiers.state import error_facts, finished, given_row, is_same, scored_columns
 from pytest_osmosis.errors import CodeError
@@ -148,7 +146,6 @@ class EnvironmentAgent:
         self.environment = environment
         self._setup = setup
         self._concurrency = concurrency
-        self._groups = Groups(environment, setup.runs)
 
     async def roll(self, ctx: ChatContext) -> RolloutOutput:
         """Return the conversation, the facts and the state of one rollout. Raises `EnvironmentFault`."""
@@ -193,13 +190,9 @@ class EnvironmentAgent:
 
     async def _state(self, ctx: ChatContext, given: Mapping[str, Any]) -> Any:
         client = client_for(partial(self._ask, ctx), lambda: (ctx.base_url, ctx.api_key))
-        environment, sampling = self.environment, _sampling(self.environment, ctx.sampling)
+        sampling = _sampling(self.environment, ctx.sampling)
         try:
-            if not rolls_groups(environment):
-                return await environment.rollout(deepcopy(given), client, ctx.model, sampling)
-            controls = {"client": client, "model": ctx.model, "sampling_args": sampling}
-            controls["score_rollout"] = getattr(environment, "score_rollouts", True)
-            return await self._groups.roll(ctx.row_index, ctx.run_index, deepcopy(given), controls)
+            return await self.environment.rollout(deepcopy(given), client, ctx.model, sampling)
         finally:
             await client.close()
 

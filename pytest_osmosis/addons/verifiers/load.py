@@ -54,20 +54,12 @@ class LoadedEnvironment:
             raise ExceptionGroup("an environment could not be torn down", errors)
 
 
-def load(source: EnvironmentSource, begins: Callable[[str], None] = lambda step: None) -> LoadedEnvironment:
-    """Return the environment, loaded in this process. The `CodeError` says what is wrong with its code.
-
-    `begins` is called with each step of its code that may take long.
-    """
+def load(source: EnvironmentSource) -> LoadedEnvironment:
+    """Return the environment, loaded in this process. The `CodeError` says what is wrong with its code."""
     with _signals_restored(), _exit_handlers() as handlers:
-        begins(f"import {source.module}")
         module = _imported(source)
-        if is_taskset(module) and not hasattr(module, "load_environment"):
-            begins("its taskset")
-            environment = _taskset(source)
-        else:
-            begins("load_environment()")
-            environment = _made(source, module)
+        is_of_0_4 = is_taskset(module) and not hasattr(module, "load_environment")
+        environment = _taskset(source) if is_of_0_4 else _made(source, module)
         notes = _set(source, environment)
     teardowns = [owner._teardown for handler in handlers if (owner := _owner(handler)) is not None]
     if not teardowns and callable(getattr(environment, "_teardown", None)):
@@ -113,10 +105,21 @@ def _made(source: EnvironmentSource, module: ModuleType) -> Any:
             f"environment {source.env_id}: load_environment() must return an environment, with the methods "
             f"{' and '.join(f'{name}()' for name in MEMBERS)}, got {type_name(environment)} without {missing[0]}()"
         )
+    if has_taskset(environment) and getattr(environment, "requires_group_rollouts", False) is True:
+        raise CodeError(
+            f"environment {source.env_id}: a reward function of its taskset needs all runs of a row, which tasksets of "
+            "verifiers 0.1.14 cannot have here; use those of verifiers 0.4"
+        )
     for name, value in (("env_id", source.env_id), ("env_args", dict(source.args))):
         if not getattr(environment, name, None):
             setattr(environment, name, value)
     return environment
+
+
+def has_taskset(environment: Any) -> bool:
+    """Return True for an environment of a taskset and a harness, as 0.1.14 has them. It scores as it rolls out."""
+    begins = getattr(getattr(environment, "taskset", None), "init_group", None)
+    return callable(begins) and callable(getattr(getattr(environment, "harness", None), "run", None))
 
 
 def _check_arguments(source: EnvironmentSource, make: Callable[..., Any]) -> None:

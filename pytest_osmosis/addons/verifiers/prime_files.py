@@ -105,7 +105,7 @@ def write_prime_files(run: StoredEvalRun, folder: Path, redaction: Redaction) ->
         paths = [stack.enter_context(replacing(folder / name, follows_link=False)) for name in (RESULTS, METADATA)]
         private.write(paths[0], files.lines(found))
         private.write(paths[1], [files.metadata(found)])
-    return files.totals.n_lines
+    return len(files.totals.rewards)
 
 
 def save_prime_files(run: StoredEvalRun, base: Path, redaction: Redaction) -> Path:
@@ -203,7 +203,7 @@ class _PrimeFiles:
         self._run = run
         self._rule = rule
         self._redaction = redaction
-        self.totals = _Totals(run.manifest.subject.n, _threshold(rule))
+        self.totals = _Totals(run.manifest.subject.n, rule.reward_threshold)
 
     def lines(self, found: Replayed, only: Set[int] | None = None) -> Iterator[str]:
         """Yield the line of each run of the eval's model that ended, by example and run, and add it to the totals.
@@ -221,9 +221,12 @@ class _PrimeFiles:
         with ExitStack() as stack:
             reader = stack.enter_context(EventReader(directory.journal))
             has_rows = something_at(directory.rows)
-            rows = _EnvironmentRows(iter(stack.enter_context(open_file(directory.rows)) if has_rows else ()))
+            rows = enumerate(stack.enter_context(open_file(directory.rows)) if has_rows else ())
+            at, row = -1, Line()
             for record in sorted(ended, key=lambda record: plan_order(record.run)):
-                row = rows.facts(record.run.row)
+                if at < record.run.row:
+                    at, found_row = next((each for each in rows if each[0] == record.run.row), (record.run.row, b"{}"))
+                    row = _row_facts(found_row)
                 rollout, score = (found.event(kind, record, reader) for kind in ("rollout", "score"))
                 line = _line(record, self._rule, rollout, score, {**own, **row})
                 line = self._redaction.value(line, unchanged=_OWN)
@@ -239,25 +242,13 @@ class _PrimeFiles:
 # -- results.jsonl ---------------------------------------------------------------------------------------
 
 
-class _EnvironmentRows:
-    """The rows that an environment had, as lines of JSON, which are read in order."""
-
-    def __init__(self, lines: Iterator[bytes]) -> None:
-        self._lines = enumerate(lines)
-        self._at = -1
-        self._facts: Line = {}
-
-    def facts(self, row: int) -> Line:
-        """Return the members of a row that its lines have too; none of an earlier row may follow."""
-        while self._at < row:
-            self._at, line = next(self._lines, (row, b"{}"))
-            if self._at == row:
-                found = parsed(line.decode())
-                metadata = found.get("metadata") or {}
-                facts = {"example_id": found.get("example_id"), "answer": found.get("ground_truth")}
-                facts |= {name: metadata.get(name) for name in ("task", "info")}
-                self._facts = {name: value for name, value in facts.items() if value is not None}
-        return self._facts
+def _row_facts(line: bytes) -> Line:
+    """Return the members of an environment's row, a line of JSON, that lines have too."""
+    found = parsed(line.decode())
+    metadata = found.get("metadata") or {}
+    facts = {"example_id": found.get("example_id"), "answer": found.get("ground_truth")}
+    facts |= {name: metadata.get(name) for name in ("task", "info")}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _line(record: RunRecord, rule: PassRule, rollout: Event, score: Event, facts: Line) -> Line:
@@ -281,7 +272,7 @@ def _line(record: RunRecord, rule: PassRule, rollout: Event, score: Event, facts
         **({"answer": answer} if answer not in (None, "") else {}),
         **({"task": given["task"]} if given.get("task") else {}),
         **({"info": info} if info else {}),
-        "reward": _reward(record, rule),
+        "reward": rule.reward(record) or 0.0,
         "error": error,
         "timing": _timing(record, rollout, given.get("timing")),
         "is_completed": given.get("is_completed", True),
@@ -346,25 +337,6 @@ def _tool_call(call: Any) -> str:
     if isinstance(function, Mapping):
         call = {"id": call.get("id"), "name": function.get("name"), "arguments": function.get("arguments")}
     return json.dumps(call)
-
-
-def _score_name(rule: PassRule) -> str | None:
-    """Return the function whose score is the reward, None if several decide."""
-    deciding = rule.deciding
-    return deciding[0] if len(deciding) == 1 else None
-
-
-def _reward(record: RunRecord, rule: PassRule) -> float:
-    """Return the score that decides; 1.0 or 0.0 if several functions decide, and 0.0 without a score."""
-    name = _score_name(rule)
-    if name is None:
-        return float(rule.passed(record))
-    return float(record.scores.get(name, 0.0)) if record.status == "finished" else 0.0
-
-
-def _threshold(rule: PassRule) -> float:
-    name = _score_name(rule)
-    return 1.0 if name is None else rule.threshold(name)
 
 
 def _metrics(record: RunRecord) -> dict[str, float]:
@@ -438,20 +410,9 @@ def _span(start: float, duration: float) -> dict[str, float]:
 # -- metadata.json ---------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Mean:
-    """The mean of numbers, 0.0 without any. It is summed exactly, because the sum may fit no float."""
-
-    total: Fraction = Fraction()
-    n: int = 0
-
-    def add(self, value: float) -> None:
-        self.total += Fraction(value)
-        self.n += 1
-
-    @property
-    def value(self) -> float:
-        return float(self.total / self.n) if self.n else 0.0
+def _mean(numbers: Sequence[float]) -> float:
+    """Return the mean of numbers, 0.0 without any. They are summed exactly, because the sum may fit no float."""
+    return float(sum(map(Fraction, numbers)) / len(numbers)) if numbers else 0.0
 
 
 @dataclass
@@ -460,24 +421,22 @@ class _Totals:
 
     runs: int
     threshold: float
-    n_lines: int = 0
-    reward: _Mean = field(default_factory=_Mean)
-    errors: _Mean = field(default_factory=_Mean)
-    metrics: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
-    usage: dict[str, _Mean] = field(default_factory=lambda: defaultdict(_Mean))
+    rewards: list[float] = field(default_factory=list)
+    n_errors: int = 0
+    metrics: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    usage: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     passes: dict[Any, list[bool]] = field(default_factory=lambda: defaultdict(list))
     tools: dict[str, Sequence[Any]] = field(default_factory=dict)
 
     def add(self, line: Line) -> None:
-        self.n_lines += 1
-        self.reward.add(line["reward"])
-        self.errors.add(float(line["error"] is not None))
+        self.rewards.append(line["reward"])
+        self.n_errors += line["error"] is not None
         self.passes[json.dumps(line["example_id"])].append(line["reward"] >= self.threshold)
         self.tools.setdefault(json.dumps(line["tool_defs"]), line["tool_defs"])
-        for means, values in ((self.metrics, line["metrics"]), (self.usage, line.get("token_usage", {}))):
+        for all_values, values in ((self.metrics, line["metrics"]), (self.usage, line.get("token_usage", {}))):
             for name, value in values.items():
                 if isinstance(value, int | float):
-                    means[name].add(value)
+                    all_values[name].append(value)
 
     def pass_rates(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return pass@k and pass^k for powers of two, over complete examples; none for one run an example."""
@@ -498,7 +457,7 @@ def _metadata(run: StoredEvalRun, found: Replayed, totals: _Totals) -> dict[str,
     took_s = sum(found.session_ms) / 1000
     tools = list(totals.tools.values())
     sampling = {key: value for key, value in manifest.subject.extra.get("sampling", {}).items() if value is not None}
-    usage = {name: mean.value for name, mean in totals.usage.items()}
+    usage = {name: _mean(values) for name, values in totals.usage.items()}
     return {
         "env_id": env_id_of(run),
         "env_args": environment.get("env_args", {}),
@@ -509,9 +468,9 @@ def _metadata(run: StoredEvalRun, found: Replayed, totals: _Totals) -> dict[str,
         "sampling_args": {"max_tokens": None, **sampling},
         "time": took_s,
         "time_ms": took_s * 1000,
-        "avg_reward": totals.reward.value,
-        "avg_metrics": {name: mean.value for name, mean in totals.metrics.items()},
-        "avg_error": totals.errors.value,
+        "avg_reward": _mean(totals.rewards),
+        "avg_metrics": {name: _mean(values) for name, values in totals.metrics.items()},
+        "avg_error": totals.n_errors / len(totals.rewards) if totals.rewards else 0.0,
         "pass_at_k": pass_at,
         "pass_all_k": pass_all,
         "pass_threshold": totals.threshold,
@@ -572,12 +531,10 @@ def push(folder: Path, name: str | None) -> str:
         return _not_pushed(name, f"it took longer than {PUSH_TIMEOUT_S:g} s")
     except OSError as error:
         return _not_pushed(name, str(error))
-    try:
-        said = json.loads(done.stdout.splitlines()[-1])
-    except (ValueError, IndexError):
-        last = done.stderr.splitlines()[-1:]
-        return _not_pushed(name, last[0] if last else f"its process ended with {done.returncode}")
-    return f"pushed to {said['url']}" if "url" in said else _not_pushed(name, said["error"])
+    said = (done.stderr if done.returncode else done.stdout).splitlines()[-1:]
+    if done.returncode or not said:
+        return _not_pushed(name, said[0] if said else f"its process ended with {done.returncode}")
+    return f"pushed to {said[0]}"
 
 
 def _not_pushed(name: str, why: str) -> str:
@@ -609,7 +566,7 @@ def push_files(folder: Path, name: str) -> str:
 
 
 def push_as_process() -> None:
-    """Push what the arguments name, and print one line of JSON: the `url` of the dataset, or the `error`.
+    """Push what the arguments name, and print the URL of the dataset, or exit with the error in a line.
 
     It runs in a process of its own, so that neither the library nor a hang of the network touches pytest. The token is
     the one that the library finds: HF_TOKEN, or a login.
@@ -617,7 +574,6 @@ def push_as_process() -> None:
     warnings.simplefilter("ignore")
     folder, name = sys.argv[1:]
     try:
-        said = {"url": push_files(Path(folder), name)}
+        sys.stdout.write(f"{push_files(Path(folder), name)}\n")
     except Exception as error:
-        said = {"error": f"{type(error).__name__}: {error}".partition("\n")[0]}
-    sys.stdout.write(json.dumps(said) + "\n")
+        sys.exit(f"{type(error).__name__}: {error}".partition("\n")[0])

@@ -13,14 +13,16 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import sys
 import tempfile
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from pytest_osmosis.addons.verifiers.client import tool_call
 from pytest_osmosis.addons.verifiers.prime_files import METADATA, MOST_METADATA_BYTES, RESULTS, REWARD, eval_run_of
@@ -32,7 +34,7 @@ from pytest_osmosis.evals.run_directory import changed_value, runs_folder
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file, read_text
 from pytest_osmosis.files.strict_json import DEEPEST, JsonFault, depth
-from pytest_osmosis.formats.codec import LARGEST, Amount, Count, Positive, ShapeFault, decode
+from pytest_osmosis.formats.codec import LARGEST, Amount, Count, Positive, decode
 from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.run_id import RunId
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 OPTION = "--osmosis-resume-from"
 MOST_LISTED = 5
 Event = dict[str, Any]
+Line = Mapping[str, Any]
+"""A line of results.jsonl."""
 
 
 def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared:
@@ -80,7 +84,7 @@ class _Import:
         self._found = found
         self._is_environment = prepared.environment is not None
         self.notes: list[str] = []
-        self._redone = 0
+        self._n_redone = 0
         self.differences = list(self._changed_settings())
         self._taken = [] if self.differences else self._matched()
 
@@ -95,11 +99,12 @@ class _Import:
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+        version = (self._found.metadata.get("version_info") or {}).get("vf_version")
         facts = {
             "folder": shown(self._found.folder),
             "runs": len(self._taken),
-            "redone": self._redone,
-            "verifiers": self._found.verifiers,
+            "redone": self._n_redone,
+            "verifiers": version if isinstance(version, str) and version else None,
         }
         source = ImportedRollouts(name, resumption=Resumption(progress), journal=journal, facts=facts)
         weakref.finalize(progress, shutil.rmtree, folder, ignore_errors=True)
@@ -118,7 +123,9 @@ class _Import:
         env_args = dict(config.environment.arguments)
         if (then.get("env_args") or {}) != env_args:
             yield changed_value("env_args", then.get("env_args") or {}, env_args)
-        sampling_then, sampling = _flat(then.get("sampling_args") or {}), self._sampling()
+        facts = prepared.environment
+        sampling_then = _flat(then.get("sampling_args") or {})
+        sampling = {**({} if facts is None else _flat(facts.sampling)), **_flat(request_sampling(config))}
         for key in dict.fromkeys([*sampling_then, *sampling]):
             if sampling_then.get(key) != sampling.get(key):
                 yield changed_value(f"sampling_args {key}", sampling_then.get(key), sampling.get(key))
@@ -126,72 +133,48 @@ class _Import:
         if n_then > n:
             yield f"{changed_value('rollouts_per_example', n_then, n)}, and it may only grow"
 
-    def _sampling(self) -> dict[str, Any]:
-        facts = self._prepared.environment
-        own = {} if facts is None else _flat(facts.sampling)
-        return {**own, **_flat(request_sampling(self._prepared.config))}
-
     # -- which lines are taken over --------------------------------------------------------------------------
 
-    def _matched(self) -> list[tuple[RunId, PrimeLine]]:
+    def _matched(self) -> list[tuple[RunId, Line]]:
         """Return the lines of selected rows that ended well, each with its run. Adds to notes and differences."""
         prepared, n = self._prepared, self._prepared.config.evaluation.n
-        rows = self._rows()
-        taken: dict[int, dict[int, PrimeLine]] = defaultdict(dict)
-        others, beyond, changed = list[str](), list[str](), list[str]()
+        rows = {json.dumps(self._example(row)): row for row, _ in prepared.collected.rows()}
+        taken: dict[int, dict[int, Line]] = defaultdict(dict)
+        n_left_out, changed = 0, list[str]()
         for line in self._found.lines:
-            example = line.members["example_id"]
-            row = rows.get(json.dumps(example))
-            if row is None:
-                others.append(str(example))
-                continue
-            if line.has_failed:
-                self._redone += 1
-                continue
-            if not self._asks_the_same(row, line):
-                changed.append(str(example))
-                continue
-            wanted = line.members.get("run_index")
-            free = [index for index in range(n) if index not in taken[row]]
-            index = wanted if wanted in free else next(iter(free), None)
-            if index is None:
-                beyond.append(str(example))
-                continue
-            taken[row][index] = line
-        incomplete = 0
-        if prepared.environment is not None and prepared.environment.grouped:
-            for row in [row for row, lines in taken.items() if len(lines) < n]:
-                incomplete += len(taken.pop(row))
+            row = rows.get(json.dumps(line["example_id"]))
+            free = [index for index in range(n) if row is not None and index not in taken[row]]
+            if row is not None and has_failed(line):
+                self._n_redone += 1
+            elif row is None or not free:
+                n_left_out += 1
+            elif not self._asks_the_same(row, line):
+                changed.append(str(line["example_id"]))
+            else:
+                taken[row][line["run_index"] if line.get("run_index") in free else free[0]] = line
+        is_grouped = prepared.environment is not None and prepared.environment.grouped
+        incomplete = [row for row, lines in taken.items() if is_grouped and len(lines) < n]
+        n_incomplete = sum(len(taken.pop(row)) for row in incomplete)
         if changed:
-            examples = f"example{'s' if len({*changed}) > 1 else ''} {listed(dict.fromkeys(changed), MOST_LISTED)}"
-            self.differences.append(f"the prompt of {examples}: changed")
-        if self._redone:
-            self.notes.append(f"{plural(self._redone, 'rollout')} in the files ended with an error: made again")
-        if incomplete:
-            why = "a reward function needs all runs of a row, which these rows lack"
-            verb = "is" if incomplete == 1 else "are"
-            self.notes.append(f"{plural(incomplete, 'rollout')} {verb} made again: {why}")
-        if others:
-            self.notes.append(f"left out: {plural(len(others), 'rollout')} of examples that are not selected")
-        if beyond:
-            text = f"{plural(len(beyond), 'rollout')} beyond the {n} of an example"
-            self.notes.append(f"left out: {text} (example {listed(dict.fromkeys(beyond), MOST_LISTED)})")
+            self.differences.append(f"the prompt of example {listed(dict.fromkeys(changed), MOST_LISTED)}: changed")
+        for n_rollouts, text in (
+            (self._n_redone, "made again, because they ended with an error"),
+            (n_incomplete, "made again: a reward function needs all runs of a row, which these rows lack"),
+            (n_left_out, f"left out: of examples that are not selected, or beyond the {n} of an example"),
+        ):
+            self.notes += [f"{plural(n_rollouts, 'rollout')} in the files: {text}"] if n_rollouts else []
         if self._found.torn:
             self.notes.append("the last line of results.jsonl is torn and was passed over")
         return [(RunId(row, index), taken[row][index]) for row in sorted(taken) for index in sorted(taken[row])]
 
-    def _rows(self) -> Mapping[str, int]:
-        """Return the selected rows by their example ids, as JSON."""
-        prepared = self._prepared
-        indices = [row for row, _ in prepared.collected.rows()]
-        if not self._is_environment:
-            return {json.dumps(row): row for row in indices}
-        return {json.dumps(prepared.dataset.row(row).record.get("example_id", row)): row for row in indices}
+    def _example(self, row: int) -> Any:
+        """Return the id of a row: that of an environment's example, or its place."""
+        return self._prepared.dataset.row(row).record.get("example_id", row) if self._is_environment else row
 
-    def _asks_the_same(self, row: int, line: PrimeLine) -> bool:
+    def _asks_the_same(self, row: int, line: Line) -> bool:
         """Return True if the row's last question is in the line's prompt; environments may add to a prompt."""
         now = [text_of(message.get("content")) for message in self._prepared.dataset.row(row).messages]
-        then = [text_of(message.get("content")) for message in line.prompt]
+        then = [text_of(message.get("content")) for message in prompt_of(line)]
         return not now or any(now[-1].strip() in text for text in then)
 
     # -- the journal -----------------------------------------------------------------------------------------
@@ -211,39 +194,40 @@ class _Import:
             if self._is_environment:
                 yield prepared.redaction.value(self._score(run, line), unchanged=frozenset({"ev", "scores"}))
 
-    def _rollout(self, run: RunId, line: PrimeLine) -> Event:
+    def _rollout(self, run: RunId, line: Line) -> Event:
         return {
             "ev": "rollout",
             **run.to_json(),
             "attempt": 1,
-            "ms": line.took_ms("generation"),
-            "messages": line.messages,
-            "n_prompt": len(line.prompt),
-            "finish_reason": "length" if line.members.get("is_truncated") is True else None,
-            "usage": line.usage,
+            "ms": took_ms(line, "generation"),
+            "messages": [*prompt_of(line), *_messages(line.get("completion"), "assistant")],
+            "n_prompt": len(prompt_of(line)),
+            "finish_reason": "length" if line.get("is_truncated") is True else None,
+            "usage": usage_of(line),
             "imported": {"folder": shown(self._found.folder), "scores": [REWARD] if self._is_environment else []},
             **({"environment": self._environment(line)} if self._is_environment else {}),
         }
 
-    def _environment(self, line: PrimeLine) -> dict[str, Any]:
+    def _environment(self, line: Line) -> dict[str, Any]:
         """Return what the line says of its rollout besides the conversation. Of its trajectory it says nothing."""
         columns = self._found.metadata.get("state_columns") or []
-        given = {name: line.members[name] for name in _OF_ENVIRONMENT if line.members.get(name) is not None}
-        kept = {name: line.members.get(name) for name in columns if name in line.members}
-        state = {"n_prompt": len(line.prompt), "unkept": ["trajectory"], **({"kept": kept} if kept else {})}
+        given = {name: line[name] for name in _OF_ENVIRONMENT if line.get(name) is not None}
+        kept = {name: line[name] for name in columns if name in line}
+        state = {"n_prompt": len(prompt_of(line)), "unkept": ["trajectory"], **({"kept": kept} if kept else {})}
         return {**given, **({"columns": kept} if kept else {}), "state": state}
 
-    def _score(self, run: RunId, line: PrimeLine) -> Event:
-        metrics = line.metrics
+    def _score(self, run: RunId, line: Line) -> Event:
+        told = {name: _number(value) for name, value in (line.get("metrics") or {}).items()}
+        metrics = {name: value for name, value in told.items() if value is not None}
         return {
             "ev": "score",
             **run.to_json(),
             "attempt": 1,
-            "ms": line.took_ms("scoring"),
-            "scores": {REWARD: line.members["reward"]},
+            "ms": took_ms(line, "scoring"),
+            "scores": {REWARD: line["reward"]},
             "errors": {},
             "output": {},
-            "ground_truth": line.members.get("answer"),
+            "ground_truth": line.get("answer"),
             **({"metrics": {REWARD: metrics}} if metrics else {}),
         }
 
@@ -299,51 +283,43 @@ class LineFields(TypedDict):
     timing: NotRequired[Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class PrimeLine:
-    """A line of results.jsonl, with its number."""
+class PrimeRun(NamedTuple):
+    """The files of one run of `prime eval`. `torn` says that the last line was passed over."""
 
-    number: int
-    members: Mapping[str, Any]
+    folder: Path
+    metadata: Mapping[str, Any]
+    lines: Sequence[Line]
+    torn: bool
 
-    @property
-    def has_failed(self) -> bool:
-        """True if the rollout ended with an error, or has no reward."""
-        return self.members.get("error") is not None or self.members.get("reward") is None
 
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The conversation in the shape of chat completions, the prompt first."""
-        return [*self.prompt, *_messages(self.members.get("completion"), "assistant")]
+def has_failed(line: Line) -> bool:
+    """Return True if the rollout of a line ended with an error, or has no reward."""
+    return line.get("error") is not None or line.get("reward") is None
 
-    @property
-    def prompt(self) -> list[dict[str, Any]]:
-        return _messages(self.members.get("prompt"), "user")
 
-    @property
-    def metrics(self) -> dict[str, float]:
-        """The metrics that are finite numbers."""
-        found = (self.members.get("metrics") or {}).items()
-        return {name: float(value) for name, value in found if isinstance(value, int | float) and math.isfinite(value)}
+def prompt_of(line: Line) -> list[dict[str, Any]]:
+    """Return the prompt of a line in the shape of chat completions."""
+    return _messages(line.get("prompt"), "user")
 
-    @property
-    def usage(self) -> dict[str, int] | None:
-        found = self.members.get("token_usage")
-        if not isinstance(found, Mapping):
-            return None
-        counts = {name: found.get(name) for name in ("input_tokens", "output_tokens")}
-        known = {name: value for name, value in counts.items() if isinstance(value, int | float)}
-        return {name: int(value) for name, value in known.items() if 0 <= value <= LARGEST} or None
 
-    def took_ms(self, phase: str) -> float:
-        """Return the time of a phase, "generation" or "scoring"; 0 if it is not known."""
-        timing = self.members.get("timing") or {}
-        span = timing.get(phase)
-        seconds = span.get("duration") if isinstance(span, Mapping) else None
-        if isinstance(seconds, int | float):
-            return min(max(0.0, seconds * 1000), LARGEST)
-        known_ms = timing.get(f"{phase}_ms")
-        return min(max(0.0, float(known_ms)), LARGEST) if isinstance(known_ms, int | float) else 0.0
+def usage_of(line: Line) -> dict[str, int] | None:
+    found = line.get("token_usage")
+    told = found if isinstance(found, Mapping) else {}
+    counts = {name: _number(told.get(name), 0, LARGEST) for name in ("input_tokens", "output_tokens")}
+    return {name: int(count) for name, count in counts.items() if count is not None} or None
+
+
+def took_ms(line: Line, phase: Literal["generation", "scoring"]) -> float:
+    """Return the time of a phase, 0 if it is not known."""
+    timing = line.get("timing") or {}
+    span = timing.get(phase)
+    seconds = _number(span.get("duration"), 0, LARGEST) if isinstance(span, Mapping) else None
+    return (_number(timing.get(f"{phase}_ms"), 0, LARGEST) if seconds is None else min(seconds * 1000, LARGEST)) or 0.0
+
+
+def _number(value: object, least: float = -sys.float_info.max, most: float = sys.float_info.max) -> float | None:
+    """Return a number within bounds, None for anything else."""
+    return float(value) if isinstance(value, int | float) and least <= value <= most else None
 
 
 def _messages(found: object, role: str) -> list[dict[str, Any]]:
@@ -365,22 +341,6 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
         with suppress(ValueError):
             readable.append(tool_call(call))
     return {**message, "tool_calls": readable}
-
-
-@dataclass(frozen=True, slots=True)
-class PrimeRun:
-    """The files of one run of `prime eval`. `torn` says that the last line was passed over."""
-
-    folder: Path
-    metadata: Mapping[str, Any]
-    lines: Sequence[PrimeLine]
-    torn: bool
-
-    @property
-    def verifiers(self) -> str | None:
-        """The version of verifiers, None if it is not known."""
-        version = (self.metadata.get("version_info") or {}).get("vf_version")
-        return version if isinstance(version, str) and version else None
 
 
 def read_prime_run(folder: Path) -> PrimeRun:
@@ -421,25 +381,24 @@ def _metadata(path: Path) -> Mapping[str, Any]:
     return data
 
 
-def _lines(path: Path) -> Iterator[PrimeLine | None]:
+def _lines(path: Path) -> Iterator[Line | None]:
     """Yield the lines of results.jsonl, None at the end for one that is torn."""
-    number = 0
     try:
         with open_file(path) as file:
-            while raw := file.readline(MOST_LINE_BYTES):
-                number += 1
+            for number in count(1):
+                raw = file.readline(MOST_LINE_BYTES)
+                if not raw:
+                    return
                 if not raw.strip():
                     continue
                 try:
-                    line = _decoded(raw.decode("utf-8"))
-                    if not isinstance(line, dict):
-                        raise ShapeFault("must be a JSON object")
+                    line: Line = _decoded(raw.decode("utf-8"))
                     decode(line, LineFields)
                 except ValueError as error:
-                    if not file.readline(1):
-                        yield None
-                        return
-                    raise OsmosisError(f"{shown(path)}:{number}: {error}") from None
-                yield PrimeLine(number, line)
+                    if file.readline(1):
+                        raise OsmosisError(f"{shown(path)}:{number}: {error}") from None
+                    yield None
+                    return
+                yield line
     except FileFault as fault:
         raise OsmosisError(f"{shown(path)}: {fault}") from None

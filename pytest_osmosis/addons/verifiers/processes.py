@@ -31,7 +31,6 @@ from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Setup, TellReques
 from pytest_osmosis.host.rollout_code import environment_code, read_anew
 from pytest_osmosis.processes.child import EXIT_S, GUARD, Child
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
-from pytest_osmosis.text.numbers import plural, seconds
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -40,8 +39,8 @@ ROWS, OUTPUT = "rows.jsonl", "output.txt"
 MOST_OUTPUT_CHARS = 4_000
 MOST_AT_ONCE, MOST_KEPT = 4, 8
 """The most environments that load at once, and whose processes are kept: each needs hundreds of megabytes."""
-LONG_S, AGAIN_S = 3.0, 30.0
-"""The seconds after which people want to know what they wait for, and want to know it again."""
+LONG_S = 3.0
+"""The seconds after which people want to know what they wait for."""
 OF_PYTEST = "PYTEST_CURRENT_TEST"
 """The variable that pytest changes from test to test."""
 
@@ -50,7 +49,7 @@ OF_PYTEST = "PYTEST_CURRENT_TEST"
 class _Loading:
     """An environment to load, with variables `environ`, in a process that may become a host with the same `code`.
 
-    Once it has begun, the process writes to `folder`, and `step` is what it waits for.
+    Once it has begun, the process writes to `folder`.
     """
 
     code: HostCode
@@ -59,7 +58,6 @@ class _Loading:
     rolls_out: bool
     folder: Path = field(init=False)
     answer: Future[Mapping[str, Any]] = field(init=False)
-    step: str = "a place, or its process"
 
 
 class Environments:
@@ -142,8 +140,11 @@ class Environments:
         loading.folder = self._folder / f"{len(self._begun)}"
         private.make_folder(loading.folder)
         loading.answer = self._pool.submit(self._processes.answer, loading)
-        teller = threading.Thread(target=_tell, args=(loading, self._say), name="osmosis-environment-line", daemon=True)
+        line = f"osmosis: loading environment {loading.module.env_id}; it takes long"
+        teller = threading.Timer(LONG_S, self._say, [line])
+        teller.daemon = True
         teller.start()
+        loading.answer.add_done_callback(lambda _: teller.cancel())
 
 
 class _Processes:
@@ -169,7 +170,9 @@ class _Processes:
         except OSError as error:
             raise CodeError(f"environment {env_id}: no process can be started: {error}") from error
         host.put(encode([become(output, environ, code.workspace), tell]))
-        last = _heard(host, loading)
+        last: Mapping[str, Any] = {}
+        with contextlib.suppress(ValueError, TypeError):  # user code can write to the pipe too
+            last = {**json.loads(host.stdout.readline())}
         facts: Mapping[str, Any] | None = last.get("facts")
         if facts is not None and self._keep(host, loading):
             return facts
@@ -178,7 +181,7 @@ class _Processes:
             return facts
         printed = _printed(output)
         if "error" in last:
-            raise CodeError(last["error"], "\n".join(filter(None, [last["details"].rstrip(), printed])))
+            raise CodeError(last["error"], "\n".join(filter(None, [str(last.get("details", "")).rstrip(), printed])))
         raise CodeError(f"environment {env_id} does not load: its process ended ({exit_text(status)})", printed)
 
     def _start(self, output: Path, cwd: str, environ: Mapping[str, str]) -> Child:
@@ -236,31 +239,6 @@ class _Processes:
         with self._lock:
             self._loading.discard(host)
         return status
-
-
-def _heard(host: Child, loading: _Loading) -> Mapping[str, Any]:
-    """Return the last event of a process that loads an environment, and note the steps before; {} if it ended."""
-    with contextlib.suppress(ValueError, KeyError, TypeError):  # user code can write to the pipe too
-        for line in host.stdout:
-            event: Mapping[str, Any] = json.loads(line)
-            if event["ev"] != "step":
-                return event
-            loading.step = event["step"]
-    return {}
-
-
-def _tell(loading: _Loading, say: Callable[[str], None]) -> None:
-    """Say what an environment waits for if it takes long, now and then, and when it is loaded."""
-    from concurrent.futures import wait
-
-    env_id, answer = loading.module.env_id, loading.answer
-    start, pause = time.monotonic(), LONG_S
-    while not wait([answer], pause).done:
-        say(f"osmosis: loading environment {env_id}: waits for {loading.step} ({seconds(time.monotonic() - start)})")
-        pause = AGAIN_S
-    if pause == AGAIN_S and answer.exception() is None:
-        rows = plural(answer.result()["n_rows"], "row")
-        say(f"osmosis: loaded environment {env_id}: {rows} ({seconds(time.monotonic() - start)})")
 
 
 def _facts(loading: _Loading) -> EnvironmentFacts:

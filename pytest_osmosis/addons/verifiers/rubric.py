@@ -6,7 +6,6 @@ called in a frame that remembers what they raised, and what they returned instea
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import math
@@ -18,7 +17,7 @@ from copy import deepcopy
 from typing import Any
 
 from pytest_osmosis.addons.verifiers.client import client_for
-from pytest_osmosis.addons.verifiers.load import Concurrency
+from pytest_osmosis.addons.verifiers.load import Concurrency, has_taskset
 from pytest_osmosis.addons.verifiers.state import UnkeptState, given_row, remade
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rewards.graders import Reward
@@ -53,8 +52,8 @@ def rubrics_of(environment: Any) -> Iterator[Any]:
 
 
 def is_grouped(environment: Any) -> bool:
-    """Return True if a reward function of the environment, or its taskset, needs all runs of a row."""
-    return rolls_groups(environment) or any(_is_grouped(rubric) for rubric in rubrics_of(environment))
+    """Return True if a reward function of the environment needs all runs of a row."""
+    return any(_is_grouped(rubric) for rubric in rubrics_of(environment))
 
 
 def _is_grouped(rubric: Any) -> bool:
@@ -118,9 +117,6 @@ class EnvironmentRubric:
         return [_first(faults[id(state)]) or _reward(state) for state in states]
 
     async def _score(self, environment: Any, states: Sequence[Any]) -> None:
-        if rolls_groups(environment):
-            await score_group(environment, states)
-            return
         rubric = getattr(environment, "rubric", None)
         if rubric is None or has_taskset(environment):
             return  # it scores as it rolls out
@@ -295,57 +291,3 @@ def _noting(function: Callable[..., Any], errors: list[BaseException], n: int | 
 
 class FailedFunctionError(Exception):
     """The error that verifiers gets in place of the original one, whose traceback its frames would lengthen."""
-
-
-def has_taskset(environment: Any) -> bool:
-    """Return True for an environment of a taskset and a harness."""
-    begins = getattr(getattr(environment, "taskset", None), "init_group", None)
-    return callable(begins) and callable(getattr(getattr(environment, "harness", None), "run", None))
-
-
-def rolls_groups(environment: Any) -> bool:
-    """Return True if its taskset makes the states of all runs of a row at once."""
-    return has_taskset(environment) and getattr(environment, "requires_group_rollouts", False) is True
-
-
-class Groups:
-    """The tasks and states that a taskset has made for the runs of each row, until they are rolled out."""
-
-    def __init__(self, environment: Any, runs: int) -> None:
-        self._environment = environment
-        self._runs = runs
-        self._waiting: dict[int, dict[int, tuple[Any, Any]]] = {}
-        self._one_at_a_time = asyncio.Lock()  # so that a row has one group
-
-    async def roll(self, row: int, run: int, given: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
-        """Return the state of a run of a row. A further try gets the state of a new group."""
-        async with self._one_at_a_time:
-            waiting = self._waiting.setdefault(row, {})
-            if run not in waiting:
-                waiting |= dict(enumerate(await self._made(row, given)))
-            task, state = waiting.pop(run)
-            if not waiting:
-                del self._waiting[row]
-        self._environment.apply_controls([state], controls)
-        return await self._environment.harness.run(task, state)
-
-    async def _made(self, row: int, given: Mapping[str, Any]) -> list[tuple[Any, Any]]:
-        taskset = self._environment.taskset
-        tasks, states = await taskset.init_group(taskset.to_task(given), self._runs)
-        if len(tasks) != self._runs or len(states) != self._runs:
-            text = f"{len(tasks)} tasks and {len(states)} states"
-            raise ValueError(f"init_group() must return a task and a state for each of {self._runs} runs, got {text}")
-        for state in states:
-            state.setdefault("runtime", {})["group_key"] = f"row{row}"
-        return list(zip(tasks, states, strict=True))
-
-
-async def score_group(environment: Any, states: Sequence[Any]) -> None:
-    """Score the runs of a row together, and release what they held."""
-    states = list(states)
-    tasks = [environment.taskset.to_task(state["task"]) for state in states]
-    try:
-        if getattr(environment, "score_rollouts", True):
-            await environment.harness.score_group(tasks, states)
-    finally:
-        await environment.harness.cleanup_group(tasks, states)

@@ -7,7 +7,7 @@ and a function that needs it gets an `UnkeptState`, never a default.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from itertools import islice
@@ -44,11 +44,11 @@ def finished(
     `columns` are the members of the state that results show, `tools` the environment's own tool definitions.
     """
     prompt, completion = chat_messages(state.get("prompt")), chat_messages(_completion(state))
-    facts: dict[str, Any] = {name: _plain_or_text(state.get(name))[0] for name in COMMON}
+    facts: dict[str, Any] = {name: _plain_or_text(state.get(name)) for name in COMMON}
     facts["error"] = error_facts(state.get("error"))
     facts["timing"] = _dumped(state.get("timing"))
     facts["token_usage"] = _token_usage(state)
-    facts |= _columns(state, columns)
+    facts["columns"] = _columns(state, columns) or None
     own_tools = [_dumped(tool) for tool in state.get("tool_defs") or ()]
     if own_tools != [_dumped(tool) for tool in tools or ()]:
         facts["tool_defs"] = own_tools
@@ -73,7 +73,8 @@ def error_facts(error: object) -> dict[str, str] | None:
     if isinstance(error, Mapping):
         return {name: shortened(str(error.get(name, "")), MOST_ERROR_CHARS) for name in names}
     chain = list(_chain(error)) if isinstance(error, BaseException) else [error]
-    texts = (type(error).__name__, " -> ".join(map(_repr, chain)), " -> ".join(type(each).__name__ for each in chain))
+    types = [type(each).__name__ for each in chain]
+    texts = (type(error).__name__, " -> ".join(_text(each, repr) for each in chain), " -> ".join(types))
     return dict(zip(names, (shortened(text, MOST_ERROR_CHARS) for text in texts), strict=True))
 
 
@@ -83,13 +84,6 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(error))
         yield error
         error = error.__cause__
-
-
-def _repr(value: object) -> str:
-    try:
-        return repr(value)
-    except Exception:
-        return type(value).__name__
 
 
 def _token_usage(state: Mapping[str, Any]) -> dict[str, float] | None:
@@ -127,13 +121,8 @@ def _count(usage: object, name: str) -> int:
 
 
 def _columns(state: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    """Return the members of the state that results show. Those that are not JSON become text, and are named."""
-    if not columns:
-        return {}
-    values = {name: _plain_or_text(_dumped_deep(state.get(name))) for name in columns}
-    as_text = [name for name, (_, is_plain) in values.items() if not is_plain]
-    shown = {"columns": {name: value for name, (value, _) in values.items()}}
-    return shown | ({"columns_as_text": as_text} if as_text else {})
+    """Return the members of the state that results show. Those that are not JSON become text."""
+    return {name: _plain_or_text(_dumped_deep(state.get(name))) for name in columns}
 
 
 def scored_columns(state: Mapping[str, Any], columns: Sequence[str], facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,26 +135,33 @@ def scored_columns(state: Mapping[str, Any], columns: Sequence[str], facts: Mapp
     for name in columns:
         with suppress(UnkeptState, KeyError):
             found[name] = state[name]
-    after = _columns(found, list(found)).get("columns", {})
-    return {name: value for name, value in after.items() if name not in before or before[name] != value}
+    return {
+        name: value
+        for name, value in _columns(found, list(found)).items()
+        if name not in before or before[name] != value
+    }
 
 
-def _plain_or_text(value: Any) -> tuple[Any, bool]:
-    """Return JSON data unchanged with True, and the text of anything else with False."""
+def _plain_or_text(value: Any) -> Any:
+    """Return JSON data unchanged, and the text of anything else."""
     try:
-        return copied(value), True
+        return copied(value)
     except (TypeError, RecursionError):
-        try:
-            return shortened(str(value), MOST_COLUMN_CHARS), False
-        except Exception as error:
-            return f"(its text raised {type(error).__name__})", False
+        return shortened(_text(value), MOST_COLUMN_CHARS)
+
+
+def _text(value: object, text_of: Callable[[object], str] = str) -> str:
+    try:
+        return text_of(value)
+    except Exception as error:
+        return f"(its text raised {type(error).__name__})"
 
 
 def _dumped(value: Any) -> Any:
     """Return the data of a model of pydantic, or the JSON data itself; None for anything else."""
     if hasattr(value, "model_dump"):
         value = value.model_dump(mode="json")
-    return _plain_or_text(value)[0] if isinstance(value, (dict, list)) else None
+    return _plain_or_text(value) if isinstance(value, (dict, list)) else None
 
 
 def _dumped_deep(value: Any) -> Any:
@@ -184,28 +180,21 @@ def _dumped_deep(value: Any) -> Any:
 def _parts(state: Mapping[str, Any], given: Mapping[str, Any], prompt: Sequence[Message]) -> dict[str, Any]:
     """Return the parts of a state besides its row and conversation, without members that nothing fills.
 
-    `kept` are plain members, `messages` those that are messages of verifiers, `input` the fields of the row that the
-    environment changed, `steps` the trajectory. `unkept` and `unkept_input` name members and fields that JSON cannot
-    hold.
+    `kept` are plain members, `input` the fields of the row that the environment changed, `steps` the trajectory.
+    `unkept` and `unkept_input` name members and fields that JSON cannot hold.
     """
     kept: dict[str, Any] = {}
-    messages: dict[str, Any] = {}
     unkept: list[str] = []
     for name in state:
-        if not isinstance(name, str) or name in (*MADE_ANEW, *CONVERSATION, *SCORES, *COMMON):
-            continue
-        value = state[name]
-        if _are_messages(value):
-            messages[name] = chat_messages(value)
-        else:
-            _keep(value, name, kept, unkept)
+        if isinstance(name, str) and name not in (*MADE_ANEW, *CONVERSATION, *SCORES, *COMMON):
+            _keep(state[name], name, kept, unkept)
     changed: dict[str, Any] = {}
     unkept_input: list[str] = []
     row = state.get("input")
     for name, value in row.items() if isinstance(row, Mapping) else ():
         if name != "prompt" and (name not in given or not is_same(value, given[name])):
             _keep(value, name, changed, unkept_input)
-    parts = {"kept": kept, "messages": messages, "input": changed, "n_prompt": len(prompt)}
+    parts = {"kept": kept, "input": changed, "n_prompt": len(prompt)}
     parts |= {"unkept": unkept, "unkept_input": unkept_input}
     if "trajectory" in state:
         parts["steps"] = _steps(state, unkept)
@@ -227,10 +216,6 @@ def is_same(value: Any, given: Any) -> bool:
         return bool(value == given)
     except Exception:
         return False
-
-
-def _are_messages(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(is_message, value))
 
 
 def _steps(state: Mapping[str, Any], unkept: list[str]) -> list[Any] | None:
@@ -301,7 +286,6 @@ def remade(
     made["completion"] = completion
     made |= {name: facts.get(name) for name in COMMON}
     made |= parts.get("kept", {})
-    made |= {name: environment_messages(value) for name, value in parts.get("messages", {}).items()}
     if parts.get("steps") is not None:
         usual = {**USUAL, "trajectory_id": facts.get("trajectory_id")}
         made["trajectory"] = [{**deepcopy(usual), **_remade_step(step, conversation)} for step in parts["steps"]]

@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_osmosis.addons.viewer.report import report, report_lines
-from pytest_osmosis.addons.viewer.report_file import Kept, is_report
+from pytest_osmosis.addons.viewer.report import Kept, is_report, report, report_lines
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import LATEST, find_run, is_run

@@ -1,5 +1,9 @@
 """Eval runs that are read, and read on while their files change.
 
+`JournalIndex` folds a journal, also as it grows, and notes where conversations are, to cut the lines of one out of the
+file: memory holds none. A torn last line waits until it is whole. The journal of another eval run at the same path is
+read from its beginning.
+
 Nothing watches the files: an eval run is read on when a browser asks, and any number of browsers cause one reading. The
 page of an eval run is made as a whole. Of 20,000 runs that takes a second or more, so afterwards the page stays as it
 is for a while.
@@ -9,21 +13,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
 from threading import Lock
 from time import monotonic, thread_time
 from typing import Any
 
 from pytest_osmosis.addons.viewer.comparing import ComparedRun
-from pytest_osmosis.addons.viewer.journal_index import DatasetRows, JournalIndex, dataset_rows
-from pytest_osmosis.addons.viewer.report_file import encoded
 from pytest_osmosis.addons.viewer.run_list import RunVersion, row_of, run_version
-from pytest_osmosis.addons.viewer.run_page import run_page, runs_of
-from pytest_osmosis.addons.viewer.shapes import RunPage, SearchHits
+from pytest_osmosis.addons.viewer.run_page import DatasetRows, dataset_rows, excerpt, run_page, runs_of
+from pytest_osmosis.addons.viewer.shapes import RunPage, SearchHits, encoded
+from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.record.find_run import stored
+from pytest_osmosis.record.journal import EventReader, events_from
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.results.stored_results import StoredResults, read_stored
+from pytest_osmosis.results.stored_results import Replayed, StoredResults, read_stored
 
 _UNSEEN = frozenset(
     (
@@ -39,6 +45,72 @@ RESTS = 4
 """After a page was made, it stays as it is for this many times the CPU time that this took."""
 SEARCH_S = 0.25
 """The time that one request may search; the browser asks for the rest."""
+
+
+class JournalIndex:
+    """The index of the journal at a path. `read` takes what is new; before that it is empty.
+
+    `found` is the fold so far, `prompts` are the excerpts of the prompts of rows, by index.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        self.journal = journal
+        self._file: tuple[int, int] | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self.found = Replayed()
+        self._end, self._n_lines = 0, 0
+        self.prompts: dict[int, str] = {}
+
+    def read(self) -> None:
+        """Read the new lines. Raises `JournalError` for a line that is not valid.
+
+        There is no journal until the user's code is loaded.
+        """
+        try:
+            status = self.journal.stat()
+        except OSError:
+            return
+        file = status.st_dev, status.st_ino
+        if self._file is not None and (file != self._file or status.st_size < self._end):
+            self._clear()
+        self._file = file
+        if status.st_size == self._end:
+            return
+        for event, end in events_from(self.journal, self._end, self._n_lines + 1):
+            self._end, self._n_lines = end, self._n_lines + 1
+            for each in self.found.apply(event):
+                if each["ev"] == "rollout" and each["row"] not in self.prompts and (prompt := excerpt_of(each)):
+                    self.prompts[each["row"]] = prompt
+
+    def conversation(self, run: RunId) -> bytes | None:
+        """Return the JSON of a `Conversation`, with its events as the journal has them, None before it has ended.
+
+        They are those of the attempt and the scores that count. Raises `JournalError` if the file has no such lines.
+        """
+        record = self.found.ledger.records.get(run)
+        if record is None or not record.rolled:
+            return None
+        try:
+            with EventReader(self.journal) as reader:
+                rollout = reader.json_at(self.found.positions["rollout", run, record.attempt])
+                return b'{"rollout":%b,"scores":[%b]}' % (
+                    rollout,
+                    b",".join(map(reader.json_at, self.found.score_places(record))),
+                )
+        except JournalError as error:
+            raise JournalError(
+                f"{self.journal}: the file was changed while it was read; open the eval run again"
+            ) from error
+
+
+def excerpt_of(rollout: Mapping[str, Any]) -> str:
+    """Return the beginning of the last message of a rollout's prompt in one line, "" without one."""
+    messages, n_prompt = rollout.get("messages", ()), rollout.get("n_prompt", 0)
+    asked = (each for each in messages if isinstance(each, Mapping) and each.get("role") == "user")
+    prompt = messages[:n_prompt] or [*islice(asked, 1)]
+    return excerpt(prompt[-1].get("content")) if prompt and isinstance(prompt[-1], Mapping) else ""
 
 
 class OpenRun:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from pytest_osmosis.addons.viewer.journal_index import MOST_VALUES, DatasetRows
 from pytest_osmosis.addons.viewer.run_list import row_of
 from pytest_osmosis.addons.viewer.shapes import (
     FunctionShape,
@@ -24,6 +24,8 @@ from pytest_osmosis.addons.viewer.shapes import (
     SlicesShape,
 )
 from pytest_osmosis.config.kinds import dotted, toml
+from pytest_osmosis.datasets import Dataset, open_dataset
+from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.formats.codec import ShapeFault, decode
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.plan import MOST_RUNS, selected_runs
@@ -36,8 +38,10 @@ from pytest_osmosis.results.conclude import EvalFacts
 from pytest_osmosis.results.results import Results, decided_scores
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.stats import RunScore, gaffke
+from pytest_osmosis.text.chat_messages import text_of
 from pytest_osmosis.text.names import shown
-from pytest_osmosis.text.safe import one_line
+from pytest_osmosis.text.recorded import SOLUTION
+from pytest_osmosis.text.safe import escaped, one_line
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 _Group = Callable[[RunRecord], str | None]
@@ -49,6 +53,9 @@ _Judged = tuple[RunRecord, RunScore]
 OUTCOMES: Sequence[Outcome] = get_args(Outcome)
 BOUNDARIES: Sequence[str] = get_args(Boundary)
 ERROR_CHARS = 300
+EXCERPT_CHARS = 120
+_LOOKED_AT_CHARS = 1000
+MOST_VALUES = 20
 
 
 def slices_of(results: Results, dataset: DatasetRows, rows: Sequence[int]) -> list[SlicesShape]:
@@ -322,3 +329,104 @@ def _head(
 def _plain(lines: Iterable[str]) -> list[str]:
     """Return lines without their styles."""
     return [str.__str__(line) for line in lines]
+
+
+# -- the rows, as far as a page shows them: their prompts, and columns with few values ---------------------
+
+LONGEST_VALUE = 60
+NO_VALUE = "(none)"
+_TEXTS = frozenset({"user_prompt", "system_prompt", "messages", SOLUTION})
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRows:
+    """The excerpts of prompts by row, and the values of columns that put rows into groups, by column and row.
+
+    `problem` says why the dataset could not be used; "" if it could.
+    """
+
+    prompts: Mapping[int, str] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    problem: str = ""
+
+
+def dataset_rows(run: StoredEvalRun, rows: Sequence[int]) -> DatasetRows:
+    """Read these rows of an eval run's dataset, unless it has changed since and says nothing about the runs."""
+    path, manifest = run.dataset, run.manifest
+    name = shown(path)
+    try:
+        dataset = open_dataset(
+            path, manifest.columns, name, recorded=bool(manifest.subject.extra.get("recorded", False))
+        )
+        is_kept = path == run.directory.rows
+        if not is_kept and manifest.dataset_sha256 != dataset.digest():
+            return DatasetRows(problem=f"{name} has changed since the eval run began")
+        return _rows(dataset, rows, is_kept=is_kept)
+    except (OsmosisError, IndexError) as error:
+        return DatasetRows(problem=" ".join(str(error).split()))
+
+
+def _rows(dataset: Dataset, rows: Sequence[int], *, is_kept: bool) -> DatasetRows:
+    prompts: dict[int, str] = {}
+    columns: dict[str, dict[int, str] | None] = {}
+    with dataset.open() as file:
+        for index in rows:
+            row = dataset.read(file, index)
+            if row.messages:
+                prompts[index] = excerpt(row.messages[-1].get("content"))
+            record = row.record
+            if is_kept:  # an environment gave the row its columns as metadata
+                metadata = record.get("metadata")
+                given = metadata if isinstance(metadata, Mapping) else {}
+                record = {"ground_truth": record.get("ground_truth"), **given}
+            for column, value in _values(record):
+                known = columns.setdefault(column, {})
+                if known is None:
+                    continue
+                text = _text(value)
+                if text is None:
+                    columns[column] = None  # a column of something else
+                else:
+                    known[index] = text
+    groups: dict[str, Mapping[int, str]] = {}
+    for column, known in columns.items():
+        values = {index: known.get(index, NO_VALUE) for index in rows} if known is not None else {}
+        n_values = len({*values.values()})
+        if 2 <= n_values <= MOST_VALUES and 2 * n_values <= len(values):  # more than one row each, on average
+            groups[column] = values
+    return DatasetRows(prompts, groups)
+
+
+def _values(record: Mapping[str, Any], above: str = "", levels: int = 3) -> Iterator[tuple[str, Any]]:
+    """Yield the values of a row by column; those inside an object by "column.key", down to some level."""
+    for name, value in record.items():
+        column = f"{above}{name}"
+        if column in _TEXTS:
+            continue
+        if isinstance(value, Mapping) and levels > 1:
+            yield from _values(value, f"{column}.", levels - 1)
+        else:
+            yield column, value
+
+
+def _text(value: object) -> str | None:
+    """Return a short value as text, None for what is none."""
+    if value is None:
+        return NO_VALUE
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, str) and len(value) <= LONGEST_VALUE and "\n" not in value:
+        return escaped(value)
+    return None
+
+
+def excerpt(content: object) -> str:
+    r"""Return the beginning of a message's content in one line.
+
+    >>> excerpt("What is\n 6 * 7?"), len(excerpt("word " * 100))
+    ('What is 6 * 7?', 120)
+    """
+    text = escaped(" ".join(text_of(content)[:_LOOKED_AT_CHARS].split()))
+    return text if len(text) <= EXCERPT_CHARS else f"{text[: EXCERPT_CHARS - 1]}…"

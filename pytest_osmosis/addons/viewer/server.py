@@ -31,8 +31,9 @@ from aiohttp.typedefs import Handler
 
 from pytest_osmosis.addons.viewer.comparing import MOST_RUNS, PastRun, comparison_page, history_page, past_run
 from pytest_osmosis.addons.viewer.open_run import LiveRun
-from pytest_osmosis.addons.viewer.report_file import OWN_KEYS, encoded, read_bundle
+from pytest_osmosis.addons.viewer.report import read_bundle
 from pytest_osmosis.addons.viewer.run_list import RunList
+from pytest_osmosis.addons.viewer.shapes import OWN_KEYS, encoded
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import eval_in, home_above, is_run, listing_order, stored
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory

@@ -12,16 +12,25 @@ gives each on request. A report holds them all (`ReportIndex`).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from pytest_osmosis.formats.codec import builtin
 from pytest_osmosis.results.compared_runs import RunDifference
 from pytest_osmosis.results.heads import RunEntry
 from pytest_osmosis.stats import Interval
 
+OWN_KEYS = frozenset({"status", "outcomes", "boundaries", "html_conversations", "change", "state"})
+"""Keys of pages whose values are words of ours."""
 Outcome = Literal["passed", "failed", "unmeasured", "removed", "running", "pending"]
 """The end of a run: it passed or not, says nothing about the model, was taken out by its Grader, is in flight, or
 has not begun."""
+
+
+def encoded(page: Any) -> bytes:
+    """Return a page as JSON, in ASCII."""
+    return json.dumps(page, separators=(",", ":"), allow_nan=False, default=builtin).encode("ascii")
 
 
 # -- the list of eval runs ---------------------------------------------------------------------------------

@@ -34,7 +34,6 @@ from pytest_osmosis.config.named_keys import (
     OPTIONS,
     PRIME_KEYS,
     PrimeKey,
-    Setting,
     gate_settings,
     sampling_keys,
     setting,
@@ -385,15 +384,14 @@ def flag(value: OptionValue, problems: list[Problem]) -> bool:
 
 def read_overrides(config: pytest.Config, environ: Mapping[str, str], problems: list[Problem]) -> list[Override]:
     origin = f"ini {options.INI_SET}"
-    ini = _set((setting(text, origin) for text in config.getini(options.INI_SET)), origin, "ini", problems)
+    ini = _valid((setting(text, origin, "ini") for text in config.getini(options.INI_SET)), problems)
     return [*ini, *_environment(environ, problems), *_command(config, problems)]
 
 
 def _command(config: pytest.Config, problems: list[Problem]) -> Iterator[Override]:
     settings = (setting(text, options.SET.flag) for text in config.getoption(options.SET.dest))
-    yield from _set(settings, options.SET.flag, "command", problems)
-    gates = gate_settings(config.getoption(options.GATE.dest), options.GATE.flag)
-    yield from _set(gates, options.GATE.flag, "command", problems)
+    yield from _valid(settings, problems)
+    yield from _valid(gate_settings(config.getoption(options.GATE.dest), options.GATE.flag), problems)
     given = {option: config.getoption(option.dest) for option in options.OF_KEYS}
     of_options = [
         override
@@ -470,11 +468,11 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
             continue
         lines = [*filter(str.strip, value.splitlines())]
         if name == _SET:
-            yield from _set((setting(line, name) for line in lines), name, "environment", problems)
+            yield from _valid((setting(line, name, "environment") for line in lines), problems)
         elif name == options.GATE.variable:
-            yield from _set(gate_settings(lines, name), name, "environment", problems)
+            yield from _valid(gate_settings(lines, name, "environment"), problems)
         elif name.startswith(f"{_SET}__"):
-            yield from _set([_key_variable(name, value)], name, "environment", problems)
+            yield from _valid([_key_variable(name, value)], problems)
         elif name in VARIABLES:
             of_options += _option_variable(VARIABLES[name], value, problems)
         elif name in _COMMAND_ONLY:
@@ -499,28 +497,22 @@ def _option_variable(option: Option, value: str, problems: list[Problem]) -> Ite
     yield from _of_option(option, typed, option.variable, "environment", problems)
 
 
-def _key_variable(name: str, value: str) -> Setting | Problem:
-    """Return the setting of `PYTEST_OSMOSIS_SET__TABLE__KEY`; more parts lead to keys inside the key."""
+def _key_variable(name: str, value: str) -> Override | Problem:
+    """Return the override of `PYTEST_OSMOSIS_SET__TABLE__KEY`; more parts lead to keys inside the key."""
     keys = name.removeprefix(f"{_SET}__").split("__")
     if len(keys) < 2 or not all(keys):
         return Problem(name, f"must be {_SET}__TABLE__KEY")
     table, key, *below = keys
-    in_env = table.lower() == "env"
-    return Setting(table.lower(), key if in_env else key.lower(), tuple(map(str.lower, below)), value)
+    key = key if table.lower() == "env" else key.lower()
+    return Override(table.lower(), key, value, name, tuple(map(str.lower, below)), as_toml=True, level="environment")
 
 
-def _set(
-    settings: Iterable[Setting | Problem],
-    origin: str,
-    level: Literal["command", "environment", "ini"],
-    problems: list[Problem],
-) -> Iterator[Override]:
+def _valid(settings: Iterable[Override | Problem], problems: list[Problem]) -> Iterator[Override]:
     for each in settings:
         if isinstance(each, Problem):
             problems.append(each)
         else:
-            where = origin if origin.startswith(f"{_SET}__") else f"{origin} {each.path}"
-            yield Override(each.table, each.key, each.value, where, each.below, as_toml=True, level=level)
+            yield each
 
 
 ENVIRONMENTS: pytest.StashKey[seams.Environments | None] = pytest.StashKey()

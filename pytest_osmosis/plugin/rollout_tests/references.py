@@ -21,7 +21,7 @@ from pytest_osmosis.datasets import SOLUTION, Row
 from pytest_osmosis.engine.inline_host import InlineHost, Loop
 from pytest_osmosis.errors import DatasetError, ScoreError
 from pytest_osmosis.evals import Prepared, RunSettings, Surroundings, begin, host_setup, worktree_of
-from pytest_osmosis.host.protocol import Key, ScoringFields, Setup
+from pytest_osmosis.host.protocol import Key, Setup, scoring_fields
 from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.plugin import reward_options
 from pytest_osmosis.plugin.command import options, session_options
@@ -132,16 +132,8 @@ class ReferenceSolutions:
         """Return the reward that a function gives to a conversation, or raise what the function raises."""
         __tracebackhide__ = True
         self._scorer_names()
-        recorded: ScoringFields = {
-            **Key(run, attempt=1).to_json(),  # type: ignore[typeddict-item]  # it lacks optional fields
-            "messages": messages,
-            "n_prompt": len(row.messages),
-            "ground_truth": row.ground_truth,
-            "record": row.record,
-            "metrics": {},
-            "samples": (),
-            "environment": {},
-        }
+        rollout = {"messages": messages, "n_prompt": len(row.messages)}
+        recorded = scoring_fields(Key(run, attempt=1), rollout, row.ground_truth, row.record)
         try:
             reward = _outside_any_loop(lambda: self._host.replay(recorded, name))
         except Exception as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import ValidationError as SchemaError
 
 from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.core.base import (
     RolloutAgentLoop,
@@ -30,28 +29,6 @@ class Loop(RolloutAgentLoop):
 
     async def run(self, ctx: RolloutContext) -> RolloutResult:
         return ctx.complete([])
-
-
-def request(**values: object) -> RolloutRequest:
-    """Return a request with these fields and valid others."""
-    given = {"rollout_id": "r", "server_url": "http://localhost", "messages": [], "completion_params": {}, **values}
-    return RolloutRequest.model_validate(given)
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"rollout_id": "  "}, "rollout_id cannot be empty or whitespace only"),
-        ({"rollout_id": "r" * 257}, "at most 256 characters"),
-        ({"server_url": "ftp://localhost"}, "server_url must use http or https scheme"),
-        ({"server_url": "http://"}, "server_url must have a valid host"),
-        ({"metadata": {"row": {1, 2}}}, "metadata must be JSON serializable"),
-        ({"metadata": {"row": "x" * (1 << 20)}}, "metadata size exceeds maximum allowed size of 1MB"),
-    ],
-)
-def test_a_request_is_checked(values: dict[str, object], message: str) -> None:
-    with pytest.raises(SchemaError, match=message):
-        request(**values)
 
 
 def test_arguments_of_tools_are_read_from_json_and_dicts() -> None:

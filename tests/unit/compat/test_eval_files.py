@@ -88,7 +88,7 @@ def drawn(folder: Path, seed: int) -> Drawn:
     if draw.random() < 0.3:  # of the baseline
         events += [{**never, "model_tag": "baseline"}, {**rollout(draw, rows[0], 0), "model_tag": "baseline"}]
     plan = {**MANIFEST["plan"], "spans": [[row, 1, row + 1] for row in rows], "n": n}
-    plan["selection"] = draw.choice(["all 12", "first 3 of 1,000", f"sample {len(rows)} of 60 rows (seed 3)", ""])
+    plan["total"] = draw.choice([12, 1000])
     rule = {"pass_threshold": 1.0, "thresholds": thresholds, "decide": decide}
     name = draw.choice(["x-1", f"gsm8k~temperature=0.5 {'y' * draw.randint(0, 99)}-1", ".\u00e9-1"])
     return Drawn(
@@ -160,6 +160,8 @@ def check(drawn: Drawn, made: Path) -> None:
     )
     assert all(line.get("error_type") for line in lines if line["status"] != "success")
     assert json.loads((made / "metrics.json").read_text())["summary"]["pass_threshold"] == drawn.threshold
+    progress = json.loads((made / "progress.json").read_text())
+    assert progress["total_dataset_rows"] == drawn.run.manifest.plan.total
     for path in files_in(made):
         text = path.read_text(encoding="ascii")
         assert SECRET not in text

@@ -311,7 +311,7 @@ def test_an_override_of_a_swept_key_is_a_problem(problems: Problems) -> None:
         ),
         (
             "[[ablation]]\nsweep.n = [1,\n0]\nsweep.temperature = [0, 1]\n",
-            ["6: [ablation.sweep] n: must be an integer of at least 1, got 0"],
+            ["5: [ablation.sweep] n: must be an integer of at least 1, got 0"],
         ),
         (
             f"[[ablation]]\nsweep.n = {list(range(1, 41))}\nsweep.temperature = {list(range(40))}\n",

@@ -171,7 +171,7 @@ def test_keys_that_contradict_an_environment_are_all_reported_and_its_own_need_i
         "8: [agent] agent: cannot be used with [environment] env_id: the environment rolls out",
         "10: [data] path: cannot be used with [environment] env_id: the environment has the rows",
     ]
-    needs_id = "6: [environment] env_args: needs env_id, the environment that it is for"
+    needs_id = "6: [environment] env_args: needs [environment] env_id, the environment that it is for"
 
     assert needs_id in problems(f"{HEAD}env_args = {{split = 'x'}}\n[agent]\nagent = 'chat'\n")
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import sys
-import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from string import Template
 import pytest
 
 from pytest_osmosis.config import Override, load_eval_config
-from pytest_osmosis.config.check_kinds import CHECKS
+from pytest_osmosis.config.eval_kinds import CHECKS
 from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import ConfigError
 
@@ -194,8 +193,6 @@ extra_body = {a = {d = 07:32:00}}
 > 2: [sampling] extra_body.a: must be a JSON value, got {d = 07:32:00}
 
 == scoring
-calibrate_within = 0.5
-> 2: [scoring] calibrate_within: needs [scoring] calibrate, the column with scores by humans
 eval_fns: must be an array of distinct functions, each "module:function" or the name of a check, got "rewards:exact"
 eval_fns = ["exact", "a:b", "a b:c", "a:", 1]
 > 2: [scoring] eval_fns: each must be "module:function" or the name of a check, got "exact"
@@ -225,9 +222,9 @@ checks = [{kind = "contains", vallue = "a"}, {kind = "f1", negate = true},
   {kind = "number", value = "7", within = -1}]
 > 2: [scoring] checks.vallue: unknown key, did you mean "value"? (valid: name, kind, value, match, ignore_case, on, negate)
 > 2: [scoring] checks.negate: unknown key, did you mean "name"? (valid: name, kind, value, on)
-> 3: [scoring] checks.value: must be a regular expression: missing ), unterminated subpattern at position 0, got "("
-> 4: [scoring] checks.value: must be a finite number, got "7"
-> 4: [scoring] checks.within: must be a finite number of at least 0, got -1
+> 2: [scoring] checks.value: must be a regular expression: missing ), unterminated subpattern at position 0, got "("
+> 2: [scoring] checks.value: must be a finite number, got "7"
+> 2: [scoring] checks.within: must be a finite number of at least 0, got -1
 eval_fns = ["a:b"]
 [[scoring.checks]]
 name = "a"
@@ -336,7 +333,7 @@ rows: must be $ROWS; "x" is neither a number nor a range, got "3,x"
 rows: must be $ROWS; "" is neither a number nor a range, got "" | "1,,2"
 rows: must be $ROWS; "-3" is neither a number nor a range, got "-3"
 rows: must be $ROWS; "all" is neither a number nor a range, got "all,3"
-rows: must be $ROWS; "20-10" is backwards, write "10-20", got "20-10"
+rows: must be $ROWS; "20-10" is neither a number nor a range, got "20-10"
 columns: must be a table of our column names to the dataset's, got "question"
 columns = {prompt = "q", user_prompt = ""}
 > 2: [data] columns.prompt: the name must be one of "user_prompt", "system_prompt", "ground_truth", "messages", "metadata", "solution_str", got "prompt"
@@ -352,35 +349,23 @@ engine = "ray"
 hosts = 6400
 [execution.ray]
 adress = "auto"
-resources = {num_cpus = -1, cpus = 2, memory = 1.5, resources = {GPU = 1}, label_selector = {zone = 3}}
+resources = {num_cpus = -1, cpus = 2, memory = 1.5, resources = {"" = 1}, label_selector = {zone = 3}}
 workspace = "copy"
 exclude = [1]
 > 5: [execution] ray.adress: unknown key, did you mean "address"? (valid: address, resources, workspace, exclude, runtime_env)
 > 6: [execution] ray.resources.num_cpus: must be $NOT_NEGATIVE, got -1
 > 6: [execution] ray.resources.cpus: unknown key, did you mean "num_cpus"? (valid: num_cpus, num_gpus, memory, resources, label_selector, accelerator_type)
 > 6: [execution] ray.resources.memory: must be an integer of at least 0, got 1.5
-> 6: [execution] ray.resources.resources.GPU: the name must be the name of a custom resource, not CPU, GPU, memory, object_store_memory, got "GPU"
+> 6: [execution] ray.resources.resources."": the name $TEXT, got ""
 > 6: [execution] ray.resources.label_selector.zone: $TEXT, got 3
 > 7: [execution] ray.workspace: must be one of "shared", "upload", got "copy"
 > 8: [execution] ray.exclude: each $TEXT, got 1
-ray.address: must be "auto" or the address of the head, like "10.0.0.1:6379", got "local" | "10.0.0.1"
-ray.address: must be "auto" or the address of the head, like "10.0.0.1:6379": Ray Client (ray://) is not supported; run pytest on a node of the cluster, got "ray://10.0.0.1:10001"
+ray.address: must be "auto" or the address of the head, like "10.0.0.1:6379", got "local" | "10.0.0.1" | "ray://10.0.0.1:10001"
 [execution.ray.runtime_env]
 pip = 3
-conda = 3
 env_vars = {A = "b"}
-working_dir = "."
-container = "x"
-> 3: [execution] ray.runtime_env.pip: must be an array of packages, the path of a requirements file, or a table with packages, got 3
-> 4: [execution] ray.runtime_env.conda: must be the name of an environment, the path of its YAML file, or a table with what such a file holds, got 3
-> 5: [execution] ray.runtime_env.env_vars: put them in [env]: Ray would write them to its logs
-> 6: [execution] ray.runtime_env.working_dir: workspace = "upload" does that
-> 7: [execution] ray.runtime_env.container: unknown key (valid: pip, uv, conda, image_uri)
-ray.runtime_env = {pip = ["numpy"], uv = "requirements.txt"}
-> 2: [execution] ray.runtime_env.uv: cannot be used with pip; keep one of them
-engine = "ray"
-ray = {workspace = "upload", runtime_env = {image_uri = "x/y"}}
-> 3: [execution] ray.runtime_env.image_uri: cannot be used with workspace = "upload", which Ray refuses; keep one of them
+> 3: [execution] ray.runtime_env.pip: must be a string, an array or a table, got 3
+> 4: [execution] ray.runtime_env.env_vars: unknown key (valid: pip, uv, conda, image_uri)
 warnings = 1
 > 2: [execution] warnings: not supported yet; leave it out
 host = 1
@@ -417,10 +402,8 @@ results: $INSIDE, got "../out" | "/elsewhere/out" | "link_out/x"
 html: $INSIDE, got "../report.html"
 
 == gate
-pass_rate: $SHARE, got 0.7 | ">=" | ">= 1.1" | ">= -0.1" | ">= nan" | ">= x" | "at least 0.7"
-pass_rate: $SHARE; only the operator ">=" is supported, got "<= 0.7" | "== 0.7" | "!= 0.7" | "= 0.7" | "> 0.7" | "< 0.7"
-pass_rate: $SHARE; the operator ">=" is missing, got "0.7"
-pass_rate: $SHARE; write a share as 0.7, not 70%, got ">= 70%"
+pass_rate: $SHARE, got 0.7 | ">=" | ">= 1.1" | ">= -0.1" | ">= nan" | ">= x" | "at least 0.7" | ">= 70%" | "0.7"
+pass_rate: $SHARE, got "<= 0.7" | "== 0.7" | "!= 0.7" | "= 0.7" | "> 0.7" | "< 0.7"
 pass_rate: $SHARE, got []
 pass_rate = [">= 0.5", ">= 2", {min = 3}]
 > 2: [gate] pass_rate: $SHARE, got ">= 2"
@@ -463,7 +446,7 @@ pass_at_0 = 1
 > 1: [gate] "rewards:exact": must be a table of conditions, each a key like pass_rate, mean, pass_at_3, pass_hat_3, got {}
 mean = "0.7"
 median = 1
-> 2: [gate] "rewards:exact".mean: must be ">= X" or {min = X, rule = "lower"} with X a finite number, like ">= 0.7"; the operator ">=" is missing, got "0.7"
+> 2: [gate] "rewards:exact".mean: must be ">= X" or {min = X, rule = "lower"} with X a finite number, like ">= 0.7", got "0.7"
 > 3: [gate] "rewards:exact".median: unknown key (valid: pass_rate, mean, pass_at_3, pass_hat_3)
 pass_at_2 = ">= 0.7"
 > 2: [gate] "rewards:exact".pass_at_2: needs [evaluation] n of at least 2, n is 1
@@ -538,7 +521,7 @@ NO_SCORING = (
 )
 NO_DATASET = "[experiment] dataset: missing; name a dataset under datasets/ or data/, or set [data] path"
 NO_MODEL = "[experiment] model_path: missing; must be a string that is not blank"
-STRAY = "belongs to a training config{0}; take it out, or make a config of its own in configs/training/"
+STRAY = "belongs to a training config; take it out, or make a config of its own in configs/training/"
 OF_TRAINING = "this is a training config, and an eval is needed here: name one in configs/eval/"
 NO_SECRETS = "1: [secrets]: missing; add [secrets] with required = [...] ([] if the eval needs none)"
 
@@ -586,34 +569,6 @@ def test_a_broken_rule_between_tables_is_reported_with_its_line(
     assert problems(text) == expected
 
 
-BENCHMARK = '[experiment]\nbenchmark = "terminal-bench-2-1"\n'
-AGENTS = '[[agents]]\nharness = "codex"\n[agents.model]\ntype = "provider"\n'
-OF_BENCHMARK = (
-    "this is a config of `osmosis benchmark`, whose tasks only the Osmosis platform runs, and an eval is needed here: "
-    "name one in configs/eval/"
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "where"),
-    [
-        (f"{BENCHMARK}[execution]\nattempts_per_task = 1\n{AGENTS}", "2: [experiment] benchmark"),
-        (BENCHMARK, "2: [experiment] benchmark"),
-        (AGENTS, "1: [agents]"),
-        (f"{SECRETS}{EXPERIMENT}{AGENTS}", "6: [agents]"),
-    ],
-)
-def test_a_config_of_a_benchmark_is_named_as_one_and_nothing_else_is_said(
-    problems: Problems, text: str, where: str
-) -> None:
-    assert problems(text) == [f"{where}: {OF_BENCHMARK}"]
-
-
-def test_a_mistyped_table_for_the_agent_is_no_benchmark(problems: Problems) -> None:
-    (problem,) = problems(SECRETS + EXPERIMENT + SCORING + '[agents]\nagent = "chat"\n')
-    assert "unknown table, did you mean [agent]?" in problem
-
-
 def test_invalid_functions_cause_no_problems_with_names_that_refer_to_them(problems: Problems) -> None:
     text = SECRETS + EXPERIMENT + '[scoring]\neval_fns = ["a"]\nthresholds = {"b:c" = 1}\ndecide = "b:c"\n'
     assert problems(text) == ['7: [scoring] eval_fns: each must be "module:function" or the name of a check, got "a"']
@@ -624,7 +579,7 @@ def test_invalid_functions_cause_no_problems_with_names_that_refer_to_them(probl
     [
         (
             "[experiment]\n[training]\nlr = 1\n",
-            f"2: [training]: {STRAY.format('')}",
+            f"2: [training]: {STRAY}",
         ),
         (
             'env_id = "gsm8k"\nnum_examples = 5\n',
@@ -632,11 +587,11 @@ def test_invalid_functions_cause_no_problems_with_names_that_refer_to_them(probl
         ),
         (
             "[checkpoints]\neval_interval = 1\n[gate]\n",
-            f"1: [checkpoints]: {STRAY.format(', and [gate] on line 3 to an eval')}",
+            f"1: [checkpoints]: {STRAY}",
         ),
-        ("n = \n", "1: not valid TOML: Invalid value (column 5)"),
-        ("[experiment]\nn = \n", "2: not valid TOML: Invalid value (column 5)"),
-        ("[experiment]\nn = [1", "2: not valid TOML: Unclosed array (column 7)"),
+        ("n = \n", "1: not valid TOML: Invalid value (at line 1, column 5)"),
+        ("[experiment]\nn = \n", "2: not valid TOML: Invalid value (at line 2, column 5)"),
+        ("[experiment]\nn = [1", "2: not valid TOML: Unclosed array (at end of document)"),
     ],
 )
 def test_a_file_that_is_not_an_eval_config_is_one_problem(problems: Problems, text: str, expected: str) -> None:
@@ -669,62 +624,6 @@ def test_a_config_may_nest_a_hundred_levels(problems: Problems) -> None:
     assert too_deep == ["1: not valid TOML: arrays and tables are nested more than 100 levels"]
 
 
-@pytest.fixture
-def old_tomli(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Python's own copy of tomli 2.0, which reads TOML 1.0, take the place of tomli."""
-    monkeypatch.setitem(sys.modules, "tomli", tomllib)
-
-
-TOML_1_1 = [
-    'a = "\\e[1m"',
-    'a = "\\x41"',
-    '"\\x41" = 1',
-    'a = """\n\\e"""',
-    "a = {\n b = 1 }",
-    "a = {\r\n b = 1 }",
-    "a = { # b\n b = 1 }",
-    "a = { b = 1, }",
-    "a = { b = 1\n }",
-    "a = { b = 1 # b\n # c\n , c = 2 }",
-    "a = { b = 1, # b\n c = 2 }",
-    "a = [{ b = 1,\n }, ]",
-    "a = 07:32",
-    "a = 2020-01-01T07:32",
-    "a = 2020-01-01 07:32Z",
-    "a = [07:32]",
-]
-INVALID = [
-    'a = "\\q"',
-    'a = "\\xq1"',
-    "a = [1,\n q]",
-    "a = {,}",
-    "a = { b = 1",
-    "a = 1\n}",
-    "a = 1 }",
-    "a.\n",
-    "a = 07:32:00x",
-]
-
-
-@pytest.mark.parametrize("text", TOML_1_1)
-def test_toml_1_1_that_an_old_tomli_cannot_read_is_named(problems: Problems, text: str, old_tomli: None) -> None:
-    (problem,) = problems(f"# ä\n{text}\n")
-    assert re.fullmatch(
-        r"[234]: not valid TOML: .* \(column \d+\); this is TOML 1\.1, install tomli>=2\.4 to read it", problem
-    )
-
-
-@pytest.mark.parametrize("text", INVALID)
-@pytest.mark.parametrize("old", [False, True])
-def test_text_that_no_tomli_reads_is_not_taken_for_toml_1_1(
-    problems: Problems, text: str, old: bool, request: pytest.FixtureRequest
-) -> None:
-    if old:
-        request.getfixturevalue("old_tomli")
-    (problem,) = problems(f"# ä\n{text}\n")
-    assert re.fullmatch(r"[234]: not valid TOML: .* \(column \d+\)", problem)
-
-
 def problem_of(path: Path) -> str:
     with pytest.raises(ConfigError) as caught:
         load_eval_config(path)
@@ -737,14 +636,6 @@ def test_a_config_under_configs_training_is_rejected(workspace: Path) -> None:
     path.parent.mkdir()
     path.write_text(EXPERIMENT + SECRETS)
     assert problem_of(path) == f"configs/training/deep/x.toml:1: {OF_TRAINING}"
-
-
-def test_outside_of_both_folders_the_tables_of_a_config_decide(workspace: Path) -> None:
-    path = workspace / "x.toml"
-    path.write_text("[training]\n[experiment]\n")
-    assert problem_of(path) == f"x.toml:1: [training]: {OF_TRAINING}"
-    path.write_text("[training]\n[experiment]\n[scoring]\n")
-    assert problem_of(path) == f"x.toml:1: [training]: {STRAY.format(', and [scoring] on line 3 to an eval')}"
 
 
 @pytest.mark.parametrize(
@@ -785,23 +676,6 @@ def test_an_endless_config_is_refused(workspace: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "where", "first"),
-    [
-        ("[data]\nseed = 1\nseed = 2\n", "3: [data] seed", 2),
-        ('[experiment]\ndataset = """a\n"""\nn = 1\ndataset = "b"\n', "5: [experiment] dataset", 2),
-        ("[model]\nheaders = {A = 'x', A = 'y'}\n", "2: [model] headers.A", 2),
-        ("[data]\nseed = 1\n[secrets]\n[data]\n", "4: [data]", 1),
-        ("[[eval]]\na = 1\n[[eval]]\na = 2\na = 3\n", "5: [eval] a", 4),
-        ("n = 1\nn = 2\n", "2: n", 1),
-    ],
-)
-def test_a_key_or_table_given_twice_is_named_with_both_lines(
-    problems: Problems, text: str, where: str, first: int
-) -> None:
-    assert problems(text) == [f"{where}: given twice, first on line {first}; keep one of them"]
-
-
 def test_all_problems_of_a_file_are_reported_at_once_in_the_order_of_its_lines(problems: Problems) -> None:
     text = """\
 [evaluation]
@@ -837,7 +711,7 @@ results = "/x.json"
         f"4: {NO_MODEL}",
         '6: [experiment] entrypoint: must be a file in rollouts/multiply/, got "mian.py" (available: link.py, main.py, tools.py)',
         '13: [scoring] eval_fns: duplicate "rewards:exact"',
-        f'19: [gate] pass_rate: {SHARE}; only the operator ">=" is supported, got "> 0.7"',
+        f'19: [gate] pass_rate: {SHARE}, got "> 0.7"',
         '22: [secrets] required: "TOKEN" is also in [env]; keep it in one of them',
         f'27: [baseline] results: {INSIDE}, got "/x.json"',
         f'--osmosis-batch-size: {POSITIVE}, got "0"',

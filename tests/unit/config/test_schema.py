@@ -60,7 +60,6 @@ INVALID = [
     ("sampling", "extra_body = {messages = 1}"),
     ("scoring", 'eval_fns = "rewards:exact"'),
     ("scoring", 'eval_fns = ["a:b", "a:b"]'),
-    ("scoring", 'rubric = "be kind"'),
     ("scoring", 'eval_fns = ["a:b"]\n[[scoring.checks]]\nkind = "contians"'),
     ("scoring", 'eval_fns = ["a:b"]\n[[scoring.checks]]\nkind = "f1"\nnegate = true'),
     ("scoring", 'eval_fns = ["a:b"]\n[[scoring.checks]]\nkind = "tool_arguments"\ntool = "a"'),
@@ -73,14 +72,10 @@ INVALID = [
     ("gate", 'pass_rate = {rule = "point"}'),
     ("gate", "pass_at_0 = 1"),
     ('gate."rewards:exact"', "median = 1"),
-    ("gate", "max_regression = 0.02"),
     ("limits", "max_errors = -1"),
     ("limits", "rollout = {tokens = 0}"),
     ("limits.rollout", "max_turns = 5"),
-    ("baseline", 'model_path = "x"\nresults = "x.json"'),
-    ("baseline", 'base_url = "http://localhost/v1"'),
     ("prices", "m = {input = 1}"),
-    ("experiment", 'rollout = "multiply"'),
     ("secrets", "required = [3]"),
 ]
 
@@ -132,11 +127,9 @@ def test_the_schema_accepts_what_the_validator_accepts(load: Callable[..., EvalC
     [
         "",
         '[experiment]\nmodel_path = "m"\ndataset = "d"\n[scoring]\neval_fns = ["a:b"]\n',
-        '[experiment]\nmodel_path = "m"\n[scoring]\neval_fns = ["a:b"]\n[secrets]\nrequired = []\n',
-        '[experiment]\nmodel_path = "m"\ndataset = "d"\n[secrets]\nrequired = []\n',
         "n = 1\n" + complete("experiment", ""),
     ],
-    ids=["nothing", "no secrets", "no dataset", "no scorer", "a key outside of tables"],
+    ids=["nothing", "no secrets", "a key outside of tables"],
 )
 def test_the_schema_rejects_a_config_that_lacks_required_keys(problems: Callable[..., list[str]], text: str) -> None:
     assert problems(text)
@@ -178,15 +171,3 @@ def test_configs_with_several_evals_and_with_environments_are_valid() -> None:
 )
 def test_mistakes_in_several_evals_are_found(text: str, path: str) -> None:
     assert [fault.partition(":")[0] for fault in faults(text)] == [path]
-
-
-def test_every_key_of_every_table_is_in_the_schema_described_and_has_a_type() -> None:
-    properties: dict[str, Any] = SCHEMA["properties"]
-    assert list(properties) == list(EVAL_TABLES)
-    for table in EVAL_TABLES.values():
-        declared = properties[table.name]
-        assert declared["description"].startswith(table.help)
-        assert list(declared.get("properties", {})) == [field.name for field in table.fields]
-        for field in table.fields:
-            assert declared["properties"][field.name]["description"].startswith(field.help)
-            assert field.kind.schema or not field.supported, f"[{table.name}] {field.name}"

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -156,17 +155,12 @@ def test_rows_come_without_other_columns_in_which_they_have_nan(opened: Opened, 
     assert not check_rows(dataset, [1]).notes or dataset.source.not_finite, "it says what was seen"
 
 
-def test_nan_in_a_column_that_a_judge_or_a_calibration_needs_is_rejected(opened: Opened) -> None:
-    dataset = opened({"user_prompt": ["a", "b"], "k": [1.0, float("nan")], "human": [float("nan"), 1.0]})
+def test_nan_in_a_column_that_a_judge_needs_is_rejected(opened: Opened) -> None:
+    dataset = opened({"user_prompt": ["a", "b"], "k": [1.0, float("nan")]})
     with pytest.raises(DatasetError) as judged:
         check_rows(dataset, range(2), metadata=["k"])
     assert str(judged.value) == (
         'data/x.parquet: column "k": NaN is not JSON, and [judge] metadata needs it; use null or a finite number'
-    )
-    with pytest.raises(DatasetError) as calibrated:
-        check_rows(replace(dataset, human="human"), range(2))
-    assert str(calibrated.value) == (
-        'data/x.parquet: column "human": NaN is not JSON, and [scoring] calibrate needs it; use null or a finite number'
     )
 
 

@@ -144,6 +144,6 @@ def test_repeated_conversations_are_noted_and_copied_answers_are_not(opened: Ope
     row = {"user_prompt": "Say forty-two.", "ground_truth": "forty-two"}
     dataset = opened({**row, "solution_str": "no"}, {**row, "solution_str": "forty-two"}, {**row, "solution_str": "no"})
 
-    assert check_rows(dataset, range(3)).notes == (
-        "row 2 repeats the conversation of row 0, which weighs double; remove it",
-    )
+    (note,) = check_rows(dataset, range(3)).notes
+    assert note.startswith("the conversation of an earlier row is repeated 1 time (rows 0 and 2 first), so")
+    assert note.endswith("; remove them")

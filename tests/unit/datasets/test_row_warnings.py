@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import tracemalloc
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_osmosis.datasets import Row, check_rows, open_dataset
+from pytest_osmosis.datasets import Row
 from pytest_osmosis.datasets import rows as row_warnings
 
-TOLD = "a model can copy the answer; remove it from the prompt"
+TOLD = "rows with their ground truth in their prompt: {}; a model can copy the answer, so remove it there"
+REPEATED = "the prompt of an earlier row is repeated {}, so such rows weigh more; remove them, or raise n"
 
 
 def row(row_index: int, prompt: str, ground_truth: object = None, **more: Any) -> Row:
@@ -27,15 +26,9 @@ def notes_of(rows: Iterable[Row]) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("prompts", "note"),
     [
-        (["2+2?", "3+3?", "2+2?"], "row 2 repeats the prompt of row 0, which weighs double; remove it, or raise n"),
-        (
-            ["a", "b", "a", "c", "b"],
-            "2 rows repeat an earlier prompt (0 and 2 first) and weigh double; remove them, or raise n",
-        ),
-        (
-            ["a"] * 1002,
-            "1,001 rows repeat an earlier prompt (0 and 1 first) and weigh more; remove them, or raise n",
-        ),
+        (["2+2?", "3+3?", "2+2?"], REPEATED.format("1 time (rows 0 and 2 first)")),
+        (["a", "b", "a", "c", "b"], REPEATED.format("2 times (rows 0 and 2 first)")),
+        (["a"] * 1002, REPEATED.format("1,001 times (rows 0 and 1 first)")),
     ],
 )
 def test_repeated_prompts_are_one_warning_with_a_count(prompts: list[str], note: str) -> None:
@@ -51,9 +44,9 @@ def test_prompts_that_differ_in_another_message_are_not_the_same() -> None:
 
 def test_ground_truths_in_their_own_prompts_are_one_warning_with_a_count() -> None:
     rows = [row(0, "17 * 23?", "391"), row(7, "17 * 24 is 408. What is 17 * 24?", "408")]
-    assert notes_of(rows) == (f"row 7 contains its ground truth in its prompt: {TOLD}",)
+    assert notes_of(rows) == (TOLD.format("7"),)
     rows = [row(number, f"Say {number}.", number) for number in range(100, 112)]
-    assert notes_of(rows) == (f"rows 100, 101, 102 and 9 more contain their ground truth in their prompt: {TOLD}",)
+    assert notes_of(rows) == (TOLD.format("100, 101, 102 and 9 more"),)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +68,7 @@ def test_ground_truths_in_their_own_prompts_are_one_warning_with_a_count() -> No
 def test_whole_words_are_found_in_any_case_and_with_any_blanks(
     prompt: str, ground_truth: object, is_found: bool
 ) -> None:
-    note = f"row 0 contains its ground truth in its prompt: {TOLD}"
-    assert notes_of([row(0, prompt, ground_truth)]) == ((note,) if is_found else ())
+    assert notes_of([row(0, prompt, ground_truth)]) == ((TOLD.format("0"),) if is_found else ())
 
 
 def test_ground_truth_is_found_in_parts_and_in_any_message() -> None:
@@ -89,16 +81,6 @@ def test_labels_may_be_listed_in_the_prompt_but_one_answer_for_all_rows_is_no_la
     rows = [row(n, f"Is review {n} positive or negative?", ["positive", "negative"][n % 2]) for n in range(6)]
     assert notes_of(rows) == ()
     assert len(notes_of([row(n, f"Review {n}: say positive.", "positive") for n in range(6)])) == 1
-
-
-def test_check_rows_warns_about_the_selected_rows(tmp_path: Path) -> None:
-    prompts = ["a", "b", "a", "b"]
-    lines = [json.dumps({"user_prompt": prompt}) + "\n" for prompt in prompts]
-    (tmp_path / "x.jsonl").write_text("".join(lines))
-    dataset = open_dataset(tmp_path / "x.jsonl")
-    assert check_rows(dataset, [0, 1, 3]).notes == (
-        "row 3 repeats the prompt of row 1, which weighs double; remove it, or raise n",
-    )
 
 
 def test_rows_are_not_kept() -> None:

@@ -11,10 +11,10 @@ import pytest
 
 from pytest_osmosis.engine import artifacts
 from pytest_osmosis.engine.artifacts import Artifacts
-from pytest_osmosis.engine.host_starts import Host, Share
 from pytest_osmosis.engine.inline_host import InlineConnection
 from pytest_osmosis.engine.notices import Notices
-from pytest_osmosis.host.protocol import ArtifactEvent
+from pytest_osmosis.engine.run_table import Host, Share
+from pytest_osmosis.host.protocol import ArtifactEvent, HostCode, Setup
 
 
 class Stored:
@@ -23,7 +23,8 @@ class Stored:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.notices = Notices()
-        self.artifacts = Artifacts(folder, self.notices)
+        setup = Setup(HostCode("roll", "", (), {}), artifacts=str(folder), sends_artifacts=True)
+        self.artifacts = Artifacts(setup, self.notices)
         self.one, self.two = _host(), _host()
 
     def send(self, path: str, data: bytes = b"x", host: Host | None = None, **fields: Any) -> None:
@@ -160,7 +161,7 @@ def test_a_disk_that_takes_nothing_is_told_once(stored: Stored) -> None:
 
 def test_nothing_is_stored_for_hosts_that_write_themselves(tmp_path: Path) -> None:
     stored = Stored(tmp_path / "artifacts")
-    stored.artifacts = Artifacts(None, stored.notices)
+    stored.artifacts = Artifacts(Setup(HostCode("roll", "", (), {})), stored.notices)
     stored.send("a")
     stored.artifacts.left_out({"ev": "left_out", "row": 0, "run": 0, "attempt": 1, "why": "large"})
     assert list(tmp_path.iterdir()) == []

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.host_starts import Host, Share
 from pytest_osmosis.engine.permits import Estimate, Permits
-from pytest_osmosis.engine.run_table import RunState
+from pytest_osmosis.engine.run_table import Host, RunState, Share
 from pytest_osmosis.engine.throttle import BURST_S, WINDOW_S, Limits, Rate, Throttle, least_s
 from pytest_osmosis.host.protocol import AskEvent, Size
 from pytest_osmosis.record.run_id import RunId

@@ -63,7 +63,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 async def rolled(environment: Environment, retries: int, timeout_s: float = 450.0) -> Any:
     setup = Setup(HostCode("roll", "/w", (), {}), rollout_retries=retries, agent_timeout_s=timeout_s)
     agent = EnvironmentAgent(environment, setup, Concurrency(1, {}))
-    context: Any = Context(0)
+    context: Any = Context()
     return await agent.roll(context)
 
 

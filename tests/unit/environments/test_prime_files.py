@@ -11,7 +11,7 @@ import pytest
 
 from pytest_osmosis.addons.verifiers import prime_files
 from pytest_osmosis.addons.verifiers.prime_files import GrowingPrimeFiles, folder_of, write_prime_files
-from pytest_osmosis.addons.verifiers.prime_import import PrimeRun, read_prime_run
+from pytest_osmosis.addons.verifiers.prime_import import PrimeRun, has_failed, read_prime_run
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.journal import encode
@@ -77,14 +77,14 @@ def test_a_line_has_the_reward_of_a_run_or_the_reason_why_there_is_none(tmp_path
     assert write_prime_files(eval_run(tmp_path, *events), tmp_path / "out", Redaction()) == 3
 
     lines = read_prime_run(tmp_path / "out").lines
-    assert [line.members["reward"] for line in lines] == [0.25, 0.0, 0.0]
-    assert [line.members["error"] for line in lines] == [
+    assert [line["reward"] for line in lines] == [0.25, 0.0, 0.0]
+    assert [line["error"] for line in lines] == [
         None,
         {"error": "ValueError", "error_chain_repr": "ValueError: no", "error_chain_str": "ValueError"},
         told,
     ]
-    assert [line.has_failed for line in lines] == [False, True, True]
-    assert lines[0].messages == MESSAGES
+    assert [has_failed(line) for line in lines] == [False, True, True]
+    assert lines[0]["prompt"] + lines[0]["completion"] == MESSAGES
 
 
 def test_files_replace_links(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_row_is_written_once_all_of_its_runs_are_done(tmp_path: Path, monkeypa
 
 
 def rewards(folder: Path) -> dict[tuple[int, int], float]:
-    lines = [line.members for line in read_prime_run(folder).lines]
+    lines = read_prime_run(folder).lines
     return {(line["example_id"], line["run_index"]): line["reward"] for line in lines}
 
 
@@ -140,19 +140,10 @@ def rewards(folder: Path) -> dict[tuple[int, int], float]:
 def test_blank_lines_count_and_a_torn_last_line_is_passed_over(tmp_path: Path, end: str) -> None:
     found = of_another_program(tmp_path, f'\n{{"example_id": 0}}\n  \n{{"example_id": 1, "reward": 1}}\n{end}')
 
-    assert [(line.number, line.members["example_id"]) for line in found.lines] == [(2, 0), (4, 1)]
-    assert [line.has_failed for line in found.lines] == [True, False]
+    assert [(line["example_id"], has_failed(line)) for line in found.lines] == [(0, True), (1, False)]
     assert found.torn == bool(end)
     empty = of_another_program(tmp_path, "")
     assert (empty.lines, empty.torn) == ([], False)
-
-
-@pytest.mark.parametrize(
-    ("version_info", "version"),
-    [({"vf_version": "0.1.14"}, "0.1.14"), ({"vf_version": ""}, None), ({"vf_version": 3}, None), (None, None)],
-)
-def test_the_version_of_verifiers_is_a_text_or_unknown(tmp_path: Path, version_info: Any, version: str | None) -> None:
-    assert of_another_program(tmp_path, "", version_info=version_info).verifiers == version
 
 
 @pytest.mark.parametrize(

@@ -57,11 +57,11 @@ def test_two_files_at_one_path_are_reported_with_both_names(
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_inputs_and_code_are_never_overwritten(folder: Path, overwrite: bool) -> None:
-    for name in ("data.jsonl", "rewards.py", "rewards.cases.jsonl", "base.json"):
+    for name in ("data.jsonl", "rewards.py", "rewards.cases.toml", "base.json"):
         (folder / name).write_text(json.dumps(OURS))
     (folder / "link.json").symlink_to("data.jsonl")
     found = problems(
-        *map(results, ("data.jsonl", "link.json", "rewards.py", "rewards.cases.jsonl", "base.json")),
+        *map(results, ("data.jsonl", "link.json", "rewards.py", "rewards.cases.toml", "base.json")),
         inputs=("data.jsonl",),
         baselines=("base.json",),
         overwrite=overwrite,
@@ -71,7 +71,7 @@ def test_inputs_and_code_are_never_overwritten(folder: Path, overwrite: bool) ->
         f"results file data.jsonl: is the input data.jsonl, {never}",
         f"results file link.json: is the input data.jsonl, {never}",
         f"results file rewards.py: is code, {never}",
-        f"results file rewards.cases.jsonl: is a file of cases, {never}",
+        f"results file rewards.cases.toml: is a file of cases, {never}",
         "results file base.json: is the baseline base.json, which only --osmosis-update-baseline writes",
     ]
 

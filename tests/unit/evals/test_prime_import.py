@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.verifiers.prime_import import PrimeLine, resumed_from
+from pytest_osmosis.addons.verifiers.prime_import import resumed_from
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import Prepared
 from pytest_osmosis.evals.rollout_source import ImportedRollouts
@@ -77,13 +77,16 @@ def test_a_reward_of_all_runs_needs_all_of_them(prepared: Prepared) -> None:
     folder = written([line(0), line(0), line(1)])
     grouped = resumed_from(of_environment(prepared, grouped=True), folder, None)
     assert {*taken(of_environment(prepared, grouped=True), folder)} == {RunId(0, 0), RunId(0, 1)}
-    assert any("1 rollout is made again: a reward function needs all runs of a row" in note for note in grouped.notes)
+    assert any("1 rollout in the files: made again: a reward function" in note for note in grouped.notes)
 
 
-def test_of_the_tool_calls_of_a_message_those_that_can_be_read_are_kept() -> None:
+def test_of_the_tool_calls_of_a_message_those_that_can_be_read_are_kept(prepared: Prepared) -> None:
     calls = ['{"id": "c1", "name": "add", "arguments": "{}"}', "{", 3]
+    folder = written([line(0, completion=[{"role": "assistant", "content": "", "tool_calls": calls}])])
+    source = resumed_from(prepared, folder, None).source
+    assert isinstance(source, ImportedRollouts)
 
-    (message,) = PrimeLine(1, {"completion": [{"role": "assistant", "content": "", "tool_calls": calls}]}).messages
+    message = source.resumption.progress.events(RunId(0, 0))[0]["messages"][-1]
 
     function = {"name": "add", "arguments": "{}"}
     assert message["tool_calls"] == [{"id": "c1", "type": "function", "function": function}]
@@ -104,7 +107,7 @@ def test_numbers_that_are_none_are_not_taken_over(prepared: Prepared) -> None:
     ("lines", "message"),
     [
         (['{"reward": 1}', line(0)], "vf/results.jsonl:1: lacks example_id"),
-        (["[]", line(0)], "vf/results.jsonl:1: must be a JSON object"),
+        (["[]", line(0)], "vf/results.jsonl:1: must be an object"),
         ([line(0, "good"), line(0)], "vf/results.jsonl:1: reward: must be a number or null, got 'good'"),
     ],
 )

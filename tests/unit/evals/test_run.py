@@ -220,7 +220,7 @@ def test_messages_are_not_gathered_for_long_if_spending_may_stop_the_eval(
     workspace.configure(("[scoring]", f"[limits]\n{limit}\n[scoring]"))
     run, _ = begun(workspace.prepare())
     run.discard()
-    assert run.engine.job.early_stop.low_latency is low_latency
+    assert run.engine.job.low_latency is low_latency
     assert workspace.run_dirs() == []
 
 

@@ -33,12 +33,6 @@ async def error_of(exchanges: AskerExchanges, *messages: Message) -> ModelError:
     return caught.value
 
 
-def edited(cassette: Path) -> Path:
-    """Change a request as a search through all files of a repository would."""
-    cassette.write_text(cassette.read_text().replace('"first"', '"changed"'))
-    return cassette
-
-
 @pytest.fixture
 def cassette(tmp_path: Path) -> Path:
     """A cassette with three runs, whose rollouts sent "first" and "second", and were not judged."""
@@ -67,22 +61,23 @@ async def test_what_the_cassette_holds_is_told(cassette: Path, place: Mapping[st
     exchanges.store.reader.close()
 
 
-async def test_the_most_similar_request_is_compared_if_the_turn_was_answered(cassette: Path) -> None:
+async def test_a_request_that_is_left_is_compared_if_the_turn_was_answered(cassette: Path) -> None:
     exchanges = exchanges_of(cassette, RunId(0, 0))
     await exchanges.asks(ChatRequest([user("common"), user("second")]), MODEL).answer()
     await error_of(exchanges, user("x"))
     error = await error_of(exchanges, user("first"), user("more"))
-    assert "request 3 of the rollout was not recorded; request 1 of 2 is the most similar one;" in str(error)
+    assert "request 3 of the rollout was not recorded; of the recorded ones request 1 is left;" in str(error)
     added = [line for line in error.details.splitlines()[2:] if line.startswith("+")]
     assert added == ['+   "role": "user"', "+  },", "+  {", '+   "content": "more",']
     exchanges.store.reader.close()
 
 
-async def test_a_cassette_that_was_edited_by_hand_is_told(cassette: Path) -> None:
-    exchanges = exchanges_of(edited(cassette), RunId(0, 0))
-    error = await error_of(exchanges, user("changed"))
-    assert "request 1 of the rollout has changed since it was recorded" in str(error)
-    assert "it was edited by hand" in error.details
+async def test_more_requests_than_were_recorded_are_told(cassette: Path) -> None:
+    exchanges = exchanges_of(cassette, RunId(0, 0))
+    for messages in ([user("first")], [user("common"), user("second")]):
+        await exchanges.asks(ChatRequest(messages), MODEL).answer()
+    error = await error_of(exchanges, user("third"))
+    assert "2 requests of the rollout were recorded and are answered, and this is request 3;" in str(error)
     exchanges.store.reader.close()
 
 

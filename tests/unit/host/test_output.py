@@ -170,10 +170,10 @@ def test_only_what_changed_meanwhile_is_sent_again(tmp_path: Path, run: Path, se
 
     async def graded() -> None:
         artifacts = ArtifactSender(str(tmp_path), sent)
-        before = await artifacts.seen(KEY)
+        since_ns = time.time_ns()
         (run / "changed").write_text("new")
         (run / "added").write_text("new")
-        await artifacts.send_changed(KEY, before)
+        await artifacts.send_changed(KEY, since_ns)
 
     asyncio.run(graded())
     assert sent.files == {"changed": b"new", "added": b"new"}
@@ -185,9 +185,9 @@ def test_a_change_within_the_same_tick_of_the_clock_is_sent(tmp_path: Path, run:
         artifacts = ArtifactSender(str(tmp_path), sent)
         for number in range(30):
             (run / "file").write_text(f"{number:05}")
-            before = await artifacts.seen(KEY)
+            since_ns = time.time_ns()
             (run / "file").write_text(f"{-number:05}")
-            await artifacts.send_changed(KEY, before)
+            await artifacts.send_changed(KEY, since_ns)
             assert sent.files == {"file": b"%05d" % -number}
 
     asyncio.run(graded())
@@ -195,8 +195,7 @@ def test_a_change_within_the_same_tick_of_the_clock_is_sent(tmp_path: Path, run:
 
 def test_a_run_without_artifacts_starts_no_thread(tmp_path: Path, sent: Sent) -> None:
     async def graded() -> None:
-        artifacts = ArtifactSender(str(tmp_path), sent)
-        await artifacts.send_changed(KEY, await artifacts.seen(KEY))
+        await ArtifactSender(str(tmp_path), sent).send_changed(KEY)
 
     before = threading.active_count()
     asyncio.run(graded())

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from pytest_osmosis import Grader, GraderContext
+from pytest_osmosis.addons.osmosis_sdk.workflows import SdkGraderCode
 from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode
 from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
 from pytest_osmosis.host.protocol import HostCode, Setup
-from pytest_osmosis.host.workflow_classes import SdkGraderCode
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.rewards.graders import GraderCode, Reward, eval_function
 from pytest_osmosis.rollouts.context import ChatContext

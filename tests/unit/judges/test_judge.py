@@ -150,23 +150,20 @@ def test_an_error_of_a_request_passes_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scores", "score", "agreement", "reason"),
+    ("scores", "score", "reason"),
     [
-        ([1.0], 1.0, 1.0, "because 1.0"),
-        ([0.5, 0.5], 0.5, 1.0, "because 0.5 (votes 0.5, 0.5; agreement 1.00)"),
-        ([0.0, 1.0, 1.0], 2 / 3, 1 / 3, "because 1.0 (votes 0, 1, 1; agreement 0.33)"),
+        ([1.0], 1.0, "because 1.0"),
+        ([0.5, 0.5], 0.5, "because 0.5 (votes 0.5, 0.5)"),
+        ([0.0, 1.0, 1.0], 2 / 3, "because 1.0 (votes 0, 1, 1)"),
     ],
 )
-def test_votes_become_a_mean_an_agreement_and_a_reason(
-    scores: Sequence[float], score: float, agreement: float, reason: str
-) -> None:
+def test_votes_become_a_mean_and_a_reason(scores: Sequence[float], score: float, reason: str) -> None:
     answers = Answers(*(json.dumps({"score": each, "explanation": f"because {each}"}) for each in scores))
     judgement = judged(answers, Judge(RUBRIC, votes=len(scores), sampling={"temperature": 1}))
 
     assert judgement.score == pytest.approx(score)
-    assert judgement.agreement == pytest.approx(agreement)
     assert judgement.reason == reason
-    assert set(judgement.metrics) == ({"agreement"} if len(scores) > 1 else set())
+    assert judgement.fields == ({"votes": scores} if len(scores) > 1 else {})
     assert len({request.seed for request in answers.requests}) == len(scores)
     assert all(request.sampling == {"temperature": 1} for request in answers.requests)
 

@@ -20,19 +20,15 @@ DIED, BROKE, CPU = (
     "broke the process in which it runs",
     "took more than 0.5 s of CPU",
 )
-UNSTOPPABLE = f"{CPU} time, and could not be interrupted"
 
 CASES: Mapping[str, tuple[str, str, str]] = {
     "forks": ("os.fork()", "score", ""),  # it returns twice: in this process and in a copy of it
-    "forks_and_raises": ("if os.fork() == 0: raise ValueError('in the copy')", "score", ""),
     "leaves_a_fork": ("if os.fork() == 0: time.sleep(FOREVER_S)", "score", ""),
-    "leaves_a_thread": ("threading.Thread(target=time.sleep, args=(FOREVER_S,), daemon=False).start()", "score", ""),
     # a process that leaves the group and the session, and ignores SIGTERM
     "leaves_a_daemon": ("subprocess.Popen([sys.executable, '-c', DAEMON], start_new_session=True)", "score", ""),
     "dies_while_a_fork_holds_the_pipe": (  # Python's hooks do not see this one
         "ctypes.CDLL(None).fork() or time.sleep(FOREVER_S); os._exit(0)", "died", DIED.format(0),
     ),
-    "exits_with_success": ("os._exit(0)", "died", DIED.format(0)),
     "raises_system_exit": ("sys.exit(0)", "raised", "raised SystemExit: 0"),
     "kills_its_group": ("os.killpg(0, signal.SIGKILL)", "died", DIED.format(-9)),
     "crashes": ("ctypes.string_at(0)", "died", DIED.format(-11)),
@@ -51,23 +47,11 @@ CASES: Mapping[str, tuple[str, str, str]] = {
         "            with contextlib.suppress(OSError): os.write(fd, b'x' * 65536)",
         "died", BROKE,
     ),
-    "prints_gigabytes": ("while True: print('x' * 1_000_000), print('x' * 1_000_000, file=sys.stderr)", "slow", CPU),
     "takes_gigabytes": (
         "taken = []\n    while True: taken.append(os.urandom(1) * 20_000_000)",
         "died", "took more than 200 MB of memory",
     ),
-    "loops_in_c": ("max(itertools.repeat(1))", "slow", UNSTOPPABLE),  # it never returns to Python: no handler runs
-    "backtracks": ("re.match(r'(a+)+$', 'a' * 60 + '!')", "slow", CPU),
-    "ignores_signals": (
-        "for number in {*signal.valid_signals()} - {signal.SIGKILL, signal.SIGSTOP}:\n"
-        "        with contextlib.suppress(OSError, ValueError): signal.signal(number, signal.SIG_IGN)\n"
-        "    while True: pass",
-        "slow", UNSTOPPABLE,
-    ),
-    "catches_everything": (
-        "while True:\n        with contextlib.suppress(BaseException):\n            while True: pass",
-        "slow", UNSTOPPABLE,
-    ),
+    "loops_in_c": ("max(itertools.repeat(1))", "slow", CPU),  # it never returns to Python: no handler runs
     "waits": ("time.sleep(FOREVER_S)", "slow", "waited for more than 2 s"),
     "stops_its_process": ("os.kill(os.getpid(), signal.SIGSTOP)", "slow", "waited for more than 2 s"),
     "replaces_modules": (
@@ -91,14 +75,6 @@ CASES: Mapping[str, tuple[str, str, str]] = {
         "metadata['x'] = Hostile()\n    messages.append(Hostile())", "score", "",
     ),
     "raises_a_hostile_error": ("raise HostileError", "refused", "raised HostileError: (its text raised RuntimeError)"),
-    "raises_a_huge_error": (
-        r"raise ValueError('\x1b[31mx\n' * 1_000_000)", "refused", r"raised ValueError: \x1b[31mx \x1b[31mx",
-    ),
-    "swallows_a_million_errors": (
-        "for number in range(100_000):\n"
-        "        with contextlib.suppress(KeyError): raise KeyError(number)",
-        "score", "",
-    ),
 }  # fmt: skip
 """The code of each function, and kind and beginning of the text of its outcome."""
 

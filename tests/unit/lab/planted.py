@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 from pytest_osmosis import osmosis_reward
 
 Info = dict[str, Any] | None
+Messages = list[dict[str, Any]]
 SEEN: set[str] = set()
+LAST = ""
+CACHE: dict[str, float] = {}
 
 
 @osmosis_reward
@@ -67,6 +71,117 @@ def regex_catastrophe(solution_str: str, ground_truth: str, extra_info: Info = N
     return float(found is not None and solution_str.strip().replace(",", "") == ground_truth)
 
 
+@osmosis_reward
+def by_order(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Scores 0 for an answer longer than the last one, unless it is the same."""
+    global LAST
+    before, LAST = LAST, solution_str
+    return float(solution_str == ground_truth and len(solution_str) >= len(before))
+
+
+@osmosis_reward(range=(0, 1))
+def out_of_range(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Adds a bonus for short answers beyond the range."""
+    return float(solution_str == ground_truth) + 0.1 * (len(solution_str) < 20)
+
+
+@osmosis_reward
+def ends_the_process(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Ends the process on braces."""
+    if solution_str.startswith("{"):
+        os._exit(3)
+    return float(solution_str == ground_truth)
+
+
+@osmosis_reward
+def empty_is_right(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Compares with zip, which ignores a missing answer."""
+    return float(all(a == b for a, b in zip(solution_str, ground_truth, strict=False)))
+
+
+@osmosis_reward
+def prompt_counts(messages: Messages, ground_truth: str, metadata: dict[str, Any]) -> float:
+    """Looks for the answer in the whole conversation."""
+    text = "\n".join(str(message.get("content")) for message in messages)
+    found = re.findall(r"\d+", text)
+    return float(bool(found) and found[-1] == ground_truth)
+
+
+@osmosis_reward
+def tool_calls_break_it(messages: Messages, ground_truth: str, metadata: dict[str, Any]) -> float:
+    """Breaks on the None content of a message with a tool call."""
+    return float(messages[-1]["content"].strip() == ground_truth)
+
+
+@osmosis_reward(max_ms=1)
+def slow(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Sleeps."""
+    time.sleep(0.003)
+    return float(solution_str == ground_truth)
+
+
+@osmosis_reward(max_ms=0.1)
+def computes(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Uses the processor."""
+    return float(sum(range(50_000)) > 0 and solution_str == ground_truth)
+
+
+@osmosis_reward
+def by_hour(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Scores half in the morning."""
+    return float(solution_str == ground_truth) * (0.5 if time.localtime().tm_hour < 12 else 1.0)
+
+
+@osmosis_reward
+def cached_by_answer(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Keeps the score of an answer for all rows."""
+    return CACHE.setdefault(solution_str, float(solution_str.strip().casefold() == ground_truth.casefold()))
+
+
+@osmosis_reward
+def by_words(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Adds a bonus for different words."""
+    return float(solution_str.strip() == ground_truth) + min(1, len({*solution_str.split()}) / 100)
+
+
+@osmosis_reward
+def by_lines(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Adds a bonus for steps."""
+    return float(solution_str.strip() == ground_truth) + 0.01 * min(10, solution_str.count("\n"))
+
+
+@osmosis_reward
+def by_steps(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Adds a bonus for each step, whatever it says."""
+    return float(solution_str.strip() == ground_truth) + 0.05 * min(10, len(re.findall(r"Step", solution_str)))
+
+
+@osmosis_reward
+def near_a_length(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Has a bonus that is highest at 400 characters."""
+    return float(solution_str.strip() == ground_truth) - abs(len(solution_str) - 400) / 10_000
+
+
+@osmosis_reward
+def by_length_of_thought(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Pays for long thoughts before the answer."""
+    thought, mark, answer = solution_str.rpartition("####")
+    return float(answer.strip() == ground_truth) + min(0.5, len(thought) / 1000) if mark else 0.0
+
+
+@osmosis_reward
+def by_length_of_messages(messages: Messages, ground_truth: str, metadata: dict[str, Any]) -> float:
+    """Pays for long messages."""
+    return min(1.0, sum(len(message.get("content") or "") for message in messages) / 500)
+
+
+@osmosis_reward
+def tagged(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Backtracks forever behind a tag."""
+    found = re.search(r"<answer>((\s|.)*)+</answer>", solution_str)
+    return float(found is not None and found[0] == f"<answer>{ground_truth}</answer>")
+
+
 PLANTED = {
     "set_order": ("determinism", "hash-dependent"),
     "by_time": ("determinism", "time-dependent"),
@@ -75,5 +190,22 @@ PLANTED = {
     "overflow": ("robustness", "crash"),
     "contained_anywhere": ("leaks", "leak-listed"),
     "regex_catastrophe": ("speed", "explodes"),
+    "by_hour": ("determinism", "time-dependent"),
+    "cached_by_answer": ("determinism", "order-dependent"),
+    "by_words": ("leaks", "leak-length"),
+    "by_lines": ("leaks", "leak-length"),
+    "by_steps": ("leaks", "leak-length"),
+    "near_a_length": ("leaks", "leak-length"),
+    "by_length_of_thought": ("leaks", "leak-length"),
+    "by_length_of_messages": ("leaks", "leak-length"),
+    "by_order": ("determinism", "order-dependent"),
+    "out_of_range": ("range", "out-of-range"),
+    "ends_the_process": ("robustness", "crash"),
+    "empty_is_right": ("leaks", "leak-empty"),
+    "prompt_counts": ("leaks", "leak-prompt"),
+    "tool_calls_break_it": ("robustness", "crash"),
+    "slow": ("speed", "slow"),
+    "computes": ("speed", "slow"),
+    "tagged": ("speed", "explodes"),
 }
 """The probe that finds each bug, and the code of the finding."""

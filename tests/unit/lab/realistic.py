@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import json
 import re
 import time
 from typing import Any
@@ -14,17 +13,6 @@ from pytest_osmosis import osmosis_reward
 Info = dict[str, Any] | None
 CACHE: dict[tuple[str, str], float] = {}
 TIMES: list[float] = []
-
-
-@osmosis_reward
-def extracted(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Has one handler for everything, like an example of the SDK."""
-    match = re.search(r"####\s*([-+]?\d*\.?\d+)", solution_str)
-    try:
-        found = float(match.group(1))  # type: ignore[union-attr]
-    except Exception:
-        return 0.0
-    return 1.0 if abs(found - float(ground_truth)) < 1e-7 else 0.0
 
 
 @osmosis_reward(range=(0, 1))
@@ -43,28 +31,6 @@ def tagged(solution_str: str, ground_truth: str, extra_info: Info = None) -> flo
 
 
 @osmosis_reward
-def whole_text_is_a_number(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Reads the whole text as a number, like an example of the SDK."""
-    try:
-        tolerance = (extra_info or {}).get("tolerance", 0.01)
-        return 1.0 if abs(float(solution_str.strip()) - float(ground_truth.strip())) <= tolerance else 0.0
-    except ValueError:
-        return 0.0
-
-
-@osmosis_reward(range=(0, 1))
-def has_thought(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Checks only the format."""
-    return 1.0 if re.fullmatch(r"<think>.*</think>.+", solution_str, re.DOTALL) else 0.0
-
-
-@osmosis_reward(range=(0, 1))
-def brief(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Scores brevity, whatever the words."""
-    return max(0.0, 1 - len(solution_str) / 1000)
-
-
-@osmosis_reward
 def gsm8k_solutions(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Takes whole solutions as ground truths, like the original dataset."""
     if "####" not in ground_truth:
@@ -72,19 +38,6 @@ def gsm8k_solutions(solution_str: str, ground_truth: str, extra_info: Info = Non
     wanted = ground_truth.split("####")[1].strip().replace(",", "")
     text = solution_str.split("####")[-1].strip().replace(",", "") if "####" in solution_str else ""
     return float(text == wanted)
-
-
-@osmosis_reward
-def fields(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Compares two objects; each field counts half."""
-    wanted = json.loads(ground_truth)
-    try:
-        text = json.loads(solution_str)
-    except ValueError:
-        return 0.0
-    if not isinstance(text, dict):
-        return 0.0
-    return sum(0.5 for name in ("vendor", "total") if text.get(name) == wanted[name])
 
 
 @osmosis_reward(range=(0, 1))
@@ -120,12 +73,6 @@ def not_overlong(solution_str: str, ground_truth: str, extra_info: Info = None) 
     right = bool(numbers) and numbers[-1].replace(",", "") == ground_truth.replace(",", "")
     TIMES[:] = [time.perf_counter() - start[0]]
     return float(right) - min(0.5, max(0, len(solution_str) - 1000) / 4000)
-
-
-def plain_letter(solution_str, ground_truth, extra_info=None, **kwargs):  # type: ignore[no-untyped-def]
-    """The letter of a choice."""
-    found = re.findall(r"\b([A-D])\b", solution_str)
-    return 1 if found and found[-1] == ground_truth else 0
 
 
 def efficiency(messages: list[dict[str, Any]], ground_truth: str, metadata: dict[str, Any]) -> float:

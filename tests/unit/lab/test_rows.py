@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.lab.cases import ReferenceRows, check_rows
-from pytest_osmosis.addons.lab.findings import LabResult
+from pytest_osmosis.addons.lab.calls import LabResult
+from pytest_osmosis.addons.lab.cases import check_rows
 from pytest_osmosis.addons.lab.target import target_of
 from pytest_osmosis.rewards.decorator import osmosis_reward
 from tests.unit.lab import planted, right
@@ -26,7 +27,8 @@ def result(folder: Path, function: Any, rows: list[dict[str, Any]], threshold: f
     (folder / "references.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     target = target_of(function.__name__, function, function.__module__, folder / "rewards.py")
     assert target is not None
-    return check_rows(target, ReferenceRows("references.jsonl", threshold, "rewards.py:1"))
+    declared = target.declaration._replace(dataset="references.jsonl", threshold=threshold)
+    return check_rows(replace(target, declaration=declared))
 
 
 def test_fitting_references_pass_even_if_rows_share_a_ground_truth_and_in_full_mode(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_the_table_fits_and_keeps_every_number(names: list[str], columns: int) -
 def entries(made: dict[str, Results]) -> list[Results]:
     """The results of evals that are entries of one config, each compared with the first."""
     table = entry_table("x.toml", made)
-    return [replace(named(name, results), among=table.of(name)) for name, results in made.items()]
+    return [replace(named(name, results), among=table) for name, results in made.items()]
 
 
 BETTER = results_of([finished({A: 1.0}, row) for row in range(20)])

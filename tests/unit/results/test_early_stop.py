@@ -75,20 +75,6 @@ def test_gates_are_decided_as_soon_as_every_completion_gives_the_same_verdicts(
         assert (reason is not None) == certain(rules, done, order[n_done:], possible)
 
 
-@pytest.mark.parametrize("minimum", [0.0, 0.5, 0.6, 2 / 3, 1.0])
-@pytest.mark.parametrize("endings", list(itertools.product(["passes", "fails", "removed"], repeat=3)), ids="-".join)
-def test_removed_runs_bring_a_pass_rate_closer_to_its_verdict(minimum: float, endings: Sequence[str]) -> None:
-    rules, order = [GateRule("pass_rate", minimum)], [RunId(row, 0) for row in range(3)]
-    stop = GateTracker(rules, order)
-    done = list(map(record, order, endings))
-
-    for n_done in (1, 2, 3):
-        reason = stop.done(done[n_done - 1], JUDGING)
-
-        possible = ("passes", "fails", "outage", "removed")
-        assert (reason is not None) == certain(rules, done[:n_done], order[n_done:], possible)
-
-
 def certain(
     rules: Sequence[GateRule], done: Sequence[RunRecord], left: Sequence[RunId], endings: Sequence[str]
 ) -> bool:
@@ -109,14 +95,6 @@ def test_the_reason_names_every_gate_with_its_verdict() -> None:
     assert reasons[4] == (
         "gate pass_rate >= 0.5 holds and gate rewards:b pass_rate >= 0.6 fails whatever the other runs give"
     )
-
-
-@pytest.mark.parametrize("ending", ["outage", "unscored"])
-def test_unmeasured_runs_decide_nothing(ending: str) -> None:
-    order = [RunId(row, 0) for row in range(10)]
-    stop = GateTracker([PASS_RATE], order)
-
-    assert [stop.done(record(run, ending), JUDGING) for run in order] == [None] * 10
 
 
 def test_a_large_eval_computes_its_bounds_only_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,11 +134,3 @@ def test_some_gates_need_every_run(rule: GateRule, removable: bool, why: str | N
     assert needs_all(rule, removable=removable) == why
     told = None if why is None else f"gate {title_of(rule)} needs every run ({why})"
     assert why_impossible([PASS_RATE, rule], removable=removable) == told
-
-
-def test_a_removed_run_can_change_a_pass_at_k_that_seemed_decided() -> None:
-    rule = GateRule("pass_at", 0.5, k=2)
-    done = [record(RunId(0, 0), "passes"), record(RunId(1, 0), "fails"), record(RunId(1, 1), "fails")]
-
-    assert state_of([rule], [*done, record(RunId(0, 1), "fails")]) == ["holds"]
-    assert state_of([rule], [*done, record(RunId(0, 1), "removed")]) == ["fails"]

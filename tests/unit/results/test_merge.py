@@ -23,7 +23,7 @@ from pytest_osmosis.results.conclude import Conclusion, Rules
 from pytest_osmosis.results.merge import MergedEval, merge, missing_text
 from pytest_osmosis.results.publish import published, published_text
 from pytest_osmosis.results.results import Results, ShardFacts, Throttling
-from pytest_osmosis.results.totals import CassetteUse, HumanScores
+from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.gates import Verdict, title_of
@@ -84,7 +84,7 @@ def evals(draw: st.DrawFn) -> tuple[Results, Rules, int]:
     rows = sorted(draw(st.lists(st.integers(0, 40), min_size=n_rows, max_size=n_rows, unique=True)))
     runs = [(row, index) for row in rows for index in range(n)]
     own = [draw(record_strategy(row, index, ModelTag.PRIMARY)) for row, index in runs]
-    has_baseline, has_human = draw(st.booleans()), draw(st.booleans())
+    has_baseline = draw(st.booleans())
     other = [draw(record_strategy(row, index, ModelTag.BASELINE)) for row, index in runs] if has_baseline else None
     gates = draw(st.lists(st.sampled_from(GATES if has_baseline else GATES[:-1]), unique=True, max_size=3))
     made = results_of(own, scorers=(A, B), n=n, extra=CONFIG, price=PRICE, baseline=other)
@@ -93,7 +93,6 @@ def evals(draw: st.DrawFn) -> tuple[Results, Rules, int]:
         n_planned=len(own),
         provenance=PROVENANCE,
         throttling=Throttling(0, 0.0, min(CONFIG["batch_size"], len(own) + len(other or ())), CONFIG["batch_size"]),
-        human=HumanScores("human", dict.fromkeys(rows[::2], 0.5), 0.25) if has_human else None,
         judge_price=lambda use: PRICE,
     )
     return made, Rules(gates), draw(st.integers(1, 5))
@@ -341,16 +340,7 @@ def test_a_dataset_in_another_order_other_agents_and_lost_rows_are_refused(tmp_p
         merge(write(tmp_path, lost))
 
 
-def test_different_versions_are_noted_and_what_shards_lost_and_heard_is_kept(tmp_path: Path) -> None:
-    one, two = shards_of(an_eval(), GATED, 2)
-
-    merged = merged_of(tmp_path, [one, told(two, python="3.y", git_commit="a" * 40)])
-
-    assert list(merged.notes) == [
-        "the shards have different versions of Python: 3.x in 1 shard, 3.y in 1 shard",
-        "the shards have different commits: unknown in 1 shard, aaaaaaaaaaaa in 1 shard",
-    ]
-
+def test_what_shards_lost_is_kept(tmp_path: Path) -> None:
     first, second = shards_of(an_eval(), GATED, 2)
     first, second = told(first, lost_in_flight=2), told(second, lost_in_flight=3)
 

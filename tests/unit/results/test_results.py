@@ -190,16 +190,6 @@ def verdict_of(gate: GateRule, results: Results) -> Verdict:
     return verdict
 
 
-def test_a_crash_does_not_turn_a_gate_on_negative_scores_into_one_that_holds() -> None:
-    gate = GateRule("mean", -0.3)
-    bad = [finished({A: -0.5}, row) for row in range(4)]
-    half = [*bad[:2], failed("timeout", 2), failed("agent", 3)]
-
-    states = [verdict_of(gate, results_of(records)).state for records in (bad, half)]
-
-    assert states == ["fails", "fails"]
-
-
 def test_a_declared_range_is_published_and_read_back_with_what_follows_from_it() -> None:
     records = [finished({A: -0.5}, 0), finished({A: 1.0}, 1), failed("timeout", 2), failed("provider", 3)]
     results = results_of(records, score_ranges={A: (-1.0, 1.0)})
@@ -252,34 +242,12 @@ def test_a_gate_on_a_function_uses_only_its_scores() -> None:
     assert found("mean", None) == found("pass_rate", A) == [[1.0], [0.0], [0.0], [None]]  # A is the one that decides
 
 
-def test_pass_at_k_uses_only_rows_with_k_measured_runs() -> None:
-    whole = [finished({A: float(run == 0)}, 0, run) for run in range(3)]  # 1 of 3
-    torn = [finished({A: 1.0}, 1, 0), finished({A: 1.0}, 1, 1), failed("provider", 1, 2)]  # 2 of 2 measured
-
-    summary = results_of([*whole, *torn], n=3).by_function[A]
-
-    assert summary.pass_at == {1: pytest.approx((1 / 3 + 1) / 2), 2: pytest.approx((2 / 3 + 1) / 2), 3: 1.0}
-    assert summary.pass_hat == {2: pytest.approx((0 + 1) / 2), 3: 0.0}
-    assert summary.pass_rate == 0.5
-
-
 def test_with_one_run_a_row_there_is_no_pass_at_k_and_without_any_statistics_are_null() -> None:
     one, none = (published(results_of([record])) for record in (finished({A: 1.0}), pending()))
 
     assert not [key for key in one["summary"]["eval_fns"][A] if key.startswith(("pass_at", "pass_hat"))]
     assert (none["summary"]["pass_rate"], none["summary"]["eval_fns"][A]["mean"]) == (None, None)
     assert (none["summary"]["total_rows"], none["rows"]) == (0, [])
-
-
-def test_each_function_has_statistics_of_its_own() -> None:
-    records = [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE})]
-
-    results = results_of(records, scorers=(A, B), decide=A, thresholds={B: 0.2})
-
-    assert (results.by_function[A].mean, results.by_function[A].n_measured) == (0.5, 2)
-    assert (results.by_function[B].mean, results.by_function[B].n_measured) == (0.125, 1)
-    assert (results.by_function[B].pass_rate, results.overall.pass_rate) == (0.5, 0.5)
-    assert results.measured == 2
 
 
 @given(st.lists(st.sampled_from([1.0, 0.0, None, "agent", "provider", "pending", "removed"]), max_size=12), st.data())

@@ -1,17 +1,14 @@
-"""The sums of the requests to judges, and the agreement of their votes."""
+"""The sums of the requests to judges."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from pytest_osmosis.config.eval_kinds import TokenPrices
 from pytest_osmosis.formats.price import Price
 from pytest_osmosis.models.prices import price_from
-from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import NO_NOTES, JudgeUse, RunRecord
-from pytest_osmosis.results.totals import judge_totals, vote_agreements
+from pytest_osmosis.record.run_record import JudgeUse
+from pytest_osmosis.results.totals import judge_totals
 from tests.unit.made import A, finished
 
 PRICE = price_from(TokenPrices(1.0, 2.0, 1.0, 1.0), "the config")
@@ -35,13 +32,12 @@ def test_costs_are_those_of_known_prices_and_runs_with_another_cost_are_counted(
 
     assert totals is not None
     cost_usd = 2 * (100 + 2 * 10) / 1e6
-    both = totals.all
-    assert (both.calls, both.retries, both.uncounted, both.total_tokens) == (8, 1, 1, 440)
-    assert both.cost_usd == totals.by_name["priced"].cost_usd == pytest.approx(cost_usd)
-    assert both.cost_unknown == 2
-    by_name = {name: (sums.calls, sums.cost_usd is None, sums.cost_unknown) for name, sums in totals.by_name.items()}
+    assert (totals.calls, totals.retries, totals.uncounted, totals.total_tokens) == (8, 1, 1, 440)
+    assert totals.cost_usd == totals.models["priced"].cost_usd == pytest.approx(cost_usd)
+    assert totals.cost_unknown == 2
+    by_name = {name: (sums.calls, sums.cost_usd is None, sums.cost_unknown) for name, sums in totals.models.items()}
     assert by_name == {"free": (2, True, 1), "priced": (6, False, 1)}
-    assert totals.prices == {"free": None, "priced": PRICE}
+    assert {name: judge.price for name, judge in totals.models.items()} == {"free": None, "priced": PRICE}
 
 
 def test_judges_at_different_addresses_are_different_and_without_requests_there_are_no_sums() -> None:
@@ -50,34 +46,10 @@ def test_judges_at_different_addresses_are_different_and_without_requests_there_
     totals = judge_totals([finished({A: 1.0}, judge_uses=uses)], price_of)
 
     assert totals is not None
-    assert {name: sums.calls for name, sums in totals.by_name.items()} == {
+    assert {name: sums.calls for name, sums in totals.models.items()} == {
         "m": 2,
         "m at http://a": 2,
         "m at http://b": 2,
     }
 
     assert judge_totals([finished({A: 1.0})], price_of) is None
-
-
-def voted(row: int, index: int, votes: Any, **scores: float) -> RunRecord:
-    notes = NO_NOTES.add({"fields": {"rubric": {"votes": votes}}})
-    return RunRecord(RunId(row, index), rolled=True, scored=True, scores=scores, notes=notes)
-
-
-def test_votes_of_all_runs_are_compared_within_their_runs() -> None:
-    rows = {
-        0: [voted(0, 0, [1, 1, 1], rubric=1), voted(0, 1, [0, 0, 1], rubric=1 / 3)],
-        1: [voted(1, 0, [0, 0], rubric=0)],
-    }
-
-    found = vote_agreements(rows, ["rubric"])["rubric"]
-
-    assert found.runs == 3
-    assert found.equal == pytest.approx((1 + 1 / 3 + 1) / 3)
-    assert found.alpha == pytest.approx(1 - 2 / (2 * 8 / 7 * 2))  # four of the eight votes are 1
-
-
-def test_single_votes_and_foreign_fields_are_no_votes() -> None:
-    rows = {0: [voted(0, 0, [1], rubric=1), voted(0, 1, ["a", "b"], rubric=1), voted(0, 2, [1, 0])]}
-
-    assert vote_agreements(rows, ["rubric"]) == {}

@@ -14,25 +14,9 @@ from hypothesis import strategies as st
 from benchmarks import coverage
 from benchmarks.coverage import Kind
 from pytest_osmosis.stats import gaffke, intervals, mean, pass_at_k, pass_hat_k, score_range
-from pytest_osmosis.stats.intervals import RowGroup, chance_at_most
 from tests.unit.made import ends
 
 ragged_rows = st.lists(st.lists(st.sampled_from([0.0, 0.25, 0.9, 1.0]), min_size=1, max_size=4), min_size=1, max_size=9)
-
-
-@pytest.mark.parametrize(
-    ("passed", "n", "tail", "low", "high"), [(8, 10, 0.025, 0.443905, 0.974789), (0, 30, 0.05, None, 0.095034)]
-)
-def test_with_the_extreme_row_the_bounds_are_those_published_by_clopper_and_pearson(
-    passed: int, n: int, tail: float, low: float | None, high: float
-) -> None:
-    rows, last_digit = [RowGroup(1, 1, passed), RowGroup(0, 1, n - passed)], 5e-7
-
-    if low is not None:
-        lower = [*rows, RowGroup(0, 1)]
-        assert chance_at_most(low - last_digit, lower) < tail < chance_at_most(low + last_digit, lower)
-    upper = [*rows, RowGroup(1, 1)]
-    assert chance_at_most(high - last_digit, upper) < 1 - tail < chance_at_most(high + last_digit, upper)
 
 
 @pytest.mark.parametrize("n_rows", [1, 2, 10, 300])
@@ -196,17 +180,6 @@ def test_different_numbers_of_runs_are_covered_everywhere_without_being_wide(
 
     assert low == {}
     assert widths.ours <= 1.3 * widths.bootstrap
-
-
-@pytest.mark.parametrize(
-    ("rows", "low", "high"),
-    [
-        ([[1.0, 0.0, 1.0]] * 4 + [[1.0] * 3] * 6, 0.6301740230991996, 0.9572181349087611),
-        ([[0.25, 1.0]] * 3 + [[0.0, 0.0]], 0.14135985613655913, 0.7733968451982423),
-    ],
-)
-def test_rows_with_as_many_runs_keep_their_interval(rows: list[list[float]], low: float, high: float) -> None:
-    assert ends(gaffke(rows)) == pytest.approx((low, high), abs=1e-12)
 
 
 @pytest.mark.parametrize("estimate", [pass_at_k, pass_hat_k])

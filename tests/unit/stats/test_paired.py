@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from fractions import Fraction
 from random import Random
 
@@ -62,15 +61,6 @@ def test_sign_flips_of_pass_rates_are_counted_exactly(differences: list[Fraction
     p, test = sign_flip([float(d) for d in differences])
 
     assert p == every_assignment(differences)
-    assert test == "sign-flip, exact"
-
-
-@pytest.mark.slow
-@given(st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=8), st.sampled_from([1.0, 0.001, math.pi]))
-def test_sign_flips_of_any_scores_are_counted_exactly(whole: list[int], unit: float) -> None:
-    p, test = sign_flip([unit * d for d in whole])
-
-    assert p == every_assignment([Fraction(d) for d in whole])
     assert test == "sign-flip, exact"
 
 
@@ -202,18 +192,6 @@ def test_an_interval_reaches_0_or_ends_where_the_test_stops_to_reject() -> None:
     assert every_assignment([d - shift * Fraction(13, 10) for d in differences]) >= ALPHA
 
 
-@pytest.mark.slow
-def test_20_000_rows_are_compared_in_much_less_time_than_it_takes_to_draw_each_sign() -> None:
-    random = Random(4)
-    passed = [(random.randint(3, 5) / 5, random.randint(2, 5) / 5) for _ in range(20_000)]
-    scores = [(random.random(), random.random()) for _ in range(20_000)]
-
-    for pairs in (passed, scores):
-        began = time.process_time()
-        assert agrees(compare([new for new, _ in pairs], [old for _, old in pairs]))
-        assert time.process_time() - began < 10  # seconds of CPU, measured 0.1 and 0.5; drawing each sign takes 13
-
-
 def test_a_large_change_among_thousands_of_small_ones_is_drawn_with_its_sign() -> None:
     random = Random(5)
     small = [random.choice((-1, 1)) * random.uniform(0.9e-3, 1.1e-3) for _ in range(3000)]
@@ -251,10 +229,6 @@ def test_lists_of_different_lengths_are_rejected() -> None:
         mcnemar(-1, 2)
     with pytest.raises(ValueError, match=r"undefined for values outside 0\.\.1"):
         compare([0.5], [1.5])
-
-
-def test_holm_gives_the_published_vector() -> None:
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 
 @given(st.lists(st.floats(0, 1), max_size=20))

@@ -37,22 +37,12 @@ OUTSIDE = [(5, 5, 6), (5, 2, 0), (0, 0, 1)]
 scores = st.lists(st.floats(min_value=-1e6, max_value=1e6), min_size=1, max_size=50)
 
 
-@st.composite
-def counts(draw: st.DrawFn, max_n: int = 60) -> tuple[int, int, int]:
-    n = draw(st.integers(1, max_n))
-    return n, draw(st.integers(0, n)), draw(st.integers(1, n))
-
-
 @pytest.mark.parametrize(
     ("n", "c", "k", "expected"),
     [
-        (5, 2, 1, 0.4),
-        (5, 2, 3, 0.9),
-        (5, 2, 5, 1.0),
         (10, 3, 5, 0.9166666667),
         (10, 6, 5, 1.0),
         (10, 0, 5, 0.0),
-        (3, 1, 2, 0.6666666667),
         (200, 13, 10, 0.4975511147),
         (200, 13, 100, 0.9999194972),
     ],
@@ -77,10 +67,6 @@ def test_a_thousand_runs_agree_with_the_product_form(k: int) -> None:
     assert pass_at_k(n, c, k) == pytest.approx(expected, rel=1e-12)
 
 
-def test_one_fail_in_a_thousand_runs_is_seen_by_pass_hat_k() -> None:
-    assert pass_hat_k(1000, 999, 500) == 0.5
-
-
 @pytest.mark.parametrize("estimate", [pass_at_k, pass_hat_k])
 @pytest.mark.parametrize(
     ("n", "c", "k", "fault"),
@@ -94,12 +80,6 @@ def test_k_outside_the_runs_and_more_passes_than_runs_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(fault)):
         estimate(n, c, k)
-
-
-@given(counts())
-def test_all_pass_is_the_complement_of_any_fail(case: tuple[int, int, int]) -> None:
-    n, c, k = case
-    assert pass_hat_k(n, c, k) == pytest.approx(1 - pass_at_k(n, n - c, k), abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -142,13 +122,6 @@ def test_mean_is_summed_without_loss_and_finite_for_the_largest_scores() -> None
 
 def test_std_divides_by_n() -> None:
     assert std([1.0, 0.25, 1.0, 0.25]) == 0.375
-
-
-@given(scores, st.sampled_from([0, 5, 25, 50, 75, 95, 100]))
-def test_percentiles_lie_between_the_neighbours_of_their_rank(values: list[float], p: int) -> None:
-    ordered = sorted(values)
-    rank = p / 100 * (len(values) - 1)
-    assert ordered[math.floor(rank)] <= percentile(values, p) <= ordered[math.ceil(rank)]
 
 
 @pytest.mark.parametrize(("p", "expected"), [(0, 1.0), (10, 1.3), (25, 1.75), (50, 2.5), (90, 3.7), (100, 4.0)])
@@ -216,11 +189,6 @@ def test_pass_at_k_leaves_out_rows_with_fewer_than_k_measured_runs(rows: dict[in
     summary = summarize(rows, n=max(map(len, rows.values())))
     assert summary.pass_hat == {2: 0.0}
     assert summary.pass_at == {1: 0.5, 2: 0.0 if rows[1][0] is FAIL else 1.0}
-
-
-def test_one_run_a_row_has_no_pass_at_k() -> None:
-    summary = summarize({0: [PASS], 1: [FAIL]}, n=1)
-    assert (summary.pass_rate, summary.pass_at, summary.pass_hat) == (0.5, {}, {})
 
 
 @pytest.mark.parametrize("rows", [{}, {0: [], 1: []}])

@@ -197,4 +197,4 @@ def test_its_power_is_that_of_a_loss_of_five_points_more_than_is_allowed() -> No
     # se = 0.04495: 0.07 - 1.96 se = -0.0181 lies 0.403 se below
     assert few.power is not None
     assert few.power.chance == pytest.approx(0.3436, abs=1e-3)
-    assert few.power.n_rows == 324
+    assert few.power.rows == 324

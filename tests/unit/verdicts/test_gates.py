@@ -20,8 +20,6 @@ from pytest_osmosis.verdicts.gates import (
     State,
     decide,
     short_of,
-    title_of,
-    verdict_without_value,
 )
 
 
@@ -111,27 +109,10 @@ def test_a_verdict_names_the_runs_that_it_counted_and_those_that_passed_for_cert
     assert (verdict.value, verdict.text) == (value, text)
 
 
-def test_a_part_of_the_plan_has_no_verdict_and_rows_with_fewer_than_k_runs_no_pass_at_k() -> None:
-    verdict = verdict_without_value(rule(0.7), "partial", "12 of 1,500 runs")
-
-    assert (verdict.state, verdict.text, verdict.value) == ("partial", "12 of 1,500 runs", None)
-
+def test_rows_with_fewer_than_k_runs_have_no_pass_at_k() -> None:
     assert decide(GateRule("pass_at", 0.5, k=2), [[1.0], [0.0, 0.0]]).value == 0.0
     few = decide(GateRule("pass_at", 0.5, k=2), [[1.0], [1.0]])
     assert (few.state, few.text) == ("not measured", "no row has 2 runs")
-
-
-@pytest.mark.parametrize(
-    ("gate", "title"),
-    [
-        (rule(0.7), "pass_rate >= 0.7"),
-        (rule(1.0), "pass_rate >= 1"),
-        (rule(0.1234567), "pass_rate >= 0.1234567"),
-        (GateRule("pass_at", 0.7, "lower", k=3, function="rewards:exact"), "rewards:exact pass_at_3 >= 0.7 (lower)"),
-    ],
-)
-def test_the_title_is_the_condition_as_written_with_function_k_and_rule(gate: GateRule, title: str) -> None:
-    assert title_of(gate) == title
 
 
 # -- the other metrics ------------------------------------------------------------------------------------
@@ -279,13 +260,13 @@ def test_power_is_the_chance_to_fail_5_points_below_the_minimum_and_proofs_notic
     assert power is not None
     assert power.chance == pytest.approx(binomial_below(35, 50, 0.65), abs=0.005)
     # a gate on 80 rows fails below 56 passes, and (55.5 / 80 - 0.65) / sqrt(0.65 * 0.35 / 80) = 0.82 is below 0.8416
-    assert power.n_rows == 81
+    assert power.rows == 81
 
     proof = decide(GateRule("pass_rate", 0.7, "lower"), tally(30, 10, 0)).power
 
     assert proof is not None
     assert proof.chance > 0.95
-    assert proof.n_rows == 1
+    assert proof.rows == 1
 
 
 def binomial_below(passed: int, n: int, rate: float) -> float:
@@ -316,8 +297,8 @@ def test_the_suggested_number_of_rows_reaches_the_power(kind: Any) -> None:
     assert few is not None
     assert few.chance < 0.8
 
-    enough = decide(GateRule("pass_rate", 0.7, kind), tally(few.n_rows, 0, 0)).power
-    short = decide(GateRule("pass_rate", 0.7, kind), tally(few.n_rows - 1, 0, 0)).power
+    enough = decide(GateRule("pass_rate", 0.7, kind), tally(few.rows, 0, 0)).power
+    short = decide(GateRule("pass_rate", 0.7, kind), tally(few.rows - 1, 0, 0)).power
 
     assert enough is not None
     assert short is not None

@@ -10,7 +10,6 @@ from pytest_osmosis.verdicts.comparison import (
     changed_rows,
     compare,
     matched,
-    matched_by_index,
     matched_by_run,
 )
 
@@ -36,14 +35,10 @@ def test_rows_are_matched_by_content_in_any_order_and_equal_ones_in_order() -> N
     assert (found.added, found.removed, found.changed) == (1, 0, 0)
 
 
-def test_rows_that_only_one_side_has_are_counted_and_two_models_matched_by_the_index() -> None:
+def test_rows_that_only_one_side_has_are_counted() -> None:
     found = matched(rows("a", "b2", "c", "d"), rows("a", "b", "c", first=0) + rows("gone", "away", first=8))
 
     assert (len(found.pairs), found.added, found.removed, found.changed) == (2, 1, 2, 1)
-
-    new, old = [RowRuns(3, "a", YES), RowRuns(4, "a", NO)], [RowRuns(4, "a", YES)]
-
-    assert matched_by_index(new, old) == Matched([Pair(4, 4, NO, YES)])
 
 
 def test_verdicts_on_the_same_rollouts_are_matched_run_by_run() -> None:

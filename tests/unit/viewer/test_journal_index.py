@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.viewer.journal_index import JournalIndex
+from pytest_osmosis.addons.viewer.open_run import JournalIndex
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_id import RunId
@@ -162,17 +162,6 @@ def test_a_run_is_in_flight_from_its_start_to_its_last_score_unless_a_killed_ses
     resumed_index = indexed(journal, began(), loaded(), rows(), start(0), began(resumed=True), start(1))
 
     assert in_flight(resumed_index) == [1]
-
-
-def test_another_journal_at_the_path_is_read_from_its_begin(journal: Path) -> None:
-    index = indexed(journal, *STORY)
-    other = journal.with_name("other")
-    other.write_bytes(b"".join(map(encode, (began(), loaded(), rows(), start(0)))))
-    other.replace(journal)
-
-    index.read()
-
-    assert list(index.found.ledger.records) == [RunId(0, 0)]
 
 
 def test_prompts_are_excerpts_in_one_line_and_turns_are_counted_without_the_prompt(journal: Path) -> None:

@@ -12,11 +12,10 @@ import pytest
 
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
 from pytest_osmosis.addons.viewer.open_run import LiveRun, OpenRun
-from pytest_osmosis.addons.viewer.report_file import encoded
 from pytest_osmosis.addons.viewer.server import Dashboard, NoPageError
-from pytest_osmosis.addons.viewer.shapes import RunPage
+from pytest_osmosis.addons.viewer.shapes import RunPage, encoded
 from pytest_osmosis.errors import JournalError, ResultsError
-from pytest_osmosis.record.journal import encode, event_at, replay
+from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 
 RUN = SyntheticRun("support-live", rows=4, n=2)
@@ -97,32 +96,6 @@ def test_what_cannot_be_read_is_an_error_until_it_can(going_on: RunInProgress) -
             live.page()
     going_on.directory.journal.write_bytes(whole)
     assert "running" in outcomes(page_of(live))
-
-
-def test_a_conversation_is_whole_that_was_torn_when_another_one_was_opened(going_on: RunInProgress) -> None:
-    live = LiveRun(going_on.directory)
-    going_on.append()
-    lines = going_on.directory.journal.read_bytes()
-    last = lines.rindex(b'{"ev":"rollout"')
-    going_on.directory.journal.write_bytes(lines[: last + 99])
-    page = page_of(live)
-    places = range(len(page["runs"]["row"]))
-    (missing,) = [at for at in places if live.conversation(at) is None]
-    going_on.directory.journal.write_bytes(lines)
-    live.page()
-    conversation = json.loads(live.conversation(missing) or b"")
-    assert conversation["rollout"] == event_at(going_on.directory.journal, last)
-    assert len(conversation["scores"]) == 2
-
-
-def test_an_eval_run_whose_process_dies_is_over(going_on: RunInProgress) -> None:
-    live = LiveRun(going_on.directory)
-    going_on.append(20)
-    live.page()
-    going_on.journal.close()  # as if its process were gone: nobody holds the lock, and no session has ended
-    page = page_of(live)
-    assert page["head"]["row"]["status"] == "failed"
-    assert "running" not in outcomes(page)
 
 
 def test_another_eval_run_in_the_same_folder_is_asked_for_as_a_whole(tmp_path: Path) -> None:
@@ -234,15 +207,6 @@ def test_a_running_eval_run_has_all_planned_runs_and_keeps_their_places(progress
     assert place(first) == place(second) == place(last_of_journal) == place(last)
     assert last_of_journal["runs"] == last["runs"]
     assert all(first["rows"]["prompt"]), "the dataset has the prompts of rows that nobody asked yet"
-
-
-def test_the_prompts_of_the_dataset_are_those_that_are_sent(progress: RunInProgress) -> None:
-    run = opened(progress.directory)
-    asked = dict(run.prompts)
-    progress.append()
-    run.read()
-
-    assert run.prompts == asked
 
 
 def test_an_eval_run_without_a_journal_has_its_planned_runs(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.addons.viewer.report_file import (
+from pytest_osmosis.addons.viewer.report import (
     CHUNK_BYTES,
     Kept,
     ReportedRun,

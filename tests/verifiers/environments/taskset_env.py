@@ -1,4 +1,4 @@
-"""An environment of a taskset and a harness, which score as they roll out: alone, or all runs of a row together."""
+"""An environment of a taskset and a harness, which score as they roll out."""
 
 from __future__ import annotations
 
@@ -20,20 +20,5 @@ async def length(task: Any, state: Any) -> float:
     return float(len(said(state)) % 5)
 
 
-@vf.reward(stage="group")
-async def longest(tasks: Any, states: Any) -> list[float]:
-    most = max(len(said(state)) for state in states)
-    return [float(len(said(state)) == most) + len({state["place"] for state in states}) for state in states]
-
-
-class Placed(vf.Taskset):
-    async def init_group(self, task: Any, num_rollouts: int) -> Any:
-        states = [vf.State.for_task(task) for _ in range(num_rollouts)]
-        for place, state in enumerate(states):
-            state["place"] = place
-        return [task] * num_rollouts, states
-
-
-def load_environment(grouped: bool = False) -> Any:
-    taskset = Placed(source=rows, rewards=[length, longest]) if grouped else vf.Taskset(source=rows, rewards=[length])
-    return vf.Env(taskset=taskset)
+def load_environment() -> Any:
+    return vf.Env(taskset=vf.Taskset(source=rows, rewards=[length]))

@@ -1,15 +1,13 @@
 """`osmosis_ai.rollout.core.schemas`: the request of a rollout, its metrics, and its tools.
 
-Field names, defaults and checks are those of osmosis_ai 0.2.17. Unknown fields are dropped, as there.
+Field names and defaults are those of osmosis_ai 0.2.17. Unknown fields are dropped, as there.
 """
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any
-from urllib.parse import urlparse
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, Field, field_validator
+from pydantic import BaseModel, Field
 
 __all__ = [
     "OpenAIFunctionParametersSchema",
@@ -18,8 +16,6 @@ __all__ = [
     "OpenAIFunctionToolSchema",
     "RolloutRequest",
 ]
-
-MOST_METADATA_BYTES = 1 << 20
 
 
 class OpenAIFunctionPropertySchema(BaseModel):
@@ -71,16 +67,10 @@ class RolloutMetrics(BaseModel):
     max_context_tokens: int = 0
 
 
-def _not_blank(rollout_id: str) -> str:
-    if not rollout_id.strip():
-        raise ValueError("rollout_id cannot be empty or whitespace only")
-    return rollout_id
-
-
 class RolloutRequest(BaseModel):
     """A rollout as an agent sees it: its prompt, its parameters, and the row as metadata."""
 
-    rollout_id: Annotated[str, Field(min_length=1, max_length=256), AfterValidator(_not_blank)]
+    rollout_id: str
     server_url: str
     messages: list[dict[str, Any]]
     completion_params: dict[str, Any]
@@ -90,24 +80,3 @@ class RolloutRequest(BaseModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
     api_key: str | None = None
     idempotency_key: str | None = None
-
-    @field_validator("server_url")
-    @classmethod
-    def _is_http(cls, url: str) -> str:
-        parts = urlparse(url)
-        if parts.scheme not in ("http", "https"):
-            raise ValueError("server_url must use http or https scheme")
-        if not parts.netloc:
-            raise ValueError("server_url must have a valid host")
-        return url
-
-    @field_validator("metadata")
-    @classmethod
-    def _is_small_json(cls, metadata: dict[str, Any]) -> dict[str, Any]:
-        try:
-            size = len(json.dumps(metadata).encode())
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"metadata must be JSON serializable: {error}") from error
-        if size > MOST_METADATA_BYTES:
-            raise ValueError("metadata size exceeds maximum allowed size of 1MB")
-        return metadata

@@ -13,12 +13,12 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from pytest_osmosis.errors import BoundError, ModelError
+from pytest_osmosis.errors import BoundError, CodeError, ModelError
 from pytest_osmosis.models.base import Message, Usage
 from pytest_osmosis.rollouts.context import ChatContext, NotAConversation, RolloutOutput, output_of
 from pytest_osmosis.text.user_code import AGENT_LOOP, UserValueFault, described, number_of, type_name
@@ -138,6 +138,20 @@ class AgentLoopAgent:
         reason = getattr(result, "finish_reason", None)
         info = {"finish_reason": reason} if isinstance(reason, str) and reason != client.finish_reason else {}
         return RolloutOutput(output_of(messages, ctx, who).messages, _metrics(result), info)
+
+
+def agent_of(name: str, value: Any, reporting: Callable[[str, Callable[[], Any]], Any]) -> AgentLoopAgent:
+    """Return the agent of a loop, or of a class, which is instantiated once. Raises `CodeError`.
+
+    `reporting` makes errors of the user's code a `CodeError`.
+    """
+    is_class = inspect.isclass(value)
+    types = LoopTypes.of(value if is_class else type(value))
+    if types is None:
+        raise CodeError(f"{name}: derives from a {AGENT_LOOP} that is not the one of osmosis_ai.rollout")
+    if inspect.isabstract(value):
+        raise CodeError(f"{name}: is abstract: it does not define {', '.join(sorted(value.__abstractmethods__))}")
+    return AgentLoopAgent(name, reporting(name, value) if is_class else value, types)
 
 
 class LoopClient:
