@@ -341,14 +341,8 @@ def _usage(data: object) -> Usage | None:
     )
 
 
-STOP_REASONS: Mapping[str, str] = {
-    "stop": "end_turn",
-    "length": "max_tokens",
-    "tool_calls": "tool_use",
-    "function_call": "tool_use",
-    "content_filter": "refusal",
-}
-"""The stop_reason for each finish_reason. Those that the API has itself keep their name."""
+STOP_REASONS: Mapping[str, str] = {finish: stop for stop, finish in reversed([*FINISH_REASONS.items()])}
+"""The stop_reason for each finish_reason: the first of several. Those that the API has itself keep their name."""
 OWN_STOP_REASONS = frozenset({"pause_turn"})
 
 ERROR_TYPES: Mapping[int, str] = {
