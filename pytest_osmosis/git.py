@@ -6,8 +6,7 @@ state is asked while the eval runs, so it delays nothing, and what git has not s
 
 Commits are named by SHA or by branch (`[experiment] commit_sha`, `branch`). Nothing is fetched. Worktrees are detached,
 so that the user's files, index and stash stay as they are. They lie under `.osmosis` in the workspace. Whatever ends
-this process, they do not outlive it: `close` removes them, or the guard of the process does. What is left after both
-were killed, the next session removes. Only worktrees that this module made are ever removed; `git worktree prune` is
+this process, they do not outlive it: `close` removes them, or the guard of the process does. `git worktree prune` is
 not called, as it would forget those on a drive that is not there.
 """
 
@@ -20,17 +19,15 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
 
 from pytest_osmosis.processes.child import GUARD
 from pytest_osmosis.processes.guarding import remove
 from pytest_osmosis.text.names import listed, shown, suggestion
-from pytest_osmosis.text.numbers import plural
 
 BOUND_S = 600.0
 """The longest that one command of git may take: the checkout of a large repository."""
@@ -215,9 +212,6 @@ MOST_LISTED = 5
 HEADS, ORIGIN = "refs/heads/", "refs/remotes/origin/"
 Key = Literal["commit_sha", "branch"]
 WORKTREES = Path(".osmosis", "worktrees")
-LOCK = ".lock"
-NAME = re.compile("[0-9a-f]{12}-[0-9a-f]{8}")
-"""The names of our worktrees. A repository may hold lock files that name others, and they must remove nothing."""
 WHOLE = ("-c", "core.sparseCheckout=false", "-c", "submodule.recurse=false")
 
 
@@ -227,7 +221,6 @@ class Commit:
 
     `repository` is the top folder of its work tree, and `subfolder` the path of the workspace in it, "." for the top
     itself. `name` is the SHA, as short as it can be; `branch` the branch by which the commit was found, None for a SHA.
-    `notes` say what to know about it.
     """
 
     repository: Path
@@ -235,30 +228,11 @@ class Commit:
     sha: str
     name: str
     branch: str | None = None
-    notes: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
         """Return the commit in words, like "1a2b3c4 (branch main)"."""
         return self.name if self.branch is None else f"{self.name} (branch {self.branch})"
-
-    def kind(self, path: str) -> str:
-        """Return what is at a path of the workspace in this commit, links followed: "blob" (a file), "tree", "missing".
-
-        A link that leaves the repository leads nowhere. Raises `GitFault`.
-        """
-        if "\n" in path:
-            return "missing"
-        whole = str(self.subfolder / path)
-        name = f"{self.sha}:{'' if whole == '.' else whole}"
-        answer = ask(self.repository, "cat-file", "--batch-check", "--follow-symlinks", given=f"{name}\n")
-        words = answer.text.split()
-        return words[1] if len(words) == 3 and SHA.fullmatch(words[0]) else "missing"
-
-    def files(self, folder: str) -> list[str]:
-        """Return the names in a folder of the workspace in this commit, none if it is not there."""
-        path = self.subfolder / folder
-        return ask(self.repository, "ls-tree", "--name-only", f"{self.sha}:{path}").lines
 
 
 def commit_of(workspace: Path, key: Key, value: str) -> Commit:
@@ -267,20 +241,17 @@ def commit_of(workspace: Path, key: Key, value: str) -> Commit:
     ref = None if key == "commit_sha" else _ref(top, value)
     sha = _sha(top, value) if ref is None else _said(top, "rev-parse", f"{ref}^{{commit}}")
     name = _said(top, "rev-parse", "--short", sha)
-    notes = (*(() if ref is None else _branch_notes(top, value, ref)), *_left_out(top, sha))
-    commit = Commit(top, subfolder, sha, name, None if ref is None else value, notes)
-    if str(subfolder) != "." and commit.kind(".") != "tree":
+    if str(subfolder) != "." and ask(top, "cat-file", "-e", f"{sha}:{subfolder}").status:
         raise GitFault(f"{name} has no folder {subfolder}, which is the workspace")
-    return commit
+    return Commit(top, subfolder, sha, name, None if ref is None else value)
 
 
 def _repository(workspace: Path) -> tuple[Path, PurePosixPath]:
     """Return the top folder of a work tree, and the path of the workspace in it."""
     answer = ask(workspace, "rev-parse", "--show-toplevel", "--show-prefix")
-    if answer.status and "dubious ownership" in answer.error:
-        raise GitFault(f"git does not trust this repository: {answer.error.splitlines()[0].removeprefix('fatal: ')}")
     if answer.status or not answer.lines:
-        raise GitFault(f"{shown(workspace)} is not in the work tree of a git repository")
+        why = f": {answer.error}" if answer.error else ""
+        raise GitFault(f"{shown(workspace)} is not in the work tree of a git repository{why}")
     top, *prefix = answer.lines
     return Path(top), PurePosixPath(prefix[0] if prefix else ".")
 
@@ -294,8 +265,9 @@ def _ref(folder: Path, branch: str) -> str:
     known = list(dict.fromkeys(ref.removeprefix(HEADS).removeprefix(ORIGIN) for ref in refs))
     known = [name for name in known if name != "HEAD"]
     names = listed(known, MOST_LISTED) or "none"
-    text = f'there is no branch "{branch}"{suggestion(branch, known)} (known here: {names}; nothing is fetched'
-    raise GitFault(f"{text}{_shallow(folder, '; this clone is shallow')})")
+    raise GitFault(
+        f'there is no branch "{branch}"{suggestion(branch, known)} (known here: {names}; nothing is fetched)'
+    )
 
 
 def _sha(folder: Path, given: str) -> str:
@@ -305,44 +277,14 @@ def _sha(folder: Path, given: str) -> str:
         return found[0]
     if found:
         raise GitFault(f"{given} is the beginning of {len(found)} commits: {listed(found, MOST_LISTED)}")
-    similar = _commits(folder, given[:7].lower())
-    meant = f", did you mean {listed(similar, MOST_LISTED)}?" if similar else ""
-    fix = _shallow(folder, "; this clone is shallow, `git fetch --unshallow` gets all commits")
-    raise GitFault(f"there is no commit {given} in this clone{meant}{fix or '; nothing is fetched: run `git fetch`'}")
+    fix = "run `git fetch`, with --unshallow in a shallow clone"
+    raise GitFault(f"there is no commit {given} in this clone, and nothing is fetched: {fix}")
 
 
 def _commits(folder: Path, beginning: str) -> list[str]:
     objects = ask(folder, "rev-parse", f"--disambiguate={beginning}").lines
     kinds = ask(folder, "cat-file", "--batch-check", given="\n".join([*objects, ""])).lines if objects else []
     return [sha for sha, kind, *_ in map(str.split, kinds) if kind == "commit"]
-
-
-def _shallow(folder: Path, text: str) -> str:
-    return text if ask(folder, "rev-parse", "--is-shallow-repository").text == "true" else ""
-
-
-def _branch_notes(folder: Path, branch: str, ref: str) -> Iterator[str]:
-    """Yield where the branch of origin is, if it is elsewhere."""
-    if ref.startswith(ORIGIN):
-        yield f"branch {branch} is origin's, as of the last fetch"
-        return
-    counts = ask(folder, "rev-list", "--left-right", "--count", f"{ref}...{ORIGIN}{branch}")
-    if counts.status or len(counts.text.split()) != 2:
-        return
-    ahead, behind = map(int, counts.text.split())
-    where = [f"{plural(n, 'commit')} {side}" for n, side in ((ahead, "ahead of"), (behind, "behind")) if n]
-    if where:
-        yield f"branch {branch} is {' and '.join(where)} origin/{branch}, as of the last fetch"
-
-
-def _left_out(folder: Path, sha: str) -> Iterator[str]:
-    """Yield what a worktree of the commit does not have."""
-    entries = ask(folder, "ls-tree", "-r", "-z", sha).text.split("\0")
-    modules = [path for head, _, path in (entry.partition("\t") for entry in entries) if head.startswith("160000 ")]
-    if modules:
-        yield f"submodules are not checked out: {listed(modules, MOST_LISTED)}"
-    if ask(folder, "grep", "--quiet", "filter=lfs", sha, "--", ":(glob)**/.gitattributes").status == 0:
-        yield "files in Git LFS are not fetched; they are the pointers that git stores"
 
 
 def _said(folder: Path, *arguments: str) -> str:
@@ -395,22 +337,17 @@ class Worktrees:
             self._until_closed.close()
 
     def _new(self, commit: Commit, home: Path) -> Worktree:
-        """Make a worktree, with a lock that says that it is in use."""
+        """Make a worktree."""
         git_folder = ask(commit.repository, "rev-parse", "--path-format=absolute", "--git-common-dir").text
         name = f"{commit.sha[:12]}-{secrets.token_hex(4)}"
-        top, admin, lock = home / name, Path(git_folder, "worktrees", name), home / f"{name}{LOCK}"
+        top, admin = home / name, Path(git_folder, "worktrees", name)
         try:
             home.mkdir(parents=True, exist_ok=True)
             (home / ".gitignore").write_text("*\n", encoding="utf-8")
-            _remove_stale(home)
-            file = lock.open("xb", buffering=0)
-            file.write(f"{admin}\n".encode())
         except OSError as error:
             raise GitFault(f"{home}: no worktree can be made there: {error.strerror}") from error
-        _locked(file)
         with ExitStack() as undo:
-            undo.enter_context(file)
-            for each in (lock, admin, top):  # removed in the order from the last
+            for each in (admin, top):  # removed in the order from the last
                 GUARD.remove_at_end(str(each))
                 undo.callback(GUARD.keep, str(each))
                 undo.callback(remove, str(each))
@@ -421,27 +358,3 @@ class Worktrees:
                 raise GitFault(f"`git worktree add` failed: {answer.error}")
             self._until_closed.push(undo.pop_all())
         return Worktree(commit, top)
-
-
-def _remove_stale(home: Path) -> None:
-    """Remove the worktrees of processes that were killed together with their guards."""
-    for lock in home.glob(f"*{LOCK}"):
-        if not NAME.fullmatch(lock.stem) or not lock.is_file():
-            continue
-        with suppress(OSError), lock.open("rb", buffering=0) as file:
-            if _locked(file):
-                worktree, admin = lock.with_suffix(""), Path(file.read(4096).decode(errors="surrogateescape").strip())
-                is_git = admin.is_absolute() and admin.name == worktree.name and admin.parent.name == "worktrees"
-                for path in (worktree, *([admin] if is_git else []), lock):
-                    remove(str(path))
-
-
-def _locked(file: FileIO) -> bool:
-    """Lock a file until it is closed. Return False if another process holds the lock."""
-    try:
-        import fcntl
-
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
-        return False
-    return True

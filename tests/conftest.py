@@ -1,7 +1,7 @@
 """Settings for all tests.
 
-Hypothesis has no deadline for an example, because a slow machine is not a failure. It draws the same examples each
-time, so that a change is judged by what it changes; `make nightly PART=stress` draws new ones. Sessions that tests
+Hypothesis has no deadline for an example, nor for drawing it: a slow machine is not a failure. It draws the same ones
+each time, so that a change is judged by what it changes; `make nightly PART=stress` draws new ones. Sessions that tests
 start are not xdist workers, even if the tests run in one.
 """
 
@@ -18,12 +18,12 @@ from tests import tiers
 from tests.running import RUNNING
 
 try:
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
 except ModuleNotFoundError:  # whoever runs this repository's evals, and not its tests, may lack it
     pass
 else:
-    settings.register_profile("same", deadline=None, derandomize=True)
-    settings.register_profile("new", deadline=None)
+    settings.register_profile("new", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("same", settings.get_profile("new"), derandomize=True)
     settings.load_profile("same")
 
 HAS_ADDONS = find_spec("pytest_osmosis.addons") is not None

@@ -23,7 +23,7 @@ def prepare(
     **request: Any,
 ) -> Prepared:
     """Return the eval in `config`. `request` is what else a command says of it."""
-    return begin(EvalRequest(config, overrides=overrides, **request), _around(environ, environments)).finish()
+    return begin(EvalRequest(config, overrides=overrides, **request), _around(environ, environments))()
 
 
 def prepare_again(run: StoredEvalRun, *, environ: Mapping[str, str] | None = None) -> Prepared:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from docs.pages import markdown
 from docs.pages.markdown import cell, code
 from pytest_osmosis.cli.main import argument_parser as commands_parser
-from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.demo import argument_parser as demo_parser
 from pytest_osmosis.plugin.command import options, session_options
 
@@ -23,10 +22,6 @@ HEAD = """\
 
 Write options with `=`, as in `--osmosis-n=5`. Paths are relative to the current folder. If an option is not typed, its
 environment variable applies; see [where values come from](precedence.md).
-"""
-
-VARIABLES = """\
-`PYTEST_OSMOSIS_SET__<TABLE>__<KEY>` sets any key of the config, as in `PYTEST_OSMOSIS_SET__MODEL__MAX_RETRIES=1`.
 """
 
 INI = """\
@@ -84,7 +79,6 @@ def page() -> str:
     for title, group in itertools.groupby(ours.options, key=lambda option: option.group):
         name = title.removeprefix("osmosis: ").partition(" (")[0]
         parts += [f"### {name[0].upper()}{name[1:]}", markdown.table(head, list(map(option_row, group)))]
-    parts.append(VARIABLES)
     parts += [INI, markdown.table(("key", ""), ((f"`{name}`", cell(help)) for name, help in ours.ini))]
     parts.append(COMMANDS)
     for name, (command, help) in subcommands(commands_parser(), "pytest-osmosis").items():
@@ -96,23 +90,16 @@ def option_row(option: Option) -> tuple[str, ...]:
     """Return the row of an option, with its config key and its variable."""
     (flag,) = option.flags
     name = flag.removeprefix("--osmosis-").replace("-", "_")
-    table, key = _key_of(name)
+    own = options.BY_NAME.get(flag.removeprefix("--osmosis-"))
+    table, key = (own and session_options.key_of(own)) or ("", "")
     variable = f"PYTEST_OSMOSIS_{name.upper()}"
     has_variable = variable in session_options.VARIABLES or name == options.SET.name
     return (
         code(f"{flag}{value_of(option)}"),
-        cell(option.settings["help"]),
+        cell(option.settings["help"] if own is None else session_options.help_of(own)),
         code(f"[{table}] {key}") if table else "",
         code(variable) if has_variable else "",
     )
-
-
-def _key_of(name: str) -> tuple[str, str]:
-    """Return the table and key that an option sets, or two empty texts."""
-    if name in OPTIONS:
-        return OPTIONS[name]
-    prime = session_options.PRIME_OPTIONS.get(name.replace("_", "-"))
-    return (prime.table, prime.key) if prime is not None else ("", "")
 
 
 def value_of(option: Option) -> str:

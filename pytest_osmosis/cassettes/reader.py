@@ -8,7 +8,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
@@ -16,7 +15,6 @@ from threading import Lock
 from typing import IO, Any, NamedTuple
 
 from pytest_osmosis.cassettes.exchange import (
-    API,
     CASSETTE,
     LOG,
     MOST_LINE_BYTES,
@@ -235,28 +233,17 @@ RECORD = "--osmosis-record"
 SHOWN_KEY_CHARS = 6
 
 
-@dataclass(slots=True)
-class CassetteContent:
-    """The runs of a cassette, each with the number of exchanges of its rollout.
+def check_cassette(path: Path) -> dict[Run, int]:
+    """Return the runs of a cassette, each with the number of exchanges of its rollout.
 
-    `apis` are those that rollouts asked: "responses", or None for any other.
-    """
-
-    runs: dict[Run, int] = field(default_factory=dict)
-    apis: set[str | None] = field(default_factory=set)
-
-
-def check_cassette(path: Path) -> CassetteContent:
-    """Return the content of a cassette. Raises `CassetteError` with all problems, each with its line.
-
-    A missing file is one. So are a line that is broken or torn, another schema version, an exchange that is there
+    Raises `CassetteError` with all problems, each with its line. A missing file is one. So are a line that is broken or torn, another schema version, an exchange that is there
     twice, one that continues a turn which is not there, one whose digest is not that of its request, and text that
     looks like a key.
     """
-    content = CassetteContent()
+    runs: dict[Run, int] = {}
     try:
         with open_file(path) as file:
-            found = _problems(file, content)
+            found = _problems(file, runs)
             problems = [Problem(f"{shown(path)}:{line}", text) for line, text in islice(found, MOST_PROBLEMS)]
             n_more = sum(1 for _ in found)
     except FileFault as fault:
@@ -266,10 +253,10 @@ def check_cassette(path: Path) -> CassetteContent:
         problems.append(Problem(shown(path), plural(n_more, "further problem")))
     if problems:
         raise CassetteError(problems)
-    return content
+    return runs
 
 
-def _problems(file: IO[bytes], content: CassetteContent) -> Iterator[tuple[int, str]]:
+def _problems(file: IO[bytes], runs: dict[Run, int]) -> Iterator[tuple[int, str]]:
     """Yield the lines that are wrong, and why. Nothing is said of a file whose header is wrong."""
     line = file.readline(MOST_LINE_BYTES)
     try:
@@ -288,13 +275,11 @@ def _problems(file: IO[bytes], content: CassetteContent) -> Iterator[tuple[int, 
             yield number, f"is torn: it has no end. Record the cassette again ({RECORD}), or get it from git again"
             return
         try:
-            asker, api = checker.check(line, number)
+            asker = checker.check(line, number)
         except ShapeFault as fault:
             yield number, f"{fault}{'; resolve the merge conflict' if line[:7] in CONFLICTS else ''}"
         else:
-            content.runs[asker.run] = content.runs.get(asker.run, 0) + (asker.name == ROLLOUT)
-            if asker.name == ROLLOUT:
-                content.apis.add(api)
+            runs[asker.run] = runs.get(asker.run, 0) + (asker.name == ROLLOUT)
 
 
 CONFLICTS = (b"<<<<<<<", b"=======", b">>>>>>>")
@@ -314,8 +299,8 @@ class _Checker:
         self._asker: Asker | None = None
         self._requests: dict[int, tuple[Body, Mapping[str, Any] | None]] = {}
 
-    def check(self, line: bytes, number: int) -> tuple[Asker, str | None]:
-        """Return the asker of the exchange on a line, and the API that it asked. Raises `ShapeFault`."""
+    def check(self, line: bytes, number: int) -> Asker:
+        """Return the asker of the exchange on a line. Raises `ShapeFault`."""
         value = read_line(line)
         if may_hold_key(line.decode("utf-8")) and (key := key_in(value)) is not None:
             raise ShapeFault(
@@ -342,4 +327,4 @@ class _Checker:
             if Fingerprint.of(request).digest != head.digest:
                 raise ShapeFault(f"{who}: {EDITED}")
             self._requests[head.turn] = request, value.get("reply")
-        return head.asker, value["request"].get(API)
+        return head.asker

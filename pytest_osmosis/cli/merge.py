@@ -15,8 +15,7 @@ from pytest_osmosis.record.find_run import runs_above
 from pytest_osmosis.report.markdown import is_page, page, sections
 from pytest_osmosis.report.overview import distinct_names, overview_lines
 from pytest_osmosis.report.style import bold, dim, joined, warning
-from pytest_osmosis.report.summary import summary_lines
-from pytest_osmosis.report.verdict import verdict_lines
+from pytest_osmosis.report.summary import summary_lines, verdict_lines
 from pytest_osmosis.results import publish
 from pytest_osmosis.results.merge import MergedEval, merge, missing_text
 from pytest_osmosis.results.publish import published, published_text

@@ -61,6 +61,8 @@ LOOK_S = 0.02
 """A reader that lets messages gather checks this often whether the pipe still has room."""
 LOG_BYTES = 1 << 18
 LAST_WORDS_CHARS = 8_000
+NO_MESSAGE = "it sent a line that is no message"
+"""The end of a host whose pipe user code wrote to. It is killed, as nothing that follows can be believed."""
 
 
 class Heard(NamedTuple):
@@ -212,17 +214,19 @@ class HostConnection:
         return ""
 
     def _read(self) -> None:
+        how = ""
         for whole in lines(partial(os.read, self._stdout, READ_BYTES)):
             events = events_on(whole)
-            is_garbled = len(events) < len(whole)
-            if is_garbled:
+            if len(events) < len(whole):
+                how = NO_MESSAGE
                 self.kill()
             self._post(Heard(self, events))
-            if is_garbled:
+            if how:
                 break
             self._gather()
         with self._child.stdout:
-            self._post(Died(self, exit_text(self._child.reaped())))
+            status = self._child.reaped()
+            self._post(Died(self, how or exit_text(status)))
 
     def _gather(self) -> None:
         """Let messages gather, for as long as they may wait and the pipe has room."""

@@ -271,7 +271,7 @@ class Recorder:
 
     def recall(self, record: RunRecord, kept: Mapping[str, StoredScore], ground_truth: object) -> RunRecord:
         """Enter a stored rollout with the scores that are reused."""
-        self.ledger.records[record.run] = record
+        self.ledger.records[record.run] = record._replace(skip_reason=None)  # that of a session that left it out
         key = Key(record.run, record.attempt).to_json()
         for name, score in kept.items():
             scores = {} if score.value is None else {name: score.value}
@@ -317,8 +317,8 @@ class Recorder:
 
     def _enter_skip(self, run: RunId, reason: str) -> RunRecord:
         rescore = self._job.rescore
-        if rescore is not None and run in rescore.rollouts:
-            self.ledger.records.setdefault(run, left_out(rescore.rollouts.records[run]))
+        if rescore is not None and (stored := rescore.rollouts.records.get(run)) is not None:  # it began at least
+            self.ledger.records.setdefault(run, left_out(stored))
         return self._enter_own({"ev": "skip", **run.to_json(), "reason": reason})
 
     def hand_out(self, n: int) -> bool:

@@ -73,15 +73,6 @@ class Rate:
         return amount * WINDOW_S / self.per_minute
 
 
-def least_s(total: float, per_minute: int) -> float:
-    """Return the fewest seconds in which `total` requests can be sent.
-
-    >>> least_s(1, 60), least_s(61, 60)
-    (0.0, 60.75)
-    """
-    return max(0.0, (total - 1) * WINDOW_S / per_minute - BURST_S)
-
-
 @dataclass(slots=True)
 class Throttle:
     """`ceiling` starts at `limit` and is never above it, nor below `floor`. Times are of one monotonic clock."""

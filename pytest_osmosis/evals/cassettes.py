@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from pytest_osmosis.cassettes.exchange import CASSETTE, MOST_LINE_BYTES, Run, read_header
-from pytest_osmosis.cassettes.reader import RECORD, CassetteReader, check_cassette
+from pytest_osmosis.cassettes.reader import CassetteReader, check_cassette
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.config import EvalConfig
-from pytest_osmosis.errors import CassetteError, Problem
-from pytest_osmosis.evals.request_settings import request_keys
+from pytest_osmosis.errors import CassetteError
 from pytest_osmosis.files.reading import FileFault, open_file, something_at
 from pytest_osmosis.formats.codec import ShapeFault
 from pytest_osmosis.formats.words import CassetteMode
 from pytest_osmosis.host.protocol import CassetteFields
-from pytest_osmosis.models.targets import ModelTarget, asks_responses
 from pytest_osmosis.record.manifest import StoredCassette
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
@@ -43,15 +41,13 @@ class EvalCassette:
 
     With `mode` "record" every request is sent and its answer recorded; with "new" recorded answers are given again, and
     new ones are added; with "replay" no model is asked. Of a cassette that is read, `runs` are those that it holds,
-    with the number of answers of each rollout, `digest` is that of its content, and `apis` are those that its rollouts
-    asked.
+    with the number of answers of each rollout, and `digest` is that of its content.
     """
 
     mode: CassetteMode
     path: Path
     runs: Mapping[Run, int] = field(default_factory=dict, repr=False, compare=False)
     digest: str | None = None
-    apis: Set[str | None] = frozenset()
 
     @property
     def is_written(self) -> bool:
@@ -87,25 +83,7 @@ def eval_cassette(config: EvalConfig, *, replay: bool, reads: bool) -> EvalCasse
         return None
     if not reads or (mode != "replay" and not something_at(path)):
         return EvalCassette(mode, path)
-    try:
-        content = check_cassette(path)
-        return EvalCassette(mode, path, content.runs, _digest(path), content.apis)
-    except CassetteError as error:
-        fixes = [Problem(shown(path), "repair it, or remove it to record it anew")] if mode != "replay" else []
-        raise CassetteError([*error.problems, *fixes]) from None
-
-
-def other_api(cassette: EvalCassette | None, target: ModelTarget, config: EvalConfig) -> Problem | None:
-    """Return the problem with a replay of answers that another API gave than the eval asks, or None."""
-    if cassette is None or cassette.mode != "replay" or not cassette.apis or config.agent.is_recorded:
-        return None
-    asked = "responses" if asks_responses(target.api, request_keys(config)) else None
-    if asked in cassette.apis:
-        return None
-    recorded, now = ("chat completions", "Responses") if asked else ("Responses", "chat completions")
-    key = "openai_chat_completions" if asked else "openai_responses"
-    text = f"was recorded by OpenAI's {recorded}, and this eval asks {now}: set [model] api_client_type"
-    return Problem(shown(cassette.path), f'{text} = "{key}", or record it again ({RECORD})')
+    return EvalCassette(mode, path, check_cassette(path), _digest(path))
 
 
 def is_cassette(path: Path) -> bool:

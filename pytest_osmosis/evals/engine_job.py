@@ -15,9 +15,10 @@ from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, Job, ScoreInputs, undecided
 from pytest_osmosis.engine.throttle import Limits
+from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals.prepared import Models, Prepared, SelectedRuns, pass_rule
 from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling
-from pytest_osmosis.git import GitQueries, Worktree, Worktrees
+from pytest_osmosis.git import GitFault, GitQueries, Worktree, Worktrees
 from pytest_osmosis.host.protocol import JUDGE, CassetteFields, HostCode, Role, RolloutBounds, Setup
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag
@@ -150,6 +151,16 @@ def host_code(
             "worktree": str(worktree.top),
         },
     )
+
+
+def worktree_of(prepared: Prepared, worktrees: Worktrees) -> Worktree | None:
+    """Return the files of an eval's commit, None if it has none. Raises `CodeError` if they cannot be checked out."""
+    if prepared.commit is None:
+        return None
+    try:
+        return worktrees.of(prepared.commit, prepared.config.workspace)
+    except GitFault as fault:
+        raise CodeError(f"{prepared.config.name}: the code of {prepared.commit.title}: {fault}") from None
 
 
 def _rollout_folder(config: EvalConfig, workspace: Path) -> Path | None:

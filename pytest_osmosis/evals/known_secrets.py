@@ -1,7 +1,7 @@
 """The secrets of an eval, as far as they can be known before its config is checked.
 
-A config may be broken, and the message on it may quote a value that is a secret. So names and values are gathered from
-the text of the config, whether it is TOML or not, and mistakes are left to those who report them.
+A config may have mistakes, and the message on one may quote a value that is a secret. So names and values are gathered
+at any depth of it, and mistakes are left to those who report them. No message quotes what is no TOML.
 """
 
 from __future__ import annotations
@@ -25,12 +25,6 @@ KEY_NAMES_OF_ENDPOINTS = ("key", "api_key_var")
 HEADER_TABLES, HEADER_LINES = ("headers", "extra_headers"), "header"
 """The keys that hold headers, and the key of `prime eval` that holds them as lines."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_STRING = r"""["']([^"'\n]*)["']"""
-_KEY_NAMES = re.compile(rf"(?:{'|'.join(KEY_NAMES)})[\"']?\s*=\s*{_STRING}")
-_KEY_NAMES_OF_ENDPOINTS = re.compile(rf"\b(?:{'|'.join(KEY_NAMES_OF_ENDPOINTS)})[\"']?\s*=\s*{_STRING}")
-_REQUIRED = re.compile(r"required[\"']?\s*=\s*\[([^\]]*)")
-_HEADERS = re.compile(r"headers[\"']?\s*=\s*\{([^}]*)|\[\s*model\s*\.\s*headers\s*\]([^\[]*)")
-_PAIR = re.compile(rf"""["']?([A-Za-z0-9_-]+)["']?\s*=\s*{_STRING}""")
 _ADDRESSES = re.compile(r"https?://[^\s\"'<>/@]+@[^\s\"'<>]*")
 
 
@@ -50,18 +44,18 @@ def known_secrets(
     workspace = folder if path is None else workspace_of(path)
     texts = [_text(file) for file in (path, workspace / "pyproject.toml") if file is not None]
     contents = [*map(_content, texts), *map(_as_content, overrides)]
-    registries = [_text(file) for file in _registries(workspace, contents)]
+    texts_of_registries = [_text(file) for file in _registries(workspace, contents)]
+    registries = list(map(_content, texts_of_registries))
     in_file = {} if secrets is None else parse_dotenv(_secrets_text(secrets), "").values
-    names = [*_names_in_texts(texts), *(name for content in contents for name in _names(content))]
-    names += [name for text in registries for name in _KEY_NAMES_OF_ENDPOINTS.findall(text)]
-    texts, contents = [*texts, *registries], [*contents, *map(_content, registries)]
+    names = [name for content in contents for name in _names(content)]
+    names += [name for content in registries for name in _named(content, KEY_NAMES_OF_ENDPOINTS)]
+    texts, contents = [*texts, *texts_of_registries], [*contents, *registries]
     return (
         provider_secrets(environ),
         {name: environ[name] for name in names if environ.get(name)},
         in_file,
         *(provider_secrets(env) for content in contents for env in _texts_under("env", content)),
         *(headers for content in contents for headers in _headers(content)),
-        *(headers for text in texts for headers in _headers_in_text(text)),
         *_passwords([*texts, *(str(override.value) for override in overrides)]),
         *({KEY_NAME: name} for name in names if not _VARIABLE.fullmatch(name)),  # a key in place of its variable
     )
@@ -111,22 +105,21 @@ def _tables(content: object) -> Iterator[dict[str, Any]]:
             yield from _tables(item)
 
 
+def _named(content: object, keys: Iterable[str]) -> Iterator[str]:
+    """Yield the texts under keys, at any depth."""
+    for table in _tables(content):
+        yield from (table[key] for key in keys if isinstance(table.get(key), str))
+
+
 def _names(content: object) -> Iterator[str]:
     """Yield the names of variables under `KEY_NAMES` and `[secrets] required`, at any depth."""
+    yield from _named(content, KEY_NAMES)
     for table in _tables(content):
-        yield from (table[key] for key in KEY_NAMES if isinstance(table.get(key), str))
         secrets = table.get("secrets")
         required = secrets.get("required") if isinstance(secrets, dict) else None
         for name in required if isinstance(required, list) else [required]:
             if isinstance(name, str):
                 yield name
-
-
-def _names_in_texts(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        yield from _KEY_NAMES.findall(text)
-        for listed in _REQUIRED.findall(text):
-            yield from filter(_VARIABLE.fullmatch, re.findall(_STRING, listed))
 
 
 def _texts_under(name: str, content: object) -> Iterator[dict[str, str]]:
@@ -163,11 +156,6 @@ def _header_lines(lines: object) -> Iterator[dict[str, str]]:
     elif isinstance(lines, str):
         name, _, value = lines.partition(":")
         yield {name.strip(): value.strip()}
-
-
-def _headers_in_text(text: str) -> Iterator[dict[str, str]]:
-    for groups in _HEADERS.findall(text):
-        yield from (secret_headers({name: value}) for group in groups for name, value in _PAIR.findall(group))
 
 
 def _passwords(texts: Iterable[str]) -> Iterator[dict[str, str]]:

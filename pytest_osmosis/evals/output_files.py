@@ -33,14 +33,13 @@ CASES = ".cases.toml"
 class OutputFile(NamedTuple):
     """A file that is to be written. `kind` and `of` describe it: "results file", "the results of configs/eval/x.toml".
 
-    `is_ours` returns True for an existing file that we wrote. It is None for the file of another tool, whose business
-    it is. `others` are paths that may be written instead.
+    `is_ours` returns True for an existing file that we wrote. `others` are paths that may be written instead.
     """
 
     path: Path
     kind: str
     of: str
-    is_ours: Callable[[Path], bool] | None
+    is_ours: Callable[[Path], bool]
     others: tuple[Path, ...] = ()
 
     @property
@@ -114,8 +113,6 @@ def output_problems(outputs: Sequence[OutputFile], inputs: Iterable[InputFile], 
 def _problem(
     output: OutputFile, path: Path, read: Mapping[tuple[str, bool], str], *, overwrite: bool
 ) -> Problem | None:
-    if output.is_ours is None:
-        return None
     identity = _identity(path)
     if output.kind != "baseline" and (baseline := read.get((identity, True))) is not None:
         return output.problem(path, f"is {baseline}, which only --osmosis-update-baseline writes")
@@ -136,16 +133,14 @@ def _problem(
 
 def _clashes(outputs: Sequence[OutputFile]) -> Iterator[Problem]:
     """Yield a problem for each pair of outputs that would be the same file."""
-    taken: dict[str, tuple[OutputFile, Path]] = {}
+    taken: dict[str, OutputFile] = {}
     for output in outputs:
         for path in output.paths:
-            first, earlier = taken.setdefault(_identity(path), (output, path))
+            first = taken.setdefault(_identity(path), output)
             # the named eval of a config and that of its tests write its cassette one after the other
             is_one = first.kind == output.kind == "cassette" and first.of == output.of
             if first is not output and not is_one:
-                is_same = os.path.realpath(earlier) == os.path.realpath(path)
-                same = "" if is_same else " (on macOS and Windows these names are one file)"
-                text = f"would be written for {first.of} and for {output.of}{same}; give each a path of its own"
+                text = f"would be written for {first.of} and for {output.of}; give each a path of its own"
                 yield output.problem(path, text)
                 break
 

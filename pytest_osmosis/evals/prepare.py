@@ -1,4 +1,4 @@
-"""An eval is checked, and then planned: `begin` reports all problems at once, `Begun.finish` plans.
+"""An eval is checked, and then planned: `begin` reports all problems at once, and returns the function that plans.
 
 Code of environments (only it knows their rows) loads between the two. If all evals of a command begin before the first
 is finished, a mistake keeps all from loading; otherwise all load at once. No model is asked.
@@ -7,15 +7,15 @@ is finished, a mistake keeps all from loading; otherwise all load at once. No mo
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
-from pytest_osmosis import seams
 from pytest_osmosis.config import (
     EvalConfig,
     Override,
+    RejectedConfig,
     load_eval_config,
     load_training_config,
     typed_eval_config,
@@ -25,13 +25,10 @@ from pytest_osmosis.config.eval_kinds import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.rules import PRIME_MODEL
 from pytest_osmosis.config.tables import EXAMPLE_MODEL, Baseline, Evaluation, Execution, ModelTable
-from pytest_osmosis.datasets import Checked, Dataset, check_rows, locate, open_dataset, select
-from pytest_osmosis.errors import CodeError, ConfigError, Problem
-from pytest_osmosis.evals.cassettes import eval_cassette, other_api
-from pytest_osmosis.evals.checks import Checks, SharedChecks, check_training_rows
-from pytest_osmosis.evals.commits import configured_commit
+from pytest_osmosis.datasets import Checked, Dataset, Row, check_rows, locate, open_dataset, select
+from pytest_osmosis.errors import CodeError, ConfigError, Problem, ProblemsError
+from pytest_osmosis.evals.cassettes import eval_cassette
 from pytest_osmosis.evals.engine_job import host_code
-from pytest_osmosis.evals.environments import rows_of
 from pytest_osmosis.evals.eval_models import (
     PRIME_KEY,
     PRIME_URL,
@@ -47,13 +44,13 @@ from pytest_osmosis.evals.eval_models import (
 )
 from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.evals.output_files import baseline_path
-from pytest_osmosis.evals.prepared import EvalRequest, Models, Prepared, Surroundings, identity
+from pytest_osmosis.evals.prepared import EvalRequest, Models, Prepared, SharedChecks, Surroundings, identity
 from pytest_osmosis.evals.request_settings import lacking_keys, system_prompt
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource
-from pytest_osmosis.evals.run_directory import runs_folder
+from pytest_osmosis.evals.run_directory import rows_of, runs_folder
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.git import Commit
+from pytest_osmosis.git import Commit, GitFault, Key, commit_of
 from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, recorded
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
@@ -61,7 +58,10 @@ from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.results.heads import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
+from pytest_osmosis.text.chat_messages import text_of
 from pytest_osmosis.text.names import shown
+from pytest_osmosis.text.numbers import count, plural
+from pytest_osmosis.text.recorded import label_of, metadata_of
 
 T = TypeVar("T", Evaluation, Execution)
 
@@ -72,8 +72,49 @@ class NotLoaded(ConfigError):
 
 DATASET_KEYS = ("experiment.dataset", "data.path", "data.columns", "agent.agent")
 MODEL_KEYS = ("experiment.model_path", "model")
-CODE_KEYS = ("experiment.commit_sha", "experiment.branch", "experiment.rollout", "experiment.entrypoint")
-"""The keys on which the dataset, the target of the model, and the code depend."""
+CODE_KEYS = ("experiment.commit_sha", "experiment.branch")
+"""The keys on which the dataset, the target of the model, and the commit of the code depend."""
+
+
+class Checks:
+    """Collects the problems that checks find."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self._faulty: set[str] = set()
+
+    def config(self, load: Callable[[], EvalConfig]) -> EvalConfig:
+        """Return a config; one with problems has defaults in place of what is faulty, and further checks go on.
+
+        Raises `ProblemsError` if there is none, as when the file is no TOML.
+        """
+        try:
+            return load()
+        except RejectedConfig as rejected:
+            self.problems += rejected.problems
+            self._faulty.update(f"{table}.{key}" for table, key in rejected.faulty)
+            self._faulty.update(table for table, _ in rejected.faulty)
+            return rejected.config
+
+    def made(self, check: Callable[[], Any], *needs: str) -> Any:
+        """Return the result of a check, None if it found problems or something that it needs is faulty already.
+
+        `needs` are tables, and keys like "data.path".
+        """
+        if not self._faulty.isdisjoint(needs):
+            return None
+        try:
+            return check()
+        except ProblemsError as error:
+            self.add(error.problems)
+
+    def add(self, problems: Iterable[Problem | None]) -> None:
+        self.problems += [problem for problem in problems if problem is not None]
+
+    def raise_problems(self) -> None:
+        """Raise `ProblemsError` if there are problems."""
+        if self.problems:
+            raise ProblemsError(self.problems)
 
 
 class Opened(NamedTuple):
@@ -115,15 +156,18 @@ class Preparation:
         """Return the config, with defaults in place of what is faulty, once its secrets are hidden."""
         self.hidden = hide_secrets(self.request, self.around)
         config = self.checks.config(self.read)
-        self.commit = self.checks.made(lambda: configured_commit(config), *CODE_KEYS)
+        self.commit = self.checks.made(lambda: _commit(config), *CODE_KEYS)
         return config if self.request.compared else replace(config, baseline=Baseline())
 
-    def begin(self) -> Begun:
+    def begin(self) -> Callable[[], Prepared]:
         config = self.checked()
-        rows = None if config.environment.env_id is not None else self._opened(config)
+        opened = None if config.environment.env_id is not None else self._opened(config)
         models = self.models(config)
         self.checks.raise_problems()
-        return Begun(self, models, rows or self._announced(config, models))
+        if opened is not None:
+            return lambda: self._finished(models, opened)
+        told = self._announced(config, models)
+        return lambda: self._finished(models, self._of_environment(config, told))
 
     def _opened(self, config: EvalConfig) -> Opened | None:
         dataset = self.checks.made(lambda: configured_dataset(config, self.around.shared), *DATASET_KEYS)
@@ -152,7 +196,7 @@ class Preparation:
         if rolls_out or replays:  # scoring again records nothing
             cassette = checks.made(lambda: eval_cassette(config, replay=replays, reads=not listing), "cassette")
         if target is not None:
-            checks.add([*lacking_keys(config, target, at), other_api(cassette, target, config)])
+            checks.add(lacking_keys(config, target, at))
         secrets: Mapping[str, str] = {}
         targets = [(each, where) for each, where in ((target, at), (other and other.target, baseline_at)) if each]
         if not listing:
@@ -174,8 +218,8 @@ class Preparation:
         baseline_results = checks.made(lambda: stored_baseline(config, request.updating), "baseline")
         return Models(target, other, judge, cassette, secrets, missing, baseline_results)
 
-    def _announced(self, config: EvalConfig, models: Models) -> Announced:
-        """Announce the environment of an eval to those that load them."""
+    def _announced(self, config: EvalConfig, models: Models) -> Callable[[], EnvironmentFacts]:
+        """Announce the environment of an eval, so that all load at once. Return the function that waits for it."""
         module, loading, environ = config.environment_module, self.around.environments, self.around.environ
         secrets = models.secrets
         assert module is not None, "its problem would have been raised"
@@ -185,7 +229,35 @@ class Preparation:
         code = host_code(config, models, loading.pythonpath, sdk_shim=loading.sdk_shim)
         rolls_out = not self.request.listing and config.execution.engine != "ray"
         key = loading.announce(code, module, {**environ, **config.env, **secrets}, rolls_out=rolls_out)
-        return Announced(config, loading, key)
+        return functools.partial(loading.loaded, key)
+
+    def _of_environment(self, config: EvalConfig, told: Callable[[], EnvironmentFacts]) -> Opened:
+        """Return the rows of an environment. Raises `NotLoaded`, or `ProblemsError` for its rows."""
+        where = shown(config.path) if config.text is not None else "--osmosis-env"
+        try:
+            environment = told()
+        except CodeError as error:
+            text = "\n".join(filter(None, [str(error), error.details.rstrip()]))
+            raise NotLoaded.at(where, text) from None
+        if environment.grouped and config.environment.independent_scoring:
+            text = f"environment {environment.env_id} has a reward function that needs all runs of a row"
+            raise ConfigError.at(where, f"{text}; leave out independent_scoring")
+        shared = self.around.shared
+        rows = shared.once(environment.rows, functools.partial(rows_of, environment))
+        opened = _opened(with_threshold(config, environment), rows, self.request.named_rows, shared)
+        return opened._replace(environment=environment)
+
+    def _finished(self, models: Models, opened: Opened) -> Prepared:
+        """Return the eval with its plan, and the last run of the same."""
+        notes = (
+            *secret_notes(models.missing, "the agent or a reward function"),
+            *prime_notes(opened.config, models.target),
+            *(opened.environment.notes if opened.environment is not None else ()),
+        )
+        prepared = self.planned(models, opened, datetime.now(UTC), notes, NEW_ROLLOUTS)
+        last, unreadable = previous_run(runs_folder(opened.config), prepared.plan_digest)
+        ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
+        return replace(prepared, last=last, notes=(*prepared.notes, *ignored))
 
     def planned(
         self, models: Models, opened: Opened, at: datetime, notes: Iterable[str], source: NewRollouts | RescoreSource
@@ -212,68 +284,20 @@ class Preparation:
             part=part,
             hidden=self.hidden,
             commit=self.commit,
-            notes=(*notes, *opened.rows.notes),
+            notes=(*config.notes, *notes, *opened.rows.notes),
             typed=typed,
             source=source,
         )
         return replace(prepared, plan_digest=plan_digest(identity(prepared)))
 
 
-def begin(request: EvalRequest, around: Surroundings) -> Begun:
-    """Check an eval, and announce its environment. Raises `ProblemsError` with all problems."""
+def begin(request: EvalRequest, around: Surroundings) -> Callable[[], Prepared]:
+    """Check an eval, and announce its environment. Return the function that plans it.
+
+    Raises `ProblemsError` with all problems. So does the function, for rows of an environment, and `NotLoaded` if that
+    does not load.
+    """
     return Preparation(request, around).begin()
-
-
-class Announced(NamedTuple):
-    """An environment that alone knows the rows of an eval, and the key by which it was announced."""
-
-    config: EvalConfig
-    environments: seams.Environments
-    key: str
-
-    def opened(self, request: EvalRequest, shared: SharedChecks) -> Opened:
-        """Load it, together with all that were announced. Raises `NotLoaded`, or `ProblemsError` for its rows."""
-        environment = self._loaded()
-        rows = shared.once(environment.rows, functools.partial(rows_of, environment))
-        own = with_threshold(self.config, environment)
-        return _opened(own, rows, request.named_rows, shared)._replace(environment=environment)
-
-    def _loaded(self) -> EnvironmentFacts:
-        """Return the facts about it. Raises `NotLoaded`, or `ConfigError` if it does not fit."""
-        where = shown(self.config.path) if self.config.text is not None else "--osmosis-env"
-        try:
-            facts = self.environments.loaded(self.key)
-        except CodeError as error:
-            text = "\n".join(filter(None, [str(error), error.details.rstrip()]))
-            raise NotLoaded.at(where, text) from None
-        if facts.grouped and self.config.environment.independent_scoring:
-            text = f"environment {facts.env_id} has a reward function that needs all runs of a row"
-            raise ConfigError.at(where, f"{text}; leave out independent_scoring")
-        return facts
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """An eval without problems, whose rows an environment may have."""
-
-    preparation: Preparation
-    models: Models
-    rows: Opened | Announced
-
-    def finish(self) -> Prepared:
-        """Plan the eval. Raises `NotLoaded` if its environment does not load, and `ProblemsError` for its rows."""
-        request, models, opened = self.preparation.request, self.models, self.rows
-        if isinstance(opened, Announced):
-            opened = opened.opened(request, self.preparation.around.shared)
-        notes = (
-            *secret_notes(models.missing, "the agent or a reward function"),
-            *prime_notes(opened.config, models.target),
-            *(opened.environment.notes if opened.environment is not None else ()),
-        )
-        prepared = self.preparation.planned(models, opened, datetime.now(UTC), notes, NEW_ROLLOUTS)
-        last, unreadable = previous_run(runs_folder(opened.config), prepared.plan_digest)
-        ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
-        return replace(prepared, last=last, notes=(*prepared.notes, *ignored))
 
 
 def prices_of(config: EvalConfig, models: Models, at: datetime | None) -> Mapping[ModelTag, Price | None]:
@@ -317,6 +341,19 @@ def hide_secrets(request: EvalRequest, around: Surroundings) -> tuple[Mapping[st
     if around.sanitizer is not None:
         around.sanitizer.hide(*hidden)
     return hidden
+
+
+def _commit(config: EvalConfig) -> Commit | None:
+    """Return the commit that `[experiment]` names, None if it names none. Raises `ConfigError` if there is no such."""
+    keys: tuple[Key, ...] = ("commit_sha", "branch")
+    for key in keys:
+        value = getattr(config.experiment, key)
+        if value is not None:
+            try:
+                return commit_of(config.workspace, key, value)
+            except GitFault as fault:
+                raise ConfigError.at(shown(config.path), f"[experiment] {key}: {fault}") from None
+    return None
 
 
 def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -> Dataset:
@@ -474,3 +511,38 @@ def check_prices(config: EvalConfig, target: ModelTarget, other: BaselineModel |
     ]
     if texts:
         raise ConfigError([Problem(shown(config.path), text) for text in texts])
+
+
+# -- the rows of a training config, all of which a preflight checks ----------------------------------------
+
+WITHOUT_MODEL = (
+    "no model to ask: nothing was rolled out or graded; name a server that has one with [model] base_url or "
+    "--osmosis-base-url=URL, or another model with --osmosis-model=MODEL"
+)
+NOT_GRADED = "has neither a ground_truth nor metadata, so no Grader would be called for it"
+CHARS_PER_TOKEN = 4
+"""A rule of thumb for English. Only the model's tokenizer knows, so no row fails because of it."""
+
+
+def check_training_rows(dataset: Dataset, rows: Iterable[int], max_prompt_length: int | None) -> Checked:
+    """Check rows, which must have something to grade. A note says which prompts may be too long.
+
+    Raises `DatasetError`.
+    """
+    longest: dict[int, int] = {}
+
+    def fault_of(row: Row) -> str | None:
+        chars = sum(len(text_of(message.get("content"))) for message in row.messages)
+        if max_prompt_length is not None and (tokens := -(-chars // CHARS_PER_TOKEN)) > max_prompt_length:
+            longest[row.row_index] = tokens
+        return NOT_GRADED if label_of(row.record) is None and metadata_of(row.record) is None else None
+
+    checked = check_rows(dataset, rows, fault_of=fault_of)
+    if not longest:
+        return checked
+    row = max(longest, key=longest.__getitem__)
+    note = (
+        f"{plural(len(longest), 'prompt')} may be longer than [training] max_prompt_length = {max_prompt_length}: the "
+        f"longest, row {row}, has about {count(longest[row])} tokens, estimated as {CHARS_PER_TOKEN} characters each"
+    )
+    return checked._replace(notes=(*checked.notes, note))

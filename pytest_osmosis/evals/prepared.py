@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pytest_osmosis import seams
 from pytest_osmosis.config import EvalConfig, Override, SecretsSource
 from pytest_osmosis.config.environment_module import name_of
-from pytest_osmosis.config.rules import GRADER_SCORE, RUBRIC_SCORE
+from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.datasets import Checked, Dataset
 from pytest_osmosis.evals.cassettes import EvalCassette
-from pytest_osmosis.evals.checks import SharedChecks
 from pytest_osmosis.evals.eval_models import BaselineModel, EvalJudge
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource, ResumeSource
 from pytest_osmosis.formats.price import Price
 from pytest_osmosis.git import Commit
-from pytest_osmosis.host.protocol import RUBRIC, judge_digest
+from pytest_osmosis.host.protocol import judge_digest
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.record.plan import Plan, Shard
 from pytest_osmosis.record.run_id import ModelTag, RowId, RunId, plan_order
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord
-from pytest_osmosis.results.conclude import differing_settings, why_impossible
-from pytest_osmosis.results.publish import published_config
+from pytest_osmosis.results.conclude import why_impossible
 from pytest_osmosis.results.read import PublishedHead, PublishedResults
 from pytest_osmosis.results.results import EvalDescription
 from pytest_osmosis.results.totals import PriceOf, cost_of_judges
@@ -34,6 +32,8 @@ from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction, Sanitizer, is_too_short
 from pytest_osmosis.verdicts.gates import NORMAL_RANGE
 from pytest_osmosis.verdicts.pass_rule import PassRule
+
+T = TypeVar("T")
 
 
 class InFlightLimit(NamedTuple):
@@ -70,6 +70,25 @@ class EvalRequest:
     smoke: int | None = None
     shard: Shard | None = None
     most_in_flight: InFlightLimit | None = None
+
+
+class SharedChecks:
+    """Checks that several evals of a session have in common. Each is made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, check: Callable[[], T]) -> T:
+        """Return the result of the first check with this key, or raise its error."""
+        if key not in self._made:
+            try:
+                self._made[key] = check()
+            except Exception as error:
+                self._made[key] = error
+        result = self._made[key]
+        if isinstance(result, Exception):
+            raise result
+        return result  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +138,7 @@ class Prepared:
     """An eval that may start.
 
     - `hidden`: all values that no file may contain, the secrets among them
-    - `notes`: warnings about the selected rows, for the header
+    - `notes`: warnings about the config and the selected rows, for the header
     - `prices`: those of the models, None where they are unknown; `judge_price` returns the price of any judge's model
     - `last`: the last whole run with the same `plan_digest`
     - `smoke`: the plan of a smoke test, None if this is not one; `collected` is the plan of the runs that have tests
@@ -198,27 +217,10 @@ class Prepared:
         return Redaction(*self.hidden, self.models.secrets)
 
     @property
-    def differs(self) -> tuple[str, ...]:
-        """The settings that differ from those of the baseline's results, in words, as far as the config tells.
-
-        The code of an entrypoint is not loaded yet. It holds a Grader if nothing else scores; otherwise it may hold
-        one, and counts as unchanged.
-        """
-        stored, config = self.models.baseline_results, self.config
-        if stored is None:
-            return ()
-        has_grader = _may_have_grader(config) or config.environment.env_id is not None
-        if _may_have_grader(config) and config.scoring.grader is None and config.scoring.names:
-            has_grader = GRADER_SCORE in stored.pass_rule.scorers
-        rubric = [RUBRIC] if self.models.judge is not None else []
-        scorers = (*config.scoring.names, *([GRADER_SCORE] if has_grader else []), *rubric)
-        here = published_config(self.description, pass_rule(config, scorers))
-        return differing_settings(stored, here, self.redaction)
-
-    @property
     def needs_every_run(self) -> str | None:
         """The reason why the gates cannot be decided before the last run, None if they can."""
-        return why_impossible(self.config.gates, removable=_may_have_grader(self.config))
+        may_have_grader = self.config.scoring.grader is not None or self.config.experiment.entrypoint is not None
+        return why_impossible(self.config.gates, removable=may_have_grader)
 
 
 def identity(prepared: Prepared) -> dict[str, Any]:
@@ -251,10 +253,6 @@ def pass_rule(config: EvalConfig, scorers: tuple[str, ...] = ()) -> PassRule:
     ranges = {RUBRIC_SCORE: judged} if scoring.rubric is not None and judged != NORMAL_RANGE else {}
     ranges |= scoring.score_ranges
     return PassRule(scorers, config.evaluation.pass_threshold, scoring.thresholds, scoring.decide, ranges)
-
-
-def _may_have_grader(config: EvalConfig) -> bool:
-    return config.scoring.grader is not None or config.experiment.entrypoint is not None
 
 
 @dataclass(frozen=True, slots=True)

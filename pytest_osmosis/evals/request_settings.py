@@ -8,15 +8,14 @@ from typing import Any
 
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.rules import text_file
-from pytest_osmosis.engine.throttle import Limits, least_s
+from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.targets import SWITCH, ModelTarget, asks_responses, chat_only
-from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.names import shown
-from pytest_osmosis.text.numbers import money, plural, seconds
+from pytest_osmosis.text.numbers import money, plural
 
 
 def request_sampling(config: EvalConfig) -> dict[str, Any]:
@@ -97,20 +96,11 @@ def judge_limits(config: EvalConfig) -> Limits:
     return Limits(config.judge.requests_per_minute, config.judge.tokens_per_minute)
 
 
-def rate_limit_texts(config: EvalConfig, n_rollouts: int, last: PublishedHead | None) -> list[str]:
-    """Return a text for each limit, with the least time that `n_rollouts` take under it."""
+def rate_limit_texts(config: EvalConfig) -> list[str]:
+    """Return a text for each limit."""
     requests, tokens = rate_limits(config)
-    texts = []
-    if requests is not None:
-        least = seconds(least_s(n_rollouts, requests))
-        texts.append(f"{plural(requests, 'request')} a minute: at least {least} at one request a rollout")
-    if tokens is not None:
-        estimate = ""
-        if last is not None and last.summary.total_tokens:
-            least = seconds(least_s(last.summary.total_tokens * n_rollouts / last.summary.total_runs, tokens))
-            estimate = f": about {least} by the last run's tokens"
-        texts.append(f"{plural(tokens, 'token')} a minute{estimate}")
-    return texts
+    named = ((requests, "request"), (tokens, "token"))
+    return [f"{plural(limit, noun)} a minute" for limit, noun in named if limit is not None]
 
 
 # -- texts of a config that may stand in a file of their own -----------------------------------------------

@@ -17,7 +17,6 @@ from pytest_osmosis.config import EvalConfig, Override, load_eval_config, typed_
 from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.datasets import Content, Dataset, check_rows
 from pytest_osmosis.errors import JournalError, ProblemsError, ResultsError
-from pytest_osmosis.evals.environments import facts_of, rows_of
 from pytest_osmosis.evals.eval_models import BaselineModel
 from pytest_osmosis.evals.prepare import (
     DATASET_KEYS,
@@ -30,7 +29,7 @@ from pytest_osmosis.evals.prepare import (
 )
 from pytest_osmosis.evals.prepared import EvalRequest, Prepared, Surroundings
 from pytest_osmosis.evals.rollout_source import RescoreSource
-from pytest_osmosis.evals.run_directory import rows_text
+from pytest_osmosis.evals.run_directory import facts_of, rows_of, rows_text
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.formats.codec import ShapeFault, decode, quoted
 from pytest_osmosis.models.targets import KNOWN, ModelTarget
@@ -40,7 +39,6 @@ from pytest_osmosis.record.plan import Plan, spans_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_lock import held_text, holder_of
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
-from pytest_osmosis.results.heads import previous_run
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.names import shown
@@ -49,6 +47,7 @@ from pytest_osmosis.text.recorded import RECORDED
 _PINNED, _TYPED = "the run", "as in the run"
 """The origins of values that the rollouts fix, and of those that were typed when they were made."""
 _MOST_LISTED = 3
+_PART = "that run was a part of the plan (-k, --lf or node ids), so it decides no gate"
 
 _ROLLOUT_TABLES = ("agent", "model", "sampling")
 _ROLLOUT_KEYS = frozenset(
@@ -153,7 +152,7 @@ class _Rescoring(Preparation):
             rescore_all=rescore_all,
         )
         notes = (
-            *_part_notes(run, results_then),
+            *([_PART] if results_then is not None and results_then.is_selection else []),
             *change_notes(rollouts.contents, rows.contents, recorded=config.agent.is_recorded),
             *secret_notes(models.missing, "a reward function"),
         )
@@ -258,22 +257,13 @@ def change_notes(then: Mapping[int, Content], now: Mapping[int, Content], *, rec
     notes = []
     one = "conversation" if recorded else "prompt"
     if prompts:
-        what, they = (f"{one}s", "they are") if len(prompts) > 1 else (one, "it is")
-        notes.append(f"{rows_text(prompts, _MOST_LISTED)}: the {what} changed after the rollout, so {they} not scored")
+        notes.append(f"{rows_text(prompts, _MOST_LISTED)}: the {one} changed after the rollout; not scored")
     if others:
-        rows, they = rows_text(others, _MOST_LISTED), "they are" if len(others) > 1 else "it is"
-        notes.append(f"{rows}: changed after the rollout, except in the {one}, so {they} scored as now")
+        notes.append(
+            f"{rows_text(others, _MOST_LISTED)}: changed after the rollout, except in the {one}; scored as now"
+        )
     return notes
 
 
 def _problem(run: StoredEvalRun, text: str) -> ProblemsError:
     return ProblemsError.at(f"run {run.directory.name}", text)
-
-
-def _part_notes(run: StoredEvalRun, results: PublishedResults | None) -> list[str]:
-    """Say that the run was a part of its plan, and which is the last whole run of that plan."""
-    if results is None or not results.is_selection:
-        return []
-    whole = previous_run(run.directory.path.parent, results.provenance["plan_digest"]).head
-    other = "" if whole is None else f"; --osmosis-from={whole.path.parent.name} scores the last whole run"
-    return [f"that run was a part of the plan (-k, --lf or node ids), so it decides no gate{other}"]

@@ -117,7 +117,7 @@ def _newest(prepared: Prepared, request: ResumeRequest, n_evals: int) -> Prepare
             finished = finished or source
     if n_evals > 1 and finished is not None:
         return _going_on(prepared, finished)
-    text = _why_none(prepared, request, others, finished)
+    text = _why_none(prepared, others, finished)
     if n_evals > 1:
         return replace(prepared, source=NewRollouts(refused=text))
     raise ProblemsError.at(shown(prepared.config.path), text)
@@ -135,41 +135,31 @@ def _why_unfit(prepared: Prepared, run: StoredEvalRun) -> str | None:
     return f"[evaluation] n: {then:,} -> {now:,}; --osmosis-run={run.directory.name} adds them" if then < now else None
 
 
-def _why_none(
-    prepared: Prepared, request: ResumeRequest, others: Mapping[str, str], finished: ResumeSource | None
-) -> str:
+def _why_none(prepared: Prepared, others: Mapping[str, str], finished: ResumeSource | None) -> str:
     """Return why no run can be resumed. `others` are the runs of the eval, newest first, with what is against each."""
     config = prepared.config
     if not others:
         prefix = "" if prepared.shard is None else f"{prepared.shard} of "
-        text = (
+        return (
             f"no run of {prefix}{config.name} is stored in {shown(runs_folder(config))}, so there is "
             "nothing to resume; leave out --osmosis-resume to begin one"
         )
-        of_shards = [run for run in _runs_of(prepared, any_shard=True) if run.manifest.shard != prepared.shard]
-        if of_shards:
-            text += f"; {of_shards[0].directory.name} is {_of_shard(of_shards[0].manifest.shard)}"
-        return text
     begin = "leave out --osmosis-resume to begin a new run, which costs money"
     if len(set(others.values())) == 1 and finished is not None:
-        text = (
+        return (
             f"no run has anything left to do: {listed(others, 3)}; {begin}, or name one with --osmosis-run=NAME to "
-            "report it again"
+            "report it again; --osmosis-retry-failed repeats runs that failed"
         )
-    else:
-        lines = [f"  {name}: {why}" for name, why in others.items()]
-        further = [f"  and {len(lines) - MOST_CANDIDATES:,} more"] if len(lines) > MOST_CANDIDATES else []
-        shown_lines = "\n".join([*lines[:MOST_CANDIDATES], *further])
-        text = f"none of the stored runs of {config.name} can be resumed:\n{shown_lines}\nundo what differs, or {begin}"
-    if finished is not None and _has_failures(finished) and not request.retries_failed:
-        text += "; --osmosis-retry-failed repeats runs that failed"
-    return text
+    lines = [f"  {name}: {why}" for name, why in others.items()]
+    further = [f"  and {len(lines) - MOST_CANDIDATES:,} more"] if len(lines) > MOST_CANDIDATES else []
+    shown_lines = "\n".join([*lines[:MOST_CANDIDATES], *further])
+    return f"none of the stored runs of {config.name} can be resumed:\n{shown_lines}\nundo what differs, or {begin}"
 
 
-def _runs_of(prepared: Prepared, *, any_shard: bool = False) -> list[StoredEvalRun]:
+def _runs_of(prepared: Prepared) -> list[StoredEvalRun]:
     """Return the stored runs of an eval, newest first; those whose manifest cannot be read are left out.
 
-    They are runs of the same shard, if the eval is limited to one, unless `any_shard`.
+    They are runs of the same shard, if the eval is limited to one.
     """
     found = []
     for path in sorted(filter(is_run, runs_folder(prepared.config).glob("*")), key=began_at, reverse=True):
@@ -179,11 +169,7 @@ def _runs_of(prepared: Prepared, *, any_shard: bool = False) -> list[StoredEvalR
             run = stored(RunDirectory(path))
         except OsmosisError:
             continue
-        if (
-            _is_of(run, prepared)
-            and (any_shard or run.manifest.shard == prepared.shard)
-            and ".archived-" not in path.name
-        ):
+        if _is_of(run, prepared) and run.manifest.shard == prepared.shard and ".archived-" not in path.name:
             found.append(run)
     return found
 
@@ -197,12 +183,6 @@ def _is_of(run: StoredEvalRun, prepared: Prepared) -> bool:
 
 def _of_shard(shard: Shard | None) -> str:
     return "a run of all rows" if shard is None else f"{shard}"
-
-
-def _has_failures(source: ResumeSource) -> bool:
-    """Return True if `--osmosis-retry-failed` would have something to do."""
-    records = source.resumption.progress.records.values()
-    return any(record.boundary is not None or record.scorer_errors for record in records)
 
 
 def _going_on(prepared: Prepared, source: ResumeSource) -> Prepared:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pytest_osmosis.engine.engine_loop import LoadedCode
 from pytest_osmosis.engine.job import RescoreJob, ResumeJob
 from pytest_osmosis.errors import JournalError, writing
-from pytest_osmosis.evals.environments import check_files
 from pytest_osmosis.evals.request_settings import own_sampling, request_sampling
 from pytest_osmosis.evals.run_directory import (
     archive,
+    check_files,
     check_same_code,
     new_run_directory,
     renew_manifest,

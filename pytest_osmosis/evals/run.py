@@ -25,8 +25,7 @@ from pytest_osmosis.evals.cassettes import (
     unasked_text,
     unrecorded_text,
 )
-from pytest_osmosis.evals.commits import worktree_of
-from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early, most_errors_of
+from pytest_osmosis.evals.engine_job import RunSettings, engine_job, may_end_early, most_errors_of, worktree_of
 from pytest_osmosis.evals.output_files import prime_folder
 from pytest_osmosis.evals.prepared import Prepared, SelectedRuns, pass_rule
 from pytest_osmosis.evals.run_directory import complete_manifest, provenance_of, redact_log, redacted_log, utc_text
@@ -34,12 +33,11 @@ from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.git import GitQuery, GitState
 from pytest_osmosis.host.protocol import Key, ScoringFields, Setup, scoring_fields
 from pytest_osmosis.record.journal import replay
-from pytest_osmosis.record.plan import shuffled
+from pytest_osmosis.record.plan import shuffled, spans_of
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.failure_text import outcome_of
-from pytest_osmosis.report.properties import Property, properties_of
+from pytest_osmosis.report.failure_text import Property, outcome_of, properties_of
 from pytest_osmosis.results.conclude import EvalFacts, Rules
 from pytest_osmosis.results.results import BaselineFile, ShardFacts, max_errors_text
 from pytest_osmosis.text.names import absolute, shown
@@ -70,7 +68,6 @@ class EvalRun:
     _began_s: float | None = None
     _ended_s: float | None = None
     _closed: bool = False
-    _known_version: GitState | None = None
 
     @property
     def began(self) -> bool:
@@ -140,8 +137,6 @@ class EvalRun:
                 saved.run_done(run)
 
         engine = Engine(job, journal, done)
-        if journal.lock.notice is not None:
-            engine.notices.add(journal.lock.notice)
         if cassette is not None and (missing := missing_text(cassette, runs)) is not None:
             engine.notices.add(missing)
         if (said := selected.companions_text) is not None:
@@ -210,7 +205,6 @@ class EvalRun:
         """Add the code that was loaded to the manifest, and the git state of the workspace, as far as it is known."""
         if not self.prepared.source.asks_models:
             return
-        self._known_version = state
         try:
             complete_manifest(self.directory, self.engine.code, state)
         except JournalError as error:
@@ -241,8 +235,8 @@ class EvalRun:
                 self.notices.add(text)
         version = self._code_version()
         self.provenance = {**self.provenance, **version.to_json()}
-        if self.began and version != self._known_version:
-            self._complete_manifest(version)  # git took its time
+        if self.began:
+            self._complete_manifest(version)  # git may have taken its time
         for note in self.prepared.source.notes(self):
             self.notices.add(note)
         if self.heartbeat is not None:
@@ -365,14 +359,8 @@ def _spans(runs: Sequence[RunId]) -> Iterator[tuple[ModelTag, int, int, int]]:
     """Yield runs as (model, index, first row, number of rows)."""
     ordered = sorted(runs, key=lambda run: (run.model, run.index, run.row))
     for (model, index), group in groupby(ordered, key=lambda run: (run.model, run.index)):
-        first, number = -1, 0
-        for run in group:
-            if run.row != first + number:
-                if number:
-                    yield model, index, first, number
-                first, number = run.row, 0
-            number += 1
-        yield model, index, first, number
+        for span in spans_of((run.row for run in group), lambda row: row):
+            yield model, index, span.first, span.n_rows
 
 
 # -- heartbeats --------------------------------------------------------------------------------------------
@@ -419,24 +407,14 @@ class Heartbeat:
         return f"{self._n_failed} of {plural(self._n_sent, 'heartbeat')} to {where} failed: {self._failure}"
 
     def _send(self) -> None:
-        import http.client
-        from urllib.error import HTTPError, URLError
-        from urllib.request import Request, urlopen
+        from http.client import HTTPException
+        from urllib.request import urlopen
 
-        failure: str | None = None
+        self._n_sent += 1
         try:
-            with urlopen(Request(self._url), timeout=HEARTBEAT_TIMEOUT_S):
-                pass
-        except HTTPError as error:
-            failure = f"HTTP {error.code}"
-            error.close()
-        except URLError as error:
-            failure = str(error.reason)
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            failure = str(error) or type(error).__name__
+            urlopen(self._url, timeout=HEARTBEAT_TIMEOUT_S).close()
+        except (OSError, ValueError, HTTPException) as error:
+            self._n_failed += 1
+            self._failure = self._failure or str(error) or type(error).__name__
         finally:
-            self._n_sent += 1
-            if failure is not None:
-                self._n_failed += 1
-                self._failure = self._failure or failure
             self._idle.release()

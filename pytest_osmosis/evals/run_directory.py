@@ -9,12 +9,12 @@ may change, and so may what rows hold besides prompt and metadata: stored rollou
 from __future__ import annotations
 
 import json
-import os
 import platform
 import secrets as randomness
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, replace
 from datetime import datetime
 from hashlib import blake2b
 from importlib import metadata
@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest_osmosis
 from pytest_osmosis.config import EvalConfig, Override
-from pytest_osmosis.config.environment_module import name_of
+from pytest_osmosis.config.environment_module import EnvironmentModule, name_of
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.named_keys import OPTIONS
+from pytest_osmosis.datasets import Dataset, open_dataset
 from pytest_osmosis.engine.engine_loop import LoadedCode
 from pytest_osmosis.errors import CodeError, JournalError, writing
-from pytest_osmosis.evals.environments import facts_to_json, keep_rows
 from pytest_osmosis.evals.request_settings import request_sampling
 from pytest_osmosis.files import private
 from pytest_osmosis.formats.codec import encode
@@ -50,6 +50,7 @@ from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.stored_rollouts import StoredProgress
 from pytest_osmosis.results.conclude import FactsAtEnd
 from pytest_osmosis.results.publish import redacted
+from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.names import absolute, listed, shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import shortened
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
 
 READ_BACK = (
-    *("eval", "entry", "folder", "config", "workspace", "plan", "pass_rule", "plan_digest", "secrets", "input_salt"),
+    *("eval", "entry", "folder", "workspace", "plan", "pass_rule", "plan_digest", "input_salt"),
     "columns",
 )
 """Keys of the manifest whose values stay as they are: names and paths by which the run is found again."""
@@ -195,10 +196,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         entry=config.entry,
         started_at=utc_text(began_at),
         folder=str(absolute(directory.path)),
-        config=shown(config.path),
         config_text=config.text,
-        overridden=config.overridden,
-        preset=config.preset,
         typed=[_typed(override, config) for override in prepared.typed if override.table != "output"],
         plan=prepared.plan,
         subject=StoredSubject(description.model, description.n, cast(ExtraFields, description.extra)),
@@ -222,9 +220,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         environment=cast(StoredEnvironment, environment),
         cassette=None if models.cassette is None else models.cassette.to_json(),
         plan_digest=prepared.plan_digest,
-        secrets=config.secrets,
         workspace=str(config.workspace),
-        pid=os.getpid(),
     )
 
 
@@ -300,6 +296,59 @@ def redact_log(directory: RunDirectory, prepared: Prepared) -> str | None:
     if not text:
         log.unlink(missing_ok=True)
     return failure
+
+
+# -- the facts and the rows of an environment, as its code told them and as the run directory keeps them ----
+
+
+def check_files(facts: EnvironmentFacts, now: Mapping[str, str]) -> None:
+    """Raise `CodeError` if files of an environment are others than those that told its rows."""
+    changed = [name for name, digest in now.items() if facts.files.get(name, digest) != digest]
+    if changed:
+        text = f"has changed since environment {facts.env_id} told its rows; start the eval again"
+        raise CodeError(f"{changed[0]} {text}, and leave its code as it is while it runs")
+
+
+def facts_of(answer: Mapping[str, Any], module: EnvironmentModule, rows: Path) -> EnvironmentFacts:
+    """Return the facts that an environment told, or that a run directory holds."""
+    told = {key: answer[key] for key in ("framework", "n_rows", "pass_threshold", "grouped", "sampling", "tools")}
+    return EnvironmentFacts(
+        env_id=module.env_id,
+        module=module.module,
+        folder=module.folder,
+        version=module.version,
+        rows=rows,
+        code=code_digest(module.source),
+        functions=tuple(answer["functions"]),
+        notes=tuple(answer["notes"]),
+        files=answer.get("files", {}),
+        **told,
+    )
+
+
+def code_digest(source: Path) -> str:
+    """Return the digest of a module: of its file, or of all modules of its package."""
+    digest = blake2b(digest_size=16)
+    for file in sorted(source.parent.rglob("*.py")) if source.name == "__init__.py" else [source]:
+        with suppress(OSError):
+            digest.update(f"{file.relative_to(source.parent).as_posix()}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def facts_to_json(facts: EnvironmentFacts) -> dict[str, Any]:
+    """Return the facts for the manifest of an eval run. `facts_of` reads them back."""
+    return {key: value for key, value in asdict(facts).items() if key not in ("rows", "folder", "files")}
+
+
+def rows_of(facts: EnvironmentFacts) -> Dataset:
+    """Open the rows of an environment. Raises `DatasetError`."""
+    return replace(open_dataset(facts.rows, display=f"environment {name_of(facts.env_id)}"), is_generated=True)
+
+
+def keep_rows(directory: RunDirectory, facts: EnvironmentFacts, redaction: Redaction) -> None:
+    """Keep the rows in the run directory, without secrets. Raises `OSError`."""
+    with facts.rows.open(encoding="utf-8") as rows:
+        private.write(directory.rows, (json.dumps(redaction.value(json.loads(line))) + "\n" for line in rows))
 
 
 BY_NAME = frozenset({"sampling", "limits.rollout", "env", "model.headers"})

@@ -237,7 +237,7 @@ class Setup:
     `judge_retries` hold for the requests of all judges. `cassette` is the store of exchanges, if there is one.
     Without `scores_at_once`, a run is scored only once the engine asks for it. With `sends_artifacts` the engine gets
     the files in `artifacts`, because it runs on another machine.
-    An environment has `concurrency` runs in flight in this process, and each row has `runs`; `rollout_retries`,
+    An environment has `concurrency` runs in flight in this process; `rollout_retries`,
     `independent_scoring` and `state_columns` are those of the config.
     """
 

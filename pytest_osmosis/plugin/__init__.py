@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,9 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         begin = _serve if "osmosis" in sent else None
     if begin is not None:
-        from pytest_osmosis.plugin.compat import without_assert_rewriting
-
-        with without_assert_rewriting():
+        with _without_assert_rewriting():
             begin(config)
     elif sent is not None and "osmosis-args" in sent:
         _set_arguments(config, sent["osmosis-args"])
@@ -73,7 +74,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
-    """Clean the message of a usage error, which pytest prints itself."""
+    """Complete the help, and clean the message of a usage error: pytest prints both itself."""
+    if config.option.help:
+        options.describe(config)
     try:
         return (yield)
     except pytest.UsageError as error:
@@ -88,6 +91,25 @@ def _set_arguments(config: pytest.Config, arguments: Iterable[str]) -> None:
     from pytest_osmosis.plugin.command.named_evals import set_arguments
 
     set_arguments(config, arguments)
+
+
+class _Finder:
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, path, target) if name.startswith("pytest_osmosis.") else None
+
+
+@contextmanager
+def _without_assert_rewriting() -> Iterator[None]:
+    """Import modules of this package past pytest's assertion rewriting, which would add about 100 ms to the start.
+
+    Rewriting explains failed assertions of tests; this package contains no tests.
+    """
+    sys.meta_path.insert(0, _Finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(_Finder)
 
 
 def _serve(config: pytest.Config) -> None:
@@ -154,7 +176,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
     names_rewards = reward_options.lab(config) or reward_options.names_files(config)
     if not (nothing or (stats.get("error") and names_rewards)):
         return
-    from pytest_osmosis.plugin.command.nothing_collected import hints, import_hints
+    from pytest_osmosis.plugin.command.named_evals import hints, import_hints
     from pytest_osmosis.plugin.output.terminal import write_line
 
     for line in [*(hints(config) if nothing else ()), *import_hints(config, stats.get("error", ()))]:

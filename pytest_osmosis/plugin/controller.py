@@ -10,14 +10,16 @@ from __future__ import annotations
 import atexit
 import gc
 import queue
+import signal
+import threading
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_osmosis.plugin.command.named_evals import NamedEvals, not_started_lines
 from pytest_osmosis.plugin.command.options import plans_setup
-from pytest_osmosis.plugin.compat import sigterm_as_interrupt
 from pytest_osmosis.plugin.debugger import DebuggerHooks
 from pytest_osmosis.plugin.items import (
     EvalFiles,
@@ -38,7 +40,7 @@ from pytest_osmosis.plugin.session import EvalSession
 if TYPE_CHECKING:
     from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.plugin.command.session_options import SessionOptions
-    from pytest_osmosis.plugin.under_xdist import OutcomeServer, Ticks, UnreportedTests
+    from pytest_osmosis.plugin.under_xdist import OutcomeServer, UnreportedTests
 
 
 IDLE_S = 0.2
@@ -53,7 +55,6 @@ class ControllerPlugin:
         self.distributed = False
         self.server: OutcomeServer | None = None
         self.unreported: UnreportedTests | None = None
-        self.ticks: Ticks | None = None
         self.progress = ProgressLine(config, self.evals)
         self._n_failures = 0
 
@@ -110,9 +111,9 @@ class ControllerPlugin:
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """Start what the first worker selected: all workers collect the same.
 
-        From then on expect reports of the workers, which may die, and update the live line while waiting for them.
+        From then on expect reports of the workers, which may die.
         """
-        from pytest_osmosis.plugin.under_xdist import Ticks, UnreportedTests
+        from pytest_osmosis.plugin.under_xdist import UnreportedTests
 
         self.progress.clear()  # xdist counts its workers where the live line is
         if self.config.option.collectonly or self.unreported is not None:
@@ -125,28 +126,22 @@ class ControllerPlugin:
         self.evals.start()
         self.unreported = UnreportedTests(self.evals, self.progress, ids)
         self.config.pluginmanager.register(self.unreported, "osmosis-unreported")
-        self.ticks = Ticks(self.config, self.progress.update)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Close the engines whatever ends the loop, then report gates and limits as tests of their own."""
-        with sigterm_as_interrupt():
+        with _sigterm_as_interrupt():
             try:
                 result = yield
                 if self.unreported is not None:
                     self.unreported.report(session)
             except BaseException:
-                self._end_progress()
+                self.progress.end()
                 self.evals.queue.end_early()
                 raise
-        self._end_progress()
+        self.progress.end()
         self.evals.end.report_verdicts(session)
         return result
-
-    def _end_progress(self) -> None:
-        if self.ticks is not None:
-            self.ticks.end()
-        self.progress.end()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:
@@ -214,6 +209,23 @@ class ControllerPlugin:
             self.server.close()
 
 
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM, unless somebody else handles that signal.
+
+    CI systems and schedulers send it, and by default Python would end at once, without results.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _has_line(entry: Any) -> bool:
     try:
         return bool(entry.lineno >= 0)
@@ -269,7 +281,6 @@ class CompletionLoop:
             yield item
 
     def _as_completed(self, ours: Iterable[EvalItem]) -> Iterator[EvalItem]:
-        """Yield our items as their units are done."""
         waiting: dict[UnitKey | None, EvalItem] = {item.key: item for item in ours}
         while waiting:
             if (key := self._next_completed()) in waiting:  # units of test evals have no item

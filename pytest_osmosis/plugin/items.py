@@ -44,10 +44,10 @@ def file_id(config: pytest.Config, path: str | Path) -> str:
 
 
 def eval_id(config: pytest.Config, plan: Plan) -> str:
-    """Return the id of an eval. Raises `ProblemsError` for characters that pytest would print as they are."""
-    found = f"{file_id(config, plan.path)}::{plan.name}"
-    if escaped(found) != found:
-        text = "its path holds characters that control terminals or cannot be seen, and names its tests; rename it"
+    """Return the id of an eval. Raises `ProblemsError` for a path that pytest would print as it is, or misread."""
+    found, path = f"{file_id(config, plan.path)}::{plan.name}", str(Path(plan.path).absolute())
+    if escaped(found) != found or "::" in path or "[" in path:
+        text = 'its path names its tests, and holds "[", "::", or characters that control terminals; rename it'
         raise ProblemsError([Problem(shown(Path(plan.path)), text)])
     return found
 

@@ -95,29 +95,13 @@ def named(config: pytest.Config) -> set[Path]:
 
 
 def problems(config: pytest.Config) -> list[str]:
-    """Return the names and patterns of the ini key that lead to no test, and why."""
-    found = ((pattern, _problem(config, pattern)) for pattern in config.getini(FILES))
-    fix = "name Python files, or patterns like reward_fn/*.py, from the rootdir"
-    return [f"ini {FILES}: {pattern}: {problem}; {fix}" for pattern, problem in found if problem]
-
-
-def _problem(config: pytest.Config, pattern: str) -> str | None:
-    if _leads_outside(pattern):
-        return f"must stay below the rootdir {config.rootpath}"
-    if _matches(config, pattern):
-        return None
-    found = next(config.rootpath.glob(pattern), None)
-    if found is None:
-        return f"there is no such file below {config.rootpath}"
-    return "is a folder" if found.is_dir() else "is not a Python file"
-
-
-def _leads_outside(pattern: str) -> bool:
-    return Path(pattern).is_absolute() or ".." in Path(pattern).parts
+    """Return the names and patterns of the ini key that lead to no test."""
+    text = f"must be a Python file, or a pattern like reward_fn/*.py that has some, below the rootdir {config.rootpath}"
+    return [f"ini {FILES}: {pattern}: {text}" for pattern in config.getini(FILES) if not _matches(config, pattern)]
 
 
 def _matches(config: pytest.Config, pattern: str) -> list[Path]:
-    if _leads_outside(pattern):
+    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
         return []
     return [path for path in config.rootpath.glob(pattern) if path.suffix == ".py" and path.is_file()]
 
@@ -144,23 +128,7 @@ def outside_testpaths(config: pytest.Config) -> list[str]:
 
 def path_of(config: pytest.Config, arg: str) -> Path:
     """Return the absolute path in an argument or node id; symlinks are kept."""
-    folder = config.invocation_params.dir
-    return Path(os.path.abspath(folder / split_argument(folder, arg)[0]))  # noqa: PTH100 (keeps symlinks)
-
-
-def split_argument(folder: Path, arg: str) -> tuple[str, str]:
-    """Return the path in an argument or node id, and the rest: "x.toml" and "::x[row1-run0]".
-
-    Folders with "::" in their name are looked for in `folder`.
-    """
-    path, separator, rest = arg.partition("::")
-    while separator:
-        if (folder / path).is_file():
-            return path, f"::{rest}"
-        more, separator, rest = rest.partition("::")
-        path = f"{path}::{more}"
-    path, separator, rest = arg.partition("::")
-    return (arg, "") if (folder / arg).exists() else (path, separator + rest)
+    return Path(os.path.abspath(config.invocation_params.dir / arg.partition("::")[0]))  # noqa: PTH100 (keeps symlinks)
 
 
 def _is_test_module(config: pytest.Config, path: Path) -> bool:

@@ -32,19 +32,18 @@ from pytest_osmosis.evals import (
     Spawn,
     Worktrees,
 )
-from pytest_osmosis.evals.checks import WITHOUT_MODEL
+from pytest_osmosis.evals.prepare import WITHOUT_MODEL
 from pytest_osmosis.plugin import reward_options
 from pytest_osmosis.plugin.command import named_evals, preparation, session_options
 from pytest_osmosis.plugin.command.named_evals import session_arguments, set_arguments
 from pytest_osmosis.plugin.command.session_options import environments_of
 from pytest_osmosis.plugin.debugger import InlineHosts
 from pytest_osmosis.plugin.eval_queue import EvalQueue, NamedEval, SessionEval, load_error
-from pytest_osmosis.plugin.hook_caller import HookCaller
 from pytest_osmosis.plugin.items import Answer, UnitKey, by_file, eval_items, may_run, unit_key
 from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
 from pytest_osmosis.plugin.output.terminal import say
 from pytest_osmosis.plugin.rollout_tests.evals import TestEvals
-from pytest_osmosis.plugin.session_end import SessionEnd
+from pytest_osmosis.plugin.session_end import HookCaller, SessionEnd
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
 from pytest_osmosis.report.failure_text import outcome_of_row
@@ -394,7 +393,6 @@ def reason_to_ask(estimates: Mapping[str, float | None], usd: float) -> str | No
 
 
 def _ask(config: pytest.Config, reason: str) -> bool | None:
-    """Ask at the terminal whether to start; None if there is no terminal."""
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():  # restores the state, which between tests is suspended
         capture.suspend_global_capture(in_=True)

@@ -8,28 +8,33 @@ the summary and the exit status agree. Such tests have no item, and neither have
 
 from __future__ import annotations
 
+import inspect
+import queue
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pytest
 
 from pytest_osmosis.evals import EvalRun, FinishedEval, comparison_path, error_text, write_comparison
-from pytest_osmosis.plugin.hook_caller import GATE, RESULTS
+from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.plugin.items import Answer, amend, eval_id_of, node_id, skip_at, unit_key
 from pytest_osmosis.plugin.output.reports import HtmlReports, append_to_job_page, write_html, write_markdown
 from pytest_osmosis.record.plan import Plan
-from pytest_osmosis.report.verdict import finding_text, stop_text
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.report.summary import finding_text, stop_text
 from pytest_osmosis.results.conclude import CUT_SHORT, SYSTEMIC, all_gates_decided, is_not_measured
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.verdicts.gates import UNDECIDED
+from pytest_osmosis.text.user_code import described, error_in_words, number_of, user_traceback
+from pytest_osmosis.verdicts.gates import UNDECIDED, Verdict
 from pytest_osmosis.verdicts.pass_rule import Kind, kind_of
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
+
 
 STRONGER = (2, 3, 4)
 """Exit statuses that "not measured" never replaces: interrupted, internal error, usage error."""
@@ -67,11 +72,7 @@ class SessionEnd:
                 finished.add_verdicts(self._evals.hook_caller.call(GATE, eval_id, results=finished.results))
         self._write_results()
         for eval_id, finished in self._queue.finished.items():
-            try:
-                findings = list(_findings(finished, gated=self._evals.by_id[eval_id].decides(finished.run)))
-            except Exception as error:  # a defect of ours: other evals have their reports
-                findings = [("gates", "error", f"its gates could not be reported: {error_text(error)}")]
-            for finding in findings:
+            for finding in _findings(finished, gated=self._evals.by_id[eval_id].decides(finished.run)):
                 send(session, eval_id, *finding, finished.run.prepared.plan.path)
         for eval_id, failure in self._queue.failures.items():
             run = self._queue.runs[eval_id]
@@ -318,3 +319,100 @@ def _failed_at(path: str, text: str) -> object:
     if (crash := longrepr.reprcrash) is not None:
         crash.path, crash.lineno, crash.message = path, 1, text.partition("\n")[0]
     return longrepr
+
+
+# -- hooks of users -------------------------------------------------------------------------------------
+
+FINISHED, GATE, RESULTS = "pytest_osmosis_rollout_finished", "pytest_osmosis_gate", "pytest_osmosis_results"
+STATES = ("holds", "fails", "not measured")
+
+
+class HookError(NamedTuple):
+    """The first exception of a plugin's hook for an eval: its last line, its traceback, and the number of them."""
+
+    eval_id: str
+    hook: str
+    plugin: str
+    line: str
+    details: str
+    times: int
+
+    def __str__(self) -> str:
+        often = f" ({self.times:,} times in all)" if self.times > 1 else ""
+        return f"{self.hook} of {self.plugin} raised {self.line}{often}\n{self.details}"
+
+
+class HookCaller:
+    """Calls the hooks of one session, and keeps the errors that they raise.
+
+    `want_rollouts` is True if a plugin implements the hook for finished rollouts. `finished` takes such runs and their
+    conversations, from any thread, until `call_finished`.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.want_rollouts = bool(config.hook.pytest_osmosis_rollout_finished.get_hookimpls())
+        self._config = config
+        self.finished: queue.SimpleQueue[tuple[str, RunId, Sequence[Mapping[str, Any]]]] = queue.SimpleQueue()
+        self._errors: dict[tuple[str, str, str], HookError] = {}
+
+    def call_finished(self, runs: Mapping[str, EvalRun]) -> None:
+        """Call the hook for every rollout that has finished since the last call."""
+        while not self.finished.empty():
+            eval_id, run, messages = self.finished.get()
+            record, nodeid = runs[eval_id].record(run), node_id(eval_id, run)
+            outcome = kind_of(record, runs[eval_id].pass_rule)
+            self.call(FINISHED, eval_id, nodeid=nodeid, record=record, messages=messages, outcome=outcome)
+
+    def take_errors(self) -> list[HookError]:
+        """Return the errors since the last call, one for each eval, hook and plugin."""
+        errors, self._errors = self._errors, {}
+        return list(errors.values())
+
+    def call(self, hook: str, eval_id: str, **arguments: object) -> list[Verdict]:
+        """Call each plugin separately; return the verdicts of gates: one that raises is not measured."""
+        verdicts: list[Verdict] = []
+        is_gate = hook == GATE
+        plugins = [each.plugin for each in getattr(self._config.hook, hook).get_hookimpls()]
+        for plugin in reversed(plugins):
+            others = [other for other in plugins if other is not plugin]
+            call = self._config.pluginmanager.subset_hook_caller(hook, others)
+            try:
+                returned = call(config=self._config, eval_id=eval_id, **own_copy(arguments))
+                for answer in returned:
+                    _refuse_unexecuted(answer, may_yield=is_gate)
+                for answer in returned if is_gate else ():
+                    several = isinstance(answer, Iterable) and not isinstance(answer, str)
+                    verdicts += list(map(_checked, answer if several else [answer]))
+            except BaseException as error:  # also of `pytest.skip`, `pytest.exit` and `sys.exit`
+                if issubclass(type(error), KeyboardInterrupt):
+                    raise
+                line = error_in_words(error).strip().splitlines()[-1]
+                name = self._config.pluginmanager.get_name(plugin) or repr(plugin)
+                name = shown(Path(name)) if name.endswith(".py") else name
+                key = (eval_id, hook, name)
+                first = self._errors.get(key) or HookError(*key, line, user_traceback(error), times=0)
+                self._errors[key] = first._replace(times=first.times + 1)
+                if is_gate:
+                    verdicts.append(Verdict(f"{GATE} of {name}", "not measured", f"raised {line}"))
+        return verdicts
+
+
+def _checked(verdict: object) -> Verdict:
+    """Return a verdict that can be published. Raises TypeError for anything else."""
+    if not isinstance(verdict, Verdict) or verdict.state not in STATES:
+        got = described(verdict, 200)
+        raise TypeError(f"must return a Verdict or several, each with a state of {STATES}, got {got}")
+    if not (isinstance(verdict.title, str) and isinstance(verdict.text, str)):
+        raise TypeError(f"must return a Verdict whose title and text are strings, got {described(verdict, 200)}")
+    value = None if verdict.value is None else number_of(verdict.value, "must return a Verdict whose value is a")
+    return Verdict(verdict.title, verdict.state, verdict.text, value)
+
+
+def _refuse_unexecuted(answer: object, *, may_yield: bool) -> None:
+    """Raise TypeError for the answer of a hook whose code has not run: nobody awaits or iterates it."""
+    if inspect.iscoroutine(answer):
+        answer.close()
+    if inspect.isawaitable(answer) or inspect.isasyncgen(answer):
+        raise TypeError("is async, and hooks are not awaited; define it with a plain def")
+    if inspect.isgenerator(answer) and not may_yield:
+        raise TypeError("contains yield, so calling it does nothing; remove the yield")

@@ -85,7 +85,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _refusals(config: pytest.Config, *, inline: bool) -> Iterator[str]:
-    """Yield why a command has no place without a terminal."""
     if inline or config.getoption("usepdb", False):
         yield "--pdb, --trace, --osmosis-inline: there is no terminal to debug on; run pytest itself"
     if config.option.collectonly or plans_setup(config):

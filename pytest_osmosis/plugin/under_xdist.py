@@ -10,7 +10,7 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 RETRY_S = 0.01
 CLOSE_S = 1.0
 """The time that `close` gives each thread that serves a worker; by then the workers have ended."""
-TICK_S = 0.2
-TICK = "osmosis_tick"
 IDLE_S = 0.1
 
 
@@ -176,44 +174,6 @@ class WorkerPlugin:
             self._connection = Client(self._sent["address"], authkey=self._sent["key"].encode())
         self._connection.send((question, value))
         return self._connection.recv()
-
-
-class Ticks:
-    """Calls `tick` in the loop of xdist's controller, which otherwise wakes up only for messages of its workers.
-
-    A thread puts a tick into the queue that the loop reads. So ticks are handled in pytest's main thread, between two
-    reports.
-
-    `DSession.queue`, and that its loop calls `worker_<name>` for an entry (name, arguments), are private in xdist. If
-    the queue goes away, the live line is only updated between reports; if entries change, test_live_line.py notices.
-    """
-
-    def __init__(self, config: pytest.Config, tick: Callable[[], None]) -> None:
-        self._controller: Any = config.pluginmanager.get_plugin("dsession")
-        self._tick = tick
-        self._ended = threading.Event()
-        self._handled = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="osmosis-ticks", daemon=True)
-        self._handled.set()
-        setattr(self._controller, f"worker_{TICK}", self._on_tick)
-        self._thread.start()
-
-    def end(self) -> None:
-        """Make no further tick. Idempotent."""
-        self._ended.set()
-        self._handled.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while hasattr(self._controller, "queue") and not self._ended.wait(TICK_S):
-            self._handled.wait()  # at most one tick waits in the queue, however busy the loop is
-            self._handled.clear()
-            self._controller.queue.put((TICK, {}))
-
-    def _on_tick(self) -> None:
-        self._handled.set()
-        if not self._ended.is_set():
-            self._tick()
 
 
 class UnreportedTests:

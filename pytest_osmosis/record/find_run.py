@@ -88,7 +88,7 @@ def find_run(folder: Path, name: str) -> RunDirectory:
     if is_run(folder / name):
         return RunDirectory(folder / name)
     if _TOML.search(name):
-        name = _eval_of_toml(runs, name)
+        name = _eval_of_toml(name)
     elif something_at(folder / name) and not (folder / name).is_dir():
         return _run_of_results(folder / name)
     matches = [run for run in runs if run.name.startswith(name)]
@@ -110,25 +110,15 @@ _TOML = re.compile(r"\.toml(?:::|$)")
 """The end of a TOML in a name, which may be that of a node id."""
 
 
-def _eval_of_toml(runs: list[Path], name: str) -> str:
-    """Return the eval that a TOML or a node id names. A TOML with several means the eval that ran last."""
+def _eval_of_toml(name: str) -> str:
+    """Return the eval that a TOML or a node id names."""
     path, _, rest = name.partition("::")
-    eval = rest.partition("[")[0] or PurePath(path).stem
-    if rest or any(eval_in(run) == eval for run in runs):
-        return eval
-    for run in runs:
-        try:
-            manifest = read_manifest(RunDirectory(run).manifest)
-        except OsmosisError:
-            continue
-        if manifest.entry is not None and PurePath(manifest.plan.path).name == PurePath(path).name:
-            return manifest.eval
-    return eval
+    return rest.partition("[")[0] or PurePath(path).stem
 
 
 def _earlier_run(home: Path, runs: list[Path], name: str, of: str, back: int) -> RunDirectory:
     """Return the run that is `back` runs older than the newest one of an eval, or of all."""
-    eval = _eval_of_toml(runs, of) if _TOML.search(of) else of
+    eval = _eval_of_toml(of) if _TOML.search(of) else of
     found = runs if of == LATEST else [run for run in runs if eval_in(run) == eval]
     if back < len(found):
         return RunDirectory(found[back])
@@ -214,16 +204,10 @@ def _run_of_results(path: Path) -> RunDirectory:
         raise OsmosisError(f"{shown(path)}: {fault}") from None
     except JsonFault as error:
         raise OsmosisError(f"{shown(path)}: is not JSON: {error}") from None
-    if not isinstance(results, dict):
-        raise OsmosisError(f"{shown(path)}: must be a JSON object")
-    try:
-        run_dir = Path(results["provenance"]["run_dir"])
-    except (KeyError, TypeError):
-        raise OsmosisError(f"{shown(path)}: names no run in provenance.run_dir; name the run itself") from None
-    if shards := results["provenance"].get("shards"):
-        names = listed((shard["run_dir"] for shard in shards), _MOST_LISTED)
-        fix = f"name the run of one shard instead: {names}"
-        raise OsmosisError(f"{shown(path)}: is a merge of {len(shards)} shards; {fix}")
+    provenance = results.get("provenance") if isinstance(results, dict) else None
+    run_dir = Path(str((provenance if isinstance(provenance, dict) else {}).get("run_dir", "")))
+    if not run_dir.name:
+        raise OsmosisError(f"{shown(path)}: names no run in provenance.run_dir; name the run itself")
     for home in (*path.absolute().parents, *Path.cwd().parents, Path.cwd()):
         for place in (home / run_dir, home / RUNS / run_dir.name):
             if is_run(place):

@@ -7,16 +7,14 @@ crash, or after a rescoring that did not finish, the journal is searched backwar
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any, Literal, get_args
+from typing import IO, Literal, get_args
 
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.files.reading import FileFault, open_file, read_text
+from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.formats.codec import MOMENT
 from pytest_osmosis.formats.events import check_event
@@ -32,6 +30,8 @@ Status = Literal["pending", "running", "finished", "failed", "stopped"]
 SESSION_LINES = (b'{"ev":"began"', b'{"ev":"ended"')
 """The beginnings of the lines at the begin and at the end of a session."""
 MOST_HEAD_CHARS = 1 << 22
+ROWS = '  "rows": '
+"""The begin of the line of results from which on they hold rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,25 +89,22 @@ def _ended(journal: IO[bytes], directory: RunDirectory) -> Lifecycle:
     """Return the status of an eval run that nobody rolls out. Raises `JournalError` for a line that was changed."""
     last = _event(last_line(journal))
     if last.get("ev") == "ended":
-        return _of_event(last, directory)
+        return _of_event(last)
     published = _published(directory)
     if published is not None and last.get("ev") == "rescored":
         return published
     session = _event(last_line_with(journal, SESSION_LINES))
     if session.get("ev") == "ended":
-        return _of_event(session, directory)
+        return _of_event(session)
     if published is not None and (published.ended_at or "") >= session.get("at", ""):
         return published
     return _killed(session) if session else _without_session(directory)
 
 
-def _of_event(event: Event, directory: RunDirectory) -> Lifecycle:
-    status, reason = event["status"], event["reason"]
-    published = None if status == "finished" else _published(directory)
-    by = None
-    if published is not None and published.status == status:  # else its process was killed before it wrote results
-        by = published.stopped_by if published.reason == reason or published.stopped_by == "max_errors" else None
-    return Lifecycle(status, reason, ended_at=event["at"], stopped_by=by)
+def _of_event(event: Event) -> Lifecycle:
+    stop = {} if event["status"] == "finished" else event.get("stop", {})
+    by = None if stop.get("reason") == "closed" else stop.get("reason")
+    return Lifecycle(event["status"], event["reason"], ended_at=event["at"], stopped_by=by)
 
 
 def _without_session(directory: RunDirectory) -> Lifecycle:
@@ -148,7 +145,12 @@ _REASONS: dict[object, StopReason] = {reason: reason for reason in get_args(Stop
 
 def _published(directory: RunDirectory) -> Lifecycle | None:
     """Return the status in results.json, None if there is none that could be read."""
-    members = {key: value for key, value in _head(directory.results).items() if isinstance(value, str)}
+    try:
+        head = parsed(head_text(directory.results))
+        found = {**head.get("provenance", {}), **head}
+    except (FileFault, OSError, ValueError, AttributeError, TypeError):  # results may have been damaged
+        return None
+    members = {key: value for key, value in found.items() if isinstance(value, str)}
     status, by = _ENDINGS.get(members.get("status")), _REASONS.get(members.get("stopped_by"))
     if status is None:
         return None
@@ -157,27 +159,18 @@ def _published(directory: RunDirectory) -> Lifecycle | None:
     return Lifecycle(status, reason, ended_at=at and at[0], stopped_by=by)
 
 
-_MEMBER = re.compile(r' +"(status|stop_reason|stopped_by|finished_at)": (.*?),?\n')
+def head_text(path: Path) -> str:
+    """Return the JSON of results without their rows, which are not read.
 
-
-def _head(path: Path) -> dict[str, Any]:
-    """Return the members of results that tell how the eval run ended. Its rows are not read."""
-    members: dict[str, Any] = {}
-    try:
-        with open_file(path) as raw, TextIOWrapper(raw, encoding="utf-8") as file:
-            for line in _lines_before_rows(file):
-                if (member := _MEMBER.fullmatch(line)) is not None:
-                    members.setdefault(member[1], json.loads(member[2]))
-        if not members:  # it was formatted anew
-            data = parsed(read_text(path, most_bytes=MOST_HEAD_CHARS))
-            members = {**data.get("provenance", {}), **data} if isinstance(data, dict) else {}
-        return members
-    except (FileFault, OSError, ValueError):
-        return {}
-
-
-def _lines_before_rows(file: TextIOWrapper) -> Iterator[str]:
-    left = MOST_HEAD_CHARS
-    while left > 0 and (line := file.readline(left)) and not line.startswith('  "rows": '):
-        left -= len(line)
-        yield line
+    Raises `FileFault` or `OSError` if the file cannot be read, and `ValueError` for too long a head.
+    """
+    lines, left = list[str](), MOST_HEAD_CHARS
+    with open_file(path) as raw, TextIOWrapper(raw, encoding="utf-8") as file:
+        while line := file.readline(left):
+            if line.startswith(ROWS):
+                return "".join(lines).rstrip().rstrip(",") + "}"
+            lines.append(line)
+            left -= len(line)
+            if left <= 0:
+                raise ValueError(f"more than {MOST_HEAD_CHARS:,} characters come before its rows")
+    return "".join(lines)

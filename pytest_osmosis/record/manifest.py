@@ -118,7 +118,7 @@ class StoredCassette(TypedDict):
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """The request for an eval run. The names of secrets are in it, never their values."""
+    """The request for an eval run. No secret is in it."""
 
     schema_version: Literal[1] = MANIFEST_VERSION
     eval: str
@@ -127,12 +127,8 @@ class Manifest(Struct, frozen=True, kw_only=True):
     started_at: Moment
     folder: str
     """The run directory, where it was."""
-    config: str
     config_text: str | None
     """None for an eval that options alone described."""
-    overridden: Sequence[str]
-    """The keys that options replaced, in words; the same of `preset` values."""
-    preset: Sequence[str]
     typed: Sequence[TypedFields]
     """The overrides of its command."""
     plan: Plan
@@ -164,9 +160,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     """The cassette that it used."""
     plan_digest: str
     """It identifies the question that the eval run asks (`results.heads`)."""
-    secrets: Sequence[str]
     workspace: str
-    pid: int
     code: CodeFields | None = None
     """The digests of the code, None if none was loaded."""
     git: GitFields | None = None

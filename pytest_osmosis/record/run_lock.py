@@ -36,13 +36,12 @@ LOOK_S = 0.02
 class RunLock:
     """The lock on a run directory, held by this process until it is closed.
 
-    `file` is the open file with the lock, for a process that inherits it. `taken_over_from` is the process that held it
-    before, if that one was killed. Processes that this one forks do not hold the lock.
+    `file` is the open file with the lock, for a process that inherits it. Processes that this one forks do not hold the
+    lock.
     """
 
-    def __init__(self, path: Path, holder: Holder, file: int, taken_over_from: Holder | None) -> None:
+    def __init__(self, path: Path, holder: Holder, file: int) -> None:
         self.holder = holder
-        self.taken_over_from = taken_over_from
         self._path = path
         self.file = file
         self._is_held = True
@@ -61,24 +60,17 @@ class RunLock:
         with writing(shown(path), JournalError):
             if (file := _inherited(path)) is not None:
                 _write(file, holder)
-                return cls(path, holder, file, None)
-            file, before = _taken(directory, holder)
+                return cls(path, holder, file)
+            file = _taken(directory, holder)
             with contextlib.suppress(OSError):
                 directory.stop_request.unlink()
-            return cls(path, holder, file, before)
+            return cls(path, holder, file)
 
     @classmethod
     def inherit(cls, file: int) -> None:
         """Let the next `take` of a directory use the lock on `file`, which another process took and handed down."""
         os.set_inheritable(file, False)
         _INHERITED.add(file)
-
-    @property
-    def notice(self) -> str | None:
-        """A sentence on the process from which the lock was taken over, None if it was free."""
-        if (before := self.taken_over_from) is None:
-            return None
-        return f"run {self._path.parent.name}: {before} wrote it since {moment(before.since)} and was killed"
 
     def note_journal(self, n_bytes: int) -> None:
         """Write down the size of the journal before this process appends to it. Raises `JournalError`."""
@@ -131,8 +123,8 @@ def held_text(directory: RunDirectory, holder: Holder) -> str:
 # -- taking ------------------------------------------------------------------------------------------------
 
 
-def _taken(directory: RunDirectory, holder: Holder) -> tuple[int, Holder | None]:
-    """Take the lock. Return its open file, and the dead holder before.
+def _taken(directory: RunDirectory, holder: Holder) -> int:
+    """Take the lock. Return its open file.
 
     Raises `JournalError` if another process holds it or the file system has no locks, and `OSError` if the lock cannot
     be written.
@@ -144,10 +136,9 @@ def _taken(directory: RunDirectory, holder: Holder) -> tuple[int, Holder | None]
         try:
             if _locked(directory, file):
                 if _is_at(file, path):  # else its holder removed it meanwhile
-                    before = _read(file)
                     _write(file, holder)
                     kept, file = file, -1
-                    return kept, before
+                    return kept
             elif time.monotonic() > give_up_at:
                 raise JournalError(f"run {directory.name}: {held_text(directory, _read(file) or UNKNOWN)}")
         finally:

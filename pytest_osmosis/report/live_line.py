@@ -91,7 +91,7 @@ def live_line(
     columns: int | None = None,
     session: SessionCounts | None = None,
 ) -> str:
-    """Return the line, without its least important parts if it would be wider than `columns`; None means no limit.
+    """Return the line, without its last parts if it would be wider than `columns`; None means no limit.
 
     `mean` adds the mean score, which exists if one function decides. `session` are the counts of several evals, whose
     `pace` it then is; `name` and `counts` are those of the eval that runs.
@@ -100,51 +100,42 @@ def live_line(
     per_s, left_s = pace.tokens_per_s, pace.left_s(whole)
     short_name, done = fitted(escaped(" ".join(name.split())), NAME_COLUMNS), _done(counts)
     filled = BAR * whole.done // whole.submitted if whole.submitted else 0
-    bar = [_Part(f"[{'#' * filled}{'-' * (BAR - filled)}]", 5)] if columns is not None else []
+    bar = [f"[{'#' * filled}{'-' * (BAR - filled)}]"] if columns is not None else []
     # before a run is handed to a host, hosts load code and the model is probed
     has_begun = counts.done or counts.in_flight or counts.retrying or counts.held
-    head, tail = [_Part(short_name, 4), *bar, _Part(done, 0)], []
-    if session is not None:
-        evals = f"{count(session.done)}/{plural(session.evals, 'eval')}"
-        head, tail = [*bar, _Part(evals, 4)], [_Part(f"{_done(whole)} runs", 0), _Part(f"{short_name} {done}", 2)]
-    tail += [
+    if session is None:
+        parts: list[str] = [" ".join([short_name, *bar, done])]
+    else:
+        evals = " ".join([*bar, f"{count(session.done)}/{plural(session.evals, 'eval')}"])
+        parts = [evals, f"{_done(whole)} runs", f"{short_name} {done}"]
+    parts += [
         *_shares(counts, mean=mean),
-        *([_Part(warning(f"{count(counts.unmeasured)} not measured"), 2)] if counts.unmeasured else []),
-        _Part(f"{count(counts.in_flight)} in flight" if has_begun else "starting", 7),
-        *([_Part(f"{count(counts.stored)} from before", 6)] if counts.stored else []),
-        *([_Part(f"{count(counts.retrying)} waiting to retry", 6)] if counts.retrying else []),
-        *([_Part(f"{count(counts.held)} held by {counts.held_by}", 6)] if counts.held and counts.held_by else []),
-        *([_Part(f"{count(round(per_s))} tokens/s", 9)] if per_s and round(per_s) else []),
-        *([_Part(f"{_about(left_s)} left", 3)] if left_s is not None else []),
+        *([warning(f"{count(counts.unmeasured)} not measured")] if counts.unmeasured else []),
+        *([f"{_about(left_s)} left"] if left_s is not None else []),
+        f"{count(counts.in_flight)} in flight" if has_begun else "starting",
+        *([f"{count(counts.stored)} from before"] if counts.stored else []),
+        *([f"{count(counts.retrying)} waiting to retry"] if counts.retrying else []),
+        *([f"{count(counts.held)} held by {counts.held_by}"] if counts.held and counts.held_by else []),
+        *([f"{count(round(per_s))} tokens/s"] if per_s and round(per_s) else []),
     ]
-    ranks = sorted({part.rank for part in (*head, *tail)}, reverse=True)
-    for least in [max(ranks) + 1, *ranks[:-1]]:
-        kept = [[part.text for part in parts if part.rank < least] for parts in (head, tail)]
-        line = separated(", ", [*([separated(" ", kept[0])] if kept[0] else []), *kept[1]])
-        if columns is None or width(line) <= columns:
-            return line
-    return fitted(line, columns or 0)
-
-
-class _Part(NamedTuple):
-    """A part of the line; parts of a higher rank are left out first."""
-
-    text: str
-    rank: int
+    while len(parts) > 1 and columns is not None and width(", ".join(parts)) > columns:
+        parts.pop()
+    line = separated(", ", parts)
+    return line if columns is None else fitted(line, columns)
 
 
 def _done(counts: RunCounts) -> str:
     return f"{count(counts.done)}/{count(counts.submitted)}"
 
 
-def _shares(counts: RunCounts, *, mean: bool) -> Iterator[_Part]:
+def _shares(counts: RunCounts, *, mean: bool) -> Iterator[str]:
     """Yield the share of runs that passed, of which 0% and 100% are exact, and the mean score."""
     if counted := counts.done - counts.baseline - counts.removed:
         percent = round(100 * counts.passed / counted)
         percent = percent if counts.passed in (0, counted) else min(99, max(1, percent))
-        yield _Part(f"{percent}% passed", 1)
+        yield f"{percent}% passed"
         if mean and math.isfinite(counts.score):
-            yield _Part(f"mean {score(counts.score / counted)}", 8)
+            yield f"mean {score(counts.score / counted)}"
 
 
 def _about(left_s: float) -> str:

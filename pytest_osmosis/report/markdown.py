@@ -16,8 +16,7 @@ from pytest_osmosis.report.statistics import (
     row_name,
     statistics_rows,
 )
-from pytest_osmosis.report.summary import account_lines
-from pytest_osmosis.report.verdict import rate_lines, state_text
+from pytest_osmosis.report.summary import account_lines, rate_lines, state_text
 from pytest_osmosis.results.results import Results, changed_rows
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, shortened

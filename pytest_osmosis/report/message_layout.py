@@ -137,8 +137,6 @@ def _parts(content: Iterable[object]) -> Iterator[str]:
 def _named(part: object) -> str:
     r"""Return a part that is no text by name.
 
-    >>> _named({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}})
-    '[image_url: image/png, 12 characters]'
     >>> _named({"type": "file", "file": {"filename": "a.pdf"}}), _named({"type": "image_url"}), _named(7)
     ('[file: a.pdf]', '[image_url]', '7')
     """
@@ -157,18 +155,9 @@ def _named(part: object) -> str:
 
 
 def _detail(part: Mapping[str, Any]) -> str:
-    """Return the address, file name or size of an image, a sound or a file, "" if it has none."""
-    source = part.get("source")
-    part = source if isinstance(source, Mapping) else part
-    url, data = part.get("url"), part.get("data")
-    if isinstance(url, str) and url.startswith("data:"):
-        kind, _, data = url.removeprefix("data:").partition(",")
-        return f"{kind.partition(';')[0]}, {len(data):,} characters"
-    texts = {key: value for key, value in part.items() if isinstance(value, str)}
-    name = next((texts[key] for key in ("filename", "file_id", "url") if key in texts), "")
-    kind = next((texts[key] for key in ("media_type", "format") if key in texts), "")
-    size = f"{len(data):,} characters" if isinstance(data, str) else ""
-    return ", ".join(filter(None, (name, kind, size)))
+    """Return the name or the address of an image, a sound or a file, "" if it has none."""
+    texts = (part.get(key) for key in ("filename", "file_id", "url"))
+    return next((text for text in texts if isinstance(text, str) and not text.startswith("data:")), "")
 
 
 def _texts_of(content: object) -> list[str]:

@@ -22,7 +22,7 @@ from pytest_osmosis.report.style import (
     table_width,
     warning,
 )
-from pytest_osmosis.report.verdict import STATES
+from pytest_osmosis.report.summary import STATES
 from pytest_osmosis.results.entry_table import EntryTable
 from pytest_osmosis.results.results import ModelResults, Results, n_cost_unknown
 from pytest_osmosis.stats import Summary
@@ -38,8 +38,8 @@ DIFFERENCE = ("to the first (95% interval)", "p")
 MODEL, MEAN = HEAD.index("model"), HEAD.index("mean")
 LEFT = ("eval", "model", "gate")
 """The columns that are aligned to the left."""
-LEAST_NAME, NAME_OF_A_PART = 8, 20
-"""The fewest columns of the terminal to which names are shortened, and those that they have in a table in parts."""
+NAME_COLUMNS = 20
+"""The columns of the terminal to which names are shortened in a table that is too wide."""
 WORST_FIRST: Mapping[State, int] = {"fails": 0, "not measured": 1, "partial": 2, "not decided": 2, "holds": 3}
 """The order in which states of gates speak for their eval."""
 
@@ -130,7 +130,6 @@ def _numbers(rows: Iterable[int]) -> str:
 
 
 def _with_entry(row: Sequence[str], runs: str, found: Sequence[str]) -> list[str]:
-    """Return a row with the cells that only entries have."""
     return [*row[: MODEL + 1], runs, *row[MODEL + 1 : MEAN + 1], *found, *row[MEAN + 1 :]]
 
 
@@ -265,16 +264,13 @@ def _cost(records: Sequence[RunRecord], usd: float | None, n_unknown: int) -> st
 def _with_short_names(rows: Sequence[Sequence[str]], n_names: int, columns: int | None) -> Sequence[Sequence[str]]:
     """Return the rows with shorter names in their first columns, if the table would be wider than `columns`.
 
-    Those of a sweep lose their common beginning. Then all lose their middles, but no two evals get the same name. A
-    table that does not fit even so is split, which leaves room for names.
+    Those of a sweep lose their common beginning. Then all lose their middles, but no two evals get the same name.
     """
     if columns is None or table_width(rows) <= columns:
         return rows
     shared = len(commonprefix([row[0] for row in rows[1:]]).rpartition("~")[0])  # noqa: RUF071 (no paths)
     rows = [rows[0], *([row[0][shared:], *row[1:]] for row in rows[1:])]
-    room = (columns - table_width([row[n_names:] for row in rows])) // n_names - 2
-    most = room if room >= LEAST_NAME else NAME_OF_A_PART
-    evals = {row[0] for row in rows}
+    most, evals = NAME_COLUMNS, {row[0] for row in rows}
     while len({fitted_middle(name, most) for name in evals}) < len(evals):
         most += 1
     return [[*(fitted_middle(cell, most) for cell in row[:n_names]), *row[n_names:]] for row in rows]

@@ -16,15 +16,13 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.failure_text import ScoredAnswer, answer_line, lost_text, note_lines, score_lines
 from pytest_osmosis.report.message_layout import INDENT, Shortener, message_lines, text_lines
 from pytest_osmosis.report.statistics import show_command
-from pytest_osmosis.report.style import STATUSES, StyledText, bad, bold, dim, good, joined, separated, warning
-from pytest_osmosis.report.summary import summary_lines
-from pytest_osmosis.report.verdict import verdict_lines
+from pytest_osmosis.report.style import STATUSES, StyledText, bad, bold, dim, good, joined, warning
+from pytest_osmosis.report.summary import summary_lines, verdict_lines
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.results.stored_results import RunHistory, StoredResults
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, moment, money, plural, seconds
 from pytest_osmosis.text.safe import fitted, one_line
-from pytest_osmosis.text.safe import width as width_of
 from pytest_osmosis.verdicts.pass_rule import ANSWER_FAULTS, UNMEASURED, PassRule, kind_of, reason_of
 
 SHORT = 12
@@ -125,10 +123,6 @@ def remarks(stored: StoredResults) -> Iterator[str]:
         yield "its rollouts are being scored again now; these are the results before that"
     if manifest.is_of_tests:
         yield "made for tests over rollouts, which decide by themselves whether they pass"
-    if results.rescored is not None and results.rescored.previous is not None:
-        yield f"its rollouts were scored again; the results before that are in {results.rescored.previous}"
-    if directory.partial_results.exists():
-        yield f"a later rescoring was partial or stopped; its results are in {directory.partial_results.name}"
     if _is_filled(directory.host_log):
         yield f"user code also wrote to {shown(directory.host_log)}"
 
@@ -187,7 +181,6 @@ def _unmeasured(results: Results, lost: Sequence[RunRecord]) -> str:
 
 
 def _commands(stored: StoredResults, lost: Sequence[RunRecord], listing: Listing) -> Iterator[str]:
-    """Yield the commands with which to look further, or to stop what is running."""
     results, command, commands = stored.results, show_command(stored.run.directory.path), []
     if listing == "first" and len(lost) > MOST_LISTED:
         commands.append((f"all {count(len(lost))}:", f"{command} --failed"))
@@ -207,7 +200,7 @@ def _commands(stored: StoredResults, lost: Sequence[RunRecord], listing: Listing
 
 
 def _listed(stored: StoredResults, records: Sequence[RunRecord], columns: int | None) -> Iterator[str]:
-    """Yield a line on each run, or two if one would be wider than the terminal."""
+    """Yield a line on each run, of which a long one loses its end."""
     rule = stored.results.pass_rule
     width = max((len(str(record.run)) for record in records), default=0)
     for record in records:
@@ -219,17 +212,10 @@ def _listed(stored: StoredResults, records: Sequence[RunRecord], columns: int | 
             answer = answer_line(record, rule, answered)
         begin = joined("  ", style(f"{record.run}"), " " * (width - len(str(record.run)) + 2))
         line = f"{outcome}: {answer}" if answer else outcome
-        if columns is None or len(begin) + width_of(line) <= columns:
-            yield joined(begin, line)
-        else:
-            room = max(columns - len(begin), LEAST_COLUMNS)
-            yield joined(begin, fitted(outcome, room))
-            if answer:
-                yield " " * len(begin) + fitted(answer, room)
+        yield joined(begin, line if columns is None else fitted(line, max(columns - len(begin), LEAST_COLUMNS)))
 
 
 def _outcome(rule: PassRule, record: RunRecord) -> tuple[Callable[[str], StyledText], str]:
-    """Return the style of a run's name, and its outcome in one line."""
     kind = kind_of(record, rule)
     reason = one_line(reason_of(record, rule))
     if kind == "skipped":
@@ -261,7 +247,7 @@ def run_lines(history: RunHistory, context: RunContext, cut: Shortener) -> Itera
     """Yield the lines on one run, with its whole conversation."""
     yield joined(bold(f"{context.eval_run} {history.record.run}"), ": ", became(history, context))
     yield from _facts(history, context, cut)
-    yield from _answer_lines(history, history.ground_truth, cut)
+    yield from _answer_lines(history, cut)
     yield from _origin_lines(context)
     yield from message_lines(history.messages, cut)
     yield from _output_lines(history, cut)
@@ -277,12 +263,9 @@ def _origin_lines(context: RunContext) -> Iterator[str]:
 
 def row_lines(row: int, histories: Sequence[RunHistory], context: RunContext, cut: Shortener) -> Iterator[str]:
     """Yield the lines on all runs of a row: the prompt once, if all have the same, and what each run made of it."""
-    yield joined(bold(f"{context.eval_run} row{row}"), ": ", _tally(histories, context))
+    passed = sum(context.pass_rule.passed(each.record) for each in histories)
+    yield joined(bold(f"{context.eval_run} row{row}"), f": {count(passed)} of {plural(len(histories), 'run')} passed")
     yield from _origin_lines(context)
-    truths = [history.ground_truth for history in histories if history.record.status == "finished"]
-    is_shared = bool(truths) and all(truth == truths[0] for truth in truths)
-    if is_shared:
-        yield from (f"  {line}" for line in ScoredAnswer("", True, truths[0]).lines(cut))
     prompts = [list(history.messages[: history.n_prompt]) for history in histories if history.messages]
     shared = len(prompts[0]) if prompts and all(prompt == prompts[0] for prompt in prompts) else 0
     if shared:
@@ -291,7 +274,7 @@ def row_lines(row: int, histories: Sequence[RunHistory], context: RunContext, cu
         yield ""
         yield joined(bold(str(history.record.run)), ": ", became(history, context))
         yield from _facts(history, context, cut)
-        yield from _answer_lines(history, None if is_shared else history.ground_truth, cut)
+        yield from _answer_lines(history, cut)
         yield from message_lines(history.messages[shared:], cut)
         yield from _output_lines(history, cut)
     yield from shortened_lines(cut)
@@ -322,18 +305,6 @@ def shortened_lines(cut: Shortener) -> list[str]:
     return ["", dim(f"{plural(cut.n_cut, 'long text')} {are} shortened; --full shows everything")]
 
 
-def _tally(histories: Sequence[RunHistory], context: RunContext) -> StyledText:
-    parts = []
-    for whose, of_baseline in (("", False), ("the baseline: ", True)):
-        own = [history for history in histories if history.record.run.is_baseline is of_baseline]
-        if not own:
-            continue
-        passed = sum(context.pass_rule.passed(each.record) for each in own)
-        paint = good if passed == len(own) else bad if not passed else warning
-        parts.append(joined(whose, paint(f"{count(passed)} of {plural(len(own), 'run')} passed")))
-    return separated(", ", parts)
-
-
 def _facts(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator[str]:
     record, rule = history.record, context.pass_rule
     yield dim(f"  {_circumstances(record, context.costs_usd.get(record.run))}")
@@ -352,10 +323,10 @@ def _facts(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator
     yield from (f"  {line}" for line in note_lines(record.notes, history.scorers, cut))
 
 
-def _answer_lines(history: RunHistory, ground_truth: object, cut: Shortener) -> Iterator[str]:
+def _answer_lines(history: RunHistory, cut: Shortener) -> Iterator[str]:
     """Yield the answer that was scored, unless the conversation ends with it, and what was expected."""
     if history.record.status == "finished":
-        answer = ScoredAnswer.of(history.messages, history.n_prompt, ground_truth)
+        answer = ScoredAnswer.of(history.messages, history.n_prompt, history.ground_truth)
         yield from (f"  {line}" for line in answer.lines(cut))
 
 

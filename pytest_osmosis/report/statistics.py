@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 
 from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.record.run_directory import RUNS
-from pytest_osmosis.record.run_id import ModelTag, RunId
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.report.style import fitted_tables
 from pytest_osmosis.results.results import Results, changed_rows
 from pytest_osmosis.results.totals import MetricSummaries
 from pytest_osmosis.stats import Interval, Summary
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural, score
-from pytest_osmosis.text.safe import escaped, fitted, width
+from pytest_osmosis.text.safe import escaped, fitted, fitted_middle
 from pytest_osmosis.verdicts.comparison import Against, ChangedRow, Passes
 
 NAME_COLUMNS = 60
@@ -70,15 +69,9 @@ def interval_text(interval: Interval | None, number: Callable[[float], str] = sc
 def _verbose_lines(results: Results, columns: int | None) -> list[str]:
     low, high = ([_percentile(k) for k in ks] for ks in ((5, 25), (75, 95)))
     spread = [_score("std"), _score("min"), *low, _score("median"), *high, _score("max")]
-    noise: list[Column] = [
-        _score("se", "standard error"),
-        _score("within", "variance within rows"),
-        _score("between", "between rows"),
-        ("mixed rows", lambda summary: count(summary.n_mixed)),
-    ]
     ks = sorted({k for summary in results.by_function.values() for k in summary.pass_at})
     lines = []
-    for table in (spread, noise, [_pass_at(k) for k in ks], [_pass_hat(k) for k in ks[1:]]):
+    for table in (spread, [_pass_at(k) for k in ks], [_pass_hat(k) for k in ks[1:]]):
         if table:
             lines += [
                 "",
@@ -92,7 +85,6 @@ def _passed(summary: Summary) -> str:
 
 
 def _score(name: str, title: str | None = None) -> Column:
-    """Return the column of a figure of a summary by its name."""
     value = attrgetter(name)
     return title or name, lambda summary: score(value(summary))
 
@@ -119,7 +111,14 @@ def _rows(results: Results, columns: Sequence[Column], *, thresholds: bool = Fal
         summaries = (model.by_function[name] for model in results.models)
         for model, summary in zip(models, summaries, strict=True):
             cells = [cell(summary) if summary.n_measured else "-" for _, cell in columns]
-            rows.append([_tail(name), *([_tail(model)] if head else []), *threshold, *cells])
+            rows.append(
+                [
+                    fitted_middle(name, NAME_COLUMNS),
+                    *([fitted_middle(model, NAME_COLUMNS)] if head else []),
+                    *threshold,
+                    *cells,
+                ]
+            )
     return rows
 
 
@@ -127,14 +126,6 @@ def model_names(results: Results) -> list[str]:
     """Return the name of the model, and that of the baseline's model if there is one, which is not the same."""
     own, baseline = results.description.model, results.baseline
     return [own] if baseline is None else [own, baseline.model + " (baseline)" * (baseline.model == own)]
-
-
-def _tail(name: str) -> str:
-    """Return a name without its beginning if it is longer than `NAME_COLUMNS`."""
-    kept = name
-    while width(kept) > NAME_COLUMNS - 3 * (kept != name):
-        kept = kept[1:]
-    return name if kept == name else f"...{kept}"
 
 
 def metric_rows(results: Results) -> list[list[str]]:
@@ -146,9 +137,10 @@ def metric_rows(results: Results) -> list[list[str]]:
         return []
     head = ["metric", *(["model"] if len(models) > 1 else []), "mean", "min", "max", "runs"]
     rows = []
-    times = Counter(name for _, name in names)
+    several = len({source for source, _ in names}) > 1
     for source, name in names:
-        title = _title(source, name, of_source=len(results.pass_rule.scorers) > 1 or times[name] > 1)
+        flat = fitted(escaped(" ".join(name.split())), NAME_COLUMNS)
+        title = f"{flat} ({source})" if several and source != ROLLOUT else flat
         for model, metrics in models:
             rows.append([title, *([model] if len(models) > 1 else []), *_metric_cells(metrics, source, name)])
     return [head, *rows]
@@ -163,12 +155,6 @@ def metric_lines(results: Results, *, verbose: bool = False, columns: int | None
     more = len(rows) - len(shown)
     left_out = [f"and {plural(more, 'more row')} of metrics: -v, results.json"] if more else []
     return ["", *fitted_tables(shown, [len(shown[0])], columns), *left_out]
-
-
-def _title(source: str, name: str, *, of_source: bool) -> str:
-    """Return the name of a metric, with its function if it could be another one's."""
-    flat = fitted(escaped(" ".join(name.split())), NAME_COLUMNS)
-    return f"{flat} ({source})" if of_source and source != ROLLOUT else flat
 
 
 def _metric_cells(metrics: MetricSummaries, source: str, name: str) -> list[str]:
@@ -199,7 +185,7 @@ def show_command(run_dir: Path, run: RunId | None = None) -> str:
 
 
 def changed_rows_lines(against: Against, results: Results) -> list[str]:
-    """Return the first rows that are worse and better, and the commands that show one, here and on the old side."""
+    """Return the first rows that are worse and better, and the command that shows one."""
     changed = changed_rows(results, against)
     return [*named_rows(changed), *_commands(changed[0], results)] if changed else []
 
@@ -258,18 +244,9 @@ def named_rows(changed: Sequence[ChangedRow], most: int = MOST_NAMED) -> Iterato
 
 
 def _commands(row: ChangedRow, results: Results) -> Iterator[str]:
-    """Yield the commands that show a run of `row`: one that did not pass if the row is worse, or else one that did."""
-    here, name, wanted = Path(results.provenance["run_dir"]), f"row{row.row_index}", row.change == "better"
+    """Yield the command that shows a run of `row`: one that did not pass if the row is worse, or else one that did."""
+    wanted = row.change == "better"
     runs = results.measured_runs().items()
     run = next((run for run, passed in runs if run.row == row.row_index and passed is wanted), None)
-    if run is None or results.is_merged:  # no run: a results file that was changed by hand
-        return
-    yield f"  {name} now: {show_command(here, run)}"
-    if row.against == "last_run" and results.previous is not None:
-        then = RunId(row.earlier_row_index, run.index)
-        yield f"  {name} then: {show_command(here.parent / results.previous.run, then)}"
-    if row.against != "baseline":
-        return
-    by_baseline = run._replace(model=ModelTag.BASELINE)
-    if any(record.run == by_baseline and record.status != "pending" for record in results.all_records):
-        yield f"  {name} by the baseline: {show_command(here, by_baseline)}"
+    if run is not None and not results.is_merged:
+        yield f"  row{row.row_index} now: {show_command(Path(results.provenance['run_dir']), run)}"

@@ -148,7 +148,6 @@ def _width(rows: Sequence[Sequence[str]], columns: Sequence[int]) -> int:
 
 
 def _line(row: Sequence[str], widths: Sequence[int], left: Collection[int]) -> str:
-    """Return the cells as one line, without spaces at its end."""
     pieces: list[str] = []
     space = ""
     for column, (cell, columns) in enumerate(zip(row, widths, strict=True)):

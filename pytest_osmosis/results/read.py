@@ -12,7 +12,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, TypeVar
 
@@ -36,7 +35,7 @@ from pytest_osmosis.formats.codec import (
 from pytest_osmosis.formats.events import JudgeFields, ReplicaFields, plain
 from pytest_osmosis.formats.price import Price
 from pytest_osmosis.formats.words import Boundary, Ending, ModelTag, StopReason
-from pytest_osmosis.record.lifecycle import Lifecycle
+from pytest_osmosis.record.lifecycle import Lifecycle, head_text
 from pytest_osmosis.record.manifest import ExtraFields
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import RunId
@@ -53,11 +52,8 @@ from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reason_of
 
 SCHEMA_VERSION: Final = 1
 MOST_BYTES = 1 << 30
-MOST_HEAD_CHARS = 1 << 22
 DEEPEST = 100
 """The deepest nesting of results, which hold settings and numbers."""
-ROWS = '  "rows": '
-"""The beginning of the line where the rows begin; everything before it is small."""
 
 Digest = Annotated[str, Meta(pattern=HEXADECIMAL)]
 
@@ -448,20 +444,10 @@ def _head(path: Path, text: str) -> PublishedHead:
 
 
 def _head_text(path: Path) -> str:
-    lines: list[str] = []
     try:
-        with open_file(path) as raw, TextIOWrapper(raw, encoding="utf-8") as file:
-            left = MOST_HEAD_CHARS
-            while line := file.readline(left):
-                if line.startswith(ROWS):
-                    return "".join(lines).rstrip().rstrip(",") + "}"
-                lines.append(line)
-                left -= len(line)
-                if left <= 0:
-                    raise ValueError(f"more than {MOST_HEAD_CHARS:,} characters come before its rows")
+        return head_text(path)
     except (FileFault, OSError, ValueError) as error:
         raise _unreadable(path, error) from None
-    return "".join(lines)
 
 
 _Head = TypeVar("_Head", bound=PublishedHead)

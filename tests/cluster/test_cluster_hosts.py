@@ -18,7 +18,7 @@ from pytest_osmosis.addons.ray import clusters as bridges
 from pytest_osmosis.addons.ray.clusters import ClusterHosts, RemoteConnection
 from pytest_osmosis.addons.ray.frames import ClusterFacts
 from pytest_osmosis.config.tables import RayOptions
-from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron
+from pytest_osmosis.engine.host_connection import NO_MESSAGE, Died, Heard, HostEnviron
 from pytest_osmosis.errors import ClusterError, HostError
 from pytest_osmosis.host.protocol import HostCode, Setup
 from tests.cluster.clusters import until
@@ -245,7 +245,7 @@ def test_a_host_that_writes_no_events_is_ended(bridge: Make) -> None:
         heard = live.next()
         assert isinstance(heard, Heard)
         assert [raw for _, raw in heard.events] == [UNUSED]
-        assert live.died() == Died(host, "SIGKILL", "host")
+        assert live.died() == Died(host, NO_MESSAGE, "host")
 
 
 def test_output_that_belongs_to_no_run_is_logged_and_its_end_gives_the_last_words(

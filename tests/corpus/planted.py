@@ -44,7 +44,7 @@ PLANTED: Sequence[Planted] = (
     ),
     Planted(
         "a property in JUnit",
-        "report/properties.py",
+        "report/failure_text.py",
         '("osmosis.tokens", sum',
         '("osmosis.token", sum',
         "option -ra",

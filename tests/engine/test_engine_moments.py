@@ -440,10 +440,37 @@ def test_an_error_that_no_run_survives_ends_a_resumed_eval_unless_an_earlier_run
     assert second.engine.stopped.reason == reason
 
 
-def test_a_run_without_a_stored_rollout_is_skipped_when_rollouts_are_scored_again(make: Make) -> None:
+def test_a_run_without_a_stored_rollout_is_skipped_when_rollouts_are_scored_again(make: Make, tmp_path: Path) -> None:
     why = {RunId(row, 0): f"row {row} has no rollout" for row in range(2)}
-    stepped = make(2, rescore=RescoreJob(cast(StoredRollouts, {}), why, False, False)).begin()
+    Journal.create(tmp_path / "stored.jsonl").close()
+    stored = StoredRollouts(tmp_path / "stored.jsonl")
+    stepped = make(2, rescore=RescoreJob(stored, why, False, False)).begin()
     assert {RunId.of(event): event["reason"] for event in stepped.events("skip")} == why
+
+
+def test_a_rescoring_knows_of_each_run_what_its_journal_says(make: Make, tmp_path: Path) -> None:
+    inputs = ScoreInputs(dict.fromkeys(range(4), Content("prompt", "row")))
+    first = make(4, score_inputs=inputs, batch_size=3).begin()
+    host, (rolled, failed, cut, unbegun) = first.host("host"), first.runs
+    host.starts(rolled, failed, cut)
+    host.rolls(failed, boundary="provider", error="503", details="")
+    first.after(host.rolls, rolled)
+    first.after(host.scores, rolled)
+    first.end()
+    journal = tmp_path / "journal.jsonl"
+    resumption = Resumption(StoredProgress(journal))
+    resume = ResumeJob(resumption, n_kept=1, shows=lambda record, rule: False, on_change=lambda: None)
+    second = make(4, score_inputs=inputs, resume=resume)
+    second.engine.stop("interrupt", "no time to repeat what failed")
+    second.begin().end()
+    why = dict.fromkeys((cut, unbegun), "no rollout is stored")
+    third = make(4, score_inputs=inputs, rescore=RescoreJob(StoredRollouts(journal), why, False, True)).begin()
+    third.end()
+
+    assert third.engine.rescored
+    told = fold(replay(journal)).records
+    assert [told[run].started for run in first.runs] == [True, True, True, False]
+    assert third.loop.recorder.ledger.records == told
 
 
 def test_messages_of_a_closing_host_count(make: Make) -> None:
@@ -586,12 +613,12 @@ def test_a_host_that_waits_for_a_place_leaves_its_share_to_others(make: Make) ->
     ready, waits = stepped.hosts
     waits.placed_at = None
     stepped.is_ready(ready)
-    assert stepped.limits() == [2, 2]
-    stepped.clock.advance(engine_hosts.START_S + engine_hosts.LATE_S)
     ready.say("limited")
-    stepped.loop.hosts.look_after(None)
-    stepped.turn()
-    assert stepped.limits() == [4, 0]
+    for seconds, limits in ((4.9, [2, 2]), (0.2, [4, 0]), (engine_hosts.START_S, [4, 0])):
+        stepped.clock.advance(seconds)
+        stepped.loop.hosts.look_after(None)
+        stepped.turn()
+        assert stepped.limits() == limits
     assert not waits.killed, "it is not silent: it waits"
     waits.placed_at = stepped.clock.now()
     stepped.is_ready(waits)

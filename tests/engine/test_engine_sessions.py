@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from pytest_osmosis.record.journal import replay
-from pytest_osmosis.record.stop import Ending, Stop, StopReason, ending_of
 from tests.engine.evaluating import Live, Workspace, evaluated, running
 
 
@@ -38,24 +35,3 @@ def test_a_session_that_never_begins_leaves_an_empty_journal(workspace: Workspac
     live.run.engine.close()
 
     assert kinds(live) == []
-
-
-@pytest.mark.parametrize(
-    ("reason", "all_done", "ending"),
-    [
-        ("decided", False, "finished"),
-        ("closed", True, "finished"),
-        ("closed", False, "stopped"),
-        ("interrupt", False, "stopped"),
-        ("maxfail", False, "stopped"),
-        ("requested", False, "stopped"),
-        ("max_tokens", False, "stopped"),
-        ("max_cost_usd", False, "stopped"),
-        ("max_duration_s", False, "stopped"),
-        ("systemic", True, "failed"),
-        ("journal", False, "failed"),
-        ("max_errors", False, "failed"),
-    ],
-)
-def test_the_reason_of_a_stop_tells_its_status(reason: StopReason, all_done: bool, ending: Ending) -> None:
-    assert ending_of(Stop(reason, "text"), all_done=all_done) == ending

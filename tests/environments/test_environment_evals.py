@@ -111,7 +111,7 @@ def test_an_eval_of_an_environment_runs_whole_and_by_node_id(workspace: Workspac
     workspace.run(f"{ID}[row7-run1]", *COMMAND).assert_outcomes(passed=1)
     workspace.run(f"{ID}[row7-run1]", *COMMAND, "--osmosis-pass-threshold=0.7").assert_outcomes(failed=1)
     missing = workspace.run(f"{ID}[row8-run1]", *COMMAND, exits=4)
-    missing.stderr.fnmatch_lines([f"ERROR: {ID}[[]row8-run1]: not found: environment double-it has 8 rows, the last *"])
+    missing.stderr.fnmatch_lines([f"ERROR: {ID}[[]row8-run1]: not found; this eval has tests like *"])
 
 
 def test_a_stored_run_is_scored_again_with_the_rows_that_it_kept(workspace: Workspace) -> None:

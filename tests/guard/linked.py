@@ -73,6 +73,9 @@ class LinkedHost(InlineConnection):
     def send(self, messages: Iterable[Request]) -> None:
         self._requests += encode(messages)
 
+    def kill(self) -> None:
+        raise AssertionError(f"the engine ends {self.name}, which would go on here")
+
     def step(self) -> bytes:
         """Do what can be done now, and return the lines of the events."""
         requests, self._requests = self._requests, b""
@@ -127,7 +130,10 @@ def measured(n: int, folder: Path) -> dict[str, Any]:
             assert now_s < END_S, f"nothing goes on: {run.engine.notices.texts}"
         with counted(engine):
             for host, events in said:
-                loop.inbox.put(Heard(host, events_on(events.splitlines())))
+                lines = events.splitlines()
+                heard = events_on(lines)
+                assert len(heard) == len(lines), f"{host.name}: no message: {lines[len(heard)]!r}"
+                loop.inbox.put(Heard(host, heard))
             loop.turn()
 
     loop.hosts.start()

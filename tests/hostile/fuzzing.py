@@ -169,6 +169,11 @@ def _place(draw: DrawFn, value: Any) -> tuple[Any, Any]:
     return holder, key
 
 
+def json_of(values: SearchStrategy[Any]) -> SearchStrategy[bytes]:
+    """Documents of mutated JSON."""
+    return values.flatmap(mutated_json).map(lambda mutated: json.dumps(mutated).encode())
+
+
 def json_document(value: Any) -> SearchStrategy[bytes]:
     """A document of mutated JSON, one whose bytes are mutated, and any bytes."""
     text = json.dumps(value, indent=2).encode()
@@ -178,6 +183,6 @@ def json_document(value: Any) -> SearchStrategy[bytes]:
 
 def json_lines(values: Sequence[Any]) -> SearchStrategy[bytes]:
     """Lines of mutated JSON in any order, lines whose bytes are mutated, and any bytes."""
-    line = st.sampled_from(values).flatmap(mutated_json).map(lambda value: json.dumps(value).encode() + b"\n")
+    line = json_of(st.sampled_from(values)).map(lambda text: text + b"\n")
     text = b"".join(json.dumps(value).encode() + b"\n" for value in values)
     return st.lists(line, max_size=8).map(b"".join) | mutated_bytes([text]) | st.binary(max_size=200)

@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from pytest_osmosis.endpoint.rollouts import Address, EndpointRollout
 from pytest_osmosis.endpoint.server import MAX_BODY_BYTES, Endpoint
 from pytest_osmosis.models.embedded import ArithmeticModel
-from tests.hostile.fuzzing import Fuzzer
-from tests.hostile.test_fuzz_http import SCRAPS, changed, edited
+from tests.hostile.fuzzing import Fuzzer, json_of
+from tests.hostile.test_fuzz_http import SCRAPS, changed
 
 DEADLINE_S = 60.0
 QUESTION = {"model": "m", "messages": [{"role": "user", "content": "What is 6 * 7?"}]}
@@ -267,9 +267,7 @@ WHOLE: tuple[Any, ...] = (
 )
 
 
-BODIES_OF_REQUESTS = edited(st.sampled_from(WHOLE), ["replace"])
-
-
+BODIES_OF_REQUESTS = json_of(st.sampled_from(WHOLE))
 INPUTS = BODIES_OF_REQUESTS | st.builds(changed, BODIES_OF_REQUESTS, st.integers(0, 10**6), SCRAPS, st.integers(0, 20))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import socket
@@ -111,38 +110,3 @@ def test_secrets_from_standard_input_that_cannot_be_read_are_refused(hostile: Ho
     result = hostile.run(CONFIG, "--osmosis-secrets-file=-", stdin=b"TOKEN=\xff\xfe")
     assert result.ret == 4
     assert "stdin:1: must be UTF-8 text, got the byte 0xff" in result.stderr.str()
-
-
-def test_the_advice_for_a_dataset_outside_the_workspace_works(hostile: HostileWorkspace) -> None:
-    hostile.eval(rows=1, folder="inner", data={"path": "../outside.jsonl"})
-    hostile.write("outside.jsonl", '{"user_prompt": "What is 2 * 2?", "ground_truth": "4"}\n')
-    config = "--osmosis-config=inner/configs/eval/x.toml"
-
-    result = hostile.run(config)
-
-    assert result.ret == 4
-    advice = "--osmosis-dataset=outside.jsonl"
-    assert f"lies outside the workspace (symlinks resolved); copy it in, or use {advice}" in result.stderr.str()
-    assert hostile.run(config, advice).ret == 0
-
-
-CHANGES_THE_DATASET = """
-import pathlib
-
-async def rollout(ctx):
-    path = pathlib.Path(__file__).with_name("data") / "x.jsonl"
-    path.write_text(path.read_text() + "\\n")
-    return [{"role": "assistant", "content": "4"}]
-"""
-
-
-def test_a_dataset_that_changes_during_a_run_is_reported_at_the_lines_of_its_rows(hostile: HostileWorkspace) -> None:
-    hostile.write("agent.py", CHANGES_THE_DATASET)
-    hostile.eval(rows=40, agent={"agent": "agent:rollout"})
-
-    result = hostile.run(CONFIG, "-rE")
-
-    assert "data/x.jsonl: has changed since it was first read" in result.stdout.str()
-    lines = re.findall(r"its row can no longer be read[^_]*?dataset row: data/x\.jsonl:(\d+)", result.stdout.str())
-    assert lines, result.stdout.str()
-    assert all(int(line) > 0 for line in lines)

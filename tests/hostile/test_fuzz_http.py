@@ -10,12 +10,11 @@ import asyncio
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import create
@@ -25,7 +24,8 @@ from pytest_osmosis.models.providers import Client
 from pytest_osmosis.models.retry import send
 from pytest_osmosis.models.targets import ModelTarget
 from tests import servers
-from tests.hostile.fuzzing import Fuzzer
+from tests.hostile.fuzzing import Fuzzer, json_of
+from tests.wire import WireServer
 
 CLIENTS: tuple[Client, ...] = ("light", "openai", "anthropic")
 REQUEST = ChatRequest(messages=[{"role": "user", "content": "hi"}])
@@ -49,73 +49,10 @@ REPLIES: tuple[Any, ...] = (
     {"object": "error", "message": "no", "code": 400},
 )
 WHOLE = st.sampled_from(REPLIES[:5]) | st.sampled_from(REPLIES)
-LITERALS = (
-    *("NaN", "-Infinity", "1e999", "-1e-999", "9" * 400, "9" * 5000, "-0", "1.0", "true", "007", "\x00", "'", "\\"),
-)
-CHARACTERS = st.characters(codec="utf-8") | st.sampled_from("\x00\x1b\x7f\x85\u2028\u202e\ufeff\ud800\udfff\U0001f600")
-
-
 # -- inputs --------------------------------------------------------------------------------------------------
 
 
-class Literal(str):
-    """Text that becomes a part of JSON as it is."""
-
-
-ENDS = st.sampled_from([("[", "]"), ('{"a":', "}"), ("[", ""), ('"', "")])
-NAMES = ["error", "code", "message", "type", "status", "content", "text", "function", "role", "id"]
-KEYS = st.sampled_from(NAMES) | st.text(CHARACTERS, max_size=4)
-LEAVES = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(CHARACTERS, max_size=8)
-    | st.sampled_from([Literal(text) for text in LITERALS])
-    | st.builds(lambda depth, ends: Literal(ends[0] * depth + "1" + ends[1] * depth), st.integers(1, 2000), ENDS)
-)
-VALUES = st.recursive(
-    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8
-)
-"""Values that a field of a reply could have."""
-
-
-@st.composite
-def edited(draw: st.DrawFn, documents: SearchStrategy[Any], edits: Sequence[str]) -> bytes:
-    """JSON of a document in which some values are others, removed or new."""
-    value = json.loads(json.dumps(draw(documents)))
-    for _ in range(draw(st.integers(1, 3))):
-        place = value
-        while isinstance(place, (dict, list)) and place:
-            keys = list(place) if isinstance(place, dict) else list(range(len(place)))
-            key = draw(st.sampled_from(keys))
-            if draw(st.booleans()) or not isinstance(place[key], (dict, list)):
-                match draw(st.sampled_from(edits)):
-                    case "replace":
-                        place[key] = draw(VALUES)
-                    case "remove":
-                        del place[key]
-                    case _ if isinstance(place, dict):
-                        place[draw(KEYS)] = draw(VALUES)
-                    case _:
-                        place.append(draw(VALUES))
-                break
-            place = place[key]
-    return written(value).encode("utf-8", "surrogatepass")
-
-
-REPLIED = edited(WHOLE, ["replace", "replace", "replace", "remove", "add"])
-
-
-def written(value: Any) -> str:
-    """Return JSON, with each `Literal` as it is."""
-    if isinstance(value, Literal):
-        return str(value)
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(key)}:{written(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(written, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+REPLIED = json_of(WHOLE)
 
 
 def changed(content: bytes, place: int, inserted: bytes, dropped: int) -> bytes:
@@ -220,52 +157,25 @@ INPUTS = st.builds(
 # -- the target ----------------------------------------------------------------------------------------------
 
 
-class Exchanges:
-    """A server that sends given bytes, and a client of each kind that asks it."""
-
-    def __init__(self) -> None:
-        self._content = b""
-        self._models: dict[Client, Model] = {}
-
-    async def __aenter__(self) -> Exchanges:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        base_url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
-        for client in CLIENTS:
-            self._models[client] = create(ModelTarget("server", "m", base_url, client=client, max_response_mb=1), {}, 1)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for model in self._models.values():
-            await model.close()
-        self._server.close()
-
-    async def reply(self, given: bytes) -> ChatReply:
-        """Return the reply of a client, whose number comes first, to the rest of `given`."""
-        self._content = given[1:]
-        return await send(self._models[CLIENTS[given[0] % len(CLIENTS)]], REQUEST, TIMEOUT_S)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            lengths = [
-                line.split(b":")[1] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")
-            ]
-            await reader.readexactly(int(lengths[0]))
-            writer.write(self._content)
-            await writer.drain()
-        except (OSError, EOFError):
-            pass
-        finally:
-            writer.close()
-
-
 @contextmanager
-def running() -> Iterator[tuple[asyncio.Runner, Exchanges]]:
-    """An event loop with the server and its clients."""
-    with asyncio.Runner() as runner:
-        exchanges = runner.run(Exchanges().__aenter__())
-        yield runner, exchanges
-        runner.run(exchanges.__aexit__())
+def running() -> Iterator[Callable[[bytes], ChatReply]]:
+    """Yield what returns the reply of a client, whose number comes first, to the rest of what it is given."""
+    sent = [b""]
+
+    async def clients(base_url: str) -> list[Model]:
+        targets = [ModelTarget("server", "m", base_url, client=client, max_response_mb=1) for client in CLIENTS]
+        return [create(target, {}, 1) for target in targets]
+
+    with asyncio.Runner() as runner, WireServer(lambda: sent) as server:
+        models = runner.run(clients(server.base_url))
+
+        def reply(given: bytes) -> ChatReply:
+            sent[0] = given[1:]
+            return runner.run(send(models[given[0] % len(models)], REQUEST, TIMEOUT_S))
+
+        yield reply
+        for model in models:
+            runner.run(model.close())
 
 
 def check_reply(reply: ChatReply) -> None:
@@ -297,14 +207,12 @@ def check_error(error: ModelError) -> None:
 
 
 def test_any_answer_is_a_reply_or_a_model_error(fuzz: Fuzzer) -> None:
-    with running() as (runner, exchanges):
+    with running() as reply:
 
         def target(given: bytes) -> None:
             try:
-                reply = runner.run(exchanges.reply(given or b"\0"))
+                check_reply(reply(given or b"\0"))
             except ModelError as error:
                 check_error(error)
-            else:
-                check_reply(reply)
 
         fuzz("http", target, INPUTS)

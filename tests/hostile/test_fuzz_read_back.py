@@ -1,6 +1,7 @@
 """Fuzzing of what commands and the viewer read back: journals, manifests, results and cases.
 
-Only an `OsmosisError` may come of it.
+Only an `OsmosisError` may come of it. Each api of the dashboard answers with strict JSON, and a report is written whole
+or not at all.
 """
 
 from __future__ import annotations

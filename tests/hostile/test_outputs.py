@@ -8,33 +8,14 @@ from tests.hostile.workspaces import CONFIG, HostileWorkspace
 from tests.plugin.workspaces import read_json
 
 
-def test_two_evals_with_one_results_file_are_refused(hostile: HostileWorkspace) -> None:
-    def check(option: str) -> None:
-        result = hostile.run("--osmosis-config=a/configs/eval", "--osmosis-config=b/configs/eval", option)
-        said = result.stderr.str()
-        both = "would be written for the results of x (a/configs/eval/x.toml) and for the results of x (b/config"
-        assert result.ret == 4, option
-        assert both in said, option
-        assert not list(hostile.root.rglob(".osmosis")), option
-
-    for folder in ("a", "b"):
-        hostile.eval(rows=1, folder=folder)
-    check("--osmosis-output=out/")
-    check("--osmosis-output=out/{name}.json")
-    for folder in ("a", "b"):
-        hostile.eval(rows=1, folder=folder, output={"results": "out.json"})
-    (hostile.root / "b/out.json").symlink_to("../a/out.json")
-    check("--osmosis-set=output.results=out.json")
-
-
 def test_files_of_different_kinds_at_one_path_are_refused(hostile: HostileWorkspace) -> None:
     hostile.eval(rows=1)
-    flags = ("--osmosis-output", "--osmosis-markdown", "--osmosis-html", "--junitxml", "--json-report-file")
+    flags = ("--osmosis-output", "--osmosis-markdown", "--osmosis-html")
 
-    result = hostile.run(CONFIG, "--json-report", *(f"{flag}=out.json" for flag in flags))
+    result = hostile.run(CONFIG, *(f"{flag}=out.json" for flag in flags))
 
     assert result.ret == 4
-    for name in ("Markdown page", "HTML report", "junitxml", "json-report-file"):
+    for name in ("Markdown page", "HTML report"):
         both = "would be written for the results of x (configs/eval/x.toml) and for --"
         assert f"{name} out.json: {both}" in result.stderr.str()
     assert not (hostile.root / "out.json").exists()
@@ -70,27 +51,6 @@ def test_what_the_session_reads_is_never_overwritten(hostile: HostileWorkspace) 
         assert f"Markdown page {path}: is {name}, which" in result.stderr.str()
         assert f"HTML report {path}: is {name}, which" in result.stderr.str()
     assert before == {path: (hostile.root / path).read_bytes() for path in inputs}
-
-
-def test_a_strangers_file_is_replaced_only_if_the_command_says_so(hostile: HostileWorkspace) -> None:
-    hostile.eval(rows=1)
-    hostile.write("notes.md", "my notes\n")
-    hostile.write("out.json", '{"mine": true}\n')
-    hostile.write("mine.html", "<!doctype html>\n")
-    words = [CONFIG, "--osmosis-output=out.json", "--osmosis-markdown=notes.md", "--osmosis-html=mine.html"]
-
-    result = hostile.run(*words)
-
-    assert result.ret == 4
-    for name in ("results file out.json", "Markdown page notes.md", "HTML report mine.html"):
-        text = "exists, and pytest-osmosis did not write it; name another file, or replace it with --osmosis-overwrite"
-        assert f"{name}: {text}" in result.stderr.str()
-    assert (hostile.root / "notes.md").read_text(encoding="utf-8") == "my notes\n"
-
-    assert hostile.run(*words, "--osmosis-overwrite").ret == 0
-    assert read_json(hostile.root / "out.json")["schema_version"]
-    assert hostile.run(*words).ret == 0, "what we wrote is replaced without a question"
-    assert hostile.run(*words, "-krow0-").ret == 0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.record.journal import with_checksum
 from tests.hostile.workspaces import HostileWorkspace
 
 HUGE = "9" * 400
@@ -63,7 +62,6 @@ def test_damaged_files_that_the_user_names_are_usage_errors(hostile: HostileWork
     assert hostile.run("--osmosis-config=configs/eval/x.toml").ret == 0
     run = results_of(hostile)[0].parent
     good = {name: (run / name).read_bytes() for name in ("manifest.json", "journal.jsonl", "results.json")}
-    misshapen = with_checksum(b'{"ev":"rollout","row":0,"run":0,"attempt":1,"ms":NaN}')
     other_scores = re.sub(rb'("scores":\{"[^"]+":)\d', rb"\g<1>9", good["journal.jsonl"])
     cases = [
         (
@@ -71,9 +69,6 @@ def test_damaged_files_that_the_user_names_are_usage_errors(hostile: HostileWork
             DAMAGES["another version"],
             "manifest.json: has schema_version 99, and this version of pytest-osmosis reads 1",
         ),
-        ("manifest.json", DAMAGES["deep"], "manifest.json: is not JSON: it is nested deeper than 500"),
-        ("journal.jsonl", misshapen + good["journal.jsonl"], "journal.jsonl:1: not a journal line: NaN is not JSON"),
-        ("journal.jsonl", DAMAGES["nul"] + b"\n" + good["journal.jsonl"], "journal.jsonl:1: not a journal line: "),
         ("journal.jsonl", other_scores, "not a journal line: its checksum (crc) does not match its bytes"),
         ("results.json", DAMAGES["half"], "results.json: is not JSON: "),
     ]
@@ -91,20 +86,17 @@ def test_damaged_files_that_the_user_names_are_usage_errors(hostile: HostileWork
     assert hostile.run(f"--osmosis-from={name}").ret == pytest.ExitCode.USAGE_ERROR
 
 
-@pytest.mark.parametrize(
-    ("name", "entry"),
-    [
-        ("lastfailed", b'{"configs/eval/x.toml::x[row0-run0]": 3, "": null, "x": []}'),
-        ("lastfailed", b'{"configs/eval'),
-        ("nodeids", b'["configs/eval/x.toml::x[row0-run0]", ""]'),
-        ("nodeids", b'{"configs/eval/x.toml::x[row0-run0]": 1}'),
-    ],
-)
-def test_damaged_entries_of_pytests_cache_are_ignored(hostile: HostileWorkspace, name: str, entry: bytes) -> None:
+def test_damaged_entries_of_pytests_cache_are_ignored(hostile: HostileWorkspace) -> None:
     hostile.eval(rows=2)
-    hostile.write_bytes(f".pytest_cache/v/cache/{name}", entry)
+    failed, ids = (
+        b'{"configs/eval/x.toml::x[row0-run0]": 3, "": null, "x": []}',
+        b'["configs/eval/x.toml::x[row0-run0]", ""]',
+    )
+    for entries in ((failed, ids), (b'{"configs/eval', b'{"configs/eval/x.toml::x[row0-run0]": 1}')):
+        for name, entry in zip(("lastfailed", "nodeids"), entries, strict=True):
+            hostile.write_bytes(f".pytest_cache/v/cache/{name}", entry)
 
-    result = hostile.run("--osmosis-config=configs/eval/x.toml")
+        result = hostile.run("--osmosis-config=configs/eval/x.toml")
 
-    assert result.ret == 0
-    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+        assert result.ret == 0
+        assert "Traceback" not in result.stdout.str() + result.stderr.str()

@@ -73,7 +73,7 @@ def test_both_models_get_the_same_prompts_and_a_regression_fails(
             "rewards:score    old *1.000 *",
             "140 tokens *",
             "against the baseline old: pass rate 0.143, baseline 1.000, same 7 rows",
-            "  row0 by the baseline: pytest-osmosis show x-* row0-run0-baseline",
+            "  row0 now: pytest-osmosis show x-* row0-run0",
             "baseline old: pass rate 1.000: 7 of 7 runs passed; 70 tokens, cost unknown",
             "gate max_regression <= 0.02: FAILS: *: a regression (p = 0.031)",
         ]

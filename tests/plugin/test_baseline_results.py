@@ -90,7 +90,6 @@ def test_rows_and_settings_that_differ_are_reported(workspace: Workspace) -> Non
 
     result.stdout.fnmatch_lines(
         [
-            '  note: the baseline differs in the thresholds: {"rewards:score": 1.0}, here {"rewards:score": 0.5}',
             "against the baseline *: pass rate 0.571, baseline 1.000, same 7 rows; rows left out: 1 changed",
             "  the baseline differs in the thresholds: *",
             "gate max_regression <= 0.05: HOLDS: *may be chance (p = 0.25)",

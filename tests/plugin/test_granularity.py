@@ -105,10 +105,9 @@ def test_an_id_of_the_other_granularity_is_an_error_with_advice(workspace: Works
     prepare(workspace)
 
     for unit, granularity, advice in (
-        ("row1-run2", "row", "type 'configs/eval/x.toml::x[row1]' for all runs"),
-        ("row1", "run", "type configs/eval/x.toml -k 'row1-' for all runs of the row"),
-        ("row7", "row", "did you mean 'configs/eval/x.toml::x[row3]'?"),
-        ("row7-run0", "row", "did you mean 'configs/eval/x.toml::x[row3]'?"),
+        ("row1-run2", "row", "tests like 'configs/eval/x.toml::x[row0]', which --co lists"),
+        ("row1", "run", "configs/eval/x.toml -k 'row3-' selects all runs of a row"),
+        ("row7", "row", "tests like 'configs/eval/x.toml::x[row0]', which --co lists"),
     ):
         result = workspace.run(f"configs/eval/x.toml::x[{unit}]", f"--osmosis-granularity={granularity}", exits=4)
         [line] = [line for line in result.errlines if line.startswith("ERROR")]

@@ -116,5 +116,5 @@ def test_a_rubric_function_is_no_test_and_is_never_probed(workspace: Workspace, 
 
     result = workspace.run("judging.py", "--osmosis-lab", exits=pytest.ExitCode.NO_TESTS_COLLECTED)
 
-    result.stdout.fnmatch_lines(["osmosis: judging.py:5: score(*) is not tested: each call asks a judge; *"])
+    result.stdout.fnmatch_lines(["osmosis: no reward function was found in judging.py; *"])
     assert not (workspace.root / "asked").exists()

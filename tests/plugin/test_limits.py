@@ -69,20 +69,14 @@ def test_a_bound_on_dollars_needs_a_known_price(workspace: Workspace, limits: di
 
 
 @pytest.mark.slow
-def test_provider_limits_are_shown_with_the_least_time_that_they_cost(workspace: Workspace) -> None:
+def test_provider_limits_are_shown(workspace: Workspace) -> None:
     workspace.eval(rows=4, execution={"requests_per_minute": 1_000_000, "tokens_per_minute": 1_000_000})
 
     result = workspace.run(CONFIG, exits=0)
-    again = workspace.run(CONFIG, "--osmosis-set=execution.requests_per_minute=150", "--co")
 
     assert "requests_per_minute" in workspace.results()["summary"]["throttling"]["held_s"]
-    assert "  limit: 1,000,000 tokens a minute" in result.outlines
-    again.stdout.fnmatch_lines(
-        [
-            "  limit: 150 requests a minute: at least 0.97 s at one request a rollout",
-            "  limit: 1,000,000 tokens a minute: about * by the last run's tokens",
-        ]
-    )
+    for limit in ("1,000,000 requests a minute", "1,000,000 tokens a minute"):
+        assert f"  limit: {limit}" in result.outlines
 
 
 def test_bounds_of_each_rollout_are_shown_kept_and_told_apart(workspace: Workspace) -> None:

@@ -86,8 +86,8 @@ def test_a_dataset_argument_needs_no_option(workspace: Workspace) -> None:
 
     workspace.run("test_data.jsonl::test_data[row3-run0]", *others).assert_outcomes(passed=1)
     missing = workspace.run("test_data.jsonl::test_data[row12-run0]", *others, exits=4)
-    text = "not found: test_data.jsonl has 12 rows, the last of which is row11; did you mean "
-    missing.stderr.fnmatch_lines([f"ERROR: *?row12-run0?: {text}'test_data.jsonl::test_data?row11-run0?'[?]"])
+    text = "not found; this eval has tests like 'test_data.jsonl::test_data?row0-run0?', which --co lists"
+    missing.stderr.fnmatch_lines([f"ERROR: *?row12-run0?: {text}; test_data.jsonl -k *"])
     workspace.run("test_data.jsonl::test_data[row3-run0]", exits=4).stderr.fnmatch_lines(
         ["ERROR: test_data.jsonl::test_data?row3-run0?: no eval is named; add --osmosis-agent=*"]
     )

@@ -12,7 +12,7 @@ import termios
 import pytest
 
 from pytest_osmosis.config.named_keys import OPTIONS
-from pytest_osmosis.plugin.command import options
+from pytest_osmosis.plugin.command import options, session_options
 from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, reply
 
@@ -20,7 +20,8 @@ from tests.servers import ChatServer, reply
 def test_every_named_key_has_an_option_and_every_option_a_group_and_a_sentence() -> None:
     named = [option.dest.removeprefix("osmosis_") for option in (*options.AGENTS, *options.OF_CONFIG)]
     assert sorted(named) == sorted(OPTIONS)
-    assert [option.flag for option in options.ALL if not option.help[0].isupper() or option.help[-1] != "."] == []
+    helps = {option.flag: session_options.help_of(option) for option in options.ALL}
+    assert [flag for flag, help in helps.items() if not help[:1].isupper() or not help.endswith(".")] == []
     shown = [option.name for group in options.GROUPS.values() for option in group]
     assert sorted(shown) == sorted(option.name for option in options.ALL)
 
@@ -30,7 +31,7 @@ def test_the_header_names_the_origin_of_overrides(workspace: Workspace, monkeypa
     workspace.ini("osmosis_set = evaluation.pass_threshold=0.5", "    agent.max_turns=4")
     workspace.write("pyproject.toml", "[tool.pytest-osmosis]\nmax_turns = 5\n[tool.pytest-osmosis.eval.x]\nlimit = 1\n")
     monkeypatch.setenv("PYTEST_OSMOSIS_LIMIT", "2")
-    monkeypatch.setenv("PYTEST_OSMOSIS_SET__SAMPLING__MAX_TOKENS", "64")
+    monkeypatch.setenv("PYTEST_OSMOSIS_SET", "sampling.max_tokens=64")
 
     result = workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-set=evaluation.batch_size=2", "--co")
 
@@ -38,7 +39,7 @@ def test_the_header_names_the_origin_of_overrides(workspace: Workspace, monkeypa
         [
             "  2 rows x 2 runs = 4 rollouts, 2 in flight",
             "  limit: at most 5 turns a rollout",
-            "  overridden: max_tokens = 64 (PYTEST_OSMOSIS_SET__SAMPLING__MAX_TOKENS), "
+            "  overridden: max_tokens = 64 (PYTEST_OSMOSIS_SET), "
             "limit = 2 (PYTEST_OSMOSIS_LIMIT), "
             "batch_size = 2 (--osmosis-set), n = 2 (--osmosis-n)",
             "  preset: pass_threshold = 0.5 (ini osmosis_set), max_turns = 5 (pyproject.toml:2)",
@@ -54,7 +55,6 @@ def test_unknown_and_invalid_variables_are_reported(workspace: Workspace, monkey
         "CONFIG": "x.toml",
         "NO_PROBE": "maybe",
         "MAX_IN_FLIGHT": "0",
-        "SET__N": "1",
         "SET": "evaluation.n=2\nfoo",
         "FRESH": "1",
         "UPDATE_BASELINE": "1",
@@ -71,7 +71,6 @@ def test_unknown_and_invalid_variables_are_reported(workspace: Workspace, monkey
         "ERROR: PYTEST_OSMOSIS_MODLE: unknown variable, did you mean PYTEST_OSMOSIS_MODEL?",
         'ERROR: PYTEST_OSMOSIS_NO_PROBE: must be 1 or 0, got "maybe"',
         'ERROR: PYTEST_OSMOSIS_SET: must be table.key=value, got "foo"',
-        "ERROR: PYTEST_OSMOSIS_SET__N: must be PYTEST_OSMOSIS_SET__TABLE__KEY",
         "ERROR: PYTEST_OSMOSIS_UPDATE_BASELINE: cannot update a baseline; "
         "pass --osmosis-update-baseline on the command line",
     ]

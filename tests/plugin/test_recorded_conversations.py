@@ -129,7 +129,7 @@ def test_a_toml_scores_with_a_grader_shows_and_scores_again(workspace: Workspace
     again = workspace.run("--osmosis-from=latest")
     again.stdout.fnmatch_lines(
         [
-            "  note: row 1: the conversation changed after the rollout, so it is not scored",
-            "  note: row 0: changed after the rollout, except in the conversation, so it is scored as now",
+            "  note: row 1: the conversation changed after the rollout; not scored",
+            "  note: row 0: changed after the rollout, except in the conversation; scored as now",
         ]
     )

@@ -205,8 +205,8 @@ def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(workspace: Work
     result.stdout.fnmatch_lines(
         [
             "  from run *: 2 stored rollouts (2 runs without one), no model is asked",
-            "  note: row 1: the prompt changed after the rollout, so it is not scored",
-            "  note: row 0: changed after the rollout, except in the prompt, so it is scored as now",
+            "  note: row 1: the prompt changed after the rollout; not scored",
+            "  note: row 0: changed after the rollout, except in the prompt; scored as now",
             "SKIPPED ?1? configs/eval/x.toml:1: the prompt has changed since the rollout",
             "SKIPPED ?1? configs/eval/x.toml:1: its row is no longer in the dataset",
             "against the previous verdicts (results.1.json): 1 row better, 0 worse",
@@ -323,8 +323,7 @@ def test_a_run_of_the_last_failures_is_rescored_as_a_part_of_the_plan(workspace:
     result.assert_outcomes(passed=1, skipped=3)
     result.stdout.fnmatch_lines(
         [
-            "  note: that run was a part of the plan (-k, --lf or node ids), so it decides no gate; "
-            f"--osmosis-from={whole.name} scores the last whole run",
+            "  note: that run was a part of the plan (-k, --lf or node ids), so it decides no gate",
             "gate pass_rate >= 0.9: not decided (only 1 of 3 runs selected)",
         ]
     )

@@ -209,17 +209,8 @@ def test_an_ini_key_that_leads_to_no_reward_function_is_a_usage_error(
 
     result = workspace.run(*arguments, exits=4)
 
-    root, fix = workspace.root, "name Python files, or patterns like reward_fn/[*].py, from the rootdir"
-    result.stderr.fnmatch_lines(
-        [
-            f"ERROR: ini osmosis_rewards: rewrds.py: there is no such file below {root}; {fix}",
-            f"ERROR: ini osmosis_rewards: more/[*].py: there is no such file below {root}; {fix}",
-            f"ERROR: ini osmosis_rewards: ../else.py: must stay below the rootdir {root}; {fix}",
-            f"ERROR: ini osmosis_rewards: /else/where.py: must stay below the rootdir {root}; {fix}",
-            f"ERROR: ini osmosis_rewards: folder: is a folder; {fix}",
-            f"ERROR: ini osmosis_rewards: notes.txt: is not a Python file; {fix}",
-        ]
-    )
+    for pattern in ("rewrds.py", "more/[*].py", "../else.py", "/else/where.py", "folder", "notes.txt"):
+        result.stderr.fnmatch_lines([f"ERROR: ini osmosis_rewards: {pattern}: must be a Python file, or a pattern *"])
     assert "osmosis_rewards: rewards.py" not in result.stderr.str()
     assert workspace.run("--help").ret == 0
 

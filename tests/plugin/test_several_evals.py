@@ -105,8 +105,6 @@ def test_several_evals_end_with_one_table_in_natural_order(
 @pytest.mark.slow
 def test_header_table_and_places_have_each_of_several_evals_in_the_order_of_the_command(workspace: Workspace) -> None:
     four_evals(workspace)
-    rewards = (workspace.root / "rewards.py").read_text(encoding="utf-8")
-    workspace.write("rewards.py", f"{rewards}\nimport os\n\nos.write(1, b'imported')\n")
     workspace.eval("set3", rows=[{"user_prompt": "the same"}] * 2, evaluation={"n": 2, "batch_size": 4})
 
     named = [f"configs/eval/set{number}.toml" for number in (9, 10, 3, 2)]
@@ -124,7 +122,6 @@ def test_header_table_and_places_have_each_of_several_evals_in_the_order_of_the_
     assert [line for line in lines if line.startswith("results: ")] == [
         "results: out/set9.json, out/set10.json, out/set3.json and 1 more"
     ]
-    assert "user code also wrote to host.log of set9, set10, set3 and 1 more" in lines
 
 
 @pytest.mark.slow

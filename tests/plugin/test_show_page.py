@@ -82,7 +82,6 @@ def test_rescored_rollouts_are_compared_with_the_verdicts_before(workspace: Work
     workspace.write("rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return ground_truth != '2'\n")
     screen = workspace.run("--osmosis-from=latest").outlines
     page = shown(workspace).splitlines()
-    assert "  its rollouts were scored again; the results before that are in results.1.json" in page
     (line,) = (line for line in page if line.startswith("against the previous verdicts"))
     assert line in screen
     assert "  worse: row1" in page

@@ -77,25 +77,3 @@ def test_lf_selects_errors_and_forgets_no_failure_that_only_a_score_hides(worksp
 
     assert workspace.last_failed() == ids(0, 3, 5)
     workspace.run(CONFIG, "--osmosis-smoke", "--lf").assert_outcomes(passed=1, errors=1)
-
-
-@pytest.mark.slow
-def test_options_that_contradict_smoke_are_usage_errors(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace.eval()
-
-    both = workspace.run(CONFIG, "--osmosis-smoke", "--osmosis-n=2", "--osmosis-limit=3", "--osmosis-smoke-rows=0")
-    monkeypatch.setenv("PYTEST_OSMOSIS_N", "2")
-    typed = workspace.run(CONFIG, "--osmosis-smoke", "--co")
-    monkeypatch.setenv("PYTEST_OSMOSIS_SMOKE", "1")
-    variables = workspace.run(CONFIG)
-
-    assert (both.ret, typed.ret, variables.ret) == (4, 0, 4)
-    both.stderr.fnmatch_lines_random(
-        [
-            '*--osmosis-smoke-rows: must be *got "0"',
-            "*--osmosis-n: contradicts --osmosis-smoke, which runs each of the first rows once; leave out *",
-            "*--osmosis-limit: contradicts --osmosis-smoke, *, or set the number of rows with --osmosis-smoke-rows=N",
-        ]
-    )
-    typed.stdout.fnmatch_lines(["  3 rows x 1 run = 3 rollouts, *"])
-    variables.stderr.fnmatch_lines(["*PYTEST_OSMOSIS_N: contradicts PYTEST_OSMOSIS_SMOKE, *"])

@@ -161,10 +161,7 @@ MANIFEST: Mapping[str, Any] = {
     "started_at": "2026-01-01T00:00:00.123+00:00",
     "folder": "/evals/.osmosis/runs/x-1",
     "workspace": "/evals",
-    "config": "x.toml",
     "config_text": None,
-    "overridden": [],
-    "preset": [],
     "typed": [{"table": "evaluation", "key": "n", "value": 2, "below": [], "as_toml": False}],
     "plan": {
         "name": "x",
@@ -206,7 +203,5 @@ MANIFEST: Mapping[str, Any] = {
     "versions": {},
     "entry": None,
     "plan_digest": "0" * 32,
-    "secrets": [],
-    "pid": 1,
 }
 """The manifest of a run of two rows."""

@@ -25,6 +25,7 @@ from pytest_osmosis.addons.ray.needs import HostNeeds
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import (
     LOG_BYTES,
+    NO_MESSAGE,
     Died,
     EndedBy,
     Heard,
@@ -329,6 +330,7 @@ class RemoteConnection:
 
     def died(self, how: str, by: EndedBy, *, is_of_node: bool = False) -> None:
         """Post that the host has ended, once."""
+        how = NO_MESSAGE if self._is_garbled and by == "host" else how
         self._post(Died(self, how, by, self.node_id if is_of_node else ""))
 
     def _append(self, output: bytes) -> None:

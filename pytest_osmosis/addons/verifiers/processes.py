@@ -24,8 +24,8 @@ from pytest_osmosis.config.environment_module import EnvironmentModule
 from pytest_osmosis.engine.host_connection import Connection, HostConnection, HostEnviron, Post, Spawn, exit_text
 from pytest_osmosis.engine.host_process import HOST, PrestartedHost
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.evals.checks import SharedChecks
-from pytest_osmosis.evals.environments import check_files, facts_of
+from pytest_osmosis.evals.prepared import SharedChecks
+from pytest_osmosis.evals.run_directory import check_files, facts_of
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Setup, TellRequest, become, encode
 from pytest_osmosis.host.rollout_code import environment_code, read_anew

@@ -32,8 +32,7 @@ from pytest_osmosis.record.plan import MOST_RUNS, selected_runs
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Boundary, RunRecord
 from pytest_osmosis.report.run_page import circumstances, remarks
-from pytest_osmosis.report.summary import account_lines
-from pytest_osmosis.report.verdict import verdict_lines
+from pytest_osmosis.report.summary import account_lines, verdict_lines
 from pytest_osmosis.results.conclude import EvalFacts
 from pytest_osmosis.results.results import Results, decided_scores
 from pytest_osmosis.results.stored_results import StoredResults

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,10 +22,9 @@ from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.plugin.command import options
 from pytest_osmosis.plugin.command.options import is_eval_toml
-from pytest_osmosis.plugin.compat import keep_literal_paths
 from pytest_osmosis.plugin.items import unit_key
-from pytest_osmosis.plugin.reward_options import outside_testpaths, path_of, typed_arguments
-from pytest_osmosis.text.names import absolute, natural_key, shown
+from pytest_osmosis.plugin.reward_options import lab, names_files, outside_testpaths, path_of, typed_arguments
+from pytest_osmosis.text.names import absolute, listed, natural_key, shown
 
 if TYPE_CHECKING:
     from pytest_osmosis.record.find_run import StoredEvalRun
@@ -206,7 +207,6 @@ def tomls_in(folder: Path) -> list[Path]:
 
 
 def _typed_source(typed: Any) -> str | None:
-    """Return the value of `--osmosis-source`, None if it was not typed."""
     value: str | None = typed.osmosis_source
     if value not in (None, "reference", "model"):
         raise pytest.UsageError(f'{options.SOURCE.flag}: must be "reference" or "model", got "{value}"')
@@ -283,7 +283,6 @@ def set_arguments(config: pytest.Config, arguments: Iterable[str], *, as_typed: 
     workers get the controller's arguments. Any other process does it in pytest_configure, if at all.
     """
     config.args[:] = arguments
-    keep_literal_paths(config, config.args)
     if as_typed:
         config.args_source = config.ArgsSource.ARGS
 
@@ -312,3 +311,46 @@ def _collects(config: pytest.Config, folder: Path, file: Path) -> bool:
     if not file.is_relative_to(folder) or not folder.is_dir():
         return False
     return not any(is_skipped_folder(config, part) for part in file.relative_to(folder).parts[:-1])
+
+
+# -- nothing collected -------------------------------------------------------------------------------------
+
+
+def hints(config: pytest.Config) -> Iterator[str]:
+    """Yield lines about what a command that collected nothing may have meant."""
+    paths = [path_of(config, arg) for arg in config.args]
+    for folder in dict.fromkeys(found for path in paths for found in _eval_folders(path)):
+        if n := len(tomls_in(folder)):
+            runs, pronoun = ("an eval that runs", "it") if n == 1 else (f"{n} evals that run", "them")
+            command = f"pytest --osmosis-config={shlex.quote(shown(folder))}"
+            yield f"osmosis: {shown(folder)} holds {runs} only if the command names {pronoun}: {command}"
+    if lab(config):
+        shape = "whose first parameter is solution_str or messages and that takes a ground_truth"
+        fix = f"name the file of a function {shape}, or decorate one in a test module with @osmosis_reward"
+        yield f"osmosis: no reward function was found in {listed(map(shown, paths), 3)}; {fix}"
+
+
+def _eval_folders(folder: Path) -> list[Path]:
+    places = [folder / "configs" / "eval", *([folder / "eval"] if folder.name == "configs" else [])]
+    places += [folder] if folder.parts[-2:] == ("configs", "eval") else []
+    return list(filter(Path.is_dir, places))
+
+
+def import_hints(config: pytest.Config, reports: Iterable[object]) -> list[str]:
+    """Return lines about modules and names that could not be imported, if the command names reward functions."""
+    if not (lab(config) or names_files(config)):
+        return []
+    from pytest_osmosis.text.user_code import module_advice
+
+    texts = [report.longreprtext for report in reports if isinstance(report, pytest.CollectReport)]
+    missing = dict.fromkeys(found for text in texts for found in _MISSING.findall(text))
+    return [
+        f"osmosis: no {f'{name} in' if name else 'module'} {module}: {advice}"
+        for name, module in missing
+        if (advice := module_advice(module)) is not None
+    ]
+
+
+_MISSING = re.compile(
+    r"(?:ModuleNotFoundError: No module named|ImportError: cannot import name '(\w+)' from) '([\w.]+)'"
+)

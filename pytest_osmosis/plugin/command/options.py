@@ -26,6 +26,7 @@ EVAL_MARKER = (
 class Option(NamedTuple):
     """An option `--osmosis-<name>`; a flag if it has no `metavar`. (A dataclass would cost every pytest run 1.5 ms.)
 
+    An option without a `help` has that of its key of the config (`session_options.help_of`).
     `bare` is the value of an option that may be written without one. `marks` are words: "names" an eval; is about the
     verdict or the results of a "whole" eval; holds "once", not for the command that repeats a single run; is an "ini"
     key too.
@@ -33,7 +34,7 @@ class Option(NamedTuple):
 
     name: str
     metavar: str | None
-    help: str
+    help: str = ""
     marks: str = ""
     repeatable: bool = False
     bare: str | None = None
@@ -103,21 +104,11 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         ),
     ),
     "osmosis: which rows, and how often": (
-        Option(
-            "dataset",
-            "PATH",
-            "Dataset: a .jsonl, .json, .csv or .parquet file, or a folder of trajectories for --osmosis-agent=recorded "
-            "([data] path).",
-        ),
-        Option(
-            "limit",
-            "N|all",
-            "Only the first N rows, or all ([evaluation] limit; default: the TOML's rows, else a random tenth; "
-            "without a TOML: all).",
-        ),
-        Option("offset", "N", "Skip the first N rows ([data] offset; default: 0)."),
-        Option("n", "N", "Runs of every row ([evaluation] n; default: 1)."),
-        Option("granularity", "run|row", "One test per run, or per row ([execution] granularity; default: run)."),
+        Option("dataset", "PATH"),
+        Option("limit", "N|all"),
+        Option("offset", "N"),
+        Option("n", "N"),
+        Option("granularity", "run|row"),
         Option(
             "smoke",
             None,
@@ -134,32 +125,23 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         ),
     ),
     "osmosis: the model": (
-        Option("model", "MODEL", "Model, with its provider: openai/NAME ([experiment] model_path)."),
-        Option("base-url", "URL", "OpenAI-compatible server ([model] base_url; default: the model's provider)."),
-        Option("api-key-env", "NAME", "Name of the variable that holds the API key ([model] api_key_env)."),
+        Option("model", "MODEL"),
+        Option("base-url", "URL"),
+        Option("api-key-env", "NAME"),
         Option(
             "secrets-file",
             "PATH|-",
             "Read values of [secrets] required from this dotenv file (- is stdin).",
             "ini",
         ),
-        Option("temperature", "X", "Sampling temperature ([sampling] temperature; default: the model's)."),
-        Option("max-tokens", "N", "Maximum tokens of an answer ([sampling] max_tokens; default: the model's)."),
-        Option(
-            "max-turns",
-            "N",
-            "Maximum turns of a rollout ([agent] max_turns). The default of 10 is only told to agents.",
-        ),
+        Option("temperature", "X"),
+        Option("max-tokens", "N"),
+        Option("max-turns", "N"),
         Option("no-probe", None, "Skip the test request to the model before the first rollout."),
     ),
     "osmosis: deciding what passes": (
-        Option(
-            "eval-fn",
-            "MODULE:FUNCTION",
-            "Score with this function; repeatable; replaces all of the TOML's ([scoring] eval_fns).",
-            repeatable=True,
-        ),
-        Option("pass-threshold", "X", "Lowest score that passes ([evaluation] pass_threshold; default: 1.0)."),
+        Option("eval-fn", "MODULE:FUNCTION", repeatable=True),
+        Option("pass-threshold", "X"),
         Option(
             "gate",
             "CONDITION",
@@ -168,24 +150,9 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "whole",
             repeatable=True,
         ),
-        Option(
-            "baseline-model",
-            "MODEL",
-            "Also run this model on the same rows and compare ([baseline] model_path).",
-            "whole",
-        ),
-        Option(
-            "baseline-base-url",
-            "URL",
-            "OpenAI-compatible server of the baseline model ([baseline] base_url).",
-            "whole",
-        ),
-        Option(
-            "baseline-api-key-env",
-            "NAME",
-            "Name of the variable that holds its API key ([baseline] api_key_env).",
-            "whole",
-        ),
+        Option("baseline-model", "MODEL", marks="whole"),
+        Option("baseline-base-url", "URL", marks="whole"),
+        Option("baseline-api-key-env", "NAME", marks="whole"),
         Option(
             "update-baseline",
             None,
@@ -200,21 +167,12 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         ),
     ),
     "osmosis: spending time and money": (
-        Option("batch-size", "N", "Rollouts that run at once ([evaluation] batch_size; default: 1)."),
+        Option("batch-size", "N"),
         Option(
             "max-in-flight", "N", "Run at most N rollouts at once, whatever batch_size says (default: no limit).", "ini"
         ),
-        Option(
-            "engine",
-            "local|ray",
-            "Run the processes that roll out here, or on a Ray cluster ([execution] engine; default: local).",
-        ),
-        Option(
-            "hosts",
-            "N|auto",
-            "Processes that roll out ([execution] hosts; default: auto: xdist's -n or 1, or what a cluster has room "
-            "for).",
-        ),
+        Option("engine", "local|ray"),
+        Option("hosts", "N|auto"),
         Option(
             "confirm-above",
             "USD",
@@ -228,14 +186,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "Stop as soon as no missing run can change a gate's verdict; runs are made in random order.",
             "whole once",
         ),
-        Option(
-            "record",
-            "all|new|off",
-            "Record what the models answer in the eval's cassette, which --osmosis-replay reads: all answers (the "
-            "default without a value), or new ones only, giving recorded ones again ([cassette] record).",
-            "once",
-            bare="all",
-        ),
+        Option("record", "all|new|off", marks="once", bare="all"),
         Option(
             "replay",
             None,
@@ -320,91 +271,37 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         ),
     ),
     "osmosis: verifiers environments, and settings by their names in prime eval": (
-        Option("env-args", "JSON", "Arguments of the environment's load_environment() ([environment] env_args)."),
-        Option(
-            "extra-env-kwargs", "JSON", "Attributes to set on the loaded environment ([environment] extra_env_kwargs)."
-        ),
-        Option(
-            "env-dir-path",
-            "DIR",
-            "Folder of environments that are not installed ([environment] env_dir_path; default: environments).",
-        ),
-        Option(
-            "independent-scoring",
-            None,
-            "Score each run by itself, never all runs of a row together ([environment] independent_scoring).",
-        ),
-        Option(
-            "rollout-retries",
-            "N",
-            "Repeat a rollout up to N times after an error of infrastructure, or an answer that cannot be read "
-            "([environment] rollout_retries; default: 0).",
-        ),
-        Option("state-columns", "A,B", "Keys of the state to keep with each run ([environment] state_columns)."),
-        Option("num-examples", "N", "Only the first N rows; -1: all. The same as --osmosis-limit."),
-        Option("rollouts-per-example", "N", "Runs of every row. The same as --osmosis-n."),
-        Option("timeout", "SECONDS", "Time limit of a rollout ([evaluation] agent_workflow_timeout_s; default: 450)."),
-        Option("max-concurrent", "N", "Rollouts that run at once; -1: all. The same as --osmosis-batch-size."),
-        Option(
-            "max-concurrent-generation",
-            "N",
-            "Rollouts that ask the model at once ([execution] max_concurrent_generation; default: the batch size).",
-        ),
-        Option(
-            "max-concurrent-scoring",
-            "N",
-            "Runs that are scored at once ([execution] max_concurrent_scoring; default: the batch size).",
-        ),
+        Option("env-args", "JSON"),
+        Option("extra-env-kwargs", "JSON"),
+        Option("env-dir-path", "DIR"),
+        Option("independent-scoring", None),
+        Option("rollout-retries", "N"),
+        Option("state-columns", "A,B"),
+        Option("num-examples", "N"),
+        Option("rollouts-per-example", "N"),
+        Option("timeout", "SECONDS"),
+        Option("max-concurrent", "N"),
+        Option("max-concurrent-generation", "N"),
+        Option("max-concurrent-scoring", "N"),
         Option(
             "no-interleave-scoring",
             None,
             "Score no run before the last is rolled out ([execution] interleave_scoring).",
         ),
-        Option("num-workers", "N|auto", "Processes that roll out. The same as --osmosis-hosts."),
+        Option("num-workers", "N|auto"),
         Option("sampling-args", "JSON", "Sampling parameters, with any others of the model's API ([sampling])."),
-        Option(
-            "endpoints-path", "PATH", "Registry of endpoints ([model] endpoints_path; default: configs/endpoints.toml)."
-        ),
-        Option("api-client-type", "TYPE", "API of the server, like anthropic_messages ([model] api_client_type)."),
-        Option("api-base-url", "URL", "Server of the model. The same as --osmosis-base-url."),
-        Option("api-key-var", "NAME", "Variable that holds the API key. The same as --osmosis-api-key-env."),
-        Option(
-            "header",
-            "NAME: VALUE",
-            "Send this HTTP header with every request; repeatable ([model] headers).",
-            repeatable=True,
-        ),
-        Option(
-            "header-from-state",
-            "NAME: KEY",
-            "Send a header whose value is that key of the rollout's state; repeatable ([model] headers_from_state).",
-            repeatable=True,
-        ),
-        Option(
-            "save-results",
-            None,
-            "Also write results.jsonl and metadata.json as prime eval does ([output] save_results).",
-            "whole once",
-        ),
-        Option("output-dir", "DIR", "Folder of these files ([output] output_dir; default: outputs).", "whole once"),
-        Option(
-            "save-to-hf-hub", None, "Push these files to the Hugging Face Hub ([output] save_to_hf_hub).", "whole once"
-        ),
-        Option(
-            "hf-hub-dataset-name",
-            "NAME",
-            "Name of the dataset on the Hub ([output] hf_hub_dataset_name).",
-            "whole once",
-        ),
-        Option(
-            "heartbeat-url", "URL", "Request this URL whenever a row is done ([output] heartbeat_url).", "whole once"
-        ),
-        Option(
-            "abbreviated-summary",
-            None,
-            "Show no conversations in the summary ([output] abbreviated_summary).",
-            "whole once",
-        ),
+        Option("endpoints-path", "PATH"),
+        Option("api-client-type", "TYPE"),
+        Option("api-base-url", "URL"),
+        Option("api-key-var", "NAME"),
+        Option("header", "NAME: VALUE", repeatable=True),
+        Option("header-from-state", "NAME: KEY", repeatable=True),
+        Option("save-results", None, marks="whole once"),
+        Option("output-dir", "DIR", marks="whole once"),
+        Option("save-to-hf-hub", None, marks="whole once"),
+        Option("hf-hub-dataset-name", "NAME", marks="whole once"),
+        Option("heartbeat-url", "URL", marks="whole once"),
+        Option("abbreviated-summary", None, marks="whole once"),
     ),
 }
 """The options by the groups of `pytest --help`, in this order. The last ones are those by the names of `prime eval`."""
@@ -470,6 +367,18 @@ def _add_option(group: pytest.OptionGroup, option: Option) -> None:
     elif option.repeatable:
         settings |= {"action": "append", "default": []}
     group.addoption(option.flag, help=option.help, **settings)
+
+
+def describe(config: pytest.Config) -> None:
+    """Give options their help, which for those of keys is imported with the config, for `pytest --help` alone.
+
+    pytest's parser is private, as in `named_evals`. If it changes, they have no help.
+    """
+    from pytest_osmosis.plugin.command.session_options import help_of
+
+    helps = {option.dest: help_of(option).replace("%", "%%") for option in ALL}
+    for action in config._parser.optparser._actions:
+        action.help = helps.get(action.dest, action.help)
 
 
 def spell_out(words: list[str]) -> None:

@@ -33,10 +33,9 @@ from pytest_osmosis.plugin.command.session_options import SMOKE_ROWS, SessionOpt
 from pytest_osmosis.plugin.items import eval_id, file_id, node_id, uncollected, ungrouped, unit_key
 from pytest_osmosis.plugin.output.reports import OutputPaths
 from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
-from pytest_osmosis.plugin.reward_options import path_of, split_argument, typed_arguments
-from pytest_osmosis.record.run_id import RowId, RunId, Unit
+from pytest_osmosis.plugin.reward_options import path_of, typed_arguments
+from pytest_osmosis.record.run_id import Unit
 from pytest_osmosis.text.names import shown
-from pytest_osmosis.text.numbers import plural
 
 
 class PreparedEvals(NamedTuple):
@@ -108,7 +107,6 @@ class EvalPreparer:
         return evals
 
     def _id_of(self, name: NamedEntry) -> str:
-        """Return the id of an eval that has no plan."""
         path = name.path or Path()
         return f"{file_id(self._config, path)}::{name.entry or path.stem}"
 
@@ -154,12 +152,12 @@ class EvalPreparer:
             if path is not None and is_training_config(path):
                 self._check_options_of_training(name)
                 request = replace(request, training=True, replay=False, smoke=smoke or SMOKE_ROWS, shard=None)
-            begun = begin(request, self.around)
+            planned = begin(request, self.around)
         except ProblemsError as error:
             return functools.partial(_raise, error)
         if listed or request.training:
-            return begun.finish
-        return lambda: self.resumed(begun.finish(), n_evals)
+            return planned
+        return lambda: self.resumed(planned(), n_evals)
 
     def resumed(self, prepared: Prepared, n_evals: int) -> Prepared:
         """Return an eval that resumes a run, or whose new run has a name, if the options say so."""
@@ -213,7 +211,7 @@ class EvalPreparer:
         overrides, own = self._options.overrides, OPTIONS["dataset"]
         if path is not None or any((override.table, override.key) == own for override in overrides):
             return overrides
-        paths = [split_argument(self._config.invocation_params.dir, arg)[0] for arg in typed_arguments(self._config)]
+        paths = [arg.partition("::")[0] for arg in typed_arguments(self._config)]
         datasets = [each for each in paths if each.lower().endswith(DATASET_SUFFIXES)]
         return (*overrides, *(Override(*own, dataset, dataset) for dataset in datasets[:1]))
 
@@ -249,7 +247,7 @@ def _names_eval(config: pytest.Config, arg: str, path: Path | None, entry: str |
     """Return True if an argument names the eval in `path`, or the entry of it, or a test of these."""
     file = path_of(config, arg)
     if path is not None:
-        rest = split_argument(config.invocation_params.dir, arg)[1].removeprefix("::")
+        rest = arg.partition("::")[2]
         return file == path and (entry is None or _entry_of(rest, [entry]) is not None)
     name = name_of(config.getoption(ENV.dest) or "")
     return arg.rpartition("::")[2].startswith(f"{name}[") if name else file.suffix.lower() in DATASET_SUFFIXES
@@ -273,11 +271,11 @@ def named_entries(
     several = None if path is None else read_entries(path)
     if several is None or path is None:
         return [NamedEntry(path)]
-    names, folder = [entry.name for entry in several.entries], config.invocation_params.dir
-    parts = {arg: split_argument(folder, arg)[1] for arg in config.args if path_of(config, arg) == path}
+    names = [entry.name for entry in several.entries]
+    parts = {arg: arg.partition("::")[2] for arg in config.args if path_of(config, arg) == path}
     problems += several.problems
     if not all_of_them and parts and all(parts.values()):
-        ids = {arg: ungrouped(rest.removeprefix("::")) for arg, rest in parts.items()}
+        ids = {arg: ungrouped(rest) for arg, rest in parts.items()}
         entries = {arg: _entry_of(rest, names) for arg, rest in ids.items()}
         fix = f"type {shlex.quote(several.file.label)} for all of them"
         problems += [
@@ -293,80 +291,20 @@ def _entry_of(rest: str, names: list[str]) -> str | None:
     return next((name for name in names if rest == name or rest.startswith(f"{name}[")), None)
 
 
-_WITHOUT_ITEM = ("gate ", "limit ", "probe", "shard", "baseline", "results", "hook ")
-"""Beginnings of the titles under which `session_end` reports what belongs to the whole eval."""
-
-
 def problems_of_ids(config: pytest.Config, path: Path | None, prepared: Prepared) -> Iterator[Problem]:
     """Yield a problem for each argument that names a test which the eval in `path` does not have.
 
     pytest would shorten it, say nothing about what there is instead, and under xdist merely collect no test.
     """
-    for arg in dict.fromkeys(config.args):
-        file, rest = split_argument(config.invocation_params.dir, arg)
-        if rest and _names_eval(config, arg, path, prepared.config.entry):
-            text = _fault(file, ungrouped(rest.removeprefix("::")), prepared)
-            if text is not None:
-                yield Problem(arg, text)
-
-
-def _fault(file: str, rest: str, prepared: Prepared) -> str | None:
-    """Return why the eval has no test `rest`, as in "x[row1-run0]"; None if it has. Its name may hold brackets."""
-    plan, key = prepared.collected, unit_key(rest)
-    unit, eval_id = None if key is None else key.unit, f"{file}::{plan.name}"
-    if rest == plan.name:
-        return None
-    if unit is not None and not rest.endswith(f"[{unit}]"):  # row01-run0
-        why: str | None = "there is no such test"
-    elif not rest.startswith(f"{plan.name}["):
-        why = f"the eval in this file is called {plan.name}"
-    elif unit is not None:
-        why = _why_missing(unit, prepared)
-    elif rest.removeprefix(f"{plan.name}[").startswith(_WITHOUT_ITEM):
-        whole = shlex.quote(file)
-        return f"is reported at the end of the whole eval and cannot be selected; type {whole} for all of it"
-    else:
-        why = "there is no such test"
-    if why is not None:
-        nearest = node_id(eval_id, _nearest(unit, prepared)) if "[" in rest else eval_id
-        return f"not found: {why}; did you mean {shlex.quote(nearest)}?"
-    if isinstance(unit, RunId) and plan.granularity == "row":
-        row = shlex.quote(node_id(eval_id, RowId(unit.row, unit.model)))
-        fix = f"type {row} for all runs of the row, or add --osmosis-granularity=run for this one"
-        return f'names a run, but the tests of this eval report rows (granularity = "row"); {fix}'
-    if isinstance(unit, RowId) and plan.granularity == "run":
-        first = shlex.quote(node_id(eval_id, RunId(unit.row, 0, unit.model)))
-        whole = f"{shlex.quote(file)} -k '{unit}-'"
-        fix = f"type {whole} for all runs of the row, {first} for one, or add --osmosis-granularity=row"
-        return f"names a row, but the tests of this eval report single runs; {fix}"
-    return None
-
-
-def _why_missing(unit: Unit, prepared: Prepared) -> str | None:
-    """Return why the eval does not have the run or the row, None if it has."""
     plan = prepared.collected
-    if unit.row >= len(prepared.dataset):
-        return f"{prepared.dataset.display} has {_counted(len(prepared.dataset), 'row')}"
-    if all(row != unit.row for row, _ in plan.rows()):
-        return f"row{unit.row} is not among the rows of {prepared.shard or 'this eval'}"
-    if unit.is_baseline and not plan.baseline:
-        return "the eval has no baseline model"
-    if isinstance(unit, RunId) and unit.index >= plan.n:
-        return f"every row has {_counted(plan.n, 'run')}"
-    return None
-
-
-def _counted(n: int, noun: str) -> str:
-    return f"{plural(n, noun)}, {'the last of which is ' if n > 1 else ''}{noun}{n - 1}"
-
-
-def _nearest(unit: Unit | None, prepared: Prepared) -> Unit:
-    """Return the unit of the eval that is most like `unit`."""
-    plan, wanted = prepared.collected, unit or RowId(0)
-    rows = [row for row, _ in plan.rows()]
-    if prepared.source.asks_models:  # a node id may name any row of the dataset
-        rows.append(min(wanted.row, len(prepared.dataset) - 1))
-    model = wanted.model if wanted.model in plan.models else plan.models[0]
-    row = min(rows, key=lambda row: abs(row - wanted.row))
-    index = wanted.index if isinstance(wanted, RunId) else 0
-    return RowId(row, model) if plan.granularity == "row" else RunId(row, min(index, plan.n - 1), model)
+    ids = [arg for arg in dict.fromkeys(config.args) if _names_eval(config, arg, path, prepared.config.entry)]
+    if not any("::" in arg for arg in ids):
+        return
+    names = {"", plan.name, *(f"{plan.name}[{unit}]" for unit in plan.units())}
+    for arg in ids:
+        file, _, rest = arg.partition("::")
+        if ungrouped(rest) not in names:
+            first = next((node_id(f"{file}::{plan.name}", unit) for unit in plan.units()), f"{file}::{plan.name}")
+            text = f"not found; this eval has tests like {shlex.quote(first)}, which --co lists"
+            row = "" if plan.granularity == "row" else f"; {shlex.quote(file)} -k 'row3-' selects all runs of a row"
+            yield Problem(arg, f"{text}{row}")

@@ -1,8 +1,7 @@
 """The options of a session, and its overrides of the config: from the command line, variables and pytest's ini.
 
-`PYTEST_OSMOSIS_<OPTION>` sets an option that takes a value. `PYTEST_OSMOSIS_SET__<TABLE>__<KEY>` sets a key of the
-config whose names are bare and lower case ([env] variables keep their case). `PYTEST_OSMOSIS_SET` sets any keys, one
-`table.key=value` per line, and `PYTEST_OSMOSIS_GATE` holds gates, one per line.
+`PYTEST_OSMOSIS_<OPTION>` sets an option that takes a value. `PYTEST_OSMOSIS_SET` sets any keys, one `table.key=value`
+per line, and `PYTEST_OSMOSIS_GATE` holds gates, one per line.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ from pytest_osmosis.config.named_keys import (
     setting,
 )
 from pytest_osmosis.config.secrets import MOST_BYTES
+from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import Problem
 from pytest_osmosis.evals import InFlightLimit
 from pytest_osmosis.evals.resume import ResumeRequest, why_no_name
@@ -106,8 +106,6 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     max_in_flight: int | None = _number(values["max-in-flight"], integer(1), problems)
     usd: float | None = _number(values["confirm-above"], AT_LEAST_0, problems)
     smoke_rows: int | None = _number(values["smoke-rows"], integer(1), problems)
-    if given["smoke"]:
-        problems += _smoke_problems(values["smoke"].origin, overrides)
     replay = values["replay"].origin if given["replay"] and _replays(values["replay"], overrides, problems) else None
     if given["update-baseline"] and replay is not None:
         text = f"contradicts {replay}: a baseline is measured, not repeated from recorded answers; {_LEAVE}"
@@ -224,7 +222,6 @@ def _file(config: pytest.Config, value: OptionValue, problems: list[Problem]) ->
 
 
 def _show_failures(config: pytest.Config, value: OptionValue, problems: list[Problem]) -> int | None:
-    """Return the number of failed runs that pytest shows, None for all of them."""
     n: int | Literal["all"] | None = _number(value, integer_or("all", "all", integer(0)), problems)
     if n is None:
         n = "all" if config.get_verbosity() > 1 else 10
@@ -238,67 +235,36 @@ def _exit_status(value: str) -> int:
 
 
 _LEAVE = "leave out one of them"
-_NEEDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("rescore", ("from",), f"{options.FROM.flag}: it scores stored rollouts"),
-    ("smoke-rows", ("smoke",), "--osmosis-smoke: it sets the rows of a smoke test"),
-    (
-        "retry-failed",
-        ("resume", "run"),
-        "--osmosis-resume or --osmosis-run=NAME: it repeats runs that are stored",
-    ),
-    ("fresh", ("run",), "--osmosis-run=NAME, the run to begin anew"),
-)
-"""Options, those of which each needs one, and what a problem says of it."""
-_EXCLUDES: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("smoke", ("shard",), f": a smoke test has few rows; {_LEAVE}"),
-    ("stop-when-decided", ("shard",), f": a shard does not know the runs of the others; {_LEAVE}"),
-    (
-        "update-baseline",
-        ("shard",),
-        ": a baseline is a whole eval; make it of the merged results: pytest-osmosis merge FILES -o BASELINE",
-    ),
-    ("update-baseline", ("smoke", "stop-when-decided"), f": a baseline is a whole eval; {_LEAVE}"),
-    ("shard", ("source",), ": tests over rollouts have no shards; run these tests in a job of their own"),
-    ("fresh", ("resume", "retry-failed"), f": one begins anew, the other resumes; {_LEAVE}"),
-    *((name, ("from",), f", which rolls nothing out; {_LEAVE}") for name in ("resume", "run")),
-    (
-        "resume-from",
-        ("resume", "fresh", "from", "smoke", "shard"),
-        f": it names the rollouts to resume; {_LEAVE}",
-    ),
-)
-"""Options, those that each excludes, and why."""
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "rescore": ("from",),
+    "smoke-rows": ("smoke",),
+    "retry-failed": ("resume", "run"),
+    "fresh": ("run",),
+}
+"""Options, and those of which each needs one."""
+_EXCLUDES: Mapping[str, tuple[str, ...]] = {
+    "smoke": ("shard",),
+    "stop-when-decided": ("shard",),
+    "update-baseline": ("shard", "smoke", "stop-when-decided"),
+    "shard": ("source",),
+    "fresh": ("resume", "retry-failed"),
+    "resume": ("from",),
+    "run": ("from",),
+    "resume-from": ("resume", "fresh", "from", "smoke", "shard"),
+}
+"""Options, and those that each excludes."""
 
 
 def _conflicts(given: Mapping[str, bool], values: Mapping[str, OptionValue]) -> Iterator[Problem]:
-    for name, others, what in _NEEDS:
+    for name, others in _NEEDS.items():
         if given[name] and not any(given[other] for other in others):
-            yield Problem(values[name].origin, f"needs {what}")
-    for name, others, why in _EXCLUDES:
-        if given[name]:
-            contradicted = (values[other].shown for other in others if given[other])
-            yield from (Problem(values[name].origin, f"contradicts {other}{why}") for other in contradicted)
-
-
-_SMOKE_EXCLUDES = {
-    OPTIONS["n"]: _LEAVE,
-    OPTIONS["limit"]: f"{_LEAVE}, or set the number of rows with --osmosis-smoke-rows=N",
-}
-"""Keys of the config that contradict a smoke test, and the fix."""
-
-
-def _smoke_problems(origin: str, overrides: Iterable[Override]) -> Iterator[Problem]:
-    """Yield the overrides that contradict a smoke test. One in the command wins over variables."""
-    levels = ("command",) if origin == "--osmosis-smoke" else ("command", "environment")
-    for override in overrides:
-        fix = _SMOKE_EXCLUDES.get((override.table, override.key))
-        if fix is not None and override.level in levels:
-            text = f"contradicts {origin}, which runs each of the first rows once; {fix}"
-            yield Problem(override.origin, text)
+            yield Problem(values[name].origin, f"needs {' or '.join(options.BY_NAME[other].flag for other in others)}")
+    for name, others in _EXCLUDES.items():
+        contradicted = [values[other].shown for other in others if given[other]] if given[name] else []
+        yield from (Problem(values[name].origin, f"contradicts {other}; {_LEAVE}") for other in contradicted)
 
 
 def _shard(value: OptionValue, problems: list[Problem]) -> Shard | None:
-    """Return the shard to which the session is limited, None without one."""
     if value.text is None:
         return None
     parts = _SHARD.fullmatch(value.text.strip())
@@ -343,6 +309,24 @@ _PREFIX = "PYTEST_OSMOSIS_"
 _SET = options.SET.variable
 PRIME_OPTIONS: Mapping[str, PrimeKey] = {key.option: key for key in PRIME_KEYS.values()}
 """The settings of `prime eval` by the names of our options. `sampling-args` is none, because it sets several keys."""
+
+
+def key_of(option: Option) -> tuple[str, str] | None:
+    """Return the table and the key of the config that an option sets; None if it sets none, or several."""
+    prime = PRIME_OPTIONS.get(option.name)
+    return OPTIONS.get(option.dest.removeprefix("osmosis_")) or (None if prime is None else (prime.table, prime.key))
+
+
+def help_of(option: Option) -> str:
+    """Return the help of an option: its own, or that of its key."""
+    if option.help or (home := key_of(option)) is None:
+        return option.help
+    table, name = home
+    (key,) = (field for field in EVAL_TABLES[table].fields if field.name == name)
+    default = f"; default: {key.default}" if key.default is not None and key.default is not False else ""
+    return f"{key.help.removesuffix('.')} ([{table}] {name}{default}{'; repeatable' if option.repeatable else ''})."
+
+
 _LINES = ("header", "header-from-state")
 _COMMAND_ONLY = {
     f"{_PREFIX}{name}": f"cannot {what}; pass {typed} on the command line"
@@ -446,7 +430,6 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _contradictions(overrides: Iterable[Override]) -> Iterator[Problem]:
-    """Yield a problem for each key that options with different names set."""
     origins: dict[tuple[str, ...], list[str]] = {}
     for override in overrides:
         same = origins.setdefault((override.table, override.key, *override.below), [])
@@ -471,8 +454,6 @@ def _environment(environ: Mapping[str, str], problems: list[Problem]) -> Iterato
             yield from _valid((setting(line, name, "environment") for line in lines), problems)
         elif name == options.GATE.variable:
             yield from _valid(gate_settings(lines, name, "environment"), problems)
-        elif name.startswith(f"{_SET}__"):
-            yield from _valid([_key_variable(name, value)], problems)
         elif name in VARIABLES:
             of_options += _option_variable(VARIABLES[name], value, problems)
         elif name in _COMMAND_ONLY:
@@ -495,16 +476,6 @@ def _option_variable(option: Option, value: str, problems: list[Problem]) -> Ite
         lines = option.name in _LINES
         typed = list(filter(str.strip, value.splitlines())) if lines else value.replace(",", " ").split()
     yield from _of_option(option, typed, option.variable, "environment", problems)
-
-
-def _key_variable(name: str, value: str) -> Override | Problem:
-    """Return the override of `PYTEST_OSMOSIS_SET__TABLE__KEY`; more parts lead to keys inside the key."""
-    keys = name.removeprefix(f"{_SET}__").split("__")
-    if len(keys) < 2 or not all(keys):
-        return Problem(name, f"must be {_SET}__TABLE__KEY")
-    table, key, *below = keys
-    key = key if table.lower() == "env" else key.lower()
-    return Override(table.lower(), key, value, name, tuple(map(str.lower, below)), as_toml=True, level="environment")
 
 
 def _valid(settings: Iterable[Override | Problem], problems: list[Problem]) -> Iterator[Override]:

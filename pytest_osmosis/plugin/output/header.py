@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import pytest
-
 from pytest_osmosis.config.tables import Training
 from pytest_osmosis.datasets import SAMPLE
 from pytest_osmosis.evals import (
@@ -59,22 +57,11 @@ def header(evals: EvalSession) -> list[str]:
     else:
         lines = [line for each in prepared for line in _eval_lines(each, evals)]
     lines += [f"osmosis: not measured: {str(error).splitlines()[0]}" for error in evals.not_loaded.values()]
-    lines += [*evals.not_listed, *_plugin_notes(evals.config)]
+    lines += evals.not_listed
     if evals.naming.asks_models:
         of_tests = f"tests marked {options.EVAL_MARKER_NAME}"
         lines.append(f"osmosis: {of_tests} ask the models of their evals ({options.ASKS_MODELS})")
     return lines
-
-
-def _plugin_notes(config: pytest.Config) -> Iterator[str]:
-    """Yield lines about other plugins' options that do not apply to rollouts."""
-    repeating = [name for name in ("reruns", "force_reruns", "retries", "force_flaky") if config.getoption(name, None)]
-    for name in repeating[:1]:
-        flag = f"--{name.replace('_', '-')}"
-        yield f"osmosis: {flag} does not repeat rollouts: the best of several would pass for the score"
-    if config.pluginmanager.hasplugin("repeat") and config.getoption("count", 1) > 1:
-        more = "set n in the config, or --osmosis-n, for more runs of a row"
-        yield f"osmosis: --count does not repeat rollouts: {more}"
 
 
 def _size(prepared: Prepared) -> str:
@@ -98,8 +85,8 @@ def _compact_lines(prepared: Sequence[tuple[Prepared, str]], evals: EvalSession,
             parts = [*_brief_parts(each, size, inline=evals.inline is not None)]
             if each.config.gates and gated:
                 parts.append(f"gate {' and '.join(map(title_of, each.config.gates))}")
-        if notes := _notes(each):
-            parts.append(plural(len(notes), "note"))
+        if each.notes:
+            parts.append(plural(len(each.notes), "note"))
         yield f"  {name}: {', '.join(parts)}"
     sampled = [name for name, (each, _) in zip(names, prepared, strict=True) if _leaves_out_rows(each)]
     if sampled:
@@ -160,12 +147,11 @@ def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None)
         yield f"  overridden: {', '.join(overridden)}"
     if config.preset:
         yield f"  preset: {', '.join(config.preset)}"
-    for note in (*_notes(prepared), *_secret_notes(prepared)):
+    for note in (*prepared.notes, *_secret_notes(prepared)):
         yield f"  note: {note}"
 
 
 def _own_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iterator[str]:
-    """Yield the lines that preflights do not have."""
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path) if config.text is not None else 'without a TOML'})"
     source = prepared.source
@@ -236,7 +222,6 @@ def _commit_lines(prepared: Prepared) -> Iterator[str]:
 
 
 def _preflight_lines(prepared: Prepared, training: Training) -> Iterator[str]:
-    """Yield the lines of the preflight of a training config."""
     config, plan = prepared.config, prepared.collected
     yield f"osmosis: {config.name} ({shown(config.path)}), preflight of a training config"
     yield f"  base model: {training.base_model}"
@@ -256,18 +241,8 @@ def _limit_lines(prepared: Prepared) -> Iterator[str]:
     if (bounds := rollout_bounds_text(prepared.config)) is not None:
         yield f"  limit: {bounds}"
     if not prepared.replays:
-        for limit in rate_limit_texts(prepared.config, prepared.collected.n_rollouts, prepared.last):
+        for limit in rate_limit_texts(prepared.config):
             yield f"  limit: {limit}"
-
-
-def _notes(prepared: Prepared) -> list[str]:
-    """Return what to know about the rows and the baseline."""
-    return [
-        *prepared.config.notes,
-        *prepared.notes,
-        *(prepared.commit.notes if prepared.commit is not None else ()),
-        *(f"the baseline differs in {key}" for key in prepared.differs),
-    ]
 
 
 def _secret_notes(prepared: Prepared) -> list[str]:
@@ -305,7 +280,7 @@ def _shard_lines(prepared: Prepared) -> Iterator[str]:
     limits = prepared.config.limits
     of_all_runs = ("max_tokens", "max_cost_usd", "max_duration_s")  # used up by all runs together
     own = [key for key in of_all_runs if getattr(limits, key) is not None]
-    rates = rate_limit_texts(prepared.config, prepared.part.n_rollouts, prepared.last)
+    rates = rate_limit_texts(prepared.config)
     names = [*own, *(["the limits per minute"] if rates else [])]
     if names:
         yield f"  note: each shard has {' and '.join(names)} for itself"

@@ -130,16 +130,6 @@ def _tried(path: Path | str | None, write: Callable[[Path], object]) -> str | No
     return None
 
 
-_REPORTS = {
-    "xmlpath": "--junitxml",
-    "json_report_file": "--json-report-file",
-    "report_log": "--report-log",
-    "htmlpath": "--html",
-    "log_file": "--log-file",
-}
-"""Options of pytest and of other plugins that name a file to write."""
-
-
 class OutputPaths:
     """The files that a session writes outside run directories."""
 
@@ -168,7 +158,6 @@ class OutputPaths:
         outputs = [output for prepared in evals for output in outputs_of(prepared, updating=updating)]
         inputs = [each for prepared in evals for each in inputs_of(prepared)]
         return [
-            *self._of_one_report(),
             *output_problems(
                 [*outputs, *_comparisons(evals), *_html_reports(evals), *self._of_session()],
                 [*inputs, *self._read_by_session()],
@@ -177,25 +166,11 @@ class OutputPaths:
             *dict.fromkeys(problem for prepared in evals for problem in problems_of_saving(prepared)),
         ]
 
-    def _of_one_report(self) -> Iterator[Problem]:
-        """Yield a problem if the report on all evals is to be named like one of them."""
-        html = self._options.html
-        if html is not None and "{name}" in str(html):
-            path = shown(html)
-            text = f"this report holds all evals; for one of each eval, pass --osmosis-set='output.html={path}'"
-            yield Problem(f"--osmosis-html={path}", text)
-
     def _of_session(self) -> Iterator[OutputFile]:
         if self._options.markdown is not None:
             yield OutputFile(self._options.markdown, "Markdown page", "--osmosis-markdown", is_page)
         if self._options.html is not None:
             yield OutputFile(self._options.html, HTML, "--osmosis-html", seams.is_report)
-        for dest, flag in _REPORTS.items():
-            value = self._config.getoption(dest, None)
-            if value and (dest != "json_report_file" or self._config.getoption("json_report", False)):
-                yield OutputFile(self._folder / value, flag.lstrip("-"), flag, None)
-        if page := os.environ.get(PAGE):
-            yield OutputFile(Path(page), "job page", PAGE, None)
 
     def _read_by_session(self) -> Iterator[InputFile]:
         if isinstance(self._options.secrets.file, Path):
@@ -208,14 +183,12 @@ HTML = "HTML report"
 
 
 def _html_reports(evals: Sequence[Prepared]) -> Iterator[OutputFile]:
-    """Yield the reports that configs name, with the paths of those on a part of their evals."""
     for report, members in configured(evals).items():
         instead = report.place(members, partial=True)
         yield OutputFile(report.path, HTML, f"the report of {shown(report.config)}", seams.is_report, (instead,))
 
 
 def _comparisons(evals: Sequence[Prepared]) -> Iterator[OutputFile]:
-    """Yield the tables that compare the entries of each config."""
     groups: dict[Path, list[EvalConfig]] = {}
     for prepared in evals:
         if prepared.config.entry is not None:

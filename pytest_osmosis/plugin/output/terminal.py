@@ -25,15 +25,13 @@ from pytest_osmosis.record.submission import typed_words
 from pytest_osmosis.report.overview import distinct_names, overview_lines, total_line
 from pytest_osmosis.report.statistics import show_command
 from pytest_osmosis.report.style import Style, bold, dim, joined, painted
-from pytest_osmosis.report.summary import notice_lines, summary_lines
-from pytest_osmosis.report.verdict import brief_lines, short_verdict_lines, verdict_lines
+from pytest_osmosis.report.summary import brief_lines, notice_lines, short_verdict_lines, summary_lines, verdict_lines
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.safe import escaped
 
 if TYPE_CHECKING:
     from pytest_osmosis.plugin.session import EvalSession
-    from pytest_osmosis.results.results import Results
 
 
 MARKUP: dict[Style, dict[str, bool]] = {
@@ -58,13 +56,6 @@ LIMITS: dict[StopReason, str] = {
     "max_cost_usd": "[limits] max_cost_usd",
 }
 """Stops that would happen again at once, unless the limit is raised first."""
-REMEDIES = {
-    "provider": "once the server answers again",
-    "host": "once the processes of the eval stay alive",
-    "reward": "once the functions can score",
-}
-"""Conditions for runs to be measured again, by the boundary where most of them broke."""
-RECORDED = "after you have recorded what is missing (--osmosis-record=new)"
 
 
 def own_terminal(config: pytest.Config) -> pytest.TerminalReporter | None:
@@ -164,7 +155,8 @@ class TerminalSummary:
             hidden = [each for name in categories for each in terminal.stats.get(name, ()) if id(each) not in shown]
             if hidden:
                 more = f"and {count(len(hidden))} more" if most else f"{plural(len(hidden), 'failure')} not listed"
-                write_line(terminal, f"{more}: {self._show_command(hidden)}")
+                run = "" if len(self._evals.queue.finished) == 1 else " RUN"
+                write_line(terminal, f"{more}: pytest-osmosis show{run}")
 
         def blocks(print_all: Callable[[], None], category: str) -> None:
             whole = [each for each in kept[category] if not (self._is_run(each) and eval_id_of(each.nodeid) in brief)]
@@ -201,14 +193,6 @@ class TerminalSummary:
         key = unit_key(report.nodeid)
         return key is not None and key.eval_id in self._evals.named
 
-    def _show_command(self, reports: Sequence[pytest.TestReport]) -> str:
-        """Return the command that shows the eval run of some reports; RUN stands for the names of several."""
-        finished = self._evals.queue.finished
-        if len(finished) == 1:
-            return "pytest-osmosis show"
-        ids = {eval_id_of(report.nodeid) for report in reports} & finished.keys()
-        return f"pytest-osmosis show {finished[ids.pop()].run.directory.name if len(ids) == 1 else 'RUN'}"
-
     def _print(self, terminal: pytest.TerminalReporter) -> None:
         if self._printed:
             return
@@ -230,8 +214,6 @@ class TerminalSummary:
         reasons = {each.results.stop_reason for each in unfinished}
         limits = [text for reason, text in LIMITS.items() if reason in reasons]
         first = [f"after you have raised {' and '.join(limits)}"] if limits else []
-        first += dict.fromkeys(_remedy(each.results) for each in unfinished if each.results.stop_reason == "max_errors")
-        first = ["after you have freed some space on the disk"] if "journal" in reasons else first
         yield f"osmosis: what was measured will not run again; {', '.join(['to resume', *first])}:"
         typed = _without_files(typed_words([str(word) for word in self._config.invocation_params.args]))
         words = [word for word in typed if word not in ("--osmosis-fresh", "--osmosis-resume")]
@@ -310,20 +292,14 @@ def _remarks(finished: Sequence[FinishedEval]) -> Iterator[str]:
 
 
 def _places(finished: Sequence[FinishedEval]) -> Iterator[str]:
-    """Yield where the results of several evals lie, and which of them have output of user code that no run owns."""
+    """Yield where the results of several evals lie."""
     paths = [path for each in finished for path in each.written[-1:]]
     folders = dict.fromkeys(each.run.directory.path.parent for each in finished)
     elsewhere = [shown(path) for path in paths if path.parent.parent not in folders]
     if len(elsewhere) < len(paths):
         yield dim(f"results: {', '.join(map(shown, folders))} (pytest-osmosis runs lists them)")
-    saved = [shown(each.prime_folder) for each in finished if each.prime_folder is not None]
-    logs = [name for name, each in zip(_names(finished), finished, strict=True) if each.run.directory.host_log.exists()]
-    places = {
-        "results:": elsewhere,
-        "results as prime eval has them:": saved,
-        "user code also wrote to host.log of": logs,
-    }
-    yield from (dim(f"{title} {listed(names, MOST_LISTED)}") for title, names in places.items() if names)
+    if elsewhere:
+        yield dim(f"results: {listed(elsewhere, MOST_LISTED)}")
 
 
 def _quiet_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int | None) -> Iterator[str]:
@@ -339,12 +315,6 @@ def _quiet_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int 
 
 def _names(finished: Sequence[FinishedEval]) -> list[str]:
     return distinct_names([(each.results.description.name, shown(each.run.prepared.config.path)) for each in finished])
-
-
-def _remedy(results: Results) -> str:
-    """Return what has to happen before an eval is resumed that could not measure too many runs."""
-    broken = next(cause.boundary for cause in results.causes if not cause.is_measured)
-    return RECORDED if results.is_replay and broken == "provider" else REMEDIES[broken]
 
 
 def _without_files(words: Iterable[str]) -> Iterator[str]:

@@ -145,7 +145,7 @@ class TestEvals:
         with self._lock:
             if request not in self._plans:
                 listed = request.to_list(self._evals.options.overrides)
-                self._plans[request] = begin(listed, self._evals.preparer.around).finish().plan
+                self._plans[request] = begin(listed, self._evals.preparer.around)().plan
             return self._plans[request]
 
     def select_items(self, items: Iterable[pytest.Item]) -> None:
@@ -203,7 +203,7 @@ def _prepared_for_tests(preparer: EvalPreparer, path: Path, plans: Sequence[Plan
     n = max(plan.n for plan in plans)
     union = [Override("data", "rows", rows, ORIGIN), Override("evaluation", "n", n, ORIGIN)]
     request = replace(request, overrides=[*request.overrides, *union], compared=False)
-    prepared = begin(request, preparer.around).finish()
+    prepared = begin(request, preparer.around)()
     config, plan = prepared.config, prepared.plan
     name = f"{config.name}{TEST_EVAL}"
     config = replace(

@@ -70,7 +70,7 @@ class ReferenceSource:
 
     def _solutions(self, request: MarkerRequest) -> ReferenceSolutions:
         if request not in self._evals:
-            prepared = begin(request.to_list(self._overrides), self._around).finish()
+            prepared = begin(request.to_list(self._overrides), self._around)()
             pythonpath, sdk_shim = session_options.pythonpath(self._config), reward_options.stands_in(self._config)
             self._evals[request] = ReferenceSolutions(prepared, os.environ, pythonpath, sdk_shim=sdk_shim)
         return self._evals[request]

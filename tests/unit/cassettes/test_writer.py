@@ -39,7 +39,7 @@ def test_the_order_in_which_runs_end_does_not_change_a_cassette(tmp_path: Path) 
     places = [(each["row"], each["run"], each.get("model_tag"), each["asker"]) for each in lines_of(written)]
     assert places[:5] == [(0, 0, None, asker) for asker in ("rollout", "rollout", "rollout", "a:judge", "rubric")]
     assert places[5][2] == "baseline"
-    assert set(check_cassette(written).runs) == set(runs)
+    assert set(check_cassette(written)) == set(runs)
 
 
 def test_requests_in_flight_together_are_sorted_by_their_messages(tmp_path: Path) -> None:

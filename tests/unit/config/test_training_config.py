@@ -131,6 +131,10 @@ def test_only_the_experiment_is_required(load: Load) -> None:
                 f"17: [evaluation]: unknown table, did you mean [execution]? (valid: {TABLES})",
             ],
         ),
+        (
+            EXPERIMENT + '[output]\ndir = "../x"\n',
+            ['7: [output] dir: must be inside the workspace (symlinks resolved), got "../x"'],
+        ),
     ],
 )  # fmt: skip
 def test_every_problem_is_reported_with_its_line(problems: Problems, text: str, expected: list[str]) -> None:

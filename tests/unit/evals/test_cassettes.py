@@ -78,10 +78,8 @@ def test_a_broken_cassette_is_refused_before_anything_is_recorded(config: EvalCo
     with pytest.raises(CassetteError) as raised:
         eval_cassette(replace(config, cassette=CassetteTable(record=record)), replay=False, reads=True)
 
-    line, whole = map(str, raised.value.problems)
-    assert line.startswith("cassettes/x.jsonl:2: ")
-    assert whole.startswith("cassettes/x.jsonl: ")
-    assert whole.endswith("repair it, or remove it to record it anew")
+    (problem,) = map(str, raised.value.problems)
+    assert problem.startswith("cassettes/x.jsonl:2: ")
 
 
 def test_rollouts_that_an_outage_broke_are_not_recorded_and_keep_what_there_was(tmp_path: Path) -> None:
@@ -149,7 +147,7 @@ def test_a_replay_that_lacks_too_many_runs_is_refused_with_their_names() -> None
     directory, path = RunDirectory(Path("run")), Path("x.jsonl")
     recorded(directory, *(Run(row, 0) for row in range(8)))
     finish_cassette(EvalCassette("record", path), directory, PASSED[:8])
-    cassette = EvalCassette("replay", path, check_cassette(path).runs)
+    cassette = EvalCassette("replay", path, check_cassette(path))
     runs = [RunId(row, 0) for row in range(10)]
 
     check_replay(cassette, runs, 2)

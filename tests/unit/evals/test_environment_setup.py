@@ -80,7 +80,7 @@ def test_every_setting_of_an_environment_reaches_its_process(workspace: Workspac
     folder = str(workspace.root / "environments/my_env")
     args: dict[str, Any] = {"difficulty": "hard"}
     assert setup.code.environment == EnvironmentSource("my-env", "my_env", folder, args, {"max_turns": 20})
-    assert (setup.concurrency, setup.runs, setup.rollout_retries) == (40, 3, 2)
+    assert (setup.concurrency, setup.rollout_retries) == (40, 2)
     assert (setup.independent_scoring, setup.state_columns) == (True, ("parsed_answer",))
     assert setup.code.target["headers_from_state"] == {"X-Session-ID": "example_id"}
     assert Setup.from_json(json.loads(encode([setup.to_json()]))) == setup, "it arrives as it was sent"

@@ -83,7 +83,7 @@ def test_failures_are_told_once_and_without_the_rest_of_the_url(monitor: Monitor
     for row in range(2):
         heartbeat.run_done(RunId(row, 0))
         wait_until(lambda: not heartbeat.is_open, "the answer")
-    assert heartbeat.notice == "2 of 2 heartbeats to 127.0.0.1 failed: HTTP 404"
+    assert heartbeat.notice == "2 of 2 heartbeats to 127.0.0.1 failed: HTTP Error 404: Not Found"
     monitor.server_close()
     closed = Heartbeat(monitor.url.replace(str(monitor.server_address[1]), "9"), [RunId(0, 0)])
     closed.run_done(RunId(0, 0))

@@ -34,24 +34,21 @@ def problems(
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "differ"),
+    ("first", "second"),
     [
-        ("out/x.json", "out/x.json", False),
-        ("out/x.json", "./a/../out/x.json", False),
-        ("real/x.json", "link/x.json", False),
-        ("x.json", "X.json", True),
-        ("\u00e9.json", "e\u0301.json", True),
+        ("out/x.json", "out/x.json"),
+        ("out/x.json", "./a/../out/x.json"),
+        ("real/x.json", "link/x.json"),
+        ("x.json", "X.json"),
+        ("\u00e9.json", "e\u0301.json"),
     ],
 )
-def test_two_files_at_one_path_are_reported_with_both_names(
-    folder: Path, first: str, second: str, differ: bool
-) -> None:
+def test_two_files_at_one_path_are_reported_with_both_names(folder: Path, first: str, second: str) -> None:
     (folder / "real").mkdir()
     (folder / "link").symlink_to("real")
     [problem] = problems(results(first, "a"), results(str(folder / second), "b"))
     assert ": would be written for the results of a and for the results of b" in problem
     assert problem.endswith("; give each a path of its own")
-    assert (" (on macOS and Windows these names are one file)" in problem) is differ
     assert len(problems(results("a.json", "a", "a.partial.json"), results("a.partial.json", "b"))) == 1
 
 
@@ -122,11 +119,3 @@ def test_what_cannot_be_written_is_reported(folder: Path, make: Callable[[Path],
     assert problems(results("out.json"), overwrite=True) == [f"results file out.json: cannot be written: {reason}"]
     [problem] = problems(results("x" * 300))
     assert problem.endswith(": cannot be written: File name too long")
-
-
-def test_files_of_other_tools_are_their_own_business(folder: Path) -> None:
-    (folder / "junit.xml").write_text("notes")
-    junit = OutputFile(Path("junit.xml"), "junitxml", "--junitxml", None)
-    assert problems(junit) == []
-    [problem] = problems(junit, results("junit.xml"), overwrite=True)
-    assert problem.startswith("results file junit.xml: would be written for --junitxml and for the results of x")

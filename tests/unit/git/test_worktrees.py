@@ -129,35 +129,7 @@ def test_a_worktree_does_not_outlive_its_process(repository: Path, number: signa
         assert admin.is_dir()
         process.send_signal(number)
 
-    gone(top, admin, top.with_name(f"{top.name}.lock"))
-
-
-def test_what_a_killed_session_and_its_guard_left_goes_with_the_next_start(
-    repository: Path, worktrees: Worktrees
-) -> None:
-    with holder(repository) as process:
-        top = top_of(process)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        for pid in [*map(int, children), process.pid]:
-            os.kill(pid, signal.SIGKILL)
-    assert top.is_dir()
-
-    made = worktrees.of(commit_of(repository, "branch", "early"), repository)
-
-    assert not top.exists()
-    assert len(git(repository, "worktree", "list").splitlines()) == 2
-    assert made.top.is_dir()
-
-
-def test_the_worktree_of_another_session_stays(repository: Path, worktrees: Worktrees) -> None:
-    with holder(repository) as process:
-        top = top_of(process)
-        worktrees.of(commit_of(repository, "branch", "early"), repository)
-        worktrees.close()
-
-        assert (top / "rewards.py").is_file()
-        process.kill()
-    gone(top)
+    gone(top, admin)
 
 
 def test_a_worktree_that_cannot_be_made_leaves_nothing(repository: Path, worktrees: Worktrees) -> None:
@@ -170,20 +142,6 @@ def test_a_worktree_that_cannot_be_made_leaves_nothing(repository: Path, worktre
 
     assert [path.name for path in (repository / WORKTREES).iterdir()] == [".gitignore"]
     assert not (repository / ".git" / "worktrees").exists()
-
-
-def test_lock_files_of_others_remove_nothing_and_hold_up_nobody(
-    repository: Path, worktrees: Worktrees, tmp_path: Path
-) -> None:
-    others = tmp_path / "worktrees" / "feature"
-    others.mkdir(parents=True)
-    home = repository / WORKTREES
-    home.mkdir(parents=True)
-    (home / "feature.lock").write_text(f"{others}\n")
-    os.mkfifo(home / "0123456789ab-01234567.lock")
-    worktrees.of(commit_of(repository, "branch", "early"), repository)
-
-    assert others.is_dir()
 
 
 @pytest.mark.parametrize("name", ["ends with a blank ", "line\u2028separator", "-dash; touch x"])

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_osmosis import Verdict
 from pytest_osmosis.plugin import hooks as specs
-from pytest_osmosis.plugin.hook_caller import GATE, RESULTS, HookCaller
+from pytest_osmosis.plugin.session_end import GATE, RESULTS, HookCaller
 from pytest_osmosis.verdicts.gates import State
 
 SOUND = Verdict("sound", "holds", "as it should", 1.0)

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.run_record import Event
-from pytest_osmosis.record.stop import InFlight
+from pytest_osmosis.record.stop import Ending, InFlight, Stop, StopReason, ending_of
 
 
 def append(journal: Path, *events: Event) -> None:
@@ -45,3 +47,17 @@ def test_hosts_may_have_begun_what_they_were_handed(tmp_path: Path) -> None:
     assert (in_flight.count(), in_flight.most()) == (1, 2)
     append(journal, {"ev": "handed_out", "n": 0})
     assert in_flight.most() == 1
+
+
+ENDINGS: list[tuple[StopReason, bool, Ending]] = [
+    *(("decided", False, "finished"), ("closed", True, "finished"), ("closed", False, "stopped")),
+    *(("interrupt", False, "stopped"), ("maxfail", False, "stopped"), ("requested", False, "stopped")),
+    *(("max_tokens", False, "stopped"), ("max_cost_usd", False, "stopped"), ("max_duration_s", False, "stopped")),
+    *(("systemic", True, "failed"), ("journal", False, "failed"), ("max_errors", False, "failed")),
+]
+
+
+@pytest.mark.parametrize(("reason", "all_done", "ending"), ENDINGS)
+def test_the_reason_of_a_stop_tells_its_status(reason: StopReason, all_done: bool, ending: Ending) -> None:
+    assert ending_of(Stop(reason, "text"), all_done=all_done) == ending
+    assert ending_of(None, all_done=all_done) == "finished"

@@ -17,7 +17,7 @@ from pytest_osmosis.record.journal import Journal, encode, with_checksum
 from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import Holder, RunLock
-from pytest_osmosis.record.submission import SubmissionNote
+from pytest_osmosis.record.submission import SubmissionNote, secrets_file_of
 
 
 def began(minute: int, *, resumed: bool = False) -> dict[str, Any]:
@@ -93,7 +93,11 @@ def test_status_of_an_eval_run_that_nobody_writes(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.parametrize(
-    "line", [encode(ended(5))[:-1], *map(with_checksum, (b"{}", b"3}", b'{"ev": 1}', b"[" * 9999 + b"}", b"\xff}"))]
+    "line",
+    [
+        encode(ended(5))[:-1],
+        *map(with_checksum, (b"{}", b"3}", b'{"ev": 1}', b'{"ev": "ended"}', b"[" * 9999 + b"}", b"\xff}")),
+    ],
 )
 def test_a_last_line_that_is_torn_or_no_event_is_no_end(tmp_path: Path, line: bytes) -> None:
     directory = written(tmp_path, FIRST)
@@ -132,17 +136,19 @@ def test_a_changed_byte_in_the_begin_of_a_killed_session_does_not_make_older_res
     assert "journal.jsonl was damaged" in (lifecycle_of(directory).reason or "")
 
 
-def test_the_reason_in_a_word_comes_from_results_of_the_same_session_also_if_formatted_anew(tmp_path: Path) -> None:
-    events = [*FIRST, STOPPED]
-    same = results(4, "stopped", "interrupt", "interrupted")
-    assert lifecycle_of(written(tmp_path, events, same)).stopped_by == "interrupt"
-    assert lifecycle_of(written(tmp_path, events, results(4, "stopped", "maxfail", "x"))).stopped_by is None
-    assert lifecycle_of(written(tmp_path, events, results(4, "failed", "journal", "x"))).stopped_by is None
+@pytest.mark.parametrize(("reason", "by"), [("maxfail", "maxfail"), ("closed", None)])
+def test_the_reason_in_a_word_is_that_of_the_stop(tmp_path: Path, reason: str, by: str | None) -> None:
+    end = {**STOPPED, "stop": {"reason": reason, "text": "interrupted"}}
+    assert lifecycle_of(written(tmp_path, [*FIRST, end])).stopped_by == by
+    assert lifecycle_of(written(tmp_path, [*FIRST, STOPPED])).stopped_by is None, "only a part was resumed"
 
+
+def test_results_that_were_formatted_anew_say_the_same(tmp_path: Path) -> None:
     directory = written(tmp_path, FIRST, results(6, "stopped", "maxfail", "2 failures"))
     before = lifecycle_of(directory)
     directory.results.write_text(json.dumps(json.loads(directory.results.read_text())))
     assert lifecycle_of(directory) == before
+    assert before.stopped_by == "maxfail"
 
 
 @pytest.mark.parametrize(("note", "rows", "status"), [(0, 3000, "stopped"), (3000, 0, "failed")])
@@ -234,3 +240,15 @@ def test_a_submitted_run_that_never_began_refers_to_its_log(tmp_path: Path) -> N
     now = lifecycle_of(directory)
     assert (now.status, now.was_killed) == ("failed", False)
     assert now.reason == "it ended before its code was loaded; see pytest-osmosis runs logs mine"
+
+
+@pytest.mark.parametrize(
+    ("words", "file"), [([], None), (["a.env"], "a.env"), (["a.env", "-"], None), (["-", "b"], "b")]
+)
+def test_the_secrets_file_of_a_submitted_run_is_the_last_that_was_named(
+    tmp_path: Path, words: list[str], file: str | None
+) -> None:
+    directory, arguments = RunDirectory(tmp_path), [f"--osmosis-secrets-file={word}" for word in words]
+    assert secrets_file_of(directory) is None
+    SubmissionNote(Holder.process(1), ["-x", *arguments], str(tmp_path)).write(directory)
+    assert secrets_file_of(directory) == (None if file is None else tmp_path / file)

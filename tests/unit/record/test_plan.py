@@ -16,7 +16,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 
 
 def plan(spans: Sequence[Span], n: int = 1, named: Sequence[Span] = ()) -> Plan:
-    return Plan("x", "/ws/configs/eval/x.toml", "/ws/data/x.jsonl", tuple(spans), n, "rows 0-1", tuple(named))
+    return Plan("x", "/ws/configs/eval/x.toml", "/ws/data/x.jsonl", tuple(spans), n, "rows 0-1", named=tuple(named))
 
 
 def test_rows_and_units_have_their_lines_and_runs_in_file_order() -> None:

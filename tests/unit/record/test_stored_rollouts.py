@@ -12,8 +12,8 @@ from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import Ledger, RunNotes
-from pytest_osmosis.record.stored_rollouts import StoredProgress, StoredRollouts, StoredScore
+from pytest_osmosis.record.run_record import Ledger, RewardError, RunNotes, RunRecord
+from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress, StoredRollouts, StoredScore
 from tests.journals import fold
 
 F, G = "rewards:f", "rewards:g"
@@ -74,6 +74,33 @@ def test_a_rollout_of_the_last_attempt_is_read_from_its_position_once_it_has_end
     again = {"ev": "start", "row": 0, "run": 0, "attempt": 2}
 
     assert RunId(0, 0) not in stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), again)
+    assert not StoredProgress(journal(tmp_path, loaded(f="a"), rollout(), again)).events(RunId(0, 0))
+
+
+def test_what_a_resumed_session_keeps_and_what_is_left(tmp_path: Path) -> None:
+    lost = [rollout(row, error="x", details="", boundary=b) for row, b in ((1, "provider"), (2, "agent"))]
+    begun = {"ev": "start", "row": 4, "run": 0, "attempt": 1}
+    events = [BEGAN, loaded(f="a"), rows(*["p w"] * 6), rollout(), score(F, 0.5), *lost, rollout(3), begun]
+    progress, runs = StoredProgress(journal(tmp_path, *events)), [RunId(row, 0) for row in range(6)]
+
+    def found(resumption: Resumption) -> tuple[list[bool], list[bool]]:
+        return [resumption.is_kept(run) for run in runs], [resumption.is_left(run) for run in runs]
+
+    assert found(Resumption(progress)) == (
+        [True, False, True, True, False, False],
+        [False, True, False, True, True, True],
+    )
+    kept, _ = found(Resumption(progress, retries_failed=True))
+    assert kept == [True, False, False, True, False, False]
+
+
+def test_a_function_scores_again_what_a_judge_or_a_host_kept_it_from_or_all_that_it_failed(tmp_path: Path) -> None:
+    progress = StoredProgress(journal(tmp_path))
+    errors = {F: RewardError("401", boundary="provider"), G: RewardError("no")}
+    record = RunRecord(RunId(0, 0), scorer_errors=errors)
+    assert Resumption(progress).scored_again(record) == {F}
+    assert Resumption(progress, retries_failed=True).scored_again(record) == {F, G}
+    assert Resumption(progress, retries_failed=True).scored_again(record._replace(boundary="agent")) == set()
 
 
 @pytest.mark.parametrize("read", [StoredRollouts, StoredProgress])

@@ -1,4 +1,4 @@
-"""Rows that changed, by name, with the commands that show one."""
+"""Rows that changed, by name, with the command that shows one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.statistics import changed_rows_lines
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.verdicts.comparison import Against, Matched, Pair, changed_rows
-from tests.unit.made import A, finished, last_run, of_baseline, pending, removed, results_of
+from tests.unit.made import A, finished, last_run, removed, results_of
 
 
 def ran(*runs: bool, row: int = 0) -> list[RunRecord]:
@@ -21,7 +21,7 @@ def lines(pairs: list[Pair], results: Results, against: Against = "last_run") ->
     return changed_rows_lines(against, replace(results, **found))
 
 
-def test_worse_rows_are_named_before_better_ones_with_counts_and_a_command_for_both_eval_runs() -> None:
+def test_worse_rows_are_named_before_better_ones_with_counts_and_a_command() -> None:
     results = results_of([*ran(True), *ran(False, row=1), *ran(True, row=2)])
     pairs = [Pair(0, 0, [True], [False]), Pair(1, 4, [False], [True]), Pair(2, 2, [True], [True])]
 
@@ -29,7 +29,6 @@ def test_worse_rows_are_named_before_better_ones_with_counts_and_a_command_for_b
         "  worse: row1 (was row4)",
         "  better: row0",
         "  row1 now: pytest-osmosis show x-1 row1-run0",
-        "  row1 then: pytest-osmosis show x-0 row4-run0",
     ]
 
     of_five = results_of([*ran(True, False, True, False, False, row=12), *ran(True, False)], n=5)
@@ -39,7 +38,6 @@ def test_worse_rows_are_named_before_better_ones_with_counts_and_a_command_for_b
         "  worse: row12 5/5 -> 2/5",
         "  better: row0 0/1 -> 1/2",
         "  row12 now: pytest-osmosis show x-1 row12-run1",
-        "  row12 then: pytest-osmosis show x-0 row12-run1",
     ]
 
 
@@ -60,18 +58,7 @@ def test_only_the_first_ten_rows_are_named_with_a_run_that_counts_or_passed() ->
     ]
 
 
-def test_commands_can_be_copied_from_any_folder_and_show_what_is_stored_of_a_baseline() -> None:
-    pairs = [Pair(0, 0, [False], [True])]
-    two_models = results_of(ran(False), baseline=[of_baseline(record) for record in ran(True)])
-    never_ran = results_of(ran(False), baseline=[of_baseline(pending())])
-
-    assert lines(pairs, two_models, "baseline")[1:] == [
-        "  row0 now: pytest-osmosis show x-1 row0-run0",
-        "  row0 by the baseline: pytest-osmosis show x-1 row0-run0-baseline",
-    ]
-    for baseline in (never_ran, results_of(ran(False))):
-        assert lines(pairs, baseline, "baseline")[1:] == ["  row0 now: pytest-osmosis show x-1 row0-run0"]
-
+def test_commands_can_be_copied_from_any_folder() -> None:
     one, own = [Pair(0, 0, [False], [True])], results_of(ran(False))
     names = {
         "../my evals/x-1": "'../my evals/x-1'",

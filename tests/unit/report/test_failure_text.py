@@ -129,7 +129,7 @@ MESSAGES: dict[str, tuple[Mapping[str, Any], list[str]]] = {
     "image": ({"role": "user", "content": [image()]}, ["user: [image_url]"]),
     "image with data": (
         {"role": "user", "content": [image(url="data:image/png;base64,iVBOR")]},
-        ["user: [image_url: image/png, 5 characters]"],
+        ["user: [image_url]"],
     ),
     "null": ({"role": "assistant", "content": None}, ["assistant: (no text)"]),
     "refusal": ({"role": "assistant", "content": None, "refusal": "I won't"}, ["assistant: (refused: I won't)"]),

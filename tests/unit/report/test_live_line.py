@@ -41,7 +41,7 @@ HALF: dict[str, Any] = {
 
 
 def test_a_log_gets_everything_but_a_bar() -> None:
-    begin, end = "multiply 240/500, 80% passed, mean 0.806, 3 not measured, ", "1,234 tokens/s, 15 s left"
+    begin, end = "multiply 240/500, 80% passed, mean 0.806, 3 not measured, 15 s left, ", "1,234 tokens/s"
     held = {"in_flight": 2, "held": 30, "held_by": "tokens_per_minute"}
 
     assert line(**HALF) == f"{begin}32 in flight, 4 waiting to retry, {end}"
@@ -53,18 +53,15 @@ def test_a_log_gets_everything_but_a_bar() -> None:
     [
         (
             200,
-            "multiply [####------] 240/500, 80% passed, mean 0.806, 3 not measured, 32 in flight, 4 waiting to retry, "
-            "1,234 tokens/s, 15 s left",
+            "multiply [####------] 240/500, 80% passed, mean 0.806, 3 not measured, 15 s left, 32 in flight, "
+            "4 waiting to retry, 1,234 tokens/s",
         ),
-        (79, "multiply [####------] 240/500, 80% passed, 3 not measured, 15 s left"),
-        (60, "multiply 240/500, 80% passed, 3 not measured, 15 s left"),
-        (50, "240/500, 80% passed, 3 not measured, 15 s left"),
-        (39, "240/500, 80% passed, 3 not measured"),
-        (12, "240/500"),
-        (5, "24..."),
+        (90, "multiply [####------] 240/500, 80% passed, mean 0.806, 3 not measured, 15 s left"),
+        (50, "multiply [####------] 240/500, 80% passed"),
+        (5, "mu..."),
     ],
 )
-def test_the_least_important_parts_are_left_out_until_the_line_fits(columns: int, expected: str) -> None:
+def test_the_last_parts_are_left_out_until_the_line_fits(columns: int, expected: str) -> None:
     assert line(columns, **HALF) == expected
 
 
@@ -74,7 +71,7 @@ def test_the_line_is_never_wider_than_the_terminal(name: str, columns: int, mean
 
 
 def test_wide_names_are_measured_in_columns() -> None:
-    assert line(60, "日本語の評価", submitted=4, done=1) == "日本語の評価 [##--------] 1/4, 0% passed, 0 in flight"
+    assert line(60, "日本語の評価", submitted=4, done=1) == "日本語の評価 [##--------] 1/4, 0% passed, mean 0.000"
 
 
 def test_before_anything_was_handed_to_a_host_an_eval_is_starting() -> None:
@@ -95,18 +92,11 @@ EVALS = [
     [
         (
             None,
-            "1/3 evals, 260/1,000 runs, multiply 240/500, 80% passed, mean 0.806, 3 not measured, 32 in flight, "
-            "4 waiting to retry, 1,734 tokens/s, 30 s left",
+            "1/3 evals, 260/1,000 runs, multiply 240/500, 80% passed, mean 0.806, 3 not measured, 30 s left, "
+            "32 in flight, 4 waiting to retry, 1,734 tokens/s",
         ),
-        (
-            105,
-            "[##--------] 1/3 evals, 260/1,000 runs, multiply 240/500, 80% passed, 3 not measured, 30 s left",
-        ),
-        (90, "1/3 evals, 260/1,000 runs, multiply 240/500, 80% passed, 3 not measured, 30 s left"),
-        (80, "260/1,000 runs, multiply 240/500, 80% passed, 3 not measured, 30 s left"),
-        (70, "260/1,000 runs, multiply 240/500, 80% passed, 3 not measured"),
-        (30, "260/1,000 runs, 80% passed"),
-        (14, "260/1,000 runs"),
+        (70, "[##--------] 1/3 evals, 260/1,000 runs, multiply 240/500, 80% passed"),
+        (44, "[##--------] 1/3 evals, 260/1,000 runs"),
     ],
 )
 def test_of_several_evals_all_are_counted_before_the_one_that_runs(columns: int | None, expected: str) -> None:
@@ -186,4 +176,6 @@ def test_the_pace_covers_whole_waves_of_long_rollouts() -> None:
 )
 def test_remaining_times_are_rounded(left_s: float, shown: str) -> None:
     progress = RunCounts(submitted=110, done=100)
-    assert live_line("x", progress, paced(progress, began_s=left_s * 10), mean=False).endswith(f", {shown} left")
+    assert live_line("x", progress, paced(progress, began_s=left_s * 10), mean=False).endswith(
+        f", {shown} left, 0 in flight"
+    )

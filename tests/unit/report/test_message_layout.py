@@ -97,10 +97,10 @@ def test_parts_that_are_no_text_are_named_and_blocks_of_anthropic_shown_as_what_
     ]
     assert laid_out([{"role": "user", "content": parts}]).split("\n")[2:] == [
         "    Look:",
-        "    [image_url: image/png, 4 characters]",
+        "    [image_url]",
         "    [image_url: https://example.com/cat.png]",
-        "    [image: image/jpeg, 4 characters]",
-        "    [input_audio: wav, 4 characters]",
+        "    [image]",
+        "    [input_audio]",
         "    [file: report.pdf]",
         "    [hologram]",
         "    and this.",

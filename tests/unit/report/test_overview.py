@@ -167,8 +167,8 @@ def test_a_table_that_is_too_wide_names_a_common_model_below_and_shortens_other_
     assert alike[0].split()[:2] == ["eval", "pass"]
     assert alike[1].startswith("the_first_regression_suite  ")
     assert alike[-1].startswith("2 evals of vendor/some-model; ")
-    assert different[1].startswith("the_...uite  vend...odel  ")
-    assert different[2].startswith("y            vend...name  ")
+    assert different[1].startswith("the_first...on_suite  ")
+    assert different[2].startswith("y                     ")
 
 
 @given(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.properties import properties_of
+from pytest_osmosis.report.failure_text import properties_of
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import A, B, failed, finished, pending, removed
 

@@ -10,7 +10,7 @@ from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.report.statistics import statistics_lines
-from pytest_osmosis.report.verdict import verdict_lines
+from pytest_osmosis.report.summary import verdict_lines
 from pytest_osmosis.results.results import Results, runs_for
 from pytest_osmosis.verdicts.gates import decide
 from tests.unit.made import A, B, failed, finished, of_baseline, pending, removed, results_of

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.record.lifecycle import ROWS
 from pytest_osmosis.results.heads import plan_digest, previous_run
 from pytest_osmosis.results.publish import text_of, write
-from pytest_osmosis.results.read import ROWS, PublishedHead
+from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.text.names import shown
 from tests.unit.made import A, finished, published
 
