@@ -236,9 +236,9 @@ SHOWN_KEY_CHARS = 6
 def check_cassette(path: Path) -> dict[Run, int]:
     """Return the runs of a cassette, each with the number of exchanges of its rollout.
 
-    Raises `CassetteError` with all problems, each with its line. A missing file is one. So are a line that is broken or torn, another schema version, an exchange that is there
-    twice, one that continues a turn which is not there, one whose digest is not that of its request, and text that
-    looks like a key.
+    Raises `CassetteError` with all problems, each with its line. A missing file is one. So are a line that is broken or
+    torn, another schema version, an exchange that is there twice, one that continues a turn which is not there, one
+    whose digest is not that of its request, and text that looks like a key.
     """
     runs: dict[Run, int] = {}
     try:
