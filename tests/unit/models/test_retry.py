@@ -63,18 +63,15 @@ def model_of(base_url: str) -> AbstractAsyncContextManager[Model]:
     return model_at(base_url, path="m")
 
 
-async def answered(
-    server: ChatServer, waits: Waits | None = None, *, policy: RetryPolicy = POLICY, left_s: float | None = None
-) -> Answered:
+async def answered(server: ChatServer, waits: Waits | None = None, *, policy: RetryPolicy = POLICY) -> Answered:
     waits = waits or Waits()
-    clock, begun = waits.clock, waits.clock.now()
     async with model_of(server.base_url) as model:
         return await chat(
             model,
             ChatRequest(messages=[{"role": "user", "content": "hi"}]),
             timeout_s=TIMEOUT_S,
             policy=policy,
-            remaining_s=lambda: None if left_s is None else left_s - (clock.now() - begun),
+            remaining_s=lambda: None,
             waiting=waits,
             rng=Random(0),
         )
