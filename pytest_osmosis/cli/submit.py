@@ -23,10 +23,11 @@ from pytest_osmosis.cli.arguments import add_output_options
 from pytest_osmosis.cli.logs import LogTail
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.config import is_training_config, read_entries
+from pytest_osmosis.config.secrets import read_secrets_file
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.run_directory import ignore_in_git
 from pytest_osmosis.files import private
-from pytest_osmosis.files.reading import fault_of
+from pytest_osmosis.files.reading import FileFault, fault_of, is_pipe
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.record.run_lock import Holder, RunLock
@@ -112,7 +113,7 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
     _check(config, given, folder)
     named = [] if options.name is None else [f"--osmosis-run={options.name}"]
     named_eval = config if "::" in config else f"--osmosis-config={config}"
-    arguments, stdin = _secrets_on_stdin([named_eval, *given])
+    arguments, stdin = _secrets_on_stdin([named_eval, *given], folder)
     plan = _dry_run([*arguments, *named], stdin, folder)
     directory = RunDirectory(Path(plan.folder))
     if not as_json:
@@ -132,8 +133,11 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
     return 1 if now.status == "failed" else 0
 
 
-def _secrets_on_stdin(arguments: Sequence[str]) -> tuple[Sequence[str], bytes]:
-    """Return the arguments, and the secrets that the dry run and the eval get on standard input, read once here."""
+def _secrets_on_stdin(arguments: Sequence[str], folder: Path) -> tuple[Sequence[str], bytes]:
+    """Return the arguments, and what the dry run and the eval get on standard input.
+
+    It holds the secrets of a pipe, which only this process can read, and only once. Raises `OsmosisError`.
+    """
     words: list[str] = []
     for word in arguments:
         if words and words[-1] == SECRETS_OPTION.rstrip("="):
@@ -141,9 +145,14 @@ def _secrets_on_stdin(arguments: Sequence[str]) -> tuple[Sequence[str], bytes]:
         else:
             words.append(word)
     last = max((index for index, word in enumerate(words) if word.startswith(SECRETS_OPTION)), default=None)
-    if last is None or words[last] != f"{SECRETS_OPTION}-":
+    path = None if last is None else words[last].removeprefix(SECRETS_OPTION)
+    if last is None or path is None or not (path == "-" or is_pipe(folder / path)):
         return words, b""
-    return words, sys.stdin.buffer.read()
+    words[last] = f"{SECRETS_OPTION}-"
+    try:
+        return words, sys.stdin.buffer.read() if path == "-" else read_secrets_file(folder / path).encode()
+    except FileFault as fault:
+        raise OsmosisError(f"{path}{'' if fault.line is None else f':{fault.line}'}: {fault}") from None
 
 
 def _check(config: str, arguments: Sequence[str], folder: Path) -> None:

@@ -28,7 +28,7 @@ _stdin = functools.partial(read_stdin, MOST_BYTES)
 
 
 class SecretsSource:
-    """The source of secrets besides the environment: a dotenv file, "-" for standard input, or None.
+    """The source of secrets besides the environment: a dotenv file or pipe, "-" for standard input, or None.
 
     It is read once, when its text is needed first. `read_stdin` returns what is on standard input, or raises
     `FileFault`.
@@ -58,11 +58,7 @@ class SecretsSource:
         try:
             if self.file is None:
                 return ""
-            return (
-                self._read_stdin()
-                if self.file == "-"
-                else read_text(self.file, most_bytes=MOST_BYTES, byte_order_mark=True)
-            )
+            return self._read_stdin() if self.file == "-" else read_secrets_file(self.file)
         except FileFault as fault:
             return fault
 
@@ -86,6 +82,11 @@ class SecretsSource:
         if problems:
             raise ConfigError(problems)
         return {name: value for name, value in values.items() if value}
+
+
+def read_secrets_file(path: Path) -> str:
+    """Return the text of a dotenv file or of a pipe, which is read once. Raises `FileFault`."""
+    return read_text(path, most_bytes=MOST_BYTES, byte_order_mark=True, pipe=True)
 
 
 def _missing(name: str, label: str) -> Problem:

@@ -1,7 +1,8 @@
 """Regular files, opened to be read.
 
 Nothing else is opened: a pipe makes its reader wait, a device may never end, and a file of /proc has no content of its
-own. A file is looked at before it is opened, and again afterwards, and opening it never waits.
+own. A file is looked at before it is opened, and again afterwards, and opening it never waits. `read_text` reads a pipe
+where one may be named, like that of a shell's `<(command)`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import functools
 import os
 import stat
 import sys
+import time
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
@@ -30,6 +32,8 @@ _MARKS = (
 )
 NO_FILES = ("/proc", "/sys")
 """Folders of the kernel. What is in them looks like files, but has neither a size nor an end to rely on."""
+PIPE_PATIENCE_S = 1.0
+"""The longest time that a pipe may be without a writer before it is empty."""
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -103,18 +107,46 @@ def open_file(path: Path) -> BufferedReader:
     return file
 
 
-def read_text(path: Path, *, most_bytes: int | None = None, byte_order_mark: bool = False) -> str:
+def is_pipe(path: Path) -> bool:
+    """Return True for a pipe, like that of a shell's `<(command)`."""
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)  # noqa: PTH116 (Path.stat does the same)
+    except (OSError, ValueError):
+        return False
+
+
+def read_text(path: Path, *, most_bytes: int | None = None, byte_order_mark: bool = False, pipe: bool = False) -> str:
     """Return the text of a regular file in UTF-8. Raises `FileFault`, with the line of a byte that is not UTF-8.
 
     More than `most_bytes` are a fault. So is a byte order mark, unless `byte_order_mark` allows it; it is not part of
-    the text.
+    the text. If `pipe` allows it, the path may be a pipe: it is read once in this process, whose later calls return the
+    same text.
     """
     try:
-        with open_file(path) as file:
-            raw = _read(file, most_bytes)
+        if pipe and is_pipe(path):
+            status = os.stat(path)  # noqa: PTH116
+            raw = _bounded(_bytes_of_pipe(path, status.st_dev, status.st_ino, most_bytes), most_bytes)
+            if not raw:
+                raise FileFault("is an empty pipe, or nothing writes to it")
+        else:
+            with open_file(path) as file:
+                raw = _read(file, most_bytes)
     except OSError as error:
         raise _fault(path, error) from error
     return _decoded(raw, byte_order_mark=byte_order_mark)
+
+
+@functools.cache
+def _bytes_of_pipe(path: Path, device: int, inode: int, most_bytes: int | None) -> bytes:
+    """Return what is written to a pipe until its writers are gone. `device` and `inode` tell it from a later one."""
+    give_up_at = time.monotonic() + PIPE_PATIENCE_S
+    with open(path, "rb", buffering=0, opener=_open_without_waiting) as file:
+        # None: it has a writer, which has written nothing yet
+        while (begin := file.read(1)) == b"" and time.monotonic() < give_up_at:
+            time.sleep(0.01)
+        os.set_blocking(file.fileno(), True)
+        with os.fdopen(os.dup(file.fileno()), "rb") as rest:
+            return (begin or b"") + rest.read(-1 if most_bytes is None else most_bytes + 1)
 
 
 def read_stdin(most_bytes: int) -> str:
@@ -129,7 +161,10 @@ def read_stdin(most_bytes: int) -> str:
 
 
 def _read(file: BinaryIO, most_bytes: int | None) -> bytes:
-    raw = file.read(-1 if most_bytes is None else most_bytes + 1)
+    return _bounded(file.read(-1 if most_bytes is None else most_bytes + 1), most_bytes)
+
+
+def _bounded(raw: bytes, most_bytes: int | None) -> bytes:
     if most_bytes is not None and len(raw) > most_bytes:
         raise FileFault(f"holds more than {most_bytes:,} bytes, the most that is read of such a file")
     return raw

@@ -32,6 +32,7 @@ from pytest_osmosis.models.json_bodies import (
     check_size,
     count_in,
     encoded,
+    first_choice,
     given,
     json_object,
     label,
@@ -111,7 +112,7 @@ def reply_in(
     choices = answer_list(body, "choices", status, failures)
     if not choices:
         raise failures.no_answer(status, "no choices", body)
-    choice = choices[0]
+    choice = first_choice(choices)
     if not isinstance(choice, dict):
         raise failures.misshapen(status, "a choice that is not an object", body)
     answer = choice.get(key)

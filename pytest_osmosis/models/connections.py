@@ -161,7 +161,8 @@ class HttpModel:
         self._root = root.removesuffix("/v1") if api.PATH.startswith("/v1/") else root
         self._url = f"{self._root}{api.PATH}"
         self._failures = Failures(target.base_url, self._url, api_key, target.address_key)
-        self._proxy = proxy_of(target.base_url)
+        proxy = proxy_of(target.base_url)
+        self._proxy = None if proxy is None else proxy.url
         self._max_in_flight = max_in_flight
         self._max_bytes = target.max_response_mb * MB
 

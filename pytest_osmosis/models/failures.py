@@ -1,8 +1,11 @@
 """Failed requests as `ModelError`s: by status, by exception, or by a body that is not a reply.
 
 This module alone decides whose failure it is (`boundary`), and whether a later request can succeed (`retryable`,
-`systemic`). Only a request that is wrong counts as the model's failure: its conversation may be too long, or malformed.
-Messages are one short line, without the key, which servers like to quote.
+`systemic`). Messages are one short line. The key is removed from a server's text, because servers like to quote it.
+
+Of the statuses from 400 to 499, only those of a request that is wrong count as the model's failure: its conversation
+may be too long, or malformed. All others are those of a provider, and say nothing about the model. Sources: RFC 9110,
+IANA's registry, and the references of the APIs and gateways that are named.
 
 Servers agree on no shape of an error: {"error": {...} | "..."}, {"detail": ...}, {"message": ...}, {"object": "error",
 ...}, a list around one of these, or plain text. Some send one with status 200, with a code or a type for the status.
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import socket
 import sys
@@ -33,14 +37,33 @@ from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import one_line, shortened
 
 
-def proxy_of(url: str) -> str | None:
-    """Return the address of the proxy for this address, or None."""
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy, and the variable that sets it, as it is spelt; "" if the system's settings do."""
+
+    url: str
+    variable: str = ""
+
+    def __str__(self) -> str:
+        """Return the proxy for people, without its password.
+
+        >>> print(Proxy("http://me:secret@proxy:3128", "HTTPS_PROXY"))
+        the proxy http://proxy:3128 (HTTPS_PROXY)
+        """
+        scheme, _, rest = self.url.partition("://")
+        return f"the proxy {scheme}://{rest.rpartition('@')[2]} ({self.variable or 'of the system'})"
+
+
+def proxy_of(url: str) -> Proxy | None:
+    """Return the proxy for this address, or None."""
     parts = urlsplit(url)
     proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    name = parts.scheme if proxies.get(parts.scheme) else "all"
+    proxy = proxies.get(name)
     if not proxy or proxy_bypass(parts.netloc):
         return None
-    return proxy if "://" in proxy else f"http://{proxy}"
+    variable = next((each for each in os.environ if each.lower() == f"{name}_proxy" and os.environ[each] == proxy), "")
+    return Proxy(proxy if "://" in proxy else f"http://{proxy}", variable)
 
 
 Treatment = Literal["denied", "unavailable", "retried", "wrong"]
@@ -53,22 +76,40 @@ CLIENT_ERRORS: Mapping[int, Treatment] = {
     402: "denied",  # no credit is left
     403: "unavailable",  # the key may not use this model, or not from this country
     404: "unavailable",  # there is no such model or address
-    405: "unavailable",  # the address takes no POST request
+    405: "wrong",  # the address takes no POST request
+    406: "wrong",  # the server has no answer of the type that was asked for
     407: "unavailable",  # a proxy asks for a password
+    408: "retried",  # the server waited too long, often for the model (Bedrock, LiteLLM)
+    409: "retried",  # the request conflicts with another, which will end
     410: "unavailable",  # the model was withdrawn
+    411: "wrong",  # the request does not say how long it is
     412: "unavailable",  # the account is suspended (Fireworks), or its budget is used up (Portkey)
     413: "wrong",  # the request is too large
+    414: "wrong",  # the address is too long
+    415: "wrong",  # the server does not read requests of this type
+    416: "wrong",  # the request asks for a part that does not exist
+    417: "wrong",  # the request expects what the server cannot do
+    421: "retried",  # this server is not meant to answer; another connection may reach another
     422: "wrong",  # the request is well-formed, but not valid
+    423: "retried",  # something that is needed is locked
+    424: "retried",  # something behind the server failed (Bedrock, SageMaker, TGI, Groq)
+    425: "retried",  # the server wants the request again, later
+    426: "wrong",  # the request needs another protocol
+    428: "wrong",  # the request lacks a condition
+    429: "retried",  # too many requests
+    431: "wrong",  # the headers are too large
     446: "wrong",  # a guardrail in front of the model refused the request (Portkey)
     451: "unavailable",  # the law, or a rule of the provider, forbids access from here
+    460: "retried",  # a load balancer gave up the connection (AWS)
+    498: "retried",  # no capacity is left (Groq)
+    499: "retried",  # the request was cancelled behind the server (Gemini, Cohere, nginx)
 }
 
 
 def client_error(status: int) -> Treatment:
     """Return how a status from 400 to 499 is treated.
 
-    All others are retried: too many requests (429), no capacity (498), a server, or one behind it, that waited too long
-    or gave up (408, 424, 499), and what gateways, load balancers and firewalls answer.
+    No standard has any other than these: a gateway, a load balancer or a firewall answered.
     """
     return CLIENT_ERRORS.get(status, "retried")
 
@@ -196,16 +237,21 @@ class Failures:
             return ModelError(answered + detail, status=status, boundary="model")
         match treatment:
             case "unavailable":
-                by_status = {404: self._address_hint(), 405: self._address_hint(), 407: self._through_proxy}
+                by_status = {404: self._address_hint(), 407: self._through_proxy}
                 hint = self._responses_hint(error) or by_status.get(status, "")
                 text = f"{answered} at {self._shown_url()}{_advised(detail, hint)}"
                 return ModelError(text, status=status, systemic="until_success")
             case "retried":
                 return ModelError(answered + detail, status=status, retryable=True, retry_after_s=wait_s)
-            case "wrong" if status == 400 and (hint := self._responses_hint(error) or _refusal_hint(error)):
+            case "wrong" if status == 400 and (hint := self._responses_hint(error)):
+                return ModelError(answered + _advised(detail, hint), status=status, systemic="until_success")
+            case "wrong" if status == 400 and error.refused_key is not None:
+                key = OF_REQUESTS.get(error.refused_key, error.refused_key)
+                hint = f"; leave out {key}: in [sampling], in [judge] or in the agent's own request, whichever sets it"
                 return ModelError(answered + _advised(detail, hint), status=status, systemic="until_success")
             case "wrong":
-                return ModelError(answered + detail, status=status, boundary="model")
+                at = f" at {self._shown_url()}" if status == 405 else ""
+                return ModelError(answered + at + detail, status=status, boundary="model")
 
     def _redirect(self, status: int, answered: str, location: str) -> ModelError:
         target = f' to "{self._shown(location, MAX_BODY)}"' if location else ""
@@ -215,10 +261,9 @@ class Failures:
 
     @property
     def _through_proxy(self) -> str:
-        """The proxy to the address, without its password, which is not the server's doing; "" without one."""
-        scheme, _, rest = (proxy_of(self.base_url) or "").partition("://")
-        proxy = f"{scheme}://{rest.rpartition('@')[2]}"
-        return f" through the proxy {self._shown(proxy, MAX_BODY)}" if rest else ""
+        """The proxy to the address, and the variable that sets it, which is not the server's doing; "" without one."""
+        proxy = proxy_of(self.base_url)
+        return "" if proxy is None else f" through {self._shown(str(proxy), MAX_BODY)}"
 
     def _responses_hint(self, error: ErrorBody) -> str:
         """Return a hint for a model that refuses chat completions, or tools there, and has OpenAI's Responses."""
@@ -261,13 +306,6 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
         return None
     seconds = (then.replace(tzinfo=then.tzinfo or UTC) - now).total_seconds()
     return max(0.0, seconds) if seconds <= MAX_WAIT_S else None
-
-
-def _refusal_hint(error: ErrorBody) -> str:
-    if error.refused_key is None:
-        return ""
-    key = OF_REQUESTS.get(error.refused_key, error.refused_key)
-    return f"; leave out {key}: in [sampling], in [judge] or in the agent's own request, whichever sets it"
 
 
 def _advised(detail: str, hint: str) -> str:

@@ -66,6 +66,11 @@ def answer_list(body: Mapping[str, Any], key: str, status: int, failures: Failur
     return value
 
 
+def first_choice(choices: Sequence[Any]) -> Any:
+    """Return the choice with index 0, in whatever order a server lists them; the first if none has that index."""
+    return next((each for each in choices if isinstance(each, dict) and each.get("index") == 0), choices[0])
+
+
 def function_of(call: Any) -> Mapping[str, Any]:
     """Return the function that a tool call of a chat message names. Raises `ValueError` for what is no call."""
     function = call.get("function") if isinstance(call, Mapping) else None

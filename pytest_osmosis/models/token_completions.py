@@ -19,7 +19,7 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
 from pytest_osmosis.models.completions import read_reply, request_body
 from pytest_osmosis.models.connections import LightModel
-from pytest_osmosis.models.json_bodies import encoded, json_object
+from pytest_osmosis.models.json_bodies import encoded, first_choice, json_object
 from pytest_osmosis.models.targets import ModelTarget
 
 TOKENS_PATH, TOKENIZE_PATH = "/tokens", "/tokenize"
@@ -92,7 +92,7 @@ class TokenModel(LightModel):
 
     def _remember(self, request: ChatRequest, reply: ChatReply, answer: Mapping[str, Any]) -> None:
         """Remember a turn whose token ids the server sent, unless the answer was cut off: it then has no end."""
-        choice = answer["choices"][0]
+        choice = first_choice(answer["choices"])
         prompt, own = answer.get("prompt_token_ids") or choice.get("prompt_token_ids"), choice.get("token_ids")
         if not request.run or not prompt or not own or reply.finish_reason == "length":
             return

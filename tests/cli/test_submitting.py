@@ -131,15 +131,21 @@ def test_every_problem_is_reported_before_anything_starts(background: Background
 
 
 @pytest.mark.slow
-def test_secrets_from_standard_input_are_handed_on_and_reach_no_log(background: Background) -> None:
+@pytest.mark.parametrize(
+    "option", ["--osmosis-secrets-file=- --", "--osmosis-secrets-file={} --", "-- --osmosis-secrets-file {}"]
+)
+def test_secrets_from_standard_input_or_a_pipe_are_handed_on_and_reach_no_log(
+    background: Background, option: str
+) -> None:
     """Twice, as `submit` starts a dry run and the eval. A conftest.py prints one past pytest's terminal."""
     background.workspace.eval("x", rows=1, secrets={"required": ["X_SECRET"]})
     background.workspace.write("conftest.py", f"import os\nos.write(2, b'the key is {SECRET}\\n')\n")
     typed = shlex.join([*PROGRAM, "submit", "configs/eval/x.toml", "--yes", "--json"])
+    secrets = option.format(f"<(echo X_SECRET={SECRET})")
     done = subprocess.run(
-        ["bash", "-c", f"{typed} --osmosis-secrets-file=- -- -s ."],
+        ["bash", "-c", f"{typed} {secrets} -s ."],
         cwd=background.root,
-        input=f"X_SECRET={SECRET}\n",
+        input=f"X_SECRET={SECRET}\n" if "=-" in option else "",
         capture_output=True,
         text=True,
         check=False,

@@ -9,6 +9,9 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from pytest_osmosis.files import reading
 from tests.hostile.workspaces import CONFIG, HostileWorkspace
 from tests.plugin.workspaces import PYTEST
 
@@ -65,17 +68,21 @@ def test_what_is_no_file_is_named_as_config_and_elsewhere_and_as_a_file_of_cases
         assert f"of_{suffix}.cases.{suffix}: is a pipe, not a file" in cases.stdout.str() + cases.stderr.str()
 
 
-def test_what_is_no_file_is_named_as_secrets_file_baseline_and_stored_run(hostile: HostileWorkspace) -> None:
+def test_what_is_no_file_is_named_as_secrets_file_baseline_and_stored_run(
+    hostile: HostileWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "PIPE_PATIENCE_S", 0.0)
     hostile.eval(rows=1, secrets={"required": ["TOKEN"]})
     for name in ("pipe", "socket", "loop", "device"):
         make, fault = KINDS[name]
+        of_secrets = "is an empty pipe, or nothing writes to it" if name == "pipe" else fault
         base, secrets = f"{name}-base", f"{name}-secrets"
         for path in (base, secrets):
             make(hostile.root / path)
 
         result = hostile.run(CONFIG, f"--osmosis-secrets-file={secrets}", f"--osmosis-set=baseline.results={base}")
         assert result.ret == 4
-        assert f"{secrets}: {fault}; {VALID_SECRETS}" in result.stderr.str()
+        assert f"{secrets}: {of_secrets}; {VALID_SECRETS}" in result.stderr.str()
         assert f"[baseline] results: {base}: {fault}" in result.stderr.str()
 
         result = hostile.run(f"--osmosis-from={base}")

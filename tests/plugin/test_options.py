@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
 import pytest
 
 from pytest_osmosis.plugin.command import options
 from tests.plugin.workspaces import CONFIG, Workspace, read_json
 from tests.servers import ChatServer, reply, together
 
+Pipe = Callable[[bytes], str]
+
 BOTH = (CONFIG, "--osmosis-config=configs/eval/y.toml")
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    """Give a function that returns the path of a pipe with a content, as a shell does for `<(...)`."""
+    with ExitStack() as stack:
+
+        def made(content: bytes) -> str:
+            reader, writer = os.pipe()
+            stack.callback(os.close, reader)
+            os.write(writer, content)
+            os.close(writer)
+            return f"/dev/fd/{reader}"
+
+        yield made
 
 
 def test_n_and_limit_override_the_config(workspace: Workspace) -> None:
@@ -75,7 +96,7 @@ def score(solution_str, ground_truth, **kwargs):
 
 @pytest.mark.slow
 def test_secrets_come_from_a_file_or_stdin_and_then_the_environment(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, pipe: Pipe
 ) -> None:
     monkeypatch.setenv("SECOND_SECRET", "three")
     monkeypatch.setenv("FIRST_SECRET", "not this")
@@ -86,6 +107,21 @@ def test_secrets_come_from_a_file_or_stdin_and_then_the_environment(
 
     workspace.run(*BOTH, "--osmosis-secrets-file=.env").assert_outcomes(passed=2)
     workspace.run(*BOTH, "--osmosis-secrets-file=-", stdin=b"FIRST_SECRET='one two'\n").assert_outcomes(passed=2)
+    path = pipe(b'FIRST_SECRET="one two"\n')  # it is read once for all evals
+    workspace.run(*BOTH, f"--osmosis-secrets-file={path}").assert_outcomes(passed=2)
+
+
+def test_a_pipe_of_secrets_is_named_and_its_values_are_never_shown(workspace: Workspace, pipe: Pipe) -> None:
+    workspace.eval("x", secrets={"required": ["FIRST_SECRET", "SECOND_SECRET"]}, evaluation={"n": "s3cr3t-0123456789"})
+    workspace.eval("y", secrets={"required": ["THIRD_SECRET"]})
+    path = pipe(b"FIRST_SECRET=s3cr3t-0123456789\n")
+
+    result = workspace.run(*BOTH, f"--osmosis-secrets-file={path}", exits=4)
+
+    missing = [line for line in result.errlines if line.startswith("ERROR: secret ")]
+    assert [line.split()[2] for line in missing] == ["SECOND_SECRET:", "THIRD_SECRET:"]
+    assert all(f"missing or empty in {path} and in the environment" in line for line in missing)
+    assert "s3cr3t" not in result.stdout.str() + result.stderr.str()
 
 
 def test_all_missing_secrets_are_named(workspace: Workspace) -> None:

@@ -131,7 +131,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         Option(
             "secrets-file",
             "PATH|-",
-            "Read values of [secrets] required from this dotenv file (- is stdin).",
+            "Read values of [secrets] required from this dotenv file or pipe (- is stdin).",
             "ini",
         ),
         Option("temperature", "X"),

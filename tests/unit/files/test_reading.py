@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,28 @@ def test_what_is_no_file_is_named(
     monkeypatch.chdir(tmp_path)  # the path of a socket must be short
     make(Path("x"))
     assert fault_at(Path("x")) == expected
+
+
+def test_a_pipe_is_read_once_and_to_its_end_where_it_is_allowed(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("x" * 100_000,))
+    writer.start()
+    read = [read_text(pipe, most_bytes=200_000, pipe=True) for _ in range(2)]
+    writer.join()
+    assert read == ["x" * 100_000] * 2
+
+
+def test_a_pipe_that_holds_too_much_is_a_fault_each_time() -> None:
+    for content in (b"12345", b"67890"):
+        reader, writer = os.pipe()
+        os.write(writer, content)
+        os.close(writer)
+        path = Path(f"/dev/fd/{reader}")
+        for _ in range(2):
+            with pytest.raises(FileFault, match="holds more than 4 bytes"):
+                read_text(path, most_bytes=4, pipe=True)
+        os.close(reader)
 
 
 def test_an_impossible_path_is_a_fault(tmp_path: Path) -> None:

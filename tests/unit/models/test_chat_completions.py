@@ -85,6 +85,25 @@ async def test_a_minimal_reply_is_enough_and_more_is_kept() -> None:
     assert reply.message == {"role": "assistant", "content": parts, **more}
 
 
+def choice(text: str, **fields: Any) -> dict[str, Any]:
+    return {"message": {"content": text}, **fields}
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        [choice("no", index=1), choice("42", index=0)],
+        [choice("no", index=2), choice("no", index=1), choice("42", index=0), choice("no", index=3)],
+        [choice("42", index=0), choice("no", index=0)],
+        [choice("42", index=3), choice("no", index=2)],
+        [choice("42"), choice("no")],
+        [None, choice("42", index=0)],
+    ],
+)
+async def test_of_several_choices_the_one_with_index_0_is_the_answer(choices: list[Any]) -> None:
+    assert (await reply_of(servers.data({"choices": choices}))).content == "42"
+
+
 async def test_numbers_beyond_any_use_become_null() -> None:
     large = "9" * 400
     text = '{"choices": [{"message": {"content": "42", "a": NaN, "b": [-Infinity, 1e999, 0.5, %s, -%s]}}]}'

@@ -132,15 +132,18 @@ async def test_a_proxy_is_not_used_for_an_exempt_address(monkeypatch: pytest.Mon
     assert (reply.content, proxy.requests) == ("direct", [])
 
 
-@pytest.mark.parametrize(("variable", "scheme"), [("HTTP_PROXY", "http://"), ("all_proxy", "")])
-async def test_a_missing_proxy_is_named_without_its_password(
+@pytest.mark.parametrize(
+    ("variable", "scheme"),
+    [("HTTP_PROXY", "http://"), ("http_proxy", ""), ("ALL_PROXY", ""), ("all_proxy", "http://")],
+)
+async def test_a_missing_proxy_is_named_with_its_variable_and_without_its_password(
     monkeypatch: pytest.MonkeyPatch, unused_port: int, variable: str, scheme: str
 ) -> None:
     monkeypatch.setenv(variable, f"{scheme}me:hunter2hunter2@127.0.0.1:{unused_port}")
     error = await error_at("http://model.invalid/v1")
     assert kind(error) == ("provider", True, "until_success", None)
     assert str(error) == (
-        f"cannot reach http://model.invalid/v1 through the proxy http://127.0.0.1:{unused_port}: "
+        f"cannot reach http://model.invalid/v1 through the proxy http://127.0.0.1:{unused_port} ({variable}): "
         f"127.0.0.1:{unused_port} refused the connection; is the proxy running?"
     )
 
@@ -154,14 +157,14 @@ async def test_a_missing_proxy_is_named_without_its_password(
     ],
     ids=["no tunnel", "password", "cut"],
 )
-async def test_a_proxy_that_fails_is_named(
+async def test_a_proxy_that_fails_is_named_with_its_variable(
     monkeypatch: pytest.MonkeyPatch, scheme: str, behaviour: Behaviour | None, said: str
 ) -> None:
     with ChatServer(*filter(None, [behaviour])) as server:
         monkeypatch.setenv(f"{scheme.upper()}_PROXY", server.url)
         error = await error_at(f"{scheme}://model.invalid/v1")
     path = "messages" if CLIENT.name == "anthropic" else "chat/completions"
-    through = f" through the proxy {server.url}"
+    through = f" through the proxy {server.url} ({scheme.upper()}_PROXY)"
     assert error.boundary == "provider"
     assert said.format(through=through, asked=f"http://model.invalid/v1/{path}") in str(error)
 
@@ -345,9 +348,9 @@ async def test_long_bodies_are_cut_and_control_characters_escaped(behaviour: Beh
 
 
 STATUSES: Mapping[tuple[str, bool, str], tuple[int, ...]] = {
-    ("model", False, "no"): (400, 413, 422, 446),
+    ("model", False, "no"): (400, 405, 413, 415, 422, 431, 446),
     ("provider", False, "always"): (401, 402),
-    ("provider", False, "until_success"): (403, 404, 405, 407, 410, 412, 451),
+    ("provider", False, "until_success"): (403, 404, 407, 410, 412, 451),
     ("provider", True, "no"): (408, 409, 418, 421, 423, 424, 425, 429, 460, 498, 499, 500, 502, 503, 529),
 }
 

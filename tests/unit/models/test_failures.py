@@ -10,8 +10,8 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.failures import Failures, causes_of
 
 DENIED = {401, 402}
-REFUSED = {403, 404, 405, 407, 410, 412, 451}
-WRONG = {400, 413, 422, 446}
+REFUSED = {403, 404, 407, 410, 412, 451}
+WRONG = {400, 405, 406, 411, 413, 414, 415, 416, 417, 422, 426, 428, 431, 446}
 
 
 def failure(status: int) -> ModelError:
