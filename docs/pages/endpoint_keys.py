@@ -72,7 +72,8 @@ the config sets it to another key. Recorded answers are found whatever the heade
 
 Entries with one `endpoint_id` are replicas of the model: they must have the same `model`, and may differ in all else.
 
-- A request goes to the replica with the fewest requests in flight.
+- A request goes to the replica with the fewest requests in flight. `[model] sticky = "row"` or `"run"` keeps the
+  requests of a row, or of a run, with one replica while it answers, as its cache of prompts may hold their beginning.
 - A replica that cannot be reached, or refuses the key, is left out at once; one that answers 5xx, breaks the
   connection or does not answer in time is left out after three failures in a row. After 5 seconds, then 10, up to a
   minute, it gets one request again.

@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import add_output_options
-from pytest_osmosis.cli.output import CommandOutput, terminal_columns
+from pytest_osmosis.cli.output import CommandOutput, add_output_options, terminal_columns
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.report.comparison import comparison_json, comparison_lines
 from pytest_osmosis.report.overview import overview_lines

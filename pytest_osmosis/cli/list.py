@@ -8,8 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.cli.arguments import add_output_options
-from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.cli.output import CommandOutput, add_output_options
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import NO_RUNS, eval_of, listing_order, runs_above
 from pytest_osmosis.report.style import STATUSES, Style, StyledText, aligned, bold, dim

@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import add_output_options
-from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.cli.output import CommandOutput, add_output_options
 from pytest_osmosis.config import SecretsSource
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.known_secrets import known_secrets

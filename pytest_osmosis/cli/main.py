@@ -11,18 +11,39 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
 import pytest_osmosis
 from pytest_osmosis import seams
-from pytest_osmosis.cli.arguments import COMMANDS, RUNS, program, refusal
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.models.providers import provider_secrets
 from pytest_osmosis.text.arguments import CommandParser
 from pytest_osmosis.text.redaction import Sanitizer
+
+COMMANDS: Mapping[str, str] = {
+    "init": "begin a workspace: an eval that runs offline at once",
+    "show": "show an eval run, one of its conversations, or all runs of a row",
+    "html": "write eval runs into one HTML file",
+    "view": "show eval runs in a browser, live while they run",
+    "submit": "run an eval in the background, and let it survive this terminal",
+    "runs": "list the eval runs of this workspace, the newest first, and manage them",
+    "merge": "make the results of a whole eval from those of its shards, and decide its gates",
+    "schema": "print the JSON Schema of results.json or of a config",
+    "demo": "serve the arithmetic model over HTTP (also python -m pytest_osmosis.demo)",
+}
+"""The help of each command."""
+RUNS: Mapping[str, str] = {
+    "list": "list the eval runs, the newest first (default)",
+    "logs": "print the log of a submitted eval run",
+    "stop": "stop an eval run, and wait until its results are written",
+    "compare": "compare two eval runs row by row",
+    "export": "write the results of an eval run, or a line for each of its runs",
+}
+"""The help of each command below `runs`."""
+
 
 _DESCRIPTION = (
     "Begin a workspace for pytest-osmosis, run its evals in the background, look at eval runs and manage them."
@@ -31,6 +52,11 @@ _RUNS_DESCRIPTION = """\
 Look at the eval runs of this workspace and manage them. Without a command,
 list them, the newest first.
 """
+
+
+def program() -> str:
+    """Return the command that the user typed: `python -m` runs `__main__.py`."""
+    return "python -m pytest_osmosis" if Path(sys.argv[0]).name == "__main__.py" else "pytest-osmosis"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,7 +104,9 @@ def _run(typed: list[str]) -> int:
     parser = argument_parser(arguments)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        parser.error(refusal(unknown) or f"unrecognized arguments: {' '.join(unknown)}")
+        from pytest_osmosis.config.named_keys import refusals
+
+        parser.error("\n".join(refusals(unknown)) or f"unrecognized arguments: {' '.join(unknown)}")
     sanitizer = Sanitizer(provider_secrets(os.environ))
     output = CommandOutput(sanitizer, getattr(options, "color", "auto"))
     try:

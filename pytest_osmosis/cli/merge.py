@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.cli.arguments import add_output_options
-from pytest_osmosis.cli.output import CommandOutput, terminal_columns
+from pytest_osmosis.cli.output import CommandOutput, add_output_options, terminal_columns
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import runs_above
 from pytest_osmosis.report.markdown import is_page, page, sections

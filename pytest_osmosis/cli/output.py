@@ -1,16 +1,17 @@
-"""Output of the commands: standard output through the sanitizer, in colours if it is a terminal.
+"""Output of the commands and options for it: standard output through the sanitizer, in colours if it is a terminal.
 
 Colours follow pytest's rules: `--color` counts first, then PY_COLORS, NO_COLOR and FORCE_COLOR, then the terminal.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pytest_osmosis.report.style import ansi, painted
 from pytest_osmosis.text.redaction import Sanitizer
@@ -18,6 +19,22 @@ from pytest_osmosis.text.redaction import Sanitizer
 Color = Literal["auto", "yes", "no"]
 NOBODY_TO_ASK = 2
 """The exit status if a question needs an answer, and there is no terminal."""
+
+
+def add_color_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--color",
+        choices=get_args(Color),
+        default="auto",
+        metavar="yes|no|auto",
+        help="colours; auto (default) means on a terminal, and obeys NO_COLOR and FORCE_COLOR",
+    )
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command that prints lines or JSON."""
+    parser.add_argument("--json", action="store_true", help="print JSON, for other programs")
+    add_color_option(parser)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from pytest_osmosis.cli.arguments import add_output_options
-from pytest_osmosis.cli.output import CommandOutput, terminal_columns
+from pytest_osmosis.cli.output import CommandOutput, add_output_options, terminal_columns
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, stored
 from pytest_osmosis.record.journal import EventReader
@@ -68,33 +66,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
     listing: Listing = "all" if options.all else "failed" if options.failed else "first"
-    request = show_request(options.run, options.row_run, listing=listing, full=options.full, columns=terminal_columns())
+    name, unit = named(options.run, options.row_run)
+    if unit is not None and listing != "first":
+        raise OsmosisError(
+            f"--{listing}: selects the runs on the page of an eval run, but {unit} is named; leave one out"
+        )
     if options.json:
-        output.json(show_json(folder, request))
+        output.json(show_json(find_run(folder, name), unit, only_failed=options.failed))
+    elif unit is None:
+        output.lines(page_lines(read_stored(stored(find_run(folder, name))), listing, terminal_columns()))
     else:
-        output.lines(show_lines(folder, request))
+        output.lines(unit_lines(find_run(folder, name), unit, full=options.full))
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class ShowRequest:
-    """The arguments of `show`: the eval run, what of it, and how.
+def named(run: str, row_run: str | None) -> tuple[str, Unit | None]:
+    """Return the eval run that the arguments mean, and the run or the row of it, None for the page of the eval run.
 
-    `unit` is None for the page of the eval run. `listing` selects the runs that this page lists. Without `full`, long
-    texts are shortened. `columns` is the width of the terminal, None if there is none.
-    """
-
-    run: str = LATEST
-    unit: Unit | None = None
-    listing: Listing = "first"
-    full: bool = False
-    columns: int | None = None
-
-
-def show_request(run: str, row_run: str | None, *, listing: Listing = "first", **how: Any) -> ShowRequest:
-    """Return what the arguments mean. A single one may name the eval run, or a run of the latest one.
-
-    Raises `OsmosisError` for what names no run.
+    A single one may name the eval run, or a run of the latest one. Raises `OsmosisError` for what names no run.
     """
     if row_run is None and (_unit(run) is not None or "::" in run):
         run, row_run = _eval_of(run) or LATEST, run if _unit(run) is not None else None
@@ -104,37 +93,28 @@ def show_request(run: str, row_run: str | None, *, listing: Listing = "first", *
             f'"{row_run}": must be a run like row3-run1, a row like row3, or a node id that ends in one of them, '
             "[row3-run1]"
         )
-    if unit is not None and listing != "first":
-        raise OsmosisError(
-            f"--{listing}: selects the runs on the page of an eval run, but {unit} is named; leave one out"
-        )
-    return ShowRequest(run, unit, listing, **how)
+    return run, unit
 
 
-def show_lines(folder: Path, request: ShowRequest) -> Iterator[str]:
-    """Yield the lines of the page that `request` describes.
+def unit_lines(directory: RunDirectory, unit: Unit, *, full: bool = False) -> Iterator[str]:
+    """Yield the lines of the page of a run or a row. Unless it is `full`, long texts are shortened.
 
-    Raises `OsmosisError` if no eval run has that name, its files are not valid, or the run or row is not in it.
+    Raises `OsmosisError` if files are not valid, or the run or row is not in the eval run.
     """
-    directory = find_run(folder, request.run)
-    if request.unit is None:
-        yield from page_lines(read_stored(stored(directory)), request.listing, request.columns)
-        return
-    histories = _histories(directory, request.unit)
-    context = _context(directory, request.unit, histories)
-    cut = Shortener(None if request.full else MOST_CHARS)
-    if isinstance(request.unit, RunId):
+    histories = _histories(directory, unit)
+    context = _context(directory, unit, histories)
+    cut = Shortener(None if full else MOST_CHARS)
+    if isinstance(unit, RunId):
         yield from run_lines(histories[0], context, cut)
     else:
-        yield from row_lines(request.unit.row, histories, context, cut)
+        yield from row_lines(unit.row, histories, context, cut)
 
 
-def show_json(folder: Path, request: ShowRequest) -> dict[str, Any]:
-    """Return the page that `request` describes as JSON. Raises `OsmosisError` as `show_lines` does."""
-    directory = find_run(folder, request.run)
-    if request.unit is None:
-        return page_json(read_stored(stored(directory)), only_failed=request.listing == "failed")
-    return runs_json(read_stored(stored(directory)), _histories(directory, request.unit))
+def show_json(directory: RunDirectory, unit: Unit | None, *, only_failed: bool = False) -> dict[str, Any]:
+    """Return the page of an eval run, or of a run or a row of it, as JSON. Raises `OsmosisError` as `unit_lines`."""
+    if unit is None:
+        return page_json(read_stored(stored(directory)), only_failed=only_failed)
+    return runs_json(read_stored(stored(directory)), _histories(directory, unit))
 
 
 def _unit(text: str) -> Unit | None:

@@ -9,8 +9,7 @@ import signal
 import time
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import add_output_options
-from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.cli.output import CommandOutput, add_output_options
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import find_run, runs_above
 from pytest_osmosis.record.lifecycle import lifecycle_of

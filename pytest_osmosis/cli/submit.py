@@ -19,9 +19,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pytest_osmosis.cli.arguments import add_output_options
 from pytest_osmosis.cli.logs import LogTail
-from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.cli.output import CommandOutput, add_output_options
 from pytest_osmosis.config import is_training_config, read_entries
 from pytest_osmosis.config.secrets import read_secrets_file
 from pytest_osmosis.errors import OsmosisError

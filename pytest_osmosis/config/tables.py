@@ -273,6 +273,12 @@ class ModelTable:
         unset=EMPTY,
         prime={"headers_from_state": None, "header_from_state": header_table},
     )
+    sticky: Literal["none", "row", "run"] = key(
+        choice("none", "row", "run"),
+        'Which requests stay with one replica of an endpoint while it answers: those of a "row", those of a "run", '
+        "or none, so that each goes to the replica with the fewest in flight.",
+        "none",
+    )
     max_response_mb: int = key(
         integer(1),
         "Largest body of one answer, unpacked, in MB of 1,048,576 bytes. A larger one is an error at boundary "

@@ -8,6 +8,8 @@ answer is missing only if no replica gives it. If all are left out, the one that
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -17,7 +19,7 @@ from typing import Any
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
-from pytest_osmosis.models.targets import ModelTarget
+from pytest_osmosis.models.targets import ModelTarget, Sticky
 
 IN_A_ROW = 3
 """This many failures without an answer in between leave a replica out."""
@@ -25,6 +27,9 @@ REST_S, MOST_REST_S = 5.0, 60.0
 """The seconds that a replica rests before it gets a request again; twice as many each further time."""
 SHARE_OF_TIMEOUT = 0.9
 """A request that was given up after this share of its time limit counts as a failure of the replica."""
+GOLDEN, SILVER = (math.sqrt(5) - 1) / 2, math.sqrt(2) - 1
+"""Multiples of these, without their whole parts, are spread evenly, however they are chosen."""
+_RUN = re.compile(r"row(\d+)-run(\d+)")
 
 
 @dataclass(slots=True)
@@ -74,6 +79,7 @@ class ReplicatedModel:
     ) -> None:
         pairs = zip(target.replicas, clients, strict=True)
         self.replicas = [Replica(each.base_url or "", each, client) for each, client in pairs]
+        self._sticky = target.sticky
         self._now = now
         self._unreported: list[tuple[str, dict[str, str]]] = []
 
@@ -143,7 +149,11 @@ class ReplicatedModel:
         if not able:
             return min(replicas, key=lambda each: each.out_until or 0.0)
         free = [each for each in able if each.busy_until <= now] or able
-        return min(free, key=lambda each: (each.in_flight, each.failures, each.sent))
+        place = place_of(request.run, self._sticky)
+        if place is None:
+            return min(free, key=lambda each: (each.in_flight, each.failures, each.sent))
+        home, rest = _divided(place, self.replicas)
+        return home if home in free else _divided(rest, free)[0]
 
     def _failed(
         self, replica: Replica, request: ChatRequest, error: ModelError, use: ReplicaUse, *, is_trial: bool
@@ -197,6 +207,22 @@ def _is_rested(replica: Replica, now: float) -> bool:
 
 def _refuses_all(error: ModelError) -> bool:
     return error.systemic in ("always", "until_success")
+
+
+def place_of(run: str, sticky: Sticky) -> float | None:
+    """Return the place of a request between 0 and 1, the same for all that stay together; None if none do."""
+    found = None if sticky == "none" else _RUN.match(run)
+    if found is None:
+        return None
+    row, index = map(int, found.groups())
+    return (row * GOLDEN + (index * SILVER if sticky == "run" else 0.0)) % 1.0
+
+
+def _divided(place: float, replicas: Sequence[Replica]) -> tuple[Replica, float]:
+    """Return the replica at a place, and the place within its part."""
+    scaled = place * len(replicas)
+    position = min(int(scaled), len(replicas) - 1)
+    return replicas[position], scaled - position
 
 
 def uses_to_json(uses: Mapping[str, ReplicaUse]) -> dict[str, Any]:

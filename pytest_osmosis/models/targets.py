@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from pytest_osmosis.errors import ConfigError, Problem
@@ -27,6 +27,8 @@ from pytest_osmosis.text.recorded import RECORDED
 
 if TYPE_CHECKING:
     from pytest_osmosis.config.tables import ModelTable
+
+Sticky = Literal["none", "row", "run"]
 
 DEMO, DEMO_JUDGE = "demo/arithmetic", "demo/judge"
 MESSAGE_SHARE = 16
@@ -51,7 +53,8 @@ class ModelTarget:
     `headers_from_state` are headers by name, and the keys of a rollout's state that hold their values.
 
     `endpoint` is the id in the registry of endpoints. If it has several servers, `replicas` are all of them, and the
-    target itself describes the first one. `api` is that of the clients "openai" and "light".
+    target itself describes the first one. `sticky` says which requests stay with one replica. `api` is that of the
+    clients "openai" and "light".
     """
 
     provider: str
@@ -68,6 +71,7 @@ class ModelTarget:
     headers_from_state: Mapping[str, str] = field(default_factory=dict)
     endpoint: str | None = None
     replicas: tuple[ModelTarget, ...] = ()
+    sticky: Sticky = "none"
     api: Api = "chat_completions"
 
     @property
@@ -271,7 +275,7 @@ def _target(
     return ModelTarget(
         provider, model, base_url, api_key_env, table.headers, table.timeout_s, table.max_retries,
         table.max_response_mb, client, service.max_tokens_key, None if api == "responses" else service.seed_key,
-        dict(table.headers_from_state), api=api,
+        dict(table.headers_from_state), sticky=table.sticky, api=api,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,7 +20,7 @@ from pytest_osmosis.addons.verifiers.prime_files import write_prime_files
 from pytest_osmosis.addons.viewer.report import END, report
 from pytest_osmosis.addons.viewer.server import Dashboard
 from pytest_osmosis.cli.list import list_runs, runs_json
-from pytest_osmosis.cli.show import show_json, show_lines, show_request
+from pytest_osmosis.cli.show import named, show_json, unit_lines
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.eval_models import read_baseline
 from pytest_osmosis.record.find_run import find_run, stored
@@ -28,11 +28,12 @@ from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.report.comparison import comparison_json, comparison_lines
+from pytest_osmosis.report.run_page import page_lines
 from pytest_osmosis.report.style import ansi, painted
 from pytest_osmosis.results.compared_runs import compare_runs, read_side
 from pytest_osmosis.results.heads import previous_run
 from pytest_osmosis.results.read import read_results
-from pytest_osmosis.results.stored_results import read_run_lines
+from pytest_osmosis.results.stored_results import read_run_lines, read_stored
 from pytest_osmosis.text.redaction import Redaction, Sanitizer
 from tests.hostile.fuzzing import Fuzzer, check_message, json_document, json_lines, mutated_bytes
 from tests.journals import with_checksums
@@ -133,15 +134,19 @@ def each(*steps: Callable[[], object]) -> None:
 
 def shown(run: str, row_run: str | None = None) -> list[Callable[[], object]]:
     """Return steps that show an eval run, or a run or a row of it, as text and as JSON, and check what they show."""
-    request = show_request(run, row_run, listing="all" if row_run is None else "first", columns=80)
+    name, unit = named(run, row_run)
     sanitizer = Sanitizer()
 
+    def page() -> Iterator[str]:
+        directory = find_run(Path(), name)
+        return page_lines(read_stored(stored(directory)), "all", 80) if unit is None else unit_lines(directory, unit)
+
     def lines() -> None:
-        for line in show_lines(Path(), request):
+        for line in page():
             assert "\n" not in line
             painted(line, sanitizer.shown, ansi)
 
-    return [lines, lambda: json.loads(sanitizer.json(show_json(Path(), request)))]
+    return [lines, lambda: json.loads(sanitizer.json(show_json(find_run(Path(), name), unit)))]
 
 
 def managed() -> list[Callable[[], object]]:

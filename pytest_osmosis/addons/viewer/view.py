@@ -18,8 +18,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from pytest_osmosis.addons.viewer.server import Access, Dashboard, DashboardServer
-from pytest_osmosis.cli.arguments import add_color_option
-from pytest_osmosis.cli.output import CommandOutput
+from pytest_osmosis.cli.output import CommandOutput, add_color_option
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import find_run, is_run
 from pytest_osmosis.report.style import bold, dim, joined, warning

@@ -170,15 +170,6 @@ def test_a_sweep_crosses_its_values_the_last_key_fastest(evals: Evals) -> None:
     assert dict(second.sampling.extra_body) == {"fixed": 1, "level": "hard"}
 
 
-def test_an_ordinary_config_is_swept_in_six_lines(evals: Evals) -> None:
-    ordinary = '[experiment]\nmodel_path = "demo/arithmetic"\ndataset = "multiply"\n[secrets]\nrequired = []\n[scoring]\neval_fns = ["rewards:exact"]\n'
-    sweep = '[[ablation]]\n[ablation.sweep]\nmodel_path = ["openai/a", "openai/b", "openai/c"]\n[ablation.sweep.agent]\nprompt = ["Be brief.", "Be kind."]\n'
-    found = evals(ordinary + sweep)
-    assert len(found) == 6
-    assert {each.experiment.model_path for each in found.values()} == {"openai/a", "openai/b", "openai/c"}
-    assert {each.agent.prompt for each in found.values()} == {"Be brief.", "Be kind."}
-
-
 @pytest.mark.parametrize(
     ("blocks", "names"),
     [
@@ -328,11 +319,6 @@ def test_an_entry_that_evaluates_nothing_is_a_problem(problems: Problems) -> Non
         f'{line}: [[{block}]]: names no eval; set env_id = "..." for an environment, or rollout, entrypoint and dataset'
         for line, block in ((2, "eval"), (3, "ablation"))
     ]
-
-
-def test_several_problems_come_in_the_order_of_their_lines(problems: Problems) -> None:
-    text = "[[eval]]\nn = 0\n[[ablation]]\nsweep.n = []\n[[eval]]\nbatch_size = 0\nfoo = 1\n"
-    assert [problem.partition(":")[0] for problem in problems(SHARED + text)] == ["5", "7", "9", "10"]
 
 
 def test_one_entry_is_loaded_by_its_name(workspace: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, typed_eval_config
 from pytest_osmosis.config.tables import RowSelection
-from pytest_osmosis.errors import ConfigError
 
 Load = Callable[..., EvalConfig]
 Problems = Callable[..., list[str]]
@@ -187,14 +186,3 @@ def test_an_eval_without_a_toml_is_named_after_its_environment(workspace: Path) 
 
     assert (config.name, config.path) == ("word-count", workspace / "environments/word_count/word_count.py")
     assert (config.evaluation.n, config.selection) == (3, RowSelection(limit=5))
-
-
-def test_an_environment_and_an_agent_exclude_each_other(workspace: Path) -> None:
-    agent = Override("agent", "agent", "chat", "--osmosis-agent")
-
-    with pytest.raises(ConfigError) as caught:
-        typed_eval_config(workspace, [MODEL, env("word_count"), agent])
-
-    assert [str(problem) for problem in caught.value.problems] == [
-        "--osmosis-agent: cannot be used with --osmosis-env: the environment rolls out"
-    ]

@@ -96,10 +96,6 @@ VALUES: list[tuple[str, str, object]] = [
     ("model", 'base_url = "http://[::1]:8000/v1"', ModelTable(base_url="http://[::1]:8000/v1")),
     ("model", 'base_url = "https://host"', ModelTable(base_url="https://host")),
     ("model", 'api_key_env = "_key1"', ModelTable(api_key_env="_key1")),
-    ("model", 'client = "auto"', ModelTable(client="auto")),
-    ("model", 'client = "openai"', ModelTable(client="openai")),
-    ("model", 'client = "light"', ModelTable(client="light")),
-    ("model", 'client = "anthropic"', ModelTable(client="anthropic")),
     ("model", 'client = "litellm"', ModelTable(client="litellm")),
     ("model", 'headers = {X-A = "1", "b.c" = ""}', ModelTable(headers={"X-A": "1", "b.c": ""})),
     ("model", "max_retries = 0\ntimeout_s = 1", ModelTable(max_retries=0, timeout_s=1.0)),
@@ -205,16 +201,6 @@ def test_a_config_outside_configs_has_its_own_folder_as_workspace_and_its_path_i
     )
     config = load_eval_config(Path("evals/mine.toml"))
     assert (config.workspace, config.name, config.path) == (path.parent, "mine", path)
-
-
-def test_inline_tables_and_dotted_keys_are_read_like_tables(load: Load) -> None:
-    text = """\
-experiment = {model_path = "m", dataset = "d"}
-secrets.required = []
-scoring.eval_fns = ["a:b"]
-gate.pass_rate.min = 0.5
-"""
-    assert load(text).gates == (GateRule("pass_rate", 0.5),)
 
 
 def test_a_config_cannot_be_changed(load: Load) -> None:

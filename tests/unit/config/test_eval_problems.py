@@ -769,13 +769,6 @@ def test_no_number_in_a_toml_breaks_the_reader(problems: Problems, number: str) 
         assert max(map(len, found)) < 1000
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_no_number_on_the_command_line_breaks_the_reader(problems: Problems, number: str) -> None:
-    overrides = [Override(table, key, number, f"--{table}.{key}", as_toml=True) for table, key in PLACES]
-    found = {line.partition(": ")[0] for line in problems("[secrets]\nrequired = []\n", *overrides)}
-    assert {f"--{table}.{key}" for table, keys in BOUNDED.items() for key in keys} <= found
-
-
 @pytest.mark.parametrize("rows", ["9" * 400, "0-" + "9" * 400, "1-999999999999999999"])
 def test_rows_without_measure_are_refused_or_harmless(problems: Problems, rows: str) -> None:
     refused = any("[data] rows: must be row numbers" in line for line in problems(f'[data]\nrows = "{rows}"\n'))

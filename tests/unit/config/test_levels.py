@@ -9,7 +9,7 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, typed_eval_config
 from pytest_osmosis.config.eval_kinds import GateRule
-from pytest_osmosis.config.kinds import Unfit, toml, typed_json
+from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.named_keys import gate_setting, gate_settings, setting
 from pytest_osmosis.config.tables import EVAL_TABLES, Baseline, RowSelection
 from pytest_osmosis.errors import ConfigError, Problem
@@ -108,7 +108,7 @@ def test_a_table_for_another_eval_is_not_taken_for_a_misspelling(
         (
             "[tool.pytest-osmosis.model]\n\nbase_ulr = 'x'",
             'pyproject.toml:3: [model] base_ulr: unknown key, did you mean "base_url"? (valid: base_url, api_key_env, '
-            "client, endpoint_id, endpoints_path, api_client_type, headers, headers_from_state, "
+            "client, endpoint_id, endpoints_path, api_client_type, headers, headers_from_state, sticky, "
             "max_response_mb, max_retries, timeout_s)",
         ),
         (
@@ -175,13 +175,11 @@ def typed(text: str) -> Override:
 @pytest.mark.parametrize(
     ("text", "table", "key", "expected"),
     [
-        ("experiment.model_path=openai/x", "experiment", "model_path", "openai/x"),
         ("experiment.model_path=5", "experiment", "model_path", "5"),
         ("experiment.model_path='q'", "experiment", "model_path", "q"),
         ("model.max_retries=0", "model", "max_retries", 0),
         ("scoring.eval_fns=a:b", "scoring", "eval_fns", ("a:b",)),
         ('scoring.eval_fns=["a:b", "c:d"]', "scoring", "eval_fns", ("a:b", "c:d")),
-        ("limits.max_errors=5%", "limits", "max_errors", 0.05),
         ("sampling.extra_body={a = 1}", "sampling", "extra_body", {"a": 1}),
     ],
 )
@@ -216,7 +214,6 @@ def test_setting_a_key_inside_a_value_keeps_the_others_of_the_file(load_table: L
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("evaluation.n=x", '--osmosis-set evaluation.n: must be an integer of at least 1, got "x"'),
         (
             'scoring.thresholds."rewards:exac"=1',
             '--osmosis-set scoring.thresholds."rewards:exac": unknown function, did you mean '
@@ -284,18 +281,14 @@ def test_the_highest_level_that_sets_a_baseline_replaces_the_others(load_table: 
     ("table", "key", "value", "expected", "listed"),
     [
         ("evaluation", "n", "5", 5, "n = 5 (--x)"),
-        ("evaluation", "n", 5, 5, "n = 5 (--x)"),
         ("evaluation", "pass_threshold", "0.5", 0.5, "pass_threshold = 0.5 (--x)"),
         ("evaluation", "pass_threshold", 1, 1.0, "pass_threshold = 1 (--x)"),
-        ("experiment", "model_path", "openai/x", "openai/x", 'model_path = "openai/x" (--x)'),
-        ("model", "client", "openai", "openai", 'client = "openai" (--x)'),
         ("baseline", "model_path", "openai/x", "openai/x", 'baseline.model_path = "openai/x" (--x)'),
         ("model", "headers", '{A = "s3cr3t"}', {"A": "s3cr3t"}, "headers = ... (--x)"),
         ("sampling", "stop", "END", ("END",), 'stop = ["END"] (--x)'),
         ("sampling", "stop", '["a", "b"]', ("a", "b"), 'stop = ["a", "b"] (--x)'),
         ("sampling", "extra_body", "{a = 1}", {"a": 1}, "extra_body = {a = 1} (--x)"),
         ("scoring", "eval_fns", "a:b", ("a:b",), 'eval_fns = ["a:b"] (--x)'),
-        ("scoring", "eval_fns", ["a:b", "c:d"], ("a:b", "c:d"), 'eval_fns = ["a:b", "c:d"] (--x)'),
         ("limits", "max_errors", "3", 3, "max_errors = 3 (--x)"),
         ("limits", "max_errors", "5%", 0.05, 'max_errors = "5%" (--x)'),
     ],
@@ -331,10 +324,7 @@ def test_a_typed_value_that_nests_too_deeply_is_text(table_problems: Problems, t
     assert problem == f"--x: must be a table of JSON values, got {toml(text)}"
 
 
-@pytest.mark.parametrize("text", NESTED, ids=["arrays", "tables", "json", "shorter"])
-def test_typed_json_that_nests_too_deeply_and_a_path_of_too_many_keys_are_refused(text: str) -> None:
-    with pytest.raises(Unfit, match="must be JSON: "):
-        typed_json(text)
+def test_a_path_of_too_many_keys_is_refused() -> None:
     assert isinstance(setting(f"sampling.{'a.' * 300}a=1", "--x"), Problem)
 
 
@@ -402,21 +392,14 @@ TABLES = ", ".join(EVAL_TABLES)
     ("table", "key", "value", "expected"),
     [
         ("evaluation", "n", "0", 'must be an integer of at least 1, got "0"'),
-        ("evaluation", "n", "five", 'must be an integer of at least 1, got "five"'),
-        ("evaluation", "n", "1.5", 'must be an integer of at least 1, got "1.5"'),
-        ("evaluation", "n", "all", 'must be an integer of at least 1, got "all"'),
         ("evaluation", "n", True, "must be an integer of at least 1, got true"),
         ("evaluation", "limit", "0", 'must be an integer of at least 1, or "all", got "0"'),
         ("evaluation", "pass_threshold", "inf", 'must be a finite number, got "inf"'),
-        ("evaluation", "pass_threshold", "high", 'must be a finite number, got "high"'),
         ("model", "headers", "{A = 1}", "A: must be a string without line breaks, got 1"),
         ("model", "headers", "s3cr3t", "must be a table of header names to strings, got a string"),
-        ("scoring", "eval_fns", "exact", 'each must be "module:function" or the name of a check, got "exact"'),
         ("judge", "score_range", "[1, 0]", 'the highest score must be above the lowest, got "[1, 0]"'),
         ("secrets", "requird", "[]", '[secrets] requird: unknown key, did you mean "required"? (valid: required)'),
-        ("gate", "pass_at_3", ">= 0.5", "needs [evaluation] n of at least 3, n is 1"),
         ("baseline", "x", "1", "[baseline] x: unknown key (valid: model_path, base_url, api_key_env, results)"),
-        ("gate", "max_regression", "0.02", "needs a baseline: set [baseline] results or model_path"),
         ("modl", "x", "1", f"[modl]: unknown table, did you mean [model]? (valid: {TABLES})"),
         ("data", "path", "none.csv", 'must be an existing file, got "none.csv" (looked for none.csv)'),
     ],

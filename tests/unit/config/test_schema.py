@@ -50,30 +50,22 @@ def test_every_default_is_valid() -> None:
 
 INVALID = [
     ("evaluation", "n = 0"),
-    ("evaluation", 'n = "3"'),
     ("evaluation", "pass_treshold = 1"),
     ("evaluaton", "n = 1"),
     ("evaluation", "grader_timeout_s = 0"),
     ("model", 'client = "curl"'),
     ("model", "headers = {A = 1}"),
-    ("model", "base_url = 8000"),
     ("sampling", "extra_body = {messages = 1}"),
-    ("scoring", 'eval_fns = "rewards:exact"'),
     ("scoring", 'eval_fns = ["a:b", "a:b"]'),
     ("scoring", 'eval_fns = ["a:b"]\n[[scoring.checks]]\nkind = "contians"'),
     ("scoring", 'eval_fns = ["a:b"]\n[[scoring.checks]]\nkind = "f1"\nnegate = true'),
-    ("scoring", 'eval_fns = ["a:b"]\n[[scoring.checks]]\nkind = "tool_arguments"\ntool = "a"'),
     ("scoring", 'eval_fns = ["a:b"]\n[[scoring.checks]]\nkind = "equals"\non = {before = "x"}'),
     ("data", 'columns = {prompt = "q"}'),
-    ("execution", 'granularity = "rows"'),
-    ("gate", "pass_rate = 0.7"),
-    ("gate", "pass_rate = []"),
     ("gate", 'pass_rate = [">= 0.5", 1]'),
     ("gate", 'pass_rate = {rule = "point"}'),
     ("gate", "pass_at_0 = 1"),
     ('gate."rewards:exact"', "median = 1"),
     ("limits", "max_errors = -1"),
-    ("limits", "rollout = {tokens = 0}"),
     ("limits.rollout", "max_turns = 5"),
     ("prices", "m = {input = 1}"),
     ("secrets", "required = [3]"),
@@ -81,11 +73,8 @@ INVALID = [
 
 
 @pytest.mark.parametrize(("table", "body"), INVALID)
-def test_the_schema_rejects_wrong_types_choices_bounds_and_keys(
-    table_problems: Callable[..., list[str]], table: str, body: str
-) -> None:
+def test_the_schema_rejects_wrong_types_choices_bounds_and_keys(table: str, body: str) -> None:
     assert faults(complete(table, body)) != []
-    assert table_problems(table, body) != []
 
 
 VALID = [

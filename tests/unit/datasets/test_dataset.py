@@ -182,10 +182,9 @@ def test_lines_are_counted_from_1_and_blank_lines_skipped(
     assert prompts(found) == ["a", "é", "c"]
 
 
-@pytest.mark.parametrize("length", [1 << 16, 3 << 18])
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_long_rows_and_csv_cells_above_the_default_limit_are_read(tmp_path: Path, suffix: str, length: int) -> None:
-    records = [{"user_prompt": letter * length, "ground_truth": "1234567890"} for letter in "abc"]
+def test_long_rows_and_csv_cells_above_the_default_limit_are_read(tmp_path: Path, suffix: str) -> None:
+    records = [{"user_prompt": letter * (3 << 18), "ground_truth": "1234567890"} for letter in "abc"]
     WRITERS[suffix](tmp_path / f"x{suffix}", records)
     found = open_dataset(tmp_path / f"x{suffix}")
     assert [found.row(index).record for index in range(3)] == records

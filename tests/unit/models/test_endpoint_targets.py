@@ -48,9 +48,10 @@ def test_an_id_leads_to_all_of_its_replicas(table: dict[str, Any]) -> None:
 
 
 def test_the_config_counts_more_than_the_registry() -> None:
-    found = target("qwen", api_key_env="MINE", client="openai", headers={"x-team": "me"})
+    found = target("qwen", api_key_env="MINE", client="openai", headers={"x-team": "me"}, sticky="row")
     servers = [(each.api_key_env, each.client, dict(each.headers)) for each in found.servers]
     assert servers == [("MINE", "openai", {"X-Of": "a", "x-team": "me"}), ("MINE", "openai", {"x-team": "me"})]
+    assert found.sticky == "row"
 
 
 @pytest.mark.parametrize(

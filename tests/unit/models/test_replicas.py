@@ -19,7 +19,7 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.evals.eval_models import resolve_model
 from pytest_osmosis.models import probe
 from pytest_osmosis.models.base import ChatReply, ChatRequest
-from pytest_osmosis.models.replicas import USES, ReplicatedModel, ReplicaUse
+from pytest_osmosis.models.replicas import USES, ReplicatedModel, ReplicaUse, place_of
 from pytest_osmosis.models.retry import RetryPolicy, chat
 from tests import servers
 from tests.clocks import LoopClock, ended
@@ -182,6 +182,26 @@ async def test_a_request_that_times_out_counts_against_its_replica() -> None:
             await clock.advance(60)
             assert (await ended(asked)).content == "b"
     assert counts(uses, [hung.base_url, alive.base_url]) == [(1, 1), (1, 0)]
+
+
+@pytest.mark.parametrize("sticky", ["row", "run"])
+async def test_what_is_sticky_stays_with_one_replica_while_it_answers(sticky: str) -> None:
+    runs = [f"row{row}-run{run}" for row in range(12) for run in range(4)]
+    with ChatServer(servers.reply("a")) as a, ChatServer(servers.reply("b")) as b:
+        async with replicated(a.base_url, b.base_url, sticky=sticky) as model:
+            by_run = {run: {(await ask(model, run)).content for _ in range(2)} for run in runs}
+        async with replicated(CLOSED, b.base_url, sticky=sticky) as model:
+            assert {(await ask(model, run)).content for run in runs} == {"b"}
+    assert all(len(answers) == 1 for answers in by_run.values())
+    assert len(a.requests) > 24
+    by_row = [set().union(*(by_run[f"row{row}-run{run}"] for run in range(4))) for row in range(12)]
+    assert all(len(answers) == 1 for answers in by_row) == (sticky == "row")
+
+
+def test_rows_are_spread_evenly() -> None:
+    for rows in (range(30), range(0, 300, 10), range(7, 97, 3)):
+        halves = Counter(int((place_of(f"row{row}-run0", "row") or 0.0) * 2) for row in rows)
+        assert abs(halves[0] - halves[1]) <= 4
 
 
 async def test_the_probe_asks_every_replica() -> None:
