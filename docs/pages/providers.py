@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from docs.pages import markdown
 from docs.pages.markdown import code
-from pytest_osmosis.models.providers import LITELLM_KEYS, SERVICES, Service
+from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES, Service
 
 HEAD = """\
 # Providers
@@ -28,8 +28,8 @@ It takes no `base_url`, to which it would send such keys.
 
 def page() -> str:
     rows = [row(prefix, service) for prefix, service in SERVICES.items()]
-    others = [f"- {code(prefix + '/')}: {', '.join(map(code, keys))}" for prefix, keys in LITELLM_KEYS.items()]
-    others.append("- `litellm/<provider>/<model>`: any other of its providers")
+    prefixes = ", ".join(code(f"{prefix}/") for prefix in LITELLM_PREFIXES)
+    others = [f"The prefixes are {prefixes}, and `litellm/<provider>/<model>` for any other of its providers."]
     return markdown.page([HEAD, markdown.table(("prefix", "address", "key", "client"), rows), LITELLM, others])
 
 

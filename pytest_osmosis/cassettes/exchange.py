@@ -322,18 +322,10 @@ class MessageFields(TypedDict):
     role: Literal["assistant"]
 
 
-class UsageFields(TypedDict):
-    input_tokens: Count
-    output_tokens: Count
-    cached_input_tokens: NotRequired[Count]
-    reasoning_tokens: NotRequired[Count]
-    cache_write_tokens: NotRequired[Count]
-
-
 class ReplyFields(TypedDict):
     message: MessageFields
     finish_reason: NotRequired[str]
-    usage: NotRequired[UsageFields]
+    usage: NotRequired[Usage]
     model: NotRequired[str]
 
 

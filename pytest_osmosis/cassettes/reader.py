@@ -8,7 +8,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
@@ -234,25 +233,17 @@ RECORD = "--osmosis-record"
 SHOWN_KEY_CHARS = 6
 
 
-@dataclass(slots=True)
-class CassetteContent:
-    """The number of a cassette's exchanges, and its runs, each with the number of those of its rollout."""
+def check_cassette(path: Path) -> dict[Run, int]:
+    """Return the runs of a cassette, each with the number of exchanges of its rollout.
 
-    n_exchanges: int = 0
-    runs: dict[Run, int] = field(default_factory=dict)
-
-
-def check_cassette(path: Path) -> CassetteContent:
-    """Return the content of a cassette. Raises `CassetteError` with all problems, each with its line.
-
-    A missing file is one. So are a line that is broken or torn, another schema version, an exchange that is there
-    twice, one that continues a turn which is not there, one whose digest is not that of its request, and text that
-    looks like a key.
+    Raises `CassetteError` with all problems, each with its line. A missing file is one. So are a line that is broken or
+    torn, another schema version, an exchange that is there twice, one that continues a turn which is not there, one
+    whose digest is not that of its request, and text that looks like a key.
     """
-    content = CassetteContent()
+    runs: dict[Run, int] = {}
     try:
         with open_file(path) as file:
-            found = _problems(file, content)
+            found = _problems(file, runs)
             problems = [Problem(f"{shown(path)}:{line}", text) for line, text in islice(found, MOST_PROBLEMS)]
             n_more = sum(1 for _ in found)
     except FileFault as fault:
@@ -262,10 +253,10 @@ def check_cassette(path: Path) -> CassetteContent:
         problems.append(Problem(shown(path), plural(n_more, "further problem")))
     if problems:
         raise CassetteError(problems)
-    return content
+    return runs
 
 
-def _problems(file: IO[bytes], content: CassetteContent) -> Iterator[tuple[int, str]]:
+def _problems(file: IO[bytes], runs: dict[Run, int]) -> Iterator[tuple[int, str]]:
     """Yield the lines that are wrong, and why. Nothing is said of a file whose header is wrong."""
     line = file.readline(MOST_LINE_BYTES)
     try:
@@ -288,8 +279,7 @@ def _problems(file: IO[bytes], content: CassetteContent) -> Iterator[tuple[int, 
         except ShapeFault as fault:
             yield number, f"{fault}{'; resolve the merge conflict' if line[:7] in CONFLICTS else ''}"
         else:
-            content.runs[asker.run] = content.runs.get(asker.run, 0) + (asker.name == ROLLOUT)
-            content.n_exchanges += 1
+            runs[asker.run] = runs.get(asker.run, 0) + (asker.name == ROLLOUT)
 
 
 CONFLICTS = (b"<<<<<<<", b"=======", b">>>>>>>")

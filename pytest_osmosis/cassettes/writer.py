@@ -13,7 +13,6 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,25 +37,11 @@ from pytest_osmosis.files.reading import FileFault
 from pytest_osmosis.text.names import shown
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenCassette:
-    """A cassette that was written: the number of its exchanges, of their runs, and of those that it held before.
-
-    `changed` is False if the file holds the same bytes as before.
-    """
-
-    path: Path
-    n_exchanges: int
-    n_runs: int
-    n_kept: int
-    changed: bool
-
-
-def write_cassette(path: Path, log: Path, runs: Iterable[Run]) -> WrittenCassette:
-    """Write the cassette at `path` from the exchange log of an eval run that rolled out `runs`.
+def write_cassette(path: Path, log: Path, runs: Iterable[Run]) -> Path:
+    """Write the cassette at `path` from the exchange log of an eval run that rolled out `runs`. Return its real path.
 
     The cassette keeps what it holds of other runs, unless a judge was asked about them anew. The file is replaced as a
-    whole. Raises `CassetteError`.
+    whole, unless it would hold the same bytes. Raises `CassetteError`.
     """
     path = Path(os.path.realpath(path))
     rolled_out = set(runs)
@@ -67,16 +52,13 @@ def write_cassette(path: Path, log: Path, runs: Iterable[Run]) -> WrittenCassett
         try:
             with _writing(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                n_new = _write(temporary, calls, kept)
-                changed = before is None or not filecmp.cmp(path, temporary, shallow=False)
-                if changed:
+                _write(temporary, calls, kept)
+                if before is None or not filecmp.cmp(path, temporary, shallow=False):
                     temporary.replace(path)
         finally:
             with suppress(OSError):  # there may be no folder
                 temporary.unlink(missing_ok=True)
-    n_kept = sum(map(len, kept.values()))
-    n_runs = len({asker.run for asker in (*calls, *kept)})
-    return WrittenCassette(path, n_new + n_kept, n_runs, n_kept, changed)
+    return path
 
 
 @contextmanager
@@ -122,7 +104,6 @@ def _last_calls(log: CassetteFile, rolled_out: Collection[Run]) -> dict[Asker, l
 
 
 def _kept(file: CassetteFile, rolled_out: Collection[Run], anew: Collection[Asker]) -> dict[Asker, list[Stored]]:
-    """Return the exchanges of a cassette that stay, by asker."""
     kept: dict[Asker, list[Stored]] = {}
     for offset, head in file.heads():
         if head.asker.run not in rolled_out and head.asker not in anew:
@@ -130,21 +111,16 @@ def _kept(file: CassetteFile, rolled_out: Collection[Run], anew: Collection[Aske
     return kept
 
 
-def _write(path: Path, calls: Mapping[Asker, Sequence[Stored]], kept: Mapping[Asker, Sequence[Stored]]) -> int:
-    """Write a cassette, one asker after the other. Return the number of exchanges that come from `calls`."""
-    n_new = 0
+def _write(path: Path, calls: Mapping[Asker, Sequence[Stored]], kept: Mapping[Asker, Sequence[Stored]]) -> None:
     with path.open("wb") as file:
         file.write(header(CASSETTE))
         for asker in sorted({*calls, *kept}, key=lambda asker: asker.order):
             if asker in kept:
                 file.writelines(each.file.line_at(each.offset) for each in kept[asker])
-                continue
-            for line in _lines(asker, calls[asker]):
-                file.write(line)
-                n_new += 1
+            else:
+                file.writelines(_lines(asker, calls[asker]))
         file.flush()
         os.fsync(file.fileno())
-    return n_new
 
 
 class _Recorded(NamedTuple):
@@ -156,7 +132,6 @@ class _Recorded(NamedTuple):
 
 
 def _lines(asker: Asker, call: Sequence[Stored]) -> Iterator[bytes]:
-    """Yield the lines of the exchanges of one call."""
     continuations = Continuations()
     for turn, each in enumerate(_in_order(_recorded(call)), 1):
         answer = {name: each.answer[name] for name in ("reply", "error") if name in each.answer}

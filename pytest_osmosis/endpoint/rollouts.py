@@ -81,31 +81,6 @@ class EndpointRollout:
             task.get_loop().call_soon_threadsafe(task.cancel)
 
 
-class OpenRollouts:
-    """The rollouts in flight that may send requests. `shared_key` is their common one, None if there is none."""
-
-    def __init__(self) -> None:
-        self.shared_key: str | None = None
-        self._by_name: dict[str, EndpointRollout] = {}
-
-    def add(self, rollout: EndpointRollout) -> None:
-        """Admit requests of a rollout, unless it is over: code that it left behind may ask for its address."""
-        if not rollout.over:
-            self._by_name[rollout.name] = rollout
-
-    def end(self, rollout: EndpointRollout) -> None:
-        rollout.end()
-        self._by_name.pop(rollout.name, None)
-
-    def named(self, name: str) -> EndpointRollout | None:
-        """Return the rollout in flight of that name, None if it is over or never was."""
-        return self._by_name.get(name)
-
-    @property
-    def in_flight(self) -> list[EndpointRollout]:
-        return list(self._by_name.values())
-
-
 REMOVED = ("ANTHROPIC_AUTH_TOKEN",)
 """Variables of keys that clients would send in place of the endpoint's."""
 NO_TRACES = {"OPENAI_AGENTS_DISABLE_TRACING": "1"}

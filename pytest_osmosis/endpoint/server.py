@@ -24,7 +24,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.web import BaseRequest, Response
 
-from pytest_osmosis.endpoint.rollouts import HEADER, PREFIX, Address, EndpointRollout, OpenRollouts, OverError
+from pytest_osmosis.endpoint.rollouts import HEADER, PREFIX, Address, EndpointRollout, OverError
 from pytest_osmosis.endpoint.standby import Standby
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models import completions, messages, responses
@@ -53,33 +53,33 @@ NO_RETRY = {"x-should-retry": "false"}
 """The official clients obey it. The host has repeated the request already, as often as the config says."""
 
 
-def admitted(rollouts: OpenRollouts, request: BaseRequest) -> EndpointRollout:
+def admitted(endpoint: Endpoint, request: BaseRequest) -> EndpointRollout:
     """Return the rollout that sends a request. Raises `ApiError`."""
     name = request.path.removeprefix(PREFIX).partition("/")[0] if request.path.startswith(PREFIX) else ""
     if not name:
-        return _attributed(rollouts, request)
-    rollout = _named(rollouts, name)
+        return _attributed(endpoint, request)
+    rollout = _named(endpoint, name)
     _check_key(request, rollout.key, "pass ctx.api_key to the client")
     return rollout
 
 
-def _named(rollouts: OpenRollouts, name: str) -> EndpointRollout:
-    rollout = rollouts.named(name)
+def _named(endpoint: Endpoint, name: str) -> EndpointRollout:
+    rollout = endpoint.rollouts.get(name)
     if rollout is None:
         raise _over()
     return rollout
 
 
-def _attributed(rollouts: OpenRollouts, request: BaseRequest) -> EndpointRollout:
+def _attributed(endpoint: Endpoint, request: BaseRequest) -> EndpointRollout:
     """Return the rollout that sends a request to the shared address. Raises `ApiError`."""
-    if rollouts.shared_key is None:
+    if endpoint.shared_key is None:
         raise ApiError(404, f"there is nothing at this address; use ctx.base_url, and below it {SERVED}")
     fix = "create the client without a key, so that it reads that of the environment"
-    _check_key(request, rollouts.shared_key, fix)
+    _check_key(request, endpoint.shared_key, fix)
     name = request.headers.get(HEADER)
     if name is not None:
-        return _named(rollouts, name)
-    in_flight = rollouts.in_flight
+        return _named(endpoint, name)
+    in_flight = list(endpoint.rollouts.values())
     if not in_flight:
         raise ApiError(400, "no rollout is in flight, and only rollouts can ask the eval's model here")
     if len(in_flight) > 1:
@@ -180,10 +180,14 @@ _silent.disabled = True  # whoever sends nonsense to the port must not fill the 
 
 
 class Endpoint:
-    """The endpoint of one host, which listens at `port`. The event loop to which it is attached serves it."""
+    """The endpoint of one host, which listens at `port`. The event loop to which it is attached serves it.
+
+    `rollouts` are those in flight that may send requests, by name; `shared_key` is their common one, if there is one.
+    """
 
     def __init__(self, listening: socket.socket, loop: asyncio.AbstractEventLoop | None) -> None:
-        self.rollouts = OpenRollouts()
+        self.rollouts: dict[str, EndpointRollout] = {}
+        self.shared_key: str | None = None
         self.port: int = listening.getsockname()[1]
         self._loop = loop
         self._socket = listening
@@ -209,13 +213,18 @@ class Endpoint:
 
     def share(self) -> Address:
         """Return the address that all rollouts share."""
-        self.rollouts.shared_key = self.rollouts.shared_key or secrets.token_urlsafe(24)
-        return Address(f"http://{HOST}:{self.port}/v1", self.rollouts.shared_key)
+        self.shared_key = self.shared_key or secrets.token_urlsafe(24)
+        return Address(f"http://{HOST}:{self.port}/v1", self.shared_key)
 
     def address_of(self, rollout: EndpointRollout) -> Address:
-        """Return the address of a rollout, and admit requests there."""
-        self.rollouts.add(rollout)
+        """Return the address of a rollout, and admit requests there unless it is over: code that it left may ask."""
+        if not rollout.over:
+            self.rollouts[rollout.name] = rollout
         return Address(f"http://{HOST}:{self.port}{PREFIX}{rollout.name}/v1", rollout.key)
+
+    def end(self, rollout: EndpointRollout) -> None:
+        rollout.end()
+        self.rollouts.pop(rollout.name, None)
 
     async def close(self) -> None:
         await self._standby.close()
@@ -241,7 +250,7 @@ class Endpoint:
 
     async def _answer(self, request: web.BaseRequest, *, in_standby: bool) -> web.Response:
         try:
-            rollout = admitted(self.rollouts, request)
+            rollout = admitted(self, request)
             response = await answered(rollout, request, await _body(request), in_standby=in_standby)
         except (ApiError, ModelError) as error:
             response = failed(error, request)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pytest_osmosis.engine.artifacts import Artifacts, Exchanges, HostLog
+from pytest_osmosis.engine.artifacts import Artifacts, Exchanges, bound_log
 from pytest_osmosis.engine.feed import Feed
 from pytest_osmosis.engine.host_connection import Died, EndedBy, Heard
 from pytest_osmosis.engine.hosts import Hosts, Most, start_failure
@@ -91,7 +91,6 @@ class EngineLoop:
         self._job = job
         self._stall_notice = StallNotice(job.watchdog_s, self._clock.now())
         self._wait_notice = WaitNotice(told=job.told_waiting)
-        self._log = HostLog(job.host_log)
         self.exchanges = Exchanges(job.exchanges)
         self.artifacts = Artifacts(job.setup, self.notices)
         self._looked_at = 0.0
@@ -143,7 +142,6 @@ class EngineLoop:
         """Handle what has arrived, refill the hosts, write the journal, and only then report what is done."""
         for message in self._arrived():
             self._handle(message)
-        self._recovery.report_lost(self._clock.now())
         self._write_exchanges()
         if not self.paused:
             self._look_after_hosts()
@@ -153,7 +151,7 @@ class EngineLoop:
             self._report_stall()
         self.hosts.shares.tell()
         self.hosts.gather(rolls=bool(self.table.queue), scores=bool(self.table.unscored["scorer"]))
-        self._log.bound()
+        bound_log(self._job.host_log)
         now = self._clock.now()
         self.permits.grant(now, not_before=math.inf if self.paused else self.hosts.throttle.until)
         self.judge_permits.grant(now, not_before=math.inf if self.paused else 0.0)
@@ -241,11 +239,10 @@ class EngineLoop:
     def end(self) -> None:
         """End the hosts and close the journal. The hosts' last events count; runs still in flight are skipped."""
         self.hosts.close()
-        self._log.bound()
+        bound_log(self._job.host_log)
         for message in () if self._broken else self._waiting():
             if isinstance(message, Submit | Heard):
                 self._handle(message)
-        self._recovery.report_lost(math.inf)  # now all runs have begun once more that ever will
         stopped = self.runs.stopped
         reason = stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted"
         self.artifacts.close()

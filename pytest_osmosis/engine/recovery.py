@@ -10,16 +10,15 @@ the quarantine, as it may be what ends machines, and what was lost three times f
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from pytest_osmosis.engine.host_connection import EndedBy
 from pytest_osmosis.engine.run_table import Host, Place, RunState, ScoringGroup, Stage
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.formats.words import Boundary
-from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.run_record import ENDED_TWICE, LOST_OFTEN, UNINTERRUPTIBLE
 from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.text.numbers import plural
@@ -31,15 +30,6 @@ REPORT_S = 3.0
 """The hosts of a machine are not lost all at once, as each notices by itself."""
 MOST_LOST = 3
 """A run or function that loses its machine this often fails."""
-
-
-@dataclass(slots=True)
-class Loss:
-    """A machine that was lost at `since`: how, and the attempts that repeat those it ended."""
-
-    how: str
-    since: float
-    repeats: list[Key] = field(default_factory=list)
 
 
 class NextStep(Enum):
@@ -56,7 +46,7 @@ class Recovery:
     def __init__(self, runs: Runs) -> None:
         self._runs, self._scorings, self._table, self._hosts = runs, runs.scorings, runs.table, runs.hosts
         self._recorder, self._notices, self._clock = runs.recorder, runs.notices, runs.job.clock
-        self._losses: dict[str, Loss] = {}
+        self._lost_at: dict[str, float] = {}
         self._told: set[str] = set()
 
     def stalled(self, host: Host, state: RunState | None, stack: str) -> None:
@@ -91,37 +81,43 @@ class Recovery:
             self._scorings.fail(state, names, error, details)
 
     def died(self, host: Host, how: str, by: EndedBy, machine: str) -> None:
-        loss = None
-        if by == "machine":  # several hosts are lost with it: `report_lost` tells of all
-            loss = self._losses.get(machine or how) or Loss(how, self._clock.now())
-            if not self._hosts.closing:
-                self._losses[machine or how] = loss
+        is_lost = by == "machine"
+        if is_lost and not self._hosts.closing:
+            self._tell_of_loss(machine or how, how)
         unbegun = [state for state in host.runs if state.stage is Stage.HANDED_OUT]
         begun = [state for state in host.runs if state.stage is not Stage.HANDED_OUT]
         for state in reversed(unbegun):  # so they keep their order
-            self._take_back_unbegun(state, host, loss)
+            self._take_back_unbegun(state, host, is_lost)
         n_rolling = sum(state.stage is Stage.ROLLING for state in begun)
-        if n_rolling and loss is None and host.role == "host" and self._runs.stopped is None:
+        if n_rolling and not is_lost and host.role == "host" and self._runs.stopped is None:
             runs = (
                 f"{plural(n_rolling, 'run')} that it had begun {'is' if n_rolling == 1 else 'are'} rolled out once more"
             )
             self._notices.add(f"a process that runs your code ended ({how}); {runs}")
-        for state in begun if loss is None and host.role != "scorer" else reversed(begun):
+        for state in begun if not is_lost and host.role != "scorer" else reversed(begun):
             if state.run not in self._table.states:
                 continue  # the failure of another one stopped the eval, or it was of a group that failed
             if state.group is not None and state.group.host is host:
-                self._take_back_group(state.group, host, how, loss)
+                self._take_back_group(state.group, host, how, is_lost)
             elif state.stage is Stage.ROLLING:
-                self._take_back_rollout(state, host, how, loss)
+                self._take_back_rollout(state, host, how, is_lost)
             elif host in (state.host, state.scorer):
-                self._take_back_scoring(state, host, how, loss)
+                self._take_back_scoring(state, host, how, is_lost)
 
-    def _next_step(self, state: RunState, name: str | None, host: Host, loss: Loss | None) -> NextStep:
+    def _tell_of_loss(self, machine: str, how: str) -> None:
+        """Tell the user once of a machine whose hosts end one after the other, and count in the summary how often."""
+        now = self._clock.now()
+        if now - self._lost_at.get(machine, -math.inf) >= REPORT_S:
+            (self._notices.add if how in self._told else self._notices.alert)(how)
+            self._told.add(how)
+            self._lost_at[machine] = now
+
+    def _next_step(self, state: RunState, name: str | None, host: Host, is_lost: bool) -> NextStep:
         """Return what follows for the function that a lost host ran for a run ("": its rollout), None if it ran none.
 
         A crash is the doing of what ran, the second time for sure. A machine takes with it whatever ran there.
         """
-        if name is not None and loss is None:
+        if name is not None and not is_lost:
             if host.role != "scorer":
                 return NextStep.FAILED if host.role == "quarantine" else NextStep.QUARANTINE
             is_second = name in state.accused
@@ -133,13 +129,13 @@ class Recovery:
             n_lost = self._table.lost[state.run, name]
         if n_lost >= MOST_LOST:
             return NextStep.FAILED
-        is_suspect = loss is not None and (host.role == "quarantine" or n_lost >= SUSPECT_AT)
+        is_suspect = is_lost and (host.role == "quarantine" or n_lost >= SUSPECT_AT)
         return NextStep.QUARANTINE if is_suspect else NextStep.ELSEWHERE
 
-    def _take_back_unbegun(self, state: RunState, host: Host, loss: Loss | None) -> None:
+    def _take_back_unbegun(self, state: RunState, host: Host, is_lost: bool) -> None:
         if state.run not in self._table.states:
             return
-        if loss is not None:
+        if is_lost:
             self._recorder.lose(1)  # what it told of a beginning may be lost too
         if host.role != "quarantine":
             self._runs.requeue(state)
@@ -150,21 +146,18 @@ class Recovery:
             state.become(Stage.SUSPECT)
             self._table.suspects.appendleft(state)
 
-    def _take_back_rollout(self, state: RunState, host: Host, how: str, loss: Loss | None) -> None:
+    def _take_back_rollout(self, state: RunState, host: Host, how: str, is_lost: bool) -> None:
         """Roll a run out once more that was rolling."""
-        step = self._next_step(state, "", host, loss)
+        step = self._next_step(state, "", host, is_lost)
         if step is NextStep.FAILED:
-            self._runs.fail_rollout(state, "agent" if loss is None else "host", *_blame(host, how, loss))
+            self._runs.fail_rollout(state, "host" if is_lost else "agent", *_blame(host, how, is_lost))
             return
         if self._runs.why_never(state.run) is not None:
-            what = "its process ended" if loss is None else "its machine was lost"
+            what = "its machine was lost" if is_lost else "its process ended"
             self._runs.skip(state.run, f"{what} after the eval had stopped")
             return
         state.attempt += 1
         self._recorder.reports.count(repeated=1)
-        if loss is not None:
-            loss.repeats.append(state.key)
-            self._runs.unbegun_repeats.add(state.key)
         if step is NextStep.ELSEWHERE:
             self._table.queue_again(state)
             return
@@ -172,17 +165,17 @@ class Recovery:
         state.host, state.retrying = None, 0
         self._table.suspects.append(state)
 
-    def _take_back_scoring(self, state: RunState, host: Host, how: str, loss: Loss | None) -> None:
+    def _take_back_scoring(self, state: RunState, host: Host, how: str, is_lost: bool) -> None:
         """Let a run be scored elsewhere, without the function that was the culprit."""
         place, running = _place(host), state.running.pop(host, None)
-        step = self._next_step(state, running, host, loss)
+        step = self._next_step(state, running, host, is_lost)
         if place == "host":
             state.host = None
         else:
             state.scorer = None
         if step is NextStep.FAILED and running is not None:
-            boundary: Boundary = "reward" if loss is None else "host"
-            self._scorings.fail(state, [running], *_blame(host, how, loss), boundary=boundary)
+            boundary: Boundary = "host" if is_lost else "reward"
+            self._scorings.fail(state, [running], *_blame(host, how, is_lost), boundary=boundary)
         if not state.is_rolled_out or not self._recorder.unscored(state.run, place):
             return
         if place == "scorer":
@@ -190,35 +183,19 @@ class Recovery:
         else:
             (self._table.suspects if step is NextStep.QUARANTINE else self._table.unscored[place]).append(state)
 
-    def _take_back_group(self, group: ScoringGroup, host: Host, how: str, loss: Loss | None) -> None:
+    def _take_back_group(self, group: ScoringGroup, host: Host, how: str, is_lost: bool) -> None:
         """Let another host score a group, unless one of its functions was the culprit."""
         first = group.members[0]
-        step = self._next_step(first, GROUP if group.take_back() else None, host, loss)
+        step = self._next_step(first, GROUP if group.take_back() else None, host, is_lost)
         if step is NextStep.FAILED:
-            boundary: Boundary = "reward" if loss is None else "host"
-            self._scorings.fail_group(group, *_blame(host, how, loss), boundary=boundary)
+            boundary: Boundary = "host" if is_lost else "reward"
+            self._scorings.fail_group(group, *_blame(host, how, is_lost), boundary=boundary)
             return
         self._scorings.repeat(group)
         if step is NextStep.QUARANTINE:
             self._table.suspects.append(first)
         else:
             self._table.groups.ready.append(group)
-
-    def report_lost(self, now: float) -> None:
-        """Tell the user in one line of each machine that was lost, once all of its hosts should have been heard of.
-
-        The line on a machine that fails again and again appears once, and the summary counts how often.
-        """
-        due = [machine for machine, loss in self._losses.items() if now - loss.since >= REPORT_S]
-        unbegun = self._runs.unbegun_repeats
-        for loss in [self._losses.pop(machine) for machine in due]:
-            text = loss.how
-            # The runs that have begun once more, or will
-            n = sum(key not in unbegun or self._runs.why_never(key.run) is None for key in loss.repeats)
-            if n:
-                text += f"; {plural(n, 'run')} that had begun there {'is' if n == 1 else 'are'} rolled out once more"
-            (self._notices.add if text in self._told else self._notices.alert)(text)
-            self._told.add(text)
 
     def give_up_hosts(self, why: str) -> None:
         """Fail what needs a host that cannot be started; runs whose host lives continue."""
@@ -253,8 +230,8 @@ def _place(host: Host) -> Place:
     return "scorer" if host.role == "scorer" else "host"
 
 
-def _blame(host: Host, how: str, loss: Loss | None) -> tuple[str, str]:
+def _blame(host: Host, how: str, is_lost: bool) -> tuple[str, str]:
     """Return the error of what ran in a lost host again and again, and its details."""
-    if loss is not None:
+    if is_lost:
         return f"{LOST_OFTEN} ({how})", ""
     return f"{ENDED_TWICE} ({how})", host.connection.last_words()

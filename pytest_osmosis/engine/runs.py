@@ -24,13 +24,11 @@ class Runs:
     """Moves runs through their stages, and stops the eval.
 
     `stopped` says why no further run begins, `baseline_stopped` why no further run of the baseline begins.
-    `unbegun_repeats` are the attempts that follow the loss of a machine, until they begin.
     """
 
     def __init__(self, job: Job, table: RunTable, hosts: Hosts, recorder: Recorder, notices: Notices) -> None:
         self.stopped: Stop | None = None
         self.baseline_stopped: str | None = None
-        self.unbegun_repeats: set[Key] = set()
         self.job = job
         self.table = table
         self.hosts = hosts
@@ -174,7 +172,6 @@ class Runs:
             case "start":
                 self.hosts.starts.has_begun(host)
                 state.become(Stage.ROLLING)
-                self.unbegun_repeats.discard(state.key)
                 self.recorder.enter(event, raw)
             case "retry":
                 state.retrying += 1 if event["waits"] else -1

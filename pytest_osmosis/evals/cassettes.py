@@ -83,7 +83,7 @@ def eval_cassette(config: EvalConfig, *, replay: bool, reads: bool) -> EvalCasse
         return None
     if not reads or (mode != "replay" and not something_at(path)):
         return EvalCassette(mode, path)
-    return EvalCassette(mode, path, check_cassette(path).runs, _digest(path))
+    return EvalCassette(mode, path, check_cassette(path), _digest(path))
 
 
 def is_cassette(path: Path) -> bool:

@@ -496,18 +496,18 @@ def _check_size(config: EvalConfig, n_rows: int) -> None:
 
 def check_prices(config: EvalConfig, target: ModelTarget, other: BaselineModel | None, judge: EvalJudge | None) -> None:
     """Raise `ConfigError` if dollars are limited and the price of a model is unknown."""
-    limited = {"max_cost_usd": "max_tokens"} if config.limits.max_cost_usd is not None else {}
-    limited |= {"rollout.cost_usd": "rollout.tokens"} if "cost_usd" in config.limits.rollout else {}
-    models = [(config.experiment.model_path, target), *([(other.name, other.target)] if other else [])]
+    own = [(config.experiment.model_path, target), *([(other.name, other.target)] if other else [])]
     judges = [(judge.name, judge.target)] if judge is not None else []
+    limited = [("max_cost_usd", "max_tokens", [*own, *judges])] if config.limits.max_cost_usd is not None else []
+    if "cost_usd" in config.limits.rollout:  # a judge is not a part of a rollout
+        limited.append(("rollout.cost_usd", "rollout.tokens", own))
     at = datetime.now(UTC)
     texts = [
         f"[limits] {bound}: the price of {toml(name)} is not known, so its cost cannot be limited; "
         f"add [prices] {toml(name)} = {{input = ..., output = ...}}, or limit {instead}"
-        for name, each in (*models, *judges)
+        for bound, instead, models in limited
+        for name, each in models
         if price_of(name, each, config.prices, at) is None
-        for bound, instead in limited.items()
-        if bound == "max_cost_usd" or (name, each) in models  # a judge is not a part of a rollout
     ]
     if texts:
         raise ConfigError([Problem(shown(config.path), text) for text in texts])

@@ -73,9 +73,9 @@ def sampling_text(config: EvalConfig, target: ModelTarget, environment: Environm
 
 
 def _seed_note(target: ModelTarget) -> str:
-    if target.seed_key is None:
-        return f" (not sent: {'the Responses API' if target.api == 'responses' else 'this provider'} takes none)"
-    return " (sent where the provider takes one)" if target.client == "litellm" else ""
+    if target.seed_key is not None:
+        return ""
+    return f" (not sent: {'the Responses API' if target.api == 'responses' else 'this provider'} takes none)"
 
 
 def rollout_bounds_text(config: EvalConfig) -> str | None:

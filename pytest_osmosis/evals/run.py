@@ -394,11 +394,6 @@ class Heartbeat:
         self._idle.acquire(timeout=LAST_S)
 
     @property
-    def is_open(self) -> bool:
-        """True while a request is open."""
-        return self._idle.locked()
-
-    @property
     def notice(self) -> str | None:
         """A line on requests that failed, None if none did. It names the host alone: the rest may be a secret."""
         if self._failure is None:

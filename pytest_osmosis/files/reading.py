@@ -203,7 +203,6 @@ def _kernels_devices() -> set[int]:
 
 
 def _fault(path: Path, error: OSError | ValueError) -> FileFault:
-    """Return an error of the operating system as a fault."""
     number = getattr(error, "errno", None)
     if number == errno.ELOOP:
         return FileFault("is a link to itself")

@@ -129,7 +129,7 @@ class RolloutEndpoint:
     def end(self) -> None:
         """Refuse further requests: the rollout is over."""
         if self._opened is not None:
-            self.host.server.rollouts.end(self._opened)
+            self.host.server.end(self._opened)
 
     def _open(self) -> EndpointRollout:
         if self._opened is None:

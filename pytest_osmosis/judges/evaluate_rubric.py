@@ -23,7 +23,7 @@ from pytest_osmosis.judges.judge import Judge, Judgement, Rubric, Submission
 from pytest_osmosis.judges.sending import JudgeModel, current_requests
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.own_loop import OWN_LOOP
-from pytest_osmosis.models.providers import LITELLM_KEYS, SERVICES
+from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.decorator import RUBRIC_MARK, check_annotation, check_name, signature_of
 
@@ -244,7 +244,7 @@ def _api_key(provider: str, options: Mapping[str, Any]) -> str | None:
     named, service = options.get("api_key_env"), SERVICES.get(provider)
     name = named.strip() if isinstance(named, str) else ""
     if not name:
-        reads_its_own = service is None and provider in LITELLM_KEYS  # LiteLLM has variables for these
+        reads_its_own = service is None and provider in LITELLM_PREFIXES  # LiteLLM has variables for these
         if options.get("base_url") or provider in ("", "demo") or reads_its_own:
             return None
         name = f"{provider.upper()}_API_KEY" if service is None else service.api_key_env or ""

@@ -239,8 +239,6 @@ class Judgement:
     """The opinions of one judge on one submission. There is at least one."""
 
     opinions: tuple[Opinion, ...]
-    low: float
-    high: float
 
     @property
     def score(self) -> float:
@@ -285,7 +283,7 @@ class Judge:
             if isinstance(opinion, BaseException):
                 raise opinion
         given = tuple(opinion for opinion in opinions if isinstance(opinion, Opinion))
-        return Judgement(given, self.rubric.low, self.rubric.high)
+        return Judgement(given)
 
     async def _opinion(self, request: ChatRequest, ask: Ask) -> Opinion:
         reply = await ask(request)

@@ -79,7 +79,6 @@ def sendable(messages: Sequence[Message]) -> list[Message]:
 
 
 def _unmarked(value: Any) -> Any:
-    """Return a tool, or a message and its parts, without marks for the cache."""
     if not isinstance(value, Mapping):
         return value
     content = value.get("content")
@@ -138,7 +137,6 @@ def reply_in(
 
 
 def _fault(message: object) -> str | None:
-    """Return the part of a message that agents could not read, in words, or None."""
     if not isinstance(message, dict):
         return f"message = {shape(message)}"
     if fault := role_fault(message.get("role")):

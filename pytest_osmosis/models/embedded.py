@@ -122,7 +122,6 @@ def judge_reply(messages: Sequence[Message], accuracy: float, key: str) -> ChatR
 
 
 def _last_answer(conversation: str) -> str:
-    """Return the last assistant text of a conversation in JSON lines."""
     for line in reversed(conversation.splitlines()):
         message = _object(json.loads(line)) if line.startswith("{") else {}
         if message.get("role") == "assistant" and _text(message).strip():
@@ -131,7 +130,6 @@ def _last_answer(conversation: str) -> str:
 
 
 def _solution(question: str) -> str:
-    """Return the solution of a question, "" if it has none."""
     expression = find_expression(question)
     try:
         return "" if expression is None else format_number(_solve(expression, (), ()))
@@ -280,7 +278,6 @@ def _fitting(tools: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str, st
 
 
 def _declared(tool: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return the name of a tool, and the types of its parameters."""
     function = _object(tool.get("function"))
     properties = _object(_object(function.get("parameters")).get("properties"))
     types = {name: str(_object(schema).get("type")) for name, schema in properties.items()}

@@ -229,7 +229,6 @@ class Failures:
         return ModelError(text, status=status)
 
     def _error(self, answered: str, status: int, error: ErrorBody, wait_s: float | None) -> ModelError:
-        """Return the error for a status. `wait_s` is the wait that the server asks for."""
         treatment = client_error(status) if status < 500 else "retried"
         detail = self._detail(error)
         if treatment == "denied" or error.quota_exhausted or (status == 400 and error.key_refused):

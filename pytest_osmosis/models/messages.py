@@ -305,7 +305,6 @@ def assistant_message(blocks: list[Block]) -> Message:
 
 
 def _is_plain(block: Block) -> bool:
-    """Return True for a block that a chat message can represent."""
     return block.get("type") in CHAT_BLOCKS and not block.get("citations") and not block.get("cache_control")
 
 
@@ -342,14 +341,8 @@ def _usage(data: object) -> Usage | None:
     )
 
 
-STOP_REASONS: Mapping[str, str] = {
-    "stop": "end_turn",
-    "length": "max_tokens",
-    "tool_calls": "tool_use",
-    "function_call": "tool_use",
-    "content_filter": "refusal",
-}
-"""The stop_reason for each finish_reason. Those that the API has itself keep their name."""
+STOP_REASONS: Mapping[str, str] = {finish: stop for stop, finish in reversed([*FINISH_REASONS.items()])}
+"""The stop_reason for each finish_reason: the first of several. Those that the API has itself keep their name."""
 OWN_STOP_REASONS = frozenset({"pause_turn"})
 
 ERROR_TYPES: Mapping[int, str] = {
@@ -532,7 +525,6 @@ def _stop_reason(reply: ChatReply) -> str:
 
 
 def _blocks_of(message: Message) -> list[Block]:
-    """Return a message as blocks: its own, or its reasoning, its text or refusal, and its tool calls."""
     own = message.get("content_blocks")
     if isinstance(own, list) and own and not any(map(block_fault, own)):
         return own

@@ -80,7 +80,6 @@ def is_own(host: str) -> bool:
 
 
 def _rates(listed: object) -> TokenPrices | None:
-    """Return the rates of a listed model, or None if its price does not depend on tokens."""
 
     def rate(name: str) -> float | None:
         price = getattr(listed, f"{name}_mtok", None)

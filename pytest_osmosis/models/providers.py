@@ -122,26 +122,18 @@ SERVICES: Mapping[str, Service] = {
 }
 
 
-AWS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK")
-LITELLM_KEYS: Mapping[str, tuple[str, ...]] = {
-    "azure": ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_PASSWORD"),
-    "azure_ai": ("AZURE_AI_API_KEY", "AZURE_API_KEY", "AZURE_AD_TOKEN"),
-    "bedrock": AWS,
-    "cloudflare": ("CLOUDFLARE_API_KEY",),
-    "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
-    "databricks": ("DATABRICKS_API_KEY", "DATABRICKS_TOKEN", "DATABRICKS_CLIENT_SECRET"),
-    "github": ("GITHUB_API_KEY",),
-    "replicate": ("REPLICATE_API_KEY", "REPLICATE_API_TOKEN"),
-    "sagemaker": AWS,
-    "snowflake": ("SNOWFLAKE_JWT", "SNOWFLAKE_API_KEY"),
-    "vertex_ai": ("VERTEXAI_CREDENTIALS",),
-    "watsonx": ("WATSONX_APIKEY", "WATSONX_API_KEY", "WX_API_KEY", "WATSONX_TOKEN"),
-}
-"""Providers with an API or a login of their own, and the variables in which LiteLLM looks for their keys."""
-LITELLM_PREFIXES = tuple(LITELLM_KEYS)
+LITELLM_PREFIXES = (
+    *("azure", "azure_ai", "bedrock", "cloudflare", "cohere", "databricks", "github", "replicate", "sagemaker"),
+    *("snowflake", "vertex_ai", "watsonx"),
+)
+"""Providers with an API or a login of their own. LiteLLM reaches them, and reads their keys from its own variables."""
 
-OTHER_KEYS = ("ANTHROPIC_AUTH_TOKEN", "GOOGLE_API_KEY", "OPENAI_ADMIN_KEY", "WATSONX_ZENAPIKEY")
-"""Further variables that the official clients and LiteLLM read."""
+OTHER_KEYS = (
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "AZURE_AD_TOKEN"),
+    *("AZURE_CLIENT_SECRET", "AZURE_PASSWORD", "DATABRICKS_CLIENT_SECRET", "DATABRICKS_TOKEN", "OPENAI_ADMIN_KEY"),
+    *("SNOWFLAKE_JWT", "VERTEXAI_CREDENTIALS", "WATSONX_TOKEN", "WATSONX_ZENAPIKEY"),
+)
+"""Further variables with secrets that the official clients and LiteLLM read; `KEY_NAME` has all others."""
 CUSTOM_HEADERS = "_CUSTOM_HEADERS"
 KEY_NAME = re.compile(rf"(API_?KEY|API_TOKEN|AUTH_TOKEN)$|^(OPENAI|ANTHROPIC){CUSTOM_HEADERS}$")
 """The names of keys of the many other providers that LiteLLM knows."""
@@ -154,7 +146,6 @@ def key_variables(environ: Iterable[str]) -> list[str]:
     ['GROQ_API_KEY', 'AZURE_AD_TOKEN', 'SOME_PROVIDER_API_KEY']
     """
     known = {*OTHER_KEYS, *(service.api_key_env for service in SERVICES.values())}
-    known.update(*LITELLM_KEYS.values())
     return [name for name in environ if name in known or KEY_NAME.search(name)]
 
 

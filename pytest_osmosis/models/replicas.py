@@ -158,7 +158,6 @@ class ReplicatedModel:
     def _failed(
         self, replica: Replica, request: ChatRequest, error: ModelError, use: ReplicaUse, *, is_trial: bool
     ) -> ModelError:
-        """Return the error of a request, after it was counted."""
         if error.boundary != "provider" or error.systemic == "never" or not (error.retryable or _refuses_all(error)):
             self._answered(replica, use)  # the server is there, whatever it says to this request
             return error
@@ -207,7 +206,6 @@ def _is_rested(replica: Replica, now: float) -> bool:
 
 
 def _refuses_all(error: ModelError) -> bool:
-    """Return True for an error that every further request to the same server would meet."""
     return error.systemic in ("always", "until_success")
 
 

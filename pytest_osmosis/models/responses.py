@@ -182,7 +182,6 @@ def _items(message: Message) -> list[Item]:
 
 
 def _is_unedited(message: Message) -> bool:
-    """Return True if a message says what its items say."""
     return not any(map(item_fault, message[ITEMS])) and _said(message_of(message[ITEMS])) == _said(message)
 
 
@@ -304,7 +303,6 @@ def call_of(item: Item) -> dict[str, Any]:
 
 
 def _is_plain(item: Item) -> bool:
-    """Return True for an item that a chat message can represent."""
     if item["type"] == "message":
         return not item.get("phase") and not any(part.get("annotations") for part in item["content"])
     return item["type"] == "function_call" and not item.get("namespace")
@@ -506,7 +504,6 @@ def _head(reply: ChatReply, label: AnswerLabel) -> dict[str, Any]:
 
 
 def _items_of(reply: ChatReply, label: AnswerLabel) -> list[Item]:
-    """Return the reply as items: its reasoning, its text or refusal, its calls."""
     message = reply.message
     if isinstance(message.get(ITEMS), list):
         own: list[Item] = message[ITEMS]
@@ -574,7 +571,6 @@ def _events(reply: ChatReply, label: AnswerLabel) -> Iterator[tuple[str, dict[st
 
 
 def _begun(item: Item) -> Item:
-    """Return an item before anything is said in it."""
     if item["type"] == "function_call":
         return {**item, "arguments": "", "status": "in_progress"}
     if item["type"] == "reasoning":

@@ -317,12 +317,12 @@ def check_url(url: str, name: str, where: str) -> None:
 
 
 def _refusal(prefix: str, name: str) -> str:
-    """Return the reason why a model_path names no target, and the valid ones."""
     if prefix in KNOWN:
         valid = {"demo": f"{DEMO} and {DEMO_JUDGE}", "litellm": "litellm/<provider>/<model>"}
         return f'"{prefix}/{name}" names no model (valid: {valid.get(prefix, f"{prefix}/<model>")})'
     direct, through = (", ".join(f"{each}/" for each in names) for names in (("demo", *SERVICES), LITELLM_PREFIXES))
+    close = suggestion(prefix.lower(), KNOWN) if name else ""
     return (
-        f'unknown provider "{prefix}"{suggestion(prefix.lower(), KNOWN)} (valid: {direct}; through LiteLLM: {through} '
+        f'unknown provider "{prefix}"{close} (valid: {direct}; through LiteLLM: {through} '
         f"and litellm/<provider>/<model>; any name with [model] base_url)"
     )

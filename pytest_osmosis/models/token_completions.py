@@ -1,9 +1,9 @@
 """vLLM's chat completions by token ids, which continue a conversation from exactly the tokens of its last answer.
 
 The first request of a conversation is an ordinary one that asks for token ids. Each further one sends the ids of the
-turn before it, and those of the messages since then, to /chat/completions/tokens. The server's /tokenize makes the
-latter: from a made-up answer followed by the messages, without the part of that answer. Where this cannot be done, as
-after an answer that was cut off, or with images, the request is an ordinary one.
+last turn of its run, and those of the messages since then, to /chat/completions/tokens. The server's /tokenize makes
+the latter: from a made-up answer followed by the messages, without the part of that answer. Where this cannot be done,
+as after an answer that was cut off, or with images, the request is an ordinary one.
 
 Source: the behaviour of verifiers 0.1.14's client of this name.
 """
@@ -24,8 +24,6 @@ from pytest_osmosis.models.targets import ModelTarget
 
 TOKENS_PATH, TOKENIZE_PATH = "/tokens", "/tokenize"
 ASKED: Mapping[str, Any] = {"logprobs": True, "return_token_ids": True}
-MOST_TURNS = 64
-"""The turns of one run that are remembered."""
 RUNS_A_CONNECTION = 2
 """The runs that are remembered, for each that may be in flight."""
 PICTURES = ("image_url", "input_audio")
@@ -42,7 +40,7 @@ class TokenModel(LightModel):
     def __init__(self, target: ModelTarget, api_key: str | None, *, max_in_flight: int) -> None:
         super().__init__(target, api_key, max_in_flight=max_in_flight)
         self._tokenize_url = f"{self._root.removesuffix('/v1')}{TOKENIZE_PATH}"
-        self._turns: OrderedDict[str, list[Turn]] = OrderedDict()
+        self._turns: OrderedDict[str, Turn] = OrderedDict()
         self._most_runs = RUNS_A_CONNECTION * max_in_flight
 
     async def chat(self, request: ChatRequest) -> ChatReply:
@@ -59,12 +57,11 @@ class TokenModel(LightModel):
         return reply
 
     async def _prompt_ids(self, request: ChatRequest, body: Mapping[str, Any]) -> list[int] | None:
-        """Return the ids of a whole prompt, None if it is not one that follows a remembered turn."""
+        """Return the ids of a whole prompt, None if it does not follow the last turn of its run."""
         messages = _comparable(body["messages"])
-        turns = [turn for turn in self._turns.get(request.run, ()) if messages[: len(turn.messages)] == turn.messages]
-        if not turns or any(map(_has_pictures, request.messages)):
+        turn = self._turns.get(request.run)
+        if turn is None or messages[: len(turn.messages)] != turn.messages or any(map(_has_pictures, request.messages)):
             return None
-        turn = max(turns, key=lambda each: len(each.messages))
         added = list(body["messages"][len(turn.messages) :])
         if not _answers_a_turn(added):
             return None
@@ -100,9 +97,7 @@ class TokenModel(LightModel):
         if not request.run or not prompt or not own or reply.finish_reason == "length":
             return
         messages = _comparable([*request.messages, reply.message])
-        turns = self._turns.setdefault(request.run, [])
-        turns.append(Turn(messages, [*prompt, *own]))
-        del turns[:-MOST_TURNS]
+        self._turns[request.run] = Turn(messages, [*prompt, *own])
         self._turns.move_to_end(request.run)
         while len(self._turns) > self._most_runs:
             self._turns.popitem(last=False)

@@ -40,7 +40,7 @@ from pytest_osmosis.plugin.session import EvalSession
 if TYPE_CHECKING:
     from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.plugin.command.session_options import SessionOptions
-    from pytest_osmosis.plugin.under_xdist import OutcomeServer, UnreportedTests
+    from pytest_osmosis.plugin.under_xdist import OutcomeServer, Ticks, UnreportedTests
 
 
 IDLE_S = 0.2
@@ -55,6 +55,7 @@ class ControllerPlugin:
         self.distributed = False
         self.server: OutcomeServer | None = None
         self.unreported: UnreportedTests | None = None
+        self.ticks: Ticks | None = None
         self.progress = ProgressLine(config, self.evals)
         self._n_failures = 0
 
@@ -111,9 +112,9 @@ class ControllerPlugin:
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
         """Start what the first worker selected: all workers collect the same.
 
-        From then on expect reports of the workers, which may die.
+        From then on expect reports of the workers, which may die, and update the live line while waiting for them.
         """
-        from pytest_osmosis.plugin.under_xdist import UnreportedTests
+        from pytest_osmosis.plugin.under_xdist import Ticks, UnreportedTests
 
         self.progress.clear()  # xdist counts its workers where the live line is
         if self.config.option.collectonly or self.unreported is not None:
@@ -126,6 +127,7 @@ class ControllerPlugin:
         self.evals.start()
         self.unreported = UnreportedTests(self.evals, self.progress, ids)
         self.config.pluginmanager.register(self.unreported, "osmosis-unreported")
+        self.ticks = Ticks(self.config, self.progress.update)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -136,12 +138,17 @@ class ControllerPlugin:
                 if self.unreported is not None:
                     self.unreported.report(session)
             except BaseException:
-                self.progress.end()
+                self._end_progress()
                 self.evals.queue.end_early()
                 raise
-        self.progress.end()
+        self._end_progress()
         self.evals.end.report_verdicts(session)
         return result
+
+    def _end_progress(self) -> None:
+        if self.ticks is not None:
+            self.ticks.end()
+        self.progress.end()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, object, object]:

@@ -10,7 +10,7 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 RETRY_S = 0.01
 CLOSE_S = 1.0
 """The time that `close` gives each thread that serves a worker; by then the workers have ended."""
+TICK_S = 0.2
+TICK = "osmosis_tick"
 IDLE_S = 0.1
 
 
@@ -174,6 +176,31 @@ class WorkerPlugin:
             self._connection = Client(self._sent["address"], authkey=self._sent["key"].encode())
         self._connection.send((question, value))
         return self._connection.recv()
+
+
+class Ticks:
+    """Calls `tick` in the loop of xdist's controller, which otherwise wakes up only for messages of its workers.
+
+    `DSession.queue`, and that its loop calls `worker_<name>` for an entry (name, arguments), are private in xdist. If
+    they change, the live line is only updated between reports; test_live_line.py notices.
+    """
+
+    def __init__(self, config: pytest.Config, tick: Callable[[], None]) -> None:
+        controller: Any = config.pluginmanager.get_plugin("dsession")
+        self._ended = threading.Event()
+        setattr(controller, f"worker_{TICK}", lambda: None if self._ended.is_set() else tick())
+        args = (getattr(controller, "queue", None),)
+        self._thread = threading.Thread(target=self._run, args=args, name="osmosis-ticks", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Make no further tick. Idempotent."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self, queue: Any) -> None:
+        while queue is not None and not self._ended.wait(TICK_S):
+            queue.put((TICK, {}))
 
 
 class UnreportedTests:

@@ -81,7 +81,6 @@ def _answer(rollout: SeenRollout) -> str:
 def _scoring(
     call: Callable[[SeenRollout], Any], result: Callable[[Any], Result], *, is_async: bool
 ) -> Callable[[SeenRollout], Any]:
-    """Return a scorer that makes a result of what `call` returns, or its coroutine."""
 
     async def score_async(rollout: SeenRollout) -> Result:
         return result(await call(rollout))

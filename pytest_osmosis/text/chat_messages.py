@@ -177,7 +177,6 @@ def _end_of_prompt(prompt: Sequence[str], conversation: Sequence[str]) -> int:
 
 
 def _identity(message: Mapping[str, Any]) -> str:
-    """Return what makes two messages the same: role, text and tool calls."""
     calls = message.get("tool_calls") or None
     return json.dumps([message.get("role"), text_of(message.get("content")), calls], default=str)
 

@@ -114,18 +114,6 @@ def test_the_list_is_filtered_by_status_model_dataset_and_rollout(pages: Pages, 
     expect(page.locator("a.run-link")).to_have_text(["run2"])
 
 
-def test_a_long_list_is_shown_whole_on_request(pages: Pages, tmp_path: Path) -> None:
-    page = pages.open(report(tmp_path / "report.html", [row(f"run{at}", pass_rate=at / 300) for at in range(300)]))
-
-    expect(page.locator("a.run-link")).to_have_count(200)
-    expect(page.get_by_text("300 eval runs", exact=True)).to_be_visible()
-    page.get_by_role("button", name="pass rate").click()
-    page.get_by_role("button", name="pass rate").click()
-    expect(page.locator("a.run-link").first).to_have_text("run299")
-    page.get_by_role("button", name="Show all 300 eval runs").click()
-    expect(page.locator("a.run-link")).to_have_count(300)
-
-
 def test_each_bar_of_a_chart_leads_to_the_runs_that_it_counts(pages: Pages, tmp_path: Path) -> None:
     n = 200
     made = run_page("wide", [at % 3 for at in range(n)])

@@ -188,16 +188,6 @@ def test_a_narrow_page_shows_the_conversation_in_place_of_the_grid(
     expect(cell(page, "row1-run1")).to_be_focused()
 
 
-def test_a_click_on_a_prompt_opens_the_first_run_that_the_query_shows(pages: Pages, run_report: RunReport) -> None:
-    lost = run_report.where(lambda run: run.outcome == "failed" and run.index > 0)[0]
-    page = pages.open(run_report.address(query=f"q=row:{lost.row} status:failed run:{lost.index}"))
-
-    first_row(page).get_by_role("rowheader").click()
-
-    expect(cell(page, lost.id)).to_have_attribute("aria-current", "true")
-    assert id_in_address(page) == lost.id
-
-
 def test_if_several_functions_decide_a_cell_shows_the_score_that_did(pages: Pages, tmp_path: Path) -> None:
     made = write_run_report(tmp_path, SyntheticRun(rows=12, n=1, decide="all"))
     page = pages.open(made.address())

@@ -19,10 +19,6 @@ def test_the_scarcest_resource_bounds_the_hosts_on_a_node() -> None:
     assert needs.room_on(node({"CPU": 4, "memory": 9e9})) == 0
 
 
-def test_tenths_of_a_cpu_add_up() -> None:
-    assert HostNeeds({"num_cpus": 0.1}).room_in({"CPU": 0.3}) == 3
-
-
 def test_a_node_of_the_wrong_kind_has_no_room() -> None:
     needs = HostNeeds({"num_cpus": 1, "label_selector": {"zone": "in(a, b)"}})
     assert needs.room_on(node({"CPU": 4}, zone="b")) == 4

@@ -117,10 +117,7 @@ SCENES = {
 }
 
 
-CHOICES = [
-    {"index": 1, "message": {"role": "model", "content": "no"}},
-    {"index": 0, "message": {"role": "model", "content": "42"}, "finish_reason": "stop"},
-]
+CHOICES = [{"index": 0, "message": {"role": "model", "content": "42"}, "finish_reason": "stop"}]
 
 
 @pytest.mark.parametrize("client", ["light", "anthropic"])

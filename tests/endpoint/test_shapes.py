@@ -54,31 +54,6 @@ SCENES = {
         assert all(chunk.usage is None for chunk in chunks), chunks
         assert chunks[-1].choices[0].finish_reason == "stop", chunks
     """,
-    "openai, stream with usage and calls": """
-        options = {"include_usage": True}
-        stream = await AsyncOpenAI(ctx).chat.completions.create(
-            model="x", messages=ctx.prompt, tools=[TOOL], stream=True, stream_options=options)
-        chunks = [chunk async for chunk in stream]
-        assert chunks[-1].usage.total_tokens == 10 and not chunks[-1].choices, chunks
-        deltas = [call for chunk in chunks[:-1] for call in chunk.choices[0].delta.tool_calls or ()]
-        written = {index: "".join(d.function.arguments or "" for d in deltas if d.index == index) for index in (0, 1)}
-        assert written == {0: '{"a": 1, "b": "\\\\u00e9"}', 1: '{"a": 2, "b": "\\\\u00e9"}'}, deltas
-        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-    """,
-    "anthropic, two calls": """
-        client = AsyncAnthropic(ctx)
-        tool = {"name": "add", "input_schema": PARAMETERS}
-        turns = [{"role": "user", "content": PARTS}]
-        first = await client.messages.create(model="x", max_tokens=9, system="Add.", messages=turns, tools=[tool])
-        assert [block.input for block in first.content] == [{"a": 1, "b": "\\u00e9"}, {"a": 2, "b": "\\u00e9"}], first
-        assert first.stop_reason == "tool_use", first
-        turns.append({"role": "assistant", "content": first.content})
-        turns.append({"role": "user", "content": [
-            {"type": "tool_result", "tool_use_id": block.id, "content": "3"} for block in first.content]})
-        last = await client.messages.create(model="x", max_tokens=9, system="Add.", messages=turns, tools=[tool])
-        assert (last.content[0].text, last.stop_reason) == ("42", "end_turn"), last
-        assert (last.usage.input_tokens, last.usage.output_tokens) == (7, 3), last
-    """,
     "anthropic, stream, a client with our base_url as it is": """
         client = anthropic.AsyncAnthropic(base_url=ctx.base_url, api_key=ctx.api_key)
         async with client.messages.stream(model="x", max_tokens=9, messages=ctx.prompt) as stream:

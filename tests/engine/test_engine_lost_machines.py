@@ -150,59 +150,6 @@ def test_a_resumed_eval_scores_what_no_process_could_score_and_rolls_nothing_out
     assert second.engine.stopped.reason == "closed"
 
 
-@pytest.mark.parametrize("is_told_late", [False, True], ids=["at the end", "while it runs"])
-def test_no_run_is_said_to_be_repeated_if_all_machines_are_lost(make: Make, is_told_late: bool) -> None:
-    stepped = make(4, hosts=2, scorers=ASYNC).begin()
-    hosts = list(stepped.hosts)
-    for host in hosts:
-        host.starts(*host.runs())
-    stepped.turn()
-    stepped.spawns = False
-    for host in hosts:
-        host.is_lost("the connection to the Ray cluster ended", machine="")
-    stepped.turn()
-    if is_told_late:
-        stepped.later(recovery.REPORT_S)
-    stepped.end()
-
-    assert stepped.engine.notices.alerts == ["the connection to the Ray cluster ended"]
-    assert stepped.kinds() == ["skipped"] * 4
-
-
-def test_no_run_is_said_to_be_repeated_if_it_fails_because_it_was_lost_with_the_last_machine(make: Make) -> None:
-    """It was lost before, so it waits for the quarantine, which cannot be started."""
-    stepped = make(1, scorers=ASYNC).begin()
-    for attempt in (1, 2):
-        host = stepped.host("host")
-        stepped.is_ready(host)
-        stepped.turn()
-        stepped.after(host.starts, RUN, attempt=attempt)
-        stepped.spawns = attempt == 1
-        stepped.after(host.is_lost, f"node n{attempt} was lost", f"n{attempt}")
-    stepped.end()
-
-    again = "node n1 was lost; 1 run that had begun there is rolled out once more"
-    assert stepped.engine.notices.alerts == [again, "node n2 was lost"]
-    assert stepped.engine.ledger.records[RUN].boundary == "host"
-
-
-def test_of_the_runs_of_a_lost_machine_those_count_as_repeated_that_had_begun_before_a_stop(make: Make) -> None:
-    stepped = make(2, scorers=ASYNC).begin()
-    host = stepped.host("host")
-    host.starts(*stepped.runs)
-    stepped.after(host.is_lost)
-    further = stepped.host("host")
-    stepped.is_ready(further)
-    assert further.runs() == stepped.runs
-    stepped.after(further.starts, RUN, attempt=2)
-    stepped.engine.stop("interrupt", "interrupted")
-    further.say("dropped", runs=[{**stepped.runs[1].to_json(), "attempt": 2}])
-    stepped.end()
-
-    again = "node n1 was lost; 1 run that had begun there is rolled out once more"
-    assert stepped.engine.notices.alerts == [again]
-
-
 def test_a_machine_that_fails_again_and_again_gets_one_line_and_a_count_in_the_summary(make: Make) -> None:
     stepped = make(20, hosts=2, scorers=ASYNC).begin()
     bad = stepped.host("host")
@@ -210,16 +157,10 @@ def test_a_machine_that_fails_again_and_again_gets_one_line_and_a_count_in_the_s
         stepped.after(bad.is_lost)
         stepped.later(recovery.REPORT_S)
         bad = stepped.host("host")
-    assert stepped.engine.notices.alerts == ["node n1 was lost"]
-    stepped.is_ready(bad)
-    bad.starts(bad.runs()[0])
-    stepped.after(bad.is_lost)
-    stepped.later(recovery.REPORT_S)
     stepped.end()
 
-    again = "node n1 was lost; 1 run that had begun there is rolled out once more"
-    assert stepped.engine.notices.alerts == ["node n1 was lost", again]
-    assert notice_lines(stepped.engine.notices.texts) == ["node n1 was lost (3 times)", again]
+    assert stepped.engine.notices.alerts == ["node n1 was lost"]
+    assert notice_lines(stepped.engine.notices.texts) == ["node n1 was lost (3 times)"]
 
 
 def test_a_bad_machine_does_not_end_an_eval_while_a_host_elsewhere_works(make: Make) -> None:

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from pytest_osmosis.datasets import Dataset
-from pytest_osmosis.engine import recovery
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.host_connection import HostEnviron
 from pytest_osmosis.engine.job import Bounds, Job, Transcript
@@ -32,7 +29,7 @@ from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRe
 from pytest_osmosis.results.results import records_of
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.engine.recounted import StoredNow
-from tests.engine.world import USAGE, Climate, FakeHost, Rows, World
+from tests.engine.world import USAGE, Climate, Rows, World
 from tests.journals import fold
 
 DEADLINE_S = 60.0
@@ -105,7 +102,6 @@ class History:
         ]
         self.climate = climate
         self.world = World(seed, climate, batch_size)
-        monkeypatch.setattr(recovery, "REPORT_S", math.inf)  # losses are told at the end
         self.path = folder / f"{seed}.jsonl"
         interleaved = chance.random() < 0.8
         job = Job(
@@ -237,21 +233,7 @@ def wrong(history: History) -> list[str]:
             errors.append(f"{key} was rolled out, and that is lost")
     for record in records.values():
         errors += misreported(record, history)
-    told, again = n_told_repeated(engine.notices.texts), n_begun_again(world.begun.values())
-    if told != again:
-        errors.append(f"{told} runs are said to be repeated after the loss of a machine, and {again} were")
     return errors
-
-
-def n_told_repeated(notices: Iterable[str]) -> int:
-    """Return how many runs are repeated after the loss of a machine, as notices say."""
-    found = (re.search(r"was lost; (\d+) runs? that had begun there", notice) for notice in notices)
-    return sum(int(each[1]) for each in found if each is not None)
-
-
-def n_begun_again(begun: Iterable[Sequence[FakeHost]]) -> int:
-    """Count the rollouts that began after one that was lost with its machine."""
-    return sum(before.lost for hosts in begun for before, _ in pairwise(hosts))
 
 
 def misreported(record: RunRecord, history: History) -> list[str]:

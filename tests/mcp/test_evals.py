@@ -94,14 +94,6 @@ def test_modules_of_the_same_names_do_not_meet(workspace: Workspace) -> None:
     assert CALLED in result.outlines
 
 
-def test_relative_imports_work_too(workspace: Workspace) -> None:
-    make(workspace, main="from .server import mcp\nfrom .tools import math\n")
-    workspace.write("mcp/server/__init__.py", SERVER)
-    workspace.write("mcp/tools/math.py", MULTIPLY.format("pass").replace("from server", "from ..server"))
-
-    workspace.run(*COMMAND).assert_outcomes(passed=3)
-
-
 def test_a_folder_outside_of_the_workspace_may_be_typed(workspace: Workspace, tmp_path: Path) -> None:
     make(workspace)
     elsewhere = tmp_path / "elsewhere"

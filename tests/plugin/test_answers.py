@@ -10,7 +10,6 @@ from tests.servers import ChatServer, reply
 pytestmark = pytest.mark.usefixtures("wide_terminal")
 
 EXACT = "def score(solution_str, ground_truth, **kwargs):\n    return float(solution_str == ground_truth)\n"
-LONG = "Let us think about it, step by step. " * 30
 
 
 @pytest.mark.slow
@@ -38,24 +37,6 @@ def test_a_wrong_answer_is_shown_beside_the_expected_one(workspace: Workspace, m
     assert str(failure.text).startswith(why)
     assert f"| row0-run0 | {why.replace('<', '&lt;')} |" in (workspace.root / "page.md").read_text(encoding="utf-8")
     assert "  expected: 15" in workspace.show("row0-run0")
-
-
-@pytest.mark.slow
-def test_the_scored_answer_is_shown_if_the_conversation_ends_otherwise(workspace: Workspace) -> None:
-    workspace.write("rewards.py", EXACT)
-    workspace.write(
-        "agent.py",
-        "async def rollout(ctx):\n"
-        f"    said = {{'role': 'assistant', 'content': {LONG!r}}}\n"
-        "    call = {'id': '1', 'type': 'function', 'function': {'name': 'stop', 'arguments': '{}'}}\n"
-        "    return [*ctx.prompt, said, {'role': 'assistant', 'content': None, 'tool_calls': [call]}]\n",
-    )
-    workspace.eval(rows=1, agent={"agent": "agent:rollout"})
-
-    workspace.run(CONFIG).stdout.fnmatch_lines(
-        ["answered: Let us think about it,*", "conversation:", "  assistant: -> stop({})", "dataset row:*"]
-    )
-    assert f"  answered: {LONG.strip()}" in workspace.show("row0-run0")
 
 
 @pytest.mark.slow

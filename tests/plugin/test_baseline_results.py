@@ -82,36 +82,6 @@ def test_runs_that_do_not_pass_become_the_baseline_with_or_without_a_gate(worksp
 
 
 @pytest.mark.slow
-def test_rows_and_settings_that_differ_are_reported(workspace: Workspace) -> None:
-    with_baseline(workspace, [PASS] * 8)
-    eval_of(workspace, [PASS, {"user_prompt": "What is 7 * 7?", "ground_truth": "49"}, *[FAIL] * 3, *[PASS] * 3])
-
-    result = workspace.run(CONFIG, "--osmosis-gate=max_regression = 0.05", "--osmosis-pass-threshold=0.5", exits=0)
-
-    result.stdout.fnmatch_lines(
-        [
-            "against the baseline *: pass rate 0.571, baseline 1.000, same 7 rows; rows left out: 1 changed",
-            "  the baseline differs in the thresholds: *",
-            "gate max_regression <= 0.05: HOLDS: *may be chance (p = 0.25)",
-        ]
-    )
-
-
-@pytest.mark.slow
-def test_several_evals_are_corrected_together(workspace: Workspace) -> None:
-    for name in ("x", "y"):
-        workspace.eval(name, [PASS] * 7, baseline={"results": f"baselines/{name}.json"}, gate=GATE)
-    both = "--osmosis-config=configs/eval"
-    assert workspace.run(both, UPDATE).ret == 0
-    workspace.eval("x", [FAIL] * 6 + [PASS], baseline={"results": "baselines/x.json"}, gate=GATE)
-
-    result = workspace.run(both, exits=0)
-
-    result.stdout.fnmatch_lines(["*: may be chance (p = 0.031, McNemar, exact; as one of 2 evals p = 0.062, Holm)"])
-    assert workspace.run(CONFIG).ret == 1, "alone it is a regression"
-
-
-@pytest.mark.slow
 def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(workspace: Workspace) -> None:
     for rows, selected, said in (
         ([PASS] * 3, ("-k", "row0-"), "only 1 of 3 runs selected"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.plugin.workspaces import Workspace, read_json
-from tests.servers import ChatServer, answered
 
 PATH = "configs/eval/many.toml"
 MANY = """
@@ -90,48 +89,6 @@ def test_a_node_id_of_no_entry_says_which_there_are(many: Workspace) -> None:
 
     text = 'no eval of this file is called "plan", did you mean "plain"? (they are: plain, x~temperature=0.0, x~*'
     result.stderr.fnmatch_lines([f"ERROR: {PATH}::plan?row0-run0?: {text}; type {PATH} for all of them"])
-
-
-SWEEP = """
-dataset = "x"
-eval_fn = ["rewards:score"]
-num_examples = -1
-[[ablation]]
-[ablation.sweep]
-model = ["openai/small", "openai/large", "openai/new"]
-"agent.prompt" = ["Be brief.", "prompts/kind.md"]
-"""
-
-
-@pytest.mark.slow
-def test_three_models_and_two_prompts_are_six_evals_over_the_same_rows(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace.eval("x", rows=[{"system_prompt": "The row's own."}, {}])
-    workspace.write("prompts/kind.md", "Be kind.\n")
-    workspace.write(PATH, SWEEP)
-    monkeypatch.setenv("OPENAI_API_KEY", "key-of-openai-0123456789")
-    with ChatServer(answered(lambda _: "42")) as server:
-        result = workspace.run(PATH, f"--osmosis-base-url={server.base_url}", "--osmosis-no-probe")
-
-    result.assert_outcomes(passed=12)
-    bodies = [seen.body for seen in server.requests]
-    sent = [(body["model"], *(message["content"] for message in body["messages"])) for body in bodies]
-    assert sorted(sent) == sorted(
-        (f"openai/{model}", prompt, f"What is {row} * 2?")
-        for model in ("small", "large", "new")
-        for prompt in ("Be brief.", "Be kind.")
-        for row in range(2)
-    )
-    names = [f"x~model=openai-new~prompt={prompt}" for prompt in ("Be-brief", "prompts-kind.md")]
-    brief, kind = map(workspace.results, names)
-    assert (brief["config"]["system_prompt"], kind["config"]["system_prompt"]) == ("Be brief.", "Be kind.")
-    assert [row["row_digest"] for row in brief["rows"]] == [row["row_digest"] for row in kind["rows"]]
-    (run,) = workspace.run_dirs(names[1])
-
-    workspace.write("prompts/kind.md", "Be kinder.\n")
-    again = (f"{PATH}::{names[1]}", f"--osmosis-run={run.name}", f"--osmosis-base-url={server.base_url}")
-    workspace.run(*again, exits=4).stderr.fnmatch_lines(["*agent*prompt: *Be kind.* -> *Be kinder.*"])
 
 
 TEST = """

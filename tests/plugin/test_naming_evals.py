@@ -11,19 +11,6 @@ from tests.plugin.workspaces import CONFIG, Workspace
 
 
 @pytest.mark.slow
-def test_osmosis_config_runs_that_eval_alone(workspace: Workspace) -> None:
-    workspace.eval("x")
-    workspace.eval("y")
-    workspace.write("tests/test_python.py", "def test_python(): pass\n")
-    workspace.ini("testpaths = tests")
-
-    for n, folders in enumerate(((), ("configs",)), 1):
-        workspace.run(CONFIG, *folders, exits=0).assert_outcomes(passed=3)
-        assert len(workspace.run_dirs("x")) == n
-    assert not workspace.run_dirs("y")
-
-
-@pytest.mark.slow
 def test_osmosis_config_is_repeatable_and_takes_a_folder(workspace: Workspace) -> None:
     for name in ("x", "y", "z"):
         workspace.eval(name, rows=1)

@@ -66,13 +66,3 @@ def test_ids_of_missing_tests_are_usage_errors_with_one_that_exists(workspace: W
         tests = f"this eval has tests like '{file}::x[row0-run0]', which --co lists"
         assert line == f"ERROR: {arg}: not found; {tests}; {file} -k 'row3-' selects all runs of a row"
     assert not (workspace.root / ".osmosis").exists()
-
-
-@pytest.mark.slow
-def test_an_id_of_a_row_that_is_not_stored_is_a_usage_error(workspace: Workspace) -> None:
-    workspace.eval(data={"rows": "0-1"})
-    workspace.run(CONFIG)
-
-    result = workspace.run(f"{X}[row2-run0]", "--osmosis-from=latest", exits=4)
-
-    result.stderr.fnmatch_lines([f"ERROR: {X}?row2-run0?: not found; this eval has tests like '{X}?row0-run0?'*"])

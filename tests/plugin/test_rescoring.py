@@ -9,8 +9,6 @@ import pytest
 from tests.plugin.workspaces import CONFIG, Workspace, read_json, wait_until
 from tests.servers import ChatServer, reply
 
-LIMIT = "[limits] max_tokens = 30 has no room for another run: 24 tokens used, about 12 tokens a run"
-PENDING = f"no rollout is stored ({LIMIT})"
 FROM = "--osmosis-from=latest"
 ALWAYS = "def score(solution_str, **kwargs):\n    return {}\n"
 BY_TRUTH = "def score(solution_str, ground_truth, **kwargs):\n    return float(ground_truth != '0')\n"
@@ -112,39 +110,6 @@ def test_rescoring_a_part_decides_no_gate(workspace: Workspace) -> None:
     assert [row["row_index"] for row in partial["rows"]] == [1]
     again = workspace.run(FROM)
     again.stdout.fnmatch_lines(["reused 1 stored score (code and rows unchanged);*"])
-
-
-@pytest.mark.slow
-def test_a_part_of_which_a_run_was_stopped_is_not_measured_either(workspace: Workspace) -> None:
-    workspace.eval(rows=4, limits={"max_tokens": 30})
-    assert workspace.run(CONFIG, "-k", "not row3").ret == 9
-
-    result = workspace.run(FROM, exits=9)
-
-    result.stdout.fnmatch_lines(["not measured: 1 of 4 runs has no rollout to score; *"])
-
-
-@pytest.mark.slow
-def test_a_stopped_eval_run_that_is_rescored_stays_stopped(workspace: Workspace) -> None:
-    """The whole plan was selected, and a limit stopped it: no gate is measured without the missing rollouts."""
-    workspace.eval(rows=3, limits={"max_tokens": 30})
-    workspace.run(CONFIG)
-    stopped = workspace.results()
-
-    workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.7", exits=9)
-
-    (pending,) = workspace.results()["pending"]
-    assert (pending["row_index"], pending["run_index"], pending["reason"]) == (2, 0, PENDING)
-    assert workspace.results()["gates"][0]["state"] == "not measured"
-    for key in ("status", "stop_reason", "stopped_by"):
-        assert workspace.results()[key] == stopped[key]
-    assert stopped["stopped_by"] == "max_tokens"
-    workspace.cli("show").stdout.fnmatch_lines(["x-*: stopped"])
-    workspace.cli("runs").stdout.fnmatch_lines(["x-* stopped *"])
-
-    decided = workspace.run(FROM, "--osmosis-gate=pass_rate >= 0.6", "--osmosis-stop-when-decided", exits=0)
-    decided.stdout.fnmatch_lines([f"1 run not scored: {PENDING.replace('[', '[[]')}*"])
-    assert workspace.results()["status"] == "stopped", "as before"
 
 
 JUDGE = """
@@ -259,18 +224,6 @@ def test_an_eval_without_a_toml_is_rescored_with_the_same_options(workspace: Wor
 
 
 @pytest.mark.slow
-def test_another_config_applies_its_own_gates(workspace: Workspace) -> None:
-    workspace.eval(rows=[{"score": 0.25}, {}])
-    workspace.run(CONFIG, "--osmosis-n=2")
-    workspace.eval("y", rows=[{"score": 0.25}, {}], gate={"pass_at_2": ">= 0.9"})
-
-    result = workspace.run("--osmosis-config=configs/eval/y.toml", FROM, exits=1)
-
-    result.assert_outcomes(passed=2, xfailed=2, failed=1)
-    result.stdout.fnmatch_lines(["FAILED configs/eval/y.toml::y?gate pass_at_2 >= 0.9?*"])
-
-
-@pytest.mark.slow
 def test_runs_that_cannot_be_rescored_are_refused(stored_workspace: Workspace) -> None:
     workspace = stored_workspace
     (run_dir,) = workspace.run_dirs()
@@ -304,34 +257,6 @@ def test_runs_that_cannot_be_rescored_are_refused(stored_workspace: Workspace) -
     gone.stderr.fnmatch_lines([f"*x.toml: the config of run {run_dir.name} no longer exists; name one with *"])
     assert (run_dir / "journal.jsonl").read_bytes() == journal
     assert workspace.results()["rescored"] is None
-
-
-@pytest.mark.slow
-def test_a_run_of_the_last_failures_is_rescored_as_a_part_of_the_plan(workspace: Workspace) -> None:
-    """Neither its gate nor the exit status is about the rows that were never rolled out."""
-    workspace.eval(rows=[{}, {"score": 0.0}, {}], gate={"pass_rate": ">= 0.9"}, evaluation={"batch_size": 4})
-    workspace.run(CONFIG)
-    (whole,) = workspace.run_dirs()
-    workspace.run(CONFIG, "--lf")
-    workspace.write("rewards.py", "def score(solution_str, ground_truth, extra_info=None):\n    return 1.0\n")
-
-    result = workspace.run(FROM)
-    again = workspace.run(FROM)
-    of_whole = workspace.run(f"--osmosis-from={whole.name}")
-
-    assert (result.ret, again.ret, of_whole.ret) == (0, 0, 0)
-    result.assert_outcomes(passed=1, skipped=3)
-    result.stdout.fnmatch_lines(
-        [
-            "  note: that run was a part of the plan (-k, --lf or node ids), so it decides no gate",
-            "gate pass_rate >= 0.9: not decided (only 1 of 3 runs selected)",
-        ]
-    )
-    (part,) = set(workspace.run_dirs()) - {whole}
-    results = read_json(part / "results.json")
-    assert (results["partial"], results["summary"]["pass_rate"]) == (True, 1.0)
-    assert (part / "results.2.json").exists()
-    of_whole.assert_outcomes(passed=4)
 
 
 @pytest.mark.slow

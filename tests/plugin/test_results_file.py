@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.plugin.workspaces import CONFIG, Workspace, constants, read_json, timeless
+from tests.plugin.workspaces import CONFIG, Workspace, constants, read_json
 
 PATIENT = constants({"git.PATIENCE_S": 60.0})
 """The end of an eval waits for git as long as it takes on a loaded machine."""
@@ -65,18 +65,6 @@ def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:
     assert [run["scores"] for run in runs] == [{"rewards:score": 1.0}] * 3 + [{"rewards:score": 0.25}] * 3
     assert all(run["success"] is True for run in runs)
     assert all(isinstance(run["duration_ms"], float) and isinstance(run["tokens"], int) for run in runs)
-
-
-@pytest.mark.journey
-def test_results_are_the_same_under_xdist(workspace: Workspace) -> None:
-    make(workspace)
-
-    workspace.run(CONFIG)
-    plain = workspace.results()
-    workspace.run(CONFIG, "-n2")
-
-    assert len(workspace.run_dirs()) == 2
-    assert timeless(workspace.results(), "last_run") == timeless(plain, "last_run")
 
 
 ENV = """

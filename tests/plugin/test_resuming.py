@@ -207,22 +207,6 @@ def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(wor
 
 
 @pytest.mark.slow
-def test_what_earlier_sessions_spent_counts_in_limits(workspace: Workspace) -> None:
-    with_agent(workspace, rows=6)
-    limited = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-set=limits.max_tokens=36")
-    n_first = calls(workspace).total()
-    again = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-set=limits.max_tokens=36")
-    assert 0 < n_first < 6
-    assert calls(workspace).total() == n_first, "the limit was reached before"
-    workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-set=limits.max_tokens=1000", exits=0)
-
-    assert calls(workspace).total() == 6
-    for result in (limited, again):
-        result.stdout.fnmatch_lines(["osmosis: *, after you have raised [[]limits[]] max_tokens:", "pytest *"])
-    assert again.outlines[-1].endswith("--osmosis-run=one --osmosis-set=limits.max_tokens=36")
-
-
-@pytest.mark.slow
 def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.write("agent.py", AGENT)

@@ -317,6 +317,6 @@ def test_the_lab_without_its_libraries_is_refused_with_an_install_hint(workspace
 
     result = workspace.run("rewards.py", *lab, exits=pytest.ExitCode.USAGE_ERROR)
 
-    hint = f'{origin}: needs psutil, time-machine: pip install "pytest-osmosis[lab]"'
+    hint = f'{origin}: needs psutil, time_machine: pip install "pytest-osmosis[lab]"'
     assert hint in result.stderr.str()
     workspace.run("rewards.py").assert_outcomes(passed=1)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pytest_osmosis.report.markdown import MARK
-from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases, read_json, wait_until
+from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases, wait_until
 from tests.servers import ChatServer, by_row, held, reply
 
 CONFIGS = "--osmosis-config=configs/eval"
@@ -193,42 +193,6 @@ def test_evals_that_tests_need_have_a_line_each_and_the_table(workspace: Workspa
     ]
 
 
-HUGE = {"one": [1e160, 1.0], "same": [1.7e308] * 2, "far": [1.7e308, -1.7e308], "small": [5e-324, -5e-324]}
-HUGE_REWARDS = "\n".join(
-    f"def {name}(solution_str, extra_info, **kwargs):\n    return {scores}[extra_info['row_id']]\n"
-    for name, scores in HUGE.items()
-)
-
-
-@pytest.mark.slow
-def test_scores_that_fit_no_statistic_end_no_session(workspace: Workspace) -> None:
-    workspace.write("rewards.py", HUGE_REWARDS)
-    workspace.eval(
-        rows=[{"row_id": row} for row in range(2)],
-        evaluation={"n": 2},
-        scoring={"eval_fns": [f"rewards:{name}" for name in HUGE], "decide": "rewards:far"},
-        gate={"mean": ">= -1e308", "pass_rate": ">= 0"},
-        output={"save_results": True},
-    )
-    workspace.eval("y", rows=[{"row_id": row} for row in range(2)], scoring={"eval_fns": ["rewards:same"]})
-    files = ("--osmosis-markdown=page.md", "--junitxml=junit.xml", "--osmosis-html=page.html")
-
-    printed = [workspace.run(CONFIGS, "-v", *files), workspace.run(X, "--osmosis-from=latest", "-v")]
-    printed += [workspace.run(X, f"--osmosis-shard={n}/2") for n in (1, 2)]
-    whole, *shards = workspace.run_dirs("x")
-    printed += [
-        workspace.cli("merge", *(str(shard / "results.json") for shard in shards), "-o", "merged.json"),
-        workspace.cli("runs", "compare", whole.name, "merged.json"),
-        workspace.cli("show", whole.name),
-    ]
-
-    assert {done.ret for done in printed} == {0}
-    written = [path for path in workspace.root.rglob("*.*") if path.suffix in (".md", ".xml", ".json", ".jsonl")]
-    texts = [str(done.stdout) + str(done.stderr) for done in printed] + [path.read_text() for path in written]
-    assert not re.search(r"\b(inf|nan|infinity|internalerror|traceback)\b|[\d,]{40}", "\n".join(texts), re.IGNORECASE)
-    assert [len(read_json(run / "results.json")["rows"]) for run in (whole, *workspace.run_dirs("y"))] == [2, 2]
-
-
 @pytest.mark.slow
 def test_pages_and_summaries_that_cannot_be_made_cost_nothing_else(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
@@ -252,8 +216,3 @@ def test_pages_and_summaries_that_cannot_be_made_cost_nothing_else(
     )
     assert [workspace.results(name)["gates"][0]["state"] for name in ("x", "y")] == ["holds", "fails"]
     assert len(junit_cases(workspace.root / "junit.xml")) == 5
-
-    monkeypatch.setattr("pytest_osmosis.plugin.session_end._findings", overflows)
-    result = workspace.run(CONFIGS, exits=1)
-
-    result.assert_outcomes(passed=1, xfailed=1, errors=2)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.plugin.workspaces import CONFIG, FAIL, Workspace, read_json
@@ -110,56 +108,3 @@ def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(workspace: Works
 
 
 # -- with runs that are stored -------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_shard_that_was_stopped_goes_on_as_that_shard_and_as_no_other(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}] * 8, gate=GATE)
-    shard = "--osmosis-shard=1/2"
-    workspace.run(CONFIG, shard, "--osmosis-run=one", "-k", "row0 or row2")
-
-    other = workspace.run(CONFIG, "--osmosis-shard=2/2", "--osmosis-run=one")
-    whole = workspace.run(CONFIG, "--osmosis-run=one")
-    newest = workspace.run(CONFIG, "--osmosis-shard=2/2", "--osmosis-resume")
-    resumed = workspace.run(CONFIG, shard, "--osmosis-resume", "--osmosis-output=one.json")
-    workspace.run(CONFIG, "--osmosis-shard=2/2", "--osmosis-run=two", "--osmosis-output=two.json")
-    merged = workspace.cli("merge", "one.json", "two.json", "-o", "merged.json", "--json", "--markdown=page.md")
-
-    assert [each.ret for each in (other, whole, newest, resumed, merged)] == [4, 4, 4, 0, 0]
-    assert "run one: is shard 1 of 2, and not shard 2 of 2; add --osmosis-shard=1/2 to resume" in other.stderr.str()
-    assert "run one: is shard 1 of 2, and not a run of all rows; add --osmosis-shard=1/2" in whole.stderr.str()
-    newest.stderr.fnmatch_lines(["*: no run of shard 2 of 2 of x is stored in *; one is shard 1 of 2"])
-    manifest = read_json(workspace.root / ".osmosis/runs/one/manifest.json")
-    assert manifest["shard"] == {"index": 1, "of": 2}
-    published = read_json(workspace.root / "one.json")
-    assert ([row["row_index"] for row in published["rows"]], published["shard"]["whole"]) == ([0, 2, 4, 6], True)
-    assert json.loads(merged.stdout.str())["gates"][0]["state"] == "holds"
-    assert "x: every gate holds" in (workspace.root / "page.md").read_text(encoding="utf-8")
-    assert read_json(workspace.root / "merged.json")["summary"]["total_runs"] == 8
-
-
-@pytest.mark.slow
-def test_a_shard_whose_rollouts_are_scored_again_stays_that_shard(workspace: Workspace) -> None:
-    workspace.eval(rows=[{"score": 0.5}] * 5, gate=GATE)
-    for number in (1, 2):
-        workspace.run(CONFIG, f"--osmosis-shard={number}/2", f"--osmosis-run=s{number}")
-    workspace.run(CONFIG, "--osmosis-run=whole")
-    threshold = "--osmosis-set=evaluation.pass_threshold=0.5"
-
-    refused = [
-        workspace.run(CONFIG, "--osmosis-from=s1", "--osmosis-shard=2/2"),
-        workspace.run(CONFIG, "--osmosis-from=whole", "--osmosis-shard=2/2"),
-    ]
-    one = workspace.run(CONFIG, "--osmosis-from=s1", "--osmosis-shard=1/2", threshold, "--osmosis-output=s1.json")
-    two = workspace.run(CONFIG, "--osmosis-from=s2", threshold, "--osmosis-output=s2.json")
-    merged = workspace.cli("merge", "s1.json", "s2.json", "-o", "merged.json")
-
-    assert [each.ret for each in (*refused, one, two, merged)] == [4, 4, 0, 0, 0]
-    why = "--osmosis-shard=2/2: contradicts --osmosis-from: {}, and all its rollouts are scored; "
-    assert why.format("s1 is shard 1 of 2") in refused[0].stderr.str()
-    assert why.format("whole is a run of all rows") in refused[1].stderr.str()
-    one.stdout.fnmatch_lines(["*gate pass_rate >= 0.9: not decided (shard 1 of 2: merge decides)"])
-    assert "was a part of the plan" not in one.stdout.str()
-    found = read_json(workspace.root / "merged.json")
-    assert (found["summary"]["total_runs"], found["partial"], found["rescored"]) == (5, False, None)
-    assert found["gates"][0]["state"] == "holds"

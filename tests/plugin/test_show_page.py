@@ -62,33 +62,6 @@ def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(workspace: 
 
 
 @pytest.mark.slow
-def test_a_baseline_model_has_its_runs_in_the_list_of_all(workspace: Workspace) -> None:
-    workspace.eval(rows=passing(1, 0), baseline={"model_path": "demo/arithmetic"})
-    workspace.run(CONFIG)
-    page = shown(workspace, "--all")
-    assert "model demo/arithmetic, baseline demo/arithmetic, rollout chat," in page
-    assert "baseline demo/arithmetic: pass rate 0.500: 1 of 2 runs passed" in page
-    assert "against the baseline demo/arithmetic: " in page
-    assert "\nall 4 runs:\n  row0-run0           passed, score 1" in page
-    assert "\n  row1-run0-baseline  score 0 < 1: " in page
-    of_row = shown(workspace, "row1")
-    assert ": 0 of 1 run passed, the baseline: 0 of 1 run passed\n" in of_row
-
-
-@pytest.mark.slow
-def test_rescored_rollouts_are_compared_with_the_verdicts_before(workspace: Workspace) -> None:
-    workspace.eval(rows=3)
-    workspace.run(CONFIG)
-    workspace.write("rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return ground_truth != '2'\n")
-    screen = workspace.run("--osmosis-from=latest").outlines
-    page = shown(workspace).splitlines()
-    (line,) = (line for line in page if line.startswith("against the previous verdicts"))
-    assert line in screen
-    assert "  worse: row1" in page
-    assert any(line.startswith("  row1-run0  score 0 < 1: ") for line in page)
-
-
-@pytest.mark.slow
 def test_a_test_eval_is_called_one(workspace: Workspace) -> None:
     workspace.eval(rows=2)
     workspace.write(

@@ -303,27 +303,6 @@ def test_by_a_fixture(answer):
     assert result.ret == 0
 
 
-MISTAKES = [
-    (f"{MARK})\ndef test_x(): ...", 'the test takes no "rollout": add the argument'),
-    (f"{MARK})\n{MARK})\ndef test_x(rollout): ...", "used twice on this test*"),
-    ("@pytest.mark.osmosis_eval\ndef test_x(rollout): ...", "must name the config of one eval first*"),
-    (f"{MARK}, limit=0)\ndef test_x(rollout): ...", "(limit=0): must be an integer of at least 1, *"),
-]
-
-
-@pytest.mark.slow
-def test_a_mistake_in_a_marker_is_an_error_at_its_test(workspace: Workspace) -> None:
-    make(workspace)
-    for number, (tests, _) in enumerate(MISTAKES):
-        workspace.write(f"tests/test_{number}.py", f"import pytest\n\n{tests}\n")
-
-    result = workspace.run("tests", exits=2)
-
-    result.assert_outcomes(errors=len(MISTAKES))
-    for number, (_, message) in enumerate(MISTAKES):
-        result.stdout.fnmatch_lines([f"tests/test_{number}.py:3: test_x: osmosis_eval*{message}"])
-
-
 @pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Workspace) -> None:
@@ -338,21 +317,6 @@ def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Works
             "*tests/test_x.py:6: test_answer)",
         ]
     )
-
-
-@pytest.mark.slow
-def test_rows_come_from_the_command_then_variables_then_the_marker_then_the_toml(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make(workspace, f"import pytest\n{MARK}, rows='1')\ndef test_x(rollout): ...", evaluation={"n": 2})
-
-    def ids(*args: str) -> list[str]:
-        listed = workspace.run("tests", "--co", "-q", *args)
-        return re.findall(r"\[(row.*)\]", listed.stdout.str())
-
-    assert ids(MODEL, "--osmosis-limit=1") == ["row0-run0", "row0-run1"]
-    monkeypatch.setenv("PYTEST_OSMOSIS_N", "1")
-    assert ids() == ["row1-run0"]
 
 
 # -- without a rollout ------------------------------------------------------------------------------------

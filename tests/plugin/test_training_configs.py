@@ -111,17 +111,6 @@ def test_secrets_and_rows_are_reported_together(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), (DEMO,)])
-def test_code_that_does_not_load_is_a_usage_error(workspace: Workspace, options: tuple[str, ...]) -> None:
-    training(workspace, main="import missing_module\n")
-
-    result = workspace.run(CONFIG, *options, exits=4)
-
-    result.stderr.fnmatch_lines(["ERROR: x: *main.py: does not load: ModuleNotFoundError: No module named*"])
-    assert workspace.run_dirs() == []
-
-
-@pytest.mark.slow
 def test_prompts_that_may_be_too_long_are_noted(workspace: Workspace) -> None:
     training(workspace, [{"user_prompt": "What is 1 * 4? " * times, "ground_truth": "4"} for times in (1, 9)])
 

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import dis
 import os
+import re
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -26,6 +27,7 @@ except ImportError:  # Windows
 
 PROMPT: Final = "What is asked?"
 MOST_CHARS: Final = 10_000
+MOST_PATTERNS: Final = 50
 TOLERANCE: Final = 1e-9
 """Scores that differ by no more than this are equal."""
 
@@ -94,7 +96,8 @@ class CallOutcome:
     `died`: its process ended. `not_called`: no time was left, or its process had ended too often.
 
     `text` describes it in a line, `where` is the user's line, `returned` the type of the returned value, and
-    `is_float` is False if that is no float. `seconds` are processor time, and the time that the call waited.
+    `is_float` is False if that is no float. `seconds` are processor time, and the time that the call waited. `patterns`
+    are the regular expressions that functions of `re` were given, with their flags, if they were noted.
     """
 
     kind: OutcomeKind
@@ -104,6 +107,7 @@ class CallOutcome:
     returned: str = ""
     is_float: bool = True
     seconds: float = 0.0
+    patterns: tuple[tuple[str, int], ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -141,6 +145,15 @@ def call(target: Target, call_input: CallInput) -> CallOutcome:
     if _waits() == start_waits:
         seconds = min(seconds, cpu_s)  # the rest is that of other processes on a busy machine
     return replace(outcome, seconds=seconds)
+
+
+def call_noting_patterns(target: Target, call_input: CallInput) -> CallOutcome:
+    """Call the function, and note the regular expressions that it gives to functions of `re`."""
+    re.purge()
+    cache = getattr(re, "_cache", {})  # private: without it, only patterns in constants and globals are known
+    outcome = call(target, call_input)
+    noted = tuple((text, flags) for kind, text, flags in cache if kind is str)
+    return replace(outcome, patterns=noted[:MOST_PATTERNS])
 
 
 def _waits() -> object:
@@ -227,7 +240,8 @@ def to_json(call_input: CallInput) -> dict[str, Any]:
 
 def outcome_from_json(data: Mapping[str, Any]) -> CallOutcome:
     """Return the outcome that a child process sent. Raises ValueError, TypeError or KeyError for anything else."""
-    outcome = CallOutcome(**data)
+    patterns = tuple((str(text), int(flags)) for text, flags in data["patterns"])
+    outcome = CallOutcome(**{**data, "patterns": patterns})
     texts = (outcome.text, outcome.where, outcome.returned)
     if (
         outcome.kind not in get_args(OutcomeKind)

@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import IO, Any
 
 from pytest_osmosis import seams
-from pytest_osmosis.addons.lab.calls import CallInput, CallOutcome, call, outcome_of_exception
+from pytest_osmosis.addons.lab.calls import CallInput, CallOutcome, call, call_noting_patterns, outcome_of_exception
 from pytest_osmosis.addons.lab.target import Target, targets_in
 from pytest_osmosis.processes.child import leave_no_core_file
 
@@ -72,7 +72,7 @@ def _serve(requests: IO[str], replies: int) -> None:
 
 def _called(target: Target, request: dict[str, Any]) -> CallOutcome:
     try:
-        return call(target, CallInput(**request["input"]))
+        return (call_noting_patterns if request["patterns"] else call)(target, CallInput(**request["input"]))
     except BaseException as error:  # for example SystemExit
         return replace(outcome_of_exception(error), kind="raised")
 

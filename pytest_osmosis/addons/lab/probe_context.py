@@ -162,7 +162,7 @@ def suggested_formats(target: Target) -> Iterator[str]:
             yield f"{head[0].strip()} {{}}"
 
 
-def constants(target: Target) -> list[str]:
+def constants(target: Target, most: int = MOST_CONSTANTS, most_chars: int = MOST_CHARS) -> list[str]:
     """Return short texts in the code and the namespace of a function's module, the most important first."""
     inner = python_function(target.function)
     if inner is None:
@@ -173,7 +173,7 @@ def constants(target: Target) -> list[str]:
     texts = [text for code in codes for text in _texts(code)]
     texts += [value for name, value in module.items() if not name.startswith("__") and isinstance(value, str)]
     texts += [value.pattern for value in module.values() if isinstance(value, re.Pattern)]
-    return [text for text in dict.fromkeys(texts) if isinstance(text, str) and len(text) < MOST_CHARS][:MOST_CONSTANTS]
+    return [text for text in dict.fromkeys(texts) if isinstance(text, str) and len(text) < most_chars][:most]
 
 
 def _texts(code: CodeType) -> Iterator[str]:
@@ -221,14 +221,14 @@ class ProbeContext:
         self.incomplete_answers = self.budget.left_out > before
         return answers
 
-    def call(self, call_input: CallInput, *, cpu_s: float = CPU_S) -> CallOutcome:
+    def call(self, call_input: CallInput, *, patterns: bool = False, cpu_s: float = CPU_S) -> CallOutcome:
         """Call the function, as `LabProcess.call` does. Raises `CodeError` if its module cannot be imported again."""
         if self._import_error is not None:
             raise self._import_error
         if self._ends >= MOST_ENDS:
             return CallOutcome("not_called", text=f"was not called, because {self._ends} processes have ended")
         try:
-            outcome = self._process.call(call_input, cpu_s=cpu_s)
+            outcome = self._process.call(call_input, patterns=patterns, cpu_s=cpu_s)
         except CodeError as error:
             self._import_error = error
             raise

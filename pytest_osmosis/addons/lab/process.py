@@ -174,24 +174,24 @@ class LabProcess:
             first = {"module": module, "path": path, "sys_path": sys.path}
             self._running.send({**first, "clock_s": self._clock_s, "sdk_shim": self._target.sdk_shim})
 
-    def call(self, call_input: CallInput, *, cpu_s: float = CPU_S) -> CallOutcome:
-        """Call the function.
+    def call(self, call_input: CallInput, *, patterns: bool = False, cpu_s: float = CPU_S) -> CallOutcome:
+        """Call the function, and note its regular expressions if `patterns` is True.
 
         The outcome is `slow` if the call was cut off, `died` if it ended its process, and `not_called` if no time is
         left. Raises `CodeError` if the module cannot be imported.
         """
-        if self._budget.left_s <= 0:
+        try:
+            if self._budget.left_s <= 0:
+                raise _NoTimeLeft
+            self.begin()
+            assert self._running is not None
+            self._wait_until_ready(self._running)
+            outcome = self._called(self._running, call_input, patterns, cpu_s)
+        except _NoTimeLeft:
+            if self._running is not None and not self._running.is_ready:
+                self.close()
             self._budget.left_out += 1
             return CallOutcome("not_called", text="was not called, because no time was left")
-        self.begin()
-        assert self._running is not None
-        try:
-            self._wait_until_ready(self._running)
-            outcome = self._called(self._running, call_input, cpu_s)
-        except _NoTimeLeft:
-            self.close()
-            self._budget.left_out += 1
-            return CallOutcome("not_called", text="was not called, because no time was left after its import")
         self._budget.spend(outcome.seconds)
         if outcome.ended or self._running.has_too_many_processes():
             self.close()
@@ -224,10 +224,10 @@ class LabProcess:
             raise CodeError(f"{failure}: {quoted_text(str(failed))}")
         raise CodeError(f"{name} is missing when {file} is imported in a new process")
 
-    def _called(self, running: _Running, call_input: CallInput, cpu_s: float) -> CallOutcome:
+    def _called(self, running: _Running, call_input: CallInput, patterns: bool, cpu_s: float) -> CallOutcome:
         cpu_s = max(cpu_s, self._limits.first_cpu_s) if running.calls == 0 else cpu_s
         self._budget.made += 1
-        number = running.request(self._target.name, call_input)
+        number = running.request(self._target.name, call_input, patterns)
         try:
             answer = json.loads(self._reply(running, cpu_s))
             if answer["number"] != number:
@@ -270,7 +270,7 @@ class LabProcess:
 
 
 class _NoTimeLeft(Exception):
-    """The time of the test is over before the module was imported."""
+    """The time of the test is over."""
 
 
 class _Lost(Exception):
@@ -300,10 +300,11 @@ class _Running(Child):
     def send(self, message: dict[str, Any]) -> None:
         self.put(json.dumps(message).encode("ascii") + b"\n")
 
-    def request(self, function: str, call_input: CallInput) -> int:
+    def request(self, function: str, call_input: CallInput, patterns: bool) -> int:
         """Request a call, and return its number."""
         self.calls += 1
-        self.send({"number": self.calls, "function": function, "input": to_json(call_input)})
+        call = {"function": function, "input": to_json(call_input), "patterns": patterns}
+        self.send({"number": self.calls, **call})
         return self.calls
 
     def ready(self) -> float:

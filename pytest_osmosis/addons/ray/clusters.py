@@ -189,10 +189,8 @@ def hosts_text(n: int, facts: ClusterFacts, options: RayOptions) -> str:
     cluster = f"{few}{plural(facts.n_nodes, 'node')} (Ray {facts.ray} at {facts.address})"
     if facts.n_places >= n:
         return f"{plural(n, 'host')} on {cluster}"
-    waiting = n - facts.n_places
-    verbs = ("has", "waits") if facts.n_places == 1 else ("have", "waits") if waiting == 1 else ("have", "wait")
-    placed = f"{count(facts.n_places)} of {plural(n, 'host')} {verbs[0]} a place on {cluster}"
-    return f"{placed}; {count(waiting)} {verbs[1]} for {HostNeeds(options.resources).amounts_text(waiting)}"
+    lacking = HostNeeds(options.resources).amounts_text(n - facts.n_places)
+    return f"{count(facts.n_places)} of {plural(n, 'host')} placed on {cluster}; the rest waits for {lacking}"
 
 
 def _loopback_problems(prepared: Prepared) -> Iterator[Problem]:

@@ -114,7 +114,7 @@ class EnvironmentRubric:
         finally:
             FAULTS.reset(token)
             await self._clean_up(states)
-        return [_first(faults[id(state)]) or _reward(state) for state in states]
+        return [next(iter(faults[id(state)]), None) or _reward(state) for state in states]
 
     async def _score(self, environment: Any, states: Sequence[Any]) -> None:
         rubric = getattr(environment, "rubric", None)
@@ -182,12 +182,6 @@ def _without_route(states: Sequence[Any]) -> Iterator[None]:
 
 def _refuse(*_: object) -> Any:
     raise RuntimeError("a stored rollout asks no model")
-
-
-def _first(faults: Sequence[BaseException]) -> BaseException | None:
-    if len(faults) > 1:
-        faults[0].add_note(f"{len(faults) - 1} more of its reward functions failed")
-    return faults[0] if faults else None
 
 
 def _reward(state: Any) -> Reward | BaseException:

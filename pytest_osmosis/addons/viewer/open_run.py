@@ -4,9 +4,8 @@
 file: memory holds none. A torn last line waits until it is whole. The journal of another eval run at the same path is
 read from its beginning.
 
-Nothing watches the files: an eval run is read on when a browser asks, and any number of browsers cause one reading. The
-page of an eval run is made as a whole. Of 20,000 runs that takes a second or more, so afterwards the page stays as it
-is for a while.
+Nothing watches the files: an eval run is read on when a browser asks. The page of 20,000 runs takes a second or more,
+so afterwards it stays as it is for a while.
 """
 
 from __future__ import annotations
@@ -113,51 +112,6 @@ def excerpt_of(rollout: Mapping[str, Any]) -> str:
     return excerpt(prompt[-1].get("content")) if prompt and isinstance(prompt[-1], Mapping) else ""
 
 
-class OpenRun:
-    """A stored eval run with an index of its journal. `read` reads it for the first time, and on.
-
-    `runs` are those of its page, in their order. Raises `OsmosisError` for files that cannot be read. It is not safe to
-    use from several threads at once.
-    """
-
-    def __init__(self, directory: RunDirectory) -> None:
-        self.directory = directory
-        self.index = JournalIndex(directory.journal)
-        self.stored: StoredResults
-        self.runs: Sequence[RunId] = ()
-        self._dataset: DatasetRows | None = None
-
-    def read(self) -> None:
-        """Read what is new."""
-        self.index.read()
-        self.take()
-
-    def take(self) -> None:
-        """Take what the index has read, and read the other files."""
-        self.stored = read_stored(stored(self.directory), self.index.found)
-        self.runs = runs_of(self.stored)
-
-    def page(self) -> RunPage:
-        """Return the page on all that was read."""
-        return run_page(self.stored, self.runs, self.prompts, self.dataset)
-
-    @property
-    def dataset(self) -> DatasetRows:
-        """The rows of the dataset, which is read once."""
-        if self._dataset is None:
-            self._dataset = dataset_rows(self.stored.run, list(dict.fromkeys(run.row for run in self.runs)))
-        return self._dataset
-
-    @property
-    def prompts(self) -> Mapping[int, str]:
-        """The excerpts of the prompts of rows, by index: as they were sent, else as the dataset has them."""
-        return {**self.dataset.prompts, **self.index.prompts}
-
-    def conversation(self, at: int) -> bytes | None:
-        """Return the JSON of a `Conversation` by the position of its run, None if nothing of it is stored."""
-        return self.index.conversation(self.runs[at])
-
-
 def is_seen(text: str, conversation: bytes) -> bool:
     """Return True if a reader sees a text in the JSON of a `Conversation`, in any case.
 
@@ -196,72 +150,104 @@ def _arguments(text: str) -> Iterator[str]:
     yield from seen_texts(value)
 
 
-class LiveRun:
-    """An eval run with the newest page on it. Its methods may be called in several threads at once.
+class OpenRun:
+    """A stored eval run with an index of its journal, which is read on while it grows.
 
-    Raises `OsmosisError` for files that cannot be read.
+    `runs` are those of its page, in their order. Raises `OsmosisError` for files that cannot be read. `json`,
+    `conversation`, `search` and `compared` may be called in several threads at once, and read what is new first.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
-        self._directory = directory
-        self._open = OpenRun(directory)
-        self._journal = Lock()  # protects the index and the conversations of _open, for moments only
-        self._lock = Lock()  # protects all below, and the rest of _open
-        self._page = b""
+        self.directory = directory
+        self.index = JournalIndex(directory.journal)
+        self.stored: StoredResults
+        self.runs: Sequence[RunId] = ()
+        self._dataset: DatasetRows | None = None
+        self._journal = Lock()  # protects the index and the conversations, for moments only
+        self._lock = Lock()  # protects the rest
+        self._is_read = False
+        self._json = b""
         self._version: RunVersion | None = None
         self._rests_until = 0.0
 
-    def page(self) -> bytes:
-        """Return the `RunPage` as JSON."""
+    def read(self) -> None:
+        """Read what is new."""
+        with self._journal:
+            self.index.read()
+        self._take()
+
+    def _take(self) -> None:
+        """Take what the index has read, and read the other files."""
+        self.stored = read_stored(stored(self.directory), self.index.found)
+        self.runs, self._is_read = runs_of(self.stored), True
+
+    def page(self) -> RunPage:
+        """Return the page on all that was read."""
+        return run_page(self.stored, self.runs, self.prompts, self.dataset)
+
+    def json(self) -> bytes:
+        """Return the newest page as JSON."""
         with self._lock:
-            self._read()
-            return self._page
+            self._read_on()
+            return self._json
+
+    def compared(self) -> ComparedRun:
+        """Return the eval run as a side of a comparison."""
+        with self._lock:
+            self._read_on()
+            return ComparedRun(row_of(self.stored), self.stored, self.prompts)
+
+    @property
+    def dataset(self) -> DatasetRows:
+        """The rows of the dataset, which is read once."""
+        if self._dataset is None:
+            self._dataset = dataset_rows(self.stored.run, list(dict.fromkeys(run.row for run in self.runs)))
+        return self._dataset
+
+    @property
+    def prompts(self) -> Mapping[int, str]:
+        """The excerpts of the prompts of rows, by index: as they were sent, else as the dataset has them."""
+        return {**self.dataset.prompts, **self.index.prompts}
 
     def conversation(self, at: int) -> bytes | None:
-        """Return the conversation of the run at a position of the page, None if nothing of it is stored.
+        """Return the JSON of a `Conversation` by the position of its run, None if nothing of it is stored.
 
         Raises `IndexError` if the page has no such position.
         """
         self._read_once()
         with self._journal:
-            if not 0 <= at < len(self._open.runs):
+            if not 0 <= at < len(self.runs):
                 raise IndexError(at)
-            return self._open.conversation(at)
+            return self.index.conversation(self.runs[at])
 
     def search(self, text: str, begin: int) -> SearchHits:
         """Search the conversations of runs from a position on, for as long as one request may take."""
         self._read_once()
         until = monotonic() + SEARCH_S
         hits: list[int] = []
-        at, n = begin, len(self._open.runs)
+        at, n = begin, len(self.runs)
         while at < n and (at == begin or monotonic() < until):
-            with self._journal:
-                conversation = self._open.conversation(at)
+            conversation = self.conversation(at)
             if conversation is not None and is_seen(text, conversation):
                 hits.append(at)
             at += 1
         return SearchHits(at=hits, searched=min(at, n), is_whole=at >= n)
 
-    def compared(self) -> ComparedRun:
-        """Return the eval run as a side of a comparison."""
-        with self._lock:
-            self._read()
-            return ComparedRun(row_of(self._open.stored), self._open.stored, dict(self._open.prompts))
-
     def _read_once(self) -> None:
-        if not self._page:
+        if not self._is_read:
             with self._lock:
-                self._read()
+                self._read_on()
 
-    def _read(self) -> None:
+    def _read_on(self) -> None:
         """Read what is new, and make the page of it."""
-        if monotonic() < self._rests_until or (version := run_version(self._directory)) == self._version:
+        version = None if monotonic() < self._rests_until else run_version(self.directory)
+        if self._is_read and version in (None, self._version):
             return
         self._version = None  # what cannot be read now is read again at the next look
         with self._journal:
-            self._open.index.read()
+            self.index.read()
         began = thread_time()
-        self._open.take()
-        self._page = encoded(self._open.page())
+        self._take()
+        self._json = encoded(self.page())
         self._rests_until = monotonic() + RESTS * (thread_time() - began)
         self._version = version

@@ -2,11 +2,9 @@
 
 Up to `ALL_PAIRS` eval runs are each compared with every other, the earlier one first; more of them only with the first.
 
-The file asks nothing of anybody. Its parts, in this order: a content security policy that lets nothing but our own
-script and style in; the verdicts for readers without scripts (mail, hosts that run none, `grep`); the index
-(`ReportIndex`), with the page of a single eval run; the front end; and behind it all other pages and the chunks of
-conversations, so that the first paint does not wait for them. Pages and chunks are elements
-`<script type="application/octet-stream">`, which browsers do not run. The file is streamed: memory holds one chunk.
+ARCHITECTURE.md lists the parts of the file. Pages and chunks of conversations are elements
+`<script type="application/octet-stream">`, which browsers do not run; all but the first stand behind the front end, so
+that the first paint does not wait for them. Memory holds one chunk.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from aiohttp import ETag, web
 from aiohttp.typedefs import Handler
 
 from pytest_osmosis.addons.viewer.comparing import MOST_RUNS, PastRun, comparison_page, history_page, past_run
-from pytest_osmosis.addons.viewer.open_run import LiveRun
+from pytest_osmosis.addons.viewer.open_run import OpenRun
 from pytest_osmosis.addons.viewer.report import read_bundle
 from pytest_osmosis.addons.viewer.run_list import RunList
 from pytest_osmosis.addons.viewer.shapes import OWN_KEYS, encoded
@@ -63,7 +63,7 @@ class Dashboard:
         self._home = home
         self._list = RunList()
         self._listing = Lock()  # protects _list, which keeps what it read
-        self._live = lru_cache(MOST_OPEN)(lambda folder: LiveRun(RunDirectory(folder)))
+        self._live = lru_cache(MOST_OPEN)(lambda folder: OpenRun(RunDirectory(folder)))
 
     @property
     def home(self) -> Path:
@@ -77,7 +77,7 @@ class Dashboard:
             return encoded(self._list.page(_workspace(home), _runs_in(home)))
 
     def run(self, name: str) -> bytes:
-        return self._run(name).page()
+        return self._run(name).json()
 
     def conversation(self, name: str, at: int) -> bytes:
         """Return the conversation of the run at a position of its page, "null" if nothing of it is stored."""
@@ -109,7 +109,7 @@ class Dashboard:
             return PastRun(row, None, (), dict)
         return past_run(row, stored(RunDirectory(folder)), lambda: self._live(folder).compared().prompts)
 
-    def _run(self, name: str) -> LiveRun:
+    def _run(self, name: str) -> OpenRun:
         home = self.home
         folder = next((each for each in home.glob("*") if each.name == name and is_run(each)), None)
         if folder is None:

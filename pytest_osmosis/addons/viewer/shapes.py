@@ -1,13 +1,8 @@
 """The JSON that Python gives the front end: every object, key by key.
 
 `python viewer/shapes.py` writes viewer/src/shapes.ts from these classes and from those of `results` and `stats` that
-are imported here, so both sides agree. All statistics are made
-here in Python; the front end filters, sorts, bins and counts what it shows. Times are in milliseconds, costs in US
-dollars, moments UTC in ISO 8601. None means that a value is not known, or that there is none.
-
-The front end asks for five kinds of pages: the list of eval runs (`RunsPage`), one eval run (`RunPage`), a run of it
-(`Conversation`), two eval runs compared (`ComparisonPage`), and the eval runs of one eval (`HistoryPage`). A dashboard
-gives each on request. A report holds them all (`ReportIndex`).
+are imported here, so both sides agree. Times are in milliseconds, costs in US dollars, moments UTC in ISO 8601. None
+means that a value is not known, or that there is none.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import getpass
 import os
 import secrets
 import socket
@@ -45,7 +44,6 @@ examples:
 PORT = 8642
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 BACKLOG = 128
-SSH_PORT = "22"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--allow-host",
         action="append",
         default=[],
-        type=_host,
+        type=filled,
         metavar="NAME",
         help="answer to another name of this machine too, as behind a proxy; may be repeated",
     )
@@ -90,12 +88,6 @@ def _port(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) <= MOST_PORT):
         raise argparse.ArgumentTypeError(f'must be from 0 to {MOST_PORT}, got "{text}"')
     return int(text)
-
-
-def _host(text: str) -> str:
-    if "/" in text or not text.strip() or any(char.isspace() for char in text):
-        raise argparse.ArgumentTypeError(f'must be a name like box.example.com, got "{text}"')
-    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +131,12 @@ def _listening(host: str, wanted: int | None) -> socket.socket:
 
 
 def _problem(host: str, port: int, error: OSError) -> str:
-    match error.errno:
-        case errno.EADDRINUSE:
-            return (
-                f"--port={port}: the port is in use, perhaps by another dashboard; name another port, or leave the "
-                "option out, which takes a free one"
-            )
-        case errno.EACCES:
-            return f"--port={port}: the system does not allow it; name a port above 1023"
-    return f"--host={host}: cannot listen there: {error.strerror or error}; it must be an address of this machine"
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"--port={port}: the port is in use, perhaps by another dashboard; name another port, or leave the option "
+            "out, which takes a free one"
+        )
+    return f"--host={host}: cannot listen at port {port} there: {error.strerror or error}"
 
 
 def _lines(home: Path, page: _Page, token: str, environ: Mapping[str, str]) -> Iterator[str]:
@@ -158,20 +147,14 @@ def _lines(home: Path, page: _Page, token: str, environ: Mapping[str, str]) -> I
     if page.wanted is None and page.port != PORT:
         yield dim(f"port {PORT} is in use, so it has a free one; --port=PORT names another")
     if "SSH_CONNECTION" in environ and page.host in LOOPBACK:
-        yield joined("first type on your own machine: ", bold(_tunnel(page.port, environ["SSH_CONNECTION"])))
+        forward = f"ssh -N -L {page.port}:127.0.0.1:{page.port} HOST"
+        yield joined("first type on your own machine, with the name of this one: ", bold(forward))
     if page.host not in LOOPBACK:
         yield warning(
             f"it listens at {page.host}: whoever reaches this machine and has the token can read all eval runs, and "
             "the network can read along"
         )
     yield dim("Ctrl-C ends it; whoever has the address can read the eval runs")
-
-
-def _tunnel(port: int, connection: str) -> str:
-    """Return the command that forwards a port, for the SSH connection from which the dashboard was started."""
-    _, _, server, at = (*connection.split(), "", "", "", SSH_PORT)[:4]
-    elsewhere = "" if at == SSH_PORT else f"-p {at} "
-    return f"ssh -N -L {port}:127.0.0.1:{port} {elsewhere}{getpass.getuser()}@{server or socket.gethostname()}"
 
 
 def _open(page: _Page, access: Access) -> None:

@@ -168,9 +168,3 @@ def test_errors_of_a_request_survive(error: Exception) -> None:
 )
 def test_outages_and_errors_of_code_are_not_stored(error: BaseException) -> None:
     assert error_to_json(error) is None
-
-
-def test_the_number_of_tries_is_not_stored() -> None:
-    error = ModelError("the server answered 400 (3 tries)", boundary="model")
-    error.retries = 2
-    assert error_to_json(error) == {"message": "the server answered 400"}

@@ -45,6 +45,7 @@ def checked(answer: str | None, truth: object = None, **declared: Any) -> tuple[
         ({"kind": "starts_with", "value": "Dear"}, "Dear Ann", 1, 'starts with "Dear"'),
         ({"kind": "starts_with", "value": "Dear"}, "Hi", 0, 'starts with "Hi", not with "Dear"'),
         ({"kind": "ends_with", "value": "Bob"}, "Yours, Al", 0, 'ends with "Yours, Al", not with "Bob"'),
+        ({"kind": "ends_with", "value": "Bob"}, "a" * 30, 0, f'ends with "{"a" * 23}", not with "Bob"'),
         ({"kind": "regex", "value": r"\d+ days"}, "in 30 days", 1, r'matches "\\d+ days" with "30 days"'),
         ({"kind": "regex", "value": "DAYS", "ignore_case": True}, "days", 1, 'matches "DAYS" with "days"'),
         ({"kind": "regex", "value": "x"}, "days", 0, 'does not match "x"'),

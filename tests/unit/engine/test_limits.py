@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -16,6 +15,7 @@ from pytest_osmosis.engine.run_table import Host, RunState, Share
 from pytest_osmosis.engine.throttle import BURST_S, WINDOW_S, Limits, Rate, Throttle
 from pytest_osmosis.host.protocol import AskEvent, Size
 from pytest_osmosis.record.run_id import RunId
+from tests.engine.stepped import ScriptedHost
 
 
 def granted(rate: Rate, amounts: Sequence[float], *, begin: float = 0.0, late_s: float = 0.0) -> list[float]:
@@ -121,36 +121,12 @@ def test_finished_runs_raise_the_ceiling_up_to_the_limit() -> None:
 # -- permits -------------------------------------------------------------------------------------------------
 
 
-class FakeConnection:
-    """A connection that keeps the permits it gets."""
-
-    name = "host"
-    gather_s = 0.0
-    delay_s = 0.0
-    placed_at: float | None = 0.0
-
-    def __init__(self) -> None:
-        self.permitted: list[int] = []
-
-    def send(self, messages: Iterable[Mapping[str, Any]]) -> None:
-        for message in messages:
-            assert message["op"] == "permit"
-            self.permitted += message["ids"]
-
-    waits_for = ""
-
-    def unused(self, *args: Any, **kwargs: Any) -> Any:
-        return None
-
-    kill = join = last_words = unused
-
-
 class AskingHosts:
     """Two hosts that ask for permits: ten requests a minute by default."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.permits = Permits(limits or Limits(requests_per_minute=10))
-        self.connections = [FakeConnection(), FakeConnection()]
+        self.connections = [ScriptedHost("host", lambda message: None) for _ in range(2)]
         self.hosts = [Host("host", each, Share.of(8), 0.0) for each in self.connections]
 
     def ask(self, host: int, number: int, chars: int = 40) -> RunState:
@@ -163,7 +139,7 @@ class AskingHosts:
     def grant(self, now: float, not_before: float = 0.0) -> list[list[int]]:
         """Return the permits that each host has at that time."""
         self.permits.grant(now, not_before)
-        return [each.permitted for each in self.connections]
+        return [[number for told in each.asked("permit") for number in told["ids"]] for each in self.connections]
 
 
 def test_permits_are_granted_in_the_order_of_requests_of_all_hosts() -> None:

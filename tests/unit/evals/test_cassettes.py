@@ -147,7 +147,7 @@ def test_a_replay_that_lacks_too_many_runs_is_refused_with_their_names() -> None
     directory, path = RunDirectory(Path("run")), Path("x.jsonl")
     recorded(directory, *(Run(row, 0) for row in range(8)))
     finish_cassette(EvalCassette("record", path), directory, PASSED[:8])
-    cassette = EvalCassette("replay", path, check_cassette(path).runs)
+    cassette = EvalCassette("replay", path, check_cassette(path))
     runs = [RunId(row, 0) for row in range(10)]
 
     check_replay(cassette, runs, 2)

@@ -70,10 +70,10 @@ def test_a_row_that_is_done_is_told_unless_a_request_is_open(monitor: Monitor) -
     wait_until(lambda: len(monitor.seen) == 1, "the request")
     heartbeat.run_done(RunId(1, 1))
     monitor.gate.set()
-    wait_until(lambda: not heartbeat.is_open, "the answer")
+    wait_until(lambda: not heartbeat._idle.locked(), "the answer")
     heartbeat.run_done(RunId(2, 0))
     heartbeat.run_done(RunId(2, 1))
-    wait_until(lambda: len(monitor.seen) == 2 and not heartbeat.is_open, "another")
+    wait_until(lambda: len(monitor.seen) == 2 and not heartbeat._idle.locked(), "another")
     assert heartbeat.notice is None
 
 
@@ -82,11 +82,11 @@ def test_failures_are_told_once_and_without_the_rest_of_the_url(monitor: Monitor
     heartbeat = Heartbeat(f"{monitor.url}/gone", [RunId(row, 0) for row in range(2)])
     for row in range(2):
         heartbeat.run_done(RunId(row, 0))
-        wait_until(lambda: not heartbeat.is_open, "the answer")
+        wait_until(lambda: not heartbeat._idle.locked(), "the answer")
     assert heartbeat.notice == "2 of 2 heartbeats to 127.0.0.1 failed: HTTP Error 404: Not Found"
     monitor.server_close()
     closed = Heartbeat(monitor.url.replace(str(monitor.server_address[1]), "9"), [RunId(0, 0)])
     closed.run_done(RunId(0, 0))
-    wait_until(lambda: not closed.is_open, "the failure")
+    wait_until(lambda: not closed._idle.locked(), "the failure")
     closed.close()
     assert "1 of 1 heartbeat to 127.0.0.1 failed" in (closed.notice or "")

@@ -128,7 +128,6 @@ def test_every_run_at_once_is_the_number_of_runs_that_have_tests(workspace: Work
             "[sampling]\nseed = 7\n",
             "seed 7 (not sent: this provider takes none)",
         ),
-        ("litellm/a/b", "[sampling]\nseed = 7\n", "seed 7 (sent where the provider takes one)"),
     ],
 )
 def test_sampling_is_worded_for_the_header_which_says_if_a_seed_is_not_sent(

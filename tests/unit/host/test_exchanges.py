@@ -43,7 +43,7 @@ def cassette(tmp_path: Path) -> Path:
         call.exchange(user("first"))
         call.exchange(user("common"), user("second"))
         calls.append(call)
-    return write_cassette(tmp_path / "c.jsonl", write_log(tmp_path / "log", *calls), runs).path
+    return write_cassette(tmp_path / "c.jsonl", write_log(tmp_path / "log", *calls), runs)
 
 
 @pytest.mark.parametrize(

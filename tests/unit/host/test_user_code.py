@@ -1,4 +1,4 @@
-"""User code in a host: judges asked by code that holds the loop, opaque errors, and reasoning that is not sent back."""
+"""User code in a host: judges asked by code that holds the loop, and opaque errors."""
 
 from __future__ import annotations
 

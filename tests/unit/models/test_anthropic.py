@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.config.tables import ModelTable
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
-from pytest_osmosis.models.messages import DEFAULT_MAX_TOKENS
+from pytest_osmosis.models.base import ChatRequest, Message, Usage
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests import servers
 from tests.servers import ChatServer
@@ -58,14 +57,6 @@ def text(said: str) -> dict[str, str]:
 # -- what is sent --------------------------------------------------------------------------------------------
 
 
-async def test_the_body_holds_the_model_the_messages_and_the_default_bound() -> None:
-    with ChatServer() as server:
-        await ask(server)
-    assert server.bodies == [{"model": "Qwen/Qwen3-8B", "messages": PROMPT, "max_tokens": DEFAULT_MAX_TOKENS}]
-    assert server.requests[0].path == "/v1/messages"
-    assert server.requests[0].headers["content-type"] == "application/json"
-
-
 async def version_sent(sampling: dict[str, Any], headers: dict[str, str] | None = None) -> str:
     with ChatServer() as server:
         async with model_at(server.base_url, headers=headers) as model:
@@ -108,18 +99,6 @@ async def test_sampling_keys_are_renamed_for_the_api_and_a_service_without_seeds
         async with created(ModelTarget("anthropic", "m", server.url, client="anthropic", seed_key=None)) as model:
             await model.chat(ChatRequest(messages=PROMPT, seed=7))
     assert "seed" not in server.bodies[0]
-
-
-async def test_functions_become_tools_and_the_apis_own_are_sent_unchanged() -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "number"}}}
-    function = {"name": "multiply", "description": "Multiply.", "parameters": schema, "strict": True}
-    own = {"type": "web_search_20250305", "name": "web_search"}
-    given = [{"type": "function", "function": function}, {"type": "function", "function": {"name": "now"}}, own]
-    assert (await sent(tools=given))["tools"] == [
-        {"name": "multiply", "description": "Multiply.", "strict": True, "input_schema": schema},
-        {"name": "now", "input_schema": {"type": "object", "properties": {}}},
-        own,
-    ]
 
 
 @pytest.mark.parametrize(
@@ -289,11 +268,6 @@ async def test_usage_counts_cached_tokens_as_input_and_is_unknown_if_invalid(usa
     assert (await reply_of(servers.blocks(text("42"), usage=usage))).usage == known
 
 
-async def test_a_minimal_reply_is_enough() -> None:
-    reply = await reply_of(servers.data({"content": [text("42")]}))
-    assert reply == ChatReply({"role": "assistant", "content": "42"})
-
-
 async def test_thinking_is_shown_and_sent_back_unchanged() -> None:
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
     redacted = {"type": "redacted_thinking", "data": "eA=="}
@@ -336,12 +310,3 @@ async def test_no_answer_is_the_models_failure_and_one_of_other_types_the_server
     error = await failure_of(servers.data(body))
     assert kind(error) == expected
     assert str(error) == f"the server answered 200 with {told}"
-
-
-async def test_effort_and_schema_of_an_answer_have_the_names_of_messages() -> None:
-    schema = {"type": "object", "properties": {}}
-    wanted = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
-    body = await sent(sampling={"reasoning_effort": "minimal", "response_format": wanted, "verbosity": "low"})
-    assert body["output_config"] == {"effort": "low", "format": {"type": "json_schema", "schema": schema}}
-    assert not {"reasoning_effort", "response_format", "verbosity"} & body.keys()
-    assert "output_config" not in await sent(sampling={"response_format": {"type": "text"}})

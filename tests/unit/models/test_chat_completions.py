@@ -35,18 +35,6 @@ async def test_tools_seed_and_sampling_with_its_extra_keys_are_sent() -> None:
     assert server.bodies == [{**asked, **sampling, "stop": ["END"]}]
 
 
-async def test_the_history_is_sent_back_unchanged() -> None:
-    call = {"id": "c", "type": "function", "function": {"name": "multiply", "arguments": "{}"}}
-    history = [
-        *PROMPT,
-        {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "hm"},
-        {"role": "tool", "tool_call_id": "c", "content": "391"},
-    ]
-    with ChatServer() as server:
-        await ask(server, messages=history)
-    assert server.bodies[0]["messages"] == history
-
-
 def counted(prompt: object, completion: object, total: object, **details: object) -> dict[str, object]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total, **details}
 
@@ -183,11 +171,6 @@ async def test_the_arguments_of_a_call_are_text_and_calls_of_another_type_are_ke
     other = {"id": "d", "type": "custom", "custom": {"name": "f", "input": "x"}}
     reply = await reply_of(servers.message(content=None, tool_calls=[call, other]))
     assert reply.tool_calls == [{**call, "function": {"name": "f", "arguments": read}}, other]
-
-
-async def test_an_error_next_to_missing_choices_is_shown() -> None:
-    failure = await failure_of(servers.data({"choices": None, "error": "no\x07 luck"}))
-    assert str(failure) == "the server answered 200 with choices = null: no\\x07 luck"
 
 
 FAILED = {"code": 502, "message": "said"}

@@ -169,12 +169,6 @@ async def test_a_proxy_that_fails_is_named_with_its_variable(
     assert said.format(through=through, asked=f"http://model.invalid/v1/{path}") in str(error)
 
 
-async def test_an_address_that_is_no_proxy_is_named_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HTTP_PROXY", "http://proxy with blanks:1")
-    error = await error_at("http://model.invalid/v1")
-    assert "through the proxy http://proxy with blanks:1 (HTTP_PROXY)" in str(error)
-
-
 async def test_a_password_of_a_proxy_goes_to_the_proxy_alone_and_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(servers.status(407)) as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url.replace("//", "//me:hunter2hunter2@"))
@@ -264,11 +258,6 @@ async def test_a_message_of_somebody_else_is_no_answer(role: str) -> None:
     error = await failure_of(by_role(role))
     assert kind(error) == ("provider", True, "no", 200)
     assert str(error) == f'the server answered 200 with a message of role "{role.lower()}" in place of an answer'
-
-
-async def test_a_refusal_is_data() -> None:
-    reply = await reply_of(servers.refusal("I will not"))
-    assert (reply.message["refusal"], reply.message["content"], reply.content) == ("I will not", None, "")
 
 
 # -- bodies that are no reply --------------------------------------------------------------------------------
@@ -366,14 +355,6 @@ STATUSES: Mapping[tuple[str, bool, str], tuple[int, ...]] = {
 }
 
 
-@pytest.mark.parametrize(("code", "expected"), [(code, of) for of, codes in STATUSES.items() for code in codes])
-async def test_each_status_has_its_boundary_and_retries(code: int, expected: tuple[str, bool, str]) -> None:
-    error = await failure_of(servers.status(code))
-    assert kind(error) == (*expected, code)
-    assert f"the server answered {code}" in str(error)
-    assert str(error).endswith(f": scripted {code}")
-
-
 NOT_SUPPORTED = "is not supported with this model."
 
 
@@ -461,10 +442,6 @@ async def test_an_error_that_the_address_may_cause_names_it(code: int) -> None:
 )
 async def test_the_servers_message_is_found_in_every_shape(value: object, said: str) -> None:
     assert str(await failure_of(servers.status(400, value))) == f"the server answered 400 Bad Request: {said}"
-
-
-async def test_an_error_without_a_body_is_its_status() -> None:
-    assert str(await failure_of(servers.body(b"", status=503))) == "the server answered 503 Service Unavailable"
 
 
 @pytest.mark.parametrize(

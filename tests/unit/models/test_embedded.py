@@ -132,26 +132,7 @@ def test_all_turns_of_a_tool_calling_conversation_agree() -> None:
         assert final == answer(user("17 * 23"), accuracy=0.5, key=key).content
 
 
-def test_the_seed_decides_before_the_run() -> None:
-    def contents(seed: int | None) -> set[str]:
-        requests = [
-            ChatRequest(user("17 * 23"), (), {"accuracy": 0.5}, seed, run=f"row0-run{run}") for run in range(30)
-        ]
-        return {reply_to(request).content for request in requests}
-
-    assert len(contents(3)) == 1
-    assert len(contents(None)) > 1
-
-
 # -- tools ------------------------------------------------------------------------------------------------
-
-
-def test_a_tool_that_fits_is_called_in_the_shape_of_openai() -> None:
-    reply = answer(user("What is 17 * 23?"), [MULTIPLY])
-    [call] = reply.message["tool_calls"]
-
-    assert (reply.finish_reason, reply.message["content"], call["type"]) == ("tool_calls", None, "function")
-    assert call["function"] == {"name": "multiply", "arguments": '{"a": 17, "b": 23}'}
 
 
 def test_the_tools_result_is_the_answer_if_it_is_a_number() -> None:
@@ -170,17 +151,6 @@ def test_each_operation_that_has_a_tool_takes_one_call() -> None:
     assert calls == [("multiply", {"a": 7, "b": 3}), ("multiply", {"a": 21, "b": -1.5}), ("add", {"x": 2, "y": -31.5})]
     assert final == "2 + 7 * 3 * -1.5 = -29.5\n#### -29.5"
     assert converse("2 * 3 + 4", [MULTIPLY], ["6"])[0] == [("multiply", {"a": 2, "b": 3})]
-
-
-def test_the_calls_of_one_answer_have_different_ids_that_are_always_the_same() -> None:
-    def ids() -> list[str]:
-        first = answer(user("2 * 3 * 4"), [MULTIPLY])
-        result = {"role": "tool", "tool_call_id": first.tool_calls[0]["id"], "content": "6"}
-        second = answer([*user("2 * 3 * 4"), first.message, result], [MULTIPLY])
-        return [first.tool_calls[0]["id"], second.tool_calls[0]["id"]]
-
-    assert ids() == ids()
-    assert len(set(ids())) == 2
 
 
 def test_only_results_after_the_question_count_and_observations_of_the_user_are_results() -> None:

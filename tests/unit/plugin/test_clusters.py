@@ -15,10 +15,9 @@ from pytest_osmosis.config.tables import RayOptions
         (48, 12, 48, "48 hosts on 12 nodes"),
         (1, 1, 8, "1 host on 1 node"),
         (1, 12, 48, "1 host on a cluster of 12 nodes"),
-        (48, 8, 32, "32 of 48 hosts have a place on 8 nodes; 16 wait for 32 CPUs and 8 GPUs"),
-        (2, 1, 1, "1 of 2 hosts has a place on 1 node; 1 waits for 2 CPUs and 0.5 GPUs"),
-        (3, 1, 2, "2 of 3 hosts have a place on 1 node; 1 waits for 2 CPUs and 0.5 GPUs"),
-        (3, 2, 0, "0 of 3 hosts have a place on 2 nodes; 3 wait for 6 CPUs and 1.5 GPUs"),
+        (48, 8, 32, "32 of 48 hosts placed on 8 nodes; the rest waits for 32 CPUs and 8 GPUs"),
+        (3, 1, 2, "2 of 3 hosts placed on 1 node; the rest waits for 2 CPUs and 0.5 GPUs"),
+        (3, 2, 0, "0 of 3 hosts placed on 2 nodes; the rest waits for 6 CPUs and 1.5 GPUs"),
     ],
 )
 def test_hosts_without_a_place_are_counted(n: int, n_nodes: int, n_places: int, expected: str) -> None:

@@ -13,17 +13,13 @@ from pytest_osmosis.record.find_run import find_run, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from tests.unit.made import MANIFEST
 
-ENTRY = "plain-20251231T000000Z-dddddd"
 OLD, NEW, OTHER = "sums-20260101T000000Z-aaaaaa", "sums-20260102T000000Z-bbbbbb", "y-20260103T000000Z-cccccc"
 
 
-def made(runs: Path, name: str, entry: str | None = None) -> Path:
-    """Write an eval run, of an entry of a config with several evals or of the only one."""
+def made(runs: Path, name: str) -> Path:
     folder = runs / name
     folder.mkdir(parents=True)
-    plan = {**MANIFEST["plan"], "path": f"/evals/{'x' if entry is None else 'many'}.toml"}
-    manifest = {**MANIFEST, "eval": name.partition("-")[0], "entry": entry, "plan": plan}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / "manifest.json").write_text(json.dumps({**MANIFEST, "eval": name.partition("-")[0]}))
     return folder
 
 
@@ -31,7 +27,6 @@ def made(runs: Path, name: str, entry: str | None = None) -> Path:
 def home(tmp_path: Path) -> Path:
     for name in (OLD, NEW, OTHER, "sums", "renamed"):
         made(tmp_path / ".osmosis/runs", name)
-    made(tmp_path / ".osmosis/runs", ENTRY, "plain")
     (tmp_path / "results.json").write_text(json.dumps({"provenance": {"run_dir": f"/gone/{OLD}"}}))
     return tmp_path
 
@@ -41,7 +36,6 @@ def home(tmp_path: Path) -> Path:
     [
         *((OLD, OLD), (OLD[:14], OLD), ("y", OTHER), ("sums", "sums"), ("ren", "renamed"), ("renamed", "renamed")),
         *(("configs/y.toml", OTHER), ("configs/y.toml::y[row0-run0]", OTHER), ("y~0", OTHER), ("sums~2", OLD)),
-        *(("configs/many.toml", ENTRY), ("many.toml~0", ENTRY)),
         *(("results.json", OLD), (f".osmosis/runs/{NEW}", NEW), (f".osmosis/runs/{NEW}/manifest.json", NEW)),
     ],
 )
@@ -54,7 +48,7 @@ def test_a_name_means_a_run_its_eval_a_beginning_or_a_file_of_it(home: Path, nam
     [
         ("sums-2026", f"matches 2 runs, {NEW}, {OLD}; type more of the name"),
         ("y~1", 'there is one of the eval "y"'),
-        ("latest~9", "there are 6"),
+        ("latest~9", "there are 5"),
         ("sumz", 'did you mean "sums"?'),
     ],
 )

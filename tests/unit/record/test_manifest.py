@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.record.manifest import read_manifest
+from pytest_osmosis.record.manifest import TEST_EVAL, read_manifest
 from pytest_osmosis.record.plan import Span
 from tests.unit.made import MANIFEST
 
@@ -21,12 +22,13 @@ def written(folder: Path, content: Any) -> Path:
 
 
 def test_a_manifest_is_read_with_members_of_later_versions(tmp_path: Path) -> None:
-    later = {**MANIFEST, "new": 1, "plan": {**MANIFEST["plan"], "new": 2}}
+    later = {**MANIFEST, "new": 1, "plan": {**MANIFEST["plan"], "new": 2}, "shard": {"index": 2, "of": 2}}
 
     manifest = read_manifest(written(tmp_path, later))
 
     assert manifest.plan.spans == (Span(0, 2, 1),)
     assert (manifest.subject.model, manifest.subject.n, manifest.baseline) == ("demo/arithmetic", 2, None)
+    assert [structs.replace(manifest, eval=name).is_of_tests for name in ("x", "x" + TEST_EVAL)] == [False, True]
 
 
 @pytest.mark.parametrize(

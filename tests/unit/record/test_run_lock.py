@@ -12,13 +12,14 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import RunLock, holder_of
+from pytest_osmosis.record.run_lock import Holder, RunLock, holder_of
 from pytest_osmosis.text.names import shown
 
 TAKE = """
@@ -26,7 +27,7 @@ import sys
 from pathlib import Path
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import RunLock, holder_of
+from pytest_osmosis.record.run_lock import Holder, RunLock, holder_of
 directory = RunDirectory(Path(sys.argv[1]))
 try:
     lock = RunLock.take(directory)
@@ -254,3 +255,9 @@ def test_the_lock_tells_how_long_the_journal_was_and_a_request_to_stop_is_not_fo
     RunLock.take(again).close()
 
     assert not again.stop_request.exists()
+
+
+def test_a_process_is_alive_until_another_has_its_id() -> None:
+    own = Holder.process(os.getpid())
+    others = (replace(own, started="0"), replace(own, machine="another"), replace(own, pid=None))
+    assert [holder.is_alive for holder in (own, *others)] == [True, False, False, False]

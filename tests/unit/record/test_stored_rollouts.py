@@ -227,3 +227,9 @@ def test_the_duration_is_that_of_the_sessions_without_the_time_between(tmp_path:
     ]  # fmt: skip
 
     assert stored(tmp_path, *events).took_ms == 30_000
+
+
+def test_what_a_rescoring_selects_was_not_rolled_out(tmp_path: Path) -> None:
+    first, second = ({**loaded(f="a"), "result_facts": {"selected": [[row, 1, 1]]}} for row in (1, 2))
+    found = stored(tmp_path, BEGAN, first, rows("p w"), rollout(), second, {"ev": "rescored"}, BEGAN, second)
+    assert found.selected == [[1, 1, 1], [2, 1, 1]]

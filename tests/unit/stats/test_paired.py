@@ -69,6 +69,7 @@ def test_equal_sums_count_though_their_last_digits_differ() -> None:
 
     assert sign_flip(thirds) == (1.0, "sign-flip, exact")
     assert sign_flip([math.pi * d for d in thirds])[0] == 1.0
+    assert sign_flip([1e-9, 1.0]) == (0.5, "sign-flip, exact"), "no fraction fits both"
 
 
 def test_many_rows_of_many_runs_are_counted_exactly_and_fast() -> None:

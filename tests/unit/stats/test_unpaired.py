@@ -76,6 +76,7 @@ def test_thousands_of_rows_are_compared_and_no_table_has_more_passes_than_rows()
     assert compare_unpaired(outcomes(7000, 10_000), outcomes(7100, 10_000)).p == pytest.approx(0.125, abs=0.002)
     assert compare_unpaired(outcomes(7000, 10_001), outcomes(7100, 10_001)).p == pytest.approx(0.12, abs=0.01)
     assert compare_unpaired([0.5] * 1000, [0.0] * 1000).p < 1e-14
+    assert compare_unpaired([0.5, 0.25], [0.375]).p == 1.0
 
     with pytest.raises(ValueError, match="3 of 2 and 0 of 1 are not counts of rows"):
         fisher(3, 2, 0, 1)

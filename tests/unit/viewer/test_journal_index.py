@@ -131,17 +131,6 @@ def test_a_conversation_has_the_last_rollout_and_the_scores_that_count(journal: 
     assert conversation(3) is None
 
 
-@pytest.mark.parametrize("length", range(4, len(STORY) + 1))
-def test_the_scores_of_a_conversation_are_those_of_its_record(journal: Path, length: int) -> None:
-    index = indexed(journal, *STORY[:length])
-
-    for run, record in index.found.ledger.records.items():
-        events = json.loads(index.conversation(run) or b'{"scores":[]}')["scores"]
-        scores = {name: value for event in events for name, value in event["scores"].items()}
-        errors = {name for event in events for name in event["errors"]}
-        assert (scores, errors) == (dict(record.scores), {*record.scorer_errors}), run
-
-
 def in_flight(index: JournalIndex) -> list[int]:
     ledger = index.found.ledger
     return sorted(run.row for run, record in ledger.records.items() if ledger.in_flight(record))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
-from pytest_osmosis.addons.viewer.open_run import LiveRun, OpenRun
+from pytest_osmosis.addons.viewer.open_run import OpenRun
 from pytest_osmosis.addons.viewer.server import Dashboard, NoPageError
 from pytest_osmosis.addons.viewer.shapes import RunPage, encoded
 from pytest_osmosis.errors import JournalError, ResultsError
@@ -35,8 +35,8 @@ def no_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_osmosis.addons.viewer.open_run.RESTS", 0)
 
 
-def page_of(live: LiveRun) -> Any:
-    return json.loads(live.page())
+def page_of(live: OpenRun) -> Any:
+    return json.loads(live.json())
 
 
 def outcomes(page: Any) -> list[str]:
@@ -46,19 +46,19 @@ def outcomes(page: Any) -> list[str]:
 def test_a_page_follows_its_eval_run_to_the_end_and_is_not_made_again_if_nothing_changed(
     going_on: RunInProgress,
 ) -> None:
-    live = LiveRun(going_on.directory)
+    live = OpenRun(going_on.directory)
     page = page_of(live)
     assert (page["head"]["row"]["status"], set(outcomes(page))) == ("running", {"pending"})
-    made = live.page()
-    assert live.page() is made
+    made = live.json()
+    assert live.json() is made
     going_on.append(12)
-    assert live.page() is not made
+    assert live.json() is not made
     assert {"running"} < set(outcomes(page_of(live)))
     going_on.append()
     going_on.finish()
     page = page_of(live)
     assert page["head"]["row"]["status"] == "finished"
-    assert page == page_of(LiveRun(going_on.directory))
+    assert page == page_of(OpenRun(going_on.directory))
 
 
 def test_a_page_that_took_long_stays_as_it_is_for_a_while(
@@ -76,40 +76,40 @@ def test_a_page_that_took_long_stays_as_it_is_for_a_while(
         return made(run)
 
     monkeypatch.setattr(OpenRun, "page", slowly)
-    live = LiveRun(going_on.directory)
-    first = live.page()
+    live = OpenRun(going_on.directory)
+    first = live.json()
     going_on.append(12)
     now = 1007.5
-    assert live.page() is first
+    assert live.json() is first
     now = 1008.0
-    assert live.page() != first
+    assert live.json() != first
 
 
 def test_what_cannot_be_read_is_an_error_until_it_can(going_on: RunInProgress) -> None:
-    live = LiveRun(going_on.directory)
-    live.page()
+    live = OpenRun(going_on.directory)
+    live.json()
     going_on.append(9)
     whole = going_on.directory.journal.read_bytes()
     going_on.journal.append(b"{}\n")
     for _ in range(2):
         with pytest.raises(JournalError, match="not a journal line"):
-            live.page()
+            live.json()
     going_on.directory.journal.write_bytes(whole)
     assert "running" in outcomes(page_of(live))
 
 
 def test_another_eval_run_in_the_same_folder_is_asked_for_as_a_whole(tmp_path: Path) -> None:
     directory = write_run(tmp_path, RUN)
-    live = LiveRun(directory)
-    live.page()
+    live = OpenRun(directory)
+    live.json()
     assert live.conversation(0)
     other = write_run(tmp_path / "other", SyntheticRun(RUN.name, rows=5, n=2, seed=9))
     for path in (directory.results, directory.manifest, directory.journal):
         path.unlink()
         (other.path / path.name).rename(path)
     assert len(page_of(live)["rows"]["index"]) == 5
-    fresh = LiveRun(directory)
-    fresh.page()
+    fresh = OpenRun(directory)
+    fresh.json()
     assert [live.conversation(at) for at in range(10)] == [fresh.conversation(at) for at in range(10)]
 
 
@@ -148,15 +148,6 @@ def test_only_a_name_in_the_folder_is_an_eval_run(tmp_path: Path, name: str) -> 
     write_run(tmp_path, RUN)
     with pytest.raises(NoPageError, match="no eval run"):
         Dashboard(tmp_path).run(name)
-
-
-def test_a_removed_eval_run_is_no_page(tmp_path: Path) -> None:
-    directory = write_run(tmp_path, RUN)
-    dashboard = Dashboard(tmp_path)
-    dashboard.run(RUN.name)
-    directory.manifest.unlink()
-    with pytest.raises(NoPageError, match="it was removed"):
-        dashboard.run(RUN.name)
 
 
 # -- eval runs that are opened without a dashboard ------------------------------------------------------------
@@ -207,16 +198,6 @@ def test_a_running_eval_run_has_all_planned_runs_and_keeps_their_places(progress
     assert place(first) == place(second) == place(last_of_journal) == place(last)
     assert last_of_journal["runs"] == last["runs"]
     assert all(first["rows"]["prompt"]), "the dataset has the prompts of rows that nobody asked yet"
-
-
-def test_an_eval_run_without_a_journal_has_its_planned_runs(tmp_path: Path) -> None:
-    directory = write_run(tmp_path, SMALL, until=1)
-    directory.journal.unlink()
-
-    page = opened(directory).page()
-
-    assert counted(page) == {"pending": 12}
-    assert page["head"]["row"].ended == 0
 
 
 def test_a_run_that_its_grader_removed_is_in_no_rate(tmp_path: Path) -> None:
