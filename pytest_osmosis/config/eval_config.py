@@ -267,7 +267,9 @@ def _reject_other_configs(document: Document) -> None:
         raise ConfigError.at(document.where(loose), f"{loose}: {text}")
     if in_configs(document.path, "training"):
         raise ConfigError.at(document.where(), _OF_TRAINING)
-    text = "belongs to a training config; take it out, or make a config of its own in configs/training/"
+    of_evals = next((name for name in document.content if name in ONLY_EVALS), None)
+    beside = "" if of_evals is None else f", and [{of_evals}] on line {document.line(of_evals)} to an eval"
+    text = f"belongs to a training config{beside}; take it out, or make a config of its own in configs/training/"
     of_training = [name for name in document.content if name in ONLY_TRAINING]
     if of_training:
         raise ConfigError(Problem(document.where(name), f"[{name}]: {text}") for name in of_training)

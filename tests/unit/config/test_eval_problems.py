@@ -521,7 +521,7 @@ NO_SCORING = (
 )
 NO_DATASET = "[experiment] dataset: missing; name a dataset under datasets/ or data/, or set [data] path"
 NO_MODEL = "[experiment] model_path: missing; must be a string that is not blank"
-STRAY = "belongs to a training config; take it out, or make a config of its own in configs/training/"
+STRAY = "belongs to a training config{0}; take it out, or make a config of its own in configs/training/"
 OF_TRAINING = "this is a training config, and an eval is needed here: name one in configs/eval/"
 NO_SECRETS = "1: [secrets]: missing; add [secrets] with required = [...] ([] if the eval needs none)"
 
@@ -579,7 +579,7 @@ def test_invalid_functions_cause_no_problems_with_names_that_refer_to_them(probl
     [
         (
             "[experiment]\n[training]\nlr = 1\n",
-            f"2: [training]: {STRAY}",
+            f"2: [training]: {STRAY.format('')}",
         ),
         (
             'env_id = "gsm8k"\nnum_examples = 5\n',
@@ -587,7 +587,7 @@ def test_invalid_functions_cause_no_problems_with_names_that_refer_to_them(probl
         ),
         (
             "[checkpoints]\neval_interval = 1\n[gate]\n",
-            f"1: [checkpoints]: {STRAY}",
+            f"1: [checkpoints]: {STRAY.format(', and [gate] on line 3 to an eval')}",
         ),
         ("n = \n", "1: not valid TOML: Invalid value (at line 1, column 5)"),
         ("[experiment]\nn = \n", "2: not valid TOML: Invalid value (at line 2, column 5)"),
