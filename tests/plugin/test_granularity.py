@@ -106,7 +106,7 @@ def test_an_id_of_the_other_granularity_is_an_error_with_advice(workspace: Works
 
     for unit, granularity, advice in (
         ("row1-run2", "row", "tests like 'configs/eval/x.toml::x[row0]', which --co lists"),
-        ("row1", "run", "configs/eval/x.toml -k 'row3-' selects all runs of a row"),
+        ("row1", "run", "configs/eval/x.toml -k 'row1-' selects all runs of a row"),
         ("row7", "row", "tests like 'configs/eval/x.toml::x[row0]', which --co lists"),
     ):
         result = workspace.run(f"configs/eval/x.toml::x[{unit}]", f"--osmosis-granularity={granularity}", exits=4)

@@ -64,5 +64,5 @@ def test_ids_of_missing_tests_are_usage_errors_with_one_that_exists(workspace: W
     for line, arg in zip(errors, MISSING, strict=True):
         file = arg.partition("::")[0]
         tests = f"this eval has tests like '{file}::x[row0-run0]', which --co lists"
-        assert line == f"ERROR: {arg}: not found; {tests}; {file} -k 'row3-' selects all runs of a row"
+        assert line == f"ERROR: {arg}: not found; {tests}; {file} -k 'row0-' selects all runs of a row"
     assert not (workspace.root / ".osmosis").exists()

@@ -301,10 +301,14 @@ def problems_of_ids(config: pytest.Config, path: Path | None, prepared: Prepared
     if not any("::" in arg for arg in ids):
         return
     names = {"", plan.name, *(f"{plan.name}[{unit}]" for unit in plan.units())}
+    rows = [row for span in plan.spans for row in span.rows]  # without those that node ids name
     for arg in ids:
         file, _, rest = arg.partition("::")
         if ungrouped(rest) not in names:
             first = next((node_id(f"{file}::{plan.name}", unit) for unit in plan.units()), f"{file}::{plan.name}")
             text = f"not found; this eval has tests like {shlex.quote(first)}, which --co lists"
-            row = "" if plan.granularity == "row" else f"; {shlex.quote(file)} -k 'row3-' selects all runs of a row"
-            yield Problem(arg, f"{text}{row}")
+            key = unit_key(ungrouped(rest))
+            row = key.unit.row if key is not None and key.unit.row in rows else next(iter(rows), None)
+            if plan.granularity == "run" and row is not None:
+                text += f"; {shlex.quote(file)} -k 'row{row}-' selects all runs of a row"
+            yield Problem(arg, text)
