@@ -11,6 +11,16 @@ from tests.plugin.workspaces import CONFIG, Workspace
 
 
 @pytest.mark.slow
+def test_osmosis_config_runs_that_eval_alone_also_beside_a_folder(workspace: Workspace) -> None:
+    workspace.eval("x")
+    workspace.eval("y")
+
+    workspace.run(CONFIG, "configs", exits=0).assert_outcomes(passed=3)
+
+    assert [len(workspace.run_dirs(name)) for name in ("x", "y")] == [1, 0]
+
+
+@pytest.mark.slow
 def test_osmosis_config_is_repeatable_and_takes_a_folder(workspace: Workspace) -> None:
     for name in ("x", "y", "z"):
         workspace.eval(name, rows=1)

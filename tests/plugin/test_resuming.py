@@ -227,7 +227,7 @@ def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
 def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(workspace: Workspace) -> None:
     with_agent(workspace, rows=40, evaluation={"batch_size": 4})
     words = shlex.join(workspace.words(CONFIG, "--osmosis-run=one"))
-    full = workspace.pytester.run("bash", "-c", f"ulimit -f 8; exec {words}")
+    full = workspace.pytester.run("bash", "-c", f"export PYTHONDONTWRITEBYTECODE=1; ulimit -f 8; exec {words}")
 
     assert full.ret == 9
     assert not hosts_under(workspace.root)
