@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.config import Override, SecretsSource
+from pytest_osmosis.config.document import read_document
+from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.evals.known_secrets import known_secrets
 
 ENVIRON = {"A_TOKEN": "value-of-a", "B_TOKEN": "value-of-b", "GROQ_API_KEY": "value-of-groq", "HOME": "/home/me"}
@@ -48,6 +51,21 @@ def test_names_and_values_in_a_config_are_found(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(TOML)
     assert values(path) == EXPECTED
+
+
+def test_no_message_on_what_is_no_toml_quotes_a_value(tmp_path: Path) -> None:
+    """The values in it are not known, so they would not be redacted."""
+    path, said = tmp_path / "x.toml", list[str]()
+    for at in range(len(TOML)):
+        for text in ("", "=", '"', "\n", "\\", TOML[at] * 2):
+            path.write_text(TOML[:at] + text + TOML[at + 1 :])
+            try:
+                read_document(path)
+            except ConfigError as error:
+                said.append(str(error))
+
+    assert len(said) > 1000
+    assert not [text for text in said if re.search("value-of|sk-pasted", text)]
 
 
 def test_the_secrets_of_each_of_several_evals_are_found(tmp_path: Path) -> None:
