@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import inspect
 import queue
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import pluggy
 import pytest
 
 from pytest_osmosis.evals import EvalRun, FinishedEval, comparison_path, error_text, write_comparison
@@ -28,7 +30,7 @@ from pytest_osmosis.report.summary import finding_text, stop_text
 from pytest_osmosis.results.conclude import CUT_SHORT, SYSTEMIC, all_gates_decided, is_not_measured
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.text.user_code import described, error_in_words, number_of, user_traceback
+from pytest_osmosis.text.user_code import described, error_in_words, is_ours, number_of, user_traceback
 from pytest_osmosis.verdicts.gates import UNDECIDED, Verdict
 from pytest_osmosis.verdicts.pass_rule import Kind, kind_of
 
@@ -394,7 +396,7 @@ class HookCaller:
                 name = self._config.pluginmanager.get_name(plugin) or repr(plugin)
                 name = shown(Path(name)) if name.endswith(".py") else name
                 key = (eval_id, hook, name)
-                first = self._errors.get(key) or HookError(*key, line, user_traceback(error), times=0)
+                first = self._errors.get(key) or HookError(*key, line, _users_traceback(error), times=0)
                 self._errors[key] = first._replace(times=first.times + 1)
                 if is_gate:
                     verdicts.append(Verdict(f"{GATE} of {name}", "not measured", f"raised {line}"))
@@ -410,6 +412,19 @@ def _checked(verdict: object) -> Verdict:
         raise TypeError(f"must return a Verdict whose title and text are strings, got {described(verdict, 200)}")
     value = None if verdict.value is None else number_of(verdict.value, "must return a Verdict whose value is a")
     return Verdict(verdict.title, verdict.state, verdict.text, value)
+
+
+def _users_traceback(error: BaseException) -> str:
+    """Return the traceback of a hook without the frames of pluggy and of ours."""
+    try:
+        whole = traceback.TracebackException.from_exception(error)
+    except Exception:  # the error's own code gets in the way
+        return user_traceback(error)
+    pluggy_folder = str(Path(pluggy.__file__).parent)
+    whole.stack = traceback.StackSummary.from_list(
+        [step for step in whole.stack if not (is_ours(step.filename) or step.filename.startswith(pluggy_folder))]
+    )
+    return "".join(whole.format())
 
 
 def _refuse_unexecuted(answer: object, *, may_yield: bool) -> None:

@@ -17,6 +17,7 @@ The first word after a block's language is the test, the others are its options:
     ```console check                      check that its commands, options, extras and targets exist
     ```console foreign                    only check that no command is ours
     ```text output                        compare it with the output of the `console run` before; `...` is any lines
+    ```text drawing                       check that its modules and rooms exist
 
 Comments before the first block describe the page's workspace and environment:
 
@@ -49,7 +50,7 @@ WAYS: Mapping[str, frozenset[str]] = {
     "json": frozenset({"file", "parsed"}),
     "yaml": frozenset({"file"}),
     "console": frozenset({"run", "list", "check", "foreign"}),
-    "text": frozenset({"output"}),
+    "text": frozenset({"output", "drawing"}),
 }
 """The tests that blocks of each language can name."""
 

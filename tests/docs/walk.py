@@ -136,6 +136,8 @@ class Page:
                 return "it has a command of ours: run, list or check it" if OURS.search(block.text) else None
             case ("text", "output"):
                 return self._output(block)
+            case ("text", "drawing"):
+                return _drawing_problem(block.text)
         raise AssertionError(block)
 
     def _file(self, block: Block) -> str | None:
@@ -283,6 +285,16 @@ def _raised(call: Callable[[], object], before: str = "") -> str | None:
     except Exception as error:
         return f"{before}{error}"
     return None
+
+
+def _drawing_problem(text: str) -> str | None:
+    """Return the modules and rooms of a drawing that do not exist."""
+    missing = [
+        name
+        for name in re.findall(r"\b[a-z_]+/(?:[a-z_]+)?", text)
+        if not any((REPOSITORY / "pytest_osmosis" / f"{name.removesuffix('/')}{end}").exists() for end in ("", ".py"))
+    ]
+    return f"no such module or room: {', '.join(missing)}" if missing else None
 
 
 def _json_problem(text: str) -> str | None:
