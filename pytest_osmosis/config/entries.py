@@ -309,8 +309,10 @@ _OF_CLIENT: Mapping[str, TableKey] = {
     "api_key_var": ("model", "api_key_env"),
     "headers": ("model", "headers"),
 }
-_OF_VF_EVAL_WITHOUT_EFFECT = ("push", "rich", "verbose", "output_dir", "run", "dry_run", "clean", "resume")
+_OF_VF_EVAL_WITHOUT_EFFECT = ("push", "rich", "verbose", "output_dir", "run", "clean")
 """The keys of what `vf-eval` does besides: it shows, pushes and stores."""
+_OF_VF_EVAL_TYPED = {"dry_run": "--osmosis-dry-run", "resume": "--osmosis-resume"}
+"""The keys without which an eval would start that nobody asked for, and the options that do the same."""
 _VF_EVAL_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "evaluation": {"n": 1, "batch_size": 128},
     "data": {"offset": 0},  # without a limit: all rows
@@ -357,6 +359,10 @@ def _of_vf_eval(document: Document) -> Iterator[tuple[TableKey, Any, Place]]:
                 raise KeyFault((key,), unfit.faults[0].text) from None
         elif key in EVAL_TABLES and isinstance(value, dict):
             yield from (((key, name), item, (key, name)) for name, item in value.items())
+        elif key in _OF_VF_EVAL_TYPED:
+            if value:
+                fix = f"leave it out, and type {_OF_VF_EVAL_TYPED[key]}"
+                raise KeyFault((key,), f"is not read here, so the eval would start; {fix}")
         elif key not in _OF_VF_EVAL_WITHOUT_EFFECT:
             known = [*_OF_VF_EVAL, "env", "client", "sampling"]
             raise KeyFault((key,), f"unknown key{suggestion(key, known)} (valid: {', '.join(known)})")

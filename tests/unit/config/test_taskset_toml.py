@@ -97,6 +97,12 @@ def test_without_keys_the_defaults_of_verifiers_hold(load: Load) -> None:
         ("num_rolouts = 2", r'x\.toml:2: num_rolouts: unknown key, did you mean "num_rollouts"\?'),
         ('[client]\ntype = "train"', r"x\.toml:3: \[client\] type: not offered; a client has base_url, "),
         ("num_rollouts = 0", r"x\.toml:2: .*must be an integer of at least 1, got 0"),
+        (
+            "dry_run = true",
+            r"x\.toml:2: dry_run: is not read here, so the eval would start; leave it out, and type "
+            r"--osmosis-dry-run",
+        ),
+        ('resume = "outputs/x"', r"x\.toml:2: resume: .*, and type --osmosis-resume"),
         ("sampling = 1", r"x\.toml:2: sampling: must be a table, got 1"),
     ],
 )
