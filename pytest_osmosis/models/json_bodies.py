@@ -13,6 +13,8 @@ from pytest_osmosis.models.targets import MESSAGE_SHARE, ModelTarget
 MAX_COUNT = 10**9
 """More tokens than any request can have. What a larger number would cost is not worth computing."""
 MAX_LABEL = 200
+ESCAPED = 6
+"""The length of a character as an escape."""
 
 
 def encoded(body: Mapping[str, Any] | Sequence[Any]) -> bytes:
@@ -92,10 +94,20 @@ def role_fault(role: object) -> str | None:
 
 
 def check_size(status: int, message: Any, target: ModelTarget, failures: Failures) -> None:
-    """Raise `ModelError` for a message that is too large to be kept, sent back and written."""
-    if len(encoded(message)) > target.max_message_bytes:
-        most = f"{target.max_message_bytes / 2**20:g} MB (a {MESSAGE_SHARE}th of the bound on a body)"
-        raise failures.too_large(status, f"a message of more than {most}")
+    """Raise `ModelError` for a message that is too large to be kept, sent back and written. It is counted unwritten."""
+    limit = target.max_message_bytes
+    size, rest = 0, [message]
+    while rest and size <= limit:
+        value = rest.pop()
+        if isinstance(value, str):
+            size += len(value) * (1 if value.isascii() and value.isprintable() else ESCAPED)
+        elif isinstance(value, (dict, list)):
+            rest += (*value, *value.values()) if isinstance(value, dict) else value
+        size += 1
+    if size > limit:
+        raise failures.too_large(
+            status, f"a message of more than {limit / 2**20:g} MB (a {MESSAGE_SHARE}th of the bound on a body)"
+        )
 
 
 def count_in(value: object, *path: str) -> int | None:

@@ -52,20 +52,18 @@ def test_what_is_no_file_is_named_as_config_and_elsewhere_and_as_a_file_of_cases
     for name in ("pipe", "socket", "device", "kernel"):
         assert f"{name}.toml: {KINDS[name][1]}" in result.stderr.str()
 
-    for suffix in ("toml", "jsonl"):
-        hostile.write(
-            f"of_{suffix}.py",
-            "from pytest_osmosis import osmosis_reward\n\n"
-            "@osmosis_reward\n"
-            "def f(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:\n    return 1.0\n",
-        )
-        os.mkfifo(hostile.root / f"of_{suffix}.cases.{suffix}")
+    hostile.write(
+        "fns.py",
+        "from pytest_osmosis import osmosis_reward\n\n"
+        "@osmosis_reward\n"
+        "def f(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:\n    return 1.0\n",
+    )
+    os.mkfifo(hostile.root / "fns.cases.toml")
 
-    cases = hostile.run("of_toml.py", "of_jsonl.py")
+    cases = hostile.run("fns.py")
 
     assert cases.ret != 0
-    for suffix in ("toml", "jsonl"):
-        assert f"of_{suffix}.cases.{suffix}: is a pipe, not a file" in cases.stdout.str() + cases.stderr.str()
+    assert "fns.cases.toml: is a pipe, not a file" in cases.stdout.str() + cases.stderr.str()
 
 
 def test_what_is_no_file_is_named_as_secrets_file_baseline_and_stored_run(

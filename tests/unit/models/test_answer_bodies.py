@@ -99,7 +99,7 @@ async def test_a_body_beyond_the_bound_is_the_servers_failure_and_not_retried(sc
     assert (kind(error), str(error)) == (("provider", False, "no", 200), shut("a body of more than 1 MB"))
 
 
-@pytest.mark.parametrize("text", ["4" * 2**16, "\N{SNOWMAN}" * 12_000, "\n" * 40_000, "\x00" * 12_000])
+@pytest.mark.parametrize("text", ["4" * 2**16, "\N{SNOWMAN}" * 12_000, "\n" * 12_000, "\x00" * 12_000])
 async def test_a_message_beyond_a_sixteenth_of_the_bound_is_the_servers_failure(text: str) -> None:
     text *= bound_mb()
     assert (await reply(answer(body=body(text[: len(text) // 2])))).content == text[: len(text) // 2]
