@@ -401,10 +401,7 @@ def test_settings_of_an_environment_need_one(workspace: Workspace) -> None:
     )  # fmt: skip
 
     said = [line for line in result.errlines if line]
-    assert said[0] == (
-        "ERROR: --osmosis-env-args: concerns environments alone, and the eval at configs/eval/x.toml:1 is none; "
-        "leave it out, or name one in [environment] env_id"
-    )
+    assert said[0] == "ERROR: --osmosis-env-args: needs [environment] env_id, the environment that it is for"
     assert [line.split(": ")[1] for line in said] == [
         "--osmosis-env-args", "--osmosis-independent-scoring", "--osmosis-rollout-retries", "--osmosis-state-columns",
     ]  # fmt: skip

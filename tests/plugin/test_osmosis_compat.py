@@ -56,7 +56,7 @@ def test_reward_files_are_tested_and_other_tests_see_no_sdk(workspace: Workspace
 
     outcomes = result.parseoutcomes()
     assert outcomes["skipped"] == 1  # importorskip("osmosis_ai")
-    assert (outcomes["passed"], outcomes.get("failed", 0), outcomes.get("errors", 0)) == (11, 0, 0)
+    assert (outcomes["passed"], outcomes.get("failed", 0), outcomes.get("errors", 0)) == (10, 0, 0)
     if not workspace.distributed:
         result.stdout.fnmatch_lines([NOTE])
         assert "osmosis_ai" not in workspace.run("rewards.py", "-q").stdout.str()
