@@ -51,13 +51,13 @@ def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
             *(line.replace("[", "?").replace("]", "?") for line in told),
             "conversation:",
             f"FAILED *x?row0-run0? - {why}",
-            "metric     mean    min    max  runs",
-            "turns     2.000  1.000  3.000     3",
-            "distance  0.500  0.000  1.000     2",
+            "metric                     mean    min    max  runs",
+            "turns                     2.000  1.000  3.000     3",
+            "distance (rewards:score)  0.500  0.000  1.000     2",
         ]
     )
     page = (workspace.root / "page.md").read_text(encoding="utf-8")
-    assert "| distance | 0.500 | 0.000 | 1.000 | 2 |" in page
+    assert "| distance (rewards:score) | 0.500 | 0.000 | 1.000 | 2 |" in page
     assert "off by one; answered" in page
     runs = [row["runs"][0] for row in workspace.results()["rows"]]
     assert runs[0]["reasons"] == {"rewards:score": "off by one"}

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.models.base import ChatRequest, Message, Usage
+from pytest_osmosis.models.messages import DEFAULT_MAX_TOKENS
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests import servers
 from tests.servers import ChatServer
@@ -62,6 +63,14 @@ async def version_sent(sampling: dict[str, Any], headers: dict[str, str] | None 
         async with model_at(server.base_url, headers=headers) as model:
             await model.chat(ChatRequest(messages=PROMPT, sampling=sampling))
     return server.requests[0].headers["anthropic-version"]
+
+
+async def test_the_body_holds_the_model_the_messages_and_the_default_bound() -> None:
+    with ChatServer() as server:
+        await ask(server)
+    assert server.bodies == [{"model": "Qwen/Qwen3-8B", "messages": PROMPT, "max_tokens": DEFAULT_MAX_TOKENS}]
+    assert server.requests[0].path == "/v1/messages"
+    assert server.requests[0].headers["content-type"] == "application/json"
 
 
 async def test_sampling_uses_the_last_api_version_that_accepts_it() -> None:
