@@ -140,9 +140,11 @@ def _found(folder: Path, eval: str | None, every: bool) -> tuple[Path, list[RunE
     folders = sorted(folders, key=listing_order)
     most = None if every else NEWEST
     if eval is None:
-        return home, list(map(run_entry, folders[:most])), len(folders[most:]) if most else 0
-    entries = _of_eval(home, list(map(run_entry, folders)), eval)
-    return home, entries[:most], len(entries[most:]) if most else 0
+        n, entries = len(folders), list(map(run_entry, folders[:most]))
+    else:
+        of_eval = _of_eval(home, list(map(run_entry, folders)), eval)
+        n, entries = len(of_eval), of_eval[:most]
+    return home, entries, n - len(entries)
 
 
 def _of_eval(home: Path, entries: list[RunEntry], name: str) -> list[RunEntry]:

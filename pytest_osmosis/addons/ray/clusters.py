@@ -449,7 +449,7 @@ class ClusterHosts:
         if bridge is not None:
             bridge.close()
 
-    # What follows runs in the thread that reads the bridge.
+    # -- called by the thread that reads the bridge -------------------------------------------------------------
 
     def _take(self, frame: Frame) -> None:
         """Take a message of the bridge. Raises any error if it is none."""
