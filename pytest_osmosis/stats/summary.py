@@ -74,9 +74,7 @@ def sample_variance(values: Sequence[float]) -> float | None:
     >>> sample_variance([0.0, 1.0, 0.0, 1.0])
     0.3333333333333333
     """
-    _need_values("variance", values)
-    n = len(values)
-    spread = std(values)
+    n, spread = len(values), std(values)
     return None if n == 1 else held(spread * spread * n / (n - 1))
 
 

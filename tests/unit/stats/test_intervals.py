@@ -200,3 +200,8 @@ def test_the_chances_of_every_kind_of_row_have_its_rate_and_correlation() -> Non
         if kind.runs > 1:
             both = math.fsum(w * c * (c - 1) for c, w in enumerate(weights)) / kind.runs / (kind.runs - 1)
             assert (both - rate**2) / rate / (1 - rate) == pytest.approx(kind.correlation, abs=1e-9)
+
+
+def test_an_interval_that_ends_at_0_contains_it() -> None:
+    for interval in (intervals.Interval(-1.0, 0.0, "m", 0.95), intervals.Interval(0.0, 1.0, "m", 0.95)):
+        assert intervals.agreeing(interval, 0.5, lambda: 0.1, "t") is interval

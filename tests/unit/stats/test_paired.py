@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pytest_osmosis.stats import ALPHA, Paired, compare, comparison, gaffke, holm, mcnemar, sign_flip
+from pytest_osmosis.stats import ALPHA, Paired, compare, comparison, gaffke, holm, mcnemar, normal_quantile, sign_flip
 
 NEW = [1, 1, 0, 1, 0, 1, 1, 0, 1, 1]
 OLD = [1, 0, 0, 1, 0, 0, 1, 1, 0, 1]
@@ -23,6 +23,12 @@ def every_assignment(differences: list[Fraction]) -> float:
     signs = list(itertools.product((1, -1), repeat=len(differences)))
     sums = [sum((sign * d for sign, d in zip(row, differences, strict=True)), Fraction(0)) for row in signs]
     return sum(abs(total) >= observed for total in sums) / len(signs)
+
+
+def normal_sum(differences: list[Fraction], shift: Fraction = Fraction(0)) -> float:
+    """The sum of shifted differences in units of its standard deviation over all assignments of signs."""
+    shifted = [d - shift for d in differences]
+    return float(sum(shifted)) / math.sqrt(sum(d * d for d in shifted))
 
 
 @given(st.integers(0, 5), st.integers(0, 5))
@@ -189,6 +195,9 @@ def test_an_interval_reaches_0_or_ends_where_the_test_stops_to_reject() -> None:
     assert gaffke([[float(d)] for d in differences], -1.0).low < 0 < narrowed.interval.low
     assert narrowed.interval.method == "Gaffke, mid-p, and sign-flip"
     shift = Fraction(narrowed.interval.low)
+    assert normal_sum(differences, shift) / normal_sum(differences) == pytest.approx(
+        normal_quantile(ALPHA / 2) / normal_quantile(narrowed.p / 2)
+    )
     assert every_assignment([d - shift * Fraction(7, 10) for d in differences]) < ALPHA
     assert every_assignment([d - shift * Fraction(13, 10) for d in differences]) >= ALPHA
 

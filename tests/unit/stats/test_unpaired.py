@@ -72,6 +72,10 @@ def test_the_interval_joins_those_of_both_means_and_ends_where_the_test_says() -
     assert corrected.interval.method == mirrored.interval.method == "MOVER, Gaffke, test-based"
 
 
+def test_a_difference_far_below_the_spread_shows_nothing() -> None:
+    assert compare_unpaired([0.0, 1.0, 0.5], [0.0, 0.99, 0.5]).p == 1.0
+
+
 def test_thousands_of_rows_are_compared_and_no_table_has_more_passes_than_rows() -> None:
     assert compare_unpaired(outcomes(7000, 10_000), outcomes(7100, 10_000)).p == pytest.approx(0.125, abs=0.002)
     assert compare_unpaired(outcomes(7000, 10_001), outcomes(7100, 10_001)).p == pytest.approx(0.12, abs=0.01)

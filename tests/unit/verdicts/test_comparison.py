@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.stats import holm
-from pytest_osmosis.verdicts.comparison import BaselineComparison, Matched, Pair, against_baseline, decide
+from pytest_osmosis.verdicts.comparison import (
+    BaselineComparison,
+    Matched,
+    Pair,
+    against_baseline,
+    decide,
+    direction,
+)
 
 RULE = GateRule("max_regression", -0.02)
 Runs = Sequence[bool | None]
@@ -83,6 +90,18 @@ def test_runs_of_a_row_are_averaged_and_rows_that_one_side_has_not_measured_coun
     assert (partly.rows, partly.unmeasured) == (2, 3)
 
 
+def test_a_comparison_without_a_row_claims_nothing() -> None:
+    found = compared([pair(NONE, YES)]).found
+
+    assert (found.rows, found.better, found.worse, found.regression) == (0, 0, 0, False)
+
+
+def test_an_entry_differs_if_p_lies_below_the_level() -> None:
+    found = [direction(change, p) for change, p in ((0.1, 0.0499), (-0.1, 0.0499), (0.1, 0.05), (-0.1, 0.05))]
+
+    assert found == ["better", "worse", "chance", "chance"]
+
+
 def test_among_several_evals_the_p_is_holms() -> None:
     found = [compared(pairs(kept=90, worse=6)), compared(pairs(kept=90, worse=9, better=1))]
     ps = [p_of(one) for one in found]
@@ -150,6 +169,11 @@ UNMEASURED: dict[str, tuple[Sequence[Pair], str]] = {
     "five cannot show it": ([*pairs(kept=95), *[pair(NONE, YES)] * 5], "holds"),
     "fell whatever one gave": ([*pairs(kept=90, worse=20), pair(NONE, YES)], "fails"),
     "one may have risen": ([*pairs(kept=90, worse=6), pair(NONE, NO)], "not measured"),
+    "some runs of six rows may have fallen": (
+        [*pairs(kept=94), *[pair([True, None], [True, True])] * 6],
+        "not measured",
+    ),
+    "some runs of five rows cannot show it": ([*pairs(kept=95), *[pair([True, None], [True, True])] * 5], "holds"),
     "taken out by the grader": ([*pairs(kept=90), *[pair([], YES)] * 10], "holds"),
 }
 

@@ -7,7 +7,15 @@ from typing import NamedTuple
 
 import pytest
 
-from pytest_osmosis.verdicts.pass_rule import Kind, PassRule, kind_of, reason_of, score_line
+from pytest_osmosis.verdicts.pass_rule import (
+    Kind,
+    Outcome,
+    PassRule,
+    judged_by_no_score,
+    kind_of,
+    reason_of,
+    score_line,
+)
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, rolled
 
 
@@ -126,6 +134,44 @@ def test_a_rule_is_stored_as_json_with_the_ranges_that_it_has(ranges: dict[str, 
 
     assert PassRule.of((A, B), stored) == rule
     assert ("score_ranges" in stored) == bool(ranges)
+
+
+@pytest.mark.parametrize(
+    ("decide", "a", "b", "reward", "least"),
+    [
+        (A, 0.25, 0.0, 0.25, 0.5),
+        (B, 0.25, 0.0, 0.0, 1.0),
+        ("all", 1.0, 1.0, 1.0, 1.0),
+        ("all", 1.0, 0.5, 0.0, 1.0),
+        ("any", 1.0, 0.5, 1.0, 1.0),
+    ],
+)
+def test_the_reward_is_the_score_that_decides_or_1_or_0_if_several_do(
+    decide: str, a: float, b: float, reward: float, least: float
+) -> None:
+    rule = pass_rule(decide, a=0.5)
+
+    assert (rule.reward(finished({A: a, B: b})), rule.reward_threshold) == (reward, least)
+    assert [rule.reward(each) for each in (failed("model"), finished({}, errors={A: BROKE}), pending())] == [None] * 3
+
+
+def test_a_score_outside_the_declared_range_is_told_with_both_ends() -> None:
+    rule = PassRule((A, B), score_ranges={A: (0.0, 1.5)})
+
+    assert [rule.range_error(A, score) for score in (0.0, 1.5)] == [rule.range_error(B, 9.0), None] == [None, None]
+    for score in (-0.5, 2.0):
+        assert rule.range_error(A, score) == f"score {score:g} lies outside [scoring] score_ranges, 0 to 1.5"
+
+
+def test_a_smoke_test_passes_whatever_its_score_and_shows_a_low_one() -> None:
+    low = Outcome("failed", "score 0 < 1", "the report", (("stdout", "said"),), 2.0)
+
+    shown = ("osmosis", "smoke: passes whatever its score\nthe report")
+    assert judged_by_no_score(low) == Outcome("passed", "", "", (("stdout", "said"), shown), 2.0)
+    assert [judged_by_no_score(each) for each in (Outcome("error", "no"), Outcome("passed"))] == [
+        Outcome("error", "no"),
+        Outcome("passed"),
+    ]
 
 
 def test_the_reason_names_every_deciding_function_that_was_not_met_or_gave_no_score() -> None:
