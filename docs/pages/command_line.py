@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from docs.pages import markdown
-from docs.pages.markdown import cell, code
+from docs.pages.markdown import escape, item
 from pytest_osmosis.cli.main import argument_parser as commands_parser
 from pytest_osmosis.demo import argument_parser as demo_parser
 from pytest_osmosis.plugin.command import options, session_options
@@ -20,8 +20,10 @@ HEAD = """\
 
 ## Options of pytest
 
-Write options with `=`, as in `--osmosis-n=5`. Paths are relative to the current folder. If an option is not typed, its
-environment variable applies; see [where values come from](precedence.md).
+Write options with `=`, as in `--osmosis-n=5`. Paths are relative to the current folder. An option that sets one key of
+the [config](config.md) is shown with the key. `--osmosis-batch-size` has the variable `PYTEST_OSMOSIS_BATCH_SIZE`,
+which applies if the option is not typed, and so have all others that are not marked *no variable*; see
+[where values come from](precedence.md).
 """
 
 INI = """\
@@ -34,8 +36,12 @@ COMMANDS = """\
 ## `pytest-osmosis`
 
 The commands work in a workspace or in any folder below it. `python -m pytest_osmosis` is the same program. The exit
-status is 0, 1 if the command failed, or 2 for a usage error.
+status is 0, 1 if the command failed, or 2 for a usage error. `--json` prints JSON, for other programs. `--color` is
+`yes`, `no` or `auto`: on a terminal, as NO_COLOR and FORCE_COLOR allow.
 """
+
+EXPLAINED = frozenset({"--json", "--color"})
+"""The arguments of many commands, which `COMMANDS` explains."""
 
 
 class Option(NamedTuple):
@@ -74,32 +80,35 @@ def registered() -> ParserSpy:
 
 def page() -> str:
     ours = registered()
-    head = ("option", "", "key of the config", "variable")
-    parts: list[Iterator[str] | str] = [HEAD]
+    parts: list[Iterable[str] | str] = [HEAD]
     for title, group in itertools.groupby(ours.options, key=lambda option: option.group):
         name = title.removeprefix("osmosis: ").partition(" (")[0]
-        parts += [f"### {name[0].upper()}{name[1:]}", markdown.table(head, list(map(option_row, group)))]
-    parts += [INI, markdown.table(("key", ""), ((f"`{name}`", cell(help)) for name, help in ours.ini))]
+        parts += [f"### {name[0].upper()}{name[1:]}", list(map(option_item, group))]
+    parts += [INI, (item(name, escape(short(help))) for name, help in ours.ini)]
     parts.append(COMMANDS)
     for name, (command, help) in subcommands(commands_parser(), "pytest-osmosis").items():
         parts.append(command_section(name, command, help))
     return markdown.page(parts)
 
 
-def option_row(option: Option) -> tuple[str, ...]:
-    """Return the row of an option, with its config key and its variable."""
+def short(help: str) -> str:
+    """Return the help of an ini key; that of an option that it equals is above."""
+    return f"{help.partition('. ')[0]}." if help.startswith("Same as ") else help
+
+
+def option_item(option: Option) -> str:
+    """Return the item of an option: what it does, or the key that it sets."""
     (flag,) = option.flags
     name = flag.removeprefix("--osmosis-").replace("-", "_")
     own = options.BY_NAME.get(flag.removeprefix("--osmosis-"))
     table, key = (own and session_options.key_of(own)) or ("", "")
     variable = f"PYTEST_OSMOSIS_{name.upper()}"
-    has_variable = variable in session_options.VARIABLES or name == options.SET.name
-    return (
-        code(f"{flag}{value_of(option)}"),
-        cell(option.settings["help"] if own is None else session_options.help_of(own)),
-        code(f"[{table}] {key}") if table else "",
-        code(variable) if has_variable else "",
-    )
+    has_variable = variable in session_options.VARIABLES or name in (options.SET.name, options.GATE.name)
+    sets = f"[`[{table}] {key}`](config.md#{table})" if table else ""
+    repeatable = "Repeatable." if own is not None and own.repeatable and not own.help else ""
+    text = option.settings["help"] if own is None or not table else own.help
+    told = (sets and f"{sets}.", escape(text), repeatable, "" if has_variable else "*No variable.*")
+    return item(f"{flag}{value_of(option)}", " ".join(filter(None, told)))
 
 
 def value_of(option: Option) -> str:
@@ -132,21 +141,20 @@ def command_section(name: str, parser: argparse.ArgumentParser, help: str) -> It
         for action in parser._actions
         if action.help != argparse.SUPPRESS
         and action.dest != "help"
+        and not EXPLAINED.intersection(action.option_strings)
         and not isinstance(action, argparse._SubParsersAction)
     ]
-    if arguments:
-        yield from markdown.table(("argument", ""), (argument_row(parser, action) for action in arguments))
+    yield from (argument_item(parser, action) for action in arguments)
 
 
 def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def argument_row(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, ...]:
-    """Return the row of a command's argument."""
+def argument_item(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
+    """Return the item of a command's argument."""
     metavar = action.metavar if isinstance(action.metavar, str) else "|".join(action.choices or [action.dest.upper()])
     written = (
         ", ".join(f"{flag}{'' if action.nargs == 0 else f' {metavar}'}" for flag in action.option_strings) or metavar
     )
-    help = (action.help or "") % {**vars(action), "prog": parser.prog}
-    return code(written), cell(help)
+    return item(written, escape((action.help or "") % {**vars(action), "prog": parser.prog}))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from docs.pages import markdown
-from docs.pages.markdown import cell
+from docs.pages.markdown import escape, item
 from pytest_osmosis.checks.kinds import CheckKind, load
 from pytest_osmosis.config.eval_config import TRAINING_TABLES
 from pytest_osmosis.config.eval_kinds import NAME, ON, keys_of_check
@@ -15,12 +17,14 @@ from pytest_osmosis.config.tables import EVAL_TABLES
 HEAD = """\
 # Eval config
 
-This page lists every table and key of `configs/eval/*.toml`. `[experiment]`, `[evaluation]`, `[advanced]`, `[env]` and
-`[secrets]` come from Osmosis. The other tables are local to pytest-osmosis, and optional. Any other key is an error
-that names its line.
+Every table and key of `configs/eval/*.toml`. `[experiment]`, `[evaluation]`, `[advanced]`, `[env]` and `[secrets]` come
+from Osmosis. The other tables are local to pytest-osmosis, and optional. Any other key is an error that names its line.
 
-If your editor checks TOML as you type (taplo, Even Better TOML), write the schema to a file and refer to it in the
-first line of a config under `configs/eval/`, as `#:schema ../eval.schema.json`:
+A value without a type here is a string that is not blank. Numbers are finite. Seconds are above 0 and at most
+31,536,000, a year. URLs begin with http:// or https:// and have a host. Arrays hold distinct values.
+
+An editor that checks TOML (taplo, Even Better TOML) reads a schema that the first line of a config names, as
+`#:schema ../eval.schema.json`:
 
 ```console check
 pytest-osmosis schema config > configs/eval.schema.json
@@ -33,13 +37,12 @@ pytest-osmosis schema config > configs/eval.schema.json
 TRAINING_HEAD = """\
 # Training config
 
-This page lists every table and key of `configs/training/*.toml`. `[experiment]` to `[secrets]` come from Osmosis. The
-other tables are those of an [eval config](config.md) that apply to a preflight too; `osmosis train submit` refuses
-them, so they belong in `[tool.pytest-osmosis]` of pyproject.toml. Any other key is an error that names its line.
-[Check a training config](../how-to/training-configs.md) says what the preflight tests.
+Every table and key of `configs/training/*.toml`. `[experiment]` to `[secrets]` come from Osmosis. The other tables are
+those of an [eval config](config.md) that apply to a preflight too; `osmosis train submit` refuses them, so they belong
+in `[tool.pytest-osmosis]` of pyproject.toml. Any other key is an error that names its line. Values are written as
+[there](config.md). [Check a training config](../how-to/training-configs.md) says what the preflight tests.
 
-If your editor checks TOML as you type (taplo, Even Better TOML), write the schema to a file and refer to it in the
-first line of a config under `configs/training/`, as `#:schema ../training.schema.json`:
+The schema for editors, which a config names as `#:schema ../training.schema.json`:
 
 ```console check
 pytest-osmosis schema training > configs/training.schema.json
@@ -48,89 +51,129 @@ pytest-osmosis schema training > configs/training.schema.json
 `docs/generate.py` generates this page.
 """
 
+SHORT = (
+    (r"^an array of tables, each with a kind: .*", "array of tables"),
+    (r"^.* with X between 0 and 1, like .*", "condition, X from 0 to 1"),
+    (r"^.* with X a finite number, like .*", "condition"),
+    (r"(a finite number|an integer) of at least (\S+)", r"\1 >= \2"),
+    (r"a finite number above 0 and at most 31,536,000 \(a year\)", "seconds"),
+    (r"an integer from (\S+) to (\S+)\b", r"integer, \1 to \2"),
+    (r"a finite number above 0\b", "number > 0"),
+    (r"a finite number", "number"),
+    (r"an integer", "integer"),
+    (r"^one of (?!pip)", ""),
+    (r"an http:// or https:// URL with a host", "URL"),
+    (r"true or false", "boolean"),
+    (r"a table of JSON values", "table"),
+    (r"^a table ", "table "),
+    (r"an array of distinct ", "array of "),
+    (r"^a string that is not (blank|empty)$", ""),
+    (r"a string that is not empty", "string"),
+    (r"the name of an environment variable, not the key itself", ""),
+)
+"""What stands for the kinds of values of messages: patterns and their replacements. The head of the page explains."""
+
+
+def type_of(expects: str) -> str:
+    """Return the kind of a value in few words, "" for what the head of the page or the name of the key says.
+
+    >>> type_of("an integer of at least 1"), type_of("a string that is not blank")
+    ('integer >= 1', '')
+    """
+    for pattern, put in SHORT:
+        expects = re.sub(pattern, put, expects)
+    return expects
+
 
 def training_page() -> str:
-    return markdown.page([TRAINING_HEAD, *map(section, TRAINING_TABLES.values())])
+    return markdown.page([TRAINING_HEAD, *(section(table, EVAL_TABLES) for table in TRAINING_TABLES.values())])
 
 
 def page() -> str:
     return markdown.page([HEAD, *map(section, EVAL_TABLES.values())])
 
 
-def section(table: Table) -> Iterator[str]:
-    """Yield the lines about one table of the config."""
+def section(table: Table, others: Mapping[str, Table] = MappingProxyType({})) -> Iterator[str]:
+    """Yield the lines about one table of the config. Keys that the table in `others` has too are only named."""
     required = " Required." if table.must_be_there else ""
-    yield from (f"## `[{table.name}]`", "", table.help + required, "")
+    condition = f" {CONDITION}" if table.name == "gate" else ""
+    yield from (f"## `[{table.name}]`", "", table.help + required + condition, "")
+    other = others.get(table.name)
     if table.entries is not None:
-        yield entries_text(table.entries)
+        known = other is not None and other.entries == table.entries
+        yield AS_THERE.format(table.name, "the names and values") if known else entries_text(table.entries)
         return
     supported = [field for field in table.fields if field.supported]
-    yield from markdown.table(("key", "", "value", "default"), [*rows(supported), *map(family_row, table.families)])
-    yield from refused(table.fields)
+    shared = [field for field in supported if other is not None and field in other.fields]
+    own = [*items(field for field in supported if field not in shared), *map(family_item, table.families)]
+    if refused := [f"`{field.name}`" for field in table.fields if not field.supported]:
+        own += ["", f"Not supported yet, and refused: {', '.join(refused)}."]
+    if shared:
+        own += [*([""] if own else []), AS_THERE.format(table.name, ", ".join(f"`{field.name}`" for field in shared))]
+    yield from own
     if table.name == "scoring":
         yield from checks()
 
 
+CONDITION = 'A condition is written ">= X", or {min = X, rule = "lower"}.'
+AS_THERE = "As in an [eval config](config.md#{0}): {1}."
 COMMON = ("name", "kind", "on", "negate")
 CHECKS_TEXT = """\
 ### `[[scoring.checks]]`
 
-A check has a `kind`, and the keys of its kind. Where `value` is optional, the row's ground truth takes its place. All
-checks have a `name`, under which they score; without one, it is that of the kind. [Score without
-Python](../how-to/checks.md) explains them by examples.
+A check has a `kind`, and the keys of its kind; those in brackets are optional. Without an optional `value`, the row's
+ground truth takes its place. [Score without Python](../how-to/checks.md) has examples. All checks also have:
 
-- `name`: {name}.
-- `on`: {on}. The part of the answer that a check looks at, if its kind looks at the answer. A part that is not there
-  fails the check.
-- `negate`: true or false. The check holds if its kind does not. `f1` and `similarity`, whose scores are numbers, have
-  none."""
+- `name`, under which it scores: {name}. Without one, it is that of the kind.
+- `on`, the part of the answer that it looks at, if its kind looks at the answer: {on}. A part that is not there fails
+  the check.
+- `negate`, a boolean: the check holds if its kind does not. `f1` and `similarity`, whose scores are numbers, have none.
+
+`value` is a string unless its kind says otherwise, and `ignore_case` is a boolean.
+"""
 
 
 def checks() -> Iterator[str]:
-    """Yield the lines about checks: their common keys, and a table of kinds."""
-    yield from ("", CHECKS_TEXT.format(name=NAME.expects, on=cell(ON.expects)), "")
-    yield from markdown.table(("kind", "holds if, or scores", "keys"), map(check_row, load().values()))
+    """Yield the lines about checks: their common keys, and their kinds."""
+    yield from ("", CHECKS_TEXT.format(name=NAME.expects, on=escape(ON.expects)))
+    yield from map(check_item, load().values())
 
 
-def check_row(kind: CheckKind) -> tuple[str, ...]:
-    """Return the row of a kind: what it looks for, and its keys with their values."""
+def check_item(kind: CheckKind) -> str:
+    """Return the item of a kind: its keys with their values, and what it looks for."""
     keys = {name: each for name, each in keys_of_check(kind).items() if name not in COMMON}
-    shown = [f"`{name}`{'' if name in kind.required else ' (optional)'}: {each.expects}" for name, each in keys.items()]
-    return f"`{kind.name}`", cell(kind.help), cell("; ".join(shown))
+    shown = []
+    for name, each in keys.items():
+        type_ = "" if name == "ignore_case" else type_of(each.expects)
+        written = f"`{name}`{type_ and f': {type_}'}"
+        shown.append(written if name in kind.required else f"[{written}]")
+    return item(kind.name, escape(f"{kind.help} {'; '.join(shown)}".rstrip()))
 
 
 def entries_text(entries: Entries) -> str:
     """Return the names and values that a table without fixed keys accepts."""
     kinds = [("Name", entries.key), ("Value", entries.value)]
-    return " ".join([entries.help, *(f"{part}: `{kind.expects}`." for part, kind in kinds if kind.schema)])
+    told = [f"{part}: {kind_text(kind.expects)}." for part, kind in kinds if kind.schema and type_of(kind.expects)]
+    return " ".join([entries.help, *told])
 
 
-def rows(fields: Iterable[Field], above: str = "") -> Iterator[tuple[str, ...]]:
-    """Yield the row of each key, and those of the keys inside of it."""
+def kind_text(expects: str) -> str:
+    return f"`{expects}`" if expects.startswith("^") else expects
+
+
+def items(fields: Iterable[Field], above: str = "") -> Iterator[str]:
+    """Yield the item of each key, and those of the keys inside of it. `above` is the key whose value holds them."""
     for field in fields:
-        yield row(field, above)
-        yield from rows(field.fields, f"{field.name}.")
+        expects = "table" if field.fields else type_of(field.kind.expects)
+        default = (
+            "Required." if field.required else "" if field.default is None else f"Default: `{toml(field.default)}`."
+        )
+        told = expects == "seconds" and "seconds" in field.help
+        texts = (escape(field.help), f"({escape(expects)})" if expects and not told else "", default)
+        yield item(f"{above}{field.name}", " ".join(filter(None, texts)))
+        yield from items(field.fields, f"{field.name}.")
 
 
-def row(field: Field, above: str = "") -> tuple[str, ...]:
-    """Return the row of a key. `above` is the key whose value holds it."""
-    expects = "a table" if field.fields else field.kind.expects
-    return f"`{above}{field.name}`", cell(field.help), cell(expects), default(field)
-
-
-def family_row(family: Family) -> tuple[str, ...]:
-    """Return the row of a pattern of keys."""
-    return f"`{family.written}`", cell(family.help), cell(family.kind_of(family.example).expects), ""
-
-
-def default(field: Field) -> str:
-    if field.required:
-        return "required"
-    return "" if field.default is None else f"`{toml(field.default)}`"
-
-
-def refused(fields: Iterable[Field]) -> Iterator[str]:
-    """Yield the keys that are declared but not supported."""
-    names = [f"`{field.name}`" for field in fields if not field.supported]
-    if names:
-        yield from ("", f"Not supported yet, and refused: {', '.join(names)}.")
+def family_item(family: Family) -> str:
+    """Return the item of a pattern of keys."""
+    return item(family.written, escape(f"{family.help} ({type_of(family.kind_of(family.example).expects)})"))

@@ -1,4 +1,4 @@
-"""Markdown for the generated pages: cells, tables, pages."""
+"""Markdown for the generated pages: items, cells, tables, pages."""
 
 from __future__ import annotations
 
@@ -12,6 +12,20 @@ def cell(text: str) -> str:
     PATH\\|- is \\<stdin>
     """
     return text.replace("|", "\\|").replace("<", "\\<")
+
+
+def escape(text: str) -> str:
+    r"""Escape text for an item of a list.
+
+    >>> print(escape("- is <stdin>"))
+    - is \<stdin>
+    """
+    return text.replace("<", "\\<")
+
+
+def item(name: str, text: str) -> str:
+    """Return the item of a list that tells about a name in code."""
+    return f"- `{name}`: {text}"
 
 
 def code(text: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
 from docs.pages import markdown
-from docs.pages.markdown import cell
+from docs.pages.markdown import escape
 
 Schema = dict[str, Any]
 
@@ -16,10 +17,9 @@ HEAD = """\
 # results.json
 
 Every eval run writes a results file into its folder under `.osmosis/runs/`. `--osmosis-output=results.json` writes a
-copy elsewhere: a partial run to `results.partial.json`. An existing file there is replaced only if it is empty or a
-results file (a JSON object with `schema_version`, `status`, `config`, `summary` and `provenance`), and a page of
-`--osmosis-markdown` only if it begins with our comment. `--osmosis-overwrite` replaces other files too, but never one
-that the command reads.
+copy elsewhere: a partial run to `results.partial.json`. It replaces only an empty file or a results file (a JSON object
+with `schema_version`, `status`, `config`, `summary` and `provenance`), and `--osmosis-markdown` only a page that begins
+with our comment. `--osmosis-overwrite` replaces other files too, but never one that the command reads.
 
 The file is strict JSON (no NaN), written atomically, and valid against the JSON Schema in the package:
 
@@ -28,10 +28,19 @@ pytest-osmosis schema results
 ```
 
 `config`, `summary` and `rows` hold the keys of Osmosis' eval mode, with the same meaning. The other keys are ours.
-Rates lie between 0 and 1, and indices start at 0. Durations end in `_ms` and are in milliseconds; dates are in UTC.
+Rates lie between 0 and 1, and indices start at 0. Durations end in `_ms` and are in milliseconds; dates are in UTC, ISO
+8601. A key without a type here holds a text, or true or false. A value of type `number?` is null without runs, or if it
+is unknown, unless another case is named. An *optional* key is left out where there is nothing to say.
 
 `docs/generate.py` generates this page.
 """
+
+SAID = re.compile(
+    r"; (null (without (runs|rows)|if (it is unknown|none is known|the server reported none|there is none|undefined))"
+    r"|only if (there (are|were) any|there is one|it (ran|did|ended)|some gave none|one ran)|only then"
+    r"|left out (without any|otherwise))(?=[.;])| Left out otherwise[.]"
+)
+"""What the head of the page says about all keys."""
 
 OBJECTS = ("config", "summary", "statistics", "row", "run", "pending", "gate", "provenance")
 """The objects whose sections come first, in this order."""
@@ -42,30 +51,43 @@ def page() -> str:
     definitions: dict[str, Schema] = schema["$defs"]
     objects = {name: each for name, each in definitions.items() if each.get("type") == "object"}
     order = [name for name in OBJECTS if name in objects] + [name for name in objects if name not in OBJECTS]
-    parts = [HEAD, section("The file", schema, definitions)]
-    parts += [section(f"`{name}`", objects[name], definitions) for name in order]
+    parts: list[Iterable[str] | str] = [HEAD, ["## The file", "", *items(schema, definitions).values()]]
+    shown: dict[str, str] = {}
+    for name in order:
+        own = items(objects[name], definitions)
+        repeated = {key: shown[text] for key, text in own.items() if text in shown}
+        shown |= {text: name for text in own.values() if text not in shown}
+        parts.append(section(name, objects[name], own, repeated))
     return markdown.page(parts)
 
 
-def section(title: str, schema: Schema, definitions: dict[str, Schema]) -> Iterator[str]:
-    """Yield the lines about one object and its keys."""
-    yield from (f"## {title}", "")
-    if title.startswith("`"):
-        yield from (schema.get("description", ""), "")
+def section(name: str, schema: Schema, own: Mapping[str, str], repeated: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines about one object: its keys, and those that another section has too, with its name."""
+    yield from (f"## `{name}`", "", schema.get("description", ""), "")
+    yield from (text for key, text in own.items() if key not in repeated)
+    for other in dict.fromkeys(repeated.values()):
+        keys = ", ".join(f"`{key}`" for key, place in repeated.items() if place == other)
+        yield f"- As in [`{other}`](#{other}): {keys}."
+
+
+def items(schema: Schema, definitions: dict[str, Schema]) -> dict[str, str]:
+    """Return the item of each key of an object. An object with a section of its own is described there."""
     required = schema.get("required", [])
-    keys = [(f"`{key}`", key in required, value) for key, value in schema.get("properties", {}).items()]
-    keys += [
-        (f"`{_readable(pattern)}`", False, value) for pattern, value in schema.get("patternProperties", {}).items()
-    ]
-    rows = (
-        (name, kind(value, definitions), cell(description(value, definitions)) + ("" if always else " *Optional.*"))
-        for name, always, value in keys
-    )
-    yield from markdown.table(("key", "holds", ""), rows)
+    keys = {**schema.get("properties", {}), **schema.get("patternProperties", {})}
+    made = {}
+    for key, value in keys.items():
+        name = _readable(key) if key in schema.get("patternProperties", {}) else key
+        text = SAID.sub("", escape(description(value, definitions)))
+        type_ = kind(value, definitions)
+        types = (type_ if type_ not in ("string", "boolean") else "", "" if key in required else "optional")
+        shown = ", ".join(filter(None, types))
+        made[name] = f"- `{name}`{shown and f' ({shown})'}: {text}".removesuffix(": ")
+    return made
 
 
 def description(schema: Schema, definitions: dict[str, Schema]) -> str:
-    return str(schema.get("description") or definitions.get(_reference(schema), {}).get("description", ""))
+    target = definitions.get(_reference(schema), {})
+    return str(schema.get("description") or ("" if target.get("type") == "object" else target.get("description", "")))
 
 
 def kind(schema: Schema, definitions: dict[str, Schema]) -> str:
@@ -76,15 +98,17 @@ def kind(schema: Schema, definitions: dict[str, Schema]) -> str:
     if "const" in schema:
         return f"`{json.dumps(schema['const'])}`"
     if "enum" in schema:
-        return " or ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
+        return ", ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
     if schema.get("type") == "array":
         return f"array of {kind(schema.get('items', {}), definitions)}"
     if "additionalProperties" in schema and isinstance(schema["additionalProperties"], dict):
         return f"object of {kind(schema['additionalProperties'], definitions)}"
-    if alternatives := schema.get("anyOf") or schema.get("oneOf"):
-        return " or ".join(kind(each, definitions) for each in alternatives)
     types = schema.get("type", "anything")
-    return " or ".join(types) if isinstance(types, list) else str(types)
+    words = [kind(each, definitions) for each in schema.get("anyOf") or schema.get("oneOf") or []]
+    words = words or (types if isinstance(types, list) else [str(types)])
+    if words == ["null"]:
+        return "null"
+    return " or ".join(word for word in words if word != "null") + ("?" if "null" in words else "")
 
 
 def _reference(schema: Schema) -> str:
