@@ -71,7 +71,7 @@ SHORT = (
     (r"a string that is not empty", "string"),
     (r"the name of an environment variable, not the key itself", ""),
 )
-"""What stands for the kinds of values of messages: patterns and their replacements. The head of the page explains."""
+"""Replacements for the kinds of values that messages name, by pattern. The head of the page explains the short ones."""
 
 
 def type_of(expects: str) -> str:

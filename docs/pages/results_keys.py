@@ -40,7 +40,7 @@ SAID = re.compile(
     r"|only if (there (are|were) any|there is one|it (ran|did|ended)|some gave none|one ran)|only then"
     r"|left out (without any|otherwise))(?=[.;])| Left out otherwise[.]"
 )
-"""What the head of the page says about all keys."""
+"""Ends of descriptions that the head of the page gives for all keys."""
 
 OBJECTS = ("config", "summary", "statistics", "row", "run", "pending", "gate", "provenance")
 """The objects whose sections come first, in this order."""
