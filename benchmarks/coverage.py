@@ -3,7 +3,7 @@
 Each row draws its own chance to pass, and its runs draw from that. The correlation is that between two runs of a row.
 Chances spread evenly follow a beta distribution. In the harder case a few rows never pass, and all others have the same
 chance: a small eval may not have seen such a row. Where rows have different numbers of runs, these say nothing about
-the chances. The tables are in docs/explanation/statistics.md.
+the chances. docs/explanation/statistics.md sums the tables up.
 """
 
 from __future__ import annotations
