@@ -23,15 +23,14 @@ from typing import Any, NamedTuple, get_overloads
 import pytest_osmosis
 from docs.pages import markdown
 from docs.pages.hooks import markdown_of
-from docs.pages.markdown import cell
+from docs.pages.markdown import concise, escape, item
 
 HEAD = """\
 # Python API
 
-This page lists everything that `pytest_osmosis` exports: `from pytest_osmosis import ChatContext`. Other modules and
-names may change at any time.
-
-A message is a dict in the shape of OpenAI's chat completions, with a `role` and a `content`, whatever the provider.
+Everything that `pytest_osmosis` exports: `from pytest_osmosis import ChatContext`. Other modules, names and attributes
+may change at any time. A message is a dict in the shape of OpenAI's chat completions, with a `role` and a `content`,
+whatever the provider. An attribute without a type here is a `str`.
 
 `docs/generate.py` generates this page.
 """
@@ -119,6 +118,14 @@ TYPES = frozenset(
 )
 """The names that types on the page may consist of."""
 
+FOR_OURSELVES = frozenset(
+    [
+        *("n_unrecorded", "decided", "is_fragment", "is_merged", "whole", "cost_of"),
+        *("started", "rolled", "charged", "answer_fault", "was_answered", "repeated"),
+    ]
+)
+"""The members of `Results` and `RunRecord` that only the package itself needs."""
+
 QUOTED_TYPE = re.compile(r"""(?<=: )(["'])(.*?)\1(?= = |$)""")
 """A parameter's type as `inspect` writes it if annotations are strings."""
 
@@ -162,12 +169,26 @@ def class_lines(cls: type[Any]) -> Iterator[str]:
     if cls.__name__ in CONSTRUCTED:
         yield from (constructor(cls), "")
     yield text_of(cls.__doc__ or "")
-    attributes = [each for each in (*documented_attributes(cls), *properties(cls)) if has_public_types(each.type)]
-    if attributes:
-        rows = ((f"`{each.name}`", type_cell(each.type), cell(" ".join(each.text.split()))) for each in attributes)
-        yield from ("", *markdown.table(("attribute", "type", ""), rows))
-    for name, method in methods(cls):
+    attributes = [
+        each
+        for each in (*documented_attributes(cls), *properties(cls))
+        if has_public_types(each.type) and each.name not in FOR_OURSELVES
+    ]
+    whole = [(name, method) for name, method in methods(cls) if "\n\n" in inspect.cleandoc(method.__doc__ or "")]
+    short = [(name, method) for name, method in methods(cls) if (name, method) not in whole]
+    items = [*map(attribute_item, attributes)]
+    items += [item(written(name, method), escape(" ".join((method.__doc__ or "").split()))) for name, method in short]
+    yield from ("", *items) if items else ()
+    for name, method in whole:
         yield from ("", signature(name, method), "", text_of(method.__doc__ or ""))
+
+
+def attribute_item(attribute: Attribute) -> str:
+    """Return the item of an attribute, without what its text says about its type."""
+    text = escape(" ".join(attribute.text.split()))
+    type_ = attribute.type.removesuffix(" | None") if "None" in text else attribute.type
+    shown = "" if type_ == "str" or (type_ == "bool" and text.startswith("True")) else f" ({type_text(type_)})"
+    return f"- `{attribute.name}`{shown}: {concise(text)}"
 
 
 def documented_attributes(cls: type[Any]) -> Iterator[Attribute]:
@@ -195,7 +216,7 @@ def properties(cls: type[Any]) -> Iterator[Attribute]:
 def methods(cls: type[Any]) -> Iterator[tuple[str, FunctionType]]:
     """Yield the methods that have a docstring, by name."""
     for name, value in vars(cls).items():
-        if name.startswith("_") or not isinstance(value, FunctionType) or not value.__doc__:
+        if name.startswith("_") or name in FOR_OURSELVES or not isinstance(value, FunctionType) or not value.__doc__:
             continue
         if all(map(has_public_types, value.__annotations__.values())):
             yield name, value
@@ -232,16 +253,24 @@ def _fields(cls: type[Any]) -> tuple[dataclasses.Field[Any], ...]:
 
 def signature(name: str, function: Callable[..., Any]) -> str:
     """Return the signature of a function as a Python block, without `self`, in one line if it fits."""
-    own = inspect.signature(function)
-    parameters = [parameter for parameter in own.parameters.values() if parameter.name != "self"]
-    keyword = "async def" if inspect.iscoroutinefunction(function) else "def"
-    returned = f" -> {plain(str(own.return_annotation))}" if own.return_annotation is not own.empty else ""
-    written = [*written_parameters(parameters)]
-    line = f"{keyword} {name}({', '.join(written)}){returned}: ..."
+    line = f"{written(name, function)}: ..."
     if len(line) > WIDTH:
-        lines = "".join(f"    {each},\n" for each in written)
-        line = f"{keyword} {name}(\n{lines}){returned}: ..."
+        keyword, returned = line[: line.index("(")], line[line.rindex(")") :]
+        lines = "".join(f"    {each},\n" for each in written_parameters(parameters(function)))
+        line = f"{keyword}(\n{lines}{returned}"
     return f"```python signature\n{line}\n```"
+
+
+def written(name: str, function: Callable[..., Any]) -> str:
+    """Return the signature of a function in one line, without `self`."""
+    annotation = inspect.signature(function).return_annotation
+    keyword = "async def" if inspect.iscoroutinefunction(function) else "def"
+    returned = f" -> {plain(str(annotation))}" if annotation is not inspect.Signature.empty else ""
+    return f"{keyword} {name}({', '.join(written_parameters(parameters(function)))}){returned}"
+
+
+def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return [each for each in inspect.signature(function).parameters.values() if each.name != "self"]
 
 
 def written_parameters(parameters: Sequence[inspect.Parameter]) -> Iterator[str]:
@@ -265,9 +294,9 @@ def plain(annotation: str) -> str:
     return annotation
 
 
-def type_cell(annotation: str) -> str:
-    """Return a type for the cell of a table, linked if it is a public class."""
-    shown = markdown.code(plain(annotation).replace("'", '"'))
+def type_text(annotation: str) -> str:
+    """Return a type as code, linked if it is a public class."""
+    shown = f"`{plain(annotation)}`".replace("'", '"')
     linked = next((name for name in re.findall(r"\w+", plain(annotation)) if name in pytest_osmosis.__all__), None)
     return shown if linked is None else f"[{shown}](#{linked.lower()})"
 

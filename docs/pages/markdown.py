@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 
@@ -26,6 +27,16 @@ def escape(text: str) -> str:
 def item(name: str, text: str) -> str:
     """Return the item of a list that tells about a name in code."""
     return f"- `{name}`: {text}"
+
+
+def concise(text: str) -> str:
+    """Return a description without what many of them begin with.
+
+    >>> concise("The number of rows with runs."), concise("The text of the message.")
+    ('Rows with runs.', 'Text of the message.')
+    """
+    rest = re.sub(r"^The (number of (?!this |the ))?", "", text)
+    return text if rest == text else rest[:1].upper() + rest[1:]
 
 
 def code(text: str) -> str:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from docs.pages import markdown
-from docs.pages.markdown import escape
+from docs.pages.markdown import concise, escape
 
 Schema = dict[str, Any]
 
@@ -29,8 +29,9 @@ pytest-osmosis schema results
 
 `config`, `summary` and `rows` hold the keys of Osmosis' eval mode, with the same meaning. The other keys are ours.
 Rates lie between 0 and 1, and indices start at 0. Durations end in `_ms` and are in milliseconds; dates are in UTC, ISO
-8601. A key without a type here holds a text, or true or false. A value of type `number?` is null without runs, or if it
-is unknown, unless another case is named. An *optional* key is left out where there is nothing to say.
+8601. A key without a type here holds a text, a count, or true or false, as its sentence says. A value of type `number?`
+is null without runs, or if it is unknown, unless another case is named. An *optional* key is left out where there is
+nothing to say.
 
 `docs/generate.py` generates this page.
 """
@@ -41,6 +42,9 @@ SAID = re.compile(
     r"|left out (without any|otherwise))(?=[.;])| Left out otherwise[.]"
 )
 """Ends of descriptions that the head of the page gives for all keys."""
+
+UNNAMED = frozenset({"string", "boolean", "integer"})
+"""The types that the description of a key tells."""
 
 OBJECTS = ("config", "summary", "statistics", "row", "run", "pending", "gate", "provenance")
 """The objects whose sections come first, in this order."""
@@ -64,6 +68,9 @@ def page() -> str:
 def section(name: str, schema: Schema, own: Mapping[str, str], repeated: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines about one object: its keys, and those that another section has too, with its name."""
     yield from (f"## `{name}`", "", schema.get("description", ""), "")
+    if name == "shard":  # which only `pytest-osmosis merge` reads
+        yield f"Keys: {', '.join(f'`{key}`' for key in own)}."
+        return
     yield from (text for key, text in own.items() if key not in repeated)
     for other in dict.fromkeys(repeated.values()):
         keys = ", ".join(f"`{key}`" for key, place in repeated.items() if place == other)
@@ -77,9 +84,9 @@ def items(schema: Schema, definitions: dict[str, Schema]) -> dict[str, str]:
     made = {}
     for key, value in keys.items():
         name = _readable(key) if key in schema.get("patternProperties", {}) else key
-        text = SAID.sub("", escape(description(value, definitions)))
+        text = SAID.sub("", escape(concise(description(value, definitions))))
         type_ = kind(value, definitions)
-        types = (type_ if type_ not in ("string", "boolean") else "", "" if key in required else "optional")
+        types = (type_ if type_ not in UNNAMED else "", "" if key in required else "optional")
         shown = ", ".join(filter(None, types))
         made[name] = f"- `{name}`{shown and f' ({shown})'}: {text}".removesuffix(": ")
     return made

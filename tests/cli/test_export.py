@@ -32,7 +32,7 @@ def test_a_line_for_each_run_holds_what_results_and_conversation_say(
     lines = jsonl(path.read_text())
     results = json.loads((real_runs.then / "results.json").read_text())
     published = [(row, run) for row in results["rows"] for run in row["runs"]]
-    members = re.findall(r"^\| `(\w+)`", RUN_TABLE.read_text(encoding="utf-8"), re.MULTILINE)
+    members = re.findall(r"^- `(\w+)`", RUN_TABLE.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(lines) == len(published) == 14
     for line, (row, run) in zip(lines, published, strict=True):
         assert list(line) == members

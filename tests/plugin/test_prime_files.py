@@ -57,7 +57,7 @@ def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> No
     lines_part, _, metadata_part = PAGE.read_text().partition("## metadata.json")
     members = {key for line in lines for key in line} - {"rewards:score"}
     for text, keys in ((lines_part, members), (metadata_part, metadata.keys())):
-        named = {name for row in re.findall(r"^\| (`.*)$", text, re.M) for name in re.findall(r"`([a-z_]+)`", row)}
+        named = {name for row in re.findall(r"^- (`.*)$", text, re.M) for name in re.findall(r"`([a-z_]+)`", row)}
         assert keys - named == set()
 
 
