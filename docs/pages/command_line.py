@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from docs.pages import markdown
@@ -31,6 +31,10 @@ INI = """\
 
 Put them into `[tool.pytest.ini_options]` of pyproject.toml, or into pytest.ini.
 """
+
+PRIME = """\
+[Flags of `prime eval`](prime-eval.md) has the key of each. Those of headers are repeatable, and
+`--osmosis-save-to-hf-hub` has no variable:"""
 
 COMMANDS = """\
 ## `pytest-osmosis`
@@ -83,12 +87,22 @@ def page() -> str:
     parts: list[Iterable[str] | str] = [HEAD]
     for title, group in itertools.groupby(ours.options, key=lambda option: option.group):
         name = title.removeprefix("osmosis: ").partition(" (")[0]
-        parts += [f"### {name[0].upper()}{name[1:]}", list(map(option_item, group))]
+        parts += [f"### {name[0].upper()}{name[1:]}", list(options_of(list(group)))]
     parts += [INI, (item(name, escape(short(help))) for name, help in ours.ini)]
     parts.append(COMMANDS)
     for name, (command, help) in subcommands(commands_parser(), "pytest-osmosis").items():
         parts.append(command_section(name, command, help))
     return markdown.page(parts)
+
+
+def options_of(group: Sequence[Option]) -> Iterator[str]:
+    """Yield the items of a group. Those of prime eval are only named: their page has their keys."""
+    of_prime = {each.flag for each in options.OF_PRIME}
+    named = [option for option in group if option.flags[0] in of_prime]
+    yield from (option_item(option) for option in group if option not in named)
+    if named:
+        yield PRIME
+        yield f"{', '.join(f'`{option.flags[0]}{value_of(option)}`' for option in named)}."
 
 
 def short(help: str) -> str:

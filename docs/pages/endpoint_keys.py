@@ -8,12 +8,12 @@ from pytest_osmosis.config.endpoints import DEFAULT_PATH, ENDPOINT
 HEAD = f"""\
 # Endpoint registry
 
-`{DEFAULT_PATH}` gives models an id, an address and a key, so that configs and commands need only the id. An eval
-reads it if the file is there, or the one that `[model] endpoints_path` names: a file, or a folder with an
-`endpoints.toml`. [Name models in one place](../how-to/endpoints.md) shows how to use it.
+`{DEFAULT_PATH}` gives models an id, an address and a key. An eval reads it if the file is there, or the one that
+`[model] endpoints_path` names: a file, or a folder with an `endpoints.toml`. [Name models in one
+place](../how-to/endpoints.md) shows how to use it.
 
-A mistake in the file ends the session with status 4 before anything is asked, even if the eval names no endpoint: the
-request would otherwise go to another server. Every problem is printed with its line.
+A mistake in the file ends the session with status 4 before anything is asked, even if the eval names no endpoint. Every
+problem is printed with its line.
 """
 
 RULES = """\
@@ -25,14 +25,14 @@ RULES = """\
 | `[experiment] model_path` that equals an id | that endpoint |
 | any other `model_path` | as the [providers](providers.md) say; without a provider it is an error that lists the ids |
 
-`[baseline] model_path` and `[judge] model_path` may be ids too. Keys of `[model]` count more than the registry's:
-`api_key_env`, `client`, `api_client_type`, and `base_url`, with which only the model, the key and the headers of the
+`[baseline] model_path` and `[judge] model_path` may be ids too. `api_key_env`, `client`, `api_client_type` and
+`base_url` of `[model]` count more than the registry's; with `base_url`, only the model, the key and the headers of the
 first entry are used.
 
 The model of an environment (`env_id`) that names neither an endpoint nor a server is asked at
 `https://api.pinference.ai/api/v1`, with the name as typed, if `PRIME_API_KEY` is set; the header says so. Models of
-`demo/` and of servers on this machine, such as `ollama/`, are not, and neither is a name without `/` that resembles an
-id: that is an error. No other server is ever implied.
+`demo/` and of servers on this machine, such as `ollama/`, are not, and a name without `/` that resembles an id is an
+error. No other server is ever implied.
 
 ## APIs
 
@@ -73,18 +73,17 @@ the config sets it to another key. Recorded answers are found whatever the heade
 Entries with one `endpoint_id` are replicas of the model: they must have the same `model`, and may differ in all else.
 
 - A request goes to the replica with the fewest requests in flight. `[model] sticky = "row"` or `"run"` keeps the
-  requests of a row, or of a run, with one replica while it answers, as its cache of prompts may hold their beginning.
+  requests of a row, or of a run, with one replica while it answers.
 - A replica that cannot be reached, or refuses the key, is left out at once; one that answers 5xx, breaks the
   connection or does not answer in time is left out after three failures in a row. After 5 seconds, then 10, up to a
   minute, it gets one request again.
-- A request that a replica failed goes to another one at once, under the same limits. That is no retry of `[model]
-  max_retries`; those begin once no replica is left that could answer. After a 429 a replica is spared for as long as it
-  asks. A request that is not answered in time is sent again as to a single server, by a retry.
+- A request that a replica failed goes to another one at once, under the same limits. Retries of `[model] max_retries`
+  begin once no replica is left that could answer, or after a request that was not answered in time. After a 429 a
+  replica is spared for as long as it asks.
 - The probe asks each replica. One that cannot be reached is left out; a refused key or an unknown address ends the
   session.
-- The summary, `results.json` (`summary.replicas`, and `replicas` of each run) and `pytest-osmosis show` have the
-  requests to each replica, how many failed, and when it was left out. Requests of rollouts that a crash repeated, and
-  those of judges, are left out of these counts.
+- The summary, `results.json` (`replicas`) and `pytest-osmosis show` have the requests to each replica, how many failed,
+  and when it was left out, without those of judges and of rollouts that a crash repeated.
 
 Each process of `[execution] hosts` counts what it has in flight, and finds out about replicas for itself. An eval run
 goes on though replicas were added, moved or removed.

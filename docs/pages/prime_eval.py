@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import NamedTuple
 
 from docs.pages import markdown
 from docs.pages.markdown import cell, code
-from pytest_osmosis.config.named_keys import OF_PRIME_NOT_OFFERED, OPTIONS, PRIME_KEYS
+from pytest_osmosis.config.named_keys import OF_PRIME_NOT_OFFERED, OPTIONS, PRIME_KEYS, PrimeKey
 
 HEAD = """\
 # Flags of `prime eval`
@@ -15,8 +16,8 @@ HEAD = """\
 `docs/generate.py` generates this page.
 
 `prime eval run my-env -n 10` is `pytest --osmosis-env=my-env --osmosis-num-examples=10`, and `prime eval run FILE` is
-`pytest FILE`. Each option also sets a key of an [eval config](config.md), and most have a [variable](command-line.md).
-Two names of one key, like `--osmosis-n` and `--osmosis-rollouts-per-example`, cannot stand in one command. There are no
+`pytest FILE`. Two names of one [key](config.md), like `--osmosis-n` and `--osmosis-rollouts-per-example`, cannot stand
+in one command. There are no
 short options, because `-n`, `-x`, `-k`, `-m`, `-s` and others mean something else to pytest. Any other flag of these
 tables, typed at pytest, is an error that names its equivalent. The flags are those of April 2026, of verifiers 0.1.13
 and 0.1.14; newer releases of `prime` [run nothing locally](../how-to/from-prime-eval.md#which-prime-eval).
@@ -26,9 +27,7 @@ and 0.1.14; newer releases of `prime` [run nothing locally](../how-to/from-prime
 DEFAULTS = """\
 ## Defaults of environments
 
-They hold for environments alone. Evals with rows and code of your own keep [theirs](config.md).
-
-| | environments | other evals |
+| | environments | [other evals](config.md) |
 |---|---|---|
 | rows | 5 | all, or a 10% sample of them with a TOML |
 | runs of every row | 3 | 1 |
@@ -36,22 +35,22 @@ They hold for environments alone. Evals with rows and code of your own keep [the
 | the model, if none is named | that of `prime eval`, if `PRIME_API_KEY` is set | none |
 | lowest reward that passes | the environment's `pass_threshold`, 0.5 in most | 1.0 |
 
-`[tool.verifiers.eval]` in the environment's own pyproject.toml can hold other defaults for rows and runs,
-`num_examples` and `rollouts_per_example`. [All else](precedence.md) wins over it: the command line, variables, the TOML
-and the workspace's pyproject.toml.
+`[tool.verifiers.eval]` in the environment's own pyproject.toml can hold other defaults, `num_examples` and
+`rollouts_per_example`. [All else](precedence.md) wins over it.
 """
 
 KEYS = """\
 ## Keys of `[[eval]]`
 
 A [TOML with several evals](several-evals.md) has these keys: at its top, in `[[eval]]`, in `[[ablation]]` and in
-`[ablation.sweep]`. Each sets a key of ours, which can be written there too.
+`[ablation.sweep]`. Each sets the key of ours, which can be written there too, in the table named here, under the same
+name unless another is given:
 """
 
-NOT_KEYS = """\
-`sampling_args` sets the keys of `[sampling]`: `temperature`, `top_p`, `max_tokens`, `seed` and `stop`, and `extra_body`
-for all others.
-"""
+NOT_KEYS = (
+    "- `sampling_args` sets all of `[sampling]`: `temperature`, `top_p`, `max_tokens`, `seed` and `stop`, and "
+    "`extra_body` for others."
+)
 
 
 class Flag(NamedTuple):
@@ -159,7 +158,7 @@ def page() -> str:
         parts += [f"## {title}", markdown.table(("flag", "here", ""), map(_row, flags))]
     why = ((_written(flag), cell(flag.remark)) for flag in NOT_OFFERED)
     parts += ["## Not offered", markdown.table(("flag", "why"), why), DEFAULTS]
-    parts += [KEYS, markdown.table(("key", "here"), _keys()), NOT_KEYS]
+    parts += [KEYS, [*_keys(), NOT_KEYS]]
     return markdown.page(parts)
 
 
@@ -180,6 +179,11 @@ def _equivalents(setting: str) -> Iterator[str]:
     yield code(f"[{prime.table}] {prime.key}")
 
 
-def _keys() -> Iterator[tuple[str, str]]:
-    for prime in PRIME_KEYS.values():
-        yield code(prime.name), code(f"[{prime.table}] {prime.key}")
+def _keys() -> Iterator[str]:
+    """Yield the keys that set those of each table."""
+    for table, primes in groupby(PRIME_KEYS.values(), key=lambda prime: prime.table):
+        yield f"- `[{table}]`: {', '.join(map(_key, primes))}"
+
+
+def _key(prime: PrimeKey) -> str:
+    return code(prime.name) if prime.name == prime.key else f"{code(prime.name)} ({code(prime.key)})"
