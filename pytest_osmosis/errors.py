@@ -99,8 +99,8 @@ Systemic = Literal["never", "no", "until_success", "always"]
 class ModelError(OsmosisError):
     """A request to a model that did not end in a reply.
 
-    An agent that lets it pass ends its run at `boundary`; one that catches it may go on. A rollout that asked the
-    model, and got no answer at all because of the provider, is not measured, whatever it returns.
+    An agent that lets it pass ends its run at `boundary`; one that catches it may go on. A rollout that got no answer
+    at all because of the provider is not measured, whatever it returns.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class ModelError(OsmosisError):
 
 
 class BoundError(OsmosisError):
-    """A rollout met one of its bounds, like `[agent] max_turns`: its request was not sent, and no further one will be.
+    """A rollout met one of its bounds: its request was not sent, and no further one will be.
 
     An agent that lets it pass ends its run at boundary "agent". One that catches it and returns its conversation so far
     is scored, and the results note the bound.

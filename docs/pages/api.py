@@ -176,17 +176,17 @@ def class_lines(cls: type[Any]) -> Iterator[str]:
     ]
     whole = [(name, method) for name, method in methods(cls) if "\n\n" in inspect.cleandoc(method.__doc__ or "")]
     short = [(name, method) for name, method in methods(cls) if (name, method) not in whole]
-    items = [*map(attribute_item, attributes)]
+    items = [attribute_item(each, cls.__doc__ or "") for each in attributes]
     items += [item(written(name, method), escape(" ".join((method.__doc__ or "").split()))) for name, method in short]
     yield from ("", *items) if items else ()
     for name, method in whole:
         yield from ("", signature(name, method), "", text_of(method.__doc__ or ""))
 
 
-def attribute_item(attribute: Attribute) -> str:
-    """Return the item of an attribute, without what its text says about its type."""
+def attribute_item(attribute: Attribute, about: str) -> str:
+    """Return the item of an attribute, without what its text, or that about its class, says of its type."""
     text = escape(" ".join(attribute.text.split()))
-    type_ = attribute.type.removesuffix(" | None") if "None" in text else attribute.type
+    type_ = plain(attribute.type.removesuffix(" | None") if "None" in text + about else attribute.type)
     shown = "" if type_ == "str" or (type_ == "bool" and text.startswith("True")) else f" ({type_text(type_)})"
     return f"- `{attribute.name}`{shown}: {concise(text)}"
 

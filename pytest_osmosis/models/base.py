@@ -100,7 +100,7 @@ class ChatReply:
     """The model's answer to one request, as `ChatContext.chat` returns it."""
 
     message: Message
-    """The assistant message in the shape of OpenAI's chat completions, as plain JSON: append it to the conversation."""
+    """The assistant message as plain JSON: append it to the conversation."""
     finish_reason: str | None = None
     """The reason why the answer ends: "stop", "tool_calls", "length" (cut off), ...; None if the server sent none."""
     usage: Usage | None = None
@@ -115,9 +115,8 @@ class ChatReply:
 
     @property
     def tool_calls(self) -> list[dict[str, Any]]:
-        """The calls of tools, as `{"id": ..., "function": {"name": ..., "arguments": ...}}`; [] without any.
-
-        The arguments are the model's text, which should be JSON."""
+        """The calls of tools, as `{"id": ..., "function": {"name": ..., "arguments": ...}}`, with arguments as the
+        model's text, which should be JSON."""
         return self.message.get("tool_calls") or []
 
 

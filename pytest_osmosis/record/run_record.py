@@ -183,7 +183,7 @@ class RunRecord(NamedTuple):
     run: RunId
     """The identity of the run."""
     attempt: int = 0
-    """1 for the first rollout; a further one follows a crash of the host, or belongs to a later session."""
+    """1 for the first rollout; others follow a crash of the host, or belong to a later session."""
     repeated: bool = False
     """True if its host crashed before, in the same session."""
     started: bool = False
@@ -211,7 +211,7 @@ class RunRecord(NamedTuple):
     retries: int = 0
     """The number of requests that were repeated."""
     bound: str | None = None
-    """The bound of the rollout for which a request was refused ("[agent] max_turns = 10"), None if none was."""
+    """The bound for which a request was refused ("[agent] max_turns = 10"), None if none was."""
     finish_reason: str | None = None
     """The reason why the last answer ends, None if the server sent none."""
     answer: str | None = None
@@ -233,7 +233,7 @@ class RunRecord(NamedTuple):
     replicas: tuple[ReplicaRequests, ...] = ()
     """The requests of the rollout to each replica of the model, if it has several."""
     turns: int | None = None
-    """The number of assistant messages that the rollout added, None if only results tell about the run."""
+    """The number of assistant messages that the rollout added, None if it is unknown."""
 
     @property
     def charged(self) -> RunRecord:
@@ -246,7 +246,7 @@ class RunRecord(NamedTuple):
 
     @property
     def metrics(self) -> Mapping[str, Mapping[str, float]]:
-        """The numbers that user code reported besides scores, by source and name: a function, or "rollout"."""
+        """The numbers that user code reported besides scores, by source (a function, or "rollout") and name."""
         return self.notes.metrics
 
     @property
@@ -279,7 +279,7 @@ class RunRecord(NamedTuple):
 
     @property
     def judge_tokens(self) -> int | None:
-        """The number of tokens that judges used for the run, None if a server did not report some."""
+        """The number of tokens that judges used, None if a server did not report some."""
         if any(use.uncounted for use in self.judge_uses):
             return None
         return sum(use.tokens for use in self.judge_uses)

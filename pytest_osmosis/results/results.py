@@ -201,13 +201,13 @@ class Results:
     partial: bool
     """True if the plan holds more runs than were selected."""
     stopped: str | None
-    """The reason why the eval stopped early, or why a rescore lacks rollouts; None if neither is so."""
+    """The reason why the eval stopped early, or a rescore lacks rollouts, else None."""
     duration_ms: float
     """The time of the eval in milliseconds."""
     by_function: Mapping[str, stats.Summary]
     """The statistics of each function's scores, by its name; a Grader's is "reward"."""
     overall: stats.Summary
-    """The statistics of the runs by `decide`: 1.0 for a run that passed, 0.0 for one that did not."""
+    """The statistics of the runs by `decide`: 1.0 for one that passed, else 0.0."""
     verdicts: Sequence[Verdict] = ()
     """The verdicts of the gates. In `pytest_osmosis_gate`, those of the config."""
     provenance: Mapping[str, Any] = field(default_factory=dict)

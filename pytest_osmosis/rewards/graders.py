@@ -114,10 +114,9 @@ class RolloutSample:
     remove_sample: bool = False
     """True removes the run from every statistic: its test is skipped."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """Finite numbers by name, at first those of the rollout. Those that a Grader adds or changes are kept with the run,
-    and the summary shows their means."""
+    """Finite numbers by name, at first those of the rollout. A Grader may add or change some."""
     extra_fields: dict[str, Any] = field(default_factory=dict)
-    """Further facts by name, which are kept and shown with the run. Long values are shortened."""
+    """Further facts by name, shown with the run; long values are shortened."""
     trajectory_messages: list[Message] | None = None
     """A copy of the conversation, which Osmosis archives. Nothing reads it here."""
 
@@ -159,9 +158,7 @@ class GraderContext:
 class GraderConfig:
     """The base class of a Grader's config: attributes of the class are defaults, keywords replace them.
 
-    An instance in the module of the Grader is its config. Each run gets a copy, as the argument of the Grader's
-    `__init__`. A dataclass may derive from it too. An attribute `concurrency` limits the scorings in flight (see
-    `ConcurrencyConfig`).
+    It is used like an `AgentWorkflowConfig`; its `concurrency` limits the scorings in flight.
     """
 
     def __init__(self, **values: Any) -> None:

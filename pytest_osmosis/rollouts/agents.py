@@ -102,10 +102,9 @@ class AgentWorkflowOutput:
     messages: list[Message] | None = None
     """The conversation, prompt included; None for that of the last `ctx.chat`."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """Finite numbers by name, such as the number of turns. A Grader finds them in `ctx.sample.metrics`, and the summary
-    shows their means."""
+    """Finite numbers by name, which a Grader finds in `ctx.sample.metrics`. The summary shows their means."""
     info: dict[str, Any] = field(default_factory=dict)
-    """Further facts by name, which are kept and shown with the run. Long values are shortened."""
+    """Further facts by name, shown with the run; long values are shortened."""
 
 
 @dataclass(slots=True)
@@ -113,16 +112,15 @@ class ConcurrencyConfig:
     """The limit of a workflow's or a Grader's config, in its attribute `concurrency`."""
 
     max_concurrent: int | None = None
-    """The most rollouts, or scorings, that are in flight at once, in all processes together; None for any number. A
-    rollout that waits for a retry counts too. `batch_size` may be lower."""
+    """The most rollouts, or scorings, in flight at once, in all processes together; None for any number. One that waits
+    for a retry counts too."""
 
 
 class AgentWorkflowConfig:
     """The base class of a workflow's config: attributes of the class are defaults, keywords replace them.
 
-    An instance in the module of the workflow is its config. Each run gets a copy, as `ctx.config`, and as the argument
-    of the workflow's `__init__`. A dataclass may derive from it too. An attribute `concurrency` limits the rollouts in
-    flight (see `ConcurrencyConfig`).
+    An instance in the module of the workflow is its config. Each run gets a copy, as `ctx.config` and as the argument
+    of `__init__`. A dataclass may derive from it too. An attribute `concurrency` limits the rollouts in flight.
     """
 
     def __init__(self, **values: Any) -> None:

@@ -53,7 +53,7 @@ RESERVED = {
 class ChatContext:
     """One run, as agent code sees it: `ctx` of `async def rollout(ctx)`, and of `AgentWorkflow.run`.
 
-    Every run has a context of its own, and so may change what it finds there.
+    Every run has its own, and may change what it finds there.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ChatContext:
         model_tag: Literal["primary", "baseline"] = "primary",
     ) -> None:
         self.prompt: list[Message] = _own(prompt)
-        """The row's chat messages: its `system_prompt`, if it has one, and its `user_prompt`; or its `messages`."""
+        """The row's chat messages: its `system_prompt` and `user_prompt`, or its `messages`."""
         self.metadata: dict[str, Any] = own_copy(metadata)
         """The whole row with all its columns, `ground_truth` included."""
         self.row_index: int = row_index
@@ -81,11 +81,11 @@ class ChatContext:
         self.model_tag: Literal["primary", "baseline"] = model_tag
         """Which of the eval's models `chat` asks: "primary", or "baseline" for the one that `[baseline]` adds."""
         self.model: str = endpoint.model
-        """The name of the model, as its server knows it. `base_url` asks this model, whatever name a client sends."""
+        """The name of the model, as its server knows it; `base_url` asks it, whatever name a client sends."""
         self.max_turns: int = max_turns
-        """`[agent] max_turns`, 10 by default. If it was set, a rollout that asks the model more often is refused."""
+        """`[agent] max_turns`, 10 by default. If it was set, further requests are refused."""
         self.sampling: dict[str, Any] = own_copy(dict(sampling))
-        """The parameters of `[sampling]`, as every request has them: `{"temperature": 0.5}`. {} without any."""
+        """The parameters of `[sampling]`: `{"temperature": 0.5}`."""
         self.config: Any = None
         """This run's copy of the workflow's config (see `AgentWorkflowConfig`), None without one."""
         self.last_conversation: list[Message] | None = None
@@ -96,16 +96,14 @@ class ChatContext:
 
     @property
     def base_url(self) -> str:
-        """The URL of this rollout's endpoint, for a client of OpenAI's chat completions or Anthropic's Messages.
-
-        What is asked there passes through the eval as `chat` does, with its retries and limits, and its tokens count.
-        The URL holds until the rollout is over.
+        """The URL for a client of OpenAI's chat completions or Anthropic's Messages, until the rollout is over.
+        Requests there have the retries and limits of `chat`, and their tokens count.
         """
         return self._endpoint.access()[0]
 
     @property
     def api_key(self) -> str:
-        """The key for `base_url`. It is no provider's key, and holds until the rollout is over."""
+        """The key for `base_url`, which is no provider's key."""
         return self._endpoint.access()[1]
 
     @property

@@ -124,9 +124,8 @@ class Rollout:
     row: dict[str, Any]
     """The whole row, as a reward function gets it in `extra_info`."""
     scores: Mapping[str, float] = field(default_factory=dict)
-    """The scores by the eval's own functions, as in `scores["rewards:compute_reward"]`; a Grader's is "reward".
-
-    Looking up a score raises `ScoreError` if the function gave none. For a reference, the function is called then."""
+    """The scores by the eval's own functions, as in `scores["rewards:compute_reward"]`; a Grader's is "reward". Looking
+    up a score raises `ScoreError` if the function gave none. A reference is scored then."""
     usage: Mapping[str, int] | None = None
     """Token counts by name, as in `usage["output_tokens"]`; None for a reference, or if the server sent none."""
     duration_s: float = 0.0
