@@ -31,8 +31,6 @@ HEAD = """\
 Everything that `pytest_osmosis` exports: `from pytest_osmosis import ChatContext`. Other modules, names and attributes
 may change at any time. A message is a dict in the shape of OpenAI's chat completions, with a `role` and a `content`,
 whatever the provider. An attribute without a type here is a `str`.
-
-`docs/generate.py` generates this page.
 """
 
 
@@ -121,10 +119,10 @@ TYPES = frozenset(
 FOR_OURSELVES = frozenset(
     [
         *("n_unrecorded", "decided", "is_fragment", "is_merged", "whole", "cost_of"),
-        *("started", "rolled", "charged", "answer_fault", "was_answered", "repeated"),
+        *("elsewhere", "started", "rolled", "charged", "answer_fault", "was_answered", "repeated"),
     ]
 )
-"""The members of `Results` and `RunRecord` that only the package itself needs."""
+"""The members of `Results`, `RunRecord` and `ModelError` that only the package itself needs."""
 
 QUOTED_TYPE = re.compile(r"""(?<=: )(["'])(.*?)\1(?= = |$)""")
 """A parameter's type as `inspect` writes it if annotations are strings."""

@@ -16,8 +16,6 @@ from pytest_osmosis.plugin.command import options, session_options
 HEAD = """\
 # Command line
 
-`docs/generate.py` generates this page.
-
 ## Options of pytest
 
 Write options with `=`, as in `--osmosis-n=5`. Paths are relative to the current folder. An option that sets one key of
@@ -88,7 +86,7 @@ def page() -> str:
     for title, group in itertools.groupby(ours.options, key=lambda option: option.group):
         name = title.removeprefix("osmosis: ").partition(" (")[0]
         parts += [f"### {name[0].upper()}{name[1:]}", list(options_of(list(group)))]
-    parts += [INI, (item(name, escape(short(help))) for name, help in ours.ini)]
+    parts += [INI, list(ini_items(ours.ini))]
     parts.append(COMMANDS)
     for name, (command, help) in subcommands(commands_parser(), "pytest-osmosis").items():
         parts.append(command_section(name, command, help))
@@ -105,9 +103,11 @@ def options_of(group: Sequence[Option]) -> Iterator[str]:
         yield f"{', '.join(f'`{option.flags[0]}{value_of(option)}`' for option in named)}."
 
 
-def short(help: str) -> str:
-    """Return the help of an ini key; that of an option that it equals is above."""
-    return f"{help.partition('. ')[0]}." if help.startswith("Same as ") else help
+def ini_items(keys: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield the items of ini keys; those that have the name and the meaning of an option are only named."""
+    same = [name for name, help in keys if help.startswith("Same as ")]
+    yield from (item(name, escape(help)) for name, help in keys if name not in same)
+    yield f"- {', '.join(f'`{name}`' for name in same)}: the options of these names."
 
 
 def option_item(option: Option) -> str:

@@ -29,8 +29,6 @@ An editor that checks TOML (taplo, Even Better TOML) reads a schema that the fir
 ```console check
 pytest-osmosis schema config > configs/eval.schema.json
 ```
-
-`docs/generate.py` generates this page.
 """
 
 
@@ -47,8 +45,6 @@ The schema for editors, which a config names as `#:schema ../training.schema.jso
 ```console check
 pytest-osmosis schema training > configs/training.schema.json
 ```
-
-`docs/generate.py` generates this page.
 """
 
 SHORT = (
@@ -86,38 +82,52 @@ def type_of(expects: str) -> str:
 
 
 def training_page() -> str:
-    return markdown.page([TRAINING_HEAD, *(section(table, EVAL_TABLES) for table in TRAINING_TABLES.values())])
+    return markdown.page([TRAINING_HEAD, *sections(TRAINING_TABLES.values(), EVAL_TABLES)])
 
 
 def page() -> str:
-    return markdown.page([HEAD, *map(section, EVAL_TABLES.values())])
+    return markdown.page([HEAD, *sections(EVAL_TABLES.values())])
 
 
-def section(table: Table, others: Mapping[str, Table] = MappingProxyType({})) -> Iterator[str]:
-    """Yield the lines about one table of the config. Keys that the table in `others` has too are only named."""
+def sections(tables: Iterable[Table], others: Mapping[str, Table] = MappingProxyType({})) -> Iterator[Iterator[str]]:
+    """Yield the section of each table. Keys that a table in `others`, or one before it, has too are only named."""
+    before: list[Table] = []
+    for table in tables:
+        elsewhere = {f"config.md#{table.name}": others[table.name]} if table.name in others else {}
+        yield section(table, elsewhere | {f"#{each.name}": each for each in before})
+        before.append(table)
+
+
+def section(table: Table, elsewhere: Mapping[str, Table] = MappingProxyType({})) -> Iterator[str]:
+    """Yield the lines about one table of the config. `elsewhere` has tables by the links to their sections."""
     required = " Required." if table.must_be_there else ""
     condition = f" {CONDITION}" if table.name == "gate" else ""
     yield from (f"## `[{table.name}]`", "", table.help + required + condition, "")
-    other = others.get(table.name)
     if table.entries is not None:
-        known = other is not None and other.entries == table.entries
-        yield AS_THERE.format(table.name, "the names and values") if known else entries_text(table.entries)
+        link = next((link for link, other in elsewhere.items() if other.entries == table.entries), None)
+        yield entries_text(table.entries) if link is None else f"{AS.format(table.name, link)} the names and values."
         return
     supported = [field for field in table.fields if field.supported]
-    shared = [field for field in supported if other is not None and field in other.fields]
-    own = [*items(field for field in supported if field not in shared), *map(family_item, table.families)]
+    links = {field.name: link for field in supported for link, other in elsewhere.items() if has(other, field)}
+    yield from items(field for field in supported if field.name not in links)
+    for link in dict.fromkeys(links.values()):
+        names = ", ".join(f"`{name}`" for name, place in links.items() if place == link)
+        yield f"- {AS.format(elsewhere[link].name, link)} {names}."
+    yield from map(family_item, table.families)
     if refused := [f"`{field.name}`" for field in table.fields if not field.supported]:
-        own += ["", f"Not supported yet, and refused: {', '.join(refused)}."]
-    if shared:
-        own += [*([""] if own else []), AS_THERE.format(table.name, ", ".join(f"`{field.name}`" for field in shared))]
-    yield from own
+        yield f"- Not supported yet, and refused: {', '.join(refused)}."
     if table.name == "scoring":
         yield from checks()
 
 
+def has(table: Table, field: Field) -> bool:
+    """Return True if a table has a key about which the page would say the same."""
+    return any([*items([each])] == [*items([field])] for each in table.fields if each.supported)
+
+
 CONDITION = 'A condition is written ">= X", or {min = X, rule = "lower"}.'
-AS_THERE = "As in an [eval config](config.md#{0}): {1}."
-COMMON = ("name", "kind", "on", "negate")
+AS = "As in [`[{0}]`]({1}):"
+COMMON = ("name", "kind", "on", "negate", "ignore_case")
 CHECKS_TEXT = """\
 ### `[[scoring.checks]]`
 
@@ -129,13 +139,14 @@ ground truth takes its place. [Score without Python](../how-to/checks.md) has ex
   the check.
 - `negate`, a boolean: the check holds if its kind does not. `f1` and `similarity`, whose scores are numbers, have none.
 
-`value` is a string unless its kind says otherwise, and `ignore_case` is a boolean.
+`value` is a string unless its kind says otherwise. {ignoring} also have [`ignore_case`], a boolean.
 """
 
 
 def checks() -> Iterator[str]:
     """Yield the lines about checks: their common keys, and their kinds."""
-    yield from ("", CHECKS_TEXT.format(name=NAME.expects, on=escape(ON.expects)))
+    ignoring = ", ".join(f"`{kind.name}`" for kind in load().values() if "ignore_case" in keys_of_check(kind))
+    yield from ("", CHECKS_TEXT.format(name=NAME.expects, on=escape(ON.expects), ignoring=ignoring))
     yield from map(check_item, load().values())
 
 
@@ -144,7 +155,7 @@ def check_item(kind: CheckKind) -> str:
     keys = {name: each for name, each in keys_of_check(kind).items() if name not in COMMON}
     shown = []
     for name, each in keys.items():
-        type_ = "" if name == "ignore_case" else type_of(each.expects)
+        type_ = type_of(each.expects)
         written = f"`{name}`{type_ and f': {type_}'}"
         shown.append(written if name in kind.required else f"[{written}]")
     return item(kind.name, escape(f"{kind.help} {'; '.join(shown)}".rstrip()))

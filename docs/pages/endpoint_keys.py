@@ -87,8 +87,6 @@ Entries with one `endpoint_id` are replicas of the model: they must have the sam
 
 Each process of `[execution] hosts` counts what it has in flight, and finds out about replicas for itself. An eval run
 goes on though replicas were added, moved or removed.
-
-`docs/generate.py` generates this page.
 """
 
 

@@ -16,8 +16,6 @@ HEAD = """\
 {introduction}
 
 [The Python API](api.md#hooks) describes `results`, `record` and `Verdict`.
-
-`docs/generate.py` generates this page.
 """
 
 

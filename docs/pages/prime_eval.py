@@ -13,8 +13,6 @@ from pytest_osmosis.config.named_keys import OF_PRIME_NOT_OFFERED, OPTIONS, PRIM
 HEAD = """\
 # Flags of `prime eval`
 
-`docs/generate.py` generates this page.
-
 `prime eval run my-env -n 10` is `pytest --osmosis-env=my-env --osmosis-num-examples=10`, and `prime eval run FILE` is
 `pytest FILE`. Two names of one [key](config.md), like `--osmosis-n` and `--osmosis-rollouts-per-example`, cannot stand
 in one command. There are no

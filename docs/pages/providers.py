@@ -13,8 +13,6 @@ Without `[model] base_url`, the prefix of `model_path` selects the provider. Wit
 written and prefixes mean nothing.
 
 `demo/arithmetic` is the embedded model: offline, without a key.
-
-`docs/generate.py` generates this page.
 """
 
 LITELLM = """\

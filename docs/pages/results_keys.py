@@ -32,8 +32,6 @@ Rates lie between 0 and 1, and indices start at 0. Durations end in `_ms` and ar
 8601. A key without a type here holds a text, a count, or true or false, as its sentence says. A value of type `number?`
 is null without runs, or if it is unknown, unless another case is named. An *optional* key is left out where there is
 nothing to say.
-
-`docs/generate.py` generates this page.
 """
 
 SAID = re.compile(
