@@ -124,6 +124,21 @@ FOR_OURSELVES = frozenset(
 )
 """The members of `Results`, `RunRecord` and `ModelError` that only the package itself needs."""
 
+PUBLISHED: Mapping[str, tuple[str, frozenset[str]]] = {
+    "RunRecord": (
+        "run",
+        frozenset(
+            [
+                *("attempt", "scores", "boundary", "error", "duration_ms", "scoring_ms", "usage", "retries", "bound"),
+                *("finish_reason", "answer", "metrics", "reasons", "status", "tokens"),
+            ]
+        ),
+    ),
+    "Summary": ("statistics", frozenset({"mean", "std", "min", "max", "median", "pass_rate", "pass_rate_interval"})),
+    "Results": ("summary", frozenset({"measured", "total_tokens", "usage", "cost_usd"})),
+}
+"""By class, an object of results.json, and the attributes that have the names and meanings of its keys."""
+
 QUOTED_TYPE = re.compile(r"""(?<=: )(["'])(.*?)\1(?= = |$)""")
 """A parameter's type as `inspect` writes it if annotations are strings."""
 
@@ -174,7 +189,10 @@ def class_lines(cls: type[Any]) -> Iterator[str]:
     ]
     whole = [(name, method) for name, method in methods(cls) if "\n\n" in inspect.cleandoc(method.__doc__ or "")]
     short = [(name, method) for name, method in methods(cls) if (name, method) not in whole]
-    items = [attribute_item(each, cls.__doc__ or "") for each in attributes]
+    place, published = PUBLISHED.get(cls.__name__, ("", frozenset()))
+    items = [attribute_item(each, cls.__doc__ or "") for each in attributes if each.name not in published]
+    if same := ", ".join(f"`{each.name}`" for each in attributes if each.name in published):
+        items.append(f"- As in [`{place}`](results.md#{place}) of results.json, None if unknown: {same}.")
     items += [item(written(name, method), escape(" ".join((method.__doc__ or "").split()))) for name, method in short]
     yield from ("", *items) if items else ()
     for name, method in whole:

@@ -120,7 +120,7 @@ def option_item(option: Option) -> str:
     has_variable = variable in session_options.VARIABLES or name in (options.SET.name, options.GATE.name)
     sets = f"[`[{table}] {key}`](config.md#{table})" if table else ""
     repeatable = "Repeatable." if own is not None and own.repeatable and not own.help else ""
-    text = option.settings["help"] if own is None or not table else own.help
+    text = option.settings["help"] if own is None or not table else own.help.replace(f" ([{table}] {key})", "")
     told = (sets and f"{sets}.", escape(text), repeatable, "" if has_variable else "*No variable.*")
     return item(f"{flag}{value_of(option)}", " ".join(filter(None, told)))
 
@@ -149,7 +149,8 @@ def subcommands(parser: argparse.ArgumentParser, program: str) -> dict[str, tupl
 def command_section(name: str, parser: argparse.ArgumentParser, help: str) -> Iterator[str]:
     """Yield the lines about one command and its arguments."""
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
-    yield from (f"### `{name}`", "", f"`{name}{usage[usage.index(' [-h]') + len(' [-h]') :]}`", "", help, "")
+    typed = name.removeprefix("pytest-osmosis ") + usage[usage.index(" [-h]") + len(" [-h]") :]
+    yield from (f"### `{name}`", "", f"`{typed}`: {help}", "")
     arguments = [
         action
         for action in parser._actions

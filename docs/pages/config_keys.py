@@ -23,7 +23,7 @@ from Osmosis. The other tables are local to pytest-osmosis, and optional. Any ot
 A value without a type here is a string that is not blank. Numbers are finite. Seconds are above 0 and at most
 31,536,000, a year. URLs begin with http:// or https:// and have a host. Arrays hold distinct values.
 
-An editor that checks TOML (taplo, Even Better TOML) reads a schema that the first line of a config names, as
+Editors that check TOML (taplo, Even Better TOML) read the schema that its first line names, as
 `#:schema ../eval.schema.json`:
 
 ```console check
@@ -111,7 +111,9 @@ def section(table: Table, elsewhere: Mapping[str, Table] = MappingProxyType({}))
     links = {field.name: link for field in supported for link, other in elsewhere.items() if has(other, field)}
     yield from items(field for field in supported if field.name not in links)
     for link in dict.fromkeys(links.values()):
-        names = ", ".join(f"`{name}`" for name, place in links.items() if place == link)
+        same = [name for name, place in links.items() if place == link]
+        every = [field.name for field in elsewhere[link].fields if field.supported] == same
+        names = "all keys" if every and len(same) > 1 else ", ".join(f"`{name}`" for name in same)
         yield f"- {AS.format(elsewhere[link].name, link)} {names}."
     yield from map(family_item, table.families)
     if refused := [f"`{field.name}`" for field in table.fields if not field.supported]:
@@ -179,10 +181,17 @@ def items(fields: Iterable[Field], above: str = "") -> Iterator[str]:
         default = (
             "Required." if field.required else "" if field.default is None else f"Default: `{toml(field.default)}`."
         )
-        told = expects == "seconds" and "seconds" in field.help
+        told = (expects == "seconds" and "seconds" in field.help) or names_of(expects, field.help)
         texts = (escape(field.help), f"({escape(expects)})" if expects and not told else "", default)
         yield item(f"{above}{field.name}", " ".join(filter(None, texts)))
         yield from items(field.fields, f"{field.name}.")
+
+
+def names_of(expects: str, help: str) -> bool:
+    """Return True if a kind is nothing but some names in quotes, and a text has all of them."""
+    values = re.findall(r'"[^"]+"', expects)
+    rest = re.sub(r'"[^"]+"|,| or ', "", expects).strip()
+    return bool(values) and not rest and all(value in help for value in values)
 
 
 def family_item(family: Family) -> str:

@@ -19,11 +19,9 @@ problem is printed with its line.
 RULES = """\
 ## How a model is found
 
-| the config has | the model is |
-|---|---|
-| `[model] endpoint_id` | that endpoint; an unknown id is an error that lists the ids |
-| `[experiment] model_path` that equals an id | that endpoint |
-| any other `model_path` | as the [providers](providers.md) say; without a provider it is an error that lists the ids |
+- `[model] endpoint_id`, or a `[experiment] model_path` that equals an id: that endpoint. An unknown `endpoint_id` is an
+  error that lists the ids.
+- any other `model_path`: as the [providers](providers.md) say; without a provider it is an error that lists the ids.
 
 `[baseline] model_path` and `[judge] model_path` may be ids too. `api_key_env`, `client`, `api_client_type` and
 `base_url` of `[model]` count more than the registry's; with `base_url`, only the model, the key and the headers of the
@@ -36,33 +34,27 @@ error. No other server is ever implied.
 
 ## APIs
 
-| `api_client_type` | requests go to |
-|---|---|
-| `openai_chat_completions` | `/chat/completions` |
-| `openai_responses` | `/responses`: [what it has and lacks](../how-to/openai.md#responses-and-chat-completions) |
-| `openai_completions` | `/completions`, with the texts of the messages as one text |
-| `openai_chat_completions_token` | `/chat/completions` first, then vLLM's `/chat/completions/tokens` |
-| `anthropic_messages` | `/v1/messages` |
+Requests of each `api_client_type`, which `[model]` sets for a server that is not in the registry, go to:
 
-`openai_completions` puts a blank line between the messages; tools and images cannot be sent.
-`openai_chat_completions_token` asks for token ids, and sends those of the turns before with each further request of a
-rollout. Where it cannot, as after an answer that was cut off, it sends the messages.
-
-`[model] api_client_type` sets the same for a server that is not in the registry.
+- `openai_chat_completions`: `/chat/completions`
+- `openai_responses`: `/responses`; [what it has and lacks](../how-to/openai.md#responses-and-chat-completions)
+- `openai_completions`: `/completions`, with the texts of the messages as one text, and blank lines between them; tools
+  and images cannot be sent
+- `openai_chat_completions_token`: `/chat/completions`, which is asked for token ids, then vLLM's
+  `/chat/completions/tokens` with those of the turns before. Where it cannot, as after an answer that was cut off, it
+  sends the messages
+- `anthropic_messages`: `/v1/messages`
 
 ## Headers
 
 Each request has the headers of the registry's entry, then those of `[model] headers` on each level: pyproject.toml,
 the config, the command line. Of equal names, in any case, the last one counts.
 
-`[model] headers_from_state` names headers whose values differ from request to request:
+`[model] headers_from_state` names headers whose values are read from a key of the state:
 
-| key of the state | value |
-|---|---|
-| `row_index` | index of the row |
-| `run_index` | index of the run among those of the row |
-| `example_id` | the row's own `example_id`, or else its index |
-| `trajectory_id` | a text that no other rollout has |
+- `row_index`, `run_index`: the indices of the row, and of the run among those of the row
+- `example_id`: the row's own `example_id`, or else its index
+- `trajectory_id`: a text that no other rollout has
 
 An environment's state has more keys. A header without a value is left out, and what a header cannot hold is written
 as in an address (`%C3%BC`). Models of environments and of the registry get `X-Session-ID` with the `example_id`, unless

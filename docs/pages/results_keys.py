@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
+from itertools import groupby
 from typing import Any
 
 from docs.pages import markdown
@@ -17,9 +18,9 @@ HEAD = """\
 # results.json
 
 Every eval run writes a results file into its folder under `.osmosis/runs/`. `--osmosis-output=results.json` writes a
-copy elsewhere: a partial run to `results.partial.json`. It replaces only an empty file or a results file (a JSON object
-with `schema_version`, `status`, `config`, `summary` and `provenance`), and `--osmosis-markdown` only a page that begins
-with our comment. `--osmosis-overwrite` replaces other files too, but never one that the command reads.
+copy elsewhere: a partial run to `results.partial.json`. It replaces only an empty file or a results file, and
+`--osmosis-markdown` only a page that begins with our comment. `--osmosis-overwrite` replaces other files too, but never
+one that the command reads.
 
 The file is strict JSON (no NaN), written atomically, and valid against the JSON Schema in the package:
 
@@ -29,9 +30,9 @@ pytest-osmosis schema results
 
 `config`, `summary` and `rows` hold the keys of Osmosis' eval mode, with the same meaning. The other keys are ours.
 Rates lie between 0 and 1, and indices start at 0. Durations end in `_ms` and are in milliseconds; dates are in UTC, ISO
-8601. A key without a type here holds a text, a count, or true or false, as its sentence says. A value of type `number?`
-is null without runs, or if it is unknown, unless another case is named. An *optional* key is left out where there is
-nothing to say.
+8601. `[x]` is an array, and `{x}` an object with values of type x. A key without a type here holds a text, a count, or
+true or false, as its sentence says. A value of type `number?` is null without runs, or if it is unknown, unless another
+case is named. An *optional* key is left out where there is nothing to say.
 """
 
 SAID = re.compile(
@@ -69,7 +70,9 @@ def section(name: str, schema: Schema, own: Mapping[str, str], repeated: Mapping
     if name == "shard":  # which only `pytest-osmosis merge` reads
         yield f"Keys: {', '.join(f'`{key}`' for key in own)}."
         return
-    yield from (text for key, text in own.items() if key not in repeated)
+    rest = ((key, text.removeprefix(f"- `{key}`")) for key, text in own.items() if key not in repeated)
+    for text, group in groupby(rest, key=lambda each: each[1]):
+        yield f"- {', '.join(f'`{key}`' for key, _ in group)}{text}"
     for other in dict.fromkeys(repeated.values()):
         keys = ", ".join(f"`{key}`" for key, place in repeated.items() if place == other)
         yield f"- As in [`{other}`](#{other}): {keys}."
@@ -105,9 +108,11 @@ def kind(schema: Schema, definitions: dict[str, Schema]) -> str:
     if "enum" in schema:
         return ", ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
     if schema.get("type") == "array":
-        return f"array of {kind(schema.get('items', {}), definitions)}"
+        inner = kind(schema.get("items", {}), definitions)
+        return f"[{inner}]" if inner.isalpha() else f"array of {inner}"
     if "additionalProperties" in schema and isinstance(schema["additionalProperties"], dict):
-        return f"object of {kind(schema['additionalProperties'], definitions)}"
+        inner = kind(schema["additionalProperties"], definitions)
+        return f"{{{inner}}}" if inner.isalpha() else f"object of {inner}"
     types = schema.get("type", "anything")
     words = [kind(each, definitions) for each in schema.get("anyOf") or schema.get("oneOf") or []]
     words = words or (types if isinstance(types, list) else [str(types)])

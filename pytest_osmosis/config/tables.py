@@ -268,15 +268,14 @@ class ModelTable:
     )
     headers_from_state: Mapping[str, str] = key(
         table_of("a table of header names to keys of the state", HEADER_NAME, TEXT),
-        "HTTP headers whose values are read, with each request, from the state of its rollout: row_index, "
-        "run_index, example_id, trajectory_id, or any key of an environment's state.",
+        "HTTP headers whose values are those of the rollout's state: row_index, run_index, example_id, "
+        "trajectory_id, or any key of an environment's state.",
         unset=EMPTY,
         prime={"headers_from_state": None, "header_from_state": header_table},
     )
     sticky: Literal["none", "row", "run"] = key(
         choice("none", "row", "run"),
-        'Which requests stay with one replica of an endpoint while it answers: those of a "row", those of a "run", '
-        "or none, so that each goes to the replica with the fewest in flight.",
+        'Which requests stay with one replica while it answers: those of a "row", those of a "run", or "none".',
         "none",
     )
     max_response_mb: int = key(
@@ -332,8 +331,8 @@ class Scoring:
     )
     score_ranges: Mapping[str, tuple[float, float]] = key(
         table_of("a table of function names to ranges, like [-1, 1]", TEXT, score_range()),
-        "Lowest and highest score of single functions. A score outside is a reward error. Needed by a gate on the "
-        "mean of scores that leave 0 to 1: without a range, nothing bounds the scores of unmeasured runs.",
+        "Lowest and highest score of single functions. A score outside is a reward error. A gate on the mean of "
+        "scores that leave 0 to 1 needs it.",
         unset=EMPTY,
     )
     decide: str = key(TEXT, '"all", "any", or the name of the one function that decides.', "all")
@@ -667,9 +666,8 @@ class LimitsTable:
     max_duration_s: float | None = key(SECONDS, "Seconds since the first rollout. After them, no new run starts.")
     rollout: Mapping[str, Any] = key(
         rollout_bounds(),
-        "Bounds of each rollout, written as [limits.rollout]. A rollout that has used so many tokens or US dollars "
-        "asks the model nothing more, nor one whose model asked for more tool calls. cost_usd requires known "
-        "prices.",
+        "Bounds of each rollout, written as [limits.rollout]. One that has used so many tokens or US dollars, or whose "
+        "model asked for more tool calls, asks nothing more. cost_usd requires known prices.",
         unset=EMPTY,
     )
 
