@@ -30,7 +30,7 @@ HEAD = """\
 
 Everything that `pytest_osmosis` exports: `from pytest_osmosis import ChatContext`. Other modules, names and attributes
 may change at any time. A message is a dict in the shape of OpenAI's chat completions, with a `role` and a `content`,
-whatever the provider. An attribute without a type here is a `str`.
+whatever the provider. An attribute without a type here is a `str`; indices start at 0.
 """
 
 
@@ -119,10 +119,10 @@ TYPES = frozenset(
 FOR_OURSELVES = frozenset(
     [
         *("n_unrecorded", "decided", "is_fragment", "is_merged", "whole", "cost_of"),
-        *("elsewhere", "started", "rolled", "charged", "answer_fault", "was_answered", "repeated"),
+        *("elsewhere", "to_json", "started", "rolled", "charged", "answer_fault", "was_answered", "repeated"),
     ]
 )
-"""The members of `Results`, `RunRecord` and `ModelError` that only the package itself needs."""
+"""The members of public classes that only the package itself needs, and `Results.to_json`, which hooks.md describes."""
 
 PUBLISHED: Mapping[str, tuple[str, frozenset[str]]] = {
     "RunRecord": (
@@ -201,7 +201,7 @@ def class_lines(cls: type[Any]) -> Iterator[str]:
 
 def attribute_item(attribute: Attribute, about: str) -> str:
     """Return the item of an attribute, without what its text, or that about its class, says of its type."""
-    text = escape(" ".join(attribute.text.split()))
+    text = escape(" ".join(attribute.text.split())).replace(", from 0.", ".")
     type_ = plain(attribute.type.removesuffix(" | None") if "None" in text + about else attribute.type)
     shown = "" if type_ == "str" or (type_ == "bool" and text.startswith("True")) else f" ({type_text(type_)})"
     return f"- `{attribute.name}`{shown}: {concise(text)}"

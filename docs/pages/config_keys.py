@@ -64,6 +64,7 @@ SHORT = (
     (r"^a table ", "table "),
     (r"an array of distinct ", "array of "),
     (r"^a string that is not (blank|empty)$", ""),
+    (r"a string that is not empty, or array of strings", "one or several"),
     (r"a string that is not empty", "string"),
     (r"the name of an environment variable, not the key itself", ""),
 )
@@ -102,7 +103,9 @@ def section(table: Table, elsewhere: Mapping[str, Table] = MappingProxyType({}))
     """Yield the lines about one table of the config. `elsewhere` has tables by the links to their sections."""
     required = " Required." if table.must_be_there else ""
     condition = f" {CONDITION}" if table.name == "gate" else ""
-    yield from (f"## `[{table.name}]`", "", table.help + required + condition, "")
+    yield from (f"## `[{table.name}]`", "")
+    if not any(other.help == table.help for other in elsewhere.values()):
+        yield from (table.help + required + condition, "")
     if table.entries is not None:
         link = next((link for link, other in elsewhere.items() if other.entries == table.entries), None)
         yield entries_text(table.entries) if link is None else f"{AS.format(table.name, link)} the names and values."
