@@ -36,7 +36,7 @@ TRAINING_HEAD = """\
 This page lists every table and key of `configs/training/*.toml`. `[experiment]` to `[secrets]` come from Osmosis. The
 other tables are those of an [eval config](config.md) that apply to a preflight too; `osmosis train submit` refuses
 them, so they belong in `[tool.pytest-osmosis]` of pyproject.toml. Any other key is an error that names its line.
-[Check a training config](../how-to/training-configs.md) says what the preflight tests.
+[Check a training config](../how-to/from-osmosis.md#check-a-training-config) says what the preflight tests.
 
 If your editor checks TOML as you type (taplo, Even Better TOML), write the schema to a file and refer to it in the
 first line of a config under `configs/training/`, as `#:schema ../training.schema.json`:
@@ -77,7 +77,7 @@ CHECKS_TEXT = """\
 
 A check has a `kind`, and the keys of its kind. Where `value` is optional, the row's ground truth takes its place. All
 checks have a `name`, under which they score; without one, it is that of the kind. [Score without
-Python](../how-to/checks.md) explains them by examples.
+Python](../how-to/scores.md#checks) explains them by examples.
 
 - `name`: {name}.
 - `on`: {on}. The part of the answer that a check looks at, if its kind looks at the answer. A part that is not there

@@ -10,7 +10,7 @@ HEAD = f"""\
 
 `{DEFAULT_PATH}` gives models an id, an address and a key, so that configs and commands need only the id. An eval
 reads it if the file is there, or the one that `[model] endpoints_path` names: a file, or a folder with an
-`endpoints.toml`. [Name models in one place](../how-to/endpoints.md) shows how to use it.
+`endpoints.toml`. [Name models in one place](../how-to/models.md#name-models-in-one-place) shows how to use it.
 
 A mistake in the file ends the session with status 4 before anything is asked, even if the eval names no endpoint: the
 request would otherwise go to another server. Every problem is printed with its line.
@@ -39,7 +39,7 @@ id: that is an error. No other server is ever implied.
 | `api_client_type` | requests go to |
 |---|---|
 | `openai_chat_completions` | `/chat/completions` |
-| `openai_responses` | `/responses`: [what it has and lacks](../how-to/openai.md#responses-and-chat-completions) |
+| `openai_responses` | `/responses`: [what it has and lacks](../how-to/models.md#responses-and-chat-completions) |
 | `openai_completions` | `/completions`, with the texts of the messages as one text |
 | `openai_chat_completions_token` | `/chat/completions` first, then vLLM's `/chat/completions/tokens` |
 | `anthropic_messages` | `/v1/messages` |
