@@ -59,12 +59,12 @@ SECTIONS = (
     ),
     Section(
         "Reward functions and Graders",
-        "An eval function is a plain function. See [test a reward function](../how-to/test-a-reward-function.md).",
+        "An eval function is a plain function. See [test a reward function](../how-to/test-rewards.md).",
         ("osmosis_reward", "RewardWarning", "Grader", "GraderContext", "RolloutSample", "GraderConfig"),
     ),
     Section(
         "LLM judges",
-        "See [judge with an LLM](../how-to/judge-with-an-llm.md).",
+        "See [judge with an LLM](../how-to/scores.md#judge-with-an-llm).",
         (
             *("evaluate_rubric", "RubricResult", "osmosis_rubric"),
             *("MissingAPIKeyError", "ProviderRequestError", "ModelNotFoundError", "JudgeError"),
@@ -72,7 +72,7 @@ SECTIONS = (
     ),
     Section(
         "Tests over rollouts",
-        "See [write tests over rollouts](../how-to/test-over-rollouts.md).",
+        "See [write tests over rollouts](../how-to/test-rewards.md#tests-over-rollouts).",
         ("Rollout", "ScoreError"),
     ),
     Section(

@@ -38,7 +38,7 @@ TRAINING_HEAD = """\
 Every table and key of `configs/training/*.toml`. `[experiment]` to `[secrets]` come from Osmosis. The other tables are
 those of an [eval config](config.md) that apply to a preflight too; `osmosis train submit` refuses them, so they belong
 in `[tool.pytest-osmosis]` of pyproject.toml. Any other key is an error that names its line. Values are written as
-[there](config.md). [Check a training config](../how-to/training-configs.md) says what the preflight tests.
+[there](config.md). [Check a training config](../how-to/from-osmosis.md#check-a-training-config) says what the preflight tests.
 
 The schema for editors, which a config names as `#:schema ../training.schema.json`:
 
@@ -137,7 +137,7 @@ CHECKS_TEXT = """\
 ### `[[scoring.checks]]`
 
 A check has a `kind`, and the keys of its kind; those in brackets are optional. Without an optional `value`, the row's
-ground truth takes its place. [Score without Python](../how-to/checks.md) has examples. All checks also have:
+ground truth takes its place. [Score without Python](../how-to/scores.md#checks) has examples. All checks also have:
 
 - `name`, under which it scores: {name}. Without one, it is that of the kind.
 - `on`, the part of the answer that it looks at, if its kind looks at the answer: {on}. A part that is not there fails

@@ -10,7 +10,7 @@ HEAD = f"""\
 
 `{DEFAULT_PATH}` gives models an id, an address and a key. An eval reads it if the file is there, or the one that
 `[model] endpoints_path` names: a file, or a folder with an `endpoints.toml`. [Name models in one
-place](../how-to/endpoints.md) shows how to use it.
+place](../how-to/models.md#name-models-in-one-place) shows how to use it.
 
 A mistake in the file ends the session with status 4 before anything is asked, even if the eval names no endpoint. Every
 problem is printed with its line.
@@ -37,7 +37,7 @@ error. No other server is ever implied.
 Requests of each `api_client_type`, which `[model]` sets for a server that is not in the registry, go to:
 
 - `openai_chat_completions`: `/chat/completions`
-- `openai_responses`: `/responses`; [what it has and lacks](../how-to/openai.md#responses-and-chat-completions)
+- `openai_responses`: `/responses`; [what it has and lacks](../how-to/models.md#responses-and-chat-completions)
 - `openai_completions`: `/completions`, with the texts of the messages as one text, and blank lines between them; tools
   and images cannot be sent
 - `openai_chat_completions_token`: `/chat/completions`, which is asked for token ids, then vLLM's

@@ -18,7 +18,7 @@ HEAD = """\
 in one command. There are no
 short options, because `-n`, `-x`, `-k`, `-m`, `-s` and others mean something else to pytest. Any other flag of these
 tables, typed at pytest, is an error that names its equivalent. The flags are those of April 2026, of verifiers 0.1.13
-and 0.1.14; newer releases of `prime` [run nothing locally](../how-to/from-prime-eval.md#which-prime-eval).
+and 0.1.14; newer releases of `prime` [run nothing locally](../how-to/from-verifiers.md).
 [Other differences](verifiers-differences.md) have a page of their own.
 """
 

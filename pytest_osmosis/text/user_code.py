@@ -298,9 +298,9 @@ AGENT_LOOP = "RolloutAgentLoop"
 _OF_MODULES: Mapping[str, str] = {
     "osmosis_ai": "pytest-osmosis stands in for the parts of it that agents and reward functions need, unless "
     "osmosis_compat = false turns that off; pytest_osmosis has evaluate_rubric and osmosis_rubric, and pip install "
-    "osmosis-ai all others; see docs/how-to/osmosis-workspace.md",
+    "osmosis-ai all others; see docs/how-to/from-osmosis.md",
     "verifiers": "install one that has environments (pip install 'verifiers<0.4') or tasksets (pip install verifiers), "
-    "and evaluate one with --osmosis-env=ID: see docs/how-to/verifiers-environments.md",
+    "and evaluate one with --osmosis-env=ID: see docs/how-to/from-verifiers.md",
 }
 _SDK, _OURS = "osmosis_ai", "pytest_osmosis."
 
@@ -323,7 +323,7 @@ def module_advice(missing: object) -> str | None:
     """Return what to do if the module of this name is missing, None unless its library is known here.
 
     >>> module_advice("verifiers.envs")[-59:]
-    '--osmosis-env=ID: see docs/how-to/verifiers-environments.md'
+    '--osmosis-env=ID: see docs/how-to/from-verifiers.md'
     >>> module_advice("numpy"), module_advice(None)
     (None, None)
     """

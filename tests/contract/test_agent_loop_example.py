@@ -38,7 +38,7 @@ EXPLAINED = {
     "rows[].runs[].tokens": "the tokens of failed runs are kept here",
     "summary.total_tokens": "the tokens of failed runs are kept here",
 }
-"""The keys that may differ, and the reasons, which docs/how-to/from-osmosis-eval.md gives to users."""
+"""The keys that may differ, and the reasons, which docs/how-to/from-osmosis.md gives to users."""
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ VARYING = [
     (re.compile(r"-\d{8}T\d{6}Z-[0-9a-f]{6}"), "-<run>"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d| UTC)"), "<time>"),
     (re.compile(r"\b\d+(\.\d+)?(e-\d+)? ?(ms|s|min)\b"), "<duration>"),
+    (re.compile(r" \(\d+:\d\d:\d\d\)"), ""),  # pytest adds it to more than a minute
     (re.compile(r"\b\d+(\.\d+)? [kMG]?B\b"), "<size>"),
     (re.compile(r"(?<=Python )\d+\.\d+\.\d+|(?<=pytest-)\d+\.\d+\.\d+|(?<=pluggy-)\d+\.\d+\.\d+"), "<version>"),
     (re.compile(r"={3,}|-{3,}|_{3,}"), "---"),  # rulers fill the line, so their length varies with its text

@@ -14,11 +14,6 @@ WITH_BLOCKS = [page for page in PAGES if blocks_of(page) and page not in TRANSLA
 
 
 JOURNEYS = {"README.md", "docs/tutorial/first-eval.md"}
-PROVIDERS = {
-    f"docs/how-to/{name}.md"
-    for name in ("anthropic", "litellm", "ollama", "openai", "openai-compatible", "sglang", "use-any-framework", "vllm")
-}
-"""Guides to services, servers and frameworks. They have the same commands with other names."""
 
 
 def _name(page: Path) -> str:
@@ -34,13 +29,9 @@ def _types_commands(page: Path) -> bool:
 def _parameter(page: Path) -> pytest.ParameterSet:
     """Return a page to walk. `make test` walks those that start nothing, and the journeys."""
     name = _name(page)
-    if name in PROVIDERS:
-        marks = [pytest.mark.nightly]
-    elif name in JOURNEYS:
-        marks = [pytest.mark.journey]
-    else:
-        marks = [pytest.mark.slow] if _types_commands(page) else []
-    return pytest.param(page, id=name, marks=marks)
+    if name in JOURNEYS:
+        return pytest.param(page, id=name, marks=pytest.mark.journey)
+    return pytest.param(page, id=name, marks=[pytest.mark.slow] if _types_commands(page) else [])
 
 
 @pytest.mark.parametrize("path", [_parameter(page) for page in WITH_BLOCKS])
@@ -58,4 +49,4 @@ def test_every_block_says_how_it_is_tested() -> None:
 
 
 def test_the_pages_that_are_named_here_exist() -> None:
-    assert {_name(page) for page in WITH_BLOCKS} >= JOURNEYS | PROVIDERS
+    assert {_name(page) for page in WITH_BLOCKS} >= JOURNEYS

@@ -126,4 +126,5 @@ BUSY = [
 def test_what_only_a_busy_machine_prints_is_no_difference() -> None:
     assert [line for line in BUSY if difference("a\nb", f"a\n{line}\nb\n")] == []
     assert difference("submitted: x", "submitted: x (pending: its code is still being loaded)") == ""
+    assert difference("2 passed in 0.5s", "2 passed in 78.12s (0:01:18)") == ""
     assert difference("a\nb", "a\nosmosis: 1 of 20 runs failed\nb\n") != ""

@@ -30,6 +30,8 @@ from tests.docs.commands import OURS, commands, problem, without_environment
 from tests.docs.printed import difference
 
 DEADLINE_S = 300
+SERVERS_APART = 1000
+"""Ports between the servers of a page, if its first one has a port of its own."""
 ONLY_OURS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_osmosis.plugin,xdist.plugin"}
 """Variables that load only our plugin and xdist; starting the other plugins here takes a second per command."""
 INHERITED = ("HOME", "LANG", "LC_ALL", "PATH", "PYTHONPATH", "TMPDIR", "VIRTUAL_ENV")
@@ -82,8 +84,9 @@ class Page:
         self.needs = needs_of(self.path)
         self._env |= self.needs.env
         with ExitStack() as stack:
-            for server in self.needs.servers:
-                address = stack.enter_context(demo_server(server, self.port))
+            for index, server in enumerate(self.needs.servers):
+                port = self.port + SERVERS_APART * index if self.port else 0
+                address = stack.enter_context(demo_server(server, port))
                 if server["server"].startswith("http"):
                     self._addresses[server["server"]] = address
                 else:

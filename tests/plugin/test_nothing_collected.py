@@ -55,7 +55,7 @@ MISSING = {
     "import osmosis_ai.cli": (
         "module osmosis_ai.cli",
         "ModuleNotFoundError: No module named 'osmosis_ai.cli'",
-        "pytest-osmosis stands in for the parts of it *; see docs/how-to/osmosis-workspace.md",
+        "pytest-osmosis stands in for the parts of it *; see docs/how-to/from-osmosis.md",
     ),
     "from osmosis_ai import evaluate_rubric": (
         "evaluate_rubric in osmosis_ai",
@@ -65,7 +65,7 @@ MISSING = {
     "import verifiers": (
         "module verifiers",
         "ModuleNotFoundError: No module named 'verifiers'",
-        "install one that has environments *: see docs/how-to/verifiers-environments.md",
+        "install one that has environments *: see docs/how-to/from-verifiers.md",
     ),
 }
 

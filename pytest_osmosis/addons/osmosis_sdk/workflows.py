@@ -279,7 +279,7 @@ def other_backend(entrypoint: Path, roots: Sequence[str]) -> str | None:
                 return (
                     f"{path}: line {line} uses {backend}, which runs the workflow {where}, while an eval runs it on "
                     "this machine; `osmosis eval run` evaluates it there; if it can run here, use LocalBackend, or "
-                    "name its classes in [agent] agent and [scoring] grader: see docs/how-to/osmosis-workspace.md"
+                    "name its classes in [agent] agent and [scoring] grader: see docs/how-to/from-osmosis.md"
                 )
     return None
 
