@@ -25,7 +25,7 @@ OF_ADD_ONS = (
     *("hostile/test_dashboard.py", "hostile/test_fuzz_read_back.py", "hostile/test_lab.py"),
     *("plugin/test_cluster_options.py", "plugin/test_html_reports.py", "plugin/test_hub.py"),
     *("plugin/test_prime_files.py", "plugin/test_reward_functions.py", "unit/config/test_environment_config.py"),
-    *("unit/config/test_taskset_toml.py", "unit/config/test_verifiers_tomls.py"),
+    "unit/config/test_verifiers_tomls.py",
     "unit/evals/test_environment_setup.py",
     *("unit/evals/test_prime_import.py", "unit/host/test_own_arguments.py", "unit/plugin/test_clusters.py"),
     "unit/plugin/test_page_flags.py",

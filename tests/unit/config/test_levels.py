@@ -13,6 +13,7 @@ from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.named_keys import gate_setting, gate_settings, setting
 from pytest_osmosis.config.tables import EVAL_TABLES, Baseline, RowSelection
 from pytest_osmosis.errors import ConfigError, Problem
+from tests.unit.config.conftest import cases_in, check_cases
 
 Load = Callable[..., EvalConfig]
 Problems = Callable[..., list[str]]
@@ -94,44 +95,14 @@ def test_a_table_for_another_eval_is_not_taken_for_a_misspelling(
     assert load_table("experiment", "").preset == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("[tool.pytest-osmosis]\nn = 0", "pyproject.toml:2: n: must be an integer of at least 1, got 0"),
-        (
-            "[tool.pytest-osmosis]\nbatchsize = 2",
-            'pyproject.toml:2: batchsize: unknown key, did you mean "batch_size"? (valid: model, limit, n, '
-            "batch_size, pass_threshold, base_url, api_key_env, temperature, max_tokens, eval_fn, agent, mcp, "
-            "max_turns, env, dataset, offset, engine, hosts, granularity, baseline_model, baseline_base_url, "
-            "baseline_api_key_env, record)",
-        ),
-        (
-            "[tool.pytest-osmosis.model]\n\nbase_ulr = 'x'",
-            'pyproject.toml:3: [model] base_ulr: unknown key, did you mean "base_url"? (valid: base_url, api_key_env, '
-            "client, endpoint_id, endpoints_path, api_client_type, headers, headers_from_state, sticky, "
-            "max_response_mb, max_retries, timeout_s)",
-        ),
-        (
-            "[tool.pytest-osmosis.eval.x.evaluation]\nn = 'a'",
-            'pyproject.toml:2: [evaluation] n: must be an integer of at least 1, got "a"',
-        ),
-        (
-            "[tool.pytest-osmosis.eval.xx]\nlimit = 2",
-            "pyproject.toml:1: [tool.pytest-osmosis.eval.xx]: no eval has this name, did you mean "
-            "[tool.pytest-osmosis.eval.x]? (if not, remove the table)",
-        ),
-        ("[tool.pytest-osmosis]\neval = 3", "pyproject.toml:2: [tool.pytest-osmosis.eval]: must be a table, got 3"),
-        (
-            "[tool.pytest-osmosis]\ndataset = 'none.csv'",
-            'pyproject.toml:2: dataset: must be an existing file, got "none.csv" (looked for none.csv)',
-        ),
-    ],
-)
 def test_problems_of_pyproject_are_reported_with_their_line(
-    table_problems: Problems, project: Callable[[str], None], text: str, expected: str
+    table_problems: Problems, project: Callable[[str], None]
 ) -> None:
-    project(text + "\n")
-    assert table_problems("experiment", "") == [expected]
+    def problems(text: str) -> list[str]:
+        project(f"{text}\n")
+        return table_problems("experiment", "")
+
+    check_cases(cases_in("pyproject")["pyproject"], problems)
 
 
 def test_the_highest_level_that_selects_rows_sets_the_whole_selection(

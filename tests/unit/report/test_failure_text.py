@@ -1,20 +1,31 @@
-"""The block that a failed run shows: reason, scores, traceback, the end of the conversation, how to rerun."""
+"""What failed runs and rows show: reason, scores, answer, traceback, conversation, rerun; and their properties."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import dedent
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import RewardError, RunRecord
-from pytest_osmosis.report.failure_text import DETAILS_CHARS, MESSAGE_CHARS, outcome_of
-from pytest_osmosis.text.safe import LINE_CHARS
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
+from pytest_osmosis.record.run_record import RewardError, RunNotes, RunRecord
+from pytest_osmosis.report.failure_text import (
+    ANSWER_IN_A_LINE,
+    DETAILS_CHARS,
+    MESSAGE_CHARS,
+    REASON_IN_A_LINE,
+    ScoredAnswer,
+    note_lines,
+    outcome_of,
+    outcome_of_row,
+    properties_of,
+    reason_in_a_line,
+)
+from pytest_osmosis.text.safe import LINE_CHARS, shortened
+from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed
 
 ONE = PassRule((A,))
@@ -205,3 +216,284 @@ def test_a_function_that_broke_is_shown_with_its_answer_and_an_answer_without_te
     empty = outcome(record, messages=[PROMPT, {"role": "assistant", "content": ""}], n_prompt=1, ground_truth="6")
 
     assert empty.reason == 'score 0 < 1 (the answer is empty): expected "6"'
+
+
+What = Literal["passed", "failed", "error", "removed", "pending"]
+REASONS: Mapping[What, str] = {
+    "passed": "",
+    "failed": "score 0.2 < 0.5",
+    "error": "provider: 503",
+    "removed": "taken out by its grader (remove_sample)",
+    "pending": "decided: the gate holds",
+}
+
+
+def run_outcome(what: What, run: int = 0) -> Outcome:
+    """A run's own outcome."""
+    kind: Kind = "skipped" if what in ("removed", "pending") else what  # type: ignore[assignment]
+    text = f"{REASONS[what]}\nconversation of {run}" if kind in ("failed", "error") else ""
+    return Outcome(kind, REASONS[what], text, duration_s=0.5)
+
+
+def row_of(*runs: What) -> Outcome:
+    """The outcome of the row with these runs, which were done in the other order."""
+    done = {RunId(3, index): run_outcome(what, index) for index, what in reversed(list(enumerate(runs)))}
+    return outcome_of_row(done, [RunId(3, index) for index, what in enumerate(runs) if what == "pending"])
+
+
+@pytest.mark.parametrize(
+    ("runs", "kind"),
+    [
+        (["passed", "passed"], "passed"),
+        (["passed", "failed"], "failed"),
+        (["passed", "error"], "error"),
+        (["error", "failed"], "failed"),
+        (["passed", "pending"], "skipped"),
+        (["failed", "pending"], "failed"),
+        (["error", "pending"], "error"),
+        (["passed", "removed"], "passed"),
+        (["removed", "removed"], "skipped"),
+        (["removed", "pending"], "skipped"),
+        (["removed", "failed"], "failed"),
+        (["passed", "passed", "error", "removed", "pending", "failed"], "failed"),
+    ],
+)
+def test_the_outcome_of_a_row_follows_from_its_runs(runs: list[What], kind: Kind) -> None:
+    row = row_of(*runs)
+    assert row.kind == kind
+    if kind == "passed":
+        assert row == Outcome("passed", duration_s=0.5 * len(runs))
+
+
+@pytest.mark.parametrize("what", list(REASONS))
+def test_a_row_with_one_run_has_its_outcome(what: What) -> None:
+    assert row_of(what) == run_outcome(what)
+
+
+def test_a_row_lists_some_runs_that_did_not_pass_and_shows_the_first_deciding_one() -> None:
+    row = row_of("passed", "error", "failed", "failed", "pending")
+
+    assert row.reason == (
+        "3 of 5 runs did not pass, 1 never ran: run1: provider: 503; run2: score 0.2 < 0.5; run3: score 0.2 < 0.5"
+    )
+    assert row.text == dedent("""\
+        3 of 5 runs did not pass, 1 never ran
+          run1: provider: 503
+          run2: score 0.2 < 0.5
+          run3: score 0.2 < 0.5
+        run2:
+        conversation of 2""")
+
+    assert row_of("passed", "failed").text == "1 of 2 runs did not pass\n  run1: score 0.2 < 0.5\nconversation of 1"
+
+    runs: list[What] = ["failed"] * 100
+    many = row_of(*runs)
+
+    assert many.reason.endswith("run2: score 0.2 < 0.5; and 97 more")
+    assert [line for line in many.text.splitlines() if line.startswith("  ")][-2:] == [
+        "  run19: score 0.2 < 0.5",
+        "  and 80 more",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runs", "reason"),
+    [
+        (["pending", "pending"], REASONS["pending"]),
+        (["passed", "pending", "passed"], f"1 of 3 runs never ran: {REASONS['pending']}"),
+        (["removed", "removed"], REASONS["removed"]),
+        (["removed", "pending"], f"1 of 2 runs never ran: {REASONS['pending']}"),
+    ],
+)
+def test_a_skipped_row_says_why(runs: list[What], reason: str) -> None:
+    assert row_of(*runs).reason == reason
+
+
+def test_output_is_labelled_with_its_run() -> None:
+    passed = Outcome("passed", sections=(("stdout", "hello"),))
+
+    row = outcome_of_row({RunId(0, 1): passed, RunId(0, 0): passed})
+
+    assert row.sections == (("stdout (run0)", "hello"), ("stdout (run1)", "hello"))
+
+
+SUM = {"role": "user", "content": "7 + 8?"}
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "add"}}]}
+
+
+def brief(text: str) -> str:
+    return shortened(text, 600)
+
+
+def briefly(text: str) -> str:
+    return shortened(text, 200)
+
+
+def said(content: object) -> dict[str, object]:
+    return {"role": "assistant", "content": content}
+
+
+def answer(*messages: Any, truth: object = "15") -> ScoredAnswer:
+    return ScoredAnswer.of([SUM, *messages], 1, truth)
+
+
+@pytest.mark.parametrize(
+    ("truth", "line"),
+    [
+        ("15", 'answered "14", expected "15"'),
+        ("a\n  b", 'answered "14", expected "a b"'),
+        (15, 'answered "14", expected 15'),
+        (0, 'answered "14", expected 0'),
+        (["a", 1], 'answered "14", expected ["a", 1]'),
+        ({"größe": None}, 'answered "14", expected {"größe": null}'),
+        ("\x1b[2J::error::", 'answered "14", expected "\\x1b[2J::error::"'),
+        (None, 'answered "14"'),
+        ("", 'answered "14"'),
+        (" \n", 'answered "14"'),
+    ],
+)
+def test_the_line_holds_answer_and_ground_truth(truth: object, line: str) -> None:
+    assert answer(said("14"), truth=truth).line == line
+
+
+def test_a_rollout_without_an_answer_of_its_own_shows_only_the_ground_truth() -> None:
+    shot = said("an example of an answer")
+
+    assert answer(said("")).line == answer().line == 'expected "15"'
+    assert answer(said(""), truth=None).line == ""
+    assert ScoredAnswer.of([SUM, shot, SUM], 3, "15").line == 'expected "15"'
+    assert ScoredAnswer.of([SUM, shot, SUM, said("14")], 3, "15").text == "14"
+
+
+def test_the_line_has_the_end_of_what_is_long_and_its_length() -> None:
+    line = answer(said("x" * 10_000 + "\n#### 14"), truth="y" * 100_000).line
+
+    assert line.startswith('answered "...xxx')
+    assert 'x #### 14" (10,008 characters), expected "...yyy' in line
+    assert line.endswith('yyy" (100,000 characters)')
+    assert len(line) < 2 * ANSWER_IN_A_LINE + 80
+
+
+def test_lines_add_what_the_line_left_out_and_do_not_repeat_an_answer_that_ends_the_conversation() -> None:
+    long = "because " * 20 + "14"
+
+    found = answer(said(long), CALL, truth="1\n2").lines(brief, after_line=True)
+    assert found == [f"answered: {long}", "expected: 1", "    2"]
+    assert answer(said("14"), CALL).lines(brief, after_line=True) == []
+    assert answer(said("14")).lines(brief) == ["expected: 15"]
+    assert answer(said("14"), CALL).lines(brief) == ["answered: 14", "expected: 15"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "line"),
+    [
+        ("off by one", "off by one"),
+        ("It is long.\n  It is rude.", "It is long. It is rude."),
+        ("\x1b[2Jgone", "\\x1b[2Jgone"),
+        ("word " * 100, "word " * 15 + "wo..."),
+    ],
+)
+def test_a_line_has_the_beginning_of_a_reason(reason: str, line: str) -> None:
+    record = finished({A: 0.0}, notes=RunNotes(reasons={A: reason}))
+
+    assert reason_in_a_line(record, PassRule((A,))) == line
+    assert len(line) <= REASON_IN_A_LINE
+
+
+def test_a_reason_is_left_out_that_explains_nothing_or_is_there_already() -> None:
+    record = finished({A: 1.0, B: 0.5}, notes=RunNotes(reasons={A: "exact", B: "too long"}))
+
+    assert reason_in_a_line(record, PassRule((A, B))) == "too long"
+    assert reason_in_a_line(record, PassRule((A, B), decide=A)) == ""
+
+    assert note_lines(RunNotes(reasons={A: "short"}), [A], briefly, said="short") == []
+    assert note_lines(RunNotes(reasons={A: "two\nlines"}), [A], briefly, said="two lines") == [
+        "reason: two",
+        "    lines",
+    ]
+    [line] = note_lines(RunNotes(reasons={A: "x" * 1000}), [A], briefly, said="x" * 77 + "...")
+    assert "characters left out" in line
+
+
+def test_the_rollouts_notes_follow_those_of_functions() -> None:
+    notes = RunNotes(
+        {"rollout": {"turns": 3.0}, A: {"f1": 0.25, "n\x1b\n": 1e6}},
+        {},
+        {"rollout": '{"plan":["größer"]}', "reward": '{"judge":"strict"}'},
+    )
+
+    assert note_lines(notes, [A], briefly) == [
+        "metrics: f1 0.25, n\\x1b 1e+06",
+        "metrics of the rollout: turns 3",
+        'extra fields: {"judge": "strict"}',
+        'info of the rollout: {"plan": ["größer"]}',
+    ]
+    assert note_lines(notes, [A, B], briefly)[0] == f"metrics of {A}: f1 0.25, n\\x1b 1e+06"
+
+
+def test_a_run_has_its_outcome_score_duration_tokens_and_cost_or_its_boundary_or_status() -> None:
+    found = properties_of([finished({A: 0.25})], PassRule((A,)), [0.5])
+
+    assert found == [
+        ("osmosis.outcome", "failed"),
+        ("osmosis.pass", "false"),
+        ("osmosis.score", 0.25),
+        ("osmosis.duration_ms", 450.5),
+        ("osmosis.tokens", 18),
+        ("osmosis.cost_usd", 0.5),
+    ]
+
+    broke, never, out = (
+        dict(properties_of([each], PassRule((A,)), [None])) for each in (failed("provider"), pending(), removed())
+    )
+
+    assert broke == {"osmosis.outcome": "provider", "osmosis.pass": "false", "osmosis.duration_ms": 450.5}
+    assert never == {"osmosis.outcome": "pending", "osmosis.pass": "false"}
+    assert out["osmosis.outcome"] == "skipped"
+
+
+def test_each_of_several_functions_has_its_score_or_its_mean() -> None:
+    record = finished({A: 1.0, B: 0.5})
+    found = dict(properties_of([record], PassRule((A, B), decide=A), [None]))
+
+    assert (found["osmosis.score"], found[f"osmosis.score.{A}"], found[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.5)
+    assert "osmosis.score" not in dict(properties_of([record], PassRule((A, B)), [None]))
+
+    records = [finished({A: 1.0, B: 0.5}), finished({A: 1.0, B: 1.0}, run=1)]
+
+    means = dict(properties_of(records, PassRule((A, B), decide=A), [None, None]))
+
+    assert (means["osmosis.score"], means[f"osmosis.score.{A}"], means[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.75)
+
+
+def test_a_row_has_means_and_sums_of_its_runs() -> None:
+    records = [finished({A: 1.0}), finished({A: 0.25}, run=1), failed("agent", run=2), removed(run=3)]
+
+    found = properties_of(records, PassRule((A,)), [0.5, 0.25, None, None])
+
+    assert found == [
+        ("osmosis.outcome", "failed"),
+        ("osmosis.pass", "false"),
+        ("osmosis.runs", 4),
+        ("osmosis.runs_passed", 1),
+        ("osmosis.score", 1.25 / 3),
+        ("osmosis.duration_ms", 4 * 450.5),
+        ("osmosis.tokens", 3 * 18),
+        ("osmosis.cost_usd", 0.75),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("records", "outcome"),
+    [
+        ([finished({A: 1.0}), removed(run=1)], "passed"),
+        ([removed(), removed(run=1)], "skipped"),
+        ([finished({A: 1.0}), pending(run=1)], "pending"),
+        ([finished({A: 1.0}), failed("provider", run=1), pending(run=2)], "provider"),
+        ([failed("provider"), finished({A: 0.0}, run=1)], "failed"),
+    ],
+)
+def test_a_row_has_the_status_of_its_test(records: list[RunRecord], outcome: str) -> None:
+    found = dict(properties_of(records, PassRule((A,)), [None] * len(records)))
+
+    assert (found["osmosis.outcome"], found["osmosis.pass"]) == (outcome, str(outcome == "passed").lower())

@@ -1,8 +1,9 @@
-"""Untrusted text made safe to show, and JSON that user code cannot change."""
+"""Untrusted text holds nothing that a terminal, XML or a runner of CI would obey; and numbers in messages."""
 
 from __future__ import annotations
 
 import json
+import time
 import unicodedata
 from xml.etree import ElementTree
 
@@ -10,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.text.safe import dumps, escaped, loads, shortened
+from pytest_osmosis.text.numbers import distinguishable, score, seconds
+from pytest_osmosis.text.redaction import Sanitizer
+from pytest_osmosis.text.safe import dumps, escaped, loads, one_line, shortened
+from tests.hostile.sweep import control_sequences
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -60,3 +64,95 @@ def test_user_code_cannot_replace_the_encoder_and_the_decoder(monkeypatch: pytes
         monkeypatch.setattr(owner, name, lambda *_: None)
 
     assert loads(dumps({"ev": "start"})) == {"ev": "start"}
+
+
+PARTS = st.sampled_from(
+    [
+        *("::", ":", "error", " file=a,line=1", "##[", "##vso[", "##VSO[", "##teamcity[", "#", "]", "task.complete"),
+        *("section_start:1:a", "section_end:12:b[x=y]", "\r", "\n", "\t", " ", "\u3000", "\x85", "\u2028", "\x1b[0K"),
+        *("\x00", "\x7f", "\x9b31m", "\u202e", "\u200b", "\u200d", "\ufeff", "\ud800", "\uffff", "\u0301", "\u0e47"),
+        *("\U000e0041", "\ufe0f", "\\", "a", "e", "é", "日", "👨"),
+    ]
+)
+TEXTS = st.lists(PARTS, max_size=40).map("".join) | st.text()
+
+
+@given(TEXTS)
+def test_escaped_text_is_obeyed_by_nobody_and_stays_as_it_is(text: str) -> None:
+    shown = escaped(text)
+    assert not list(control_sequences(shown.encode()))
+    assert escaped(shown) == shown
+
+
+@given(TEXTS)
+def test_one_line_is_one_line(text: str) -> None:
+    assert len(one_line(text).splitlines()) <= 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x.toml::x[row1-run0] PASSED",
+        "std::vector",
+        "# title ## part",
+        "👨\u200d👩\u200d👧 ✔\ufe0f",
+        "می\u200cرم",
+        "naïve e\u0301",
+        "a\tb\n",
+    ],
+)
+def test_ordinary_text_stays(text: str) -> None:
+    assert escaped(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["e" + "\u0301" * 300_000, " " * 300_000 + "::", "#" * 300_000, "\n" * 300_000, "::" * 150_000]
+)
+def test_no_text_is_slow_to_escape(text: str) -> None:
+    began = time.process_time()
+    escaped(text)
+    assert time.process_time() - began < 60.0, "quadratic time would be minutes"
+
+
+def test_a_sanitizer_learns_secrets_of_several_sources_and_of_one_name() -> None:
+    sanitizer = Sanitizer({"KEY": "first-value"})
+    sanitizer.hide({"KEY": "second-value"}, {"OTHER": "third-value"})
+    assert sanitizer.text("first-value second-value third-value") == "[KEY] [KEY] [OTHER]"
+    assert sanitizer.shown("::error::\x1b first-value") == "\\::error::\\x1b [KEY]"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.00 s"),
+        (0.89, "0.89 s"),
+        (0.994, "0.99 s"),
+        (0.996, "1.0 s"),
+        (3.21, "3.2 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 0 s"),
+        (119.6, "2 min 0 s"),
+        (3599.4, "59 min 59 s"),
+        (3599.6, "1 h 0 min"),
+        (7300.0, "2 h 1 min"),
+    ],
+)
+def test_durations(value: float, text: str) -> None:
+    assert seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "-"), (0.0, "0.000"), (0.7204, "0.720"), (-2.5, "-2.500"), (1234.5, "1,234.5")]
+)
+def test_scores(value: float | None, text: str) -> None:
+    assert score(value) == text
+
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(FINITE, FINITE | st.sampled_from([0.7, 1.0]))
+def test_a_value_and_its_bound_look_different_if_they_are(value: float, bound: float) -> None:
+    shown_value, shown_bound = map(float, distinguishable(value, bound))
+
+    assert (shown_value >= shown_bound) == (value >= bound)

@@ -1,4 +1,4 @@
-"""Frames are told apart by their files: user code, installed packages, Python, this package."""
+"""Frames are told apart by their files; objects and errors of user code in words."""
 
 from __future__ import annotations
 
@@ -6,20 +6,29 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pytest_osmosis
 from pytest_osmosis.text import user_code
 from pytest_osmosis.text.user_code import (
+    MAX_CHARS,
+    MAX_ERROR_CHARS,
+    UserValueFault,
+    described,
+    error_in_words,
     is_ours,
     is_python,
     is_users_own,
     names_our_file,
+    number_of,
     runs_user_code,
+    type_name,
     user_stack,
     user_traceback,
 )
+from tests.hostile.hostile_objects import ERRORS, VALUES
 
 PACKAGE = Path(pytest_osmosis.__file__).parent
 
@@ -81,3 +90,35 @@ def test_a_cause_within_this_package_has_its_text_and_no_frames() -> None:
     assert shown.count("Traceback (most recent call last)") == 1
     assert "user_code.py" not in shown
     assert f'File "{__file__}"' in shown
+
+
+MOST_CHARS = 3 * MAX_ERROR_CHARS
+HANGING = {"hangingrepr", "strhangs"}
+RAISING = {"hostileclass", "hostilefloat", "hostileint", "zero", "zero2", "shaperaises", "getattr"}
+"""Objects whose own code raises when they are asked whether they are numbers."""
+
+
+@pytest.mark.parametrize("name", sorted(VALUES.keys() - HANGING - {"exitrepr", "zero2"}))
+def test_every_object_can_be_described(name: str) -> None:
+    assert isinstance(type_name(VALUES[name]), str)
+    assert len(described(VALUES[name])) <= 80
+
+
+@pytest.mark.parametrize("name", sorted(VALUES.keys() - HANGING - RAISING - {"exitrepr"}))
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_every_object_is_a_number_or_none(name: str) -> None:
+    refused: UserValueFault | None = None
+    try:
+        assert type(number_of(VALUES[name])) is float
+    except UserValueFault as error:
+        refused = error
+    assert refused is None or len(str(refused)) < 200
+
+
+@pytest.mark.parametrize("name", sorted(ERRORS.keys() - HANGING - {"strexits", "causes", "grp"}))
+def test_every_error_can_be_described(name: str) -> None:
+    raises: Any = ERRORS[name]
+    with pytest.raises(BaseException) as caught:
+        raise raises()
+    assert 0 < len(error_in_words(caught.value)) <= MAX_ERROR_CHARS + 100
+    assert 0 < len(user_traceback(caught.value)) <= (MOST_CHARS if name == "strgiga" else MAX_CHARS)
