@@ -7,7 +7,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -42,17 +41,6 @@ def evals(workspace: Path) -> Evals:
 @pytest.fixture
 def load(evals: Evals) -> Evals:
     return evals
-
-
-def test_keys_of_an_entry_replace_those_of_all_entries(evals: Evals) -> None:
-    text = (
-        'num_examples = 50\nrollouts_per_example = 2\n[[eval]]\nname = "a"\nnum_examples = 100\n[[eval]]\nname = "b"\n'
-    )
-    found = evals(SHARED + text)
-    assert {name: (each.selection.limit, each.evaluation.n) for name, each in found.items()} == {
-        "a": (100, 2),
-        "b": (50, 2),
-    }
 
 
 @pytest.mark.addon
@@ -90,22 +78,6 @@ def test_minus_one_means_all_rows_and_no_limit_of_concurrency(evals: Evals) -> N
     assert (config.selection.limit, config.selection.offset) == ("all", 0)
     assert config.evaluation.batch_size == 1_000_000
     assert config.execution.hosts is None
-
-
-@pytest.mark.parametrize(
-    ("shared", "own", "keys"),
-    [
-        ('endpoint_id = "e"', 'model = "openai/x"', {"experiment.model_path": "openai/x", "model.endpoint_id": None}),
-        ("[data]\nrows = '1'", "num_examples = 3", {"selection.rows": None, "selection.limit": 3}),
-    ],
-)
-def test_a_key_of_an_entry_replaces_another_that_excludes_it(
-    evals: Evals, shared: str, own: str, keys: dict[str, Any]
-) -> None:
-    text = SHARED if "endpoint" not in shared else SHARED.partition("\n")[2]
-    (config,) = evals(f"{text}{shared}\n[[eval]]\n{own}\n").values()
-    found = {key: getattr(getattr(config, key.partition(".")[0]), key.partition(".")[2]) for key in keys}
-    assert found == keys
 
 
 REPLACED: dict[str, set[str]] = {

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -55,33 +55,38 @@ def facts(config: EvalConfig) -> dict[str, Any]:
     }
 
 
-def cases() -> Iterator[tuple[str, str, Sequence[dict[str, Any]], str]]:
-    """Each case in `verifiers_tomls.txt`: its name, a TOML, facts of its evals, part of the error if it is refused."""
-    parts = (Path(__file__).parent / "verifiers_tomls.txt").read_text(encoding="utf-8").strip().split("\n\n")
-    for title, *lines in map(str.splitlines, parts):
-        text = "".join(f"{line}\n" for line in lines if line[:2] not in ("> ", "! "))
-        said = [line[2:] for line in lines if line.startswith("! ")]
-        yield title[3:], text, [json.loads(line[2:]) for line in lines if line.startswith("> ")], "".join(said)
+class Case(NamedTuple):
+    """A TOML, facts of its evals, and part of the error if it is refused."""
+
+    text: str
+    facts: Sequence[dict[str, Any]]
+    refused: str
 
 
-CASES = {name: case for name, *case in cases()}
+def case_of(lines: Sequence[str]) -> Case:
+    said = {sign: [line[2:] for line in lines if line.startswith(sign)] for sign in ("> ", "! ")}
+    text = "".join(f"{line}\n" for line in lines if line[:2] not in said)
+    return Case(text, [json.loads(line) for line in said["> "]], "".join(said["! "]))
 
 
-@pytest.mark.parametrize("name", [name for name, (_, _, refused) in CASES.items() if not refused])
+PARTS = (Path(__file__).parent / "verifiers_tomls.txt").read_text(encoding="utf-8").strip().split("\n\n")
+CASES = {title[3:]: case_of(lines) for title, *lines in map(str.splitlines, PARTS)}
+REFUSED = [name for name, case in CASES.items() if case.refused]
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in REFUSED])
 def test_a_toml_of_verifiers_means_the_same(load: Load, name: str) -> None:
-    text, expected, _ = CASES[name]
+    case = CASES[name]
 
-    found = [facts(config) for config in load(text)]
+    found = [facts(config) for config in load(case.text)]
 
-    assert [{key: each[key] for key in wanted} for each, wanted in zip(found, expected, strict=True)] == expected
+    assert [{key: each[key] for key in wanted} for each, wanted in zip(found, case.facts, strict=True)] == case.facts
 
 
-@pytest.mark.parametrize("name", [name for name, (_, _, refused) in CASES.items() if refused])
+@pytest.mark.parametrize("name", REFUSED)
 def test_a_toml_that_verifiers_refuses_is_refused(load: Load, name: str) -> None:
-    text, _, refused = CASES[name]
-
-    with pytest.raises(ConfigError, match=re.escape(refused)):
-        load(text)
+    with pytest.raises(ConfigError, match=re.escape(CASES[name].refused)):
+        load(CASES[name].text)
 
 
 TOML = """

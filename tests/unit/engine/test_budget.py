@@ -282,18 +282,6 @@ def at(stage: Stage) -> RunState:
     return RunState(RUN, ROW, stage=stage)
 
 
-@pytest.mark.parametrize("stage", Stage)
-def test_a_run_goes_through_the_stages_of_the_table_only(stage: Stage) -> None:
-    for later in Stage:
-        state = at(stage)
-        if later in NEXT_STAGES[stage]:
-            state.become(later)
-            assert state.stage is later
-        else:
-            with pytest.raises(RuntimeError, match=f"row3-run0 is {stage.name} and cannot become {later.name}"):
-                state.become(later)
-
-
 def test_a_run_that_is_rolled_out_is_never_rolled_out_again() -> None:
     assert NEXT_STAGES[Stage.ROLLED_OUT] == {Stage.DONE}
     assert NEXT_STAGES[Stage.DONE] == set()

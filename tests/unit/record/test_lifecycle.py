@@ -220,19 +220,6 @@ def test_the_journal_of_a_finished_run_is_not_read_as_a_whole(tmp_path: Path) ->
         directory.journal.unlink()
 
 
-def test_a_killed_process_leaves_a_failed_run(tmp_path: Path) -> None:
-    code = (
-        "import sys, os, signal\nfrom pathlib import Path\nfrom pytest_osmosis.record.journal import Journal, encode\n"
-        "journal = Journal.create(Path(sys.argv[1], 'journal.jsonl'))\n"
-        f"journal.append(encode({began(0)!r}) + encode({LOADED!r}))\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=60)
-    life = lifecycle_of(RunDirectory(tmp_path))
-    assert (life.status, life.reason, life.was_killed, life.holder) == ("failed", KILLED, True, None)
-    assert lifecycle.WAS_KILLED in KILLED
-
-
 def test_a_submitted_run_that_never_began_refers_to_its_log(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path / "mine")
     directory.path.mkdir()

@@ -205,16 +205,6 @@ def test_the_order_of_independent_runs_does_not_matter(histories: list[list[Even
     assert fold([LOADED, *mixed]) == fold([LOADED, *in_turn])
 
 
-@given(histories(), st.integers(0, 3))
-def test_a_journal_replayed_in_two_parts_leads_to_the_same_ledger(histories: list[list[Event]], cut: int) -> None:
-    events = [LOADED, *(event for history in histories for event in history)]
-    ledger = fold(events[:cut])
-    for event in events[cut:]:
-        ledger.apply(event)
-
-    assert ledger == fold(events)
-
-
 def assistant(content: object, call_id: str | None = None, arguments: str = "{}") -> dict[str, object]:
     function = {"name": "f", "arguments": arguments}
     calls = {} if call_id is None else {"tool_calls": [{"id": call_id, "function": function}]}

@@ -1,4 +1,4 @@
-"""Golden texts: what a test shows as a whole is kept in `golden/`, in a file with the test's name."""
+"""Golden texts: what a test shows as a whole is kept in `golden/`, in a file with the name of its case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], str]:
     """Return the golden text of this test, which is given what the test shows now."""
 
     def golden(shown: str) -> str:
-        path = FOLDER / f"{request.node.name}.txt"
+        path = FOLDER / f"{request.node.callspec.id.replace(' ', '_')}.txt"
         if os.environ.get(UPDATE):
             path.parent.mkdir(exist_ok=True)
             path.write_text(shown, encoding="utf-8")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from textwrap import dedent
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import pytest
@@ -30,6 +29,7 @@ from tests.unit.made import BROKE, A, B, failed, finished, pending, removed
 
 ONE = PassRule((A,))
 PROMPT = {"role": "user", "content": "2 * 3?"}
+FIVE = {"role": "assistant", "content": "5"}
 
 
 def outcome(record: RunRecord, pass_rule: PassRule = ONE, **shown: Any) -> Outcome:
@@ -45,31 +45,11 @@ def conversation(*messages: Any) -> list[str]:
     return lines[1:-2]
 
 
-def test_a_failed_run_says_why_and_how_to_repeat_it() -> None:
-    messages = [PROMPT, {"role": "assistant", "content": "5"}]
-    found = outcome(finished({A: 0.2}), messages=messages, n_prompt=1, ground_truth="6")
+def test_a_failed_run_has_a_reason_and_a_duration() -> None:
+    found = outcome(finished({A: 0.2}), messages=[PROMPT, FIVE], n_prompt=1, ground_truth="6")
 
-    said = 'score 0.2 < 1: answered "5", expected "6"'
-    assert (found.kind, found.reason, found.duration_s) == ("failed", said, 0.45275)
-    assert found.text == dedent("""\
-        score 0.2 < 1: answered "5", expected "6"
-        conversation:
-          user: 2 * 3?
-          assistant: 5
-        dataset row: data/x.jsonl:7
-        run it again: pytest 'configs/eval/x.toml::x[row0-run0]'""")
-
-
-def test_with_several_functions_every_score_has_a_line() -> None:
-    record = finished({A: 0.25, B: 0.5}, errors={"rewards:c": RewardError("ValueError: no\nreally")})
-    pass_rule = PassRule((A, B, "rewards:c"), 1.0, {B: 0.5}, A)
-
-    assert outcome(record, pass_rule).text.splitlines()[:4] == [
-        "score 0.25 < 1",
-        "  rewards:a 0.25 < 1",
-        "  rewards:b 0.5 >= 0.5 (does not decide)",
-        "  rewards:c: ValueError: no really (does not decide)",
-    ]
+    assert (found.kind, found.duration_s) == ("failed", 0.45275)
+    assert found.reason == 'score 0.2 < 1: answered "5", expected "6"'
 
 
 @pytest.mark.parametrize("record", [finished({A: 1.0}), removed(), pending(reason="stopped")])
@@ -77,21 +57,7 @@ def test_a_run_that_passed_or_never_counted_has_no_block(record: RunRecord) -> N
     assert outcome(record, messages=[PROMPT]).text == ""
 
 
-def test_a_traceback_of_several_lines_is_shown_unchanged_but_for_the_middle_of_a_very_long_one() -> None:
-    details = 'Traceback (most recent call last):\n  File "rewards.py", line 2, in score\nValueError: no\n'
-
-    found = outcome(finished({}, errors={A: BROKE}), details=details, messages=[PROMPT])
-
-    assert (found.kind, found.reason) == ("error", "reward error: rewards:a: ValueError: no")
-    assert found.text.splitlines()[:6] == [
-        "reward error: rewards:a: ValueError: no",
-        "Traceback (most recent call last):",
-        '  File "rewards.py", line 2, in score',
-        "ValueError: no",
-        "conversation:",
-        "  user: 2 * 3?",
-    ]
-
+def test_a_very_long_traceback_loses_its_middle() -> None:
     long = "Traceback\n" + "  frame\n" * 100_000 + "ValueError: no"
 
     text = outcome(finished({}, errors={A: BROKE}), details=long).text
@@ -156,20 +122,6 @@ def test_a_message_is_shown_on_its_lines(message: Mapping[str, Any], lines: Sequ
     assert conversation(message) == ["conversation:", *(f"  {line}" for line in lines)]
 
 
-def test_tool_calls_are_shown_as_calls() -> None:
-    call = {"id": "1", "type": "function", "function": {"name": "multiply", "arguments": '{"a": 2, "b": 3}'}}
-    parsed = {"id": "2", "type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
-
-    assert conversation(
-        {"role": "assistant", "content": None, "tool_calls": [call, parsed]},
-        {"role": "tool", "tool_call_id": "1", "content": "6"},
-    ) == [
-        "conversation:",
-        '  assistant: -> multiply({"a": 2, "b": 3}) -> add({"a": 1})',
-        "  tool: 6",
-    ]
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=()), max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "function", "name"]), inner),
@@ -204,18 +156,6 @@ def test_a_boundary_leads_the_block_and_nothing_was_scored(boundary: Any) -> Non
     assert found.kind == "error"
     assert found.text.splitlines()[0] == f"{boundary}: what happened"
     assert "expected" not in found.text
-
-
-def test_a_function_that_broke_is_shown_with_its_answer_and_an_answer_without_text_as_its_fault() -> None:
-    messages = [PROMPT, {"role": "assistant", "content": "5"}, {"role": "tool", "content": "ok"}]
-    found = outcome(finished({}, errors={A: BROKE}), messages=messages, n_prompt=1, ground_truth="6")
-
-    assert found.text.splitlines()[:3] == ["reward error: rewards:a: ValueError: no", "answered: 5", "expected: 6"]
-
-    record = finished({A: 0.0}, answer_fault="no text")
-    empty = outcome(record, messages=[PROMPT, {"role": "assistant", "content": ""}], n_prompt=1, ground_truth="6")
-
-    assert empty.reason == 'score 0 < 1 (the answer is empty): expected "6"'
 
 
 What = Literal["passed", "failed", "error", "removed", "pending"]
@@ -270,30 +210,43 @@ def test_a_row_with_one_run_has_its_outcome(what: What) -> None:
     assert row_of(what) == run_outcome(what)
 
 
-def test_a_row_lists_some_runs_that_did_not_pass_and_shows_the_first_deciding_one() -> None:
-    row = row_of("passed", "error", "failed", "failed", "pending")
+CALLS = {
+    "role": "assistant",
+    "tool_calls": [
+        {"id": "1", "type": "function", "function": {"name": "multiply", "arguments": '{"a": 2, "b": 3}'}},
+        {"id": "2", "type": "function", "function": {"name": "add", "arguments": {"a": 1}}},
+    ],
+}
+TRACEBACK = 'Traceback (most recent call last):\n  File "rewards.py", line 2, in score\nValueError: no\n'
+HUNDRED: list[What] = ["failed"] * 100
+ASKED: dict[str, Any] = {"n_prompt": 1, "ground_truth": "6"}
+SHOWN: dict[str, Outcome] = {
+    "a wrong answer": outcome(finished({A: 0.2}), messages=[PROMPT, FIVE], **ASKED),
+    "an answer without text": outcome(
+        finished({A: 0.0}, answer_fault="no text"), messages=[PROMPT, {**FIVE, "content": ""}], **ASKED
+    ),
+    "tool calls": outcome(finished({A: 0.0}), messages=[CALLS, {"role": "tool", "tool_call_id": "1", "content": "6"}]),
+    "every score of several functions": outcome(
+        finished({A: 0.25, B: 0.5}, errors={"rewards:c": RewardError("ValueError: no\nreally")}),
+        PassRule((A, B, "rewards:c"), 1.0, {B: 0.5}, A),
+    ),
+    "a function that broke": outcome(
+        finished({}, errors={A: BROKE}),
+        details=TRACEBACK,
+        messages=[PROMPT, FIVE, {"role": "tool", "content": "ok"}],
+        **ASKED,
+    ),
+    "a row of five": row_of("passed", "error", "failed", "failed", "pending"),
+    "a row of two": row_of("passed", "failed"),
+    "a row of a hundred": row_of(*HUNDRED),
+}
 
-    assert row.reason == (
-        "3 of 5 runs did not pass, 1 never ran: run1: provider: 503; run2: score 0.2 < 0.5; run3: score 0.2 < 0.5"
-    )
-    assert row.text == dedent("""\
-        3 of 5 runs did not pass, 1 never ran
-          run1: provider: 503
-          run2: score 0.2 < 0.5
-          run3: score 0.2 < 0.5
-        run2:
-        conversation of 2""")
 
-    assert row_of("passed", "failed").text == "1 of 2 runs did not pass\n  run1: score 0.2 < 0.5\nconversation of 1"
+@pytest.mark.parametrize("found", SHOWN.values(), ids=SHOWN)
+def test_what_did_not_pass_has_a_reason_and_a_block(golden: Callable[[str], str], found: Outcome) -> None:
+    shown = f"{found.kind}: {found.reason}\n\n{found.text}\n"
 
-    runs: list[What] = ["failed"] * 100
-    many = row_of(*runs)
-
-    assert many.reason.endswith("run2: score 0.2 < 0.5; and 97 more")
-    assert [line for line in many.text.splitlines() if line.startswith("  ")][-2:] == [
-        "  run19: score 0.2 < 0.5",
-        "  and 80 more",
-    ]
+    assert shown == golden(shown)
 
 
 @pytest.mark.parametrize(

@@ -70,10 +70,6 @@ def test_the_line_is_never_wider_than_the_terminal(name: str, columns: int, mean
     assert width(line(columns, name, mean=mean, **HALF)) <= columns
 
 
-def test_wide_names_are_measured_in_columns() -> None:
-    assert line(60, "日本語の評価", submitted=4, done=1) == "日本語の評価 [##--------] 1/4, 0% passed, mean 0.000"
-
-
 def test_before_anything_was_handed_to_a_host_an_eval_is_starting() -> None:
     assert line(submitted=500) == "multiply 0/500, starting"
     assert line(submitted=500, retrying=1) == "multiply 0/500, 0 in flight, 1 waiting to retry"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,39 +48,61 @@ def all_lines(results: Results) -> list[str]:
     return [*summary_lines(results), "", *verdict_lines(results)]
 
 
+def text(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
 def summary(results: Results) -> str:
-    return "\n".join(all_lines(results)) + "\n"
+    return text(all_lines(results))
 
 
 HALVES = [finished({A: score}, row) for row, score in enumerate((1.0, 0.0, 0.5))]
+BROKEN = [
+    *(finished({A: 1.0}, 0), failed("provider", 1), failed("provider", 2), failed("host", 3), failed("agent", 4)),
+    finished({}, 5, errors={A: BROKE}),
+]
+TWO_FUNCTIONS = [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE})]
+PASSED, NEVER = [finished({A: 1.0}, 0), finished({A: 1.0}, 1)], [pending(2), pending(3)]
 FIVE_RUNS = [finished({A: float(run < 3 + row)}, row, run) for row in range(2) for run in range(5)]
 
 
-def test_one_run_a_row(golden: Golden) -> None:
-    shown = summary(results_of(HALVES))
+SHOWN: dict[str, Callable[[], str]] = {
+    "one run a row": lambda: summary(results_of(HALVES)),
+    "five runs a row and a gate": lambda: summary(results_of(FIVE_RUNS, n=5, minimum=0.7)),
+    "a table too wide for the terminal": lambda: text(summary_lines(results_of(FIVE_RUNS, n=5), columns=80)[:6]),
+    "spread and noise in verbose output": lambda: text(summary_lines(results_of(FIVE_RUNS, n=5), verbose=True)[3:15]),
+    "unmeasured runs that count as zero": lambda: summary(results_of(BROKEN, minimum=0.5)),
+    "a single run": lambda: summary(
+        results_of([finished({A: 1.0}, usage={"input_tokens": 1, "output_tokens": 0})], minimum=0.5, duration_ms=890.0)
+    ),
+    "no run": lambda: summary(results_of([])),
+    "runs that are missing": lambda: summary(
+        replace(results_of([finished({A: 1.0}, 0), removed(1), *NEVER], stopped="the probe failed: 401"), n_planned=4)
+    ),
+    "runs that are not needed": lambda: summary(
+        replace(results_of([*PASSED, *NEVER], stopped="gate pass_rate >= 0.5 holds"), stop_reason="decided")
+    ),
+    "a regression against stored results": lambda: summary(compared(kept=44, worse=6)),
+    "several functions and the deciding one": lambda: summary(
+        results_of(TWO_FUNCTIONS, scorers=(A, B), decide=A, thresholds={B: 0.2})
+    ),
+    "nothing measured": lambda: summary(
+        results_of([failed("provider", row, run) for row in range(2) for run in range(2)], n=2, minimum=0.5)
+    ),
+}
 
-    assert shown == golden(shown)
+
+@pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
+def test_a_summary_is_shown_line_by_line(golden: Golden, shown: Callable[[], str]) -> None:
+    found = shown()
+
+    assert found == golden(found)
 
 
-def test_five_runs_a_row_and_a_gate(golden: Golden) -> None:
-    shown = summary(results_of(FIVE_RUNS, n=5, minimum=0.7))
+def test_a_table_that_is_split_in_two_has_three_lines_more() -> None:
+    wide, narrow = (summary_lines(results_of(FIVE_RUNS, n=5), columns=columns) for columns in (90, 80))
 
-    assert shown == golden(shown)
-
-
-def test_a_table_too_wide_for_the_terminal_is_split_in_two(golden: Golden) -> None:
-    lines = summary_lines(results_of(FIVE_RUNS, n=5), columns=80)
-    shown = "\n".join(lines[:6]) + "\n"
-
-    assert shown == golden(shown)
-    assert len(summary_lines(results_of(FIVE_RUNS, n=5), columns=90)) == len(lines) - 3
-
-
-def test_verbose_output_adds_spread_and_noise(golden: Golden) -> None:
-    lines = summary_lines(results_of(FIVE_RUNS, n=5), verbose=True)
-    shown = "\n".join(lines[3:15]) + "\n"
-
-    assert shown == golden(shown)
+    assert len(wide) == len(narrow) - 3
 
 
 def test_narrow_tables_keep_intervals_next_to_their_values_and_there_is_no_pass_hat_of_single_runs() -> None:
@@ -99,66 +121,6 @@ def test_narrow_tables_keep_intervals_next_to_their_values_and_there_is_no_pass_
     assert tables[-1] == ["eval", "function", "pass@1"]
 
 
-def test_a_single_run_is_singular_and_no_runs_have_dashes() -> None:
-    usage = {"input_tokens": 1, "output_tokens": 0}
-    results = results_of([finished({A: 1.0}, usage=usage)], minimum=0.5, duration_ms=890.0)
-
-    assert all_lines(results)[3:] == [
-        "1 token (1 in), cost unknown, 0.89 s",
-        "",
-        "pass rate 1.000: 1 of 1 run passed; 95% interval 0.050 to 1.000 (Gaffke, mid-p)",
-        "gate pass_rate >= 0.5: HOLDS: 1.000 (1 of 1 run passed)",
-        "  low power: if the true pass rate fell to 0.45, this gate would notice 54% of the time; "
-        "89 rows would make it 80%",
-    ]
-
-    assert all_lines(results_of([]))[1:] == [
-        "rewards:a           >= 1     -             -          -             -",
-        "",
-        "0 tokens, 3.2 s",
-        "",
-        "pass rate -: no run was measured",
-    ]
-
-
-def test_the_summary_states_that_unmeasured_runs_count_as_zero(golden: Golden) -> None:
-    broken = [failed("provider", 1), failed("provider", 2), failed("host", 3), failed("agent", 4)]
-    results = results_of([finished({A: 1.0}, 0), *broken, finished({}, 5, errors={A: BROKE})], minimum=0.5)
-    shown = summary(results)
-
-    assert shown == golden(shown)
-
-
-def test_runs_that_are_missing_are_named_and_those_not_needed_are_no_gap() -> None:
-    records = [finished({A: 1.0}, 0), removed(1), pending(2), pending(3)]
-
-    stopped = replace(results_of(records, stopped="the probe failed: 401"), n_planned=4)
-
-    assert all_lines(stopped)[3:] == [
-        "1 run taken out by the grader",
-        "36 tokens (22 in, 14 out), cost unknown, 3.2 s",
-        "",
-        "stopped: the probe failed: 401",
-        "2 of 4 runs never started",
-        "1 of 1 run passed (4 planned)",
-    ]
-
-    passed = [finished({A: 1.0}, 0), finished({A: 1.0}, 1), pending(2), pending(3)]
-    results = replace(results_of(passed, stopped="gate pass_rate >= 0.5 holds"), stop_reason="decided")
-
-    assert verdict_lines(results)[:2] == [
-        "2 of 4 runs not needed: gate pass_rate >= 0.5 holds",
-        "stopped early: estimates cover only what ran",
-    ]
-
-
-def test_several_functions_and_the_deciding_one(golden: Golden) -> None:
-    records = [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE})]
-    shown = summary(results_of(records, scorers=(A, B), decide=A, thresholds={B: 0.2}))
-
-    assert shown == golden(shown)
-
-
 @pytest.mark.parametrize("decide", ["all", "any"])
 def test_the_summary_names_several_deciding_functions(decide: str) -> None:
     lines = verdict_lines(results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B), decide=decide))
@@ -167,25 +129,6 @@ def test_the_summary_names_several_deciding_functions(decide: str) -> None:
         f"pass rate 1.000: 1 of 1 run passed ({decide} of the functions); 95% interval 0.050 to 1.000 (Gaffke, mid-p)"
     )
     assert rate in lines
-
-
-def test_nothing_measured_shows_dashes_and_no_zeros(golden: Golden) -> None:
-    records = [failed("provider", row, run) for row in range(2) for run in range(2)]
-    shown = summary(results_of(records, n=2, minimum=0.5))
-
-    assert shown == golden(shown)
-
-
-def test_a_function_without_scores_shows_dashes_next_to_one_with_scores() -> None:
-    records = [finished({A: 1.0}, 0, run, errors={B: BROKE}) for run in range(2)]
-
-    table = summary_lines(results_of(records, scorers=(A, B), decide=A, n=2))[:3]
-
-    assert table == [
-        "eval function  threshold   mean    95% interval  pass rate    95% interval  pass@2  pass^2",
-        "rewards:a           >= 1  1.000  0.050 to 1.000      1.000  0.050 to 1.000   1.000   1.000",
-        "rewards:b           >= 1      -               -          -               -       -       -",
-    ]
 
 
 def test_tokens_by_kind_and_their_cost() -> None:
@@ -396,7 +339,10 @@ def test_rows_that_changed_by_rescoring_are_counted_without_a_test(rows: list[Pa
 
 
 def compared(**counts: int) -> Results:
-    """Return results compared with stored ones: the number of rows that `kept` their pass or are `worse`."""
+    """Return results compared with stored ones: the number of rows that `kept` their pass or are `worse`.
+
+    Power at 44 and 6: se = sqrt((6 - 0.72) / 49 / 50) = 0.0464; 0.07 - 1.96 se lies 0.452 se below 0.
+    """
     rows = Matched(
         [Pair(0, 0, [True], [True])] * counts["kept"] + [Pair(0, 0, [False], [True])] * counts["worse"],
         added=1,
@@ -407,20 +353,7 @@ def compared(**counts: int) -> Results:
     return replace(results_of([finished({A: 0.0})]), **with_baseline(against), verdicts=[decide(rule, against)])
 
 
-def test_a_comparison_with_a_baseline_reports_omitted_rows_and_differences_and_a_corrected_p() -> None:
-    lines = all_lines(compared(kept=44, worse=6))
-
-    # se = sqrt((6 - 0.72) / 49 / 50) = 0.0464; 0.07 - 1.96 se lies 0.452 se below 0
-    assert [line for line in lines if "baseline" in line or "6 worse" in line or "power" in line] == [
-        "against the baseline b.json (2026-11-20 14:03 UTC): pass rate 0.880, baseline 1.000, same 50 rows; "
-        "rows left out: 2 changed, 1 added",
-        "  -0.120, 95% interval -0.234 to -0.023; 0 rows better, 6 worse: a regression (p = 0.031, McNemar, exact)",
-        "  the baseline differs in the model: a, here b",
-        "gate max_regression <= 0.02: FAILS: pass rate 0.880, baseline 1.000, same 50 rows; -0.120: a regression "
-        "(p = 0.031)",
-        "  low power: if the true loss were 0.07, this gate would notice 33% of the time; 173 rows would make it 80%",
-    ]
-
+def test_a_comparison_with_a_baseline_among_others_has_a_corrected_p() -> None:
     rows = Matched([Pair(0, 0, [row >= 6], [True]) for row in range(100)])
     among = against_baseline("b.json", rows).among(3, 0.09375)
     corrected = summary_lines(replace(results_of([finished({A: 0.0})]), **with_baseline(among)))
