@@ -20,7 +20,7 @@ SLOW_FOLDERS = ("browser", "durability", "endpoint", "environments", "host", "mc
 OF_ADD_ONS = (
     *("browser", "cluster", "corpus", "docs", "environments", "verifiers", "viewer"),
     *("unit/compat", "unit/environments", "unit/lab", "unit/viewer"),
-    *("cli/dashboards.py", "cli/test_compared_pages.py", "cli/test_html.py", "cli/test_view.py"),
+    *("cli/dashboards.py", "cli/test_compared_pages.py", "cli/test_view.py"),
     *("contract/test_budget.py", "contract/test_docs_tables.py", "contract/test_layers.py"),
     *("hostile/test_dashboard.py", "hostile/test_fuzz_read_back.py", "hostile/test_lab.py"),
     *("plugin/test_cluster_options.py", "plugin/test_html_reports.py", "plugin/test_hub.py"),

@@ -17,8 +17,7 @@ from benchmarks.viewer_runs import SyntheticRun, write_run
 from pytest_osmosis import cli
 from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.results.rebuild import differences
-from tests.cli.real_runs import RealRuns
-from tests.cli.stored_runs import ROLLOUT, SCORE, Cli, Stored
+from tests.cli.stored_runs import ROLLOUT, SCORE, Cli, RealRuns, Stored
 from tests.plugin.workspaces import Shell, Workspace, wait_until
 
 RUN_TABLE = Path(__file__).parents[2] / "docs" / "reference" / "run-table.md"
