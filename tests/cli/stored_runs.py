@@ -30,29 +30,14 @@ ROWS = {
     "digests": {str(row): f"{row:016x}" for row in range(9)},
 }
 ROLLOUT = {
-    "ev": "rollout",
-    "row": 3,
-    "run": 1,
-    "attempt": 1,
-    "ms": 1500.0,
-    "messages": MESSAGES,
-    "n_prompt": 1,
-    "finish_reason": "stop",
-    "usage": {"input_tokens": 1200, "output_tokens": 7},
-    "model": "m",
-    "retries": 2,
+    "ev": "rollout", "row": 3, "run": 1, "attempt": 1, "ms": 1500.0, "messages": MESSAGES, "n_prompt": 1,
+    "finish_reason": "stop", "usage": {"input_tokens": 1200, "output_tokens": 7}, "model": "m", "retries": 2,
     "output": {"stdout": "printed\n"},
-}
+}  # fmt: skip
 SCORE = {
-    "ev": "score",
-    "output": {},
-    "row": 3,
-    "run": 1,
-    "attempt": 1,
-    "ms": 20.0,
-    "scores": {"rewards:exact": 0.25},
+    "ev": "score", "output": {}, "row": 3, "run": 1, "attempt": 1, "ms": 20.0, "scores": {"rewards:exact": 0.25},
     "errors": {"rewards:style": {"message": "ValueError: no style", "details": "Traceback\n  line"}},
-}
+}  # fmt: skip
 A, B = "rewards:exact", "rewards:style"
 RECORDS = [finished({A: 0.25}, 3, 0), finished({A: 0.25}, 3, 1, errors={B: BROKE})]
 RESULTS = published(RECORDS, scorers=(A, B), decide=A, thresholds={A: 0.5}, n=2)

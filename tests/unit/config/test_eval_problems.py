@@ -154,20 +154,8 @@ results = "/x.json"
 
 
 ODD_VALUES: list[object] = [
-    True,
-    -1,
-    1.5,
-    float("nan"),
-    "",
-    "\0",
-    "x" * 5000,
-    [],
-    [[1]],
-    {},
-    {"a": {"b": [1]}},
-    "{",
-    "[",
-]
+    True, -1, 1.5, float("nan"), "", "\0", "x" * 5000, [], [[1]], {}, {"a": {"b": [1]}}, "{", "[",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("table", EVAL_TABLES)

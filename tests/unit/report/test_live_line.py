@@ -29,15 +29,9 @@ def paced(progress: RunCounts, batch_size: int = 8, began_s: float = 10.0) -> Pa
 
 
 HALF: dict[str, Any] = {
-    "submitted": 500,
-    "done": 240,
-    "passed": 193,
-    "unmeasured": 3,
-    "score": 193.5,
-    "in_flight": 32,
-    "retrying": 4,
+    "submitted": 500, "done": 240, "passed": 193, "unmeasured": 3, "score": 193.5, "in_flight": 32, "retrying": 4,
     "tokens": 12_340,
-}
+}  # fmt: skip
 
 
 def test_a_log_gets_everything_but_a_bar() -> None:

@@ -95,19 +95,14 @@ def test_a_conversation_is_laid_out_to_be_read(golden: Callable[[str], str], mes
 @pytest.mark.parametrize(
     "message",
     [
-        "text",
-        None,
-        7,
-        ["x"],
-        {},
-        {"role": None, "content": 3},
+        "text", None, 7, ["x"], {}, {"role": None, "content": 3},
         {"role": "assistant", "tool_calls": [None, {"function": None}, {"function": {"name": None}}, 3]},
         {"role": "assistant", "tool_calls": {"a": 1}, "function_call": {"name": "f", "arguments": 3}},
         {"role": "assistant", "content": [None, 3, [], {"type": ["x"]}, {"text": 3}, {"type": "image", "image": 3}]},
         {"role": "tool", "tool_call_id": ["x"], "content": {"a": [1]}},
         {"role": "assistant", "audio": {"transcript": 3}, "reasoning": {"x": 1}, "refusal": ["no"]},
     ],
-)
+)  # fmt: skip
 def test_anything_can_be_a_message(message: object) -> None:
     lines = list(message_lines([message, message], Shortener()))
     assert lines

@@ -81,14 +81,9 @@ def test_a_report_lets_a_browser_run_nothing_but_its_own_script(tmp_path: Path) 
         [own] = re.findall(rf"<{name}>(.*?)</{name}>", report.html, re.DOTALL)
         sha[name] = base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()
     assert policy.split("; ") == [
-        "default-src 'none'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-        f"script-src 'sha256-{sha['script']}'",
-        f"style-src 'sha256-{sha['style']}'",
-    ]
+        "default-src 'none'", "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'",
+        "trusted-types 'none'", f"script-src 'sha256-{sha['script']}'", f"style-src 'sha256-{sha['style']}'",
+    ]  # fmt: skip
 
 
 def test_the_verdict_without_scripts_escapes_text_of_others_in_a_report_of_its_owner(tmp_path: Path) -> None:
