@@ -1,9 +1,9 @@
-"""Golden texts: what a test shows as a whole is kept in `golden/`, in a file with the name of its case."""
+"""Golden texts: what the cases of a module show as a whole is kept in `golden/`, in a file with its name."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,14 +15,14 @@ diff."""
 
 
 @pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """Return the golden text of this test, which is given what the test shows now."""
+def golden(request: pytest.FixtureRequest) -> Callable[[Mapping[str, Iterable[str]]], None]:
+    """Check that the lines of all cases of this test are those that its module has."""
 
-    def golden(shown: str) -> str:
-        path = FOLDER / f"{request.node.callspec.id.replace(' ', '_')}.txt"
+    def golden(cases: Mapping[str, Iterable[str]]) -> None:
+        shown = "\n".join("\n".join([f"== {name}", *lines, ""]) for name, lines in cases.items())
+        path = FOLDER / f"{request.path.stem.removeprefix('test_')}.txt"
         if os.environ.get(UPDATE):
-            path.parent.mkdir(exist_ok=True)
             path.write_text(shown, encoding="utf-8")
-        return path.read_text(encoding="utf-8")
+        assert shown == path.read_text(encoding="utf-8")
 
     return golden

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import ANY
 
 import pytest
 from msgspec import structs
@@ -16,7 +15,7 @@ from pytest_osmosis.config.eval_kinds import GateRule, TokenPrices
 from pytest_osmosis.formats.words import CassetteMode
 from pytest_osmosis.models.prices import FREE, price_from
 from pytest_osmosis.report.overview import overview_rows
-from pytest_osmosis.report.statistics import NAME_COLUMNS, statistics_rows
+from pytest_osmosis.report.statistics import NAME_COLUMNS
 from pytest_osmosis.report.style import aligned
 from pytest_osmosis.report.summary import brief_lines, last_run_line, short_verdict_lines, summary_lines, verdict_lines
 from pytest_osmosis.results.read import read_head
@@ -40,116 +39,137 @@ from tests.unit.made import (
     with_baseline,
 )
 
-Golden = Callable[[str], str]
-
 
 def all_lines(results: Results) -> list[str]:
     """Return the lines of the summary and of the verdict, as the terminal shows them."""
     return [*summary_lines(results), "", *verdict_lines(results)]
 
 
-def text(lines: Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
-
-
 def summary(results: Results) -> str:
-    return text(all_lines(results))
+    return "\n".join(all_lines(results))
 
 
-HALVES = [finished({A: score}, row) for row, score in enumerate((1.0, 0.0, 0.5))]
-BROKEN = [
-    *(finished({A: 1.0}, 0), failed("provider", 1), failed("provider", 2), failed("host", 3), failed("agent", 4)),
-    finished({}, 5, errors={A: BROKE}),
-]
-TWO_FUNCTIONS = [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE})]
-PASSED, NEVER = [finished({A: 1.0}, 0), finished({A: 1.0}, 1)], [pending(2), pending(3)]
+STARTED_AT = "2026-11-20T14:03:59.000+00:00"
+
+
+def compared(**counts: int) -> Results:
+    """Return results compared with stored ones: the number of rows that `kept` their pass or are `worse`.
+
+    Power at 44 and 6: se = sqrt((6 - 0.72) / 49 / 50) = 0.0464; 0.07 - 1.96 se lies 0.452 se below 0.
+    """
+    rows = Matched(
+        [Pair(0, 0, [True], [True])] * counts["kept"] + [Pair(0, 0, [False], [True])] * counts["worse"],
+        added=1,
+        changed=2,
+    )
+    against = against_baseline("b.json", rows, started_at=STARTED_AT, differs=("the model: a, here b",), allowed=0.02)
+    rule = GateRule("max_regression", -0.02)
+    return replace(results_of([finished({A: 0.0})]), **with_baseline(against), verdicts=[decide(rule, against)])
+
+
+def cassette(mode: CassetteMode, replayed: int = 0, cost_usd: float | None = None, **unrecorded: int) -> CassetteUse:
+    return CassetteUse(
+        mode, "cassettes/x.jsonl", "0" * 64, 52, replayed, 12_300 if replayed else 0, cost_usd, unrecorded
+    )
+
+
+def one(**fields: Any) -> Results:
+    """Return the results of an eval with one run that passed."""
+    return replace(results_of([finished({A: 1.0})]), **fields)
+
+
+def named_like_its_baseline(results: Results) -> Results:
+    assert results.baseline is not None
+    return replace(results, baseline=replace(results.baseline, model=results.description.model))
+
+
+ONE, OTHER = finished({A: 1.0}, 0), finished({A: 1.0}, 1)
+MIXED, NEVER = [finished({A: 0.0}, 0), OTHER], [pending(2), pending(3)]
+UNCOUNTED = [of_baseline(finished({A: 1.0}, row, usage=None)) for row in range(2)]
 FIVE_RUNS = [finished({A: float(run < 3 + row)}, row, run) for row in range(2) for run in range(5)]
-
-
-SHOWN: dict[str, Callable[[], str]] = {
-    "one run a row": lambda: summary(results_of(HALVES)),
-    "five runs a row and a gate": lambda: summary(results_of(FIVE_RUNS, n=5, minimum=0.7)),
-    "a table too wide for the terminal": lambda: text(summary_lines(results_of(FIVE_RUNS, n=5), columns=80)[:6]),
-    "spread and noise in verbose output": lambda: text(summary_lines(results_of(FIVE_RUNS, n=5), verbose=True)[3:15]),
-    "unmeasured runs that count as zero": lambda: summary(results_of(BROKEN, minimum=0.5)),
-    "a single run": lambda: summary(
-        results_of([finished({A: 1.0}, usage={"input_tokens": 1, "output_tokens": 0})], minimum=0.5, duration_ms=890.0)
+CUT = [*(finished({A: float(row == 0)}, row, finish_reason="length") for row in range(3)), finished({A: 1.0}, 3)]
+TWENTY = results_of([finished({A: 1.0}, row) for row in range(20)])
+KINDS = {"input_tokens": 1000, "output_tokens": 234, "cached_input_tokens": 100, "reasoning_tokens": 0}
+HELD = {"requests_per_minute": 312.0, "tokens_per_minute": 0.01}
+BETTER, WORSE = Pair(0, 0, [True], [False]), Pair(0, 0, [False], [True])
+SIX_WORSE = against_baseline("b.json", Matched([WORSE] * 6 + [Pair(0, 0, [True], [True])] * 94))
+SHOWN: dict[str, Results] = {
+    "one run a row": results_of([finished({A: score}, row) for row, score in enumerate((1.0, 0.0, 0.5))]),
+    "five runs a row and a gate": results_of(FIVE_RUNS, n=5, minimum=0.7),
+    "a single run": results_of(
+        [finished({A: 1.0}, usage={"input_tokens": 1, "output_tokens": 0})], minimum=0.5, duration_ms=890.0
     ),
-    "no run": lambda: summary(results_of([])),
-    "runs that are missing": lambda: summary(
-        replace(results_of([finished({A: 1.0}, 0), removed(1), *NEVER], stopped="the probe failed: 401"), n_planned=4)
+    "no run": results_of([]),
+    "nothing measured": results_of(
+        [failed("provider", row, run) for row in range(2) for run in range(2)], n=2, minimum=0.5
     ),
-    "runs that are not needed": lambda: summary(
-        replace(results_of([*PASSED, *NEVER], stopped="gate pass_rate >= 0.5 holds"), stop_reason="decided")
+    "unmeasured runs that count as zero": results_of(
+        [
+            *(ONE, failed("provider", 1), failed("provider", 2), failed("host", 3), failed("agent", 4)),
+            finished({}, 5, errors={A: BROKE}),
+        ],
+        minimum=0.5,
     ),
-    "a regression against stored results": lambda: summary(compared(kept=44, worse=6)),
-    "several functions and the deciding one": lambda: summary(
-        results_of(TWO_FUNCTIONS, scorers=(A, B), decide=A, thresholds={B: 0.2})
+    "runs that are missing": replace(
+        results_of([ONE, removed(1), *NEVER], stopped="the probe failed: 401"), n_planned=4
     ),
-    "nothing measured": lambda: summary(
-        results_of([failed("provider", row, run) for row in range(2) for run in range(2)], n=2, minimum=0.5)
+    "runs that are not needed": replace(
+        results_of([ONE, OTHER, *NEVER], stopped="gate pass_rate >= 0.5 holds"), stop_reason="decided"
     ),
+    "several functions and the deciding one": results_of(
+        [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE})],
+        scorers=(A, B), decide=A, thresholds={B: 0.2},
+    ),
+    **{f"{which} of two functions decide": results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B), decide=which)
+       for which in ("all", "any")},
+    "tokens by kind and their cost": results_of(
+        [finished({A: 1.0}, usage=KINDS), failed("provider", 1)],
+        price=price_from(TokenPrices(4.0, 40.0, cached_input=1.0), "[prices]"),
+    ),
+    "a model that costs nothing": results_of([ONE], price=FREE),
+    "answers that were cut off": results_of(CUT),
+    "answers that were cut off at a bound": results_of(CUT, extra={"sampling": {"max_tokens": 256}}),
+    "a run that was rolled out twice": results_of([finished({A: 1.0}, attempt=2, repeated=True)]),
+    "waits that mattered": one(throttling=Throttling(2, 3.25, 4, 32, HELD)),
+    "recorded": one(cassette=cassette("record")),
+    "recorded but for some": replace(TWENTY, cassette=cassette("record", provider=2, timeout=1)),
+    "recorded but for one": replace(TWENTY, cassette=cassette("record", provider=1)),
+    "from the cassette and recorded": one(cassette=cassette("new", 40, 0.02)),
+    "all from the cassette": one(cassette=cassette("new", 52, 0.02)),
+    "from the cassette at an unknown cost": one(cassette=cassette("new", 40)),
+    "replayed": one(cassette=cassette("replay", 52, 0.02)),
+    "stored scores": one(**rescored(kept={A: 999})),
+    "stored scores of two functions": replace(
+        results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B)), **rescored(kept={A: 1, B: 40})
+    ),
+    "rows that changed by rescoring": one(
+        **rescored(Matched([WORSE, BETTER, Pair(2, 2, [True, False], [True, True])]))
+    ),
+    "no row that changed by rescoring": one(**rescored(Matched([Pair(0, 0, [True], [True])]))),
+    "a regression against stored results": compared(kept=44, worse=6),
+    "a comparison among others": one(**with_baseline(SIX_WORSE.among(3, 0.09375))),
+    "a model beside its baseline that stopped": results_of(
+        MIXED, baseline=[of_baseline(ONE), of_baseline(pending(1, reason="401"))]
+    ),
+    "errors of a baseline": results_of(
+        [ONE, failed("agent", 1)], baseline=[of_baseline(failed("provider", row)) for row in range(2)]
+    ),
+    "a baseline without usage": results_of(MIXED, baseline=UNCOUNTED),
+    "a baseline with usage of some": results_of(MIXED, baseline=[UNCOUNTED[0], of_baseline(OTHER)]),
+    "a baseline of the same name": named_like_its_baseline(results_of(MIXED, baseline=[*map(of_baseline, MIXED)])),
+}  # fmt: skip
+LINES: dict[str, Sequence[str]] = {
+    "a table too wide for the terminal": summary_lines(SHOWN["five runs a row and a gate"], columns=80),
+    "a table as wide as the terminal": summary_lines(SHOWN["five runs a row and a gate"], columns=90),
+    "spread and noise in verbose output": summary_lines(results_of(FIVE_RUNS, n=5), verbose=True)[3:15],
+    "a narrow terminal": summary_lines(results_of(MIXED, baseline=[of_baseline(ONE), of_baseline(OTHER)]), columns=20),
+    "single runs in verbose output": summary_lines(results_of(MIXED, n=3), verbose=True),
+    **{name: all_lines(results) for name, results in SHOWN.items()},
 }
 
 
-@pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
-def test_a_summary_is_shown_line_by_line(golden: Golden, shown: Callable[[], str]) -> None:
-    found = shown()
-
-    assert found == golden(found)
-
-
-def test_a_table_that_is_split_in_two_has_three_lines_more() -> None:
-    wide, narrow = (summary_lines(results_of(FIVE_RUNS, n=5), columns=columns) for columns in (90, 80))
-
-    assert len(wide) == len(narrow) - 3
-
-
-def test_narrow_tables_keep_intervals_next_to_their_values_and_there_is_no_pass_hat_of_single_runs() -> None:
-    baseline = [of_baseline(finished({A: 1.0})), of_baseline(finished({A: 1.0}, 1))]
-    lines = summary_lines(results_of([finished({A: 0.0}), finished({A: 1.0}, 1)], baseline=baseline), columns=20)
-
-    heads = [line.split("  ") for line in lines if line.startswith("eval function")]
-    assert [[cell.strip() for cell in head if cell] for head in heads] == [
-        ["eval function", "model", "threshold", "mean", "95% interval"],
-        ["eval function", "model", "pass rate", "95% interval"],
-    ]
-
-    verbose = summary_lines(results_of([finished({A: 1.0}), finished({A: 1.0}, 1)], n=3), verbose=True)
-
-    tables = [line.split() for line in verbose if line.startswith("eval function")]
-    assert tables[-1] == ["eval", "function", "pass@1"]
-
-
-@pytest.mark.parametrize("decide", ["all", "any"])
-def test_the_summary_names_several_deciding_functions(decide: str) -> None:
-    lines = verdict_lines(results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B), decide=decide))
-
-    rate = (
-        f"pass rate 1.000: 1 of 1 run passed ({decide} of the functions); 95% interval 0.050 to 1.000 (Gaffke, mid-p)"
-    )
-    assert rate in lines
-
-
-def test_tokens_by_kind_and_their_cost() -> None:
-    usage = {"input_tokens": 1000, "output_tokens": 234, "cached_input_tokens": 100, "reasoning_tokens": 0}
-    price = price_from(TokenPrices(4.0, 40.0, cached_input=1.0), "[prices]")
-    results = results_of([finished({A: 1.0}, usage=usage), failed("provider", 1)], price=price)
-
-    line = "1,234 tokens (1,000 in, 234 out, 100 cached, unknown for 1 run), $0.013 (unknown for 1 run), 3.2 s"
-    assert line in summary_lines(results)
-    assert "18 tokens (11 in, 7 out), $0, 3.2 s" in summary_lines(results_of([finished({A: 1.0})], price=FREE))
-
-
-def test_answers_that_were_cut_off_are_reported_with_a_remedy() -> None:
-    cut = [finished({A: float(row == 0)}, row, finish_reason="length") for row in range(3)]
-    whole = finished({A: 1.0}, 3, finish_reason="stop")
-    told = "3 answers cut off (finish_reason length), 2 of them did not pass: "
-
-    assert f"{told}set [sampling] max_tokens" in summary_lines(results_of([*cut, whole]))
-    bounded = results_of([*cut, whole], extra={"sampling": {"max_tokens": 256}})
-    assert f"{told}raise [sampling] max_tokens (now 256)" in summary_lines(bounded)
-    assert "cut off" not in summary(results_of([whole]))
+def test_a_summary_is_shown_line_by_line(golden: Callable[[Mapping[str, Iterable[str]]], None]) -> None:
+    golden(LINES)
 
 
 def answered(equal: int, rows: int = 10, *, passes: int = 1, extra: dict[str, Any] | None = None) -> str:
@@ -169,9 +189,6 @@ def test_equal_answers_in_most_rows_are_reported_unless_they_are_right() -> None
     assert f"{told}the temperature is 0" in answered(9, passes=0, extra={"sampling": {"temperature": 0.0}})
     few_or_right = [answered(8), answered(10, passes=10), answered(1, rows=1, passes=0), answered(9, passes=9)]
     assert not [text for text in few_or_right if "equal answers" in text]
-
-
-STARTED_AT = "2026-11-20T14:03:59.000+00:00"
 
 
 @pytest.mark.parametrize(
@@ -214,38 +231,6 @@ def test_the_header_shows_the_time_and_cost_of_the_last_run(
     assert line == f"last run (2026-11-20 14:03 UTC): 500 rollouts, 625,000 tokens, {said}, 3 min 50 s"
 
 
-def cassette(mode: CassetteMode, replayed: int = 0, cost_usd: float | None = None, **unrecorded: int) -> CassetteUse:
-    return CassetteUse(
-        mode, "cassettes/x.jsonl", "0" * 64, 52, replayed, 12_300 if replayed else 0, cost_usd, unrecorded
-    )
-
-
-RECORDED = "52 answers recorded in cassettes/x.jsonl"
-FROM_CASSETTE = "40 of 52 requests came from the cassette: 12,300 tokens, $0.020 not spent"
-
-
-@pytest.mark.parametrize(
-    ("use", "said"),
-    [
-        (cassette("record"), [RECORDED]),
-        (
-            cassette("record", provider=2, timeout=1),
-            [RECORDED, "3 of 20 rollouts are not in the cassette: 2 provider, 1 timeout"],
-        ),
-        (cassette("record", provider=1), [ANY, "1 of 20 rollouts is not in the cassette: 1 provider"]),
-        (cassette("new", 40, 0.02), [FROM_CASSETTE, "12 answers recorded in cassettes/x.jsonl"]),
-        (cassette("new", 52, 0.02), [ANY]),
-        (cassette("new", 40), ["40 of 52 requests came from the cassette: 12,300 tokens not spent, cost unknown", ANY]),
-        (cassette("replay", 52, 0.02), ["tokens and cost are those of the recording, nothing was paid now"]),
-    ],
-)
-def test_what_was_recorded_and_what_came_from_a_store(use: CassetteUse, said: list[str]) -> None:
-    results = results_of([finished({A: 1.0}, row) for row in range(20)])
-    plain, lines = summary_lines(results), summary_lines(replace(results, cassette=use))
-
-    assert [line for line in lines if line not in plain] == said
-
-
 def test_the_verdict_on_a_replay_says_so() -> None:
     results = replace(results_of([finished({A: 1.0})]), cassette=cassette("replay", 52))
     line = "replayed from cassettes/x.jsonl: no model was asked"
@@ -254,23 +239,6 @@ def test_the_verdict_on_a_replay_says_so() -> None:
     assert short_verdict_lines(results)[0] == line
     assert line in brief_lines(results)
     assert overview_rows([results])[1][0] == "x (replayed)"
-
-
-def test_second_attempts_and_waits_that_mattered_are_reported() -> None:
-    lines = summary_lines(results_of([finished({A: 1.0}, attempt=2, repeated=True)]))
-
-    assert (
-        "1 run rolled out a second time, because the first process ended; what the first time used is not counted"
-        in lines
-    )
-
-    held = {"requests_per_minute": 312.0, "tokens_per_minute": 0.01}
-    throttled = replace(results_of([finished({A: 1.0})]), throttling=Throttling(2, 3.25, 4, 32, held))
-    waits = summary_lines(throttled)[-2:]
-    assert waits == [
-        "[execution] requests_per_minute delayed requests by 5 min 12 s in all",
-        "the server refused requests (429, 503): 2 pauses, 3.2 s in all; at times 4 of 32 rollouts in flight",
-    ]
 
 
 def test_the_ends_of_a_very_long_function_name_are_kept() -> None:
@@ -293,99 +261,4 @@ def test_a_threshold_that_is_nearly_one_is_not_shown_as_one_and_columns_fit_thei
     assert aligned([["name", "n"], ["評価", "1,000"]]) == ["name      n", "評価  1,000"]
 
 
-def test_a_baseline_of_the_same_name_is_distinguished_in_the_table() -> None:
-    records = [finished({A: 1.0}, 0), finished({A: 0.0}, 1)]
-    made = results_of(records, baseline=list(map(of_baseline, records)))
-    assert made.baseline is not None
-    alike = replace(made, baseline=replace(made.baseline, model=made.description.model))
-    shown = [[row[1] for row in statistics_rows(results)] for results in (made, alike)]
-
-    assert shown == [
-        ["model", "vendor/some-model", "other"],
-        ["model", "vendor/some-model", "vendor/some-model (baseline)"],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("scorers", "kept", "words"),
-    [
-        ((A,), {A: 999}, "999 stored scores"),
-        ((A, B), {A: 1, B: 40}, "1 stored score of rewards:a, 40 stored scores of rewards:b"),
-    ],
-)
-def test_reused_scores_are_counted(scorers: tuple[str, ...], kept: dict[str, int], words: str) -> None:
-    made = replace(results_of([finished({A: 1.0, B: 1.0})], scorers=scorers), **rescored(kept=kept))
-
-    assert f"reused {words} (code and rows unchanged); --osmosis-rescore recomputes them" in summary_lines(made)
-
-
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        (
-            [Pair(0, 0, [False], [True]), Pair(1, 1, [True], [False]), Pair(2, 2, [True, False], [True, True])],
-            "1 row better, 2 worse",
-        ),
-        ([Pair(0, 0, [True], [True])], "no row of 1 changed"),
-    ],
-)
-def test_rows_that_changed_by_rescoring_are_counted_without_a_test(rows: list[Pair], words: str) -> None:
-    made = replace(results_of([finished({A: 0.0})]), **rescored(Matched(rows)))
-
-    assert f"against the previous verdicts (results.1.json): {words}" in summary_lines(made)
-
-
 # -- baselines --------------------------------------------------------------------------------------------
-
-
-def compared(**counts: int) -> Results:
-    """Return results compared with stored ones: the number of rows that `kept` their pass or are `worse`.
-
-    Power at 44 and 6: se = sqrt((6 - 0.72) / 49 / 50) = 0.0464; 0.07 - 1.96 se lies 0.452 se below 0.
-    """
-    rows = Matched(
-        [Pair(0, 0, [True], [True])] * counts["kept"] + [Pair(0, 0, [False], [True])] * counts["worse"],
-        added=1,
-        changed=2,
-    )
-    against = against_baseline("b.json", rows, started_at=STARTED_AT, differs=("the model: a, here b",), allowed=0.02)
-    rule = GateRule("max_regression", -0.02)
-    return replace(results_of([finished({A: 0.0})]), **with_baseline(against), verdicts=[decide(rule, against)])
-
-
-def test_a_comparison_with_a_baseline_among_others_has_a_corrected_p() -> None:
-    rows = Matched([Pair(0, 0, [row >= 6], [True]) for row in range(100)])
-    among = against_baseline("b.json", rows).among(3, 0.09375)
-    corrected = summary_lines(replace(results_of([finished({A: 0.0})]), **with_baseline(among)))
-
-    assert any(
-        "may be chance (p = 0.031, McNemar, exact; as one of 3 evals p = 0.094, Holm)" in line for line in corrected
-    )
-    assert not any("regression" in line for line in corrected)
-
-
-def test_table_tokens_costs_and_errors_of_the_baselines_model_are_told_apart() -> None:
-    two_rows = [of_baseline(finished({A: 1.0}, 0)), of_baseline(pending(1, reason="401"))]
-
-    both = all_lines(results_of([finished({A: 0.0}, 0), finished({A: 1.0}, 1)], baseline=two_rows))
-
-    assert [line.split()[:2] for line in both[1:3]] == [[A, "vendor/some-model"], [A, "other"]]
-    assert "baseline other: pass rate 1.000: 1 of 1 run passed; 18 tokens, cost unknown" in both
-    assert "1 run of the baseline never ran: 401" in both
-    assert any(line.startswith("54 tokens (33 in, 21 out)") for line in both)
-
-    baseline = [of_baseline(failed("provider", row)) for row in range(2)]
-
-    lines = summary_lines(results_of([finished({A: 1.0}, 0), failed("agent", 1)], baseline=baseline))
-
-    assert [line for line in lines if "what happened" in line] == [
-        "1 run counted as failed: what happened (boundary agent), first: row1-run0",
-        "2 runs of the baseline not measured: what happened (first: row0-run0-baseline)",
-    ]
-
-    own = [finished({A: 0.0}, 0), finished({A: 1.0}, 1)]
-    counted, uncounted = of_baseline(own[1]), [of_baseline(finished({A: 1.0}, row, usage=None)) for row in range(2)]
-
-    for other, said in ((uncounted, "tokens unknown"), ([uncounted[0], counted], "18 tokens (unknown for 1 run)")):
-        verdict = verdict_lines(results_of(own, baseline=other))
-        assert any(line.endswith(f"; {said}, cost unknown") for line in verdict)
