@@ -220,30 +220,36 @@ CALLS = {
 TRACEBACK = 'Traceback (most recent call last):\n  File "rewards.py", line 2, in score\nValueError: no\n'
 HUNDRED: list[What] = ["failed"] * 100
 ASKED: dict[str, Any] = {"n_prompt": 1, "ground_truth": "6"}
-SHOWN: dict[str, Outcome] = {
-    "a wrong answer": outcome(finished({A: 0.2}), messages=[PROMPT, FIVE], **ASKED),
-    "an answer without text": outcome(
-        finished({A: 0.0}, answer_fault="no text"), messages=[PROMPT, {**FIVE, "content": ""}], **ASKED
-    ),
-    "tool calls": outcome(finished({A: 0.0}), messages=[CALLS, {"role": "tool", "tool_call_id": "1", "content": "6"}]),
-    "every score of several functions": outcome(
-        finished({A: 0.25, B: 0.5}, errors={"rewards:c": RewardError("ValueError: no\nreally")}),
-        PassRule((A, B, "rewards:c"), 1.0, {B: 0.5}, A),
-    ),
-    "a function that broke": outcome(
-        finished({}, errors={A: BROKE}),
-        details=TRACEBACK,
-        messages=[PROMPT, FIVE, {"role": "tool", "content": "ok"}],
-        **ASKED,
-    ),
-    "a row of five": row_of("passed", "error", "failed", "failed", "pending"),
-    "a row of two": row_of("passed", "failed"),
-    "a row of a hundred": row_of(*HUNDRED),
-}
+
+
+def shown() -> dict[str, Outcome]:
+    """Return outcomes by what is to be seen in them."""
+    return {
+        "a wrong answer": outcome(finished({A: 0.2}), messages=[PROMPT, FIVE], **ASKED),
+        "an answer without text": outcome(
+            finished({A: 0.0}, answer_fault="no text"), messages=[PROMPT, {**FIVE, "content": ""}], **ASKED
+        ),
+        "tool calls": outcome(
+            finished({A: 0.0}), messages=[CALLS, {"role": "tool", "tool_call_id": "1", "content": "6"}]
+        ),
+        "every score of several functions": outcome(
+            finished({A: 0.25, B: 0.5}, errors={"rewards:c": RewardError("ValueError: no\nreally")}),
+            PassRule((A, B, "rewards:c"), 1.0, {B: 0.5}, A),
+        ),
+        "a function that broke": outcome(
+            finished({}, errors={A: BROKE}),
+            details=TRACEBACK,
+            messages=[PROMPT, FIVE, {"role": "tool", "content": "ok"}],
+            **ASKED,
+        ),
+        "a row of five": row_of("passed", "error", "failed", "failed", "pending"),
+        "a row of two": row_of("passed", "failed"),
+        "a row of a hundred": row_of(*HUNDRED),
+    }
 
 
 def test_what_did_not_pass_has_a_reason_and_a_block(golden: Callable[[Mapping[str, Iterable[str]]], None]) -> None:
-    golden({name: [f"{found.kind}: {found.reason}", "", found.text] for name, found in SHOWN.items()})
+    golden({name: [f"{found.kind}: {found.reason}", "", found.text] for name, found in shown().items()})
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,88 +88,99 @@ MIXED, NEVER = [finished({A: 0.0}, 0), OTHER], [pending(2), pending(3)]
 UNCOUNTED = [of_baseline(finished({A: 1.0}, row, usage=None)) for row in range(2)]
 FIVE_RUNS = [finished({A: float(run < 3 + row)}, row, run) for row in range(2) for run in range(5)]
 CUT = [*(finished({A: float(row == 0)}, row, finish_reason="length") for row in range(3)), finished({A: 1.0}, 3)]
-TWENTY = results_of([finished({A: 1.0}, row) for row in range(20)])
 KINDS = {"input_tokens": 1000, "output_tokens": 234, "cached_input_tokens": 100, "reasoning_tokens": 0}
 HELD = {"requests_per_minute": 312.0, "tokens_per_minute": 0.01}
 BETTER, WORSE = Pair(0, 0, [True], [False]), Pair(0, 0, [False], [True])
-SIX_WORSE = against_baseline("b.json", Matched([WORSE] * 6 + [Pair(0, 0, [True], [True])] * 94))
-SHOWN: dict[str, Results] = {
-    "one run a row": results_of([finished({A: score}, row) for row, score in enumerate((1.0, 0.0, 0.5))]),
-    "five runs a row and a gate": results_of(FIVE_RUNS, n=5, minimum=0.7),
-    "a single run": results_of(
-        [finished({A: 1.0}, usage={"input_tokens": 1, "output_tokens": 0})], minimum=0.5, duration_ms=890.0
-    ),
-    "no run": results_of([]),
-    "nothing measured": results_of(
-        [failed("provider", row, run) for row in range(2) for run in range(2)], n=2, minimum=0.5
-    ),
-    "unmeasured runs that count as zero": results_of(
-        [
-            *(ONE, failed("provider", 1), failed("provider", 2), failed("host", 3), failed("agent", 4)),
-            finished({}, 5, errors={A: BROKE}),
-        ],
-        minimum=0.5,
-    ),
-    "runs that are missing": replace(
-        results_of([ONE, removed(1), *NEVER], stopped="the probe failed: 401"), n_planned=4
-    ),
-    "runs that are not needed": replace(
-        results_of([ONE, OTHER, *NEVER], stopped="gate pass_rate >= 0.5 holds"), stop_reason="decided"
-    ),
-    "several functions and the deciding one": results_of(
-        [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE})],
-        scorers=(A, B), decide=A, thresholds={B: 0.2},
-    ),
-    **{f"{which} of two functions decide": results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B), decide=which)
-       for which in ("all", "any")},
-    "tokens by kind and their cost": results_of(
-        [finished({A: 1.0}, usage=KINDS), failed("provider", 1)],
-        price=price_from(TokenPrices(4.0, 40.0, cached_input=1.0), "[prices]"),
-    ),
-    "a model that costs nothing": results_of([ONE], price=FREE),
-    "answers that were cut off": results_of(CUT),
-    "answers that were cut off at a bound": results_of(CUT, extra={"sampling": {"max_tokens": 256}}),
-    "a run that was rolled out twice": results_of([finished({A: 1.0}, attempt=2, repeated=True)]),
-    "waits that mattered": one(throttling=Throttling(2, 3.25, 4, 32, HELD)),
-    "recorded": one(cassette=cassette("record")),
-    "recorded but for some": replace(TWENTY, cassette=cassette("record", provider=2, timeout=1)),
-    "recorded but for one": replace(TWENTY, cassette=cassette("record", provider=1)),
-    "from the cassette and recorded": one(cassette=cassette("new", 40, 0.02)),
-    "all from the cassette": one(cassette=cassette("new", 52, 0.02)),
-    "from the cassette at an unknown cost": one(cassette=cassette("new", 40)),
-    "replayed": one(cassette=cassette("replay", 52, 0.02)),
-    "stored scores": one(**rescored(kept={A: 999})),
-    "stored scores of two functions": replace(
-        results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B)), **rescored(kept={A: 1, B: 40})
-    ),
-    "rows that changed by rescoring": one(
-        **rescored(Matched([WORSE, BETTER, Pair(2, 2, [True, False], [True, True])]))
-    ),
-    "no row that changed by rescoring": one(**rescored(Matched([Pair(0, 0, [True], [True])]))),
-    "a regression against stored results": compared(kept=44, worse=6),
-    "a comparison among others": one(**with_baseline(SIX_WORSE.among(3, 0.09375))),
-    "a model beside its baseline that stopped": results_of(
-        MIXED, baseline=[of_baseline(ONE), of_baseline(pending(1, reason="401"))]
-    ),
-    "errors of a baseline": results_of(
-        [ONE, failed("agent", 1)], baseline=[of_baseline(failed("provider", row)) for row in range(2)]
-    ),
-    "a baseline without usage": results_of(MIXED, baseline=UNCOUNTED),
-    "a baseline with usage of some": results_of(MIXED, baseline=[UNCOUNTED[0], of_baseline(OTHER)]),
-    "a baseline of the same name": named_like_its_baseline(results_of(MIXED, baseline=[*map(of_baseline, MIXED)])),
-}  # fmt: skip
-LINES: dict[str, Sequence[str]] = {
-    "a table too wide for the terminal": summary_lines(SHOWN["five runs a row and a gate"], columns=80),
-    "a table as wide as the terminal": summary_lines(SHOWN["five runs a row and a gate"], columns=90),
-    "spread and noise in verbose output": summary_lines(results_of(FIVE_RUNS, n=5), verbose=True)[3:15],
-    "a narrow terminal": summary_lines(results_of(MIXED, baseline=[of_baseline(ONE), of_baseline(OTHER)]), columns=20),
-    "single runs in verbose output": summary_lines(results_of(MIXED, n=3), verbose=True),
-    **{name: all_lines(results) for name, results in SHOWN.items()},
-}
+
+
+def evals() -> dict[str, Results]:
+    """Return evals by what is to be seen in their summaries."""
+    twenty = results_of([finished({A: 1.0}, row) for row in range(20)])
+    six_worse = against_baseline("b.json", Matched([WORSE] * 6 + [Pair(0, 0, [True], [True])] * 94))
+    return {
+        "one run a row": results_of([finished({A: score}, row) for row, score in enumerate((1.0, 0.0, 0.5))]),
+        "five runs a row and a gate": results_of(FIVE_RUNS, n=5, minimum=0.7),
+        "a single run": results_of(
+            [finished({A: 1.0}, usage={"input_tokens": 1, "output_tokens": 0})], minimum=0.5, duration_ms=890.0
+        ),
+        "no run": results_of([]),
+        "nothing measured": results_of(
+            [failed("provider", row, run) for row in range(2) for run in range(2)], n=2, minimum=0.5
+        ),
+        "unmeasured runs that count as zero": results_of(
+            [
+                *(ONE, failed("provider", 1), failed("provider", 2), failed("host", 3), failed("agent", 4)),
+                finished({}, 5, errors={A: BROKE}),
+            ],
+            minimum=0.5,
+        ),
+        "runs that are missing": replace(
+            results_of([ONE, removed(1), *NEVER], stopped="the probe failed: 401"), n_planned=4
+        ),
+        "runs that are not needed": replace(
+            results_of([ONE, OTHER, *NEVER], stopped="gate pass_rate >= 0.5 holds"), stop_reason="decided"
+        ),
+        "several functions and the deciding one": results_of(
+            [finished({A: 1.0, B: 0.25}, 0), finished({A: 0.0}, 1, errors={B: BROKE})],
+            scorers=(A, B), decide=A, thresholds={B: 0.2},
+        ),
+        **{f"{which} of two functions decide": results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B), decide=which)
+           for which in ("all", "any")},
+        "tokens by kind and their cost": results_of(
+            [finished({A: 1.0}, usage=KINDS), failed("provider", 1)],
+            price=price_from(TokenPrices(4.0, 40.0, cached_input=1.0), "[prices]"),
+        ),
+        "a model that costs nothing": results_of([ONE], price=FREE),
+        "answers that were cut off": results_of(CUT),
+        "answers that were cut off at a bound": results_of(CUT, extra={"sampling": {"max_tokens": 256}}),
+        "a run that was rolled out twice": results_of([finished({A: 1.0}, attempt=2, repeated=True)]),
+        "waits that mattered": one(throttling=Throttling(2, 3.25, 4, 32, HELD)),
+        "recorded": one(cassette=cassette("record")),
+        "recorded but for some": replace(twenty, cassette=cassette("record", provider=2, timeout=1)),
+        "recorded but for one": replace(twenty, cassette=cassette("record", provider=1)),
+        "from the cassette and recorded": one(cassette=cassette("new", 40, 0.02)),
+        "all from the cassette": one(cassette=cassette("new", 52, 0.02)),
+        "from the cassette at an unknown cost": one(cassette=cassette("new", 40)),
+        "replayed": one(cassette=cassette("replay", 52, 0.02)),
+        "stored scores": one(**rescored(kept={A: 999})),
+        "stored scores of two functions": replace(
+            results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B)), **rescored(kept={A: 1, B: 40})
+        ),
+        "rows that changed by rescoring": one(
+            **rescored(Matched([WORSE, BETTER, Pair(2, 2, [True, False], [True, True])]))
+        ),
+        "no row that changed by rescoring": one(**rescored(Matched([Pair(0, 0, [True], [True])]))),
+        "a regression against stored results": compared(kept=44, worse=6),
+        "a comparison among others": one(**with_baseline(six_worse.among(3, 0.09375))),
+        "a model beside its baseline that stopped": results_of(
+            MIXED, baseline=[of_baseline(ONE), of_baseline(pending(1, reason="401"))]
+        ),
+        "errors of a baseline": results_of(
+            [ONE, failed("agent", 1)], baseline=[of_baseline(failed("provider", row)) for row in range(2)]
+        ),
+        "a baseline without usage": results_of(MIXED, baseline=UNCOUNTED),
+        "a baseline with usage of some": results_of(MIXED, baseline=[UNCOUNTED[0], of_baseline(OTHER)]),
+        "a baseline of the same name": named_like_its_baseline(results_of(MIXED, baseline=[*map(of_baseline, MIXED)])),
+    }  # fmt: skip
+
+
+def shown() -> dict[str, Iterable[str]]:
+    """Return the lines of those summaries, and of some that are cut to the width of a terminal or verbose."""
+    five = results_of(FIVE_RUNS, n=5)
+    return {
+        "a table too wide for the terminal": summary_lines(five, columns=80),
+        "a table as wide as the terminal": summary_lines(five, columns=90),
+        "spread and noise in verbose output": summary_lines(five, verbose=True)[3:15],
+        "a narrow terminal": summary_lines(
+            results_of(MIXED, baseline=[of_baseline(ONE), of_baseline(OTHER)]), columns=20
+        ),
+        "single runs in verbose output": summary_lines(results_of(MIXED, n=3), verbose=True),
+        **{name: all_lines(results) for name, results in evals().items()},
+    }
 
 
 def test_a_summary_is_shown_line_by_line(golden: Callable[[Mapping[str, Iterable[str]]], None]) -> None:
-    golden(LINES)
+    golden(shown())
 
 
 def answered(equal: int, rows: int = 10, *, passes: int = 1, extra: dict[str, Any] | None = None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from pytest_osmosis.config.eval_kinds import GateRule
@@ -70,81 +70,85 @@ REFUSALS = [
     ChatReply({"role": "assistant", "content": ""}, finish_reason="content_filter"),
 ]
 SEVEN = [f"KeyError: '{letter}'" for letter in "abcdefg" for _ in range(ord("h") - ord(letter))]
-PART = part([finished({A: 1.0}), finished({A: 0.0}, 1), failed("provider", 2)])
 OPPOSITE = [finished({A: 1.0, B: 0.0}, 0), finished({A: 0.0, B: 1.0}, 1)]
 BETTER, WORSE = Pair(0, 0, [True], [False]), Pair(0, 0, [False], [True])
 CHANGED = [BETTER, Pair(1, 4, [False], [True]), Pair(2, 2, [True], [True])]
 CHANGED_OF_FIVE = [Pair(0, 0, [True, False], [False]), Pair(12, 12, [True, False, True, False, False], [True] * 5)]
-LINES: dict[str, Sequence[str]] = {
-    "interrupted before many": stopped("interrupt", "interrupted", never(1_001)),
-    "interrupted before and within some": stopped("interrupt", "interrupted", [*never(7), *BEGUN]),
-    "interrupted within some": stopped("interrupt", "interrupted", BEGUN),
-    "interrupted at the end": stopped("interrupt", "interrupted", []),
-    "too many errors": stopped("max_errors", ERRORS, never(2)),
-    "too many errors at the end": stopped("max_errors", ERRORS, []),
-    "maxfail": stopped("maxfail", "stopped by x.toml::x[row0-run0] (--maxfail=1)", never(1)),
-    "runs that never ran": verdict_lines(
-        results_of([finished({A: 1.0}), *never(2, "its host was lost"), pending(50)])
-    )[:-1],
-    "a part": verdict_lines(PART),
-    "a part that one function decides": verdict_lines(
-        replace(PART, pass_rule=replace(PART.pass_rule, scorers=(A, B), decide=A))
-    ),
-    "the table of a part": statistics_lines(PART, verbose=True),
-    "a smoke test": verdict_lines(part([finished({A: 1.0}), finished({A: 0.0}, 1)], smoke_of=40)),
-    "a part that was not measured": verdict_lines(part([failed("provider")])),
-    "a part with a baseline": verdict_lines(
-        replace(
-            results_of([finished({A: 1.0})], baseline=[of_baseline(finished({A: 0.0}))]), partial=True, n_planned=40
-        )
-    ),
-    "worst rows by runs passed": gated(
-        [*row(3, 1, 1, 0), *row(5, 1, 1, 1), *row(9, 0, 1, 0), *row(12, 0, 0, 0)], PASS_RATE
-    ),
-    "worst rows that are equal": gated([record for index in range(8) for record in row(index, 0)], PASS_RATE),
-    "worst rows without unmeasured and removed ones": gated(
-        [*row(0, 0, 1), failed("provider", 1), removed(2), failed("model", 3), *row(4, 1)], PASS_RATE
-    ),
-    "worst rows by means": gated([*row(0, 0.9), *row(1, 0.25, 0.5), *row(2, 0.1)], MEAN),
-    "worst rows with a crash as the worst answer": gated([*row(0, -0.5), failed("timeout", 1), *row(2, 0.9)], MEAN),
-    "worst rows of one function": gated(OPPOSITE, GateRule("pass_rate", 0.9, function=B), scorers=(A, B)),
-    "worst rows of two gates": gated(row(0, 0.0), PASS_RATE, GateRule("pass_at", 0.9, k=1)),
-    "no worst rows of a gate that holds": gated(row(0, 1.0), PASS_RATE),
-    "no worst rows of a gate that was not measured": gated([failed("provider")], PASS_RATE),
-    "a cause of the provider": cause_told(36, 40, "the server answered 502 Bad Gateway (5 tries)", "provider"),
-    "a cause of the agent": cause_told(36, 40, "KeyError: 'x'", "agent"),
-    "a cause of the time": cause_told(36, 40, "KeyError: 'x'", "timeout"),
-    "a rejected request of many": cause_told(36, 120),
-    "a rejected request of more than 5 percent": cause_told(6, 119),
-    "a rejected request of the only run": cause_told(1, 1),
-    "a rejected request of 5 percent": cause_told(6, 120),
-    "a rejected request of one run": cause_told(1, 16),
-    **{f"refusal {n}": cause_told(36, 40, str(refusal_error(reply))) for n, reply in enumerate(REFUSALS)},
-    "many causes": cause_lines(
-        causes_of([failed("provider", row, error=error) for row, error in enumerate(SEVEN)], RULE),
-        len(SEVEN), of=" of the baseline",
-    ),
-    "changed rows": rows_told(CHANGED, results_of([*ran(True), *ran(False, row=1), *ran(True, row=2)])),
-    "changed rows of five runs": rows_told(
-        CHANGED_OF_FIVE, results_of([*ran(True, False, True, False, False, row=12), *ran(True, False)], n=5)
-    ),
-    "many changed rows": rows_told(
-        [Pair(row, row, [False], [True]) for row in range(14)],
-        results_of([record for row in range(14) for record in ran(False, row=row)]),
-    ),
-    "no changed row": rows_told([Pair(0, 0, [True], [True])], results_of(ran(True))),
-    "a changed row with a removed run": rows_told([WORSE], results_of([removed(), finished({A: 0.0}, 0, 1)], n=2)),
-    "a row that rescoring changed": rows_told(
-        [Pair(0, 0, [False, True], [False, False])], results_of(ran(False, True), n=2), "rescored"
-    ),
-    **{
-        f"a command for a folder with {what}": rows_told(
-            [WORSE], replace(results_of(ran(False)), provenance={"run_dir": folder})
-        )
-        for what, folder in (("blanks", "../my evals/x-1"), ("a dash", "-runs/x-1"), ("a name", ".osmosis/runs/-x"))
-    },
-}  # fmt: skip
+
+
+def shown() -> dict[str, Iterable[str]]:
+    """Return lines by what is to be seen in them."""
+    whole = part([finished({A: 1.0}), finished({A: 0.0}, 1), failed("provider", 2)])
+    return {
+        "interrupted before many": stopped("interrupt", "interrupted", never(1_001)),
+        "interrupted before and within some": stopped("interrupt", "interrupted", [*never(7), *BEGUN]),
+        "interrupted within some": stopped("interrupt", "interrupted", BEGUN),
+        "interrupted at the end": stopped("interrupt", "interrupted", []),
+        "too many errors": stopped("max_errors", ERRORS, never(2)),
+        "too many errors at the end": stopped("max_errors", ERRORS, []),
+        "maxfail": stopped("maxfail", "stopped by x.toml::x[row0-run0] (--maxfail=1)", never(1)),
+        "runs that never ran": verdict_lines(
+            results_of([finished({A: 1.0}), *never(2, "its host was lost"), pending(50)])
+        )[:-1],
+        "a part": verdict_lines(whole),
+        "a part that one function decides": verdict_lines(
+            replace(whole, pass_rule=replace(whole.pass_rule, scorers=(A, B), decide=A))
+        ),
+        "the table of a part": statistics_lines(whole, verbose=True),
+        "a smoke test": verdict_lines(part([finished({A: 1.0}), finished({A: 0.0}, 1)], smoke_of=40)),
+        "a part that was not measured": verdict_lines(part([failed("provider")])),
+        "a part with a baseline": verdict_lines(
+            replace(
+                results_of([finished({A: 1.0})], baseline=[of_baseline(finished({A: 0.0}))]), partial=True, n_planned=40
+            )
+        ),
+        "worst rows by runs passed": gated(
+            [*row(3, 1, 1, 0), *row(5, 1, 1, 1), *row(9, 0, 1, 0), *row(12, 0, 0, 0)], PASS_RATE
+        ),
+        "worst rows that are equal": gated([record for index in range(8) for record in row(index, 0)], PASS_RATE),
+        "worst rows without unmeasured and removed ones": gated(
+            [*row(0, 0, 1), failed("provider", 1), removed(2), failed("model", 3), *row(4, 1)], PASS_RATE
+        ),
+        "worst rows by means": gated([*row(0, 0.9), *row(1, 0.25, 0.5), *row(2, 0.1)], MEAN),
+        "worst rows with a crash as the worst answer": gated([*row(0, -0.5), failed("timeout", 1), *row(2, 0.9)], MEAN),
+        "worst rows of one function": gated(OPPOSITE, GateRule("pass_rate", 0.9, function=B), scorers=(A, B)),
+        "worst rows of two gates": gated(row(0, 0.0), PASS_RATE, GateRule("pass_at", 0.9, k=1)),
+        "no worst rows of a gate that holds": gated(row(0, 1.0), PASS_RATE),
+        "no worst rows of a gate that was not measured": gated([failed("provider")], PASS_RATE),
+        "a cause of the provider": cause_told(36, 40, "the server answered 502 Bad Gateway (5 tries)", "provider"),
+        "a cause of the agent": cause_told(36, 40, "KeyError: 'x'", "agent"),
+        "a cause of the time": cause_told(36, 40, "KeyError: 'x'", "timeout"),
+        "a rejected request of many": cause_told(36, 120),
+        "a rejected request of more than 5 percent": cause_told(6, 119),
+        "a rejected request of the only run": cause_told(1, 1),
+        "a rejected request of 5 percent": cause_told(6, 120),
+        "a rejected request of one run": cause_told(1, 16),
+        **{f"refusal {n}": cause_told(36, 40, str(refusal_error(reply))) for n, reply in enumerate(REFUSALS)},
+        "many causes": cause_lines(
+            causes_of([failed("provider", row, error=error) for row, error in enumerate(SEVEN)], RULE),
+            len(SEVEN), of=" of the baseline",
+        ),
+        "changed rows": rows_told(CHANGED, results_of([*ran(True), *ran(False, row=1), *ran(True, row=2)])),
+        "changed rows of five runs": rows_told(
+            CHANGED_OF_FIVE, results_of([*ran(True, False, True, False, False, row=12), *ran(True, False)], n=5)
+        ),
+        "many changed rows": rows_told(
+            [Pair(row, row, [False], [True]) for row in range(14)],
+            results_of([record for row in range(14) for record in ran(False, row=row)]),
+        ),
+        "no changed row": rows_told([Pair(0, 0, [True], [True])], results_of(ran(True))),
+        "a changed row with a removed run": rows_told([WORSE], results_of([removed(), finished({A: 0.0}, 0, 1)], n=2)),
+        "a row that rescoring changed": rows_told(
+            [Pair(0, 0, [False, True], [False, False])], results_of(ran(False, True), n=2), "rescored"
+        ),
+        **{
+            f"a command for a folder with {what}": rows_told(
+                [WORSE], replace(results_of(ran(False)), provenance={"run_dir": folder})
+            )
+            for what, folder in (("blanks", "../my evals/x-1"), ("a dash", "-runs/x-1"), ("a name", ".osmosis/runs/-x"))
+        },
+    }  # fmt: skip
 
 
 def test_the_last_lines_of_a_summary(golden: Callable[[Mapping[str, Iterable[str]]], None]) -> None:
-    golden(LINES)
+    golden(shown())
