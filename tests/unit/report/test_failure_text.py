@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import pytest
@@ -25,6 +25,7 @@ from pytest_osmosis.report.failure_text import (
 )
 from pytest_osmosis.text.safe import LINE_CHARS, shortened
 from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule
+from tests.golden import Golden
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed
 
 ONE = PassRule((A,))
@@ -248,7 +249,7 @@ def shown() -> dict[str, Outcome]:
     }
 
 
-def test_what_did_not_pass_has_a_reason_and_a_block(golden: Callable[[Mapping[str, Iterable[str]]], None]) -> None:
+def test_what_did_not_pass_has_a_reason_and_a_block(golden: Golden) -> None:
     golden({name: [f"{found.kind}: {found.reason}", "", found.text] for name, found in shown().items()})
 
 

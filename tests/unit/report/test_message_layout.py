@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from pytest_osmosis.report.message_layout import Shortener, message_lines
 from pytest_osmosis.text.safe import width
+from tests.golden import Golden
 
 LONG = {"city": "Paris", "days": list(range(30)), "units": "metric", "language": "français"}
 PARTS = [
@@ -84,7 +85,7 @@ SHOWN: dict[str, Sequence[object]] = {
 }
 
 
-def test_a_conversation_is_laid_out_to_be_read(golden: Callable[[Mapping[str, Iterable[str]]], None]) -> None:
+def test_a_conversation_is_laid_out_to_be_read(golden: Golden) -> None:
     shown = {name: list(message_lines(messages, Shortener())) for name, messages in SHOWN.items()}
 
     golden(shown)

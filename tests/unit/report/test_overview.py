@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -17,6 +16,7 @@ from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.results import EvalDescription, Results
 from pytest_osmosis.text.safe import width
 from pytest_osmosis.verdicts.gates import State, Verdict
+from tests.golden import Golden
 from tests.unit.made import A, B, failed, finished, of_baseline, pending, removed, results_of
 
 PRICE = price_from(TokenPrices(1.0, 1.0), "[prices]")
@@ -168,7 +168,7 @@ def shown() -> dict[str, list[Results]]:
     }  # fmt: skip
 
 
-def test_a_table_of_evals_is_shown_line_by_line(golden: Callable[[Mapping[str, Iterable[str]]], None]) -> None:
+def test_a_table_of_evals_is_shown_line_by_line(golden: Golden) -> None:
     golden({name: overview_lines(evals) for name, evals in shown().items()})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.safe import width
 from pytest_osmosis.verdicts.comparison import Matched, Pair, against_baseline, against_last_run, compare, decide
+from tests.golden import Golden
 from tests.unit.made import (
     BROKE,
     A,
@@ -179,7 +180,7 @@ def shown() -> dict[str, Iterable[str]]:
     }
 
 
-def test_a_summary_is_shown_line_by_line(golden: Callable[[Mapping[str, Iterable[str]]], None]) -> None:
+def test_a_summary_is_shown_line_by_line(golden: Golden) -> None:
     golden(shown())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pytest_osmosis.config.eval_kinds import GateRule
@@ -15,6 +15,7 @@ from pytest_osmosis.results.results import Results, causes_of, runs_for
 from pytest_osmosis.verdicts.comparison import Against, Matched, Pair, changed_rows
 from pytest_osmosis.verdicts.gates import decide
 from pytest_osmosis.verdicts.pass_rule import PassRule
+from tests.golden import Golden
 from tests.unit.made import A, B, failed, finished, last_run, of_baseline, pending, removed, results_of
 
 RULE = PassRule((A,))
@@ -150,5 +151,5 @@ def shown() -> dict[str, Iterable[str]]:
     }  # fmt: skip
 
 
-def test_the_last_lines_of_a_summary(golden: Callable[[Mapping[str, Iterable[str]]], None]) -> None:
+def test_the_last_lines_of_a_summary(golden: Golden) -> None:
     golden(shown())
