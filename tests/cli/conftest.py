@@ -14,7 +14,6 @@ from pytest_osmosis import cli
 from pytest_osmosis.record.journal import encode
 from tests.cli.background import Background
 from tests.cli.stored_runs import LOADED, RESULTS, ROWS, Cli, RealRuns, Stored, make_runs
-from tests.golden import golden as golden
 from tests.unit.made import MANIFEST
 
 

@@ -1,1 +1,0 @@
-from tests.golden import golden as golden
