@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import pytest
@@ -15,7 +15,6 @@ from pytest_osmosis.report.failure_text import (
     ANSWER_IN_A_LINE,
     DETAILS_CHARS,
     MESSAGE_CHARS,
-    REASON_IN_A_LINE,
     ScoredAnswer,
     note_lines,
     outcome_of,
@@ -92,35 +91,6 @@ def test_the_end_of_a_long_conversation_and_both_of_a_long_message_are_shown() -
     assert line.startswith("  user: begin xxx")
     assert "characters left out" in line
     assert line.endswith("xxx end")
-
-
-def image(**fields: str) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": fields}
-
-
-MESSAGES: dict[str, tuple[Mapping[str, Any], list[str]]] = {
-    "lines": ({"role": "user", "content": "one\ntwo"}, ["user: one", "  two"]),
-    "control": ({"role": "user", "content": "\x1b[2Jgone\r"}, [r"user: \x1b[2Jgone\r"]),
-    "surrogate": ({"role": "assistant", "content": "half \ud83d"}, [r"assistant: half \ud83d"]),
-    "role": ({"role": "\x1b[0m", "content": "x"}, [r"\x1b[0m: x"]),
-    "parts": ({"role": "user", "content": [{"type": "text", "text": text} for text in "42"]}, ["user: 42"]),
-    "image": ({"role": "user", "content": [image()]}, ["user: [image_url]"]),
-    "image with data": (
-        {"role": "user", "content": [image(url="data:image/png;base64,iVBOR")]},
-        ["user: [image_url]"],
-    ),
-    "null": ({"role": "assistant", "content": None}, ["assistant: (no text)"]),
-    "refusal": ({"role": "assistant", "content": None, "refusal": "I won't"}, ["assistant: (refused: I won't)"]),
-    "part": (
-        {"role": "assistant", "content": [{"type": "refusal", "refusal": "I won't"}]},
-        ["assistant: (refused: I won't)"],
-    ),
-}
-
-
-@pytest.mark.parametrize(("message", "lines"), MESSAGES.values(), ids=MESSAGES)
-def test_a_message_is_shown_on_its_lines(message: Mapping[str, Any], lines: Sequence[str]) -> None:
-    assert conversation(message) == ["conversation:", *(f"  {line}" for line in lines)]
 
 
 JSON = st.recursive(
@@ -245,25 +215,12 @@ def shown() -> dict[str, Outcome]:
         ),
         "a row of five": row_of("passed", "error", "failed", "failed", "pending"),
         "a row of two": row_of("passed", "failed"),
+        "a row that never ran": row_of("pending", "pending"),
+        "a row of which one run never ran": row_of("passed", "pending", "passed"),
+        "a row that was taken out by its grader": row_of("removed", "removed"),
+        "a row that was taken out or never ran": row_of("removed", "pending"),
         "a row of a hundred": row_of(*HUNDRED),
     }
-
-
-def test_what_did_not_pass_has_a_reason_and_a_block(golden: Golden) -> None:
-    golden({name: [f"{found.kind}: {found.reason}", "", found.text] for name, found in shown().items()})
-
-
-@pytest.mark.parametrize(
-    ("runs", "reason"),
-    [
-        (["pending", "pending"], REASONS["pending"]),
-        (["passed", "pending", "passed"], f"1 of 3 runs never ran: {REASONS['pending']}"),
-        (["removed", "removed"], REASONS["removed"]),
-        (["removed", "pending"], f"1 of 2 runs never ran: {REASONS['pending']}"),
-    ],
-)
-def test_a_skipped_row_says_why(runs: list[What], reason: str) -> None:
-    assert row_of(*runs).reason == reason
 
 
 def test_output_is_labelled_with_its_run() -> None:
@@ -294,34 +251,6 @@ def answer(*messages: Any, truth: object = "15") -> ScoredAnswer:
     return ScoredAnswer.of([SUM, *messages], 1, truth)
 
 
-@pytest.mark.parametrize(
-    ("truth", "line"),
-    [
-        ("15", 'answered "14", expected "15"'),
-        ("a\n  b", 'answered "14", expected "a b"'),
-        (15, 'answered "14", expected 15'),
-        (0, 'answered "14", expected 0'),
-        (["a", 1], 'answered "14", expected ["a", 1]'),
-        ({"größe": None}, 'answered "14", expected {"größe": null}'),
-        ("\x1b[2J::error::", 'answered "14", expected "\\x1b[2J::error::"'),
-        (None, 'answered "14"'),
-        ("", 'answered "14"'),
-        (" \n", 'answered "14"'),
-    ],
-)
-def test_the_line_holds_answer_and_ground_truth(truth: object, line: str) -> None:
-    assert answer(said("14"), truth=truth).line == line
-
-
-def test_a_rollout_without_an_answer_of_its_own_shows_only_the_ground_truth() -> None:
-    shot = said("an example of an answer")
-
-    assert answer(said("")).line == answer().line == 'expected "15"'
-    assert answer(said(""), truth=None).line == ""
-    assert ScoredAnswer.of([SUM, shot, SUM], 3, "15").line == 'expected "15"'
-    assert ScoredAnswer.of([SUM, shot, SUM, said("14")], 3, "15").text == "14"
-
-
 def test_the_line_has_the_end_of_what_is_long_and_its_length() -> None:
     line = answer(said("x" * 10_000 + "\n#### 14"), truth="y" * 100_000).line
 
@@ -331,126 +260,98 @@ def test_the_line_has_the_end_of_what_is_long_and_its_length() -> None:
     assert len(line) < 2 * ANSWER_IN_A_LINE + 80
 
 
-def test_lines_add_what_the_line_left_out_and_do_not_repeat_an_answer_that_ends_the_conversation() -> None:
-    long = "because " * 20 + "14"
-
-    found = answer(said(long), CALL, truth="1\n2").lines(brief, after_line=True)
-    assert found == [f"answered: {long}", "expected: 1", "    2"]
-    assert answer(said("14"), CALL).lines(brief, after_line=True) == []
-    assert answer(said("14")).lines(brief) == ["expected: 15"]
-    assert answer(said("14"), CALL).lines(brief) == ["answered: 14", "expected: 15"]
-
-
-@pytest.mark.parametrize(
-    ("reason", "line"),
-    [
-        ("off by one", "off by one"),
-        ("It is long.\n  It is rude.", "It is long. It is rude."),
-        ("\x1b[2Jgone", "\\x1b[2Jgone"),
-        ("word " * 100, "word " * 15 + "wo..."),
-    ],
+LONG_REASON = "word " * 100
+LONG_ANSWER = "because " * 20 + "14"
+TRUTHS: Sequence[object] = (
+    *("15", "a\n  b", 15, 0, ["a", 1], {"größe": None}, "\x1b[2J::error::"),
+    *(None, "", " \n"),  # no ground truth
 )
-def test_a_line_has_the_beginning_of_a_reason(reason: str, line: str) -> None:
-    record = finished({A: 0.0}, notes=RunNotes(reasons={A: reason}))
-
-    assert reason_in_a_line(record, PassRule((A,))) == line
-    assert len(line) <= REASON_IN_A_LINE
 
 
-def test_a_reason_is_left_out_that_explains_nothing_or_is_there_already() -> None:
-    record = finished({A: 1.0, B: 0.5}, notes=RunNotes(reasons={A: "exact", B: "too long"}))
-
-    assert reason_in_a_line(record, PassRule((A, B))) == "too long"
-    assert reason_in_a_line(record, PassRule((A, B), decide=A)) == ""
-
-    assert note_lines(RunNotes(reasons={A: "short"}), [A], briefly, said="short") == []
-    assert note_lines(RunNotes(reasons={A: "two\nlines"}), [A], briefly, said="two lines") == [
-        "reason: two",
-        "    lines",
-    ]
-    [line] = note_lines(RunNotes(reasons={A: "x" * 1000}), [A], briefly, said="x" * 77 + "...")
-    assert "characters left out" in line
-
-
-def test_the_rollouts_notes_follow_those_of_functions() -> None:
+def lines_of_answers() -> dict[str, Iterable[str]]:
+    """Return lines on answers, reasons and notes by what is to be seen in them."""
+    shot, one = (
+        said("an example of an answer"),
+        finished({A: 1.0, B: 0.5}, notes=RunNotes({}, {A: "exact", B: "too long"})),
+    )
     notes = RunNotes(
         {"rollout": {"turns": 3.0}, A: {"f1": 0.25, "n\x1b\n": 1e6}},
         {},
         {"rollout": '{"plan":["größer"]}', "reward": '{"judge":"strict"}'},
     )
-
-    assert note_lines(notes, [A], briefly) == [
-        "metrics: f1 0.25, n\\x1b 1e+06",
-        "metrics of the rollout: turns 3",
-        'extra fields: {"judge": "strict"}',
-        'info of the rollout: {"plan": ["größer"]}',
-    ]
-    assert note_lines(notes, [A, B], briefly)[0] == f"metrics of {A}: f1 0.25, n\\x1b 1e+06"
-
-
-def test_a_run_has_its_outcome_score_duration_tokens_and_cost_or_its_boundary_or_status() -> None:
-    found = properties_of([finished({A: 0.25})], PassRule((A,)), [0.5])
-
-    assert found == [
-        ("osmosis.outcome", "failed"),
-        ("osmosis.pass", "false"),
-        ("osmosis.score", 0.25),
-        ("osmosis.duration_ms", 450.5),
-        ("osmosis.tokens", 18),
-        ("osmosis.cost_usd", 0.5),
-    ]
-
-    broke, never, out = (
-        dict(properties_of([each], PassRule((A,)), [None])) for each in (failed("provider"), pending(), removed())
-    )
-
-    assert broke == {"osmosis.outcome": "provider", "osmosis.pass": "false", "osmosis.duration_ms": 450.5}
-    assert never == {"osmosis.outcome": "pending", "osmosis.pass": "false"}
-    assert out["osmosis.outcome"] == "skipped"
+    reasons = ("off by one", "It is long.\n  It is rude.", "\x1b[2Jgone", LONG_REASON)
+    return {
+        "answers and ground truths": [answer(said("14"), truth=truth).line for truth in TRUTHS],
+        "no answer": [answer(said("")).line, answer().line, answer(said(""), truth=None).line],
+        "an answer in the prompt": [ScoredAnswer.of([SUM, shot, SUM], 3, "15").line],
+        "an answer after one in the prompt": [ScoredAnswer.of([SUM, shot, SUM, said("14")], 3, "15").line],
+        "what the line left out": answer(said(LONG_ANSWER), CALL, truth="1\n2").lines(brief, after_line=True),
+        "nothing that the line left out": answer(said("14"), CALL).lines(brief, after_line=True),
+        "an answer that ends the conversation": answer(said("14")).lines(brief),
+        "an answer before a call": answer(said("14"), CALL).lines(brief),
+        "beginnings of reasons": [
+            reason_in_a_line(finished({A: 0.0}, notes=RunNotes({}, {A: reason})), PassRule((A,))) for reason in reasons
+        ],
+        "a reason of what passed": [
+            reason_in_a_line(one, PassRule((A, B))),
+            reason_in_a_line(one, PassRule((A, B), decide=A)),
+        ],
+        "a reason that was said": note_lines(RunNotes({}, {A: "short"}), [A], briefly, said="short"),
+        "two lines of a reason": note_lines(RunNotes({}, {A: "two\nlines"}), [A], briefly, said="two lines"),
+        "a long reason": note_lines(RunNotes({}, {A: "x" * 1000}), [A], briefly, said="x" * 77 + "..."),
+        "notes of a function and of the rollout": note_lines(notes, [A], briefly),
+        "notes of two functions": note_lines(notes, [A, B], briefly),
+    }
 
 
-def test_each_of_several_functions_has_its_score_or_its_mean() -> None:
-    record = finished({A: 1.0, B: 0.5})
-    found = dict(properties_of([record], PassRule((A, B), decide=A), [None]))
-
-    assert (found["osmosis.score"], found[f"osmosis.score.{A}"], found[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.5)
-    assert "osmosis.score" not in dict(properties_of([record], PassRule((A, B)), [None]))
-
-    records = [finished({A: 1.0, B: 0.5}), finished({A: 1.0, B: 1.0}, run=1)]
-
-    means = dict(properties_of(records, PassRule((A, B), decide=A), [None, None]))
-
-    assert (means["osmosis.score"], means[f"osmosis.score.{A}"], means[f"osmosis.score.{B}"]) == (1.0, 1.0, 0.75)
+def properties(records: Sequence[RunRecord], rule: PassRule = ONE, *costs: float) -> list[str]:
+    found = properties_of(records, rule, [*costs, *[None] * (len(records) - len(costs))])
+    return [f"{name} = {value!r}" for name, value in found]
 
 
-def test_a_row_has_means_and_sums_of_its_runs() -> None:
-    records = [finished({A: 1.0}), finished({A: 0.25}, run=1), failed("agent", run=2), removed(run=3)]
+def lines_of_properties() -> dict[str, Iterable[str]]:
+    """Return properties of runs and rows by what is to be seen in them."""
+    both = [finished({A: 1.0, B: 0.5}), finished({A: 1.0, B: 1.0}, run=1)]
+    row = [finished({A: 1.0}), finished({A: 0.25}, run=1), failed("agent", run=2), removed(run=3)]
+    return {
+        "a run": properties([finished({A: 0.25})], ONE, 0.5),
+        "a run that broke": properties([failed("provider")]),
+        "a run that never ran": properties([pending()]),
+        "a run that was taken out": properties([removed()]),
+        "a run that one of two functions decides": properties(both[:1], PassRule((A, B), decide=A)),
+        "a run that two functions decide": properties(both[:1], PassRule((A, B))),
+        "a row that one of two functions decides": properties(both, PassRule((A, B), decide=A)),
+        "a row with costs": properties(row, ONE, 0.5, 0.25),
+        "a row that passed with a run taken out": properties([finished({A: 1.0}), removed(run=1)]),
+        "a row that was taken out": properties([removed(), removed(run=1)]),
+        "a row with a run that never ran": properties([finished({A: 1.0}), pending(run=1)]),
+        "a row that broke": properties([finished({A: 1.0}), failed("provider", run=1), pending(run=2)]),
+        "a row that broke and failed": properties([failed("provider"), finished({A: 0.0}, run=1)]),
+    }
 
-    found = properties_of(records, PassRule((A,)), [0.5, 0.25, None, None])
 
-    assert found == [
-        ("osmosis.outcome", "failed"),
-        ("osmosis.pass", "false"),
-        ("osmosis.runs", 4),
-        ("osmosis.runs_passed", 1),
-        ("osmosis.score", 1.25 / 3),
-        ("osmosis.duration_ms", 4 * 450.5),
-        ("osmosis.tokens", 3 * 18),
-        ("osmosis.cost_usd", 0.75),
-    ]
+def image(**fields: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": fields}
 
 
-@pytest.mark.parametrize(
-    ("records", "outcome"),
-    [
-        ([finished({A: 1.0}), removed(run=1)], "passed"),
-        ([removed(), removed(run=1)], "skipped"),
-        ([finished({A: 1.0}), pending(run=1)], "pending"),
-        ([finished({A: 1.0}), failed("provider", run=1), pending(run=2)], "provider"),
-        ([failed("provider"), finished({A: 0.0}, run=1)], "failed"),
-    ],
-)
-def test_a_row_has_the_status_of_its_test(records: list[RunRecord], outcome: str) -> None:
-    found = dict(properties_of(records, PassRule((A,)), [None] * len(records)))
+def lines_of_messages() -> dict[str, Iterable[str]]:
+    """Return messages in a conversation by what is to be seen in them."""
+    messages: dict[str, Mapping[str, Any]] = {
+        "lines": {"role": "user", "content": "one\ntwo"},
+        "control characters": {"role": "user", "content": "\x1b[2Jgone\r"},
+        "half a character": {"role": "assistant", "content": "half \ud83d"},
+        "an odd role": {"role": "\x1b[0m", "content": "x"},
+        "parts": {"role": "user", "content": [{"type": "text", "text": text} for text in "42"]},
+        "an image": {"role": "user", "content": [image()]},
+        "an image with data": {"role": "user", "content": [image(url="data:image/png;base64,iVBOR")]},
+        "no text": {"role": "assistant", "content": None},
+        "a refusal": {"role": "assistant", "content": None, "refusal": "I won't"},
+        "a part that refuses": {"role": "assistant", "content": [{"type": "refusal", "refusal": "I won't"}]},
+    }
+    return {f"message: {name}": conversation(message) for name, message in messages.items()}
 
-    assert (found["osmosis.outcome"], found["osmosis.pass"]) == (outcome, str(outcome == "passed").lower())
+
+def test_what_did_not_pass_has_a_reason_and_a_block_and_further_lines(golden: Golden) -> None:
+    blocks = {name: [f"{found.kind}: {found.reason}", "", found.text] for name, found in shown().items()}
+
+    golden({**blocks, **lines_of_messages(), **lines_of_answers(), **lines_of_properties()})
