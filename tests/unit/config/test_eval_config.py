@@ -290,11 +290,6 @@ def test_the_code_of_a_commit_must_be_uploaded(problems: Problems, load: Load, c
     assert load(text.replace("ray", "local")).execution.engine == "local"
 
 
-def test_a_misspelt_workspace_is_one_problem(problems: Problems) -> None:
-    (misspelt,) = problems(BY_COMMIT.format(commit='branch = "main"') + '[execution.ray]\nworkspace = "up"\n')
-    assert misspelt.startswith("12: [execution] ray.workspace:")
-
-
 def test_files_of_packages_are_those_of_the_workspace(
     load_table: Load, table_problems: Problems, workspace: Path
 ) -> None:
@@ -308,17 +303,6 @@ def test_files_of_packages_are_those_of_the_workspace(
     assert load_table("execution", text.format('"nodes.txt"')).execution.ray.runtime_env == {"pip": file}
     packages = load_table("execution", text.format('{packages = "nodes.txt", pip_check = true}')).execution.ray
     assert packages.runtime_env == {"pip": {"packages": file, "pip_check": True}}
-
-
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [
-        ('[ray]\naddress = "auto"\n', "[execution.ray]"),
-        ('[execution]\naddress = "auto"\n', "[execution.ray] address"),
-    ],
-)
-def test_keys_in_another_place_are_found(problems: Problems, text: str, meant: str) -> None:
-    assert any(f"did you mean {meant}?" in line for line in problems(text))
 
 
 def test_a_preflight_may_run_on_a_cluster(load_training: Load, workspace: Path) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import gzip
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import pyarrow
@@ -21,7 +19,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.datasets import Row, check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError
-from tests.unit.datasets.conftest import Opened, check_all, problem_of
+from tests.unit.datasets.conftest import Opened, check_all, problem_of, problems_in
 
 GOOD = '{"user_prompt": "2+2?"}'
 
@@ -111,21 +109,7 @@ def test_integer_too_long_for_python_is_rejected(problem: Problems, name: str) -
 NESTED = f'{{"user_prompt": {"[" * 100_000}{"]" * 100_000}}}'
 
 
-def cases() -> Iterator[tuple[str, str, tuple[Any, ...], str]]:
-    """Each case in `problems.txt`: its name, that of a file, its content and perhaps columns, and the problems with it.
-
-    `$WORD` is one of the section `names`.
-    """
-    names, cases = (Path(__file__).parent / "problems.txt").read_text(encoding="utf-8").split("\n\n", 1)
-    words = dict(line.split(": ", 1) for line in names.splitlines()[1:])
-    for part in Template(cases).safe_substitute(words, NESTED=NESTED).strip().split("\n\n"):
-        title, written, *said = part.split("\n")
-        name, given = written.split(" ", 1)
-        problems = "\n".join(line.replace("> ", f"data/{name}", 1) for line in said)
-        yield title.removeprefix("== "), name, ast.literal_eval(f"({given},)"), problems
-
-
-PROBLEMS = {title: case for title, *case in cases()}
+PROBLEMS = problems_in("problems", NESTED=NESTED)
 
 
 @pytest.mark.parametrize(("name", "given", "expected"), PROBLEMS.values(), ids=PROBLEMS)
