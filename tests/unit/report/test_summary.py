@@ -23,7 +23,15 @@ from pytest_osmosis.results.results import Results, Throttling
 from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.safe import width
-from pytest_osmosis.verdicts.comparison import Matched, Pair, against_baseline, against_last_run, compare, decide
+from pytest_osmosis.verdicts.comparison import (
+    LastRun,
+    Matched,
+    Pair,
+    against_baseline,
+    against_last_run,
+    compare,
+    decide,
+)
 from tests.golden import Golden
 from tests.unit.made import (
     BROKE,
@@ -72,6 +80,13 @@ def cassette(mode: CassetteMode, replayed: int = 0, cost_usd: float | None = Non
     return CassetteUse(
         mode, "cassettes/x.jsonl", "0" * 64, 52, replayed, 12_300 if replayed else 0, cost_usd, unrecorded
     )
+
+
+def since_last_run(better: int, worse: int, p: float, changed: int) -> LastRun:
+    rows = Matched([Pair(0, 0, [True], [True])] * 100, changed=changed)
+    difference, interval = (better - worse) / 100, Interval(-0.1, 0.1, "made up")
+    paired = Paired(100, better, worse, difference, None, interval, p, "McNemar, exact")
+    return against_last_run(replace(compare(rows), paired=paired), "x-1", STARTED_AT)
 
 
 def one(**fields: Any) -> Results:
@@ -152,6 +167,14 @@ def evals() -> dict[str, Results]:
         ),
         "no row that changed by rescoring": one(**rescored(Matched([Pair(0, 0, [True], [True])]))),
         "a regression against stored results": compared(kept=44, worse=6),
+        **{
+            f"{better} rows better and {worse} worse than in the last run, p = {p}": one(
+                previous=since_last_run(better, worse, p, changed)
+            )
+            for better, worse, p, changed in (
+                *((12, 9, 0.6636, 0), (20, 4, 0.00154, 0), (0, 40, 1e-12, 0), (0, 0, 1.0, 0), (1, 0, 1.0, 1)),
+            )
+        },
         "a comparison among others": one(**with_baseline(six_worse.among(3, 0.09375))),
         "a model beside its baseline that stopped": results_of(
             MIXED, baseline=[of_baseline(ONE), of_baseline(pending(1, reason="401"))]
@@ -201,29 +224,6 @@ def test_equal_answers_in_most_rows_are_reported_unless_they_are_right() -> None
     assert f"{told}the temperature is 0" in answered(9, passes=0, extra={"sampling": {"temperature": 0.0}})
     few_or_right = [answered(8), answered(10, passes=10), answered(1, rows=1, passes=0), answered(9, passes=9)]
     assert not [text for text in few_or_right if "equal answers" in text]
-
-
-@pytest.mark.parametrize(
-    ("better", "worse", "p", "changed", "words"),
-    [
-        (12, 9, 0.6636, 0, "12 rows better, 9 worse; may be chance (p = 0.66)"),
-        (20, 4, 0.00154, 0, "20 rows better, 4 worse; unlikely to be chance (p = 0.0015)"),
-        (0, 40, 1e-12, 0, "0 rows better, 40 worse; unlikely to be chance (p < 0.001)"),
-        (0, 0, 1.0, 0, "no row of 100 changed"),
-        (1, 0, 1.0, 1, "1 row better, 0 worse; may be chance (p = 1); 2 rows not compared"),
-    ],
-)
-def test_rows_that_changed_since_the_last_run_are_counted(
-    better: int, worse: int, p: float, changed: int, words: str
-) -> None:
-    rows = Matched([Pair(0, 0, [True], [True])] * 100, changed=changed)
-    difference, interval = (better - worse) / 100, Interval(-0.1, 0.1, "made up")
-    paired = Paired(100, better, worse, difference, None, interval, p, "McNemar, exact")
-    last = against_last_run(replace(compare(rows), paired=paired), "x-1", STARTED_AT)
-
-    lines = summary_lines(replace(results_of([finished({A: 1.0})]), previous=last))
-
-    assert lines[-1] == f"against the last run (2026-11-20 14:03 UTC): {words}"
 
 
 @pytest.mark.parametrize(
