@@ -26,8 +26,7 @@ OF_ADD_ONS = (
     *("plugin/test_cluster_options.py", "plugin/test_html_reports.py", "plugin/test_hub.py"),
     *("plugin/test_prime_files.py", "plugin/test_reward_functions.py", "unit/config/test_environment_config.py"),
     "unit/config/test_verifiers_tomls.py",
-    "unit/evals/test_environment_setup.py",
-    *("unit/evals/test_prime_import.py", "unit/host/test_own_arguments.py", "unit/plugin/test_clusters.py"),
+    *("unit/evals/test_prime_import.py", "unit/host/test_own_arguments.py"),
     "unit/plugin/test_page_flags.py",
 )
 """Folders and files whose tests need a folder of `pytest_osmosis/addons/`. `make test-core` runs without it and them.

@@ -69,34 +69,32 @@ def line_of(text: str) -> int:
     return numbers[0]
 
 
-@pytest.mark.parametrize(
-    ("keys", "start"),
-    [
-        (("title",), "title"),
-        (("evaluation",), "[evaluation]"),
-        (("evaluation", "text"), "text"),
-        (("evaluation", "literal"), "literal"),
-        (("evaluation", "list"), "list"),
-        (("evaluation", "n"), "n = 3"),
-        (("evaluation", "quoted.key"), '"quoted.key"'),
-        (("evaluation", "single"), "'single'"),
-        (("evaluation", "single", "part"), "'single'"),
-        (("evaluation", "when"), "when"),
-        (("model", "headers"), "headers"),
-        (("model", "headers", "A"), "headers"),
-        (("model", "headers", "B C"), "headers"),
-        (("model", "headers", "nested", "d", "e"), "headers"),
-        (("model", "client"), "client"),
-        (("model", "open", "second", 1), "open"),
-        (("model", "quotes"), "quotes"),
-        (("model", "after"), "after"),
-        (("gate", "rewards:exact", "mean"), "mean"),
-        (("gate", "rewards:exact"), '[gate."rewards:exact"]'),
-        (("gate",), "[gate]"),  # its own header, not that of a subtable
-    ],
-)
-def test_each_key_has_its_line(keys: tuple[str, ...], start: str) -> None:
-    assert Lines(TRICKY).of(*keys) == line_of(start)
+KEYS: dict[str, tuple[tuple[str | int, ...], ...]] = {
+    "title": (("title",),),
+    "[evaluation]": (("evaluation",),),
+    "text": (("evaluation", "text"),),
+    "literal": (("evaluation", "literal"),),
+    "list": (("evaluation", "list"),),
+    "n = 3": (("evaluation", "n"),),
+    '"quoted.key"': (("evaluation", "quoted.key"),),
+    "'single'": (("evaluation", "single"), ("evaluation", "single", "part")),
+    "when": (("evaluation", "when"),),
+    "headers": tuple(("model", "headers", *below) for below in ((), ("A",), ("B C",), ("nested", "d", "e"))),
+    "client": (("model", "client"),),
+    "open": (("model", "open", "second", 1),),
+    "quotes": (("model", "quotes"),),
+    "after": (("model", "after"),),
+    "mean": (("gate", "rewards:exact", "mean"),),
+    '[gate."rewards:exact"]': (("gate", "rewards:exact"),),
+    "[gate]": (("gate",),),  # its own header, not that of a subtable
+}
+
+
+def test_each_key_has_its_line() -> None:
+    lines = Lines(TRICKY)
+    found = {start: {lines.of(*keys) for keys in each} for start, each in KEYS.items()}
+
+    assert found == {start: {line_of(start)} for start in KEYS}
 
 
 HEADERS = "# top\n[model]\nheaders = {}\n"
@@ -209,32 +207,25 @@ def dotenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], P
     return write
 
 
-@pytest.mark.parametrize(
-    ("line", "value"),
-    [
-        ("A=x", "x"),
-        ("export A=x", "x"),
-        ("  export \t A = x ", "x"),
-        ("A=x y", "x y"),
-        ("A=x # a comment", "x"),
-        ("A=x#y", "x#y"),
-        ("A=#x", "#x"),
-        ("A=x=y", "x=y"),
-        ("A='x # y'", "x # y"),
-        (r"A='x\ny'", r"x\ny"),
-        ("A='x' # a comment", "x"),
-        ('A="x # y"', "x # y"),
-        (r'A="x\ny\tz\"q\"\\"', 'x\ny\tz"q"\\'),
-        ('A="x"# a comment', "x"),
-        ("A=$B${C}", "$B${C}"),
-        ('A="$B"', "$B"),
-        ("A=it's", "it's"),
-        ("A=x\r", "x"),
-        ("\ufeffA=x", "x"),
-        ("A=old\nA=x", "x"),
-        ("# a comment\n\n  # another\nA=x", "x"),
-    ],
-)
+VALUES = {
+    "x": (
+        *("A=x", "export A=x", "  export \t A = x ", "A=x # a comment", "A='x' # a comment", 'A="x"# a comment'),
+        *("A=x\r", "\ufeffA=x", "A=old\nA=x", "# a comment\n\n  # another\nA=x"),
+    ),
+    "x # y": ("A='x # y'", 'A="x # y"'),
+    "$B": ('A="$B"',),
+    "$B${C}": ("A=$B${C}",),
+    "x y": ("A=x y",),
+    "x#y": ("A=x#y",),
+    "#x": ("A=#x",),
+    "x=y": ("A=x=y",),
+    "it's": ("A=it's",),
+    r"x\ny": (r"A='x\ny'",),
+    'x\ny\tz"q"\\': (r'A="x\ny\tz\"q\"\\"',),
+}
+
+
+@pytest.mark.parametrize(("line", "value"), [(line, value) for value, lines in VALUES.items() for line in lines])
 def test_a_line_of_a_secrets_file_is_read(dotenv: Callable[[str], Path], line: str, value: str) -> None:
     assert SecretsSource(dotenv(line), no_stdin).resolve(["A"], {}) == {"A": value}
 

@@ -132,26 +132,19 @@ def test_ground_truths_in_their_own_prompts_are_one_warning_with_a_count() -> No
     assert notes_of(rows) == (TOLD.format("100, 101, 102 and 9 more"),)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "ground_truth", "is_found"),
-    [
-        ("The answer is New\n York.", "new york", True),
-        ("It is 391.", "391", True),
-        ("It is (391).", 391, True),
-        ("It is 39.5, isn't it?", 39.5, True),
-        ("What is 1391 - 1000?", "391", False),
-        ("What is 391.5 - 0.5?", "391", False),
-        ("What is 1,391 - 1,000?", "391", False),
-        ("What is 5 - 0?", "5", False),
-        ("Is it true?", True, False),
-        ("Parisian", "Paris", False),
-        ("Which of ['Paris']?", ["Paris"], False),
-    ],
+FOUND = (
+    *(("The answer is New\n York.", "new york"), ("It is 391.", "391"), ("It is (391).", 391)),
+    ("It is 39.5, isn't it?", 39.5),
 )
-def test_whole_words_are_found_in_any_case_and_with_any_blanks(
-    prompt: str, ground_truth: object, is_found: bool
-) -> None:
-    assert notes_of([row(0, prompt, ground_truth)]) == ((TOLD.format("0"),) if is_found else ())
+NOT_FOUND = (
+    *(("What is 1391 - 1000?", "391"), ("What is 391.5 - 0.5?", "391"), ("What is 1,391 - 1,000?", "391")),
+    *(("What is 5 - 0?", "5"), ("Is it true?", True), ("Parisian", "Paris"), ("Which of ['Paris']?", ["Paris"])),
+)
+
+
+def test_whole_words_are_found_in_any_case_and_with_any_blanks() -> None:
+    assert {notes_of([row(0, *each)]) for each in FOUND} == {(TOLD.format("0"),)}
+    assert {notes_of([row(0, *each)]) for each in NOT_FOUND} == {()}
 
 
 def test_ground_truth_is_found_in_parts_and_in_any_message() -> None:

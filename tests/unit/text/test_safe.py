@@ -30,22 +30,20 @@ def test_shown_text_is_safe_for_terminals_and_xml(text: str) -> None:
     assert ElementTree.fromstring(ElementTree.tostring(element)).text == (safe or None)
 
 
-@pytest.mark.parametrize(
-    ("text", "safe"),
-    [
-        ("\x1b[31mred\x1b]0;title\x07", r"\x1b[31mred\x1b]0;title\x07"),
-        ("a\r\nb", "a\nb"),
-        ("over\rwritten", r"over\rwritten"),
-        ("half \ud83d", r"half \ud83d"),
-        ("abc\u202egpj.exe", r"abc\u202egpj.exe"),
-        ("one\u2028line", r"one\u2028line"),
-        ("\x9b2J", r"\x9b2J"),
-        ("tab\tand\nline", "tab\tand\nline"),
-        ("grüße, 你好, 🙂", "grüße, 你好, 🙂"),
-    ],
+ESCAPES = {
+    "\x1b[31mred\x1b]0;title\x07": r"\x1b[31mred\x1b]0;title\x07",
+    "a\r\nb": "a\nb", "over\rwritten": r"over\rwritten", "half \ud83d": r"half \ud83d", "\x9b2J": r"\x9b2J",
+    "abc\u202egpj.exe": r"abc\u202egpj.exe", "one\u2028line": r"one\u2028line",
+}  # fmt: skip
+ORDINARY = (
+    *("tab\tand\nline", "grüße, 你好, 🙂", "x.toml::x[row1-run0] PASSED", "std::vector", "# title ## part"),
+    *("👨\u200d👩\u200d👧 ✔\ufe0f", "می\u200cرم", "naïve e\u0301", "a\tb\n"),
 )
-def test_control_characters_are_shown_as_escapes(text: str, safe: str) -> None:
-    assert escaped(text) == safe
+
+
+def test_control_characters_are_shown_as_escapes_and_ordinary_text_stays() -> None:
+    assert {text: escaped(text) for text in ESCAPES} == ESCAPES
+    assert [escaped(text) for text in ORDINARY] == [*ORDINARY]
 
 
 @given(ANY_TEXT, st.integers(100, 400))
@@ -90,17 +88,6 @@ def test_one_line_is_one_line(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "x.toml::x[row1-run0] PASSED", "std::vector", "# title ## part", "👨\u200d👩\u200d👧 ✔\ufe0f", "می\u200cرم",
-        "naïve e\u0301", "a\tb\n",
-    ],
-)  # fmt: skip
-def test_ordinary_text_stays(text: str) -> None:
-    assert escaped(text) == text
-
-
-@pytest.mark.parametrize(
     "text", ["e" + "\u0301" * 300_000, " " * 300_000 + "::", "#" * 300_000, "\n" * 300_000, "::" * 150_000]
 )
 def test_no_text_is_slow_to_escape(text: str) -> None:
@@ -116,31 +103,16 @@ def test_a_sanitizer_learns_secrets_of_several_sources_and_of_one_name() -> None
     assert sanitizer.shown("::error::\x1b first-value") == "\\::error::\\x1b [KEY]"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0.00 s"),
-        (0.89, "0.89 s"),
-        (0.994, "0.99 s"),
-        (0.996, "1.0 s"),
-        (3.21, "3.2 s"),
-        (59.94, "59.9 s"),
-        (59.96, "1 min 0 s"),
-        (119.6, "2 min 0 s"),
-        (3599.4, "59 min 59 s"),
-        (3599.6, "1 h 0 min"),
-        (7300.0, "2 h 1 min"),
-    ],
-)
-def test_durations(value: float, text: str) -> None:
-    assert seconds(value) == text
+DURATIONS = {
+    0.0: "0.00 s", 0.89: "0.89 s", 0.994: "0.99 s", 0.996: "1.0 s", 3.21: "3.2 s", 59.94: "59.9 s",
+    59.96: "1 min 0 s", 119.6: "2 min 0 s", 3599.4: "59 min 59 s", 3599.6: "1 h 0 min", 7300.0: "2 h 1 min",
+}  # fmt: skip
+SCORES = {None: "-", 0.0: "0.000", 0.7204: "0.720", -2.5: "-2.500", 1234.5: "1,234.5"}
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(None, "-"), (0.0, "0.000"), (0.7204, "0.720"), (-2.5, "-2.500"), (1234.5, "1,234.5")]
-)
-def test_scores(value: float | None, text: str) -> None:
-    assert score(value) == text
+def test_durations_and_scores() -> None:
+    assert {value: seconds(value) for value in DURATIONS} == DURATIONS
+    assert {value: score(value) for value in SCORES} == SCORES
 
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
