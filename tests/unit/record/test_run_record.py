@@ -93,6 +93,8 @@ def test_a_rollout_holds_its_usage_and_answers_from_a_store_are_told_from_others
 
     assert (record.tokens, record.retries, record.finish_reason, record.model) == (12, 2, "length", "m-2026")
     assert record_of(rollout(usage=None)).tokens is None
+    assert record_of(rollout(model="m")).was_answered
+    assert not record_of(rollout()).was_answered
     assert record_of(rollout(usage={"input_tokens": 0, "output_tokens": 0})).tokens == 0
 
     stored = {"requests": 2, "usage": {"input_tokens": 6}}

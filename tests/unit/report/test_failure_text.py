@@ -1,4 +1,4 @@
-"""What failed runs and rows show: reason, scores, answer, traceback, conversation, rerun; and their properties."""
+"""The reason, score, answer, traceback and conversation that a failed run or row shows, its rerun and properties."""
 
 from __future__ import annotations
 

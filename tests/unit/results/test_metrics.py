@@ -1,4 +1,4 @@
-"""What is counted over runs: metrics, requests to judges, and causes of runs that were not scored."""
+"""The figures over all runs: metrics, requests to judges, and causes of runs that were not scored."""
 
 from __future__ import annotations
 
