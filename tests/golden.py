@@ -10,7 +10,7 @@ import pytest
 Golden = Callable[[Mapping[str, Iterable[str]]], None]
 """Checks that the lines of all cases of a test are those that its module has."""
 UPDATE = "OSMOSIS_UPDATE_GOLDEN"
-"""With this variable, tests replace their golden texts: `OSMOSIS_UPDATE_GOLDEN=1 pytest tests/unit/report tests/cli`.
+"""With this variable, tests replace their golden texts, as in `OSMOSIS_UPDATE_GOLDEN=1 pytest tests/unit/report`.
 Review the diff."""
 
 

@@ -126,21 +126,18 @@ def test_a_key_has_the_line_where_it_or_its_table_is_first_mentioned(text: str, 
 # -- workspaces ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("path", "workspace"),
-    [
-        ("/w/configs/eval/x.toml", "/w"),
-        ("/w/configs/x.toml", "/w"),
-        ("/w/configs/eval/deep/er/x.toml", "/w"),
-        ("/w/configs/one/configs/eval/x.toml", "/w/configs/one"),
-        ("/w/evals/x.toml", "/w/evals"),
-        ("/w/configs.d/x.toml", "/w/configs.d"),
-    ],
-)
-def test_the_workspace_is_the_parent_of_the_nearest_configs_folder_or_the_files_own_folder(
-    path: str, workspace: str
-) -> None:
-    assert workspace_of(Path(path)) == Path(workspace)
+WORKSPACES = {
+    "/w/configs/eval/x.toml": "/w",
+    "/w/configs/x.toml": "/w",
+    "/w/configs/eval/deep/er/x.toml": "/w",
+    "/w/configs/one/configs/eval/x.toml": "/w/configs/one",
+    "/w/evals/x.toml": "/w/evals",
+    "/w/configs.d/x.toml": "/w/configs.d",
+}
+
+
+def test_the_workspace_is_the_parent_of_the_nearest_configs_folder_or_the_files_own_folder() -> None:
+    assert {path: str(workspace_of(Path(path))) for path in WORKSPACES} == WORKSPACES
 
 
 def test_a_relative_path_is_relative_to_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from pytest_osmosis.report.statistics import metric_lines
 from pytest_osmosis.results.results import causes_of
 from pytest_osmosis.results.totals import MetricSummary, judge_totals, metric_summaries
 from pytest_osmosis.verdicts.pass_rule import PassRule
+from tests.golden import Golden
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
 
 
@@ -54,35 +55,19 @@ def test_numbers_whose_sum_is_too_large_have_a_mean_and_an_eval_without_metrics_
     assert metric_lines(results_of([finished({A: 1.0})])) == []
 
 
-def test_the_table_lists_every_metric_of_both_models() -> None:
+def test_the_table_lists_every_metric_of_both_models(golden: Golden) -> None:
     baseline = [of_baseline(told(finished({A: 1.0}), rollout={"turns": 7.0, "calls": 1.0}))]
+    many = results_of([told(finished({A: 1.0}), a={f"m{n}": 1.0 for n in range(25)})])
+    both = [told(finished({A: 1.0, B: 1.0}), rollout={"x": 1.0}, a={"x\n\x1b[2J": 1.0}, b={"x": 1.0})]
 
-    assert metric_lines(results_of(RECORDS, baseline=baseline)) == [
-        "",
-        "metric                         model    mean     min     max  runs",
-        "turns              vendor/some-model   3.000   2.000   5.000     3",
-        "turns                          other   7.000   7.000   7.000     1",
-        "f1 (rewards:a)     vendor/some-model   0.250   0.000   0.500     2",
-        "f1 (rewards:a)                 other       -       -       -     0",
-        "turns (rewards:a)  vendor/some-model  -1.000  -1.000  -1.000     1",
-        "turns (rewards:a)              other       -       -       -     0",
-        "calls              vendor/some-model       -       -       -     0",
-        "calls                          other   1.000   1.000   1.000     1",
-    ]
-
-
-def test_a_long_table_is_cut_unless_more_is_asked_for_and_several_functions_are_named() -> None:
-    results = results_of([told(finished({A: 1.0}), a={f"m{n}": 1.0 for n in range(25)})])
-
-    assert len(metric_lines(results)) == 23
-    assert metric_lines(results)[-1] == "and 5 more rows of metrics: -v, results.json"
-    assert len(metric_lines(results, verbose=True)) == 27
-
-    records = [told(finished({A: 1.0, B: 1.0}), rollout={"x": 1.0}, a={"x\n\x1b[2J": 1.0}, b={"x": 1.0})]
-
-    lines = metric_lines(results_of(records, scorers=(A, B)))
-
-    assert [line.partition("  ")[0] for line in lines[2:]] == ["x", f"x \\x1b[2J ({A})", f"x ({B})"]
+    golden(
+        {
+            "both models": metric_lines(results_of(RECORDS, baseline=baseline)),
+            "a long table": metric_lines(many),
+            "a long table in verbose output": metric_lines(many, verbose=True),
+            "several functions": metric_lines(results_of(both, scorers=(A, B))),
+        }
+    )
 
 
 PRICE = price_from(TokenPrices(1.0, 2.0, 1.0, 1.0), "the config")

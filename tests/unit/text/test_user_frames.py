@@ -33,21 +33,16 @@ from tests.hostile.hostile_objects import ERRORS, VALUES
 PACKAGE = Path(pytest_osmosis.__file__).parent
 
 
-@pytest.mark.parametrize(
-    ("file", "own"),
-    [
-        ("/evals/rewards.py", True),
-        (f"{PACKAGE}-of-mine/agent.py", True),
-        (str(PACKAGE / "host/core.py"), False),
-        (os.__file__, False),
-        ("/evals/.venv/lib/python3.12/site-packages/openai/client.py", False),
-        ("/usr/lib/python3/dist-packages/numpy/core.py", False),
-        ("<frozen importlib._bootstrap>", False),
-        ("<string>", False),
-    ],
+OWN = ("/evals/rewards.py", f"{PACKAGE}-of-mine/agent.py")
+OTHERS = (
+    *(str(PACKAGE / "host/core.py"), os.__file__, "<frozen importlib._bootstrap>", "<string>"),
+    "/evals/.venv/lib/python3.12/site-packages/openai/client.py",
+    "/usr/lib/python3/dist-packages/numpy/core.py",
 )
-def test_only_files_that_the_user_wrote_are_the_users_own(file: str, own: bool) -> None:
-    assert is_users_own(file) is own
+
+
+def test_only_files_that_the_user_wrote_are_the_users_own() -> None:
+    assert [file for file in OWN + OTHERS if is_users_own(file)] == [*OWN]
 
 
 def test_our_files_are_recognised_in_tracebacks_and_without_a_frame_nothing_is_user_code() -> None:
