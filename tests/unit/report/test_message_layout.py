@@ -11,7 +11,7 @@ from pytest_osmosis.report.message_layout import Shortener, message_lines
 from pytest_osmosis.text.safe import width
 from tests.golden import Golden
 
-LONG = {"city": "Paris", "days": list(range(30)), "units": "metric", "language": "français"}
+LONG = {"city": "Paris", "days": [1, 2], "notes": "mild, " * 12, "language": "français"}
 PARTS = [
     {"type": "text", "text": "Look: "},
     {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
