@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests import tiers
+from tests.golden import golden as golden
 from tests.running import RUNNING
 
 try:

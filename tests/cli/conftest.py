@@ -13,8 +13,7 @@ import pytest
 from pytest_osmosis import cli
 from pytest_osmosis.record.journal import encode
 from tests.cli.background import Background
-from tests.cli.real_runs import RealRuns, make_runs
-from tests.cli.stored_runs import LOADED, RESULTS, ROWS, Cli, Stored
+from tests.cli.stored_runs import LOADED, RESULTS, ROWS, Cli, RealRuns, Stored, make_runs
 from tests.unit.made import MANIFEST
 
 

@@ -1,11 +1,14 @@
-"""Eval runs made by hand, for tests of the commands that look at them."""
+"""Eval runs made by hand, for tests of commands that look at them; and real ones, which pytest made once for all."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.plugin.workspaces import Shell, Workspace
 from tests.unit.made import BROKE, finished, published
 
 Cli = Callable[..., Any]
@@ -27,29 +30,14 @@ ROWS = {
     "digests": {str(row): f"{row:016x}" for row in range(9)},
 }
 ROLLOUT = {
-    "ev": "rollout",
-    "row": 3,
-    "run": 1,
-    "attempt": 1,
-    "ms": 1500.0,
-    "messages": MESSAGES,
-    "n_prompt": 1,
-    "finish_reason": "stop",
-    "usage": {"input_tokens": 1200, "output_tokens": 7},
-    "model": "m",
-    "retries": 2,
+    "ev": "rollout", "row": 3, "run": 1, "attempt": 1, "ms": 1500.0, "messages": MESSAGES, "n_prompt": 1,
+    "finish_reason": "stop", "usage": {"input_tokens": 1200, "output_tokens": 7}, "model": "m", "retries": 2,
     "output": {"stdout": "printed\n"},
-}
+}  # fmt: skip
 SCORE = {
-    "ev": "score",
-    "output": {},
-    "row": 3,
-    "run": 1,
-    "attempt": 1,
-    "ms": 20.0,
-    "scores": {"rewards:exact": 0.25},
+    "ev": "score", "output": {}, "row": 3, "run": 1, "attempt": 1, "ms": 20.0, "scores": {"rewards:exact": 0.25},
     "errors": {"rewards:style": {"message": "ValueError: no style", "details": "Traceback\n  line"}},
-}
+}  # fmt: skip
 A, B = "rewards:exact", "rewards:style"
 RECORDS = [finished({A: 0.25}, 3, 0), finished({A: 0.25}, 3, 1, errors={B: BROKE})]
 RESULTS = published(RECORDS, scorers=(A, B), decide=A, thresholds={A: 0.5}, n=2)
@@ -59,3 +47,43 @@ RESULTS["provenance"]["started_at"] = "2026-01-02T03:04:05.678+00:00"
 RATES = {"input": 10.0, "output": 300 / 7, "cached_input": 10.0, "cache_write": 10.0}
 RESULTS["config"]["price"] = {"source": "[prices]", **RATES}
 """The run of `ROLLOUT` cost $0.0123."""
+
+
+REWARDS = """
+def score(solution_str, ground_truth, extra_info=None, **kwargs):
+    if extra_info.get("reward") == "raises":
+        raise ZeroDivisionError("the reward function broke")
+    return {"score": extra_info["score"], "reason": "counted", "metrics": {"words": len(solution_str.split())}}
+"""
+THEN = (1, 1, 0, 1, None, 1, 1)
+NOW = (1, 0, 1, 0, None, 0, 0)
+"""The score of each row; None for a row whose function raises. A row's score is no part of its digest."""
+
+
+@dataclass(frozen=True)
+class RealRuns:
+    """Two runs of the eval x with n = 2, whose seeds and scores differ; one of y: its rows and more, n = 3."""
+
+    root: Path
+    then: Path
+    now: Path
+    other: Path
+
+    def copied(self, to: Path) -> RealRuns:
+        """Return these runs in a copy of the workspace."""
+        shutil.copytree(self.root, to, dirs_exist_ok=True, symlinks=True)
+        return RealRuns(to, *(to / run.relative_to(self.root) for run in (self.then, self.now, self.other)))
+
+
+def make_runs(root: Path) -> RealRuns:
+    workspace = Workspace(Shell(root), [])
+    workspace.write("rewards.py", REWARDS)
+
+    def made(name: str, scores: tuple[int | None, ...], n: int, seed: int) -> Path:
+        rows = [{"reward": "raises"} if score is None else {"score": score} for score in scores]
+        workspace.eval(name, rows, evaluation={"n": n}, sampling={"seed": seed}, limits={"max_errors": 99})
+        result = workspace.run(f"--osmosis-config=configs/eval/{name}.toml")
+        assert result.ret == 1, result.stdout.str()
+        return workspace.run_dirs(name)[-1]
+
+    return RealRuns(root, made("x", THEN, 2, 0), made("x", NOW, 2, 1), made("y", (*NOW, 1, 1), 3, 0))

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.stats import holm
-from tests.cli.real_runs import RealRuns
-from tests.cli.stored_runs import RESULTS, Cli, Stored
+from tests.cli.stored_runs import RESULTS, Cli, RealRuns, Stored
 from tests.journals import with_checksums
 from tests.unit.made import finished, published
 

@@ -25,7 +25,7 @@ from pytest_osmosis.results.compared_runs import compare_runs, read_side
 from pytest_osmosis.results.heads import RunEntry
 from pytest_osmosis.results.stored_results import read_stored
 from pytest_osmosis.verdicts.comparison import RowRuns
-from tests.cli.real_runs import RealRuns
+from tests.cli.stored_runs import RealRuns
 
 
 def run_at(path: Path) -> StoredEvalRun:

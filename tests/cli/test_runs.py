@@ -1,11 +1,18 @@
-"""`pytest-osmosis runs`."""
+"""`pytest-osmosis runs`, `runs logs`, and options of other systems, whose error names what to type instead."""
 
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
+from pytest_osmosis import cli
+from pytest_osmosis.cli.logs import SHORTENED, LogTail
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_lock import Holder
+from pytest_osmosis.record.submission import SubmissionNote
 from tests.cli.stored_runs import RESULTS, Cli, Stored
 from tests.unit.made import MANIFEST, A, finished, published
 
@@ -118,3 +125,93 @@ def test_a_list_says_of_what_each_run_is_and_what_became_of_it(typed: Cli, store
     assert "was killed" in failed["reason"]
     assert finished["reason"] is None
     assert (failed["model"], failed["dataset"], failed["rollout"]) == ("openai/gpt-5-mini", "data/b.jsonl", "sums")
+
+
+SECRET = "s3cr3t-0123456789"
+
+
+def test_the_secrets_file_of_a_submission_is_known_when_its_logs_are_read(
+    typed: Cli, stored: Stored, tmp_path: Path
+) -> None:
+    directory = RunDirectory(stored("sums-20261122T140157Z-1ef7a3"))
+    (tmp_path / "keys.env").write_text(f"MY_KEY={SECRET}\n")
+    arguments = ["--osmosis-config=x.toml", "--osmosis-secrets-file=keys.env"]
+    SubmissionNote(Holder.process(os.getpid()), arguments, str(tmp_path)).write(directory)
+    directory.session_log.write_text(f"pytest says {SECRET}\n")
+    directory.host_log.write_text(f"code says {SECRET}\n")
+
+    said = typed("runs", "logs", "sums")
+
+    assert said.splitlines() == [
+        "pytest says [MY_KEY]",
+        "output of user code that belongs to no run (host.log):",
+        "code says [MY_KEY]",
+    ]
+
+
+def test_a_broken_note_of_a_submission_is_no_obstacle(typed: Cli, stored: Stored) -> None:
+    directory = RunDirectory(stored("sums-20261122T140157Z-1ef7a3"))
+    for note in ("", "[]", '{"process": 1, "arguments": [1], "folder": []}', '{"process": {"pid": "x"}}', "\0"):
+        directory.submission.write_text(note)
+        assert typed("runs", "logs", "sums") == "pytest has printed nothing yet\n"
+
+
+def test_lines_come_once_they_are_whole(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    tail = LogTail(path)
+    assert list(tail.new()) == [], "the file does not exist yet"
+    path.write_bytes(b"one\ntw")
+    assert list(tail.new()) == ["one"]
+    path.write_bytes(b"one\ntwo\r\nthree")
+    assert list(tail.new()) == ["two"]
+    assert list(tail.rest()) == ["three"]
+    assert list(tail.rest()) == []
+
+
+def test_only_the_last_lines_are_returned_and_the_others_are_not_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("".join(f"{number}\n" for number in range(10)))
+    tail = LogTail(path)
+    assert tail.last(2) == ["8", "9"]
+    assert list(tail.new()) == []
+
+
+def test_nothing_is_repeated_of_a_log_from_which_secrets_were_taken(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"the key is 0123456789\nand anoth")
+    tail = LogTail(path)
+    assert tail.last(None) == ["the key is 0123456789"]
+    path.write_bytes(b"the key is [KEY]\nand another\n")
+    assert list(tail.new()) == ["and another"]
+
+
+def test_a_log_that_became_shorter_is_followed_from_its_new_end(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"a long line\nanother\nand anoth")
+    tail = LogTail(path)
+    assert tail.last(None) == ["a long line", "another"]
+    path.write_bytes(b"short\n")
+    assert list(tail.new()) == [SHORTENED]
+    path.write_bytes(b"short\nnew\n")
+    assert list(tail.new()) == ["new"]
+
+
+TAKES = "unrecognized argument; an eval takes"
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("submit x.toml --limit 5", f"--limit: {TAKES} --osmosis-limit"),
+        ("submit x.toml --limit=5 --other", f"--limit: {TAKES} --osmosis-limit\n--other: unrecognized argument"),
+        ("show --api-key=sk-12345678", f"--api-key: {TAKES} --osmosis-api-key-env"),
+        ("show --other", "unrecognized arguments: --other"),
+    ],
+)
+def test_an_option_that_a_command_lacks_is_refused_with_its_equivalent(
+    typed: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        cli.main(typed.split())
+
+    assert capsys.readouterr().err.partition(": error: ")[2] == f"{said}\n"

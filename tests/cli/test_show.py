@@ -1,45 +1,53 @@
-"""`pytest-osmosis show` of stored eval runs that were made by hand."""
+"""`pytest-osmosis show` of stored eval runs that were made by hand, and pages on a terminal: colours and widths."""
 
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_osmosis.record.journal import Journal, encode
 from tests.cli.stored_runs import MESSAGES, RESULTS, ROLLOUT, SCORE, Cli, Stored
+from tests.golden import Golden
 from tests.unit.made import MANIFEST
 
-WHOLE = """\
-x-1 row3-run1: did not pass
-  model m, rollout 1.5 s, scoring 0.02 s, 1,200 + 7 tokens, $0.012, finish reason stop, 2 repeated requests
-  rewards:exact 0.25 < 0.5
-  rewards:style: ValueError: no style (does not decide)
-      Traceback
-        line
 
-user:
-    1 + 1?
-    [image_url]
+def test_runs_and_rows_are_shown_line_by_line(typed: Cli, stored: Stored, golden: Golden) -> None:
+    broken = {**ROLLOUT, "boundary": "agent", "error": "RuntimeError: \x07", "details": "Traceback", "usage": None}
+    scored = {**SCORE, "scores": {"rewards:exact": 0.25, "rewards:style": 1.0}, "errors": {}}
+    runs: dict[str, list[dict[str, Any]]] = {
+        "a run that did not pass": [ROLLOUT, SCORE],
+        "a run that was not finished": [{"ev": "skip", "row": 3, "run": 1, "reason": "401"}],
+        "a run that was not scored": [{**broken, "attempt": 2}],
+        "a run that met a bound": [{**ROLLOUT, "bound": "[limits.rollout] tokens = 1000"}, SCORE],
+        "a rollout without an answer": [{**ROLLOUT, "messages": MESSAGES[:1]}, SCORE],
+        "a rollout with calls alone": [{**ROLLOUT, "messages": MESSAGES[:2]}, SCORE],
+        "all runs of a row": [*answered(0, "two", 0.25), *answered(1, "2", 1.0)],
+    }
+    for number, events in enumerate(runs.values()):
+        stored(f"x-{number}", *events)
+    stored("x-killed", ROLLOUT, scored, results=None)
 
-assistant:
-    -> add({"a": 1})
-    <- 2
+    shown = {
+        what: typed("show", f"x-{number}", "row3" if "row" in what else "row3-run1").splitlines()
+        for number, what in enumerate(runs)
+    }
 
-assistant:
-    two
-    \\x1b[31mred
-
-stdout:
-    printed
-"""
+    golden({**shown, "thresholds of a manifest": typed("show", "x-killed", "row3-run1").splitlines()})
 
 
 @pytest.mark.parametrize("name", ["latest", "x-1", "x", ".osmosis/runs/x-1", None])
-def test_show_prints_the_stored_conversation(typed: Cli, stored: Stored, name: str | None) -> None:
-    stored("x-1", ROLLOUT, SCORE)
-    assert typed("show", *([name] if name else []), "row3-run1") == WHOLE
+def test_show_finds_a_run_by_its_name_or_takes_the_latest(typed: Cli, stored: Stored, name: str | None) -> None:
+    stored("x-1", *answered(0, "two", 0.25), *answered(1, "2", 1.0))
+    for unit in ("row3-run1", "row3"):
+        assert typed("show", *([name] if name else []), unit).startswith(f"x-1 {unit}: ")
 
 
 def test_show_takes_a_node_id_and_looks_above_and_json_holds_the_conversation(
@@ -48,41 +56,12 @@ def test_show_takes_a_node_id_and_looks_above_and_json_holds_the_conversation(
     stored("x-1", ROLLOUT, SCORE)
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
-    assert typed("show", "configs/eval/x.toml::x[row3-run1]") == WHOLE
+    assert typed("show", "configs/eval/x.toml::x[row3-run1]").startswith("x-1 row3-run1: did not pass\n")
     text = typed("show", "row3-run1", "--json")
     assert text.isascii()
     (run,) = json.loads(text)["runs"]
     assert run["messages"] == MESSAGES
     assert run["output"] == [{"stdout": "printed\n"}]
-
-
-@pytest.mark.parametrize(
-    ("messages", "fault"),
-    [(MESSAGES[:1], "the rollout has no assistant message"), (MESSAGES[:2], "assistant messages only call tools")],
-)
-def test_show_says_that_there_is_no_answer(typed: Cli, stored: Stored, messages: list[Any], fault: str) -> None:
-    stored("x-1", {**ROLLOUT, "messages": messages, "n_prompt": 1}, SCORE)
-    assert f"{fault}\n\nuser:" in typed("show", "latest", "row3-run1")
-
-
-def test_the_head_of_a_run_says_what_became_of_it(typed: Cli, stored: Stored) -> None:
-    stored("x-1", {"ev": "skip", "row": 3, "run": 1, "reason": "401"})
-    assert typed("show", "x-1", "row3-run1").startswith("x-1 row3-run1: not finished (401)\n")
-
-    broken = {**ROLLOUT, "boundary": "agent", "error": "RuntimeError: \x07", "details": "Traceback", "usage": None}
-    stored("x-2", {**broken, "attempt": 2})
-    lines = typed("show", "x-2", "row3-run1").splitlines()
-    assert lines[0] == "x-2 row3-run1: not scored, boundary agent"
-    assert lines[1].endswith("tokens unknown, finish reason stop, 2 repeated requests, attempt 2")
-    assert lines[2:4] == ["  error: RuntimeError: \\x07", "    Traceback"]
-
-    stored("x-3", {**ROLLOUT, "bound": "[limits.rollout] tokens = 1000"}, SCORE)
-    assert "  met [limits.rollout] tokens = 1000: the model was not asked again" in typed("show", "x-3", "row3-run1")
-
-    scored = {**SCORE, "scores": {"rewards:exact": 0.25, "rewards:style": 1.0}, "errors": {}}
-    stored("x-4", ROLLOUT, scored, results=None)  # killed, so that the thresholds are those of its manifest
-    lines = typed("show", "x-4", "row3-run1").splitlines()
-    assert (lines[0], lines[2]) == ("x-4 row3-run1: did not pass", "  rewards:exact 0.25 < 1")
 
 
 @pytest.mark.parametrize(
@@ -147,17 +126,6 @@ def answered(run: int, text: str, score: float) -> list[dict[str, Any]]:
     rollout = {**ROLLOUT, "run": run, "messages": messages, "n_prompt": 1, "output": {}}
     scores = {"rewards:exact": score, "rewards:style": 1.0}
     return [rollout, {**SCORE, "run": run, "scores": scores, "errors": {}, "ground_truth": "2"}]
-
-
-@pytest.mark.parametrize("arguments", [["row3"], ["x-1", "row3"]])
-def test_all_runs_of_a_row_come_below_their_prompt(typed: Cli, stored: Stored, arguments: list[str]) -> None:
-    stored("x-1", *answered(0, "two", 0.25), *answered(1, "2", 1.0))
-    said = typed("show", *arguments)
-    assert said.startswith("x-1 row3: 1 of 2 runs passed\n\nuser:\n    1 + 1?\n\nrow3-run0: did not pass\n")
-    assert said.count("1 + 1?") == 1
-    assert "\n\nassistant:\n    two\n\nrow3-run1: passed\n" in said
-    assert said.count("\n  expected: 2\n") == 2
-    assert said.endswith("assistant:\n    2\n")
 
 
 # -- long texts --------------------------------------------------------------------------------------------
@@ -249,3 +217,167 @@ def test_a_row_of_a_folder_has_no_line(typed: Cli, stored: Stored, tmp_path: Pat
     stored("x-1", ROLLOUT, SCORE, manifest={**MANIFEST, "plan": plan})
 
     assert "dataset row: row 3 of data/x.jsonl\n" in typed("show", "x-1", "row3-run1")
+
+
+AT = "2026-01-01T00:00:01+00:00"
+BEGAN: dict[str, Any] = {"ev": "began", "at": AT, "pid": 4711, "machine": "build7", "resumed": False}
+START: dict[str, Any] = {"ev": "start", "row": 4, "run": 0, "attempt": 1, "at": AT}
+
+
+@pytest.fixture
+def unfinished(stored: Stored) -> Path:
+    """An eval run of 4 planned ones: two are done, one passed, and one had begun. Its host may have begun two more."""
+    events = [*answered(0, "two", 0.25), *answered(1, "2", 1.0), {"ev": "handed_out", "n": 3}, START]
+    return stored("x-1", BEGAN, *events, results=None, manifest=PLANNED)
+
+
+@pytest.mark.usefixtures("unfinished")
+def test_a_killed_run_says_how_far_it_got_and_how_to_go_on(typed: Cli) -> None:
+    lines = typed("show").splitlines()
+    assert lines[0] == "x-1: failed, 2 of 4 planned runs ended, 1 more had begun"
+    assert lines[3].startswith("  its process, 4711 on build7, was killed, or its machine failed: these numbers are")
+    said = "\n".join(lines)
+    assert "\n  up to 3 rollouts were lost in flight, possibly billed\n" in said
+    assert "\n  to resume, without running again what is stored: " in said
+    assert "--osmosis-run=x-1\n" in said
+    assert "\n1 of 2 runs passed (4 planned; decided by rewards:exact)\n" in said
+    assert "\ngate pass_rate >= 0.7: not decided (the eval run did not end)\n" in said
+    page = json.loads(typed("show", "--json"))
+    assert (page["planned_runs"], page["in_flight"], len(page["runs"])) == (4, 1, 2)
+    assert page["results"]["summary"]["pass_rate"] == 0.5
+    assert "rewards:exact     >= 0.5  0.625  1 of 2\n" in said
+    assert '\n  row3-run0  score 0.25 < 0.5: answered "two", expected "2"\n' in said
+    assert typed("show", "row4-run0").startswith("x-1 row4-run0: begun, but not finished\n")
+
+
+def test_a_run_is_pending_then_running_and_its_numbers_grow(typed: Cli, unfinished: Path) -> None:
+    journal = Journal.reopen(unfinished / "journal.jsonl")
+    try:
+        assert typed("show", "x-1").startswith("x-1: pending, 2 of 4 planned runs ended, 1 more had begun\n")
+        journal.append(encode({**BEGAN, "resumed": True}))
+        assert "x-1: running, 2 of 4 planned runs ended, 1 more in flight\n" in typed("show", "x-1")
+        page = json.loads(typed("show", "x-1", "--json"))
+        assert (page["status"], page["in_flight"], page["ended_at"]) == ("running", 1, None)
+        rollout, score = ({**event, "row": 4, "run": 0} for event in answered(0, "2", 1.0))
+        journal.append(encode(rollout))
+        journal.append(encode(score))
+        said = typed("show", "x-1")
+        assert said.startswith("x-1: running, 3 of 4 planned runs ended\n")
+        assert "\n  written by process " in said
+        assert "  the numbers are those of the runs that ended so far\n" in said
+        assert "\n2 of 3 runs passed (4 planned; decided by rewards:exact)\n" in said
+        assert said.endswith("pytest-osmosis runs stop x-1\n")
+        assert "to resume" not in said
+    finally:
+        journal.close()
+
+
+def test_the_time_between_two_sessions_does_not_count(typed: Cli, stored: Stored) -> None:
+    first = [BEGAN, {**START, "at": "2026-01-01T00:00:31+00:00"}]
+    second = [{**BEGAN, "at": "2026-01-03T00:00:00+00:00", "resumed": True}]
+    second += [{**START, "attempt": 2, "at": "2026-01-03T00:00:05+00:00"}]
+    stored("x-1", *first, *second, results=None, manifest=PLANNED)
+    assert "35.0 s" in typed("show", "x-1")
+
+
+def test_a_finished_run_has_its_numbers_from_its_results(typed: Cli, stored: Stored) -> None:
+    ended = {"ev": "ended", "at": "2026-01-01T00:00:09+00:00", "status": "finished", "reason": None}
+    stored("x-1", BEGAN, ended, results=RESULTS)
+    page = json.loads(typed("show", "--json"))
+    assert (page["status"], page["ended_at"], page["in_flight"]) == ("finished", ended["at"], 0)
+    assert page["results"]["summary"]["total_runs"] == 2
+    assert len(page["runs"]) == 2
+    said = typed("show")
+    assert said.startswith("x-1: finished")
+    assert "runs stop" not in said
+
+
+def test_the_page_names_what_ran_and_when(typed: Cli, stored: Stored) -> None:
+    ended = {"ev": "ended", "at": AT, "status": "finished", "reason": None}
+    stored("x-1", BEGAN, ended, manifest={**PLANNED, "inputs": {"experiment": {"rollout": "sums"}}})
+    said = typed("show").splitlines()
+    config = RESULTS["config"]["path"]
+    assert said[1:3] == [
+        f"  {config}, model demo/arithmetic, rollout sums, data/x.jsonl (rows: all 2 rows), n = 2",
+        "  started 2026-01-01 00:00 UTC, ended 2026-01-01 00:00 UTC",
+    ]
+    page = json.loads(typed("show", "--json"))
+    assert (page["model"], page["dataset"], page["rollout"]) == ("demo/arithmetic", "data/x.jsonl", "sums")
+    assert (page["started_at"], page["ended_at"]) == (PLANNED["started_at"], AT)
+
+
+PROGRAM = (sys.executable, "-m", "pytest_osmosis")
+UNSET = ("NO_COLOR", "FORCE_COLOR", "PY_COLORS")
+TIMEOUT_S = 60
+BOLD, RED = "\x1b[1m", "\x1b[31m"
+
+
+def on_terminal(folder: Path, *arguments: str, variables: Mapping[str, str]) -> str:
+    """Run a command whose standard output is a terminal; return all that it prints there."""
+    env = {name: value for name, value in os.environ.items() if name not in UNSET}
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*PROGRAM, *arguments], cwd=folder, env={**env, "TERM": "xterm", **variables}, stdin=theirs, stdout=theirs
+    ) as process:
+        os.close(theirs)
+        printed = b""
+        while True:
+            try:
+                read = os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not read:
+                break
+            printed += read
+        os.close(ours)
+        assert process.wait(TIMEOUT_S) == 0
+    return printed.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture
+def folder(stored: Stored) -> Path:
+    """A workspace with an eval run."""
+    return stored("x-1", ROLLOUT, SCORE).parents[2]
+
+
+def test_what_failed_is_red(folder: Path) -> None:
+    said = on_terminal(folder, "show", variables={})
+    assert said.startswith(f"{BOLD}x-1")
+    assert f"  {RED}row3-run0\x1b[0m  score 0.25 < 0.5" in said
+
+
+@pytest.mark.parametrize(
+    ("option", "variables", "coloured"),
+    [
+        ((), {}, False),
+        ((), {"FORCE_COLOR": "1"}, True),
+        ((), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ((), {"NO_COLOR": "1", "PY_COLORS": "1"}, True),
+        (("--color=yes",), {"NO_COLOR": "1"}, True),
+        (("--color=no",), {"FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_colours_of_a_pipe_follow_pytests_rules(
+    typed: Cli,
+    stored: Stored,
+    monkeypatch: pytest.MonkeyPatch,
+    option: tuple[str, ...],
+    variables: Mapping[str, str],
+    coloured: bool,
+) -> None:
+    stored("x-1", ROLLOUT, SCORE)
+    for name in UNSET:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for command in ("show", "runs"):
+        assert ("\x1b[" in typed(command, *option)) is coloured
+    assert "    \\x1b[31mred\n" in typed("show", "row3-run1", *option), "text of others has no colour of its own"
+
+
+@pytest.mark.parametrize(
+    ("columns", "answer"), [("50", 'answered "two \\x1b[...'), ("200", 'answered "two \\x1b[31mred"')]
+)
+def test_an_answer_that_does_not_fit_is_cut(folder: Path, columns: str, answer: str) -> None:
+    said = on_terminal(folder, "show", variables={"COLUMNS": columns, "NO_COLOR": "1"})
+    assert f"  row3-run1  score 0.25 < 0.5: {answer}\n" in said

@@ -13,18 +13,15 @@ import pytest
 from pytest_osmosis.addons.viewer.open_run import OpenRun
 from pytest_osmosis.addons.viewer.run_list import entry_rows, without_misleading_rate
 from pytest_osmosis.addons.viewer.shapes import RunPage, encoded
-from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.heads import run_entry
 from pytest_osmosis.stats import gaffke
-from tests.journals import fold
 from tests.plugin.workspaces import read_json
 from tests.viewer.stored_kinds import KINDS, make_kinds
 
 pytestmark = pytest.mark.slow
 WITH_RESULTS = ("whole", "tests", *KINDS, "going on", "rescored", "never scored again")
-WITHOUT = ("killed",)
 
 
 @pytest.fixture(scope="module")
@@ -136,27 +133,6 @@ def test_an_eval_run_has_the_same_row_in_the_list_and_on_its_page(
     opened: OpenRun, kinds: Mapping[str, Path], kind: str
 ) -> None:
     assert opened.page()["head"]["row"] == without_misleading_rate(run_entry(kinds[kind]))
-
-
-@pytest.mark.parametrize("kind", [*WITH_RESULTS, *WITHOUT])
-def test_conversations_are_the_events_of_the_journal(opened: OpenRun, kinds: Mapping[str, Path], kind: str) -> None:
-    path = kinds[kind] / "journal.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    ledger = fold(replay(path))
-    for at, run in enumerate(opened.runs):
-        conversation = opened.conversation(at)
-        record = ledger.records.get(run)
-        if conversation is None:
-            assert record is None or not record.rolled
-            continue
-        assert record is not None
-        found = json.loads(conversation)
-        assert encode(found["rollout"]) in lines
-        assert (found["rollout"]["row"], found["rollout"]["run"], found["rollout"]["attempt"]) == (
-            run.row, run.index, record.attempt,
-        )  # fmt: skip
-        assert {name: score for each in found["scores"] for name, score in each["scores"].items()} == record.scores
-        assert {name for each in found["scores"] for name in each["errors"]} == {*record.scorer_errors}
 
 
 @pytest.mark.parametrize("kind", ["cut"])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from string import Template
 
 import pytest
 
@@ -16,6 +17,45 @@ BASE = {
     "secrets": {"required": "[]"},
     "scoring": {"eval_fns": '["rewards:exact", "rewards:close"]'},
 }
+
+
+Cases = Mapping[str, Sequence[tuple[str, list[str]]]]
+"""By section: texts of TOML, and all problems with each, beginning with their lines."""
+
+
+def cases_in(name: str, **words: str) -> Cases:
+    """Read `problems/NAME.txt`. A section has lines of TOML, and after `> ` their problems; or a key, its problem and
+    the values that have it, of which each is a case, and perhaps another line `with` it. `$WORD` is one of the given
+    `words`, or of the section `names`."""
+    text = (Path(__file__).parent / "problems" / f"{name}.txt").read_text(encoding="utf-8")
+    if text.startswith("== names"):
+        names, text = text.split("\n\n", 1)
+        words |= dict(line.split(": ", 1) for line in names.splitlines()[1:])
+    found: dict[str, list[tuple[str, list[str]]]] = {}
+    for part in Template(text).safe_substitute(words).strip().split("\n\n"):
+        title, *lines = part.splitlines()
+        table = title.removeprefix("== ")
+        cases = found[table] = []
+        for line in lines:
+            if line.startswith("> "):
+                cases[-1][1].append(line.removeprefix("> "))
+            elif short := re.fullmatch(r"([\w.]+): (.*), got (.*?)(?: with (.*))?", line):
+                key, problem, values, other = short.groups(default="")
+                for value in values.split(" | "):
+                    body = f"{key} = {value}\n{other}".rstrip()
+                    cases.append((body, [f"2: [{table}] {key}: {problem}, got {value}"]))
+            elif cases and not cases[-1][1]:
+                cases[-1] = (f"{cases[-1][0]}\n{line}", [])
+            else:
+                cases.append((line, []))
+    return found
+
+
+def check_cases(cases: Sequence[tuple[str, list[str]]], problems: Callable[[str], list[str]]) -> None:
+    """Check the problems with each text, and show all that differ."""
+    found = [(text, problems(text), expected) for text, expected in cases]
+    wrong = [f"{text}\n  said: {said}\n  not:  {expected}" for text, said, expected in found if said != expected]
+    assert not wrong, "\n".join(wrong)
 
 
 def complete(table: str, body: str) -> str:

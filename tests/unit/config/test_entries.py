@@ -7,16 +7,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, load_entries, load_eval_config, read_entries
 from pytest_osmosis.errors import ConfigError
 from tests.environments import page_environments
+from tests.unit.config.conftest import cases_in, check_cases
 
 SHARED = 'model = "demo/arithmetic"\ndataset = "multiply"\neval_fn = ["rewards:exact"]\n'
 """Three lines that complete any entry."""
+BROKEN = cases_in("entries", FROM_0_TO_39=str([*range(40)]), FROM_1_TO_40=str([*range(1, 41)]))
 
 Evals = Callable[..., dict[str, EvalConfig]]
 Problems = Callable[..., list[str]]
@@ -40,17 +41,6 @@ def evals(workspace: Path) -> Evals:
 @pytest.fixture
 def load(evals: Evals) -> Evals:
     return evals
-
-
-def test_keys_of_an_entry_replace_those_of_all_entries(evals: Evals) -> None:
-    text = (
-        'num_examples = 50\nrollouts_per_example = 2\n[[eval]]\nname = "a"\nnum_examples = 100\n[[eval]]\nname = "b"\n'
-    )
-    found = evals(SHARED + text)
-    assert {name: (each.selection.limit, each.evaluation.n) for name, each in found.items()} == {
-        "a": (100, 2),
-        "b": (50, 2),
-    }
 
 
 @pytest.mark.addon
@@ -88,22 +78,6 @@ def test_minus_one_means_all_rows_and_no_limit_of_concurrency(evals: Evals) -> N
     assert (config.selection.limit, config.selection.offset) == ("all", 0)
     assert config.evaluation.batch_size == 1_000_000
     assert config.execution.hosts is None
-
-
-@pytest.mark.parametrize(
-    ("shared", "own", "keys"),
-    [
-        ('endpoint_id = "e"', 'model = "openai/x"', {"experiment.model_path": "openai/x", "model.endpoint_id": None}),
-        ("[data]\nrows = '1'", "num_examples = 3", {"selection.rows": None, "selection.limit": 3}),
-    ],
-)
-def test_a_key_of_an_entry_replaces_another_that_excludes_it(
-    evals: Evals, shared: str, own: str, keys: dict[str, Any]
-) -> None:
-    text = SHARED if "endpoint" not in shared else SHARED.partition("\n")[2]
-    (config,) = evals(f"{text}{shared}\n[[eval]]\n{own}\n").values()
-    found = {key: getattr(getattr(config, key.partition(".")[0]), key.partition(".")[2]) for key in keys}
-    assert found == keys
 
 
 REPLACED: dict[str, set[str]] = {
@@ -238,80 +212,9 @@ def test_an_override_of_a_swept_key_is_a_problem(problems: Problems) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("[eval]\nn = 1\n", ["4: [eval]: must be an array of tables; write [[eval]]"]),
-        ("[ablation]\nn = 1\n", ["4: [ablation]: must be an array of tables; write [[ablation]]"]),
-        ("eval = []\n", ["4: [[eval]]: holds no eval; add [[eval]] with the keys of one"]),
-        ('name = "x"\n[[eval]]\n', ["4: name: belongs to one eval; move it below [[eval]] or [[ablation]]"]),
-        ("num_exmples = 1\n[[eval]]\n", ['4: num_exmples: unknown key, did you mean "num_examples"?']),
-        ("[sampilng]\nn = 1\n[[eval]]\n", ['4: sampilng: unknown key, did you mean "sampling"?']),
-        ("[[eval]]\nenv_idd = 1\n", ['5: [[eval]] env_idd: unknown key, did you mean "env_id"?']),
-        (
-            "[[eval]]\n[eval.sampling]\ntemprature = 1\n",
-            [
-                '6: [eval.sampling] temprature: unknown key, did you mean "temperature"? (valid: temperature, top_p, max_tokens, seed, stop, extra_body)'
-            ],
-        ),
-        ("[[eval]]\n[[eval]]\nn = 0\n", ["6: [[eval]] n: must be an integer of at least 1, got 0"]),
-        ("temperature = -1\n[[eval]]\n[[eval]]\n", ["4: temperature: must be a finite number of at least 0, got -1"]),
-        ("[[eval]]\nnum_examples = 0\n", ["5: [[eval]] num_examples: must be an integer of at least 1, got 0"]),
-        ('[[eval]]\nheader = "x"\n', ['5: [[eval]] header: must be lines like "Name: Value"']),
-        ("[[eval]]\nsampling_args = 1\n", ["5: [[eval]] sampling_args: must be a table, got 1"]),
-        ("limits = 1\n[[eval]]\n", ["4: limits: must be a table, got 1"]),
-        (
-            '[[eval]]\nname = "a b"\n',
-            [
-                '5: [[eval]] name: must be a name of letters, digits and - _ . + =; it begins with a letter or a digit, and has at most 100 characters, got "a b"'
-            ],
-        ),
-        (
-            "[[eval]]\nprovider = 'x'\nresume = true\nverbose = true\n",
-            [
-                "5: [[eval]] provider: not offered; name the server with api_base_url and api_key_var, or with endpoint_id",
-                "6: [[eval]] resume: not offered in a config; pass --osmosis-resume to resume the newest run",
-                "7: [[eval]] verbose: has no effect here; leave it out",
-            ],
-        ),
-        (
-            "[[ablation]]\n[[ablation]]\nsweep = {}\n[[ablation]]\nsweep = 3\n",
-            [
-                f"{line}: [[ablation]]: needs a table [ablation.sweep] with at least one key and its values, like temperature = [0, 1]"
-                for line in (4, 6, 8)
-            ],
-        ),
-        (
-            "[[ablation]]\nsweep.temperature = []\nsweep.env_args = {}\nsweep.n = 3\n",
-            [
-                "5: [ablation.sweep] temperature: has no value, so the block would hold no eval; add one, or leave the key out",
-                "6: [ablation.sweep] env_args: holds no key to sweep; add one with its values, or leave the table out",
-                "7: [ablation.sweep] n: must be an array of the values to sweep, got an integer; write [3], or fix it in [[ablation]]",
-            ],
-        ),
-        (
-            "[[ablation]]\nenv_args = {a = 1, b = 2}\nsweep.env_args = {a = [3], c = [4]}\n",
-            ["6: [ablation.sweep.env_args] a: is fixed in this block too (env_args.a = 1); keep one of them"],
-        ),
-        (
-            "[[ablation]]\nsweep.temprature = [1, 2]\nsweep.smapling.n = [1]\n",
-            [
-                '5: [ablation.sweep] temprature: unknown key, did you mean "temperature"?',
-                '6: [ablation.sweep.smapling] n: unknown key, did you mean "sampling"?',
-            ],
-        ),
-        (
-            "[[ablation]]\nsweep.n = [1,\n0]\nsweep.temperature = [0, 1]\n",
-            ["5: [ablation.sweep] n: must be an integer of at least 1, got 0"],
-        ),
-        (
-            f"[[ablation]]\nsweep.n = {list(range(1, 41))}\nsweep.temperature = {list(range(40))}\n",
-            ["5: [ablation.sweep]: crosses to 1,600 evals; at most 1,000 can be in one block"],
-        ),
-    ],
-)
-def test_problems_are_reported_once_with_their_lines(problems: Problems, text: str, expected: list[str]) -> None:
-    assert problems(SHARED + text) == expected
+@pytest.mark.parametrize("block", BROKEN)
+def test_problems_are_reported_once_with_their_lines(problems: Problems, block: str) -> None:
+    check_cases(BROKEN[block], lambda text: problems(f"{SHARED}{text}\n"))
 
 
 def test_an_entry_that_evaluates_nothing_is_a_problem(problems: Problems) -> None:

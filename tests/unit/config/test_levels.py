@@ -13,6 +13,7 @@ from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.named_keys import gate_setting, gate_settings, setting
 from pytest_osmosis.config.tables import EVAL_TABLES, Baseline, RowSelection
 from pytest_osmosis.errors import ConfigError, Problem
+from tests.unit.config.conftest import cases_in, check_cases
 
 Load = Callable[..., EvalConfig]
 Problems = Callable[..., list[str]]
@@ -94,44 +95,14 @@ def test_a_table_for_another_eval_is_not_taken_for_a_misspelling(
     assert load_table("experiment", "").preset == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("[tool.pytest-osmosis]\nn = 0", "pyproject.toml:2: n: must be an integer of at least 1, got 0"),
-        (
-            "[tool.pytest-osmosis]\nbatchsize = 2",
-            'pyproject.toml:2: batchsize: unknown key, did you mean "batch_size"? (valid: model, limit, n, '
-            "batch_size, pass_threshold, base_url, api_key_env, temperature, max_tokens, eval_fn, agent, mcp, "
-            "max_turns, env, dataset, offset, engine, hosts, granularity, baseline_model, baseline_base_url, "
-            "baseline_api_key_env, record)",
-        ),
-        (
-            "[tool.pytest-osmosis.model]\n\nbase_ulr = 'x'",
-            'pyproject.toml:3: [model] base_ulr: unknown key, did you mean "base_url"? (valid: base_url, api_key_env, '
-            "client, endpoint_id, endpoints_path, api_client_type, headers, headers_from_state, sticky, "
-            "max_response_mb, max_retries, timeout_s)",
-        ),
-        (
-            "[tool.pytest-osmosis.eval.x.evaluation]\nn = 'a'",
-            'pyproject.toml:2: [evaluation] n: must be an integer of at least 1, got "a"',
-        ),
-        (
-            "[tool.pytest-osmosis.eval.xx]\nlimit = 2",
-            "pyproject.toml:1: [tool.pytest-osmosis.eval.xx]: no eval has this name, did you mean "
-            "[tool.pytest-osmosis.eval.x]? (if not, remove the table)",
-        ),
-        ("[tool.pytest-osmosis]\neval = 3", "pyproject.toml:2: [tool.pytest-osmosis.eval]: must be a table, got 3"),
-        (
-            "[tool.pytest-osmosis]\ndataset = 'none.csv'",
-            'pyproject.toml:2: dataset: must be an existing file, got "none.csv" (looked for none.csv)',
-        ),
-    ],
-)
 def test_problems_of_pyproject_are_reported_with_their_line(
-    table_problems: Problems, project: Callable[[str], None], text: str, expected: str
+    table_problems: Problems, project: Callable[[str], None]
 ) -> None:
-    project(text + "\n")
-    assert table_problems("experiment", "") == [expected]
+    def problems(text: str) -> list[str]:
+        project(f"{text}\n")
+        return table_problems("experiment", "")
+
+    check_cases(cases_in("pyproject")["pyproject"], problems)
 
 
 def test_the_highest_level_that_selects_rows_sets_the_whole_selection(
@@ -172,23 +143,6 @@ def typed(text: str) -> Override:
     return parsed
 
 
-@pytest.mark.parametrize(
-    ("text", "table", "key", "expected"),
-    [
-        ("experiment.model_path=5", "experiment", "model_path", "5"),
-        ("experiment.model_path='q'", "experiment", "model_path", "q"),
-        ("model.max_retries=0", "model", "max_retries", 0),
-        ("scoring.eval_fns=a:b", "scoring", "eval_fns", ("a:b",)),
-        ('scoring.eval_fns=["a:b", "c:d"]', "scoring", "eval_fns", ("a:b", "c:d")),
-        ("sampling.extra_body={a = 1}", "sampling", "extra_body", {"a": 1}),
-    ],
-)
-def test_a_set_value_is_toml_if_valid_or_else_text(
-    load_table: Load, text: str, table: str, key: str, expected: object
-) -> None:
-    assert getattr(getattr(load_table("output", "", typed(text)), table), key) == expected
-
-
 def test_no_level_lifts_a_bound_of_rollouts_that_another_sets(load_table: Load, project: Callable[[str], None]) -> None:
     project("[tool.pytest-osmosis.limits.rollout]\ntokens = 9\ncost_usd = 2\n")
 
@@ -209,25 +163,6 @@ def test_setting_a_key_inside_a_value_keeps_the_others_of_the_file(load_table: L
         "extra_body.accuracy = 1.0 (--osmosis-set)",
         'extra_body.deep.b = "word" (--osmosis-set)',
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            'scoring.thresholds."rewards:exac"=1',
-            '--osmosis-set scoring.thresholds."rewards:exac": unknown function, did you mean '
-            '"rewards:exact"? (valid: "rewards:exact", "rewards:close")',
-        ),
-        (
-            "scoring.eval_fns=rewards.exact",
-            '--osmosis-set scoring.eval_fns: each must be "module:function" or the name of a check, got '
-            '"rewards.exact"; did you mean "rewards:exact"?',
-        ),
-    ],
-)
-def test_a_problem_with_a_set_value_names_its_option(table_problems: Problems, text: str, expected: str) -> None:
-    assert table_problems("output", "", typed(text)) == [expected]
 
 
 # -- without a TOML ----------------------------------------------------------------------------------------
@@ -278,27 +213,33 @@ def test_the_highest_level_that_sets_a_baseline_replaces_the_others(load_table: 
 
 
 @pytest.mark.parametrize(
-    ("table", "key", "value", "expected", "listed"),
+    ("override", "expected", "listed"),
     [
-        ("evaluation", "n", "5", 5, "n = 5 (--x)"),
-        ("evaluation", "pass_threshold", "0.5", 0.5, "pass_threshold = 0.5 (--x)"),
-        ("evaluation", "pass_threshold", 1, 1.0, "pass_threshold = 1 (--x)"),
-        ("baseline", "model_path", "openai/x", "openai/x", 'baseline.model_path = "openai/x" (--x)'),
-        ("model", "headers", '{A = "s3cr3t"}', {"A": "s3cr3t"}, "headers = ... (--x)"),
-        ("sampling", "stop", "END", ("END",), 'stop = ["END"] (--x)'),
-        ("sampling", "stop", '["a", "b"]', ("a", "b"), 'stop = ["a", "b"] (--x)'),
-        ("sampling", "extra_body", "{a = 1}", {"a": 1}, "extra_body = {a = 1} (--x)"),
-        ("scoring", "eval_fns", "a:b", ("a:b",), 'eval_fns = ["a:b"] (--x)'),
-        ("limits", "max_errors", "3", 3, "max_errors = 3 (--x)"),
-        ("limits", "max_errors", "5%", 0.05, 'max_errors = "5%" (--x)'),
+        (Override("evaluation", "n", "5", "--x"), 5, "n = 5"),
+        (Override("evaluation", "pass_threshold", "0.5", "--x"), 0.5, "pass_threshold = 0.5"),
+        (Override("evaluation", "pass_threshold", 1, "--x"), 1.0, "pass_threshold = 1"),
+        (Override("baseline", "model_path", "openai/x", "--x"), "openai/x", 'baseline.model_path = "openai/x"'),
+        (Override("model", "headers", '{A = "s3cr3t"}', "--x"), {"A": "s3cr3t"}, "headers = ..."),
+        (Override("sampling", "stop", "END", "--x"), ("END",), 'stop = ["END"]'),
+        (Override("sampling", "stop", '["a", "b"]', "--x"), ("a", "b"), 'stop = ["a", "b"]'),
+        (Override("sampling", "extra_body", "{a = 1}", "--x"), {"a": 1}, "extra_body = {a = 1}"),
+        (Override("scoring", "eval_fns", "a:b", "--x"), ("a:b",), 'eval_fns = ["a:b"]'),
+        (Override("limits", "max_errors", "3", "--x"), 3, "max_errors = 3"),
+        (Override("limits", "max_errors", "5%", "--x"), 0.05, 'max_errors = "5%"'),
+        (typed("experiment.model_path=5"), "5", 'model_path = "5"'),
+        (typed("experiment.model_path='q'"), "q", 'model_path = "q"'),
+        (typed("model.max_retries=0"), 0, "max_retries = 0"),
+        (typed("scoring.eval_fns=a:b"), ("a:b",), 'eval_fns = ["a:b"]'),
+        (typed('scoring.eval_fns=["a:b", "c:d"]'), ("a:b", "c:d"), 'eval_fns = ["a:b", "c:d"]'),
+        (typed("sampling.extra_body={a = 1}"), {"a": 1}, "extra_body = {a = 1}"),
     ],
 )
-def test_an_override_is_parsed_by_its_key_and_listed(
-    load_table: Load, table: str, key: str, value: object, expected: object, listed: str
+def test_an_override_is_parsed_by_its_key_and_a_set_one_as_toml_or_text_and_both_are_listed(
+    load_table: Load, override: Override, expected: object, listed: str
 ) -> None:
-    config = load_table(table, "", Override(table, key, value, "--x"))
-    assert getattr(getattr(config, table), key) == expected
-    assert config.overridden == (listed,)
+    config = load_table(override.table, "", override)
+    assert getattr(getattr(config, override.table), override.key) == expected
+    assert config.overridden == (f"{listed} ({override.origin.partition(' ')[0]})",)
 
 
 def test_environment_variables_and_gates_and_required_keys_can_be_set(load: Load, load_table: Load) -> None:
@@ -386,28 +327,35 @@ def test_a_typed_text_that_is_not_a_condition_is_rejected(text: str) -> None:
 
 
 TABLES = ", ".join(EVAL_TABLES)
+RANGE = "the highest score must be above the lowest"
+UNKNOWN = "unknown key, did you mean "
+BASELINE = ("model_path", "base_url", "api_key_env", "results")
+FUNCTION = 'unknown function, did you mean "rewards:exact"'
+NAME = 'each must be "module:function" or the name of a check'
 
 
 @pytest.mark.parametrize(
-    ("table", "key", "value", "expected"),
+    ("override", "expected"),
     [
-        ("evaluation", "n", "0", 'must be an integer of at least 1, got "0"'),
-        ("evaluation", "n", True, "must be an integer of at least 1, got true"),
-        ("evaluation", "limit", "0", 'must be an integer of at least 1, or "all", got "0"'),
-        ("evaluation", "pass_threshold", "inf", 'must be a finite number, got "inf"'),
-        ("model", "headers", "{A = 1}", "A: must be a string without line breaks, got 1"),
-        ("model", "headers", "s3cr3t", "must be a table of header names to strings, got a string"),
-        ("judge", "score_range", "[1, 0]", 'the highest score must be above the lowest, got "[1, 0]"'),
-        ("secrets", "requird", "[]", '[secrets] requird: unknown key, did you mean "required"? (valid: required)'),
-        ("baseline", "x", "1", "[baseline] x: unknown key (valid: model_path, base_url, api_key_env, results)"),
-        ("modl", "x", "1", f"[modl]: unknown table, did you mean [model]? (valid: {TABLES})"),
-        ("data", "path", "none.csv", 'must be an existing file, got "none.csv" (looked for none.csv)'),
+        (Override("evaluation", "n", "0", "--x"), 'must be an integer of at least 1, got "0"'),
+        (Override("evaluation", "n", True, "--x"), "must be an integer of at least 1, got true"),
+        (Override("evaluation", "limit", "0", "--x"), 'must be an integer of at least 1, or "all", got "0"'),
+        (Override("evaluation", "pass_threshold", "inf", "--x"), 'must be a finite number, got "inf"'),
+        (Override("model", "headers", "{A = 1}", "--x"), "A: must be a string without line breaks, got 1"),
+        (Override("model", "headers", "s3cr3t", "--x"), "must be a table of header names to strings, got a string"),
+        (Override("judge", "score_range", "[1, 0]", "--x"), f'{RANGE}, got "[1, 0]"'),
+        (Override("secrets", "requird", "[]", "--x"), f'[secrets] requird: {UNKNOWN}"required"? (valid: required)'),
+        (Override("baseline", "x", "1", "--x"), f"[baseline] x: unknown key (valid: {', '.join(BASELINE)})"),
+        (Override("modl", "x", "1", "--x"), f"[modl]: unknown table, did you mean [model]? (valid: {TABLES})"),
+        (Override("data", "path", "none.csv", "--x"), 'must be an existing file, got "none.csv" (looked for none.csv)'),
+        (typed('scoring.thresholds."rewards:exac"=1'), f'{FUNCTION}? (valid: "rewards:exact", "rewards:close")'),
+        (typed("scoring.eval_fns=rewards.exact"), f'{NAME}, got "rewards.exact"; did you mean "rewards:exact"?'),
     ],
 )
 def test_a_bad_override_is_reported_with_its_origin(
-    table_problems: Problems, table: str, key: str, value: object, expected: str
+    table_problems: Problems, override: Override, expected: str
 ) -> None:
-    assert table_problems("experiment", "", Override(table, key, value, "--x")) == [f"--x: {expected}"]
+    assert table_problems("gate", "", override) == [f"{override.origin}: {expected}"]
 
 
 ALL = RowSelection(rows="all")

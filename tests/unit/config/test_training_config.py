@@ -1,7 +1,5 @@
 """Training configs: every table, key and rule, and the preflight that a config and its overrides describe."""
 
-# ruff: noqa: E501 (messages are not broken)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,6 +13,7 @@ from pytest_osmosis.config import EvalConfig, Override, is_training_config, load
 from pytest_osmosis.config.eval_config import NOT_OF_TRAINING, TRAINING_TABLES
 from pytest_osmosis.config.schema import training_schema
 from pytest_osmosis.config.tables import ModelTable, Sampling
+from tests.unit.config.conftest import cases_in, check_cases
 
 EXPERIMENT = """\
 [experiment]
@@ -49,8 +48,6 @@ LOG_LEVEL = "INFO"
 required = ["MY_TOKEN"]
 """
 )
-TABLES = "experiment, training, sampling, checkpoints, advanced, env, secrets, model, agent, data, execution, limits, output, prices"
-
 Load = Callable[..., EvalConfig]
 Problems = Callable[..., list[str]]
 
@@ -80,57 +77,8 @@ def test_only_the_experiment_is_required(load: Load) -> None:
     assert load(EXPERIMENT + "[training]\n[sampling]\n[checkpoints]\n").evaluation.agent_workflow_timeout_s == 450.0
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "",
-            [
-                f"1: [experiment] {key}: missing; must be {kind}"
-                for key, kind in (
-                    ("rollout", "the name of one folder under rollouts/, not a path"),
-                    ("entrypoint", "a string that is not blank"),
-                    ("model_path", "a string that is not blank"),
-                    ("dataset", "a string that is not blank"),
-                )
-            ],
-        ),
-        (EXPERIMENT + "[secrets]\n", ["6: [secrets] required: missing; must be an array of distinct names"]),
-        (
-            EXPERIMENT.replace("main.py", "../empty/x.py") + '[env]\nA = "x"\n[secrets]\nrequired = ["A"]\n',
-            [
-                '3: [experiment] entrypoint: must be under rollouts/multiply/ (symlinks resolved), got "../empty/x.py"',
-                '9: [secrets] required: "A" is also in [env]; keep it in one of them',
-            ],
-        ),
-        (
-            EXPERIMENT + 'commit_sha = "xyz"\n[training]\nlr = 0\ntotal_epochs = 1.5\nmax_prompt_lenght = 3\n'
-            "agent_workflow_timeout_s = true\n[sampling]\ntemperature = 1\nrollout_top_p = 2\n"
-            "[checkpoints]\neval_interval = 0\n[evaluation]\nn = 2\n",
-            [
-                '6: [experiment] commit_sha: must be a commit SHA of 7 to 40 hexadecimal digits, got "xyz"',
-                "8: [training] lr: must be a finite number above 0, got 0",
-                "9: [training] total_epochs: must be an integer of at least 1, got 1.5",
-                '10: [training] max_prompt_lenght: unknown key, did you mean "max_prompt_length"? (valid: lr, total_epochs, '
-                "n_samples_per_prompt, rollout_batch_size, max_prompt_length, max_response_length, "
-                "agent_workflow_timeout_s, grader_timeout_s)",
-                "11: [training] agent_workflow_timeout_s: must be a finite number above 0 and at most 31,536,000 (a year), "
-                "got true",
-                "13: [sampling] temperature: unknown key, did you mean \"rollout_temperature\"? "
-                "(valid: rollout_temperature, rollout_top_p)",
-                "14: [sampling] rollout_top_p: must be a finite number above 0 and at most 1, got 2",
-                "16: [checkpoints] eval_interval: must be an integer of at least 1, got 0",
-                f"17: [evaluation]: unknown table, did you mean [execution]? (valid: {TABLES})",
-            ],
-        ),
-        (
-            EXPERIMENT + '[output]\ndir = "../x"\n',
-            ['7: [output] dir: must be inside the workspace (symlinks resolved), got "../x"'],
-        ),
-    ],
-)  # fmt: skip
-def test_every_problem_is_reported_with_its_line(problems: Problems, text: str, expected: list[str]) -> None:
-    assert problems(text) == expected
+def test_every_problem_is_reported_with_its_line(problems: Problems) -> None:
+    check_cases(cases_in("training", EXPERIMENT=EXPERIMENT.rstrip())["training"], lambda text: problems(f"{text}\n"))
 
 
 def test_a_model_to_ask_is_one_with_an_address_or_one_that_was_typed(load: Load) -> None:

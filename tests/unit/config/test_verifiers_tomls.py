@@ -5,9 +5,11 @@ Each case has the name of the test there. What differs is in docs/reference/veri
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,8 +18,6 @@ from pytest_osmosis.errors import ConfigError
 from tests.environments import page_environments
 
 ENVIRONMENTS = ("env1", "env2", "env-a", "env-b", "my-env", "plain-env", "sweep-env", "fixed-env")
-TWO = '[[eval]]\nenv_id = "env1"\n\n[[eval]]\nenv_id = "env2"\n'
-
 Load = Callable[[str], list[EvalConfig]]
 
 
@@ -55,135 +55,140 @@ def facts(config: EvalConfig) -> dict[str, Any]:
     }
 
 
-DEFAULTS = {"num_examples": 5, "rollouts_per_example": 3, "max_concurrent": 32, "max_tokens": None}
-SAME: dict[str, tuple[str, list[dict[str, Any]]]] = {
-    "test_load_toml_config_single_eval": ('[[eval]]\nenv_id = "env1"\n', [{"env_id": "env1"}]),
-    "test_load_toml_config_multi_env": (TWO, [{"env_id": "env1"}, {"env_id": "env2"}]),
-    "test_cli_toml_without_settings_uses_defaults": (TWO, [DEFAULTS, DEFAULTS]),
-    "test_load_toml_config_with_env_args": (
-        '[[eval]]\nenv_id = "env1"\n[eval.env_args]\nsplit = "train"\nmax_examples = 100\n',
-        [{"env_id": "env1", "env_args": {"split": "train", "max_examples": 100}}],
-    ),
-    "test_cli_toml_mixed_per_env_and_defaults_fallback": (
-        '[[eval]]\nenv_id = "env-a"\nnum_examples = 15\nrollouts_per_example = 4\n\n[[eval]]\nenv_id = "env-b"\n',
-        [
-            {"env_id": "env-a", "num_examples": 15, "rollouts_per_example": 4},
-            {"env_id": "env-b", "num_examples": 5, "rollouts_per_example": 3},
-        ],
-    ),
-    "test_load_toml_config_global_values_with_per_eval_override": (
-        'model = "demo/arithmetic"\nnum_examples = 100\n\n[[eval]]\nenv_id = "env1"\n\n'
-        '[[eval]]\nenv_id = "env2"\nnum_examples = 50\n',
-        [
-            {"env_id": "env1", "model": "demo/arithmetic", "num_examples": 100},
-            {"env_id": "env2", "model": "demo/arithmetic", "num_examples": 50},
-        ],
-    ),
-    "test_load_toml_config_with_extra_env_kwargs": (
-        '[[eval]]\nenv_id = "env1"\n[eval.extra_env_kwargs]\ntimeout_seconds = 600\n',
-        [{"extra_env_kwargs": {"timeout_seconds": 600}}],
-    ),
-    "test_load_toml_config_with_top_level_timeout": (
-        '[[eval]]\nenv_id = "env1"\ntimeout = 600\n',
-        [{"timeout": 600.0}],
-    ),
-    "test_cli_headers_table_and_list_merge": (
-        '[[eval]]\nenv_id = "env1"\nheaders = { "X-A" = "a", "X-B" = "b" }\nheader = ["X-B: override", "X-C: c"]\n',
-        [{"headers": {"X-A": "a", "X-B": "override", "X-C": "c"}}],
-    ),
-    "test_ablation_basic_expansion": (
-        '[[ablation]]\nenv_id = "my-env"\n\n[ablation.sweep]\ntemperature = [0.0, 0.5, 1.0]\n',
-        [{"env_id": "my-env", "temperature": temperature} for temperature in (0.0, 0.5, 1.0)],
-    ),
-    "test_ablation_args_sweep": (
-        '[[ablation]]\nenv_id = "my-env"\nenv_args = {fixed_key = "fixed"}\n\n[ablation.sweep]\n'
-        'temperature = [0.0, 1.0]\n\n[ablation.sweep.env_args]\ndifficulty = ["easy", "hard"]\n',
-        [
-            {"temperature": temperature, "env_args": {"fixed_key": "fixed", "difficulty": difficulty}}
-            for temperature in (0.0, 1.0)
-            for difficulty in ("easy", "hard")
-        ],
-    ),
-    "test_ablation_global_defaults_apply": (
-        'num_examples = 100\n\n[[ablation]]\nenv_id = "my-env"\n\n[ablation.sweep]\ntemperature = [0.0, 1.0]\n',
-        [{"num_examples": 100}] * 2,
-    ),
-    "test_ablation_swept_model_override_removes_global_endpoint_id": (
-        'endpoint_id = "proxy"\n\n[[ablation]]\nenv_id = "my-env"\n\n[ablation.sweep]\nmodel = ["demo/arithmetic"]\n',
-        [{"model": "demo/arithmetic", "endpoint_id": None}],
-    ),
-    "test_ablation_with_eval_blocks": (
-        '[[eval]]\nenv_id = "plain-env"\n\n[[ablation]]\nenv_id = "sweep-env"\n\n[ablation.sweep]\n'
-        "temperature = [0.0, 0.5, 1.0]\n",
-        [{"env_id": "plain-env"}, *[{"env_id": "sweep-env"}] * 3],
-    ),
-    "test_ablation_multiple_blocks": (
-        '[[ablation]]\nenv_id = "env-a"\n\n[ablation.sweep]\ntemperature = [0.0, 1.0]\n\n'
-        '[[ablation]]\nenv_id = "env-b"\n\n[ablation.sweep]\nmax_tokens = [1, 2, 3]\n',
-        [*[{"env_id": "env-a"}] * 2, *({"env_id": "env-b", "max_tokens": n} for n in (1, 2, 3))],
-    ),
-    "test_ablation_env_id_in_sweep": (
-        '[[ablation]]\n\n[ablation.sweep]\nenv_id = ["env-a", "env-b"]\ntemperature = [0.0, 1.0]\n',
-        [
-            {"env_id": env_id, "temperature": temperature}
-            for env_id in ("env-a", "env-b")
-            for temperature in (0.0, 1.0)
-        ],
-    ),
-}  # fmt: skip
+class Case(NamedTuple):
+    """A TOML, facts of its evals, and part of the error if it is refused."""
+
+    text: str
+    facts: Sequence[dict[str, Any]]
+    refused: str
 
 
-@pytest.mark.parametrize("name", SAME)
+def case_of(lines: Sequence[str]) -> Case:
+    said = {sign: [line[2:] for line in lines if line.startswith(sign)] for sign in ("> ", "! ")}
+    text = "".join(f"{line}\n" for line in lines if line[:2] not in said)
+    return Case(text, [json.loads(line) for line in said["> "]], "".join(said["! "]))
+
+
+PARTS = (Path(__file__).parent / "verifiers_tomls.txt").read_text(encoding="utf-8").strip().split("\n\n")
+CASES = {title[3:]: case_of(lines) for title, *lines in map(str.splitlines, PARTS)}
+REFUSED = [name for name, case in CASES.items() if case.refused]
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in REFUSED])
 def test_a_toml_of_verifiers_means_the_same(load: Load, name: str) -> None:
-    text, expected = SAME[name]
+    case = CASES[name]
 
-    found = [facts(config) for config in load(text)]
+    found = [facts(config) for config in load(case.text)]
 
-    assert [{key: each[key] for key in wanted} for each, wanted in zip(found, expected, strict=True)] == expected
-
-
-REFUSED = {
-    "test_load_toml_config_missing_id": ('[[eval]]\nname = "env1"\n', "names no eval"),
-    "test_load_toml_config_empty_eval_list": ("eval = []\n", "holds no eval"),
-    "test_load_toml_config_invalid_field": (
-        '[[eval]]\nenv_id = "env1"\ninvalid_field = "value"\n',
-        "invalid_field: unknown key",
-    ),
-    "test_load_toml_config_invalid_global_field": (
-        'invalid_global = "value"\n\n[[eval]]\nenv_id = "env1"\n',
-        "invalid_global: unknown key",
-    ),
-    "test_load_toml_config_missing_env_section": ('model = "env1"\nmax_tokens = 100\n', "names no eval; add [[eval]]"),
-    "test_toml_api_base_url_list_is_not_supported": (
-        'api_base_url = ["https://a.example/v1", "https://b.example/v1"]\n\n[[eval]]\nenv_id = "env1"\n',
-        "api_base_url: must be an http:// or https:// URL",
-    ),
-    "test_ablation_empty_sweep_raises": ('[[ablation]]\nenv_id = "my-env"\n', "needs a table [ablation.sweep]"),
-    "test_ablation_invalid_field_raises": (
-        '[[ablation]]\nenv_id = "my-env"\nbogus = true\n\n[ablation.sweep]\ntemperature = [0.0]\n',
-        "bogus: unknown key",
-    ),
-    "test_ablation_invalid_sweep_field_raises": (
-        '[[ablation]]\nenv_id = "my-env"\n\n[ablation.sweep]\nbogus_field = [1, 2]\n',
-        "bogus_field: unknown key",
-    ),
-    "test_ablation_missing_id_raises": (
-        "[[ablation]]\n\n[ablation.sweep]\ntemperature = [0.0, 1.0]\n",
-        "names no eval",
-    ),
-    "test_ablation_overlapping_args_raises": (
-        '[[ablation]]\nenv_id = "my-env"\nenv_args = {difficulty = "easy"}\n\n[ablation.sweep]\n'
-        'temperature = [0.0, 1.0]\n\n[ablation.sweep.env_args]\ndifficulty = ["easy", "hard"]\n',
-        "difficulty: is fixed in this block too",
-    ),
-}
+    assert [{key: each[key] for key in wanted} for each, wanted in zip(found, case.facts, strict=True)] == case.facts
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_toml_that_verifiers_refuses_is_refused(load: Load, name: str) -> None:
-    text, expected = REFUSED[name]
+    with pytest.raises(ConfigError, match=re.escape(CASES[name].refused)):
+        load(CASES[name].text)
 
-    with pytest.raises(ConfigError) as raised:
-        load(text)
 
-    assert expected in str(raised.value)
+TOML = """
+model = "demo/arithmetic"
+num_rollouts = 2
+max_concurrent = 16
+push = false
+
+[client]
+base_url = "http://127.0.0.1:8000/v1"
+api_key_var = "MY_KEY"
+
+[sampling]
+temperature = 0.5
+top_k = 3
+
+[select]
+limit = 10
+shuffle = true
+
+[env]
+id = "best-of-n"
+n = 4
+
+[env.taskset]
+id = "me/double-it"
+split = "test"
+
+[env.agent.harness]
+id = "null"
+"""
+
+LoadTaskset = Callable[[str], EvalConfig]
+
+
+@pytest.fixture
+def load_taskset(tmp_path: Path) -> LoadTaskset:
+    page_environments.write(tmp_path, "double-it")
+    path = tmp_path / "configs" / "eval" / "x.toml"
+    path.parent.mkdir(parents=True)
+
+    def load_taskset(text: str) -> EvalConfig:
+        path.write_text(text)
+        [config] = load_entries(path)
+        return config
+
+    return load_taskset
+
+
+def test_each_key_sets_ours(load_taskset: LoadTaskset) -> None:
+    config = load_taskset(TOML)
+
+    assert (config.name, config.environment.env_id) == ("double-it", "me/double-it")
+    assert config.environment.arguments == {
+        "id": "best-of-n",
+        "n": 4,
+        "taskset": {"split": "test"},
+        "agent": {"harness": {"id": "null"}},
+        "select": {"limit": 10, "shuffle": True},
+    }
+    assert (config.experiment.model_path, config.evaluation.n, config.evaluation.batch_size) == (
+        "demo/arithmetic",
+        2,
+        16,
+    )
+    assert (config.model.base_url, config.model.api_key_env) == ("http://127.0.0.1:8000/v1", "MY_KEY")
+    assert (config.sampling.temperature, config.sampling.extra_body) == (0.5, {"top_k": 3})
+
+
+def test_other_tables_of_ours_may_stand_beside_its_own(load_taskset: LoadTaskset) -> None:
+    config = load_taskset(f'{TOML}\n[environment]\nscored_agent = "solver"\n[gate]\nmean = ">= 0.5"\n')
+
+    assert config.environment.arguments["scored_agent"] == "solver"
+    assert [gate.metric for gate in config.gates] == ["mean"]
+
+
+def test_without_keys_the_defaults_of_verifiers_hold(load_taskset: LoadTaskset) -> None:
+    config = load_taskset('model = "demo/arithmetic"\n[env.taskset]\nid = "double-it"\n')
+
+    assert (config.evaluation.n, config.evaluation.batch_size, config.selection.limit) == (1, 128, "all")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("num_rolouts = 2", r'x\.toml:2: num_rolouts: unknown key, did you mean "num_rollouts"\?'),
+        ('[client]\ntype = "train"', r"x\.toml:3: \[client\] type: not offered; a client has base_url, "),
+        ("num_rollouts = 0", r"x\.toml:2: .*must be an integer of at least 1, got 0"),
+        (
+            "dry_run = true",
+            r"x\.toml:2: dry_run: is not read here, so the eval would start; leave it out, and type "
+            r"--osmosis-dry-run",
+        ),
+        ('resume = "outputs/x"', r"x\.toml:2: resume: .*, and type --osmosis-resume"),
+        ("sampling = 1", r"x\.toml:2: sampling: must be a table, got 1"),
+    ],
+)
+def test_a_mistake_is_reported_with_its_line(load_taskset: LoadTaskset, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        load_taskset(f'model = "demo/arithmetic"\n{text}\n[env.taskset]\nid = "double-it"\n')
+
+
+def test_a_taskset_without_an_id_is_none(load_taskset: LoadTaskset) -> None:
+    with pytest.raises(ConfigError, match=r"\[env.taskset\] id: must name the taskset, got none"):
+        load_taskset('[env.taskset]\nsplit = "test"\n')

@@ -102,16 +102,10 @@ def test_values_become_json_values(opened: Opened) -> None:
         )
     ).row(0)
     assert row.record == {
-        "user_prompt": "2+2?",
-        "ground_truth": "4.00",
-        "day": "2026-01-02",
-        "at": "2026-01-02T03:04:05+00:00",
-        "clock": "03:04:05",
-        "share": 0.5,
-        "flags": {"a": True, "b": None},
-        "nested": {"days": ["2026-01-02", None]},
+        "user_prompt": "2+2?", "ground_truth": "4.00", "day": "2026-01-02", "at": "2026-01-02T03:04:05+00:00",
+        "clock": "03:04:05", "share": 0.5, "flags": {"a": True, "b": None}, "nested": {"days": ["2026-01-02", None]},
         "nothing": None,
-    }
+    }  # fmt: skip
 
 
 def test_messages_have_only_keys_of_their_own_may_be_json_text_and_columns_mapped(opened: Opened) -> None:

@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from pytest_osmosis.datasets import Dataset, Row, check_rows, open_dataset
-from tests.unit.datasets.conftest import Opened, problem_of
+from tests.unit.datasets.conftest import Opened, problem_of, problems_in
 
 ASKED = {"role": "user", "content": "6 * 7?"}
 ANSWERED = {"role": "assistant", "content": "42"}
@@ -82,43 +82,14 @@ def test_recorded_messages_may_have_what_no_prompt_has(opened: Opened) -> None:
     assert opened({"messages": [developer, nothing]}).row(0).conversation == [developer, nothing]
 
 
-FIX = 'add one of them, or name the column with the answer in [data] columns = {solution_str = "..."}'
+PROBLEMS = problems_in("recorded_problems")
 
 
-@pytest.mark.parametrize(
-    ("row", "fault"),
-    [
-        (
-            {"user_prompt": "6 * 7?"},
-            f'column "messages": missing, and no "solution_str" either; the columns are "user_prompt"; {FIX}',
-        ),
-        (
-            {"solution_str": 42},
-            'column "solution_str": must be a string, got 42; write the answer there or remove the row',
-        ),
-        (
-            {"messages": [ASKED]},
-            'column "messages": has no message of the assistant, so there is no answer to score; '
-            "add one or remove the row",
-        ),
-        ({"messages": "42"}, 'column "messages": must be a non-empty list of {"role": ..., "content": ...}, got "42"'),
-        (
-            {"messages": [{"role": "bot", "content": "42"}]},
-            'column "messages": message 0: "role" must be one of system, developer, user, assistant, tool, function',
-        ),
-        ({"messages": [{"role": "user", "content": None}, ANSWERED]}, 'column "messages": message 0: "content" must'),
-        ({"solution_str": "42", "system_prompt": 1}, 'column "system_prompt": must be a string or null, got 1'),
-    ],
-)
-def test_a_row_with_nothing_to_score_is_named_with_its_line(opened: Opened, row: dict[str, Any], fault: str) -> None:
-    assert problem_of(lambda: opened({"solution_str": "x"}, row)).startswith(f"data/x.jsonl:2: row 1: {fault}")
-
-
-def test_a_header_without_anything_to_score_is_named(opened: Opened) -> None:
-    assert problem_of(lambda: opened(text="user_prompt,answer\na,b\n", name="x.csv")) == (
-        'data/x.csv:1: header: column "messages": missing, and no "solution_str" either; '
-        f'the columns are "user_prompt", "answer"; {FIX}'
-    )
+@pytest.mark.parametrize(("name", "given", "expected"), PROBLEMS.values(), ids=PROBLEMS)
+def test_a_row_or_a_header_with_nothing_to_score_is_named_with_its_line(
+    opened: Opened, name: str, given: tuple[str], expected: str
+) -> None:
+    assert problem_of(lambda: opened(text=given[0], name=name)) == expected
 
 
 def test_the_identity_of_a_row_is_its_prompt_or_its_id_or_else_its_conversation(opened: Opened) -> None:

@@ -19,13 +19,9 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.datasets import Row, check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError
-from tests.unit.datasets.conftest import Opened, check_all, problem_of
+from tests.unit.datasets.conftest import Opened, check_all, problem_of, problems_in
 
 GOOD = '{"user_prompt": "2+2?"}'
-MUST_CHAT = 'must be a non-empty list of {"role": ..., "content": ...}'
-CELLS_FIX = "quote cells that contain a comma or a line break"
-CSV_FIX = "quote cells that contain a comma, a quote or a line break, and double the quotes inside them"
-NAME_IT = 'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}'
 
 
 Problems = Callable[..., str]
@@ -110,243 +106,24 @@ def test_integer_too_long_for_python_is_rejected(problem: Problems, name: str) -
     assert shown.startswith(f"data/{name}:1: row 0: not a usable number: Exceeds the limit (4300 digits)")
 
 
-NEITHER = 'missing, and no "messages" either; the columns are'
-FORMATTER = "check that line with a JSON formatter"
-ONE_VALUE = "expected one complete JSON value"
-MUST_METADATA = "must be a JSON object that is not empty in a row without a prompt"
-ROLES = "system, developer, user, assistant, tool"
 NESTED = f'{{"user_prompt": {"[" * 100_000}{"]" * 100_000}}}'
-PROBLEMS: dict[str, tuple[str, str | bytes, str]] = {
-    "no columns": ("x.jsonl", "{}", f':1: row 0: column "user_prompt": {NEITHER} none; {NAME_IT}'),
-    **{
-        f"the prompt {got}": (
-            "x.jsonl", f'{{"user_prompt": {got}}}',
-            f':1: row 0: column "user_prompt": must be a non-blank string, got {got}; '
-            "write the prompt there or remove the row",
-        )
-        for got in ("7", '""', '" \\n "', "null", '["a"]')
-    },
-    **{
-        f"the metadata {got}": (
-            "x.jsonl", f'{{"metadata": {got}}}',
-            f':1: row 0: column "metadata": {MUST_METADATA}, got {got}; write one, or a user_prompt',
-        )
-        for got in ("{}", "null", '"easy"', "[1]", '"[1]"')
-    },
-    "two faults": (
-        "x.jsonl", '{"user_prompt": 7, "system_prompt": 8}',
-        ':1: row 0: column "user_prompt": must be a non-blank string, got 7; write the prompt there or remove the row\n'
-        'data/x.jsonl:1: row 0: column "system_prompt": must be a string or null, got 8; put it in quotes or remove it',
-    ),
-    **{
-        f"the messages {got}": (
-            "x.jsonl", f'{{"messages": {got}}}',
-            f':1: row 0: column "messages": {MUST_CHAT}, got {got}; write the chat there or use user_prompt',
-        )
-        for got in ("[]", '"2+2?"', "{}", "7")
-    },
-    "messages beside prompts": (
-        "x.jsonl", '{"messages": [{"role": "user", "content": "2+2?"}], "user_prompt": "2+2?", "system_prompt": "Be."}',
-        "\ndata/x.jsonl".join(
-            f':1: row 0: column "messages": cannot be combined with "{name}"; keep one of them in this row'
-            for name in ("user_prompt", "system_prompt")
-        ),
-    ),
-    **{
-        f"the message {message}": (
-            "x.jsonl", f'{{"messages": [{{"role": "system", "content": "Be brief."}}, {message}]}}',
-            f':1: row 0: column "messages": message 1: {fault}',
-        )
-        for message, fault in (
-            ('"2+2?"', 'must be an object with "role" and "content", got "2+2?"'),
-            ('{"content": "2+2?"}', f'"role" must be one of {ROLES}, got null'),
-            ('{"role": "human", "content": "2+2?"}', f'"role" must be one of {ROLES}, got "human"'),
-            ('{"role": ["user"], "content": "2+2?"}', f'"role" must be one of {ROLES}, got ["user"]'),
-            ('{"role": "user"}', '"content" must be a string or a list of parts, got null'),
-            ('{"role": "assistant"}', '"content" must be a string or a list of parts, got null'),
-            ('{"role": "user", "content": 7}', '"content" must be a string or a list of parts, got 7'),
-        )
-    },
-    **{
-        f"{got} for an object in {name}": (
-            name, f"[{GOOD},\n{got}]" if name == "x.json" else f"{GOOD}\n{got}",
-            f':2: row 1: must be an object like {{"user_prompt": "..."}}, got {got}',
-        )
-        for got in ("[1, 2]", '"2+2?"', "7", "null") for name in ("x.jsonl", "x.json")
-    },
-    **{
-        f"{constant} in {name}": (
-            name, before + f'{{"user_prompt": "2+2?", "ground_truth": {constant}}}' + after,
-            f":1: row 0: {constant} is not JSON; use null or a finite number",
-        )
-        for constant in ("NaN", "Infinity", "-Infinity")
-        for name, before, after in (("x.jsonl", "", ""), ("x.json", "[", "]"))
-    },
-    "nested deeply": ("x.jsonl", NESTED, ":1: row 0: nested too deeply to be read; flatten it"),
-    "nested deeply in an array": ("x.json", f"[{NESTED}]", ":1: nested too deeply to be read; flatten it"),
-    **{
-        f"{written} between cells, {where}": (
-            "x.csv", f"user_prompt{separator}ground_truth\n{prompt}{separator}4\n",
-            f':{where} cells are separated by "{written}"; save the file with commas, or as .jsonl',
-        )
-        for separator, written in ((";", ";"), ("\t", "\\t"), ("|", "|"))
-        for prompt, where in (("2+2?", "1: header:"), ('"2+2?"', "2:"))
-    },
-    **{
-        f"a bad byte at {where}": (name, text, f":{where}: byte 0xff is not UTF-8; save the file as UTF-8")
-        for name, text, where in (
-            ("x.jsonl", b'{"user_prompt": "a"}\n{"user_prompt": "\xff"}\n', "2: row 1"),
-            ("x.json", b'[{"user_prompt": "a"},\n{"user_prompt":\n"\xff"}]', "3: row 1"),
-            ("x.csv", b'user_prompt,k\na,b\n"a\n\n\xff",b\n', "5: row 1"),
-            ("x.csv", b"user_prompt,\xff\na,b\n", "1: header"),
-        )
-    },
-    "a prompt that is no text, at its line": (
-        "x.jsonl", f'{GOOD}\n\n{GOOD}\n{{"user_prompt": 7}}\n',
-        ':4: row 2: column "user_prompt": must be a non-blank string, got 7; write the prompt there or remove the row',
-    ),
-    "no prompt": (
-        "x.jsonl", '{"question": "2+2?", "Answer": 4}',
-        f':1: row 0: column "user_prompt": {NEITHER} "question", "Answer"; {NAME_IT}',
-    ),
-    "a system prompt that is no text": (
-        "x.jsonl", '{"user_prompt": "2+2?", "system_prompt": ["Be brief."]}',
-        ':1: row 0: column "system_prompt": must be a string or null, got ["Be brief."]; '
-        "put it in quotes or remove it",
-    ),
-    "half a line": (
-        "x.jsonl", f'{GOOD}\n{{"user_prompt": \n',
-        f":2: row 1: not valid JSON at character 18: Expecting value; {ONE_VALUE}",
-    ),
-    "a number larger than floats": (
-        "x.jsonl", '{"user_prompt": "2+2?", "ground_truth": 1e999}',
-        ":1: row 0: 1e999 is too large for a float; write it as a string",
-    ),
-    "a key twice": (
-        "x.jsonl", '{"user_prompt": "2+2?", "user_prompt": "3+3?"}',
-        ':1: row 0: key "user_prompt" appears more than once in one object; keep one',
-    ),
-    "columns that differ in case": (
-        "x.jsonl", '{"user_prompt": "2+2?", "User_Prompt": "3+3?"}',
-        ':1: row 0: columns "user_prompt" and "User_Prompt" are the same column; remove or rename one',
-    ),
-    "lines in place of an array": (
-        "x.json", f"\n{GOOD}\n{GOOD}\n",
-        ":2: must be an array of objects; for one object per line, rename the file to .jsonl",
-    ),
-    "no comma": (
-        "x.json", f"[{GOOD}\n{GOOD}]",
-        f':2: not valid JSON: "," or "]" must follow row 0, got "{{"; {FORMATTER}',
-    ),
-    "no end": (
-        "x.json", f"[{GOOD},\n{GOOD}\n",
-        f':3: not valid JSON: "," or "]" must follow row 1, got the end of the file; {FORMATTER}',
-    ),
-    "a comma at the end": ("x.json", f"[{GOOD},\n]", f":2: not valid JSON: Expecting value; {FORMATTER}"),
-    "no colon": (
-        "x.json", f'[{GOOD},\n{{\n"user_prompt" "2+2?"\n}}\n\n]\n',
-        f":3: not valid JSON: Expecting ':' delimiter; {FORMATTER}",
-    ),
-    "an open string": (
-        "x.json", f'[{GOOD},\n{{"user_prompt": "2+2?}}]',
-        f":2: not valid JSON: Unterminated string starting at; {FORMATTER}",
-    ),
-    "two arrays": (
-        "x.json", f"[{GOOD}]\n[{GOOD}]",
-        ":2: not valid JSON: the file continues after the array; keep one array in the file",
-    ),
-    "a cell too few": (
-        "x.csv", "user_prompt,ground_truth\n2+2?,4\n2+2?\n",
-        f":3: row 1: must have 2 cells like the header, got 1 cell; {CELLS_FIX}",
-    ),
-    "a cell too many": (
-        "x.csv", "user_prompt,ground_truth\n2+2?,4\n2+2?,4,5\n",
-        f":3: row 1: must have 2 cells like the header, got 3 cells; {CELLS_FIX}",
-    ),
-    "an open quote": (
-        "x.csv", 'user_prompt\n1+1?\n"2+2?\n3+3?\n', f":3: not valid CSV: unexpected end of data; {CSV_FIX}",
-    ),
-    "a quote within": (
-        "x.csv", 'user_prompt\n1+1?\n"2+2"?\n', f":3: not valid CSV: ',' expected after '\"'; {CSV_FIX}",
-    ),
-    "messages in a cell that are no JSON": (
-        "x.csv", "messages\n[2+2?]\n",
-        ':2: row 0: column "messages": not valid JSON at character 3: '
-        f"Expecting ',' delimiter; {ONE_VALUE}",
-    ),
-    "a header without a prompt": (
-        "x.csv", "question,answer\n2+2?,4\n3+3?,6\n",
-        f':1: header: column "user_prompt": {NEITHER} "question", "answer"; {NAME_IT}',
-    ),
-    "a column twice": (
-        "x.csv", "\nuser_prompt,k,k\na,a,a\n", ':2: header: column "k" appears more than once; remove or rename one',
-    ),
-    "a column twice in other case": (
-        "x.csv", "\nuser_prompt,K,k\na,a,a\n",
-        ':2: header: columns "K" and "k" are the same column; remove or rename one',
-    ),
-    "the prompt twice": (
-        "x.csv", "\nuser_prompt,User_Prompt\na,a\n",
-        ':2: header: columns "user_prompt" and "User_Prompt" are the same column; remove or rename one',
-    ),
-    "another suffix": ("x.txt", GOOD, ': the suffix must be .jsonl, .json, .csv or .parquet, got ".txt"'),
-    "no suffix": ("x", GOOD, ": the suffix must be .jsonl, .json, .csv or .parquet, got none"),
-    **{
-        f"{name} without rows, {text!r}": (name, text, ": has no rows; it needs at least one")
-        for name, text in (
-            ("x.jsonl", ""), ("x.jsonl", "\n \n"), ("x.json", ""), ("x.json", " [ ] "), ("x.csv", ""),
-            ("x.csv", "user_prompt\n"),
-        )
-    },
-}  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "text", "expected"), PROBLEMS.values(), ids=PROBLEMS)
+PROBLEMS = problems_in("problems", NESTED=NESTED)
+
+
+@pytest.mark.parametrize(("name", "given", "expected"), PROBLEMS.values(), ids=PROBLEMS)
 def test_a_dataset_that_is_not_valid_is_named_with_its_line(
-    problem: Problems, name: str, text: str | bytes, expected: str
+    opened: Opened, name: str, given: tuple[Any, ...], expected: str
 ) -> None:
-    assert problem(text, name) == f"data/{name}{expected}"
+    content, *columns = given
+    assert problem_of(lambda: opened(content, name, *columns)) == expected
 
 
 def test_csv_column_with_a_semicolon_in_its_name_can_be_the_prompt(opened: Opened) -> None:
     dataset = opened("ask;tell\n2+2?\n", "x.csv", {"user_prompt": "ask;tell"})
 
     assert dataset.row(0).messages == [{"role": "user", "content": "2+2?"}]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "columns", "expected"),
-    [
-        (
-            "x.jsonl", '{"prompt": "2+2?"}', {"user_prompt": "question"},
-            f':1: row 0: column "question" (user_prompt): {NEITHER} "prompt"; {NAME_IT}',
-        ),
-        *(
-            (
-                name, text, {"user_prompt": "question"},
-                f'{where}: column "User_Prompt": [data] columns takes user_prompt from "question"; '
-                "rename this column or remove the mapping",
-            )
-            for name, text, where in (
-                ("x.csv", "question,User_Prompt\na,b\n", ":1: header"),
-                ("x.jsonl", '{"question": "a", "User_Prompt": "b"}', ":1: row 0"),
-            )
-        ),
-        *(
-            (
-                name, text, {"ground_truth": "anwser"},
-                ': column "anwser" (ground_truth): no selected row has it; correct or remove it in [data] columns',
-            )
-            for name, text in (
-                ("x.csv", "user_prompt,answer\na,b\n"), ("x.jsonl", '{"user_prompt": "a", "answer": "b"}'),
-            )
-        ),
-    ],
-)  # fmt: skip
-def test_a_mapped_column_that_is_missing_or_next_to_one_with_our_name_is_rejected(
-    problem: Problems, name: str, text: str, columns: dict[str, str], expected: str
-) -> None:
-    assert problem(text, name, columns) == f"data/{name}{expected}"
 
 
 def test_mapped_column_that_some_row_has_is_enough(opened: Opened) -> None:

@@ -23,7 +23,6 @@ from pytest_osmosis.models.embedded import ArithmeticModel
 DEADLINE_S = 60
 CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
-PATHS = pytest.mark.parametrize("path", [CHAT, MESSAGES])
 ANSWER = "17 * 23 = 391\n#### 391"
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "What is 17 * 23?"}]
 

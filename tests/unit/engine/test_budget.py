@@ -1,4 +1,4 @@
-"""The budget: when no further run begins, and why; and failures that every further run would meet."""
+"""The budget: when no further run begins, and why; failures that all runs would meet; and the stages of a run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.budget import Budget, Systemic
 from pytest_osmosis.engine.job import Bounds
+from pytest_osmosis.engine.run_table import NEXT_STAGES, RunState, RunTable, Stage, Tally
 from pytest_osmosis.formats.events import RolloutEvent
 from pytest_osmosis.formats.words import Boundary, StopReason
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord, StoredUse
 from pytest_osmosis.record.stop import Stop
+from tests.clocks import SteppedClock
 from tests.unit.made import failed, rolled
 
 
@@ -270,3 +273,45 @@ def test_an_error_of_requests_that_all_runs_met_is_systemic(rollouts: list[Rollo
     assert [systemic.saw(rollout) for rollout in rollouts] == [None] * len(rollouts)
     assert (systemic.met_by_all() or "").startswith(cause or "")
     assert (systemic.met_by_all() is None) == (cause is None)
+
+
+RUN, ROW = RunId(3, 0), Row(3, [], None, {}, 1)
+
+
+def at(stage: Stage) -> RunState:
+    return RunState(RUN, ROW, stage=stage)
+
+
+def test_a_run_that_is_rolled_out_is_never_rolled_out_again() -> None:
+    assert NEXT_STAGES[Stage.ROLLED_OUT] == {Stage.DONE}
+    assert NEXT_STAGES[Stage.DONE] == set()
+    table = RunTable(1, SteppedClock())
+    with pytest.raises(RuntimeError, match="row3-run0 is ROLLED_OUT and cannot become QUEUED"):
+        table.queue_again(table.add(RUN, ROW, Stage.ROLLED_OUT))
+
+
+@pytest.mark.parametrize(
+    ("retrying", "held", "name"),
+    [(0, 0, "n_in_flight"), (0, 1, "n_held"), (1, 0, "n_retrying"), (1, 1, "n_retrying")],
+)
+def test_a_run_that_rolls_is_counted_by_what_it_waits_for(retrying: int, held: int, name: str) -> None:
+    tally, state = Tally(), at(Stage.HANDED_OUT)
+    tally.enter(state)
+    state.become(Stage.ROLLING)
+    state.retrying, state.held = retrying, held
+
+    assert {each: n for each, n in vars(tally).items() if n} == {"n_to_roll_out": 1, name: 1}
+    tally.leave(state)
+    assert not any(vars(tally).values())
+
+
+def test_a_table_that_is_cleared_holds_and_counts_no_run() -> None:
+    table = RunTable(1, SteppedClock())
+    table.add(RUN, ROW, Stage.HANDED_OUT)
+    table.queue.append(RunId(4, 0))
+    table.stored.append(RunId(5, 0))
+
+    table.clear()
+
+    assert not any((table.queue, table.stored, table.states))
+    assert (table.tally.n_to_roll_out, table.tally.n_unbegun) == (0, 0)

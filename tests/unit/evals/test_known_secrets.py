@@ -121,12 +121,6 @@ def test_no_value_of_an_option_raises(table: str, key: str, value: object, as_to
     values(None, Override(table, key, value, "--osmosis-set", as_toml=as_toml))
 
 
-@pytest.mark.slow
-@given(st.dictionaries(st.sampled_from(TABLES), st.dictionaries(st.sampled_from(KEYS), VALUES)))
-def test_no_value_in_a_config_raises(content: dict[str, object]) -> None:
-    assert values(None, *(Override(name, "", table, "x") for name, table in content.items())) >= {"value-of-groq"}
-
-
 def test_the_registry_of_endpoints_counts_wherever_it_is(tmp_path: Path) -> None:
     registry = 'key = "TEAM_KEY_NAME"\nextra_headers = {"X-Token" = "token-of-the-registry"}\n'
     for folder in ("configs", "elsewhere"):

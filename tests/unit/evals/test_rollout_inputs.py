@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,7 +34,6 @@ STYLE = "{VALUE}"
 GONE = "for now"
 """
 )
-Stored = Callable[[], StoredEvalRun]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Temporary worktrees: whole, harmless to the user's repository, and gone whatever ends the process."""
+"""Commits by SHA and branch; and their worktrees: whole, harmless to the user's repository, gone with the process."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
-from pytest_osmosis.git import WORKTREES, GitFault, Worktrees, commit_of
+from pytest_osmosis.git import WORKTREES, Commit, GitFault, Key, Worktrees, commit_of
 from tests.plugin.workspaces import wait_until
 from tests.unit.git.repositories import commit, git
 
@@ -50,7 +50,7 @@ def gone(*paths: Path) -> None:
     wait_until(lambda: not any(map(os.path.lexists, paths)), f"the end of {paths[0]}")
 
 
-def state_of(repository: Path) -> tuple[str, ...]:
+def disturbed(repository: Path) -> tuple[str, ...]:
     """Everything of the user's that a worktree might disturb."""
     asked = [
         ("status", "--porcelain", "--branch"), ("stash", "list"), ("for-each-ref",), ("worktree", "list"),
@@ -67,20 +67,20 @@ def test_a_worktree_has_the_files_of_the_commit_and_leaves_no_trace(repository: 
     (repository / "rewards.py").write_text("4, not staged")
     (repository / ".osmosis").mkdir()
     (repository / ".osmosis" / ".gitignore").write_text("*\n")
-    before = state_of(repository)
+    before = disturbed(repository)
 
     made = worktrees.of(commit_of(repository, "branch", "early"), repository)
 
     assert (made.workspace / "rewards.py").read_text() == "1"
     assert made.top.parent == repository / WORKTREES
-    assert state_of(repository)[:3] == before[:3]
+    assert disturbed(repository)[:3] == before[:3]
     assert worktrees.of(commit_of(repository, "commit_sha", made.commit.sha), repository) == made
 
     (made.top / "written.txt").touch()
     (made.top / "locked").mkdir(mode=0o500)
     worktrees.close()
 
-    assert state_of(repository) == before
+    assert disturbed(repository) == before
     assert [path.name for path in (repository / WORKTREES).iterdir()] == [".gitignore"]
     assert not (repository / ".git" / "worktrees").exists()
 
@@ -154,3 +154,80 @@ def test_a_repository_in_a_folder_with_an_odd_name(tmp_path: Path, worktrees: Wo
     worktree = worktrees.of(commit_of(folder, "branch", "early"), folder)
 
     assert (worktree.workspace / "rewards.py").read_text() == "1"
+
+
+def fault(folder: Path, key: Key, value: str) -> str:
+    with pytest.raises(GitFault) as error:
+        commit_of(folder, key, value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("digits", [7, 12, 40])
+def test_a_commit_is_found_by_the_beginning_of_its_sha(repository: Path, digits: int) -> None:
+    first = git(repository, "rev-parse", "early")
+
+    found = commit_of(repository, "commit_sha", first[:digits].upper())
+
+    assert found == Commit(repository, PurePosixPath("."), first, first[:7])
+    assert found.title == first[:7]
+
+
+def test_a_sha_is_never_taken_for_the_name_of_a_branch(repository: Path) -> None:
+    first, second = git(repository, "rev-parse", "early"), git(repository, "rev-parse", "main")
+    git(repository, "branch", first[:8], second)
+
+    assert commit_of(repository, "commit_sha", first[:8]).sha == first
+
+
+@pytest.fixture
+def clone(repository: Path, tmp_path: Path) -> Path:
+    git(tmp_path, "clone", "-q", str(repository), "clone")
+    return tmp_path / "clone"
+
+
+def test_a_branch_is_the_local_one_or_else_that_of_origin(repository: Path, clone: Path) -> None:
+    mine = commit(clone, {"rewards.py": "mine"})
+    commit(clone, {"rewards.py": "mine, later"})
+    git(clone, "reset", "-q", "--hard", mine)
+    commit(repository, {"rewards.py": "theirs"})
+    git(clone, "fetch", "-q")
+
+    found = commit_of(clone, "branch", "main")
+
+    assert (found.sha, found.title) == (mine, f"{mine[:7]} (branch main)")
+    assert commit_of(clone, "branch", "early").sha == git(repository, "rev-parse", "early")
+
+
+def test_a_workspace_may_be_a_folder_of_the_repository(repository: Path) -> None:
+    assert commit_of(repository / "evals", "branch", "early").subfolder == PurePosixPath("evals")
+
+
+def test_an_unknown_branch_suggests_one(repository: Path) -> None:
+    assert fault(repository, "branch", "erly") == (
+        'there is no branch "erly", did you mean "early"? (known here: early, main; nothing is fetched)'
+    )
+
+
+@pytest.mark.parametrize("name", ["early~0", "early^", "HEAD", "-h", "refs/heads/early", "early:rewards.py"])
+def test_only_names_of_branches_are_branches(repository: Path, name: str) -> None:
+    assert f'there is no branch "{name}"' in fault(repository, "branch", name)
+
+
+def test_only_a_commit_of_this_clone_is_found_by_its_sha(repository: Path) -> None:
+    tree = git(repository, "rev-parse", "early^{tree}")
+    assert fault(repository, "commit_sha", tree) == (
+        f"there is no commit {tree} in this clone, and nothing is fetched: "
+        "run `git fetch`, with --unshallow in a shallow clone"
+    )
+
+
+def test_a_commit_that_cannot_be_looked_for_is_a_fault(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(repository, {"later/agent.py": "1"})
+
+    assert fault(repository / "later", "branch", "early").endswith("has no folder later, which is the workspace")
+    assert "null character" in fault(repository, "branch", "early\0")
+    assert "is not in the work tree of a git repository" in fault(tmp_path, "branch", "main")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert fault(repository, "branch", "main") == "git is not installed, or not on PATH"

@@ -1,16 +1,34 @@
-"""The shares of evals that run together: the cap is used, and never exceeded, whatever they do."""
+"""Rollouts shared among evals, calls of hooks, the advice at the end of a session, and interrupts between lines."""
 
 from __future__ import annotations
 
+import sys
 import threading
+from dataclasses import replace
 from random import Random
+from types import FrameType, SimpleNamespace, TracebackType
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_osmosis import Verdict
+from pytest_osmosis.formats.words import CassetteMode
+from pytest_osmosis.models.api_shapes import AnswerLabel
+from pytest_osmosis.models.base import ChatReply
+from pytest_osmosis.models.completions import write_events
+from pytest_osmosis.plugin import hooks as specs
+from pytest_osmosis.plugin.controller import ControllerPlugin
+from pytest_osmosis.plugin.debugger import cut_to_users
 from pytest_osmosis.plugin.eval_queue import SharedCap, fair_shares
-from pytest_osmosis.record.run_record import RunCounts
+from pytest_osmosis.plugin.output.terminal import REMEDIES, _remedy
+from pytest_osmosis.plugin.session_end import GATE, RESULTS, HookCaller
+from pytest_osmosis.record.run_record import RewardError, RunCounts, RunRecord
+from pytest_osmosis.results.totals import CassetteUse
+from pytest_osmosis.verdicts.gates import State
+from tests.unit.made import A, failed, finished, results_of
 
 
 @given(st.integers(0, 50), st.dictionaries(st.integers(), st.integers(0, 30), max_size=8))
@@ -96,3 +114,163 @@ def test_a_share_moves_once_it_was_really_given_back() -> None:
     cap.remove(first)
     assert cap.share()
     assert second.most_in_flight == 4
+
+
+SOUND = Verdict("sound", "holds", "as it should", 1.0)
+
+
+class Opaque(Exception):
+    """An error that nobody can look at."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise ZeroDivisionError(name)
+
+
+class Sound:
+    @pytest.hookimpl
+    def pytest_osmosis_gate(self) -> Verdict:
+        return SOUND
+
+
+def caller(plugin: object) -> HookCaller:
+    """Return the caller of a session with this plugin, and a sound one after it."""
+    manager = pytest.PytestPluginManager()
+    manager.add_hookspecs(specs)
+    for each in (Sound(), plugin):
+        manager.register(each)
+    config: Any = SimpleNamespace(hook=manager.hook, pluginmanager=manager)
+    return HookCaller(config)
+
+
+def answers_to(plugin: object) -> list[Verdict]:
+    return caller(plugin).call(GATE, "x.toml::x", results=None)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (Opaque, ()),
+        (SystemExit, (0,)),
+        (GeneratorExit, ()),
+        (pytest.exit.Exception, ("now",)),
+        (pytest.skip.Exception, ("no",)),
+        (RecursionError, ()),
+    ],
+)
+def test_a_hook_that_raises_costs_no_other(error: type[BaseException], words: tuple[object, ...]) -> None:
+    class Raising:
+        @pytest.hookimpl
+        def pytest_osmosis_gate(self) -> None:
+            raise error(*words)
+
+        @pytest.hookimpl
+        def pytest_osmosis_results(self) -> None:
+            raise error(*words)
+
+    raising = caller(Raising())
+    broken, sound = raising.call(GATE, "x.toml::x", results=None)
+    raising.call(RESULTS, "x.toml::x", results=None, path=None)
+
+    assert (sound, broken.state) == (SOUND, "not measured")
+    assert error.__name__ in broken.text
+    assert [each.hook for each in raising.take_errors()] == ["pytest_osmosis_gate", "pytest_osmosis_results"]
+
+
+def test_ctrl_c_in_a_hook_ends_the_session() -> None:
+    class Interrupted:
+        @pytest.hookimpl
+        def pytest_osmosis_gate(self) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        answers_to(Interrupted())
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        ("g", "holds", "t", float("nan")),
+        ("g", "holds", "t", float("inf")),
+        ("g", "holds", "t", 10**400),
+        ("g", "holds", "t", "1.0"),
+        ("g", "holds", None, 1.0),
+        (3, "holds", "t", 1.0),
+        ("g", ["holds"], "t", 1.0),
+    ],
+)
+def test_a_verdict_that_cannot_be_published_is_not_measured(members: Any) -> None:
+    class Answering:
+        @pytest.hookimpl
+        def pytest_osmosis_gate(self) -> Verdict:
+            return Verdict(*members)
+
+    broken, sound = answers_to(Answering())
+
+    assert (sound, broken.state) == (SOUND, "not measured")
+    assert "must return a Verdict" in broken.text
+
+
+def test_only_what_a_verdict_of_a_hook_says_is_kept() -> None:
+    state: State = "fails"
+
+    class Answering:
+        @pytest.hookimpl
+        def pytest_osmosis_gate(self) -> Verdict:
+            return Verdict("g", state, "t", 1, compared=float("nan"))
+
+    assert answers_to(Answering()) == [Verdict("g", state, "t", 1.0), SOUND]
+
+
+@pytest.mark.parametrize(
+    ("broken", "mode", "advice"),
+    [
+        (failed("provider", 1), None, "once the server answers again"),
+        (failed("provider", 1), "record", "once the server answers again"),
+        (failed("provider", 1), "replay", "after you have recorded what is missing (--osmosis-record=new)"),
+        (failed("host", 1), "replay", REMEDIES["host"]),
+        (finished({}, 1, errors={A: RewardError("raised")}), None, "once the functions can score"),
+    ],
+)
+def test_the_advice_after_too_many_errors_fits_their_cause(
+    broken: RunRecord, mode: CassetteMode | None, advice: str
+) -> None:
+    cassette = None if mode is None else CassetteUse(mode, "x.jsonl")
+    results = replace(results_of([failed("model"), broken], scorers=(A,)), cassette=cassette)
+
+    assert _remedy(results) == advice
+
+
+def frame_with_a_loop() -> FrameType:
+    for number in range(2):
+        if number:
+            frame = sys._getframe()
+    try:
+        return frame
+    finally:
+        number += 1
+
+
+def without_line(following: TracebackType | None = None) -> TracebackType:
+    frame = frame_with_a_loop()
+    offset = next(begin for begin, _, line in frame.f_code.co_lines() if line is None and begin)
+    step = TracebackType(following, frame, offset, -1)
+    assert step.tb_lineno is None
+    return step
+
+
+def test_pytest_can_describe_an_interrupt() -> None:
+    try:
+        raise KeyboardInterrupt().with_traceback(without_line())
+    except KeyboardInterrupt as error:
+        info = pytest.ExceptionInfo.from_exception(error)
+
+    ControllerPlugin.pytest_keyboard_interrupt(Mock(), info)
+    assert "KeyboardInterrupt" in str(info.getrepr(funcargs=True))
+
+
+def test_a_traceback_is_cut_after_such_a_frame_of_the_users() -> None:
+    ours = write_events(ChatReply({}), AnswerLabel("1", 0, "m")).gi_frame  # type: ignore[attr-defined]
+    step = without_line(TracebackType(None, ours, 0, 1))
+    cut = cut_to_users(ValueError().with_traceback(step)).__traceback__
+    assert cut is not None
+    assert (cut.tb_frame, cut.tb_lasti, cut.tb_next) == (step.tb_frame, step.tb_lasti, None)

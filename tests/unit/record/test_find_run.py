@@ -1,15 +1,19 @@
-"""The eval run that a name means, and the files of its eval."""
+"""The eval run that a name means; and manifests, which are checked before anything uses them."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import find_run, stored
+from pytest_osmosis.record.manifest import TEST_EVAL, read_manifest
+from pytest_osmosis.record.plan import Span
 from pytest_osmosis.record.run_directory import RunDirectory
 from tests.unit.made import MANIFEST
 
@@ -62,3 +66,53 @@ def test_the_rows_of_an_environment_are_the_dataset_of_its_run(tmp_path: Path) -
     assert run.dataset == Path(MANIFEST["plan"]["dataset"])
     run.directory.rows.write_text("")
     assert run.dataset == run.directory.rows
+
+
+def written(folder: Path, content: Any) -> Path:
+    path = folder / "manifest.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def test_a_manifest_is_read_with_members_of_later_versions(tmp_path: Path) -> None:
+    later = {**MANIFEST, "new": 1, "plan": {**MANIFEST["plan"], "new": 2}, "shard": {"index": 2, "of": 2}}
+
+    manifest = read_manifest(written(tmp_path, later))
+
+    assert manifest.plan.spans == (Span(0, 2, 1),)
+    assert (manifest.subject.model, manifest.subject.n, manifest.baseline) == ("demo/arithmetic", 2, None)
+    assert [structs.replace(manifest, eval=name).is_of_tests for name in ("x", "x" + TEST_EVAL)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("{", "is not JSON: "),
+        ("[]", "must be an object, got []"),
+        ({**MANIFEST, "schema_version": 2}, "has schema_version 2, and this version of pytest-osmosis reads 1"),
+        ({**MANIFEST, "started_at": "now"}, "started_at: must be a time in ISO 8601 with its zone, got 'now'"),
+        ({**MANIFEST, "plan": {**MANIFEST["plan"], "n": 0}}, "plan.n: must be an integer of at least 1, got 0"),
+        (
+            {**MANIFEST, "plan": {**MANIFEST["plan"], "spans": [[0, 1]]}},
+            "plan.spans[0]: must be a list of length 3, got [0, 1]",
+        ),
+        ({**MANIFEST, "plan": {**MANIFEST["plan"], "spans": [[0, 10**14, 1]]}}, "plan: holds 200,000,000,000,000 runs"),
+        ({**MANIFEST, "typed": [{"table": "data"}]}, "typed[0]: lacks key"),
+        ({**MANIFEST, "baseline": {"model": 3}}, "baseline.model: must be text, got 3"),
+        ({**MANIFEST, "input_salt": 12}, "input_salt: must be text, got 12"),
+        ({**MANIFEST, "input_salt": "0"}, "input_salt: must be hexadecimal digits, got '0'"),
+        ({**MANIFEST, "shard": {"index": 3, "of": 2}}, "shard: there is no shard 3 of 2"),
+        (
+            {**MANIFEST, "plan": {**MANIFEST["plan"], "path": "\0"}},
+            r"plan: path, dataset: must be paths, got the character \x00",
+        ),
+        ({**MANIFEST, "target": {"replicas": [{"provider": 3}]}}, "target.replicas[0].provider: must be text, got 3"),
+        ({**MANIFEST, "cassette": {"mode": "x", "path": ""}}, "cassette.mode: cannot be 'x'"),
+        ({**MANIFEST, "environment": {"env_id": 3}}, "environment.env_id: must be text, got 3"),
+    ],
+)
+def test_a_manifest_of_another_shape_is_an_error_with_its_place(tmp_path: Path, content: Any, text: str) -> None:
+    with pytest.raises(OsmosisError) as raised:
+        read_manifest(written(tmp_path, content))
+
+    assert f"manifest.json: {text}" in str(raised.value)

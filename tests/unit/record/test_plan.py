@@ -84,16 +84,6 @@ def test_the_first_rows_of_a_plan_have_one_run_each_and_an_empty_one_has_none() 
     assert (list(empty.rows()), list(empty.runs()), empty.n_runs) == ([], [], 0)
 
 
-SPANS = st.lists(st.builds(Span, st.integers(0, 99), st.integers(1, 9), st.integers(1, 99)), max_size=4)
-
-
-@given(SPANS, st.integers(1, 9), SPANS)
-def test_a_plan_crosses_to_a_worker_as_json(spans: list[Span], n: int, named: list[Span]) -> None:
-    whole = replace(plan(spans, n, named), granularity="row")
-
-    assert decode(encode(whole), Plan) == whole
-
-
 @given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)))
 def test_spans_hold_exactly_their_rows_and_lines(rows: set[int], gaps: set[int]) -> None:
     line_of = {row: row + 1 + sum(gap <= row for gap in gaps) for row in rows}  # empty lines of the dataset

@@ -93,6 +93,8 @@ def test_a_rollout_holds_its_usage_and_answers_from_a_store_are_told_from_others
 
     assert (record.tokens, record.retries, record.finish_reason, record.model) == (12, 2, "length", "m-2026")
     assert record_of(rollout(usage=None)).tokens is None
+    assert record_of(rollout(model="m")).was_answered
+    assert not record_of(rollout()).was_answered
     assert record_of(rollout(usage={"input_tokens": 0, "output_tokens": 0})).tokens == 0
 
     stored = {"requests": 2, "usage": {"input_tokens": 6}}
@@ -203,16 +205,6 @@ def test_the_order_of_independent_runs_does_not_matter(histories: list[list[Even
         mixed.append(random.choice(queues).pop(0))
 
     assert fold([LOADED, *mixed]) == fold([LOADED, *in_turn])
-
-
-@given(histories(), st.integers(0, 3))
-def test_a_journal_replayed_in_two_parts_leads_to_the_same_ledger(histories: list[list[Event]], cut: int) -> None:
-    events = [LOADED, *(event for history in histories for event in history)]
-    ledger = fold(events[:cut])
-    for event in events[cut:]:
-        ledger.apply(event)
-
-    assert ledger == fold(events)
 
 
 def assistant(content: object, call_id: str | None = None, arguments: str = "{}") -> dict[str, object]:

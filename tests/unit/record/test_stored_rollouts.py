@@ -14,7 +14,6 @@ from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger, RewardError, RunNotes, RunRecord
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress, StoredRollouts, StoredScore
-from tests.journals import fold
 
 F, G = "rewards:f", "rewards:g"
 
@@ -180,21 +179,6 @@ def test_a_row_that_is_not_stored_is_an_error_of_its_rollout(tmp_path: Path) -> 
 
     with pytest.raises(JournalError, match="row1-run0 is stored, but not its row"):
         StoredProgress(journal(tmp_path, BEGAN, loaded(f="a"), rows("p w"), rollout(1)))
-
-
-FIRST = (loaded(f="a"), rows("p w"), rollout(), score(F, 0.5))
-SECOND = (loaded(g="b"), rows("p w"), score(G, 1.0))
-
-
-def test_only_a_finished_rescoring_replaces_earlier_scores() -> None:
-    assert fold([*FIRST, *SECOND]) == fold(FIRST)
-    assert fold([*FIRST, *SECOND, *SECOND[:2]]) == fold(FIRST)
-
-    ledger = fold([*FIRST, *SECOND, *SECOND, {"ev": "rescored"}])
-
-    assert ledger.scorers == (G,)
-    assert ledger.records[RunId(0, 0)].scores == {G: 1.0}
-    assert ledger.records[RunId(0, 0)].scoring_ms == 2.0
 
 
 def began(at: str) -> dict[str, Any]:

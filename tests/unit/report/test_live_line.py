@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from pytest_osmosis.record.run_record import RunCounts
 from pytest_osmosis.report.live_line import Pace, live_line, session_counts
 from pytest_osmosis.text.safe import width
+from tests.golden import Golden
 
 
 def line(columns: int | None = None, name: str = "multiply", *, mean: bool = True, **counts: Any) -> str:
@@ -29,103 +31,48 @@ def paced(progress: RunCounts, batch_size: int = 8, began_s: float = 10.0) -> Pa
 
 
 HALF: dict[str, Any] = {
-    "submitted": 500,
-    "done": 240,
-    "passed": 193,
-    "unmeasured": 3,
-    "score": 193.5,
-    "in_flight": 32,
-    "retrying": 4,
+    "submitted": 500, "done": 240, "passed": 193, "unmeasured": 3, "score": 193.5, "in_flight": 32, "retrying": 4,
     "tokens": 12_340,
-}
+}  # fmt: skip
 
 
-def test_a_log_gets_everything_but_a_bar() -> None:
-    begin, end = "multiply 240/500, 80% passed, mean 0.806, 3 not measured, 15 s left, ", "1,234 tokens/s"
+def shown() -> dict[str, Iterable[str]]:
+    """Return lines by what is to be seen in them."""
     held = {"in_flight": 2, "held": 30, "held_by": "tokens_per_minute"}
+    half, ending = RunCounts(**HALF), RunCounts(submitted=110, done=100)
+    session = session_counts([(RunCounts(submitted=20, done=20, tokens=5_000), 20), (half, 500), (RunCounts(), 480)])
+    with_baseline = RunCounts(submitted=40, done=20, baseline=10, passed=5, score=5.0)
+    return {
+        "in a log, with everything but a bar": [line(**HALF), line(**{**HALF, **held})],
+        "in 200, 90, 50 and 5 columns": [line(columns, **HALF) for columns in (200, 90, 50, 5)],
+        "a name of wide characters": [line(60, "日本語の評価", submitted=4, done=1)],
+        "before the first rollout": [
+            *(line(submitted=500), line(submitted=500, retrying=1), line(submitted=500, in_flight=32)),
+        ],
+        "several evals": [
+            live_line("multiply", half, paced(session.runs), mean=True, columns=columns, session=session)
+            for columns in (None, 70, 44)
+        ],
+        "runs that were taken out": [
+            *(line(submitted=9, done=4, removed=2, passed=2, score=2.0), line(submitted=9, done=2, removed=2)),
+        ],
+        "no mean": [line(submitted=9, done=4, passed=4, score=math.inf), line(mean=False, **HALF)],
+        "beside a baseline": [live_line("x", with_baseline, paced(with_baseline), mean=True)],
+        "0, 1, 999 and 1000 of 1000": [line(submitted=2000, done=1000, passed=passed) for passed in (0, 1, 999, 1000)],
+        "0.3, 41, 58, 61, 601 and 7201 s left": [
+            live_line("x", ending, paced(ending, began_s=left_s * 10), mean=False)
+            for left_s in (0.3, 41, 58, 61, 601, 7201)
+        ],
+    }
 
-    assert line(**HALF) == f"{begin}32 in flight, 4 waiting to retry, {end}"
-    assert line(**{**HALF, **held}) == f"{begin}2 in flight, 4 waiting to retry, 30 held by tokens_per_minute, {end}"
 
-
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        (
-            200,
-            "multiply [####------] 240/500, 80% passed, mean 0.806, 3 not measured, 15 s left, 32 in flight, "
-            "4 waiting to retry, 1,234 tokens/s",
-        ),
-        (90, "multiply [####------] 240/500, 80% passed, mean 0.806, 3 not measured, 15 s left"),
-        (50, "multiply [####------] 240/500, 80% passed"),
-        (5, "mu..."),
-    ],
-)
-def test_the_last_parts_are_left_out_until_the_line_fits(columns: int, expected: str) -> None:
-    assert line(columns, **HALF) == expected
+def test_a_line_has_what_is_known_and_fits(golden: Golden) -> None:
+    golden(shown())
 
 
 @given(st.text(max_size=40), st.integers(1, 120), st.booleans())
 def test_the_line_is_never_wider_than_the_terminal(name: str, columns: int, mean: bool) -> None:
     assert width(line(columns, name, mean=mean, **HALF)) <= columns
-
-
-def test_wide_names_are_measured_in_columns() -> None:
-    assert line(60, "日本語の評価", submitted=4, done=1) == "日本語の評価 [##--------] 1/4, 0% passed, mean 0.000"
-
-
-def test_before_anything_was_handed_to_a_host_an_eval_is_starting() -> None:
-    assert line(submitted=500) == "multiply 0/500, starting"
-    assert line(submitted=500, retrying=1) == "multiply 0/500, 0 in flight, 1 waiting to retry"
-    assert line(submitted=500, in_flight=32) == "multiply 0/500, 32 in flight"
-
-
-EVALS = [
-    (RunCounts(submitted=20, done=20, tokens=5_000), 20),
-    (RunCounts(**HALF), 500),
-    (RunCounts(), 480),
-]
-
-
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        (
-            None,
-            "1/3 evals, 260/1,000 runs, multiply 240/500, 80% passed, mean 0.806, 3 not measured, 30 s left, "
-            "32 in flight, 4 waiting to retry, 1,734 tokens/s",
-        ),
-        (70, "[##--------] 1/3 evals, 260/1,000 runs, multiply 240/500, 80% passed"),
-        (44, "[##--------] 1/3 evals, 260/1,000 runs"),
-    ],
-)
-def test_of_several_evals_all_are_counted_before_the_one_that_runs(columns: int | None, expected: str) -> None:
-    session = session_counts(EVALS)
-
-    shown = live_line("multiply", EVALS[1][0], paced(session.runs), mean=True, columns=columns, session=session)
-
-    assert shown == expected
-
-
-def test_only_the_evals_own_runs_that_count_are_in_shares_and_several_functions_have_no_mean() -> None:
-    assert "100% passed, mean 1.000" in line(submitted=9, done=4, removed=2, passed=2, score=2.0)
-    assert "mean" not in line(submitted=9, done=4, passed=4, score=math.inf)
-    assert "passed" not in line(submitted=9, done=2, removed=2)
-    assert "mean" not in line(mean=False, **HALF)
-
-    counts = RunCounts(submitted=40, done=20, baseline=10, passed=5, score=5.0)
-
-    shown = live_line("x", counts, paced(counts), mean=True)
-
-    assert "20/40" in shown
-    assert "50% passed, mean 0.500" in shown
-
-
-@pytest.mark.parametrize(
-    ("passed", "done", "shown"), [(0, 1000, "0%"), (1, 1000, "1%"), (999, 1000, "99%"), (1000, 1000, "100%")]
-)
-def test_a_share_is_0_or_100_percent_only_if_exact(passed: int, done: int, shown: str) -> None:
-    assert f", {shown} passed" in line(submitted=2000, done=done, passed=passed)
 
 
 @pytest.mark.parametrize(("done", "batch_size"), [(0, 1), (9, 1), (63, 64), (100, 8)])
@@ -168,14 +115,3 @@ def test_the_pace_covers_whole_waves_of_long_rollouts() -> None:
             promised.append((second + left_s) / 1200)
     assert len(promised) > 80
     assert all(0.8 < share < 1.5 for share in promised)
-
-
-@pytest.mark.parametrize(
-    ("left_s", "shown"),
-    [(0.3, "5 s"), (41, "45 s"), (58, "1 min"), (61, "1 min 10 s"), (601, "11 min"), (7201, "2 h 1 min")],
-)
-def test_remaining_times_are_rounded(left_s: float, shown: str) -> None:
-    progress = RunCounts(submitted=110, done=100)
-    assert live_line("x", progress, paced(progress, began_s=left_s * 10), mean=False).endswith(
-        f", {shown} left, 0 in flight"
-    )

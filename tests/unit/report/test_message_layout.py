@@ -9,8 +9,20 @@ import pytest
 
 from pytest_osmosis.report.message_layout import Shortener, message_lines
 from pytest_osmosis.text.safe import width
+from tests.golden import Golden
 
-LONG = {"city": "Paris", "days": list(range(30)), "units": "metric", "language": "français"}
+LONG = {"city": "Paris", "days": [1, 2], "notes": "mild, " * 12, "language": "français"}
+PARTS = [
+    {"type": "text", "text": "Look: "},
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+    {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}},
+    {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "AAAA"}},
+    {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+    {"type": "file", "file": {"filename": "report.pdf"}},
+    {"type": "hologram"},
+    "and ",
+    {"type": "text", "text": "this."},
+]
 
 
 def call(id: str | None, name: str = "weather", arguments: object = '{"city": "Paris"}') -> dict[str, object]:
@@ -29,17 +41,6 @@ def laid_out(messages: Sequence[object], most: int | None = None) -> str:
     return "\n".join(message_lines(messages, Shortener(most)))
 
 
-def test_a_result_stands_below_the_latest_call_with_its_id_whatever_the_order() -> None:
-    messages = [asking(call("a"), call("b", "time", "{}"), content="Both."), result("b", "noon"), result("a", "sun")]
-    assert laid_out(messages) == (
-        '\nassistant:\n    Both.\n    -> weather({"city": "Paris"})\n    <- sun\n    -> time({})\n    <- noon'
-    )
-
-    again = [asking(call("a")), result("a", "sun"), asking(call("a")), result("a", "rain")]
-    assert laid_out(again).split("\n")[2:4] == ['    -> weather({"city": "Paris"})', "    <- sun"]
-    assert laid_out(again).endswith("    <- rain")
-
-
 @pytest.mark.parametrize(
     "messages",
     [
@@ -54,86 +55,54 @@ def test_a_result_without_its_call_keeps_its_place_and_its_id(messages: Sequence
     assert laid_out(messages).endswith("\ntool (a):\n    sun")
 
 
-def test_long_arguments_and_results_become_indented_json_and_others_stay() -> None:
-    text = laid_out([asking(call("a", "plan", json.dumps(LONG))), result("a", json.dumps(LONG))])
-    lines = text.split("\n")
-    assert lines[2:5] == ["    -> plan({", '         "city": "Paris",', '         "days": [']
-    assert '         "language": "français"' in lines
-    assert "       })" in lines
-    assert "    <- {" in lines
-    assert max(map(width, lines)) < 100
+SHOWN: dict[str, Sequence[object]] = {
+    "results in another order than their calls": [
+        *(asking(call("a"), call("b", "time", "{}"), content="Both."), result("b", "noon"), result("a", "sun")),
+    ],
+    "two calls with one id": [asking(call("a")), result("a", "sun"), asking(call("a")), result("a", "rain")],
+    "long arguments and results": [asking(call("a", "plan", json.dumps(LONG))), result("a", json.dumps(LONG))],
+    "arguments that are no JSON text": [
+        asking(call("a", "f", {"x": 1}), call("b", "g", "{not json"), call("c", "h", None)),
+    ],
+    "reasoning and a refusal": [
+        {"role": "assistant", "reasoning_content": "Hm.\nYes.", "content": "No.", "refusal": "I will not"},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+    ],
+    "members that have no place": [
+        {"role": "assistant", "content": "x", "annotations": [{"url": "y"}], "logprobs": None, "name": "bob"},
+    ],
+    "parts that are no text": [{"role": "user", "content": PARTS}],
+    "blocks of Anthropic": [
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm."},
+                {"type": "tool_use", "id": "a", "name": "weather", "input": {"city": "Paris"}},
+                {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "sun"}]},
+            ],
+        },
+    ],
+}
 
-    calls = [call("a", "f", {"x": 1}), call("b", "g", "{not json"), call("c", "h", None)]
-    assert laid_out([asking(*calls)]).split("\n")[2:] == [
-        '    -> f({"x": 1}) (a)',
-        "    -> g({not json) (b)",
-        "    -> h() (c)",
-    ]
 
+def test_a_conversation_is_laid_out_to_be_read(golden: Golden) -> None:
+    shown = {name: list(message_lines(messages, Shortener())) for name, messages in SHOWN.items()}
 
-def test_reasoning_and_refusals_and_what_has_no_place_are_named() -> None:
-    said = {"role": "assistant", "reasoning_content": "Hm.\nYes.", "content": "No.", "refusal": "I will not"}
-    other = {"role": "assistant", "content": "x", "annotations": [{"url": "y"}], "logprobs": None, "name": "bob"}
-    parts = [{"type": "refusal", "refusal": "no"}]
-
-    assert laid_out([said]) == (
-        "\nassistant:\n    reasoning:\n        Hm.\n        Yes.\n    No.\n    refused: I will not"
-    )
-    assert laid_out([other]) == "\nassistant (bob):\n    x\n    [also: annotations]"
-    assert laid_out([{"role": "assistant", "content": parts}]).count("no") == 1
-
-
-def test_parts_that_are_no_text_are_named_and_blocks_of_anthropic_shown_as_what_they_are() -> None:
-    parts = [
-        {"type": "text", "text": "Look: "},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
-        {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}},
-        {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "AAAA"}},
-        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
-        {"type": "file", "file": {"filename": "report.pdf"}},
-        {"type": "hologram"},
-        "and ",
-        {"type": "text", "text": "this."},
-    ]
-    assert laid_out([{"role": "user", "content": parts}]).split("\n")[2:] == [
-        "    Look:",
-        "    [image_url]",
-        "    [image_url: https://example.com/cat.png]",
-        "    [image]",
-        "    [input_audio]",
-        "    [file: report.pdf]",
-        "    [hologram]",
-        "    and this.",
-    ]
-
-    content = [
-        {"type": "thinking", "thinking": "Hm."},
-        {"type": "tool_use", "id": "a", "name": "weather", "input": {"city": "Paris"}},
-        {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "sun"}]},
-    ]
-    assert laid_out([{"role": "assistant", "content": content}]).split("\n")[2:] == [
-        "    reasoning: Hm.",
-        '    -> weather({"city": "Paris"})',
-        "    <- sun",
-    ]
+    golden(shown)
+    assert max(width(line) for lines in shown.values() for line in lines) < 100
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        "text",
-        None,
-        7,
-        ["x"],
-        {},
-        {"role": None, "content": 3},
+        "text", None, 7, ["x"], {}, {"role": None, "content": 3},
         {"role": "assistant", "tool_calls": [None, {"function": None}, {"function": {"name": None}}, 3]},
         {"role": "assistant", "tool_calls": {"a": 1}, "function_call": {"name": "f", "arguments": 3}},
         {"role": "assistant", "content": [None, 3, [], {"type": ["x"]}, {"text": 3}, {"type": "image", "image": 3}]},
         {"role": "tool", "tool_call_id": ["x"], "content": {"a": [1]}},
         {"role": "assistant", "audio": {"transcript": 3}, "reasoning": {"x": 1}, "refusal": ["no"]},
     ],
-)
+)  # fmt: skip
 def test_anything_can_be_a_message(message: object) -> None:
     lines = list(message_lines([message, message], Shortener()))
     assert lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -17,6 +16,7 @@ from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.results import EvalDescription, Results
 from pytest_osmosis.text.safe import width
 from pytest_osmosis.verdicts.gates import State, Verdict
+from tests.golden import Golden
 from tests.unit.made import A, B, failed, finished, of_baseline, pending, removed, results_of
 
 PRICE = price_from(TokenPrices(1.0, 1.0), "[prices]")
@@ -38,20 +38,6 @@ def cells(results: Results) -> dict[str, str]:
 
 HALF = [finished({A: float(row % 2)}, row) for row in range(4)]
 HOLDS = results_of(HALF, minimum=0.4)
-
-
-def test_a_whole_eval_shows_its_rate_with_interval_mean_gate_cost_and_time() -> None:
-    shown = cells(named("x", results_of(HALF, minimum=0.4, price=PRICE)))
-
-    assert shown == {
-        "eval": "x",
-        "model": "vendor/some-model",
-        "pass rate (95% interval)": "0.500 (0.078 to 0.922)",
-        "mean": "0.500",
-        "gate": "HOLDS",
-        "cost": "$0.000072",  # 4 runs of 18 tokens, at $1 a million
-        "time": "3.2 s",
-    }
 
 
 STOPPED = replace(results_of([*HALF, pending(9)]), n_planned=5)
@@ -76,15 +62,6 @@ def test_an_eval_that_was_not_measured_whole_shows_no_pass_rate(results: Results
 
     assert shown["pass rate (95% interval)"] == rate
     assert (shown["mean"] == "-") == (not rate.startswith("0"))
-
-
-def test_a_rate_that_counts_unmeasured_runs_is_marked_and_explained() -> None:
-    evals = [results_of([*HALF, failed("host", 4)])]
-
-    assert cells(evals[0])["pass rate (95% interval)"].startswith("*0.400 (")
-    assert "* counts runs that were not measured as not passed" in overview_lines(evals)
-    assert total_line(evals).startswith("1 eval; 2 of 5 runs passed, 1 not measured; ")
-    assert not any(line.startswith("*") for line in overview_lines([results_of(HALF)]))
 
 
 @pytest.mark.parametrize(
@@ -119,17 +96,6 @@ def test_costs_are_known_unknown_or_a_lower_bound_and_several_deciding_functions
     assert cells(results_of(several, scorers=[A, B], decide=B))["mean"] == "0.500"
 
 
-def test_a_baselines_model_has_a_row_with_its_own_numbers() -> None:
-    baseline = [of_baseline(finished({A: 1.0}, row)) for row in range(4)]
-
-    _, own, other = overview_rows([results_of(HALF, baseline=baseline, baseline_price=PRICE)])
-
-    assert own[2:4] == ["0.500 (0.078 to 0.922)", "0.500"]
-    assert own[5] == "unknown"
-    assert other[:4] == ["  baseline", "other", "1.000 (0.473 to 1.000)", "1.000"]
-    assert other[4:] == ["-", "$0.000072", ""]
-
-
 def test_the_last_line_counts_evals_by_their_gates_and_adds_up() -> None:
     made = [replace(results_of(HALF, price=PRICE), verdicts=verdicts(*states)) for states in FIVE]
 
@@ -141,22 +107,6 @@ def test_the_last_line_counts_evals_by_their_gates_and_adds_up() -> None:
 
 
 FIVE: list[tuple[State, ...]] = [("holds", "fails"), ("not measured",), ("partial",), ("holds",), ()]
-
-
-def test_columns_line_up_and_evals_of_one_name_are_told_apart_by_their_paths() -> None:
-    lines = overview_lines([named("set2", results_of(HALF, minimum=0.4)), named("set10", results_of(HALF))])
-
-    assert lines == [
-        "eval   model              pass rate (95% interval)   mean  gate      cost   time",
-        "set2   vendor/some-model    0.500 (0.078 to 0.922)  0.500  HOLDS  unknown  3.2 s",
-        "set10  vendor/some-model    0.500 (0.078 to 0.922)  0.500  -      unknown  3.2 s",
-        "",
-        "2 evals: 1 holds, 1 without a gate; 4 of 8 runs passed; cost unknown, 6.4 s",
-    ]
-
-    same = [replace(results_of(HALF), description=EvalDescription("x", "m", 1, {"path": path})) for path in ("a", "b")]
-
-    assert [row[0] for row in overview_rows(same)[1:]] == ["x (a)", "x (b)"]
 
 
 def test_a_table_that_is_too_wide_names_a_common_model_below_and_shortens_other_names() -> None:
@@ -194,53 +144,32 @@ FIRST = results_of([finished({A: float(row % 2)}, row) for row in range(20)])
 OTHERS = results_of([finished({A: 1.0}, row) for row in range(100, 120)])
 
 
-def test_entries_of_a_config_are_compared_with_the_first_unless_rows_or_measures_lack() -> None:
-    lines = overview_lines(entries({"a": FIRST, "a~t=1": BETTER, "a~t=2": FIRST}))
-
-    assert [re.split(r" {2,}", line)[2:] for line in lines[:4]] == [
-        ["runs", "pass rate (95% interval)", "mean", "to the first (95% interval)", "p", "cost", "time"],
-        ["20", "0.500 (0.279 to 0.721)", "0.500", "first", "-", "unknown", "3.2 s"],
-        ["20", "1.000 (0.861 to 1.000)", "1.000", "+0.500 (+0.216 to +0.721)", "0.0039", "unknown", "3.2 s"],
-        ["20", "0.500 (0.279 to 0.721)", "0.500", "0.000 (-0.139 to +0.139)", "1", "unknown", "3.2 s"],
-    ]
-    assert lines[4] == "compared with a, over the 20 rows that both measured; p by Holm's method for 2 comparisons"
-
-    unmeasured = results_of([failed("provider", row) for row in range(20)], stopped="401: no key")
-
-    head, _, other, missing = overview_rows(made := entries({"a": FIRST, "b": OTHERS, "c": unmeasured}))
-
-    assert dict(zip(head, other, strict=True))["to the first (95% interval)"].startswith("~+0.500 (")
-    assert dict(zip(head, missing, strict=True)) == {
-        "eval": "c",
-        "model": "vendor/some-model",
-        "runs": "20",
-        "pass rate (95% interval)": "not measured",
-        "mean": "-",
-        "to the first (95% interval)": "-",
-        "p": "-",
-        "cost": "unknown",
-        "time": "3.2 s",
-    }
-    assert [line for line in overview_lines(made) if "compared" in line or line.startswith("~")] == [
-        "compared with a",
-        "~ not paired: 20 rows that are not the 20 rows of a",
-        "c: not compared: not measured: 401: no key",
-    ]
+BASELINE = [of_baseline(finished({A: 1.0}, row)) for row in range(4)]
 
 
-def test_few_rows_are_said_to_show_nothing_and_other_evals_share_the_table() -> None:
+def shown() -> dict[str, list[Results]]:
+    """Return evals by what is to be seen in their table."""
     few = results_of([finished({A: 1.0}, row) for row in range(5)])
+    unmeasured = results_of([failed("provider", row) for row in range(20)], stopped="401: no key")
+    return {
+        "one eval": [named("x", results_of(HALF, minimum=0.4, price=PRICE))],
+        "evals in columns": [named("set2", results_of(HALF, minimum=0.4)), named("set10", results_of(HALF))],
+        "evals of one name": [
+            replace(results_of(HALF), description=EvalDescription("x", "m", 1, {"path": path})) for path in ("a", "b")
+        ],
+        "a model beside its baseline": [results_of(HALF, baseline=BASELINE, baseline_price=PRICE)],
+        "unmeasured runs in a rate": [results_of([*HALF, failed("host", 4)])],
+        "entries of a config": entries({"a": FIRST, "a~t=1": BETTER, "a~t=2": FIRST}),
+        "entries with other rows or none": entries({"a": FIRST, "b": OTHERS, "c": unmeasured}),
+        "entries with few rows": entries({"a": FIRST, "b": few}),
+        "entries beside another eval": [
+            named("z", results_of(HALF)), *entries({"a": FIRST, "b": replace(BETTER, verdicts=verdicts("holds"))}),
+        ],
+    }  # fmt: skip
 
-    lines = overview_lines(entries({"a": FIRST, "b": few}))
-    assert "5 rows cannot show a difference: p is at least 0.062, whatever the rows are" in lines
 
-    gated = replace(BETTER, verdicts=verdicts("holds"))
-
-    head, *rows = overview_rows([named("z", results_of(HALF)), *entries({"a": FIRST, "b": gated})])
-
-    at = {title: column for column, title in enumerate(head)}
-    assert [row[at["gate"]] for row in rows] == ["-", "-", "HOLDS"]
-    assert [row[at["p"]] for row in rows] == ["-", "-", "0.002"]
+def test_a_table_of_evals_is_shown_line_by_line(golden: Golden) -> None:
+    golden({name: overview_lines(evals) for name, evals in shown().items()})
 
 
 @pytest.mark.parametrize("columns", [80, 100, 120])

@@ -1,4 +1,4 @@
-"""Early stops: a verdict reached early is the one that every way to complete the eval would give."""
+"""Early stops, whose verdict every way to complete the eval would give; and Holm's correction of a session."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import conclude
-from pytest_osmosis.results.conclude import GateTracker, why_impossible
+from pytest_osmosis.results.conclude import GateTracker, corrected, why_impossible
 from pytest_osmosis.results.results import runs_for
+from pytest_osmosis.verdicts.comparison import BaselineComparison, Matched, Pair, against_baseline
 from pytest_osmosis.verdicts.gates import Runs, Short, decide, needs_all, short_of, title_of
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import BROKE, A, B, failed, finished, removed
@@ -134,3 +135,27 @@ def test_some_gates_need_every_run(rule: GateRule, removable: bool, why: str | N
     assert needs_all(rule, removable=removable) == why
     told = None if why is None else f"gate {title_of(rule)} needs every run ({why})"
     assert why_impossible([PASS_RATE, rule], removable=removable) == told
+
+
+def comparison(n_worse: int) -> BaselineComparison:
+    """Return a comparison of 20 rows, of which some passed only in the baseline."""
+    pairs = [Pair(row, row, [row >= n_worse], [True]) for row in range(20)]
+    return against_baseline("base.json", Matched(pairs))
+
+
+def test_each_p_is_multiplied_by_the_number_of_comparisons_that_are_not_yet_rejected() -> None:
+    found = comparison(6)
+
+    assert corrected([None, found]) == [None, found]
+
+    small, large, unmeasured = comparison(8), comparison(6), against_baseline("base.json", Matched([]))
+
+    one, nothing, other, empty = corrected([large, None, small, unmeasured])
+
+    assert one is not None
+    assert other is not None
+    assert small.found.p_value is not None
+    assert other.found.p_adjusted == pytest.approx(2 * small.found.p_value)
+    assert one.found.p_adjusted == pytest.approx(large.found.p_value)
+    assert (other.found.evals_compared, one.found.evals_compared) == (2, 2)
+    assert (nothing, empty) == (None, unmeasured)

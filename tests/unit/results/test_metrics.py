@@ -1,13 +1,28 @@
-"""The means of metrics over the runs that reported them."""
+"""The figures over all runs: metrics, requests to judges, and causes of runs that were not scored."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
+from random import Random
 
-from pytest_osmosis.record.run_record import RunNotes, RunRecord
+import pytest
+
+from pytest_osmosis.config.eval_kinds import TokenPrices
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.formats.price import Price
+from pytest_osmosis.models.base import ChatReply, ChatRequest
+from pytest_osmosis.models.prices import price_from
+from pytest_osmosis.models.retry import RetryPolicy, chat
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import JudgeUse, RewardError, RunNotes, RunRecord
 from pytest_osmosis.report.statistics import metric_lines
-from pytest_osmosis.results.totals import MetricSummary, metric_summaries
-from tests.unit.made import A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
+from pytest_osmosis.results.results import causes_of
+from pytest_osmosis.results.totals import MetricSummary, judge_totals, metric_summaries
+from pytest_osmosis.verdicts.pass_rule import PassRule
+from tests.golden import Golden
+from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
 
 
 def told(record: RunRecord, **metrics: Mapping[str, float]) -> RunRecord:
@@ -40,32 +55,169 @@ def test_numbers_whose_sum_is_too_large_have_a_mean_and_an_eval_without_metrics_
     assert metric_lines(results_of([finished({A: 1.0})])) == []
 
 
-def test_the_table_lists_every_metric_of_both_models() -> None:
+def test_the_table_lists_every_metric_of_both_models(golden: Golden) -> None:
     baseline = [of_baseline(told(finished({A: 1.0}), rollout={"turns": 7.0, "calls": 1.0}))]
+    many = results_of([told(finished({A: 1.0}), a={f"m{n}": 1.0 for n in range(25)})])
+    both = [told(finished({A: 1.0, B: 1.0}), rollout={"x": 1.0}, a={"x\n\x1b[2J": 1.0}, b={"x": 1.0})]
 
-    assert metric_lines(results_of(RECORDS, baseline=baseline)) == [
-        "",
-        "metric                         model    mean     min     max  runs",
-        "turns              vendor/some-model   3.000   2.000   5.000     3",
-        "turns                          other   7.000   7.000   7.000     1",
-        "f1 (rewards:a)     vendor/some-model   0.250   0.000   0.500     2",
-        "f1 (rewards:a)                 other       -       -       -     0",
-        "turns (rewards:a)  vendor/some-model  -1.000  -1.000  -1.000     1",
-        "turns (rewards:a)              other       -       -       -     0",
-        "calls              vendor/some-model       -       -       -     0",
-        "calls                          other   1.000   1.000   1.000     1",
+    golden(
+        {
+            "both models": metric_lines(results_of(RECORDS, baseline=baseline)),
+            "a long table": metric_lines(many),
+            "a long table in verbose output": metric_lines(many, verbose=True),
+            "several functions": metric_lines(results_of(both, scorers=(A, B))),
+        }
+    )
+
+
+PRICE = price_from(TokenPrices(1.0, 2.0, 1.0, 1.0), "the config")
+"""For each million of tokens."""
+USAGE = (("input_tokens", 100), ("output_tokens", 10))
+
+
+def use(model: str, *, retries: int = 0, uncounted: int = 0, base_url: str | None = None) -> JudgeUse:
+    return JudgeUse(model, base_url, 2, retries, uncounted, USAGE)
+
+
+def price_of(judge: JudgeUse) -> Price | None:
+    return PRICE if judge.model == "priced" else None
+
+
+def test_costs_are_those_of_known_prices_and_runs_with_another_cost_are_counted() -> None:
+    uses = [(use("priced", retries=1),), (use("priced"), use("free")), (use("priced", uncounted=1),), ()]
+    records = [finished({A: 1.0}, row, judge_uses=each) for row, each in enumerate(uses)]
+
+    totals = judge_totals(records, price_of)
+
+    assert totals is not None
+    cost_usd = 2 * (100 + 2 * 10) / 1e6
+    assert (totals.calls, totals.retries, totals.uncounted, totals.total_tokens) == (8, 1, 1, 440)
+    assert totals.cost_usd == totals.models["priced"].cost_usd == pytest.approx(cost_usd)
+    assert totals.cost_unknown == 2
+    by_name = {name: (sums.calls, sums.cost_usd is None, sums.cost_unknown) for name, sums in totals.models.items()}
+    assert by_name == {"free": (2, True, 1), "priced": (6, False, 1)}
+    assert {name: judge.price for name, judge in totals.models.items()} == {"free": None, "priced": PRICE}
+
+
+def test_judges_at_different_addresses_are_different_and_without_requests_there_are_no_sums() -> None:
+    uses = (use("m"), use("m", base_url="http://a"), use("m", base_url="http://b"))
+
+    totals = judge_totals([finished({A: 1.0}, judge_uses=uses)], price_of)
+
+    assert totals is not None
+    assert {name: sums.calls for name, sums in totals.models.items()} == {
+        "m": 2,
+        "m at http://a": 2,
+        "m at http://b": 2,
+    }
+
+    assert judge_totals([finished({A: 1.0})], price_of) is None
+
+
+RULE = PassRule((A,))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "n_causes"),
+    [
+        ("the server answered 502 Bad Gateway (3 tries)", "the server answered 502 Bad Gateway", 1),
+        ("503: request req_011CSHoEeqs5C35K2UUqR7Fy failed", "503: request req_019XyZoEeqs5C35K2UUqR7Ab failed", 1),
+        ("429: try again in 450ms", "429: try again in 6m0.5s", 1),
+        ("429: try again in 20 ms", "429: try again in 1.5 s", 1),
+        ("cannot reach http://127.0.0.1:38211/v1: refused", "cannot reach http://127.0.0.1:40009/v1: refused", 1),
+        ("IndexError: no item 7 in row 12", "IndexError: no item 1,200 in row 3", 1),
+        ("broken at 0x7f00aa", "broken at 0x1", 1),
+        ("id 123e4567-e89b-12d3-a456-426614174000", "id 99999999-e89b-12d3-a456-426614174000", 1),
+        ("took longer than 1.5 s", "took longer than 20 s", 1),
+        ("the server answered 520", "the server answered 529", 2),
+        ("Error code: 400 - no", "Error code: 404 - no", 2),
+        ("KeyError: 'a'", "KeyError: 'b'", 2),
+    ],
+)
+def test_errors_that_differ_only_in_numbers_are_one_cause(one: str, other: str, n_causes: int) -> None:
+    causes = causes_of([failed("agent", 1, error=other), failed("agent", 0, error=one)], RULE)
+
+    assert [run for cause in causes for run in cause.runs] == [RunId(0, 0), RunId(1, 0)]
+    assert len(causes) == n_causes
+
+
+def test_causes_are_told_apart_by_boundary_and_the_most_frequent_comes_first() -> None:
+    causes = causes_of([failed("agent", 0), failed("model", 1), failed("provider", 2)], RULE)
+
+    assert [(cause.boundary, cause.is_measured) for cause in causes] == [
+        ("agent", True),
+        ("model", True),
+        ("provider", False),
     ]
 
+    errors = ["rare", "often", "early", "often"]
+    by_number = causes_of([failed("agent", row, error=error) for row, error in enumerate(errors)], RULE)
 
-def test_a_long_table_is_cut_unless_more_is_asked_for_and_several_functions_are_named() -> None:
-    results = results_of([told(finished({A: 1.0}), a={f"m{n}": 1.0 for n in range(25)})])
+    assert [(cause.text, str(cause.first)) for cause in by_number] == [
+        ("often", "row1-run0"),
+        ("rare", "row0-run0"),
+        ("early", "row2-run0"),
+    ]
 
-    assert len(metric_lines(results)) == 23
-    assert metric_lines(results)[-1] == "and 5 more rows of metrics: -v, results.json"
-    assert len(metric_lines(results, verbose=True)) == 27
+    assert causes_of([finished({A: 0.0}), pending(1), removed(2)], RULE) == []
 
-    records = [told(finished({A: 1.0, B: 1.0}), rollout={"x": 1.0}, a={"x\n\x1b[2J": 1.0}, b={"x": 1.0})]
 
-    lines = metric_lines(results_of(records, scorers=(A, B)))
+def test_an_error_of_a_deciding_function_names_it_and_its_number_does_not_merge_two() -> None:
+    records = [finished({B: 1.0}, errors={A: BROKE}), finished({B: 1.0}, 1)]
 
-    assert [line.partition("  ")[0] for line in lines[2:]] == ["x", f"x \\x1b[2J ({A})", f"x ({B})"]
+    assert [cause.text for cause in causes_of(records, PassRule((A, B)))] == [
+        f"{A}: ValueError: no",
+        f"{A}: gave no score",
+    ]
+    assert causes_of(records, PassRule((A, B), decide=B)) == []
+
+    one, two = "rewards:exact1", "rewards:exact2"
+    numbered = [
+        finished({two: 1.0}, 0, errors={one: RewardError("no")}),
+        finished({one: 1.0}, 1, errors={two: RewardError("no")}),
+    ]
+
+    assert len(causes_of(numbered, PassRule((one, two)))) == 2
+
+
+@pytest.mark.parametrize("error", [None, "  "])
+def test_a_cause_without_a_message_says_so(error: str | None) -> None:
+    assert [cause.text for cause in causes_of([failed("host", error=error)], RULE)] == ["no message"]
+
+
+def test_a_cause_is_one_short_line() -> None:
+    (cause,) = causes_of([failed("agent", error="a\n\x1b[31mb" + "c" * 10_000)], RULE)
+
+    assert cause.text.startswith("a \\x1b[31mb")
+    assert len(cause.text) < 250
+    assert len(cause.short_text) == 80
+
+
+@pytest.mark.parametrize("remaining_s", [None, 1e-9, 0.3])
+def test_the_errors_of_several_tries_are_the_cause_of_the_first(remaining_s: float | None) -> None:
+    """The texts are those of `models.retry`: whichever way it gives up, the cause is what the server answered."""
+
+    class Refusing:
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            raise ModelError("the server answered 502 Bad Gateway", status=502, retryable=True)
+
+        async def close(self) -> None:
+            """Do nothing."""
+
+    async def error() -> str:
+        with pytest.raises(ModelError) as raised:
+            await chat(
+                Refusing(),
+                ChatRequest(messages=[]),
+                timeout_s=60,
+                policy=RetryPolicy(2, 0.001 if remaining_s is None else 1.0),
+                remaining_s=lambda: remaining_s,
+                waiting=lambda delay_s: contextlib.nullcontext(),
+                rng=Random(0),
+            )
+        return str(raised.value)
+
+    message = asyncio.run(error())
+
+    assert message != "the server answered 502 Bad Gateway"
+    assert [cause.text for cause in causes_of([failed("provider", error=message)], RULE)] == ["502 Bad Gateway"]

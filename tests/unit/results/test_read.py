@@ -1,4 +1,4 @@
-"""Results read back from a file: what is read, and where a file that is not valid is wrong."""
+"""Results read back from a file: what is read, where a file that is not valid is wrong, and which can be a baseline."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from pytest_osmosis.errors import ResultsError
+from pytest_osmosis.errors import ConfigError, ResultsError
+from pytest_osmosis.evals.eval_models import read_baseline
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import NO_NOTES, RewardError, RunNotes
 from pytest_osmosis.results import read as reading
 from pytest_osmosis.results.compared_runs import read_side
-from pytest_osmosis.results.conclude import Conclusion, Rules
+from pytest_osmosis.results.conclude import Conclusion, Rules, differing_settings
 from pytest_osmosis.results.read import read_head, read_results
 from pytest_osmosis.results.results import row_runs
+from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.comparison import Matched, Pair, RowRuns, changed_rows
 from tests.unit.made import (
     BROKE,
@@ -308,3 +310,67 @@ def test_a_head_is_read_without_the_rows_but_with_thresholds_and_prices(stored: 
     assert settings.prices == {ModelTag.PRIMARY: None, ModelTag.BASELINE: None}
     assert refusal(stored(changed(("config", "price"), ...)), read_head) == "base.json: config: lacks price"
     assert refusal(stored(changed(("config", "thresholds"), ...)), read_head) == "base.json: config: lacks thresholds"
+
+
+WHOLE = published([finished({A: 1.0}, row) for row in range(2)])
+UPDATE = "write it anew with --osmosis-update-baseline"
+ANOTHER = "name the results.json of a whole run, or write one with --osmosis-update-baseline"
+PENDING = [{"row_index": 0, "row_digest": "0" * 16, "run_index": 0, "reason": None, "started": False}] * 2
+
+
+def why_no_baseline(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_baseline(path, "x.toml")
+    return str(caught.value)
+
+
+def test_differing_settings_are_named(stored: Stored) -> None:
+    found = read_baseline(stored(WHOLE), "x.toml")
+    here = {
+        **WHOLE["config"],
+        "model": "b",
+        "n_runs": 3,
+        "thresholds": {A: 0.5},
+        "sampling": {**CONFIG["sampling"], "stop": ("\n",)},
+    }
+
+    assert differing_settings(found, WHOLE["config"], Redaction()) == ()
+    assert differing_settings(found, here, Redaction()) == (
+        "the model: vendor/some-model, here b",
+        "runs per row: 1, here 3",
+        'the thresholds: {"rewards:a": 1.0}, here {"rewards:a": 0.5}',
+        r'the sampling: {"seed": null, "temperature": 0.5}, here {"seed": null, "stop": ["\n"], "temperature": 0.5}',
+    )
+
+
+def summary(**members: Any) -> dict[str, Any]:
+    return {**WHOLE["summary"], **members}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("{", f"is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1); {UPDATE}"),
+        (
+            {"schema_version": 2},
+            f"has schema_version 2, and this version of pytest-osmosis reads 1; {UPDATE}",
+        ),
+        ({**WHOLE, "partial": "no"}, f"partial: must be true or false, got 'no'; {UPDATE}"),
+        ({**WHOLE, "partial": True}, f"holds only a part of its eval; {ANOTHER}"),
+        ({**WHOLE, "status": "stopped", "stop_reason": "401"}, f"its eval was stopped (401); {ANOTHER}"),
+        ({**WHOLE, "pending": PENDING, "summary": summary(pending=2)}, f"2 runs of its eval never ran; {ANOTHER}"),
+        ({**WHOLE, "summary": summary(measured=0)}, f"no run of its eval was measured; {ANOTHER}"),
+    ],
+    ids=["half", "version", "invalid", "part", "stopped", "pending", "unmeasured"],
+)
+def test_results_that_cannot_be_a_baseline_are_refused(stored: Stored, content: Any, text: str) -> None:
+    assert why_no_baseline(stored(content)) == f"x.toml: [baseline] results: base.json: {text}"
+
+
+def test_a_missing_baseline_can_be_written(stored: Stored) -> None:
+    path = stored("").with_name("none.json")
+
+    assert why_no_baseline(path) == (
+        "x.toml: [baseline] results: none.json does not exist; "
+        "--osmosis-update-baseline writes it from this eval's results"
+    )

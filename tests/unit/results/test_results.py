@@ -336,16 +336,9 @@ def test_the_comparisons_with_the_baseline_and_the_previous_run_are_published() 
     last = published(results_of([finished({A: 1.0})], previous=COMPARED))["last_run"]
 
     assert last == {
-        "run": "x-1",
-        "started_at": "2026-11-20T14:03:59.000+00:00",
-        "rows": 100,
-        "unmatched": 1 + 2 + 2 * 3,
-        "better": 0,
-        "worse": 6,
-        "difference": -0.06,
-        "p_value": 0.03125,
-        "test": "McNemar, exact",
-    }
+        "run": "x-1", "started_at": "2026-11-20T14:03:59.000+00:00", "rows": 100, "unmatched": 1 + 2 + 2 * 3,
+        "better": 0, "worse": 6, "difference": -0.06, "p_value": 0.03125, "test": "McNemar, exact",
+    }  # fmt: skip
 
 
 def test_every_row_that_changed_is_published_below_the_rows_and_changes_by_rescoring_counted() -> None:
@@ -362,29 +355,18 @@ def test_every_row_that_changed_is_published_below_the_rows_and_changes_by_resco
         ("last_run", "worse", row) for row in range(94, 100)
     ]
     assert one == {
-        "against": "baseline",
-        "change": "better",
-        "row_index": 1,
-        "passed": 2,
-        "measured": 2,
-        "earlier_row_index": 2,
-        "earlier_passed": 0,
-        "earlier_measured": 1,
-    }
+        "against": "baseline", "change": "better", "row_index": 1, "passed": 2, "measured": 2, "earlier_row_index": 2,
+        "earlier_passed": 0, "earlier_measured": 1,
+    }  # fmt: skip
 
     again = rescored(COMPARED, duration_ms=12.346, kept={A: 3})
 
     scored = published(replace(results_of([finished({A: 1.0})]), **again))["rescored"]
 
     assert scored == {
-        "rolled_out_at": "2026-11-20T14:03:59.000+00:00",
-        "duration_ms": 12.346,
-        "kept": {A: 3},
-        "previous": "results.1.json",
-        "rows": 100,
-        "better": 0,
-        "worse": 6,
-    }
+        "rolled_out_at": "2026-11-20T14:03:59.000+00:00", "duration_ms": 12.346, "kept": {A: 3},
+        "previous": "results.1.json", "rows": 100, "better": 0, "worse": 6,
+    }  # fmt: skip
 
 
 # -- the status at the end --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Statistics against published vectors, brute force over every subset, and properties."""
+"""Statistics of rows and runs against published vectors, brute force over every subset, and properties."""
 
 from __future__ import annotations
 
@@ -19,9 +19,13 @@ from hypothesis import strategies as st
 from pytest_osmosis.stats import (
     RunScore,
     Summary,
+    chance_below,
+    clusters,
+    effective_n,
     gaffke,
     ks_for,
     mean,
+    normal_quantile,
     pass_at_k,
     pass_hat_k,
     percentile,
@@ -60,13 +64,6 @@ def test_pass_at_k_and_pass_hat_k_are_shares_of_all_subsets(n: int, c: int, k: i
     assert pass_hat_k(n, c, k) == sum(map(all, subsets)) / len(subsets)
 
 
-@pytest.mark.parametrize("k", [1, 10, 500, 999, 1000])
-def test_a_thousand_runs_agree_with_the_product_form(k: int) -> None:
-    n, c = 1000, 3
-    expected = -math.expm1(math.fsum(math.log1p(-k / i) if i > k else -math.inf for i in range(n - c + 1, n + 1)))
-    assert pass_at_k(n, c, k) == pytest.approx(expected, rel=1e-12)
-
-
 @pytest.mark.parametrize("estimate", [pass_at_k, pass_hat_k])
 @pytest.mark.parametrize(
     ("n", "c", "k", "fault"),
@@ -82,20 +79,11 @@ def test_k_outside_the_runs_and_more_passes_than_runs_are_refused(
         estimate(n, c, k)
 
 
-@pytest.mark.parametrize(
-    ("n", "expected"),
-    [
-        (1, ()),
-        (2, (1, 2)),
-        (3, (1, 2, 3)),
-        (5, (1, 2, 3, 4, 5)),
-        (7, (1, 2, 3, 4, 5, 7)),
-        (10, (1, 2, 3, 4, 5, 8, 10)),
-        (100, (1, 2, 3, 4, 5, 8, 10, 16, 32, 64, 100)),
-    ],
-)
-def test_reported_ks_are_powers_of_two_3_5_10_and_n(n: int, expected: tuple[int, ...]) -> None:
-    assert ks_for(n) == expected
+def test_reported_ks_are_powers_of_two_3_5_10_and_n() -> None:
+    expected = {1: (), 2: (1, 2), 3: (1, 2, 3), 5: (1, 2, 3, 4, 5), 7: (1, 2, 3, 4, 5, 7), 10: (1, 2, 3, 4, 5, 8, 10)}
+
+    assert {n: ks_for(n) for n in expected} == expected
+    assert ks_for(100) == (1, 2, 3, 4, 5, 8, 10, 16, 32, 64, 100)
 
 
 @given(scores)
@@ -226,3 +214,95 @@ def test_huge_scores_have_the_statistics_of_small_ones_in_another_unit() -> None
     assert small.se is not None
     assert (huge.mean, huge.std, huge.se) == (small.mean * unit, small.std * unit, small.se * unit)
     assert (huge.within, huge.between) == (None, None)
+
+
+FOUR = [[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1]]
+RAGGED = [[1, 1, 0, 1], [0, 0, 1], [1, 1, 1, 1], [0, 0, 0]]
+
+rows_of_runs = st.integers(1, 6).flatmap(
+    lambda n: st.lists(st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=n, max_size=n), min_size=2, max_size=12)
+)
+ragged_rows = st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=5), min_size=1, max_size=12)
+
+
+def test_rows_of_equal_and_unequal_length_give_the_published_vectors() -> None:
+    equal, ragged = clusters(FOUR), clusters(RAGGED)
+
+    assert (equal.n_rows, equal.n_runs, equal.mean) == (4, 16, 0.5625)
+    assert (equal.se, equal.within, equal.between) == pytest.approx(
+        (0.2134781410, 0.1458333333, 0.1458333333), abs=1e-9
+    )
+    assert (ragged.mean, ragged.se) == pytest.approx((0.5714285714, 0.2166215419), abs=1e-9)
+
+
+@given(rows_of_runs)
+def test_the_standard_error_of_equal_rows_is_that_of_their_means(rows: list[list[float]]) -> None:
+    means = [statistics.fmean(row) for row in rows]
+
+    assert clusters(rows).se == pytest.approx(statistics.stdev(means) / math.sqrt(len(rows)), abs=1e-12)
+
+
+@given(rows_of_runs)
+def test_the_variances_are_those_of_a_one_way_analysis(rows: list[list[float]]) -> None:
+    found, n = clusters(rows), len(rows[0])
+
+    if n == 1:
+        assert found.within is found.between is None
+        return
+    within = statistics.fmean(statistics.variance(row) for row in rows)
+    between = statistics.variance([statistics.fmean(row) for row in rows]) - within / n
+    assert found.within == pytest.approx(within, abs=1e-12)
+    assert found.between == pytest.approx(max(0.0, between), abs=1e-12)
+
+
+def test_one_row_has_no_standard_error_and_a_thousand_runs_are_summed_without_loss() -> None:
+    found = clusters([[1, 0, 1]])
+
+    assert (found.se, found.between) == (None, None)
+    assert found.within == pytest.approx(1 / 3)
+    assert clusters([*FOUR, []]) == clusters(FOUR)
+    with pytest.raises(ValueError, match="of no values"):
+        clusters([[]])
+
+    rows = [[0.1] * 1000, [0.2] * 1000]
+
+    assert clusters(rows).mean == pytest.approx(0.15, rel=1e-15)
+    assert clusters(rows).se == pytest.approx(0.05, rel=1e-12)
+    assert clusters(rows).within == pytest.approx(0.0, abs=1e-30)
+
+
+@given(ragged_rows)
+def test_the_effective_number_of_runs_lies_between_rows_and_runs(rows: list[list[float]]) -> None:
+    found = clusters(rows)
+
+    assert found.n_rows <= effective_n(found) <= found.n_runs
+
+
+@pytest.mark.parametrize(
+    ("rows", "n"),
+    [
+        ([[1], [0], [1]], 3),  # one run a row: the runs
+        ([[1, 1], [0, 0], [1, 1]], 3),  # runs of a row that say the same: the rows
+        ([[1, 0], [0, 1], [1, 0]], 6),  # rows that do not differ: the runs
+        ([[1, 1], [1, 1]], 2),  # nothing to measure it by: the rows
+        ([[1, 0, 1]], 1),
+        (FOUR, 0.5625 * 0.4375 / 0.2134781410**2),
+    ],
+)
+def test_the_effective_number_of_runs_reflects_how_alike_the_runs_of_a_row_are(
+    rows: list[list[float]], n: float
+) -> None:
+    assert effective_n(clusters(rows)) == pytest.approx(n)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, -0.1, math.nan])
+def test_quantiles_outside_of_a_probability_are_refused(p: float) -> None:
+    with pytest.raises(ValueError, match="quantile"):
+        normal_quantile(p)
+
+
+@pytest.mark.parametrize(
+    ("margin", "se", "expected"), [(0.0, 0.1, 0.5), (0.1, 0.0, 1.0), (-0.1, 0.0, 0.0), (0.0, 0.0, 0.5)]
+)
+def test_the_chance_to_fall_below_a_bound_at_its_edges(margin: float, se: float, expected: float) -> None:
+    assert chance_below(margin, se) == expected

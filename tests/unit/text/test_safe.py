@@ -1,8 +1,9 @@
-"""Untrusted text made safe to show, and JSON that user code cannot change."""
+"""Untrusted text holds nothing that a terminal, XML or a runner of CI would obey; and numbers in messages."""
 
 from __future__ import annotations
 
 import json
+import time
 import unicodedata
 from xml.etree import ElementTree
 
@@ -10,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.text.safe import dumps, escaped, loads, shortened
+from pytest_osmosis.text.numbers import distinguishable, score, seconds
+from pytest_osmosis.text.redaction import Sanitizer
+from pytest_osmosis.text.safe import dumps, escaped, loads, one_line, shortened
+from tests.hostile.sweep import control_sequences
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -26,22 +30,20 @@ def test_shown_text_is_safe_for_terminals_and_xml(text: str) -> None:
     assert ElementTree.fromstring(ElementTree.tostring(element)).text == (safe or None)
 
 
-@pytest.mark.parametrize(
-    ("text", "safe"),
-    [
-        ("\x1b[31mred\x1b]0;title\x07", r"\x1b[31mred\x1b]0;title\x07"),
-        ("a\r\nb", "a\nb"),
-        ("over\rwritten", r"over\rwritten"),
-        ("half \ud83d", r"half \ud83d"),
-        ("abc\u202egpj.exe", r"abc\u202egpj.exe"),
-        ("one\u2028line", r"one\u2028line"),
-        ("\x9b2J", r"\x9b2J"),
-        ("tab\tand\nline", "tab\tand\nline"),
-        ("grüße, 你好, 🙂", "grüße, 你好, 🙂"),
-    ],
+ESCAPES = {
+    "\x1b[31mred\x1b]0;title\x07": r"\x1b[31mred\x1b]0;title\x07",
+    "a\r\nb": "a\nb", "over\rwritten": r"over\rwritten", "half \ud83d": r"half \ud83d", "\x9b2J": r"\x9b2J",
+    "abc\u202egpj.exe": r"abc\u202egpj.exe", "one\u2028line": r"one\u2028line",
+}  # fmt: skip
+ORDINARY = (
+    *("tab\tand\nline", "grüße, 你好, 🙂", "x.toml::x[row1-run0] PASSED", "std::vector", "# title ## part"),
+    *("👨\u200d👩\u200d👧 ✔\ufe0f", "می\u200cرم", "naïve e\u0301", "a\tb\n"),
 )
-def test_control_characters_are_shown_as_escapes(text: str, safe: str) -> None:
-    assert escaped(text) == safe
+
+
+def test_control_characters_are_shown_as_escapes_and_ordinary_text_stays() -> None:
+    assert {text: escaped(text) for text in ESCAPES} == ESCAPES
+    assert [escaped(text) for text in ORDINARY] == [*ORDINARY]
 
 
 @given(ANY_TEXT, st.integers(100, 400))
@@ -60,3 +62,64 @@ def test_user_code_cannot_replace_the_encoder_and_the_decoder(monkeypatch: pytes
         monkeypatch.setattr(owner, name, lambda *_: None)
 
     assert loads(dumps({"ev": "start"})) == {"ev": "start"}
+
+
+PARTS = st.sampled_from(
+    [
+        *("::", ":", "error", " file=a,line=1", "##[", "##vso[", "##VSO[", "##teamcity[", "#", "]", "task.complete"),
+        *("section_start:1:a", "section_end:12:b[x=y]", "\r", "\n", "\t", " ", "\u3000", "\x85", "\u2028", "\x1b[0K"),
+        *("\x00", "\x7f", "\x9b31m", "\u202e", "\u200b", "\u200d", "\ufeff", "\ud800", "\uffff", "\u0301", "\u0e47"),
+        *("\U000e0041", "\ufe0f", "\\", "a", "e", "é", "日", "👨"),
+    ]
+)
+TEXTS = st.lists(PARTS, max_size=40).map("".join) | st.text()
+
+
+@given(TEXTS)
+def test_escaped_text_is_obeyed_by_nobody_and_stays_as_it_is(text: str) -> None:
+    shown = escaped(text)
+    assert not list(control_sequences(shown.encode()))
+    assert escaped(shown) == shown
+
+
+@given(TEXTS)
+def test_one_line_is_one_line(text: str) -> None:
+    assert len(one_line(text).splitlines()) <= 1
+
+
+@pytest.mark.parametrize(
+    "text", ["e" + "\u0301" * 300_000, " " * 300_000 + "::", "#" * 300_000, "\n" * 300_000, "::" * 150_000]
+)
+def test_no_text_is_slow_to_escape(text: str) -> None:
+    began = time.process_time()
+    escaped(text)
+    assert time.process_time() - began < 60.0, "quadratic time would be minutes"
+
+
+def test_a_sanitizer_learns_secrets_of_several_sources_and_of_one_name() -> None:
+    sanitizer = Sanitizer({"KEY": "first-value"})
+    sanitizer.hide({"KEY": "second-value"}, {"OTHER": "third-value"})
+    assert sanitizer.text("first-value second-value third-value") == "[KEY] [KEY] [OTHER]"
+    assert sanitizer.shown("::error::\x1b first-value") == "\\::error::\\x1b [KEY]"
+
+
+DURATIONS = {
+    0.0: "0.00 s", 0.89: "0.89 s", 0.994: "0.99 s", 0.996: "1.0 s", 3.21: "3.2 s", 59.94: "59.9 s",
+    59.96: "1 min 0 s", 119.6: "2 min 0 s", 3599.4: "59 min 59 s", 3599.6: "1 h 0 min", 7300.0: "2 h 1 min",
+}  # fmt: skip
+SCORES = {None: "-", 0.0: "0.000", 0.7204: "0.720", -2.5: "-2.500", 1234.5: "1,234.5"}
+
+
+def test_durations_and_scores() -> None:
+    assert {value: seconds(value) for value in DURATIONS} == DURATIONS
+    assert {value: score(value) for value in SCORES} == SCORES
+
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(FINITE, FINITE | st.sampled_from([0.7, 1.0]))
+def test_a_value_and_its_bound_look_different_if_they_are(value: float, bound: float) -> None:
+    shown_value, shown_bound = map(float, distinguishable(value, bound))
+
+    assert (shown_value >= shown_bound) == (value >= bound)

@@ -1,4 +1,4 @@
-"""Frames are told apart by their files: user code, installed packages, Python, this package."""
+"""Frames are told apart by their files; objects and errors of user code in words."""
 
 from __future__ import annotations
 
@@ -6,39 +6,43 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pytest_osmosis
 from pytest_osmosis.text import user_code
 from pytest_osmosis.text.user_code import (
+    MAX_CHARS,
+    MAX_ERROR_CHARS,
+    UserValueFault,
+    described,
+    error_in_words,
     is_ours,
     is_python,
     is_users_own,
     names_our_file,
+    number_of,
     runs_user_code,
+    type_name,
     user_stack,
     user_traceback,
 )
+from tests.hostile.hostile_objects import ERRORS, VALUES
 
 PACKAGE = Path(pytest_osmosis.__file__).parent
 
 
-@pytest.mark.parametrize(
-    ("file", "own"),
-    [
-        ("/evals/rewards.py", True),
-        (f"{PACKAGE}-of-mine/agent.py", True),
-        (str(PACKAGE / "host/core.py"), False),
-        (os.__file__, False),
-        ("/evals/.venv/lib/python3.12/site-packages/openai/client.py", False),
-        ("/usr/lib/python3/dist-packages/numpy/core.py", False),
-        ("<frozen importlib._bootstrap>", False),
-        ("<string>", False),
-    ],
+OWN = ("/evals/rewards.py", f"{PACKAGE}-of-mine/agent.py")
+OTHERS = (
+    *(str(PACKAGE / "host/core.py"), os.__file__, "<frozen importlib._bootstrap>", "<string>"),
+    "/evals/.venv/lib/python3.12/site-packages/openai/client.py",
+    "/usr/lib/python3/dist-packages/numpy/core.py",
 )
-def test_only_files_that_the_user_wrote_are_the_users_own(file: str, own: bool) -> None:
-    assert is_users_own(file) is own
+
+
+def test_only_files_that_the_user_wrote_are_the_users_own() -> None:
+    assert [file for file in OWN + OTHERS if is_users_own(file)] == [*OWN]
 
 
 def test_our_files_are_recognised_in_tracebacks_and_without_a_frame_nothing_is_user_code() -> None:
@@ -81,3 +85,35 @@ def test_a_cause_within_this_package_has_its_text_and_no_frames() -> None:
     assert shown.count("Traceback (most recent call last)") == 1
     assert "user_code.py" not in shown
     assert f'File "{__file__}"' in shown
+
+
+MOST_CHARS = 3 * MAX_ERROR_CHARS
+HANGING = {"hangingrepr", "strhangs"}
+RAISING = {"hostileclass", "hostilefloat", "hostileint", "zero", "zero2", "shaperaises", "getattr"}
+"""Objects whose own code raises when they are asked whether they are numbers."""
+
+
+@pytest.mark.parametrize("name", sorted(VALUES.keys() - HANGING - {"exitrepr", "zero2"}))
+def test_every_object_can_be_described(name: str) -> None:
+    assert isinstance(type_name(VALUES[name]), str)
+    assert len(described(VALUES[name])) <= 80
+
+
+@pytest.mark.parametrize("name", sorted(VALUES.keys() - HANGING - RAISING - {"exitrepr"}))
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_every_object_is_a_number_or_none(name: str) -> None:
+    refused: UserValueFault | None = None
+    try:
+        assert type(number_of(VALUES[name])) is float
+    except UserValueFault as error:
+        refused = error
+    assert refused is None or len(str(refused)) < 200
+
+
+@pytest.mark.parametrize("name", sorted(ERRORS.keys() - HANGING - {"strexits", "causes", "grp"}))
+def test_every_error_can_be_described(name: str) -> None:
+    raises: Any = ERRORS[name]
+    with pytest.raises(BaseException) as caught:
+        raise raises()
+    assert 0 < len(error_in_words(caught.value)) <= MAX_ERROR_CHARS + 100
+    assert 0 < len(user_traceback(caught.value)) <= (MOST_CHARS if name == "strgiga" else MAX_CHARS)

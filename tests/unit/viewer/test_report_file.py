@@ -6,6 +6,8 @@ import base64
 import hashlib
 import json
 import re
+import runpy
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -79,14 +81,9 @@ def test_a_report_lets_a_browser_run_nothing_but_its_own_script(tmp_path: Path) 
         [own] = re.findall(rf"<{name}>(.*?)</{name}>", report.html, re.DOTALL)
         sha[name] = base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()
     assert policy.split("; ") == [
-        "default-src 'none'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-        f"script-src 'sha256-{sha['script']}'",
-        f"style-src 'sha256-{sha['style']}'",
-    ]
+        "default-src 'none'", "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'",
+        "trusted-types 'none'", f"script-src 'sha256-{sha['script']}'", f"style-src 'sha256-{sha['style']}'",
+    ]  # fmt: skip
 
 
 def test_the_verdict_without_scripts_escapes_text_of_others_in_a_report_of_its_owner(tmp_path: Path) -> None:
@@ -138,3 +135,58 @@ def test_a_bundle_that_is_missing_or_of_two_builds_is_refused_with_what_to_do(tm
         (tmp_path / name).write_text(f"/* sources {digest} */\n")
     with pytest.raises(OsmosisError, match="damaged"):
         read_bundle(tmp_path)
+
+
+VIEWER = Path(__file__).resolve().parents[3] / "viewer"
+BUILT_OF = ("package-lock.json", "build.mjs", "tsconfig.json")
+FOLDERS = ("src", "styles")
+MOST_BYTES = 200_000
+NAMES = ("app.js", "app.css")
+
+
+def sources_digest() -> str:
+    """The digest of all sources: each path, a NUL, its bytes, a NUL, in the order of paths. build.mjs has the same."""
+    files = [*BUILT_OF, *(path.relative_to(VIEWER).as_posix() for path in _files())]
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(b"%s\0%s\0" % (file.encode(), (VIEWER / file).read_bytes()))
+    return digest.hexdigest()
+
+
+def _files() -> list[Path]:
+    return [path for folder in FOLDERS for path in (VIEWER / folder).rglob("*") if path.is_file()]
+
+
+def built(name: str) -> str:
+    """Return a file of the bundle."""
+    file = resources.files("pytest_osmosis.addons.viewer") / "assets" / name
+    assert file.is_file(), f"{name} is missing: run make viewer"
+    return file.read_text(encoding="ascii")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_bundle_is_built_of_these_sources(name: str) -> None:
+    found = re.match(r"/\* sources ([0-9a-f]{64}) \*/\n", built(name))
+
+    assert found, f"{name} does not begin with the digest of its sources"
+    assert found[1] == sources_digest(), "viewer/ has changed since the bundle was built: run make viewer"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_bundle_cannot_end_the_element_that_holds_it(name: str) -> None:
+    assert not re.search(r"</(script|style)|<!--", built(name), re.IGNORECASE)
+
+
+def test_the_bundle_is_small_and_names_no_other_host() -> None:
+    assert sum(len(built(name)) for name in NAMES) <= MOST_BYTES
+
+    # names of XML and links in licences are no addresses that it asks
+    hosts = {host for name in NAMES for host in re.findall(r"https?://([\w.-]+)", built(name))}
+
+    assert hosts <= {"www.w3.org", "github.com"}
+
+
+def test_the_types_of_the_front_end_are_up_to_date() -> None:
+    made = runpy.run_path(str(VIEWER / "shapes.py"))["typescript"]()
+
+    assert (VIEWER / "src" / "shapes.ts").read_text(encoding="utf-8") == made, "run: python viewer/shapes.py"

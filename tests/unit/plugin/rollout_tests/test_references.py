@@ -1,18 +1,24 @@
-"""Reference solutions as rollouts, and their scores by the eval's own functions, in this process."""
+"""Tests over rollouts: the request of a marker, a rollout as a test sees it, and reference solutions with scores."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.errors import CodeError, ScoreError
+from pytest_osmosis.config import Override
+from pytest_osmosis.errors import CodeError, ConfigError, ScoreError
+from pytest_osmosis.plugin.rollout_tests.marker import MarkerRequest, request_of
 from pytest_osmosis.plugin.rollout_tests.references import ReferenceSolutions
+from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, Scores
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.run_record import RewardError
+from pytest_osmosis.rewards.graders import Reward
 from tests.preparing import prepare
 
 CODE = """
@@ -133,3 +139,130 @@ def test_a_function_sees_the_reference_as_it_is_whatever_the_test_and_others_did
 
     assert dict(rollout.scores) == {"code_of_mine:spoils": 1.0, "code_of_mine:again": 1.0}
     references.close()
+
+
+WHERE = "tests/test_x.py:3: test_x"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Make a rootdir with one workspace inside another."""
+    for folder in (".", "inner", "inner/tests/deep"):
+        (tmp_path / folder / "configs").mkdir(parents=True)
+    for path in ("x.toml", "y.toml", "inner/x.toml"):
+        (tmp_path / path).touch()
+    return tmp_path
+
+
+def requested(root: Path, *args: object, file: str = "inner/tests/deep/test_x.py", **kwargs: object) -> MarkerRequest:
+    """Return the request of a marker with these arguments."""
+    return request_of(args, kwargs, WHERE, root / file, root)
+
+
+def test_a_path_is_looked_for_from_the_tests_folder_upwards_to_the_rootdir(root: Path) -> None:
+    assert requested(root, "x.toml").path == root / "inner/x.toml"
+    assert requested(root, "y.toml").path == root / "y.toml"
+    assert requested(root, "x.toml", file="tests/test_x.py").path == root / "x.toml"
+    assert requested(root, Path("../../x.toml")).path == root / "inner/x.toml"
+    assert requested(root, root / "y.toml").path == root / "y.toml"
+    with pytest.raises(ConfigError, match=r'no file "y.toml"; looked in .*deep and the folders above it up to .*inner'):
+        request_of(["y.toml"], {}, WHERE, root / "inner/tests/deep/test_x.py", root / "inner")
+
+
+def test_a_test_outside_the_rootdir_looks_in_its_own_folder_and_in_the_rootdir(root: Path) -> None:
+    assert request_of(["y.toml"], {}, WHERE, root / "tests/test_x.py", root).path == root / "y.toml"
+    assert request_of(["x.toml"], {}, WHERE, root / "test_x.py", root / "inner").path == root / "x.toml"
+    assert request_of(["x.toml"], {}, WHERE, root / "tests/test_x.py", root / "inner").path == root / "inner/x.toml"
+
+
+def test_arguments_become_overrides_that_name_their_place(root: Path) -> None:
+    request = requested(root, "x.toml", limit=5, rows="1-2", offset=1, n=2)
+
+    assert request.overrides() == [
+        Override("evaluation", "limit", 5, f"{WHERE}: osmosis_eval(limit=5)", level="test"),
+        Override("evaluation", "n", 2, f"{WHERE}: osmosis_eval(n=2)", level="test"),
+        Override("data", "offset", 1, f"{WHERE}: osmosis_eval(offset=1)", level="test"),
+        Override("data", "rows", "1-2", f"{WHERE}: osmosis_eval(rows='1-2')", level="test"),
+    ]
+    assert pickle.loads(pickle.dumps(request)) == request
+
+
+def test_requests_for_the_same_are_equal_wherever_they_are_made(root: Path) -> None:
+    first = requested(root, "x.toml", n=2, limit=5)
+    second = request_of(["x.toml"], {"limit": 5, "n": 2}, "elsewhere", root / "inner/test_y.py", root)
+
+    assert first == second
+    assert first != requested(root, "x.toml", limit=5)
+
+
+@pytest.mark.parametrize("path", ["rows.jsonl", "configs"])
+def test_a_file_that_is_not_a_toml_is_refused(root: Path, path: str) -> None:
+    (root / "rows.jsonl").touch()
+
+    with pytest.raises(ConfigError, match=rf'"{path}" is not a TOML file; name the'):
+        requested(root, path)
+
+
+def test_every_problem_is_reported(root: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        requested(root, "z.toml", limt=5, n=[2])
+
+    assert [(problem.where, problem.text.partition(";")[0]) for problem in raised.value.problems] == [
+        (WHERE, 'osmosis_eval: no file "z.toml"'),
+        (WHERE, "osmosis_eval: limt=: unknown argument, did you mean limit=? (valid: rows, offset, limit, n)"),
+        (WHERE, "osmosis_eval: n=: must be a number or a string, got [2]"),
+    ]
+
+
+MESSAGES = [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "\ud800 4"}]
+
+
+def rollout() -> Rollout:
+    """Return a model's rollout: one of three functions raised, one scored, one never ran."""
+    scores = RecordedScores(["a", "b", "c"], {"b": 0.5}, {"a": RewardError("ValueError: no", "Traceback ...")})
+    return Rollout(3, 1, "model", MESSAGES, "4", {"ground_truth": "4"}, scores, {"output_tokens": 2}, 0.5, "stop")
+
+
+def test_a_rollout_survives_the_way_to_a_worker() -> None:
+    copy = pickle.loads(pickle.dumps(rollout()))
+
+    assert (copy.row_index, copy.run_index, copy.source, copy.messages) == (3, 1, "model", MESSAGES)
+    assert (copy.ground_truth, copy.row, copy.usage) == ("4", {"ground_truth": "4"}, {"output_tokens": 2})
+    assert (copy.duration_s, copy.finish_reason, copy.solution_str) == (0.5, "stop", "\ud800 4")
+    assert (list(copy.scores), copy.scores["b"]) == (["a", "b", "c"], 0.5)
+    with pytest.raises(ScoreError, match=r"a gave no score: ValueError: no\nTraceback \.\.\."):
+        copy.scores["a"]
+    with pytest.raises(ScoreError, match="c gave no score: it never ran"):
+        copy.scores.get("c")
+
+
+def test_an_unknown_function_is_a_key_error_that_lists_the_valid_ones() -> None:
+    scores = rollout().scores
+
+    with pytest.raises(KeyError, match=r"'d' scores this eval \(valid: a, b, c\)"):
+        scores["d"]
+    assert "a" in scores
+    assert "d" not in scores
+    assert scores.get("d") is None
+
+
+def test_a_score_is_computed_once_and_only_when_it_is_looked_up() -> None:
+    computed: list[str] = []
+
+    def reward(name: str) -> Reward:
+        computed.append(name)
+        return Reward(1.0, "exact", {"overlap": 0.5})
+
+    scores = Scores(lambda: ["a", "b"], reward)
+
+    assert (repr(scores), computed) == ("Scores({})", [])
+    assert (scores["a"], scores["a"], computed) == (1.0, 1.0, ["a"])
+    found = Rollout(0, 0, "reference", MESSAGES, None, {}, scores)
+    assert (found.reasons["a"], found.score_metrics["a"], computed) == ("exact", {"overlap": 0.5}, ["a"])
+
+
+def test_the_repr_of_a_rollout_shortens_a_long_answer() -> None:
+    long = Rollout(0, 0, "reference", [{"role": "assistant", "content": "x" * 1000}], None, {})
+
+    assert repr(long).startswith("<reference rollout row0-run0: 'xxx")
+    assert len(repr(long)) < 300
