@@ -49,7 +49,7 @@ from pytest_osmosis.host.protocol import (
 )
 from pytest_osmosis.host.slots import HostLimits, RolloutSlot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
-from pytest_osmosis.judges.sending import REQUESTS
+from pytest_osmosis.judges.judge import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, copied, own_copy, refused
 from pytest_osmosis.models.replicas import uses_to_json
 from pytest_osmosis.models.retry import DeniableModel
@@ -323,7 +323,7 @@ class HostCore:
                     rewards: Sequence[Reward | BaseException]
                     if rubric is not None:
                         ask = partial(judges.send, rubric.model, client=self._clients[JUDGE])
-                        rewards = [await rubric.score(runs[0], ask)]
+                        rewards = [await rubric.score(runs[0], ask, str(key.run))]
                     else:
                         with self._user_code(running):
                             rewards = await self._rewards(name, runs, running)

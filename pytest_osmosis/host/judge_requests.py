@@ -19,9 +19,9 @@ from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.exchanges import AskedModel, HostExchanges, StoreTotals
 from pytest_osmosis.host.protocol import EventSink, Key, Setup
 from pytest_osmosis.host.slots import HostLimits, RolloutSlot, StandbySlot
-from pytest_osmosis.judges.sending import KEY, JudgeClients, JudgeModel
+from pytest_osmosis.judges.judge import KEY, JudgeClients, JudgeModel
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model, Usage
-from pytest_osmosis.models.own_loop import OWN_LOOP
+from pytest_osmosis.models.retry import OWN_LOOP
 
 OVER = "the function that asks its judge has ended already"
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pytest_osmosis import seams
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.protocol import RUBRIC, CommitFields, HostCode, ReadyEvent, Setup
+from pytest_osmosis.host.protocol import RUBRIC, CommitFields, HostCode, ReadyEvent, Setup, judge_digest
 from pytest_osmosis.host.rollout_code import (
     add_roots,
     file_digests,
@@ -60,7 +60,7 @@ from pytest_osmosis.text.user_code import (
 )
 
 if TYPE_CHECKING:
-    from pytest_osmosis.host.rubric_scorer import RubricScorer
+    from pytest_osmosis.judges.judge import RubricScorer
 
 
 def use_worktree(commit: CommitFields) -> None:
@@ -209,7 +209,7 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
     grader = errors.collect(lambda: _grader_code(setup, imports, entrypoint))
     rubric = None
     if setup.code.judge is not None:
-        from pytest_osmosis.host.rubric_scorer import RubricScorer
+        from pytest_osmosis.judges.judge import RubricScorer
 
         rubric = RubricScorer.of(setup.code.judge)
     if not functions and grader is None and rubric is None and environment is None and not errors:
@@ -229,7 +229,7 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
         | {function.name: digest for function, digest in checks}
         | ({REWARD: source_digest(grader.grader, roots)} if grader is not None else {})
         | ({REWARD: environment.digest} if environment is not None else {})
-        | ({RUBRIC: rubric.digest} if rubric is not None else {}),
+        | ({RUBRIC: judge_digest(setup.code.judge)} if setup.code.judge is not None else {}),
         rubric,
         notes=environment.notes if environment is not None else _notes(mcp, agent),
         scored_apart=setup.code.endpoint == "env",

@@ -19,31 +19,29 @@ from contextlib import suppress
 from itertools import groupby, takewhile
 from typing import Any
 
-from pytest_osmosis.models.api_shapes import (
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.models.failures import Failures, error_in, type_of_error
+from pytest_osmosis.models.json_bodies import (
     AnswerLabel,
     ApiError,
     ServedRequest,
-    event,
-    refuse,
-    take_messages,
-    take_object,
-    take_seed,
-    take_tools,
-)
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
-from pytest_osmosis.models.failures import Failures, error_in
-from pytest_osmosis.models.json_bodies import (
     answer_list,
     check_size,
     count_in,
     encoded,
+    event,
     function_of,
     given,
     json_object,
     label,
+    refuse,
     role_fault,
     shape,
     string,
+    take_messages,
+    take_object,
+    take_seed,
+    take_tools,
     without,
 )
 from pytest_osmosis.models.targets import ModelTarget
@@ -582,5 +580,5 @@ def _usage_fields(usage: Usage | None) -> dict[str, Any]:
 
 
 def write_error(error: ApiError) -> dict[str, Any]:
-    kind = ERROR_TYPES.get(error.status, "api_error" if error.is_of_server else "invalid_request_error")
+    kind = type_of_error(error.status, ERROR_TYPES, "api_error")
     return {"type": "error", "error": {"type": kind, "message": error.message}}

@@ -20,31 +20,29 @@ from typing import Any
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import completions
-from pytest_osmosis.models.api_shapes import (
-    AnswerLabel,
-    ServedRequest,
-    event,
-    refuse,
-    take_object,
-    take_seed,
-    take_tools,
-)
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
 from pytest_osmosis.models.failures import OF_REQUESTS, Failures, error_in
 from pytest_osmosis.models.json_bodies import (
+    AnswerLabel,
+    ServedRequest,
     answer_list,
     check_size,
     count_in,
     encoded,
+    event,
     function_of,
     given,
     json_object,
     label,
+    read,
+    refuse,
     role_fault,
     string,
+    take_object,
+    take_seed,
+    take_tools,
     without,
 )
-from pytest_osmosis.models.lenient_json import read
 from pytest_osmosis.models.providers import Api
 from pytest_osmosis.models.targets import SWITCH, ModelTarget, asks_responses, chat_only
 from pytest_osmosis.text.chat_messages import refusal_of, text_of

@@ -15,9 +15,8 @@ from pytest_osmosis.datasets import Content
 from pytest_osmosis.engine import hosts as engine_hosts
 from pytest_osmosis.engine import recovery
 from pytest_osmosis.engine.hosts import MOST_LOST
-from pytest_osmosis.engine.job import Bounds, RescoreJob, ResumeJob, ScoreInputs, Transcript
+from pytest_osmosis.engine.job import Bounds, Limits, RescoreJob, ResumeJob, ScoreInputs, Transcript
 from pytest_osmosis.engine.notices import WAIT_S
-from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.journal import Journal, replay

@@ -8,9 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from pytest_osmosis.models.api_shapes import AnswerLabel
 from pytest_osmosis.models.base import ChatReply
 from pytest_osmosis.models.completions import write_events
+from pytest_osmosis.models.json_bodies import AnswerLabel
 from pytest_osmosis.plugin.controller import ControllerPlugin
 from pytest_osmosis.plugin.debugger import cut_to_users
 
