@@ -118,7 +118,7 @@ class JudgeGateway(Gateway):
 
 
 class ScoringRequests:
-    """The requests to judges of one call of a function (`judges.sending.Requests`).
+    """The requests to judges of one call of a function (`judges.judge.Requests`).
 
     `slot` is the place of the scoring, which it releases while it only waits for retries.
     """

@@ -214,6 +214,46 @@ class Child:
                     data = data[os.write(stdin.fileno(), data) :]
 
 
+# -- the host that is started early -----------------------------------------------------------------------
+
+IMPORTS = "import gc; gc.disable(); from pytest_osmosis.host.main import main; "
+"""Garbage is collected from the loading of user's code on: what these imports make stays, and looking at it costs more
+than a tenth of a start."""
+HOST = IMPORTS + "main()"
+READ_AT_START = ("PYTHON", "LD_", "DYLD_", "LC_", "LANG")
+"""Prefixes of environment variables that a process reads when it starts."""
+
+
+class PrestartedHost:
+    """A process for the first host, started while its eval is being prepared, to import what every host needs.
+
+    It imports the client that most models need if anything suggests that the eval `asks` a server.
+    """
+
+    def __init__(self, *, asks: bool = True) -> None:
+        self._environ = dict(os.environ)
+        self._host: Child | None = None
+        code = f"{IMPORTS}import pytest_osmosis.models.token_completions; main()" if asks else HOST
+        with contextlib.suppress(OSError):  # the first host reports it, if it fails too
+            self._host = Child(code, subprocess.DEVNULL)
+
+    def take(self, environ: Mapping[str, str]) -> Child | None:
+        """Return this process, which is then in use; None if it is already, or must start with another environment."""
+        host = self._host
+        starts_as_it = not any(name.startswith(READ_AT_START) for name, _ in self._environ.items() ^ environ.items())
+        if host is None or not host.is_alive or not starts_as_it:
+            return None
+        self._host = None
+        return host
+
+    def close(self) -> None:
+        """End the process if no host uses it. Idempotent."""
+        host, self._host = self._host, None
+        if host is not None:
+            with host.stdout:
+                host.reaped(0.0)
+
+
 # -- limits of this process -------------------------------------------------------------------------------
 
 WANTED = (65_536, 10_240)

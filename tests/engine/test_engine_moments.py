@@ -466,7 +466,7 @@ def test_a_rescoring_knows_of_each_run_what_its_journal_says(make: Make, tmp_pat
     third = make(4, score_inputs=inputs, rescore=RescoreJob(StoredRollouts(journal), why, False, True)).begin()
     third.end()
 
-    assert third.engine.rescored
+    assert third.engine.recorder.is_rescored
     told = fold(replay(journal)).records
     assert [told[run].started for run in first.runs] == [True, True, True, False]
     assert third.loop.recorder.ledger.records == told

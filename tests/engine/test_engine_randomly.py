@@ -174,7 +174,7 @@ class History:
 
     def pass_by(self) -> History:
         self.engine.start()
-        assert self.engine._loop.ended.wait(DEADLINE_S), "the engine's thread hangs"
+        assert self.engine.loop.ended.wait(DEADLINE_S), "the engine's thread hangs"
         return self
 
 
