@@ -7,7 +7,6 @@ continuation of an earlier one of the same asker.
 
 from __future__ import annotations
 
-import fcntl
 import filecmp
 import os
 import time
@@ -178,7 +177,7 @@ READ_BYTES = 1 << 16
 
 
 class ExchangeLog:
-    """A log at `path`, which is made, for its owner alone, with the first lines."""
+    """A log at `path`, which is made, for its owner alone, with the first lines. Only one process appends to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -189,11 +188,9 @@ class ExchangeLog:
         """Append whole lines, each ending in a newline. Raises `CassetteError` if the disk takes no more."""
         with _writing(self.path):
             file = self._file = self._file or self._opened()
-            with _locked(file):
-                end = _end_of_lines(file)
-                file.truncate(end)
-                file.seek(end)
-                _write_all(file, lines if end else header(LOG) + lines)
+            view = memoryview(lines if file.tell() else header(LOG) + lines)
+            while view:
+                view = view[file.write(view) :]
             if time.monotonic() - self._synced > SYNC_INTERVAL_S:
                 os.fsync(file.fileno())
                 self._synced = time.monotonic()
@@ -207,26 +204,10 @@ class ExchangeLog:
 
     def _opened(self) -> FileIO:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-        return FileIO(descriptor, "r+b")
-
-
-def _write_all(file: FileIO, lines: bytes) -> None:
-    view = memoryview(lines)
-    while view:
-        view = view[file.write(view) :]
-
-
-@contextmanager
-def _locked(file: FileIO) -> Iterator[None]:
-    """A context in which no other process appends to a file. A file system without locks is used without."""
-    with suppress(OSError):
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            fcntl.flock(file.fileno(), fcntl.LOCK_UN)
+        file = FileIO(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+        file.truncate(_end_of_lines(file))  # a crash may have torn the last line
+        file.seek(0, os.SEEK_END)
+        return file
 
 
 def _end_of_lines(file: FileIO) -> int:

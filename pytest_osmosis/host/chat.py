@@ -22,7 +22,6 @@ from pytest_osmosis.cassettes.exchange import ROLLOUT
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.exchanges import (
-    AskedModel,
     AskerExchanges,
     HostExchanges,
     StoreTotals,
@@ -233,19 +232,15 @@ class Gateway:
         def permits(emit: Emit) -> PermitClient | None:
             return PermitClient(emit, of_judges) if are_needed else None
 
+        def within(seconds: float) -> Deadline:
+            return Deadline(seconds, stalls, lambda task, times: None)
+
         are_needed = setup.judge_permits if of_judges else setup.permits
         policy = retry.RetryPolicy(setup.judge_retries if of_judges else setup.code.target["max_retries"])
+        of_threads = events.emit_from_thread
         self.events = events
         self.store = store
-        self.here = Sender(
-            permits(events.emit),
-            policy,
-            lambda seconds: Deadline(seconds, stalls, lambda task, times: None),
-            report_at_once(events),
-            hold,
-            events.emit,
-        )
-        of_threads = events.emit_from_thread
+        self.here = Sender(permits(events.emit), policy, within, report_at_once(events), hold, events.emit)
         self.standby = Sender(permits(of_threads), policy, asyncio.timeout, of_threads)
         self.standby_requests = ResizableSemaphore(setup.limit)
 
@@ -303,9 +298,6 @@ class RequestTotals:
             self.finish_reason = reply.finish_reason
             self.model = reply.model or self.model
 
-    def count_retry(self) -> None:
-        self.retries += 1
-
     def raise_outage(self) -> None:
         """Raise `ModelError` if the provider let no request be answered: whatever the agent returned is no model's.
 
@@ -339,7 +331,6 @@ class ModelGateway(Gateway):
         self.limits = limits
         self.setup = setup
         self.targets = setup.code.targets
-        self.models = {tag: AskedModel.of(target) for tag, target in self.targets.items()}
         self._environ = environ
         self._clients = clients
         self._standby_clients: Clients = {}
@@ -416,12 +407,16 @@ class RolloutChat:
             self.totals.asked += 1
             turn = self.totals.asked
         await self._stay_within_bounds(turn)
-        gateway, exchanges = self._gateway, self._exchanges
-        asked = None if exchanges is None else exchanges.asks(request, gateway.models[self.key.run.model])
+        gateway, exchanges, target = self._gateway, self._exchanges, self._gateway.targets[self.key.run.model]
+        api = target.get("api", "chat_completions")
+        asked = None if exchanges is None else exchanges.asks(request, target["model"], api)
+
+        def count_retry() -> None:
+            self.totals.retries += 1
 
         async def answered() -> ChatReply:
             is_sent = asked is None or asked.is_sent
-            async with SentRequest(sender, slot, self.key, request, self.totals.count_retry, sent=is_sent) as sent:
+            async with SentRequest(sender, slot, self.key, request, count_retry, sent=is_sent) as sent:
                 await self._stay_within_bounds(turn)  # others of this rollout were answered meanwhile
                 if asked is not None and not is_sent:
                     return await asked.answer()

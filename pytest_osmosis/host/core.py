@@ -51,7 +51,6 @@ from pytest_osmosis.host.slots import HostLimits, RolloutSlot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
 from pytest_osmosis.judges.judge import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, copied, own_copy, refused
-from pytest_osmosis.models.replicas import uses_to_json
 from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.graders import NO_FACTS, REWARD, Reward, RolloutToGrade, reward_of
@@ -252,7 +251,7 @@ class HostCore:
         if environment:
             event["environment"] = environment
         if chat.totals.replicas:
-            event["replicas"] = uses_to_json(chat.totals.replicas)
+            event["replicas"] = {name: use.to_json() for name, use in chat.totals.replicas.items()}
         return event
 
     async def _briefly(self, key: Key, call: Callable[[], T], otherwise: Callable[[BaseException], T]) -> T:

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from socket import gethostname
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 from pytest_osmosis.cassettes.exchange import (
     ROLLOUT,
@@ -56,18 +56,6 @@ def report_at_once(events: EventSink) -> Emit:
         events.flush()
 
     return emit
-
-
-class AskedModel(NamedTuple):
-    """The model of a request, as exchanges name it."""
-
-    name: str
-    api: Api = "chat_completions"
-
-    @classmethod
-    def of(cls, target: Any) -> AskedModel:
-        """Return the model of a target (`ModelTarget.to_json`)."""
-        return cls(target["model"], target.get("api", "chat_completions"))
 
 
 def total_usage(total: Usage | None, usage: Usage | None, n_before: int) -> Usage | None:
@@ -140,10 +128,10 @@ class AskerExchanges:
         self._equal = Counter[str]()
         self._counting = Lock()  # protects all of these: code that holds the host's loop is served in another thread
 
-    def asks(self, request: ChatRequest, model: AskedModel) -> AskedRequest:
-        """Take a request that is about to be sent."""
-        api = "responses" if asks_responses(model.api, request.keys) else None
-        body = stored_request(request, model.name, self.redact, api)
+    def asks(self, request: ChatRequest, model: str, api: Api = "chat_completions") -> AskedRequest:
+        """Take a request that is about to be sent to a model by an API."""
+        named = "responses" if asks_responses(api, request.keys) else None
+        body = stored_request(request, model, self.redact, named)
         fingerprint = Fingerprint.of(body)
         with self._counting:
             self._asked += 1

@@ -16,7 +16,7 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.formats.events import JudgeFields
 from pytest_osmosis.host.chat import Gateway, SentRequest
 from pytest_osmosis.host.deadline import Deadline, StallTime
-from pytest_osmosis.host.exchanges import AskedModel, HostExchanges, StoreTotals
+from pytest_osmosis.host.exchanges import HostExchanges, StoreTotals
 from pytest_osmosis.host.protocol import EventSink, Key, Setup
 from pytest_osmosis.host.slots import HostLimits, RolloutSlot, StandbySlot
 from pytest_osmosis.judges.judge import KEY, JudgeClients, JudgeModel
@@ -154,7 +154,7 @@ class ScoringRequests:
             raise RuntimeError(OVER)
         gateway.hide_key(judge)
         exchanges = self._exchanges
-        asked = None if exchanges is None else exchanges.asks(request, AskedModel.of(judge.target.to_json()))
+        asked = None if exchanges is None else exchanges.asks(request, judge.target.model, judge.target.api)
 
         async def answered() -> ChatReply:
             is_sent = asked is None or asked.is_sent

@@ -198,7 +198,9 @@ class HostServer:
         self._loop = asyncio.new_event_loop()
         self._loop.time = monotonic  # type: ignore[method-assign]  # user code may stop the clock of the module `time`
         self._writer = EventWriter(events, redaction, self._loop)
-        self._monitor = LoopMonitor(self._report_stall)
+        self._monitor = LoopMonitor(
+            lambda key, stack: self._writer.emit_from_thread({"ev": "stalled", **key.to_json(), "stack": stack})
+        )
         self._limits = HostLimits(setup.limit, self._begin_rollouts)
         self._core = HostCore(setup, code, self._models, endpoint, self._limits, self._monitor, self._writer, store)
         self._waiting: deque[RunRequest] = deque()
@@ -317,10 +319,6 @@ class HostServer:
             await asyncio.wait_for(self._core.close(), CLOSE_S + self._teardown_s)
         self._closed = True
         self._loop.stop()
-
-    def _report_stall(self, key: Key, stack: str) -> None:
-        """Report code that cannot be interrupted, in the monitor's thread."""
-        self._writer.emit_from_thread({"ev": "stalled", **key.to_json(), "stack": stack})
 
 
 def _run_next(loop: asyncio.AbstractEventLoop, n: int) -> None:

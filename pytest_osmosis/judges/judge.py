@@ -288,15 +288,11 @@ class Judge:
     votes: int = 1
     sampling: Mapping[str, Any] = field(default_factory=dict)
 
-    async def judge(self, submission: Submission, ask: Ask, *, run: str = "", seed: int | None = None) -> Judgement:
-        """Return the judgement on a submission. `run` and `seed` are those of the run that is judged."""
+    async def judge(self, submission: Submission, ask: Ask, *, run: str) -> Judgement:
+        """Return the judgement on a submission. `run` names what is judged."""
         messages = judge_messages(self.rubric, submission)
-        seeds = [None if seed is None else seed + vote for vote in range(self.votes)]  # equal ones give equal answers
-        requests = [
-            ChatRequest(messages, sampling=self.sampling, seed=seed_of_vote, run=f"{run}-vote{vote}")
-            for vote, seed_of_vote in enumerate(seeds)
-        ]
-        asked = (self._opinion(request, ask) for request in requests)
+        votes = (ChatRequest(messages, sampling=self.sampling, run=f"{run}-vote{vote}") for vote in range(self.votes))
+        asked = (self._opinion(request, ask) for request in votes)
         # The first error is raised once all votes have ended, so that what they cost is counted.
         opinions = await asyncio.gather(*asked, return_exceptions=True)
         for opinion in opinions:
@@ -316,7 +312,7 @@ class Judge:
             )
         answer = {"role": "assistant", "content": reply.content or "(no text)"}
         repair = [*request.messages, answer, {"role": "user", "content": again}]
-        reply = await ask(ChatRequest(repair, sampling=request.sampling, seed=request.seed, run=f"{request.run}-again"))
+        reply = await ask(replace(request, messages=repair, run=f"{request.run}-again"))
         try:
             return self._read(reply)
         except UnreadableAnswer as fault:

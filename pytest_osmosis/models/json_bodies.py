@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.files.strict_json import depth
-from pytest_osmosis.models.base import LARGE_INT, ChatReply, ChatRequest, Message
+from pytest_osmosis.models.base import LARGE_INT, ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.targets import MESSAGE_SHARE, ModelTarget
 from pytest_osmosis.text.safe import one_line
 
@@ -132,6 +132,14 @@ def count_in(value: object, *path: str) -> int | None:
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT else None
+
+
+def usage_in(data: object, *, cached: Sequence[str], reasoning: Sequence[str], written: Sequence[str]) -> Usage | None:
+    """Return the tokens under the names that newer APIs have, and the paths to parts of them; None without a sum."""
+    fresh, output = count_in(data, "input_tokens"), count_in(data, "output_tokens")
+    if fresh is None or output is None:
+        return None
+    return Usage(fresh, output, count_in(data, *cached), count_in(data, *reasoning), count_in(data, *written))
 
 
 def given(body: Mapping[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:

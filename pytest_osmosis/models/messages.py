@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import groupby, takewhile
 from typing import Any
 
@@ -27,7 +28,6 @@ from pytest_osmosis.models.json_bodies import (
     ServedRequest,
     answer_list,
     check_size,
-    count_in,
     encoded,
     event,
     function_of,
@@ -42,6 +42,7 @@ from pytest_osmosis.models.json_bodies import (
     take_object,
     take_seed,
     take_tools,
+    usage_in,
     without,
 )
 from pytest_osmosis.models.targets import ModelTarget
@@ -253,11 +254,7 @@ def _image_source(image: object) -> Block:
 
 
 def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
-    """Return the reply in the body of a 2xx answer.
-
-    Raises `ModelError`: boundary "provider" if the body cannot be read, has other types or has too large a message,
-    "model" if it has no message, and that of the error if the body reports one.
-    """
+    """Return the reply in the body of a 2xx answer. Raises `ModelError`, as `completions.read_reply` does."""
     body = json_object(status, text, failures)
     blocks = answer_list(body, "content", status, failures)
     if blocks == [] and error_in(body) is not None:
@@ -326,17 +323,12 @@ def _refused(blocks: list[Block], body: Mapping[str, Any]) -> Message:
 
 def _usage(data: object) -> Usage | None:
     """Return the tokens. The API's count of input tokens excludes those read from and written to the cache."""
-    fresh, output = count_in(data, "input_tokens"), count_in(data, "output_tokens")
-    if fresh is None or output is None:
+    cached, written = ("cache_read_input_tokens",), ("cache_creation_input_tokens",)
+    usage = usage_in(data, cached=cached, reasoning=("output_tokens_details", "thinking_tokens"), written=written)
+    if usage is None:
         return None
-    read, written = count_in(data, "cache_read_input_tokens"), count_in(data, "cache_creation_input_tokens")
-    return Usage(
-        fresh + (read or 0) + (written or 0),
-        output,
-        cached_input_tokens=read,
-        reasoning_tokens=count_in(data, "output_tokens_details", "thinking_tokens"),
-        cache_write_tokens=written,
-    )
+    of_cache = (usage.cached_input_tokens or 0) + (usage.cache_write_tokens or 0)
+    return replace(usage, input_tokens=usage.input_tokens + of_cache)
 
 
 STOP_REASONS: Mapping[str, str] = {finish: stop for stop, finish in reversed([*FINISH_REASONS.items()])}

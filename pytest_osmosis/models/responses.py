@@ -27,7 +27,6 @@ from pytest_osmosis.models.json_bodies import (
     ServedRequest,
     answer_list,
     check_size,
-    count_in,
     encoded,
     event,
     function_of,
@@ -41,6 +40,7 @@ from pytest_osmosis.models.json_bodies import (
     take_object,
     take_seed,
     take_tools,
+    usage_in,
     without,
 )
 from pytest_osmosis.models.providers import Api
@@ -225,11 +225,7 @@ def _part(part: Any) -> Any:
 
 
 def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
-    """Return the reply in the body of a 2xx answer.
-
-    Raises `ModelError`: boundary "provider" if the body cannot be read, has other types, has too large a message or is
-    no whole answer, "model" if it has no answer, and that of the error if the body reports one.
-    """
+    """Return the reply in the body of a 2xx answer. Raises `ModelError`, as `completions.read_reply` does."""
     body = json_object(status, text, failures)
     ended = body.get("status")
     if error_in(body) is not None:
@@ -307,16 +303,8 @@ def _is_plain(item: Item) -> bool:
 
 
 def usage_of(data: object) -> Usage | None:
-    fresh, output = count_in(data, "input_tokens"), count_in(data, "output_tokens")
-    if fresh is None or output is None:
-        return None
-    return Usage(
-        fresh,
-        output,
-        cached_input_tokens=count_in(data, "input_tokens_details", "cached_tokens"),
-        reasoning_tokens=count_in(data, "output_tokens_details", "reasoning_tokens"),
-        cache_write_tokens=count_in(data, "input_tokens_details", "cache_write_tokens"),
-    )
+    cached, written = (("input_tokens_details", name) for name in ("cached_tokens", "cache_write_tokens"))
+    return usage_in(data, cached=cached, reasoning=("output_tokens_details", "reasoning_tokens"), written=written)
 
 
 STORED = ("previous_response_id", "conversation", "prompt")
