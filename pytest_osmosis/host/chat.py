@@ -21,13 +21,7 @@ from uuid import uuid4
 from pytest_osmosis.cassettes.exchange import ROLLOUT
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.deadline import Deadline, StallTime
-from pytest_osmosis.host.exchanges import (
-    AskerExchanges,
-    HostExchanges,
-    StoreTotals,
-    report_at_once,
-    total_usage,
-)
+from pytest_osmosis.host.exchanges import AskerExchanges, HostExchanges, StoreTotals, report_at_once, total_usage
 from pytest_osmosis.host.protocol import JUDGE, Emit, EventSink, Key, ProbedEvent, Setup
 from pytest_osmosis.host.slots import (
     HostLimits,

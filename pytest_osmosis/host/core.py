@@ -37,16 +37,7 @@ from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
 from pytest_osmosis.host.judge_requests import JudgeCounts, JudgeGateway, ScoringRequests
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.output import ArtifactSender
-from pytest_osmosis.host.protocol import (
-    JUDGE,
-    RUBRIC,
-    EventSink,
-    Key,
-    RunRequest,
-    ScoringFields,
-    Setup,
-    scoring_fields,
-)
+from pytest_osmosis.host.protocol import JUDGE, RUBRIC, EventSink, Key, RunRequest, ScoringFields, Setup, scoring_fields
 from pytest_osmosis.host.slots import HostLimits, RolloutSlot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
 from pytest_osmosis.judges.judge import REQUESTS
@@ -451,12 +442,7 @@ def _prompt_length(prompt: Sequence[Message], messages: Sequence[Message], envir
 
 
 def _rollout_event(
-    key: Key,
-    begun: float,
-    messages: list[Message],
-    n_prompt: int,
-    totals: RequestTotals,
-    failure: Failure | None,
+    key: Key, begun: float, messages: list[Message], n_prompt: int, totals: RequestTotals, failure: Failure | None
 ) -> RolloutEvent:
     event: RolloutEvent = {
         "ev": "rollout",

@@ -134,12 +134,7 @@ class Child:
     """
 
     def __init__(
-        self,
-        code: str,
-        stderr: IO[bytes] | int,
-        *,
-        cwd: str | None = None,
-        environ: Mapping[str, str] | None = None,
+        self, code: str, stderr: IO[bytes] | int, *, cwd: str | None = None, environ: Mapping[str, str] | None = None
     ) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", BOOT + code, PACKAGE_ROOT],
