@@ -30,11 +30,17 @@ from pytest_osmosis.formats.events import (
     score_event,
 )
 from pytest_osmosis.host import output
-from pytest_osmosis.host.chat import ModelGateway, RequestTotals, RolloutChat
+from pytest_osmosis.host.chat import (
+    JudgeCounts,
+    JudgeGateway,
+    ModelGateway,
+    RequestTotals,
+    RolloutChat,
+    ScoringRequests,
+)
 from pytest_osmosis.host.deadline import Deadline, Interrupted, LoopMonitor, MonitoredCode, running_task
 from pytest_osmosis.host.exchanges import HostExchanges
 from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
-from pytest_osmosis.host.judge_requests import JudgeCounts, JudgeGateway, ScoringRequests
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.output import ArtifactSender
 from pytest_osmosis.host.protocol import JUDGE, RUBRIC, EventSink, Key, RunRequest, ScoringFields, Setup, scoring_fields

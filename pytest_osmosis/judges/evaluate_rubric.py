@@ -187,9 +187,7 @@ def _judged(
     if high <= low:
         raise ValueError("'score_max' must be greater than 'score_min'")
     refuses = name.lower().rpartition("/")[2].startswith(WITHOUT_TEMPERATURE)
-    sampling: dict[str, Any] = {} if refuses else {"temperature": 0}
-    if options.get("reasoning_effort") is not None:
-        sampling["reasoning_effort"] = options["reasoning_effort"]
+    sampling = {**({} if refuses else {"temperature": 0}), **given(options, ("reasoning_effort",))}
     truth, asked = options.get("ground_truth"), options.get("original_input")
     judge = Judge(Rubric(rubric, low, high, options.get("system_prompt") or ""), sampling=sampling)
     submission = Submission(

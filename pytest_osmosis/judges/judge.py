@@ -298,8 +298,7 @@ class Judge:
         for opinion in opinions:
             if isinstance(opinion, BaseException):
                 raise opinion
-        given = tuple(opinion for opinion in opinions if isinstance(opinion, Opinion))
-        return Judgement(given)
+        return Judgement(tuple(opinion for opinion in opinions if isinstance(opinion, Opinion)))
 
     async def _opinion(self, request: ChatRequest, ask: Ask) -> Opinion:
         reply = await ask(request)
@@ -468,11 +467,9 @@ class RubricScorer:
     @classmethod
     def of(cls, setup: Mapping[str, Any]) -> RubricScorer:
         low, high = setup["score_range"]
-        target = ModelTarget.from_json(setup["target"])
-        model = JudgeModel(setup["model"], setup["base_url"], target)
         rubric = Rubric(setup["rubric"], low, high, setup["system_prompt"])
         return cls(
-            model,
+            JudgeModel(setup["model"], setup["base_url"], ModelTarget.from_json(setup["target"])),
             Judge(rubric, setup["votes"], setup["sampling"]),
             setup["sees"] == "conversation",
             tuple(setup["metadata"]),
@@ -484,11 +481,10 @@ class RubricScorer:
         whole = self.sees_conversation
         submission = Submission(
             conversation_text(messages) if whole else answer_of(messages[n_prompt:]) or "",
-            is_conversation=whole,
-            original_input="" if whole else prompt_text(messages[:n_prompt]),
+            whole,
+            "" if whole else prompt_text(messages[:n_prompt]),
             ground_truth=value_text(request["ground_truth"]),
             metadata={name: row[name] for name in self.metadata if name in row},
         )
         judgement = await self.judge.judge(submission, ask, run=f"{run}-judge")
-        reason = shortened(judgement.reason, MOST_REASON_CHARS)
-        return Reward(judgement.score, reason, fields=judgement.fields)
+        return Reward(judgement.score, shortened(judgement.reason, MOST_REASON_CHARS), fields=judgement.fields)

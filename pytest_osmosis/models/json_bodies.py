@@ -171,7 +171,7 @@ SHAPES = {type(None): "null", bool: "a boolean", str: "a string", list: "a list"
 # -- JSON from outside ------------------------------------------------------------------------------------
 
 MAX_DEPTH = 100
-"""What is nested deeper is refused, because Python's own recursion would end somewhere later."""
+"""JSON that is nested deeper is refused, because Python's own recursion would end somewhere later."""
 TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 
 
