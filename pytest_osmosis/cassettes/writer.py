@@ -25,7 +25,6 @@ from pytest_osmosis.cassettes.exchange import (
     Continuations,
     Fingerprint,
     Head,
-    Run,
     encoded,
     header,
     whole,
@@ -33,10 +32,11 @@ from pytest_osmosis.cassettes.exchange import (
 from pytest_osmosis.cassettes.reader import CassetteFile, Stored, answer_of
 from pytest_osmosis.errors import CassetteError
 from pytest_osmosis.files.reading import FileFault
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.names import shown
 
 
-def write_cassette(path: Path, log: Path, runs: Iterable[Run]) -> Path:
+def write_cassette(path: Path, log: Path, runs: Iterable[RunId]) -> Path:
     """Write the cassette at `path` from the exchange log of an eval run that rolled out `runs`. Return its real path.
 
     The cassette keeps what it holds of other runs, unless a judge was asked about them anew. The file is replaced as a
@@ -79,12 +79,12 @@ def _opened(path: Path) -> closing[CassetteFile] | nullcontext[None]:
         raise CassetteError.at(shown(path), str(fault)) from None
 
 
-def _last_calls(log: CassetteFile, rolled_out: Collection[Run]) -> dict[Asker, list[Stored]]:
+def _last_calls(log: CassetteFile, rolled_out: Collection[RunId]) -> dict[Asker, list[Stored]]:
     """Return the exchanges of the last call of each asker, of each run's last attempt.
 
     Rollouts that did not end are left out.
     """
-    attempts: dict[Run, int] = {}
+    attempts: dict[RunId, int] = {}
     calls: dict[Asker, tuple[int, str, list[Stored]]] = {}
     for offset, head in log.heads():
         asker = head.asker
@@ -102,7 +102,7 @@ def _last_calls(log: CassetteFile, rolled_out: Collection[Run]) -> dict[Asker, l
     }
 
 
-def _kept(file: CassetteFile, rolled_out: Collection[Run], anew: Collection[Asker]) -> dict[Asker, list[Stored]]:
+def _kept(file: CassetteFile, rolled_out: Collection[RunId], anew: Collection[Asker]) -> dict[Asker, list[Stored]]:
     kept: dict[Asker, list[Stored]] = {}
     for offset, head in file.heads():
         if head.asker.run not in rolled_out and head.asker not in anew:

@@ -197,7 +197,6 @@ class HostConnection:
         self._child.put(encode(messages))
 
     def kill(self) -> None:
-        """End the host and all processes that it started, now. `Died` follows."""
         self._child.kill()
 
     def join(self, timeout_s: float) -> bool:

@@ -296,6 +296,9 @@ class RequestTotals:
             self.finish_reason = reply.finish_reason
             self.model = reply.model or self.model
 
+    def count_retry(self) -> None:
+        self.retries += 1
+
     def raise_outage(self) -> None:
         """Raise `ModelError` if the provider let no request be answered: whatever the agent returned is no model's.
 
@@ -375,6 +378,7 @@ class RolloutChat:
         self.totals = RequestTotals()
         self._gateway = gateway
         self._exchanges = gateway.exchanges(key, ROLLOUT)
+        self._target = gateway.targets[key.run.model]
         self._items: dict[str, Any] = {}
         """The items of answers that only OpenAI's Responses can represent, by the id of their first tool call."""
         self._counting = Lock()  # protects `totals`, which the endpoint's standby changes in its own thread
@@ -405,16 +409,13 @@ class RolloutChat:
             self.totals.asked += 1
             turn = self.totals.asked
         await self._stay_within_bounds(turn)
-        gateway, exchanges, target = self._gateway, self._exchanges, self._gateway.targets[self.key.run.model]
-        api = target.get("api", "chat_completions")
-        asked = None if exchanges is None else exchanges.asks(request, target["model"], api)
-
-        def count_retry() -> None:
-            self.totals.retries += 1
+        gateway, exchanges, asked = self._gateway, self._exchanges, None
+        if exchanges is not None:
+            asked = exchanges.asks(request, self._target["model"], self._target.get("api", "chat_completions"))
 
         async def answered() -> ChatReply:
             is_sent = asked is None or asked.is_sent
-            async with SentRequest(sender, slot, self.key, request, count_retry, sent=is_sent) as sent:
+            async with SentRequest(sender, slot, self.key, request, self.totals.count_retry, sent=is_sent) as sent:
                 await self._stay_within_bounds(turn)  # others of this rollout were answered meanwhile
                 if asked is not None and not is_sent:
                     return await asked.answer()
@@ -458,8 +459,7 @@ class RolloutChat:
 
     def _with_headers(self, request: ChatRequest) -> ChatRequest:
         """Return a request with the headers whose values are in the state of every rollout; its own ones stay."""
-        wanted = self._gateway.targets[self.key.run.model].get("headers_from_state", {})
-        headers = state_headers(wanted, self.state)
+        headers = state_headers(self._target.get("headers_from_state", {}), self.state)
         return replace(request, headers=merged_headers(headers, request.headers)) if headers else request
 
     async def _stay_within_bounds(self, turn: int) -> None:

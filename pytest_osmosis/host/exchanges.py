@@ -28,7 +28,6 @@ from pytest_osmosis.cassettes.exchange import (
     Continuations,
     Fingerprint,
     Redact,
-    Run,
     cleaned,
     error_from_json,
     error_to_json,
@@ -43,6 +42,7 @@ from pytest_osmosis.host.protocol import CassetteFields, Emit, EventSink, Exchan
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.models.providers import Api
 from pytest_osmosis.models.targets import asks_responses
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import one_line, shortened
@@ -108,7 +108,7 @@ class HostExchanges:
         return self.mode == "replay"
 
     @cached_property
-    def runs(self) -> set[Run]:
+    def runs(self) -> set[RunId]:
         return self.reader.runs()
 
 
@@ -118,7 +118,7 @@ class AskerExchanges:
     def __init__(self, store: HostExchanges, key: Key, name: str, redact: Redact) -> None:
         self.store = store
         self.key = key
-        self.asker = Asker(Run(key.run.row, key.run.index, str(key.run.model)), name)
+        self.asker = Asker(key.run, name)
         self.redact = redact
         self.call = secrets.token_hex(4)
         self.answers: AskerAnswers = store.reader.at(self.asker)

@@ -49,10 +49,6 @@ MARK = "cache_control"
 
 
 def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
-    """Return the body of a request.
-
-    Raises `TypeError` or `ValueError` for messages, tools or sampling that are not JSON.
-    """
     return encoded(request_body(request, target))
 
 
@@ -85,11 +81,6 @@ def _unmarked(value: Any) -> Any:
 
 
 def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
-    """Return the reply in the body of a 2xx answer.
-
-    Raises `ModelError`: boundary "provider" if the body cannot be read, has other types or has too large a message,
-    "model" if it has no message, and that of the error if the body reports one.
-    """
     return reply_in(status, text, target, failures, "message", _fault, _message)
 
 
@@ -213,15 +204,12 @@ class TextCompletions:
     PATH = "/completions"
 
     def write_request(self, request: ChatRequest, target: ModelTarget) -> bytes:
-        """Return the body of a request. Raises `TypeError` or `ValueError` for what the API cannot represent."""
         if request.tools:
             raise ValueError(f"{TEXT_API} takes no tools; ask a server with chat completions, or offer no tools")
         body = {"model": target.model, "prompt": prompt_of(request.messages)}
         return encoded({**body, **target.seed_field(request.seed), **request.sampling})
 
     def read_reply(self, status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
-        """Return the reply in the body of a 2xx answer. Raises `ModelError`, as the module's `read_reply` does."""
-
         def fault(answer: object) -> str | None:
             return None if isinstance(answer, str) else f"text = {shape(answer)}"
 
@@ -345,4 +333,4 @@ def _deltas(message: Message) -> Iterator[dict[str, Any]]:
 
 def write_error(error: ApiError) -> dict[str, Any]:
     kind = type_of_error(error.status, ERROR_TYPES, "server_error")
-    return {"error": {"message": error.message, "type": kind, "param": None, "code": error.code}}
+    return {"error": {"message": str(error), "type": kind, "param": None, "code": error.code}}

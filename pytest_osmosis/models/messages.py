@@ -81,10 +81,6 @@ DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
 
 
 def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
-    """Return the body of a request.
-
-    Raises `TypeError` or `ValueError` for messages, tools or sampling that JSON or the API cannot represent.
-    """
     system, turns = _conversation(request.messages)
     body: dict[str, Any] = {"model": target.model, "messages": turns}
     if system:
@@ -254,7 +250,6 @@ def _image_source(image: object) -> Block:
 
 
 def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
-    """Return the reply in the body of a 2xx answer. Raises `ModelError`, as `completions.read_reply` does."""
     body = json_object(status, text, failures)
     blocks = answer_list(body, "content", status, failures)
     if blocks == [] and error_in(body) is not None:
@@ -573,4 +568,4 @@ def _usage_fields(usage: Usage | None) -> dict[str, Any]:
 
 def write_error(error: ApiError) -> dict[str, Any]:
     kind = type_of_error(error.status, ERROR_TYPES, "api_error")
-    return {"type": "error", "error": {"type": kind, "message": error.message}}
+    return {"type": "error", "error": {"type": kind, "message": str(error)}}

@@ -110,8 +110,7 @@ def lacks(keys: Sequence[str]) -> str:
 def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
     """Return the body of a request. One that came in the form of this API is passed on.
 
-    Raises `TypeError` or `ValueError` for messages, tools or sampling that JSON or the API cannot represent, and
-    `ModelError` for a key that only chat completions have: whoever sends it does so in each run.
+    Raises `ModelError` for a key that only chat completions have: whoever sends it does so in each run.
     """
     body: dict[str, Any] = {"store": False, "include": [REASONING], **_sampling(request.sampling)}
     if request.native is None:
@@ -225,7 +224,6 @@ def _part(part: Any) -> Any:
 
 
 def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
-    """Return the reply in the body of a 2xx answer. Raises `ModelError`, as `completions.read_reply` does."""
     body = json_object(status, text, failures)
     ended = body.get("status")
     if error_in(body) is not None:

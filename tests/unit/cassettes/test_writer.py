@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.cassettes.exchange import LOG, ROLLOUT, Asker, Run, header
+from pytest_osmosis.cassettes.exchange import LOG, ROLLOUT, Asker, header
 from pytest_osmosis.cassettes.reader import CassetteReader, check_cassette
 from pytest_osmosis.cassettes.writer import ExchangeLog, write_cassette
 from pytest_osmosis.errors import CassetteError
+from pytest_osmosis.record.run_id import ModelTag, RunId
 from tests.unit.cassettes.recording import Call, conversation, lines_of, reply, user, write_log
 
-FIRST, SECOND = Run(0, 0), Run(0, 1)
+FIRST, SECOND = RunId(0, 0), RunId(0, 1)
 
 
 def test_the_order_in_which_runs_end_does_not_change_a_cassette(tmp_path: Path) -> None:
-    runs = [Run(row, run, tag) for row in range(3) for run in range(2) for tag in ("primary", "baseline")]
+    runs = [RunId(row, run, tag) for row in range(3) for run in range(2) for tag in ModelTag]
     calls = [conversation(run, f"{run} a", f"{run} b", "c") for run in runs]
     calls += [conversation(run, f"{run} is right", asker=asker) for run in runs for asker in ("rubric", "a:judge")]
     chance = random.Random(3)
@@ -156,19 +157,19 @@ def test_a_log_is_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "cache" / "x.jsonl"
     log = ExchangeLog(path)
     for number in range(2):
-        (line,) = conversation(Run(0, number), "x" * 2000).lines
+        (line,) = conversation(RunId(0, number), "x" * 2000).lines
         log.append(line)
     log.close()
     assert path.read_bytes().startswith(header(LOG))
     with CassetteReader.open([path]) as reader:
-        assert reader.runs() == {Run(0, 0), Run(0, 1)}
+        assert reader.runs() == {RunId(0, 0), RunId(0, 1)}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 def test_a_line_that_a_crash_tore_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
-    first, second = conversation(Run(0, 0), "a"), conversation(Run(1, 0), "b")
+    first, second = conversation(RunId(0, 0), "a"), conversation(RunId(1, 0), "b")
     for torn in (b'{"schema_ver', header(LOG) + first.lines[0] + second.lines[0][:50]):
         path.write_bytes(torn)
         log = ExchangeLog(path)
@@ -176,7 +177,7 @@ def test_a_line_that_a_crash_tore_is_overwritten(tmp_path: Path) -> None:
         log.close()
         assert path.read_bytes().endswith(b"\n" + second.lines[0])
         with CassetteReader.open([path]) as reader:
-            assert reader.runs() - {Run(0, 0)} == {Run(1, 0)}
+            assert reader.runs() - {RunId(0, 0)} == {RunId(1, 0)}
 
 
 def test_a_log_that_cannot_be_written_is_an_error_with_its_path(tmp_path: Path) -> None:
