@@ -177,37 +177,58 @@ READ_BYTES = 1 << 16
 
 
 class ExchangeLog:
-    """A log at `path`, which is made, for its owner alone, with the first lines. Only one process appends to it."""
+    """A log at `path`, which is made, for its owner alone, with the first lines. Only one process appends to it.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Without a path lines are dropped. `n_sent` counts the exchanges whose answers did not come from a store.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.n_sent = 0
+        self._path = path
+        self._lines: list[bytes] = []
         self._file: FileIO | None = None
         self._synced = 0.0
 
-    def append(self, lines: bytes) -> None:
-        """Append whole lines, each ending in a newline. Raises `CassetteError` if the disk takes no more."""
-        with _writing(self.path):
-            file = self._file = self._file or self._opened()
-            view = memoryview(lines if file.tell() else header(LOG) + lines)
-            while view:
-                view = view[file.write(view) :]
-            if time.monotonic() - self._synced > SYNC_INTERVAL_S:
-                os.fsync(file.fileno())
-                self._synced = time.monotonic()
+    def add(self, line: bytes, *, sent: bool) -> None:
+        """Take the line of an exchange, which `write` writes."""
+        self.n_sent += sent
+        if self._path is not None:
+            self._lines.append(line)
+
+    def write(self) -> None:
+        """Append the lines that were added. Raises `CassetteError`, once, if the disk takes no more."""
+        if not self._lines or self._path is None:
+            return
+        lines, self._lines = b"".join(self._lines), []
+        try:
+            with _writing(self._path):
+                file = self._file = self._file or _opened_log(self._path)
+                view = memoryview(lines if file.tell() else header(LOG) + lines)
+                while view:
+                    view = view[file.write(view) :]
+                if time.monotonic() - self._synced > SYNC_INTERVAL_S:
+                    os.fsync(file.fileno())
+                    self._synced = time.monotonic()
+        except CassetteError:
+            with suppress(CassetteError):
+                self.close()
+            self._path = None
+            raise
 
     def close(self) -> None:
         """Force the lines to the disk. Raises `CassetteError` if it takes no more."""
         file, self._file = self._file, None
-        if file is not None:
-            with _writing(self.path), file:
+        if file is not None and self._path is not None:
+            with _writing(self._path), file:
                 os.fsync(file.fileno())
 
-    def _opened(self) -> FileIO:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = FileIO(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
-        file.truncate(_end_of_lines(file))  # a crash may have torn the last line
-        file.seek(0, os.SEEK_END)
-        return file
+
+def _opened_log(path: Path) -> FileIO:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+    file.truncate(_end_of_lines(file))  # a crash may have torn the last line
+    file.seek(0, os.SEEK_END)
+    return file
 
 
 def _end_of_lines(file: FileIO) -> int:

@@ -17,7 +17,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pytest_osmosis.engine.artifacts import Artifacts, Exchanges, bound_log
+from pytest_osmosis.cassettes.writer import ExchangeLog
+from pytest_osmosis.engine.artifacts import Artifacts, bound_log
 from pytest_osmosis.engine.feed import Feed
 from pytest_osmosis.engine.host_connection import Died, EndedBy, Heard
 from pytest_osmosis.engine.hosts import Hosts, Most, start_failure
@@ -94,7 +95,7 @@ class EngineLoop:
         self._job = job
         self._stall_notice = StallNotice(job.watchdog_s, self._clock.now())
         self._wait_notice = WaitNotice(told=job.told_waiting)
-        self.exchanges = Exchanges(job.exchanges)
+        self.exchanges = ExchangeLog(job.exchanges)
         self.artifacts = Artifacts(job.setup, self.notices)
         self._looked_at = 0.0
         self._looked_after_at = 0.0

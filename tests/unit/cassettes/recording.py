@@ -116,7 +116,8 @@ def write_log(path: Path, *calls: Call) -> Path:
     log = ExchangeLog(path)
     for call in calls:
         for line in call.lines:
-            log.append(line)
+            log.add(line, sent=True)
+    log.write()
     log.close()
     return path
 

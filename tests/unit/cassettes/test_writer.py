@@ -158,7 +158,8 @@ def test_a_log_is_for_its_owner_alone(tmp_path: Path) -> None:
     log = ExchangeLog(path)
     for number in range(2):
         (line,) = conversation(RunId(0, number), "x" * 2000).lines
-        log.append(line)
+        log.add(line, sent=True)
+        log.write()
     log.close()
     assert path.read_bytes().startswith(header(LOG))
     with CassetteReader.open([path]) as reader:
@@ -173,7 +174,8 @@ def test_a_line_that_a_crash_tore_is_overwritten(tmp_path: Path) -> None:
     for torn in (b'{"schema_ver', header(LOG) + first.lines[0] + second.lines[0][:50]):
         path.write_bytes(torn)
         log = ExchangeLog(path)
-        log.append(second.lines[0])
+        log.add(second.lines[0], sent=True)
+        log.write()
         log.close()
         assert path.read_bytes().endswith(b"\n" + second.lines[0])
         with CassetteReader.open([path]) as reader:
@@ -182,5 +184,10 @@ def test_a_line_that_a_crash_tore_is_overwritten(tmp_path: Path) -> None:
 
 def test_a_log_that_cannot_be_written_is_an_error_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "folder").write_text("a file")
+    log = ExchangeLog(tmp_path / "folder" / "x.jsonl")
+    log.add(b"{}\n", sent=True)
     with pytest.raises(CassetteError, match=r"folder/x\.jsonl: cannot be written: "):
-        ExchangeLog(tmp_path / "folder" / "x.jsonl").append(b"{}\n")
+        log.write()
+    log.add(b"{}\n", sent=True)
+    log.write()
+    assert log.n_sent == 2
