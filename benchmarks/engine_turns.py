@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pytest_osmosis.datasets import Dataset, Row
-from pytest_osmosis.engine.engine_loop import EngineLoop, Submit
+from pytest_osmosis.engine.engine import EngineLoop, Submit
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post
 from pytest_osmosis.engine.job import Bounds, Job, Transcript
 from pytest_osmosis.host.protocol import HostCode, Setup

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.viewer_conversations import Conversation, Question, conversation, questions
-from pytest_osmosis.engine.engine_loop import LoadedCode
+from pytest_osmosis.engine.engine import LoadedCode
 from pytest_osmosis.evals.prepare import prices_of
 from pytest_osmosis.evals.prepared import Prepared, SelectedRuns
 from pytest_osmosis.evals.run import facts_at_begin

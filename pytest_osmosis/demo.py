@@ -23,8 +23,8 @@ from aiohttp.typedefs import Handler, Middleware
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import completions, messages, responses
-from pytest_osmosis.models.api_shapes import AnswerLabel, ApiError, ApiShape, api_error, read_body, write_answer
 from pytest_osmosis.models.embedded import JUDGE, NAME, reply_to
+from pytest_osmosis.models.json_bodies import AnswerLabel, ApiError, ApiShape, api_error, read_body, write_answer
 from pytest_osmosis.text.arguments import CommandParser, filled
 
 SHAPES: Mapping[str, ApiShape] = {

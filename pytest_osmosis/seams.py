@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pytest_osmosis.addons.verifiers.processes import Environments as Environments
     from pytest_osmosis.addons.viewer.report import Kept
     from pytest_osmosis.config.environment_module import EnvironmentModule
-    from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.evals.prepared import Prepared
     from pytest_osmosis.git import Worktrees
     from pytest_osmosis.host.loading import Configured
     from pytest_osmosis.host.protocol import HostCode, Setup
+    from pytest_osmosis.processes.child import PrestartedHost
     from pytest_osmosis.record.find_run import StoredEvalRun
     from pytest_osmosis.record.run_directory import RunDirectory
     from pytest_osmosis.record.run_id import RunId

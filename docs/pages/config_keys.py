@@ -38,7 +38,8 @@ TRAINING_HEAD = """\
 Every table and key of `configs/training/*.toml`. `[experiment]` to `[secrets]` come from Osmosis. The other tables are
 those of an [eval config](config.md) that apply to a preflight too; `osmosis train submit` refuses them, so they belong
 in `[tool.pytest-osmosis]` of pyproject.toml. Any other key is an error that names its line. Values are written as
-[there](config.md). [Check a training config](../how-to/from-osmosis.md#check-a-training-config) says what the preflight tests.
+[there](config.md). [Check a training config](../how-to/from-osmosis.md#check-a-training-config) says what the preflight
+tests.
 
 The schema for editors, which a config names as `#:schema ../training.schema.json`:
 

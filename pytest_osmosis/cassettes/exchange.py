@@ -21,11 +21,11 @@ from pytest_osmosis.files.strict_json import parsed
 from pytest_osmosis.formats.codec import Count, Positive, ShapeFault, check_version, decode, quoted
 from pytest_osmosis.formats.events import RunFields
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
+from pytest_osmosis.record.run_id import ModelTag, RunId, plan_order
 from pytest_osmosis.text.redaction import may_hold_key, without_keys
 
 ROLLOUT = "rollout"
 """The asker of a rollout's own requests. Those of judges have the name of the function that asks."""
-PRIMARY = "primary"
 
 DIGEST_BYTES = 12
 API = "api"
@@ -39,28 +39,16 @@ Redact = Callable[[Mapping[str, Any]], str]
 """Returns a value as JSON text without secrets."""
 
 
-class Run(NamedTuple):
-    """A run, as exchanges name it: the row, the number of the run, and the tag of its model."""
-
-    row: int
-    run: int
-    model_tag: str = PRIMARY
-
-    def __str__(self) -> str:
-        return f"row{self.row}-run{self.run}{'' if self.model_tag == PRIMARY else f'-{self.model_tag}'}"
-
-
 class Asker(NamedTuple):
     """The sender of requests in a run: its `ROLLOUT`, or the function of that name, which asks a judge."""
 
-    run: Run
+    run: RunId
     name: str
 
     @property
     def order(self) -> tuple[object, ...]:
         """The sort key of the askers in a cassette: the rollout of a run comes before its functions."""
-        row, run, tag = self.run
-        return row, run, tag != PRIMARY, tag, self.name != ROLLOUT, self.name
+        return *plan_order(self.run), self.name != ROLLOUT, self.name
 
 
 # -- requests ---------------------------------------------------------------------------------------------
@@ -201,7 +189,7 @@ CASSETTE, LOG = "cassette", "exchanges"
 MOST_LINE_BYTES = 1 << 28
 
 _HEAD = re.compile(
-    rb'\{(?:"ev":"exchange",)?"row":(?P<row>\d{1,15}),"run":(?P<run>\d{1,15}),(?:"model_tag":"(?P<tag>\w+)",)?'
+    rb'\{(?:"ev":"exchange",)?"row":(?P<row>\d{1,15}),"run":(?P<run>\d{1,15}),(?:"model_tag":"(?P<tag>primary|baseline)",)?'
     rb'(?:"attempt":(?P<attempt>\d{1,15}),)?"asker":(?P<asker>"(?:[^"\\]|\\.)*"),(?:"call":"(?P<call>\w+)",)?'
     rb'"turn":(?P<turn>\d{1,15}),(?:"after":(?P<after>\d{1,15}),"nth":(?P<nth>\d{1,15}),)?"digest":"(?P<digest>\w+)"'
 )
@@ -242,9 +230,7 @@ def encoded(
     `request` is what is stored of its request. `answer` has the `reply` or the `error`, as `reply_to_json` and
     `error_to_json` return them.
     """
-    row, run, tag = asker.run
-    tagged = {} if tag == PRIMARY else {"model_tag": tag}
-    head = {"row": row, "run": run, **tagged, "asker": asker.name, "turn": turn, "digest": digest}
+    head = {**asker.run.to_json(), "asker": asker.name, "turn": turn, "digest": digest}
     return _line({**head, "request": request, **answer})
 
 
@@ -278,7 +264,7 @@ def head_of(line: bytes) -> Head:
     if match is None:
         return head_in(read_line(line))
     tag = match["tag"]
-    run = Run(int(match["row"]), int(match["run"]), PRIMARY if tag is None else tag.decode())
+    run = RunId(int(match["row"]), int(match["run"]), ModelTag.PRIMARY if tag is None else ModelTag(tag.decode()))
     asker = Asker(run, json.loads(match["asker"]))
     attempt, after, nth = (int(match[name] or 0) for name in ("attempt", "after", "nth"))
     call = (match["call"] or b"").decode()
@@ -345,7 +331,7 @@ class ExchangeFields(IdentityFields):
 def head_in(value: Mapping[str, Any]) -> Head:
     """Return the identity of the exchange in an object. Raises `ShapeFault`."""
     decode(value, IdentityFields)
-    asker = Asker(Run(value["row"], value["run"], value.get("model_tag", PRIMARY)), value["asker"])
+    asker = Asker(RunId.of(value), value["asker"])
     attempt, after, nth = (value.get(name, 0) for name in ("attempt", "after", "nth"))
     return Head(asker, value["turn"], value["digest"], attempt, value.get("call", ""), after, nth)
 

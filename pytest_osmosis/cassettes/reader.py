@@ -23,7 +23,6 @@ from pytest_osmosis.cassettes.exchange import (
     Body,
     Fingerprint,
     Head,
-    Run,
     check_exchange,
     head_in,
     head_of,
@@ -35,6 +34,7 @@ from pytest_osmosis.cassettes.exchange import (
 from pytest_osmosis.errors import CassetteError, Problem
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.formats.codec import ShapeFault
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import key_in, may_hold_key
@@ -146,7 +146,7 @@ class CassetteReader:
         """Return the answers for one asker, none of which is used yet."""
         return AskerAnswers(list(self._stored(asker)))
 
-    def runs(self) -> set[Run]:
+    def runs(self) -> set[RunId]:
         """Return the runs of which there are exchanges. This reads all files again."""
         return {head.asker.run for file in self.files for _, head in file.heads()}
 
@@ -233,14 +233,14 @@ RECORD = "--osmosis-record"
 SHOWN_KEY_CHARS = 6
 
 
-def check_cassette(path: Path) -> dict[Run, int]:
+def check_cassette(path: Path) -> dict[RunId, int]:
     """Return the runs of a cassette, each with the number of exchanges of its rollout.
 
     Raises `CassetteError` with all problems, each with its line. A missing file is one. So are a line that is broken or
     torn, another schema version, an exchange that is there twice, one that continues a turn which is not there, one
     whose digest is not that of its request, and text that looks like a key.
     """
-    runs: dict[Run, int] = {}
+    runs: dict[RunId, int] = {}
     try:
         with open_file(path) as file:
             found = _problems(file, runs)
@@ -256,7 +256,7 @@ def check_cassette(path: Path) -> dict[Run, int]:
     return runs
 
 
-def _problems(file: IO[bytes], runs: dict[Run, int]) -> Iterator[tuple[int, str]]:
+def _problems(file: IO[bytes], runs: dict[RunId, int]) -> Iterator[tuple[int, str]]:
     """Yield the lines that are wrong, and why. Nothing is said of a file whose header is wrong."""
     line = file.readline(MOST_LINE_BYTES)
     try:

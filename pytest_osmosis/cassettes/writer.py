@@ -7,7 +7,6 @@ continuation of an earlier one of the same asker.
 
 from __future__ import annotations
 
-import fcntl
 import filecmp
 import os
 import time
@@ -26,7 +25,6 @@ from pytest_osmosis.cassettes.exchange import (
     Continuations,
     Fingerprint,
     Head,
-    Run,
     encoded,
     header,
     whole,
@@ -34,10 +32,11 @@ from pytest_osmosis.cassettes.exchange import (
 from pytest_osmosis.cassettes.reader import CassetteFile, Stored, answer_of
 from pytest_osmosis.errors import CassetteError
 from pytest_osmosis.files.reading import FileFault
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.names import shown
 
 
-def write_cassette(path: Path, log: Path, runs: Iterable[Run]) -> Path:
+def write_cassette(path: Path, log: Path, runs: Iterable[RunId]) -> Path:
     """Write the cassette at `path` from the exchange log of an eval run that rolled out `runs`. Return its real path.
 
     The cassette keeps what it holds of other runs, unless a judge was asked about them anew. The file is replaced as a
@@ -80,12 +79,12 @@ def _opened(path: Path) -> closing[CassetteFile] | nullcontext[None]:
         raise CassetteError.at(shown(path), str(fault)) from None
 
 
-def _last_calls(log: CassetteFile, rolled_out: Collection[Run]) -> dict[Asker, list[Stored]]:
+def _last_calls(log: CassetteFile, rolled_out: Collection[RunId]) -> dict[Asker, list[Stored]]:
     """Return the exchanges of the last call of each asker, of each run's last attempt.
 
     Rollouts that did not end are left out.
     """
-    attempts: dict[Run, int] = {}
+    attempts: dict[RunId, int] = {}
     calls: dict[Asker, tuple[int, str, list[Stored]]] = {}
     for offset, head in log.heads():
         asker = head.asker
@@ -103,7 +102,7 @@ def _last_calls(log: CassetteFile, rolled_out: Collection[Run]) -> dict[Asker, l
     }
 
 
-def _kept(file: CassetteFile, rolled_out: Collection[Run], anew: Collection[Asker]) -> dict[Asker, list[Stored]]:
+def _kept(file: CassetteFile, rolled_out: Collection[RunId], anew: Collection[Asker]) -> dict[Asker, list[Stored]]:
     kept: dict[Asker, list[Stored]] = {}
     for offset, head in file.heads():
         if head.asker.run not in rolled_out and head.asker not in anew:
@@ -178,55 +177,58 @@ READ_BYTES = 1 << 16
 
 
 class ExchangeLog:
-    """A log at `path`, which is made, for its owner alone, with the first lines."""
+    """A log at `path`, which is made, for its owner alone, with the first lines. Only one process appends to it.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Without a path lines are dropped. `n_sent` counts the exchanges whose answers did not come from a store.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.n_sent = 0
+        self._path = path
+        self._lines: list[bytes] = []
         self._file: FileIO | None = None
         self._synced = 0.0
 
-    def append(self, lines: bytes) -> None:
-        """Append whole lines, each ending in a newline. Raises `CassetteError` if the disk takes no more."""
-        with _writing(self.path):
-            file = self._file = self._file or self._opened()
-            with _locked(file):
-                end = _end_of_lines(file)
-                file.truncate(end)
-                file.seek(end)
-                _write_all(file, lines if end else header(LOG) + lines)
-            if time.monotonic() - self._synced > SYNC_INTERVAL_S:
-                os.fsync(file.fileno())
-                self._synced = time.monotonic()
+    def add(self, line: bytes, *, sent: bool) -> None:
+        """Take the line of an exchange, which `write` writes."""
+        self.n_sent += sent
+        if self._path is not None:
+            self._lines.append(line)
+
+    def write(self) -> None:
+        """Append the lines that were added. Raises `CassetteError`, once, if the disk takes no more."""
+        if not self._lines or self._path is None:
+            return
+        lines, self._lines = b"".join(self._lines), []
+        try:
+            with _writing(self._path):
+                file = self._file = self._file or _opened_log(self._path)
+                view = memoryview(lines if file.tell() else header(LOG) + lines)
+                while view:
+                    view = view[file.write(view) :]
+                if time.monotonic() - self._synced > SYNC_INTERVAL_S:
+                    os.fsync(file.fileno())
+                    self._synced = time.monotonic()
+        except CassetteError:
+            with suppress(CassetteError):
+                self.close()
+            self._path = None
+            raise
 
     def close(self) -> None:
         """Force the lines to the disk. Raises `CassetteError` if it takes no more."""
         file, self._file = self._file, None
-        if file is not None:
-            with _writing(self.path), file:
+        if file is not None and self._path is not None:
+            with _writing(self._path), file:
                 os.fsync(file.fileno())
 
-    def _opened(self) -> FileIO:
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-        return FileIO(descriptor, "r+b")
 
-
-def _write_all(file: FileIO, lines: bytes) -> None:
-    view = memoryview(lines)
-    while view:
-        view = view[file.write(view) :]
-
-
-@contextmanager
-def _locked(file: FileIO) -> Iterator[None]:
-    """A context in which no other process appends to a file. A file system without locks is used without."""
-    with suppress(OSError):
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            fcntl.flock(file.fileno(), fcntl.LOCK_UN)
+def _opened_log(path: Path) -> FileIO:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+    file.truncate(_end_of_lines(file))  # a crash may have torn the last line
+    file.seek(0, os.SEEK_END)
+    return file
 
 
 def _end_of_lines(file: FileIO) -> int:

@@ -1,4 +1,4 @@
-"""Files that hosts cause to be written: artifacts that those on other machines send, exchanges, and their log.
+"""Files that hosts cause to be written: artifacts that those on other machines send, and their log.
 
 Hosts run user code, so whatever they send is checked: a file lies in the folder of its own run, or nowhere.
 The log has output that belongs to no run. Hosts, and all processes that they start, append to it directly, so that it
@@ -15,10 +15,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_osmosis.cassettes.writer import ExchangeLog
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.run_table import Host
-from pytest_osmosis.errors import CassetteError
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, ArtifactEvent, Key, LeftOutEvent, Setup
 from pytest_osmosis.text.numbers import plural
@@ -126,41 +124,6 @@ class Artifacts:
     def _drop(self, host: Host, key: Key, why: str) -> None:
         self._missing[f"could not be stored in {self._folder}: {why}"].add(key)
         self.died(host)
-
-
-class Exchanges:
-    """The exchanges of an eval run. Without a `path` they are dropped.
-
-    `n_sent` counts those whose answers did not come from a store.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self._log = None if path is None else ExchangeLog(path)
-        self._lines: list[bytes] = []
-        self.n_sent = 0
-
-    def add(self, raw: bytes, *, sent: bool) -> None:
-        """Take the line of an event, which is written at the end of the turn."""
-        self.n_sent += sent
-        if self._log is not None:
-            self._lines.append(raw)
-
-    def write(self) -> None:
-        """Write what was added. Raises `CassetteError`, once, if that fails."""
-        lines, self._lines = self._lines, []
-        if lines and self._log is not None:
-            try:
-                self._log.append(b"".join(lines))
-            except CassetteError:
-                with contextlib.suppress(CassetteError):
-                    self.close()
-                raise
-
-    def close(self) -> None:
-        """Close the log. Raises `CassetteError` if the disk does not take it."""
-        log, self._log = self._log, None
-        if log is not None:
-            log.close()
 
 
 MOST_LOG_BYTES = 8 << 20

@@ -158,14 +158,7 @@ def _spendings(bounds: Bounds) -> Iterator[Spending]:
         )
     if (usd := bounds.max_cost_usd) is not None:
         yield Spending(
-            "max_cost_usd",
-            usd,
-            f"{usd:g}",
-            bounds.cost_usd,
-            bounds.judge_cost_usd,
-            money,
-            "spent",
-            bounds.judged,
+            "max_cost_usd", usd, f"{usd:g}", bounds.cost_usd, bounds.judge_cost_usd, money, "spent", bounds.judged
         )
 
 

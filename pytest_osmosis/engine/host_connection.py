@@ -22,11 +22,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
-from pytest_osmosis.engine.host_process import HOST
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import HostEvent, Request, Setup, become, encode, lines, read_event
-from pytest_osmosis.processes.child import Child
+from pytest_osmosis.processes.child import HOST, Child, PrestartedHost
 from pytest_osmosis.text.user_code import names_our_file
 
 try:
@@ -150,9 +149,9 @@ class Spawn(Protocol):
 
 
 class HostConnection:
-    """Connects to a new process, or to `prestarted`, which becomes this host. Raises `HostError` if none starts.
+    """Connects to a new process, or to a `prestarted` one, which becomes this host. Raises `HostError` if none starts.
 
-    If that `has_loaded` code already, it keeps its folder and environment.
+    One that has `loaded` its code already keeps its folder and environment.
     """
 
     def __init__(
@@ -163,8 +162,8 @@ class HostConnection:
         environ: HostEnviron,
         log: Path,
         post: Post,
-        prestarted: Child | None = None,
-        has_loaded: bool = False,
+        prestarted: PrestartedHost | None = None,
+        loaded: Child | None = None,
     ) -> None:
         self.name = name
         self.setup = setup
@@ -174,16 +173,17 @@ class HostConnection:
         self.waits_for = ""
         self.placed_at = 0.0
         self._post = post
+        child = prestarted.take(environ.merged) if prestarted is not None else loaded
         try:
             with open(log, "ab", opener=private.opener) as stderr:
                 self._log_begun = stderr.tell()
-                self._child = prestarted or Child(HOST, stderr, cwd=setup.code.workspace, environ=environ.merged)
+                self._child = child or Child(HOST, stderr, cwd=setup.code.workspace, environ=environ.merged)
         except OSError as error:
             raise HostError(f"no process for your code can be started: {error}") from error
         self._stdout = self._child.stdout.fileno()
         self._room = room_in(self._stdout)
-        if prestarted is not None:
-            self.send([become(log, None if has_loaded else environ.merged, setup.code.workspace)])
+        if child is not None:
+            self.send([become(log, environ.merged if loaded is None else None, setup.code.workspace)])
         self.send([setup.to_json()])
         self._reader = threading.Thread(target=self._read, name=f"osmosis-{name}", daemon=True)
         self._reader.start()
@@ -197,7 +197,6 @@ class HostConnection:
         self._child.put(encode(messages))
 
     def kill(self) -> None:
-        """End the host and all processes that it started, now. `Died` follows."""
         self._child.kill()
 
     def join(self, timeout_s: float) -> bool:

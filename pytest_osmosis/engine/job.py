@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
-from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
@@ -54,6 +53,13 @@ class Bounds:
     cost_usd: Callable[[RunRecord], float | None] = lambda record: None
     judge_cost_usd: Callable[[RunRecord], float | None] = lambda record: None
     judged: bool = False
+
+
+class Limits(NamedTuple):
+    """The limits of a provider; None: no limit."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,10 @@
 A host asks before each request, retries included, and sends it once it has the permit; first come, first served. The
 tokens of a request are estimated from earlier requests, and corrected once the server has reported them.
 
+Amounts are taken evenly, and never more than the limit in any minute. Providers count what arrives by the minute, some
+by the second, and requests that are sent evenly arrive less evenly. So a minute counts as 61 seconds, and capacity that
+was not used for a while is not made up for. Times are of one monotonic clock.
+
 Before its first run, each model gets one small request, a probe: a wrong key or address then costs nothing else.
 """
 
@@ -14,9 +18,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 
+from pytest_osmosis.engine.job import Limits
 from pytest_osmosis.engine.run_table import Host, RunState
 from pytest_osmosis.engine.runs import Runs
-from pytest_osmosis.engine.throttle import Charge, Limits, Rate
 from pytest_osmosis.host.protocol import JUDGE, AskEvent, ProbedEvent, Size
 
 CHARS_A_TOKEN = 4.0
@@ -24,6 +28,59 @@ FIRST_ANSWER_TOKENS = 500.0
 """Initial estimates, used until the usage of a request is known; `max_tokens` of a request replaces that of answers."""
 LOOK_S = 0.01
 """The shortest wait: permits that become free meanwhile are granted together."""
+WINDOW_S = 61.0
+"""A provider's minute, and a second for requests that are overtaken on their way."""
+BURST_S = 0.25
+"""Capacity that was not used for up to this long can still be used, as the engine may be late."""
+
+
+@dataclass(slots=True, eq=False)
+class Charge:
+    """An amount charged to a limit at a time. It is `counted` until its minute is over."""
+
+    at: float
+    amount: float
+    counted: bool = True
+
+
+@dataclass(slots=True)
+class Rate:
+    """At most `per_minute` in any minute. An amount larger than that is let through on its own."""
+
+    per_minute: int
+    _charges: deque[Charge] = field(default_factory=deque)
+    _sum: float = 0.0
+    _next_at: float = float("-inf")
+
+    def free_at(self, now: float, amount: float) -> float:
+        """Return when `amount` may be taken, or when to try again."""
+        self._forget(now)
+        if self._charges and self._sum + amount > self.per_minute:
+            return max(self._next_at, self._charges[0].at + WINDOW_S)
+        return self._next_at
+
+    def take(self, now: float, amount: float) -> Charge:
+        charge = Charge(now, amount)
+        self._charges.append(charge)
+        self._sum += amount
+        self._next_at = max(self._next_at, now - BURST_S) + self._worth_s(amount)
+        return charge
+
+    def correct(self, charge: Charge, amount: float) -> None:
+        """Replace an estimated amount by the actual one."""
+        more, charge.amount = amount - charge.amount, amount
+        self._next_at += self._worth_s(more)
+        if charge.counted:
+            self._sum += more
+
+    def _forget(self, now: float) -> None:
+        while self._charges and self._charges[0].at + WINDOW_S <= now:
+            charge = self._charges.popleft()
+            charge.counted = False
+            self._sum -= charge.amount
+
+    def _worth_s(self, amount: float) -> float:
+        return amount * WINDOW_S / self.per_minute
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_osmosis.cassettes.exchange import CASSETTE, MOST_LINE_BYTES, Run, read_header
+from pytest_osmosis.cassettes.exchange import CASSETTE, MOST_LINE_BYTES, read_header
 from pytest_osmosis.cassettes.reader import CassetteReader, check_cassette
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.config import EvalConfig
@@ -46,7 +46,7 @@ class EvalCassette:
 
     mode: CassetteMode
     path: Path
-    runs: Mapping[Run, int] = field(default_factory=dict, repr=False, compare=False)
+    runs: Mapping[RunId, int] = field(default_factory=dict, repr=False, compare=False)
     digest: str | None = None
 
     @property
@@ -108,7 +108,7 @@ def cassette_line(cassette: EvalCassette) -> str:
 
 def missing_text(cassette: EvalCassette, runs: Sequence[RunId]) -> str | None:
     """Return which of the selected `runs` the cassette of a replay lacks, None if it has all of them."""
-    missing = [run for run in runs if _named(run) not in cassette.runs]
+    missing = [run for run in runs if run not in cassette.runs]
     if cassette.mode != "replay" or not missing:
         return None
     are = "is" if len(missing) == 1 else "are"
@@ -118,7 +118,7 @@ def missing_text(cassette: EvalCassette, runs: Sequence[RunId]) -> str | None:
 
 def check_replay(cassette: EvalCassette, runs: Sequence[RunId], most: int) -> None:
     """Raise `CassetteError` if a replay has no answers for too many of `runs`: for all, or more than `most` of them."""
-    held = sum(_named(run) in cassette.runs for run in runs)
+    held = sum(run in cassette.runs for run in runs)
     text = missing_text(cassette, runs)
     if text is not None and (not held or len(runs) - held > most):
         fix = "record them (--osmosis-record=new), or select others (-k, --osmosis-limit)"
@@ -130,7 +130,7 @@ def unrecorded_text(cassette: EvalCassette | None, record: RunRecord, details: s
 
     A run that the cassette does not hold at all is missing, and has not changed. `details` are those of the rollout.
     """
-    if cassette is None or cassette.mode != "replay" or _named(record.run) not in cassette.runs:
+    if cassette is None or cassette.mode != "replay" or record.run not in cassette.runs:
         return None
     if record.boundary == "provider":
         return f"{record.error}\n{details}".rstrip()
@@ -146,11 +146,11 @@ def unasked_text(cassette: EvalCassette, records: Iterable[RunRecord]) -> str | 
     if cassette.mode != "replay":
         return None
     ended = [record for record in records if record.rolled and record.boundary is None]
-    left = {each.run: cassette.runs.get(_named(each.run), 0) - each.stored.requests for each in ended}
+    left = {each.run: cassette.runs.get(each.run, 0) - each.stored.requests for each in ended}
     asked_less = [run for run, n in left.items() if n > 0]
     if not asked_less:
         return None
-    n_left, n_held = sum(left[run] for run in asked_less), sum(cassette.runs.get(_named(each.run), 0) for each in ended)
+    n_left, n_held = sum(left[run] for run in asked_less), sum(cassette.runs.get(each.run, 0) for each in ended)
     were = "was" if n_left == 1 else "were"
     names = listed(map(str, asked_less), MOST_NAMED)
     return (
@@ -175,7 +175,7 @@ def finish_cassette(cassette: EvalCassette, directory: RunDirectory, records: It
     if not cassette.is_written:
         return FinishedCassette(cassette.digest)
     ended = [record for record in records if record.rolled or record.started]
-    recorded = {_named(record.run) for record in ended if record.rolled and record.boundary in RECORDED}
+    recorded = {record.run for record in ended if record.rolled and record.boundary in RECORDED}
     left_out = (record for record in ended if not record.rolled or record.boundary not in RECORDED)
     unrecorded = Counter("not ended" if record.boundary is None else record.boundary for record in left_out)
     if not recorded:
@@ -188,10 +188,6 @@ def finish_cassette(cassette: EvalCassette, directory: RunDirectory, records: It
     except CassetteError as error:
         kept = f"; its exchanges are in {shown(directory.exchanges)}" if something_at(directory.exchanges) else ""
         return FinishedCassette(None, unrecorded, f"the cassette was not written: {error}{kept}")
-
-
-def _named(run: RunId) -> Run:
-    return Run(run.row, run.index, str(run.model))
 
 
 def _digest(path: Path) -> str:

@@ -13,8 +13,7 @@ from typing import Any
 from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
-from pytest_osmosis.engine.job import Bounds, Describe, Job, ScoreInputs, undecided
-from pytest_osmosis.engine.throttle import Limits
+from pytest_osmosis.engine.job import Bounds, Describe, Job, Limits, ScoreInputs, undecided
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals.prepared import Models, Prepared, SelectedRuns, pass_rule
 from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling

@@ -241,7 +241,7 @@ class FinishedEval:
     def _write(self, path: Path, *, in_run_directory: bool = False) -> None:
         """Write the results. Those in the run directory are private, and rescoring keeps earlier ones there."""
         with self._writing(shown(path)):
-            if in_run_directory and self.run.engine.rescored:
+            if in_run_directory and self.run.engine.recorder.is_rescored:
                 publish.keep_earlier(path)
             self.written.append(publish.write(path, self._text(), is_private=in_run_directory))
 
@@ -271,7 +271,8 @@ class FinishedEval:
 
 def _end_of(run: EvalRun) -> FactsAtEnd:
     """Return what only the end of a session tells."""
-    source, engine, throttle = run.prepared.source, run.engine, run.engine.throttle
+    source, engine, throttle = run.prepared.source, run.engine, run.engine.loop.hosts.throttle
+    held_s = {**engine.loop.permits.held_s, **engine.loop.judge_permits.held_s}
     lost = {"lost_in_flight": engine.ledger.most_lost} if source.asks_models else {}
     of_shard = run.facts.shard is not None
     return FactsAtEnd(
@@ -283,8 +284,8 @@ def _end_of(run: EvalRun) -> FactsAtEnd:
         },
         cassette=_cassette_use(run),
         duration_ms=round(source.rollouts_took_ms(run.duration_ms), 3),  # as it is published
-        throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, engine.held_s),
-        shard_code={**source.rollout_code(engine.code), **engine.code.rewards} if of_shard else {},
+        throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, held_s),
+        shard_code={**source.rollout_code(engine.loop.code), **engine.loop.code.rewards} if of_shard else {},
     )
 
 
@@ -293,7 +294,7 @@ def _conclusion(run: EvalRun, end: FactsAtEnd) -> Conclusion:
     prepared, engine = run.prepared, run.engine
     measured = run.facts.measured(
         results.records_of(run.selected.runs, engine.ledger.records),
-        engine.pass_rule,
+        engine.recorder.pass_rule,
         engine.stopped,
         end,
         baseline_stopped=engine.baseline_stopped,
@@ -326,7 +327,9 @@ def _cassette_use(run: EvalRun) -> CassetteUse | None:
         unrecorded = then.unrecorded
     use = CassetteUse(cassette.mode, shown(cassette.path), made.digest, unrecorded=unrecorded)
     records, prices = map(run.record, run.selected.runs), prepared.prices
-    return use.counting(records, run.engine.n_exchanges, lambda record: prices[record.run.model], prepared.judge_price)
+    return use.counting(
+        records, run.engine.loop.exchanges.n_sent, lambda record: prices[record.run.model], prepared.judge_price
+    )
 
 
 def _lacking_text(run: EvalRun, records: Sequence[RunRecord]) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.rules import text_file
-from pytest_osmosis.engine.throttle import Limits
+from pytest_osmosis.engine.job import Limits
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.models.base import ChatRequest

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pytest_osmosis.engine.engine_loop import LoadedCode
+from pytest_osmosis.engine.engine import LoadedCode
 from pytest_osmosis.engine.job import RescoreJob, ResumeJob
 from pytest_osmosis.errors import JournalError, writing
 from pytest_osmosis.evals.request_settings import own_sampling, request_sampling
@@ -384,16 +384,16 @@ class RescoreSource(_Rollouts):
         return self.rollouts.took_ms
 
     def results_path(self, run: EvalRun) -> Path:
-        return run.directory.results if run.engine.rescored else run.directory.partial_results
+        return run.directory.results if run.engine.recorder.is_rescored else run.directory.partial_results
 
     def rescored(self, results: Results, run: EvalRun) -> Results:
         now, then = run.directory.results, self.results_then
-        kept = publish.kept_path(now) if run.engine.rescored else now
+        kept = publish.kept_path(now) if run.engine.recorder.is_rescored else now
         compared = compare(matched_by_run(results.measured_runs(), {} if then is None else then.measured_runs()))
         rescored = Rescored(
             rolled_out_at=self.rolled_out_at,
             duration_ms=round(run.duration_ms, 3),
-            kept=run.engine.kept,
+            kept=run.engine.recorder.kept,
             previous=None if then is None else kept.name,
             **compared.counts,
         )

@@ -127,7 +127,9 @@ class EvalRun:
         heartbeat = None if url is None or not prepared.source.asks_models else Heartbeat(url, runs)
         saved = None
         if prepared.source.asks_models and (base := prime_folder(prepared)) is not None:
-            saved = seams.growing_prime_files(directory, base, runs, lambda: engine.pass_rule, prepared.redaction)
+            saved = seams.growing_prime_files(
+                directory, base, runs, lambda: engine.recorder.pass_rule, prepared.redaction
+            )
 
         def done(run: RunId, outcome: Outcome) -> None:
             on_done(run, outcome)
@@ -172,7 +174,7 @@ class EvalRun:
 
     @property
     def pass_rule(self) -> PassRule:
-        return self.engine.pass_rule
+        return self.engine.recorder.pass_rule
 
     def record(self, run: RunId) -> RunRecord:
         """Return the record of a run; a run without any event is pending."""
@@ -206,7 +208,7 @@ class EvalRun:
         if not self.prepared.source.asks_models:
             return
         try:
-            complete_manifest(self.directory, self.engine.code, state)
+            complete_manifest(self.directory, self.engine.loop.code, state)
         except JournalError as error:
             self.notices.add(str(error))
 

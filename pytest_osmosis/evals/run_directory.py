@@ -27,7 +27,7 @@ from pytest_osmosis.config.environment_module import EnvironmentModule, name_of
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.datasets import Dataset, open_dataset
-from pytest_osmosis.engine.engine_loop import LoadedCode
+from pytest_osmosis.engine.engine import LoadedCode
 from pytest_osmosis.errors import CodeError, JournalError, writing
 from pytest_osmosis.evals.request_settings import request_sampling
 from pytest_osmosis.files import private

@@ -30,28 +30,24 @@ from pytest_osmosis.formats.events import (
     score_event,
 )
 from pytest_osmosis.host import output
-from pytest_osmosis.host.chat import ModelGateway, RequestTotals, RolloutChat
+from pytest_osmosis.host.chat import (
+    JudgeCounts,
+    JudgeGateway,
+    ModelGateway,
+    RequestTotals,
+    RolloutChat,
+    ScoringRequests,
+)
 from pytest_osmosis.host.deadline import Deadline, Interrupted, LoopMonitor, MonitoredCode, running_task
 from pytest_osmosis.host.exchanges import HostExchanges
 from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
-from pytest_osmosis.host.judge_requests import JudgeCounts, JudgeGateway, ScoringRequests
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.output import ArtifactSender
-from pytest_osmosis.host.protocol import (
-    JUDGE,
-    RUBRIC,
-    EventSink,
-    Key,
-    RunRequest,
-    ScoringFields,
-    Setup,
-    scoring_fields,
-)
+from pytest_osmosis.host.protocol import JUDGE, RUBRIC, EventSink, Key, RunRequest, ScoringFields, Setup, scoring_fields
 from pytest_osmosis.host.slots import HostLimits, RolloutSlot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
-from pytest_osmosis.judges.sending import REQUESTS
+from pytest_osmosis.judges.judge import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, copied, own_copy, refused
-from pytest_osmosis.models.replicas import uses_to_json
 from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.graders import NO_FACTS, REWARD, Reward, RolloutToGrade, reward_of
@@ -252,7 +248,7 @@ class HostCore:
         if environment:
             event["environment"] = environment
         if chat.totals.replicas:
-            event["replicas"] = uses_to_json(chat.totals.replicas)
+            event["replicas"] = {name: use.to_json() for name, use in chat.totals.replicas.items()}
         return event
 
     async def _briefly(self, key: Key, call: Callable[[], T], otherwise: Callable[[BaseException], T]) -> T:
@@ -323,7 +319,7 @@ class HostCore:
                     rewards: Sequence[Reward | BaseException]
                     if rubric is not None:
                         ask = partial(judges.send, rubric.model, client=self._clients[JUDGE])
-                        rewards = [await rubric.score(runs[0], ask)]
+                        rewards = [await rubric.score(runs[0], ask, str(key.run))]
                     else:
                         with self._user_code(running):
                             rewards = await self._rewards(name, runs, running)
@@ -452,12 +448,7 @@ def _prompt_length(prompt: Sequence[Message], messages: Sequence[Message], envir
 
 
 def _rollout_event(
-    key: Key,
-    begun: float,
-    messages: list[Message],
-    n_prompt: int,
-    totals: RequestTotals,
-    failure: Failure | None,
+    key: Key, begun: float, messages: list[Message], n_prompt: int, totals: RequestTotals, failure: Failure | None
 ) -> RolloutEvent:
     event: RolloutEvent = {
         "ev": "rollout",

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from socket import gethostname
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 from pytest_osmosis.cassettes.exchange import (
     ROLLOUT,
@@ -28,7 +28,6 @@ from pytest_osmosis.cassettes.exchange import (
     Continuations,
     Fingerprint,
     Redact,
-    Run,
     cleaned,
     error_from_json,
     error_to_json,
@@ -43,6 +42,7 @@ from pytest_osmosis.host.protocol import CassetteFields, Emit, EventSink, Exchan
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.models.providers import Api
 from pytest_osmosis.models.targets import asks_responses
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import one_line, shortened
@@ -56,18 +56,6 @@ def report_at_once(events: EventSink) -> Emit:
         events.flush()
 
     return emit
-
-
-class AskedModel(NamedTuple):
-    """The model of a request, as exchanges name it."""
-
-    name: str
-    api: Api = "chat_completions"
-
-    @classmethod
-    def of(cls, target: Any) -> AskedModel:
-        """Return the model of a target (`ModelTarget.to_json`)."""
-        return cls(target["model"], target.get("api", "chat_completions"))
 
 
 def total_usage(total: Usage | None, usage: Usage | None, n_before: int) -> Usage | None:
@@ -120,7 +108,7 @@ class HostExchanges:
         return self.mode == "replay"
 
     @cached_property
-    def runs(self) -> set[Run]:
+    def runs(self) -> set[RunId]:
         return self.reader.runs()
 
 
@@ -130,7 +118,7 @@ class AskerExchanges:
     def __init__(self, store: HostExchanges, key: Key, name: str, redact: Redact) -> None:
         self.store = store
         self.key = key
-        self.asker = Asker(Run(key.run.row, key.run.index, str(key.run.model)), name)
+        self.asker = Asker(key.run, name)
         self.redact = redact
         self.call = secrets.token_hex(4)
         self.answers: AskerAnswers = store.reader.at(self.asker)
@@ -140,10 +128,10 @@ class AskerExchanges:
         self._equal = Counter[str]()
         self._counting = Lock()  # protects all of these: code that holds the host's loop is served in another thread
 
-    def asks(self, request: ChatRequest, model: AskedModel) -> AskedRequest:
-        """Take a request that is about to be sent."""
-        api = "responses" if asks_responses(model.api, request.keys) else None
-        body = stored_request(request, model.name, self.redact, api)
+    def asks(self, request: ChatRequest, model: str, api: Api = "chat_completions") -> AskedRequest:
+        """Take a request that is about to be sent to a model by an API."""
+        named = "responses" if asks_responses(api, request.keys) else None
+        body = stored_request(request, model, self.redact, named)
         fingerprint = Fingerprint.of(body)
         with self._counting:
             self._asked += 1

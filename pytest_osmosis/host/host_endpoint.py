@@ -22,7 +22,6 @@ from pytest_osmosis.endpoint.rollouts import (
     hook_clients,
     proxy_variables,
 )
-from pytest_osmosis.endpoint.standby import begins_turn
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.host.chat import RolloutChat
 from pytest_osmosis.host.protocol import HostCode
@@ -141,6 +140,8 @@ class RolloutEndpoint:
 
     async def _send_in_standby(self, request: ChatRequest) -> ChatReply:
         """Send a request that came to the standby: from there if the host's loop is held, and else from that loop."""
+        from pytest_osmosis.endpoint.server import begins_turn
+
         loop = self.chat.deadline.loop
         if await begins_turn(loop):
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._send(request), loop))

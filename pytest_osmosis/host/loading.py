@@ -1,7 +1,7 @@
 """Loads user code in the host: agent, eval functions, Grader. A mistake is a `CodeError` with the user's traceback.
 
 Import roots are the rollout's folder, the workspace and pytest's `pythonpath`. No conftest.py is loaded. Our own
-modules for judges, MCP tools and classes of the Osmosis SDK take time to import, so only hosts that need them do.
+modules for MCP tools and classes of the Osmosis SDK take time to import, so only hosts that need them do.
 
 Classes of workflows and Graders are recognised by the names of their bases, so that ours and those of the SDK are
 alike. That a host can call them is checked when they load: nothing is paid for yet.
@@ -18,11 +18,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pytest_osmosis import seams
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.protocol import RUBRIC, CommitFields, HostCode, ReadyEvent, Setup
+from pytest_osmosis.host.protocol import RUBRIC, CommitFields, HostCode, ReadyEvent, Setup, judge_digest
 from pytest_osmosis.host.rollout_code import (
     add_roots,
     file_digests,
@@ -33,6 +33,7 @@ from pytest_osmosis.host.rollout_code import (
     source_digest,
     unwrapped,
 )
+from pytest_osmosis.judges.judge import RubricScorer
 from pytest_osmosis.rewards.graders import REWARD, EvalFunction, GraderCode, eval_function, function_of_check
 from pytest_osmosis.rollouts.agents import (
     FunctionAgent,
@@ -58,9 +59,6 @@ from pytest_osmosis.text.user_code import (
     user_traceback,
     with_names,
 )
-
-if TYPE_CHECKING:
-    from pytest_osmosis.host.rubric_scorer import RubricScorer
 
 
 def use_worktree(commit: CommitFields) -> None:
@@ -207,11 +205,7 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
     checks = [*map(function_of_check, setup.checks)]
     functions = (*own, *(function for function, _ in checks))
     grader = errors.collect(lambda: _grader_code(setup, imports, entrypoint))
-    rubric = None
-    if setup.code.judge is not None:
-        from pytest_osmosis.host.rubric_scorer import RubricScorer
-
-        rubric = RubricScorer.of(setup.code.judge)
+    rubric = None if setup.code.judge is None else RubricScorer.of(setup.code.judge)
     if not functions and grader is None and rubric is None and environment is None and not errors:
         raise CodeError(
             f"{setup.entrypoint}: nothing scores the runs: the module has no Grader, and [scoring] names no eval_fns, "
@@ -229,7 +223,7 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
         | {function.name: digest for function, digest in checks}
         | ({REWARD: source_digest(grader.grader, roots)} if grader is not None else {})
         | ({REWARD: environment.digest} if environment is not None else {})
-        | ({RUBRIC: rubric.digest} if rubric is not None else {}),
+        | ({RUBRIC: judge_digest(setup.code.judge)} if setup.code.judge is not None else {}),
         rubric,
         notes=environment.notes if environment is not None else _notes(mcp, agent),
         scored_apart=setup.code.endpoint == "env",

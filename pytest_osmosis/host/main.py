@@ -1,13 +1,18 @@
-"""The host process: takes its pipes, loads the user's code, serves one engine, ends.
+"""The host process: takes its pipes, loads the user's code, serves one engine on an event loop, ends.
 
 The file descriptors of the protocol are moved away first, so that user code cannot harm it through 0, 1 and 2: 0 reads
 nothing, 1 and 2 are the log. The end of the input means that the engine is gone: the process and all that it started
 are killed at once.
+
+Requests are read in a thread, events are written once per loop turn. Functions of the standard library are imported by
+name, so that user code cannot replace them in their modules.
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
+import contextlib
 import faulthandler
 import gc
 import json
@@ -17,36 +22,319 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
+from functools import partial
 from io import BufferedReader
+from os import write
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from pytest_osmosis import seams
 from pytest_osmosis.endpoint.rollouts import changed_environ
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host import output
-from pytest_osmosis.host.chat import Clients, clients_of
-from pytest_osmosis.host.exchanges import opened_store
+from pytest_osmosis.host.chat import Clients, clients_of, deniable, probed
+from pytest_osmosis.host.core import HostCore
+from pytest_osmosis.host.deadline import LoopMonitor
+from pytest_osmosis.host.exchanges import HostExchanges, opened_store
 from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.loading import UserCode, load, load_environment
 from pytest_osmosis.host.protocol import (
+    JUDGE,
+    ArtifactEvent,
     BecomeRequest,
     HostCode,
+    HostEvent,
+    Key,
     RefusedEvent,
+    Request,
+    RunRequest,
     Setup,
     SetupRequest,
     TellRequest,
     ToldEvent,
     encode,
+    lines,
     secrets_of,
 )
-from pytest_osmosis.host.server import HostServer, RequestReader, end_process_group, take_pipes
-from pytest_osmosis.host.user_errors import raise_no_terminal
+from pytest_osmosis.host.slots import HostLimits, grant
+from pytest_osmosis.host.user_errors import broken, raise_no_terminal
 from pytest_osmosis.processes.child import allow_many_files, leave_no_core_file
 from pytest_osmosis.text.redaction import Redaction
+from pytest_osmosis.text.safe import dumps, loads
+
+READ_BYTES = 1 << 18
+
+Receive = Callable[[list[Request]], None]
+
+
+def take_pipes() -> tuple[BufferedReader, int]:
+    """Move the pipes of the protocol away from 0 and 1, where user code could harm them. Return both ends."""
+    requests, events = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    os.close(null)
+    os.register_at_fork(after_in_child=lambda: os.closerange(min(requests, events), max(requests, events) + 1))
+    return os.fdopen(requests, "rb"), events
+
+
+class RequestReader:
+    """Reads requests in a thread, so that the host notices the end of the pipe whatever the event loop does."""
+
+    def __init__(self, pipe: BufferedReader) -> None:
+        self._pipe = pipe
+        self._waiting: list[Request] = []
+        self._lock = threading.Lock()  # protects _waiting and _receive
+        self._receive: Receive | None = None
+
+    def start(self) -> None:
+        """Begin to read. Requests wait until `deliver_to` is called."""
+        threading.Thread(target=self._read, name="osmosis-reader", daemon=True).start()
+
+    def deliver_to(self, receive: Receive) -> None:
+        """Call `receive` with the requests read so far, and from now on, in the reader's thread, with each read."""
+        with self._lock:
+            self._receive = receive
+            receive(self._waiting)
+
+    def _read(self) -> None:
+        try:
+            for read in lines(partial(self._pipe.read1, READ_BYTES)):
+                requests: list[Request] = [loads(line.decode()) for line in read]
+                with self._lock:
+                    if self._receive is None:
+                        self._waiting += requests
+                    else:
+                        self._receive(requests)
+        finally:  # the engine is gone, or user code closed the pipe or broke what reads it: nothing would be heard
+            end_process_group()
+
+
+class EventWriter:
+    """Writes events (`EventSink`): those of one turn of the loop together, at its end or when `flush` is called.
+
+    `turns` counts the turns of the loop in which there were events.
+    """
+
+    def __init__(self, pipe: int, redaction: Redaction, loop: asyncio.AbstractEventLoop) -> None:
+        self.turns = 0
+        self._pipe = pipe
+        self._redaction = redaction
+        self._loop = loop
+        self._lines: list[str] = []
+        self._turn_ends = False
+        self._writes = threading.Lock()
+
+    def redacted(self, value: Mapping[str, Any]) -> str:
+        return self._redaction.event(value)
+
+    def hide(self, name: str, value: str) -> None:
+        self._redaction.add({name: value})
+
+    def emit(self, event: HostEvent) -> None:
+        self._lines.append(self._redaction.event(event))
+        if not self._turn_ends:
+            self._turn_ends = True
+            self._loop.call_soon(self._end_turn)
+
+    def emit_from_thread(self, event: HostEvent) -> None:
+        self._write(self._redaction.event(event).encode("ascii") + b"\n")
+
+    def send_artifact(self, event: ArtifactEvent) -> None:
+        self._write(dumps(event).encode("ascii") + b"\n")
+
+    def flush(self) -> None:
+        lines, self._lines = self._lines, []
+        try:
+            self._write(("\n".join(lines) + "\n").encode("ascii"))
+        except OSError:  # the engine is gone, or user code closed the pipe
+            end_process_group()
+
+    def _write(self, lines: bytes) -> None:
+        data = memoryview(lines)
+        with self._writes:
+            while data:
+                data = data[write(self._pipe, data) :]
+
+    def _end_turn(self) -> None:
+        self._turn_ends = False
+        self.turns += 1
+        if self._lines:
+            self.flush()
+
+
+def end_process_group() -> None:
+    """Kill this process and every process of its group, which includes those that user code started."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+CLOSE_S = 1.0
+"""Tasks that were cancelled at the end get this long."""
+
+
+class HostServer:
+    """Serves requests until `close`: connects the event loop, the core and the pipes. Runs wait here for a slot."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        code: UserCode,
+        clients: Clients,
+        endpoint: HostEndpoint,
+        events: int,
+        redaction: Redaction,
+        store: HostExchanges | None = None,
+    ) -> None:
+        self._code = code
+        self._teardown_s = setup.teardown_s
+        self._clients = clients
+        self._models = deniable(clients, self._denied)
+        self._loop = asyncio.new_event_loop()
+        self._loop.time = monotonic  # type: ignore[method-assign]  # user code may stop the clock of the module `time`
+        self._writer = EventWriter(events, redaction, self._loop)
+        self._monitor = LoopMonitor(
+            lambda key, stack: self._writer.emit_from_thread({"ev": "stalled", **key.to_json(), "stack": stack})
+        )
+        self._limits = HostLimits(setup.limit, self._begin_rollouts)
+        self._core = HostCore(setup, code, self._models, endpoint, self._limits, self._monitor, self._writer, store)
+        self._waiting: deque[RunRequest] = deque()
+        self._tasks: dict[asyncio.Task[None], int] = {}
+        self._closing = False
+        self._closed = False
+
+    def serve(self, reader: RequestReader) -> None:
+        self._monitor.start(self._loop)
+        self._writer.emit(self._code.ready)
+        reader.deliver_to(self._post)
+        while not self._closed:
+            # A task of user code may end the loop by such an error or by `stop()`; everything in the loop continues.
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                self._loop.run_forever()
+        for client in self._clients.values():
+            self._loop.run_until_complete(client.close())
+
+    def _post(self, requests: list[Request]) -> None:
+        """Take requests in the reader's thread. Permits must not wait for the loop."""
+        for request in requests:
+            if request["op"] == "permit":
+                grant(request["ids"])
+        self._loop.call_soon_threadsafe(self._handle, requests)
+
+    def _handle(self, requests: list[Request]) -> None:
+        for request in requests:
+            match request["op"]:
+                case "run":
+                    self._accept(request)
+                case "score":
+                    self._spawn(self._core.score(request["names"], [request]), Key.of(request))
+                case "score_group":
+                    self._spawn(self._core.score(request["names"], request["runs"]), Key.of(request["runs"][0]))
+                case "limit":
+                    self._limits.resize(request["limit"], request["begun"], request["scorings"])
+                    self._writer.emit({"ev": "limited"})
+                case "hold":
+                    self._limits.hold(request["wait_s"])
+                case "pause" | "resume" as op:
+                    self._limits.pause(op == "pause")
+                case "drop":
+                    self._drop(request["model_tag"])
+                case "deny" if request["model_tag"] in self._models:  # a host that only scores does not ask the model
+                    self._models[request["model_tag"]].error = request["error"]
+                case "probe":
+                    self._spawn(self._probe(request["model_tag"]))
+                case "close" if not self._closing:  # the engine may send it twice
+                    self._closing = self._core.closing = True
+                    self._loop.create_task(self._close())
+        self._begin_rollouts()
+
+    def _accept(self, request: RunRequest) -> None:
+        """Let a run wait for its slot, or give it back if its model or its judge denies all requests."""
+        self._waiting.append(request)
+        for tag in (Key.of(request).run.model, JUDGE):
+            if tag in self._models and self._models[tag].error is not None:
+                self._drop(tag)
+
+    def _denied(self, tag: str, error: str) -> None:
+        self._writer.emit({"ev": "denied", "model_tag": str(tag), "error": error})
+        self._drop(tag)
+
+    def _begin_rollouts(self) -> None:
+        begun = 0
+        while self._waiting and not self._closing and self._limits.slots.begin():
+            self._begin_rollout(self._waiting.popleft())
+            begun += 1
+        ending = asyncio.current_task(self._loop)
+        turns = self._writer.turns
+        if ending is not None and self._tasks.get(ending, turns) < turns:
+            # It took more than one turn. Rollouts that never wait must not run one after another before all others.
+            _run_next(self._loop, begun)
+
+    def _begin_rollout(self, request: RunRequest) -> None:
+        """Begin a rollout that has its slot. User code that cancels all tasks may end it before it runs."""
+        performs = False
+
+        async def perform() -> None:
+            nonlocal performs
+            performs = True
+            await self._core.perform(request)
+
+        self._spawn(perform(), Key.of(request)).add_done_callback(
+            lambda _: None if performs else self._limits.slots.end(holding=True)
+        )
+
+    def _drop(self, tag: str | None) -> None:
+        """Give back the runs that have not begun: all of them, also for the judge, or those of one model."""
+        waiting = [(Key.of(request), request) for request in self._waiting]
+        dropped = [key for key, _ in waiting if tag in (None, JUDGE, key.run.model)]
+        self._waiting = deque(request for key, request in waiting if key not in dropped)
+        self._writer.emit({"ev": "dropped", "runs": [key.to_json() for key in dropped]})
+
+    def _spawn(self, work: Coroutine[Any, Any, None], key: Key | None = None) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks[task] = self._writer.turns
+        task.add_done_callback(lambda done: self._forget(done, key))
+        return task
+
+    def _forget(self, task: asyncio.Task[None], key: Key | None) -> None:
+        del self._tasks[task]
+        error = None if task.cancelled() else task.exception()
+        if (error is not None or task.cancelled()) and key is not None and not self._closing:
+            self._writer.emit(broken(key, error))
+
+    async def _probe(self, tag: str) -> None:
+        self._writer.emit(await probed(self._clients, tag))
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_S)
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(self._core.close(), CLOSE_S + self._teardown_s)
+        self._closed = True
+        self._loop.stop()
+
+
+def _run_next(loop: asyncio.AbstractEventLoop, n: int) -> None:
+    """Move the `n` callbacks that were added last to the front of the loop's queue.
+
+    The rollout that begins then takes the connection that the last one gave back, before any other rollout continues.
+    Clients check at every request which of their idle connections are alive: without this, an agent's own client takes
+    a tenth more time (docs/explanation/performance.md). A loop without the private `_ready` is left alone;
+    tests/engine/test_engine_in_flight.py notices.
+    """
+    ready = getattr(loop, "_ready", None)
+    if isinstance(ready, deque):
+        ready.rotate(n)
+
+
+# -- the process -------------------------------------------------------------------------------------------
 
 THREADS_S = 0.5
 """At the end, threads that user code left running get this long."""
@@ -68,7 +356,7 @@ def main() -> None:
     _prepare_process(redaction)
     endpoint, sdk_shim, environment = HostEndpoint(code, environ), seams.sdk_shim(), None
     if request["op"] == "tell":
-        with suppress(Exception):  # a listing has no keys, and a replay needs none
+        with contextlib.suppress(Exception):  # a listing has no keys, and a replay needs none
             _clients(Setup(code), environ)  # imported now, and made once more for the eval
         _begin_to_load(code, endpoint, sdk_shim)
         environment = _tell(Path(request["rows"]), code, events, redaction)
@@ -190,7 +478,7 @@ def _finish() -> None:
         timer.cancel()
         atexit.unregister(end)
         atexit._run_exitfuncs()
-        with suppress(Exception):  # user code may have replaced it
+        with contextlib.suppress(Exception):  # user code may have replaced it
             sys.stdout.flush()
         os._exit(0)
 

@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import Literal, Protocol, Self
+from typing import Literal, Self
 
 from pytest_osmosis.host.deadline import Deadline
 from pytest_osmosis.host.protocol import AnsweredEvent, AskEvent, Emit, Key, Size, UnusedEvent
@@ -49,8 +49,7 @@ def size_of(request: ChatRequest) -> Size:
 @dataclass(frozen=True, slots=True)
 class PermitClient:
     """Requests permits from the engine, in any event loop from which `emit` may be called, and reports what became of
-    each. Those `of_judges` are under limits of their own.
-    """
+    each. Those `of_judges` are under limits of their own."""
 
     emit: Emit
     of_judges: bool = False
@@ -233,14 +232,6 @@ class Slots(ResizableSemaphore):
         self._on_change()
 
 
-class PausableClock(Protocol):
-    """A clock of the time that a rollout or a function may use. Both methods are idempotent."""
-
-    def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-
 class RolloutSlot:
     """The slot of one rollout or scoring, held unless all that it does is wait for retries.
 
@@ -249,9 +240,7 @@ class RolloutSlot:
     that scores now.
     """
 
-    def __init__(
-        self, slots: ResizableSemaphore, requests: ResizableSemaphore, clock: PausableClock | None = None
-    ) -> None:
+    def __init__(self, slots: ResizableSemaphore, requests: ResizableSemaphore, clock: Deadline | None = None) -> None:
         self.over = False
         self.clock = clock
         self._slots = slots

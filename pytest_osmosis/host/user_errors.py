@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytest_osmosis.errors import BoundError, JudgeError, ModelError
-from pytest_osmosis.host.chat import RequestTotals
+from pytest_osmosis.host.chat import JudgeCounts, RequestTotals
 from pytest_osmosis.host.deadline import DeadlineExpired, Interrupted, MonitoredCode
-from pytest_osmosis.host.judge_requests import JudgeCounts
 from pytest_osmosis.host.protocol import BrokenEvent, Key
 from pytest_osmosis.record.run_record import Boundary
 from pytest_osmosis.rollouts.context import NotAConversation

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin, overload
 
 from pytest_osmosis.errors import ConfigError, JudgeError, ModelError
-from pytest_osmosis.judges.judge import Judge, Judgement, Rubric, Submission
-from pytest_osmosis.judges.sending import JudgeModel, current_requests
+from pytest_osmosis.judges.judge import Judge, Judgement, JudgeModel, Rubric, Submission, current_requests
 from pytest_osmosis.models.base import ChatReply, ChatRequest
-from pytest_osmosis.models.own_loop import OWN_LOOP
+from pytest_osmosis.models.json_bodies import given
 from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES
+from pytest_osmosis.models.retry import OWN_LOOP
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.decorator import RUBRIC_MARK, check_annotation, check_name, signature_of
 
@@ -155,7 +155,7 @@ def evaluate_rubric(
         return _result(rubric, solution_str, model, {**own, **case})
     provider, name = _text_in(model_info, "provider").lower(), _text_in(model_info, "model")
     own = {name: model_info.get(name) for name in ("api_key", "api_key_env", "base_url", "system_prompt")}
-    judgement, raw = OWN_LOOP.run(_judged(rubric, solution_str, provider, name, {**model_info, **own, **_given(case)}))
+    judgement, raw = OWN_LOOP.run(_judged(rubric, solution_str, provider, name, {**model_info, **own, **given(case)}))
     if not return_details:
         return judgement.score
     return RewardRubricRunResult(score=judgement.score, explanation=judgement.reason, raw=raw)
@@ -170,7 +170,7 @@ async def _result(rubric: Any, solution_str: Any, model: Any, options: Mapping[s
         provider, name = next((each for start, each in FAMILIES.items() if model.lower().startswith(start)), ""), model
     if slash and options.get("base_url"):  # the name is sent as written
         provider, name = "", model
-    judgement, _ = await _judged(rubric, solution_str, provider.lower(), name, _given(options))
+    judgement, _ = await _judged(rubric, solution_str, provider.lower(), name, given(options))
     return RubricResult(judgement.score, judgement.reason)
 
 
@@ -187,15 +187,13 @@ def _judged(
     if high <= low:
         raise ValueError("'score_max' must be greater than 'score_min'")
     refuses = name.lower().rpartition("/")[2].startswith(WITHOUT_TEMPERATURE)
-    sampling: dict[str, Any] = {} if refuses else {"temperature": 0}
-    if options.get("reasoning_effort") is not None:
-        sampling["reasoning_effort"] = options["reasoning_effort"]
-    truth, given = options.get("ground_truth"), options.get("original_input")
+    sampling = {**({} if refuses else {"temperature": 0}), **given(options, ("reasoning_effort",))}
+    truth, asked = options.get("ground_truth"), options.get("original_input")
     judge = Judge(Rubric(rubric, low, high, options.get("system_prompt") or ""), sampling=sampling)
     submission = Submission(
         solution_str,
         ground_truth=truth if isinstance(truth, str) else "",
-        original_input=given if isinstance(given, str) else "",
+        original_input=asked if isinstance(asked, str) else "",
         metadata=options.get("metadata") or {},
     )
     model = _judge_model(provider, name, api_key, options)
@@ -262,10 +260,6 @@ def _text_in(model_info: Any, key: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise TypeError(f"'model_info' must include a '{key}' string")
     return value.strip()
-
-
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
 
 
 RubricFunction = TypeVar("RubricFunction", bound=Callable[..., Any])

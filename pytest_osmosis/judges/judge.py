@@ -6,24 +6,44 @@ are instructions. What a model wrote, and what a dataset holds, is quoted, and c
 
 An answer that holds no score within the range is sent back once, with what is wrong with it. After that, `JudgeError`
 is raised. Errors of requests are left to the caller: they say nothing about what is judged.
+
+Within an eval its host sends the requests; elsewhere, as in a unit test, they are sent from here.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import math
+import os
+import random
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from math import fsum
-from typing import Any
+from typing import Any, Protocol
 
 from pytest_osmosis.errors import ITS_ANSWER, JudgeError
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message
-from pytest_osmosis.text.chat_messages import ANSWER, CONVERSATION, INPUT, METADATA, TRUTH, marker_id, quoted, text_of
-from pytest_osmosis.text.safe import dumps, one_line
+from pytest_osmosis.models import create, retry
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model
+from pytest_osmosis.models.retry import OWN_LOOP
+from pytest_osmosis.models.targets import ModelTarget
+from pytest_osmosis.rewards.graders import MOST_REASON_CHARS, Reward
+from pytest_osmosis.text.chat_messages import (
+    ANSWER,
+    CONVERSATION,
+    INPUT,
+    METADATA,
+    TRUTH,
+    answer_of,
+    marker_id,
+    quoted,
+    text_of,
+)
+from pytest_osmosis.text.safe import dumps, one_line, shortened
 
 EXPLANATIONS = ("explanation", "reason", "reasoning", "rationale", "justification")
 """Keys under which models explain a score, the best one first."""
@@ -268,22 +288,17 @@ class Judge:
     votes: int = 1
     sampling: Mapping[str, Any] = field(default_factory=dict)
 
-    async def judge(self, submission: Submission, ask: Ask, *, run: str = "", seed: int | None = None) -> Judgement:
-        """Return the judgement on a submission. `run` and `seed` are those of the run that is judged."""
+    async def judge(self, submission: Submission, ask: Ask, *, run: str) -> Judgement:
+        """Return the judgement on a submission. `run` names what is judged."""
         messages = judge_messages(self.rubric, submission)
-        seeds = [None if seed is None else seed + vote for vote in range(self.votes)]  # equal ones give equal answers
-        requests = [
-            ChatRequest(messages, sampling=self.sampling, seed=seed_of_vote, run=f"{run}-vote{vote}")
-            for vote, seed_of_vote in enumerate(seeds)
-        ]
-        asked = (self._opinion(request, ask) for request in requests)
+        votes = (ChatRequest(messages, sampling=self.sampling, run=f"{run}-vote{vote}") for vote in range(self.votes))
+        asked = (self._opinion(request, ask) for request in votes)
         # The first error is raised once all votes have ended, so that what they cost is counted.
         opinions = await asyncio.gather(*asked, return_exceptions=True)
         for opinion in opinions:
             if isinstance(opinion, BaseException):
                 raise opinion
-        given = tuple(opinion for opinion in opinions if isinstance(opinion, Opinion))
-        return Judgement(given)
+        return Judgement(tuple(opinion for opinion in opinions if isinstance(opinion, Opinion)))
 
     async def _opinion(self, request: ChatRequest, ask: Ask) -> Opinion:
         reply = await ask(request)
@@ -296,7 +311,7 @@ class Judge:
             )
         answer = {"role": "assistant", "content": reply.content or "(no text)"}
         repair = [*request.messages, answer, {"role": "user", "content": again}]
-        reply = await ask(ChatRequest(repair, sampling=request.sampling, seed=request.seed, run=f"{request.run}-again"))
+        reply = await ask(replace(request, messages=repair, run=f"{request.run}-again"))
         try:
             return self._read(reply)
         except UnreadableAnswer as fault:
@@ -310,3 +325,166 @@ class Judge:
             if reply.finish_reason == "length":
                 raise UnreadableAnswer(f"{fault} (it was cut off at its token limit)") from None
             raise
+
+
+# -- requests ----------------------------------------------------------------------------------------------
+
+KEY = "the key of the judge"
+"""The name under which a key that code passes is given to a client."""
+MAX_IN_FLIGHT = 64
+ALONE_RETRIES = 2
+CLOSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeModel:
+    """The model of a judge: `name` as typed, `base_url` unless the name implies it, and how it is reached.
+
+    `api_key` is the key itself if code passes one, None if the environment holds it or none is needed.
+    """
+
+    name: str
+    base_url: str | None
+    target: ModelTarget
+    api_key: str | None = None
+
+    @property
+    def identity(self) -> tuple[str | None, ...]:
+        """All that tells two clients apart."""
+        target = self.target
+        return self.name, target.base_url, target.client, target.model, target.api_key_env, self.api_key
+
+    def client(self, environ: Mapping[str, str]) -> Model:
+        """Return a client. Raises `ConfigError` if its key or its library is missing."""
+        if self.api_key is None:
+            return create(self.target, environ, MAX_IN_FLIGHT)
+        return create(replace(self.target, api_key_env=KEY), {**environ, KEY: self.api_key}, MAX_IN_FLIGHT)
+
+
+class Requests(Protocol):
+    """Sends requests to judges."""
+
+    @property
+    def needs_keys(self) -> bool:
+        """False if no judge is asked, because all answers are recorded."""
+        ...
+
+    async def send(self, judge: JudgeModel, request: ChatRequest) -> ChatReply:
+        """Return the reply, after retries. May be awaited in any event loop. Raises `ModelError`."""
+        ...
+
+
+REQUESTS: ContextVar[Requests | None] = ContextVar("osmosis judge requests", default=None)
+"""The sender of judge requests for the current scoring."""
+
+
+class JudgeClients:
+    """The clients of one event loop, each made when it is first needed.
+
+    A judge that denies every request, such as for a wrong key, gets no further one.
+    """
+
+    def __init__(self) -> None:
+        self._clients: dict[tuple[str | None, ...], retry.DeniableModel] = {}
+        self._making = asyncio.Lock()
+
+    @property
+    def any_made(self) -> bool:
+        return bool(self._clients)
+
+    async def client(
+        self, judge: JudgeModel, paused: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> Model:
+        """Return the client of a judge. Raises `ModelError` if it denies every request.
+
+        The first one may import a large library, which happens in a thread, within `paused`.
+        """
+        identity = judge.identity
+        if identity not in self._clients:
+            async with self._making:
+                if identity not in self._clients:
+                    with paused():
+                        client = await asyncio.to_thread(judge.client, dict(os.environ))
+                        self._clients[identity] = retry.DeniableModel(client)
+        self._clients[identity].raise_if_denied()
+        return self._clients[identity]
+
+    async def close(self) -> None:
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            await client.close()
+
+
+class RequestsOutsideOfEvals:
+    """Sends requests from the process that asks, with a few retries. Nobody counts them."""
+
+    needs_keys = True
+
+    def __init__(self) -> None:
+        self._clients = JudgeClients()
+        self._pid = os.getpid()
+        atexit.register(self._close)
+
+    async def send(self, judge: JudgeModel, request: ChatRequest) -> ChatReply:
+        if not OWN_LOOP.is_here:
+            return await OWN_LOOP.wait_for(self.send(judge, request))
+        if self._pid != os.getpid():  # connections of the process that forked this one
+            self._clients, self._pid = JudgeClients(), os.getpid()
+        answered = await retry.chat(
+            await self._clients.client(judge),
+            request,
+            timeout_s=judge.target.timeout_s,
+            policy=retry.RetryPolicy(max_retries=ALONE_RETRIES),
+            remaining_s=lambda: None,
+            waiting=lambda delay_s: nullcontext(),
+            rng=random.Random(),
+        )
+        return answered.reply
+
+    def _close(self) -> None:
+        if self._clients.any_made and self._pid == os.getpid():
+            with suppress(Exception):
+                OWN_LOOP.run(asyncio.wait_for(self._clients.close(), CLOSE_S))
+
+
+OUTSIDE_OF_EVALS = RequestsOutsideOfEvals()
+
+
+def current_requests() -> Requests:
+    """Return who sends the requests of the code that calls this."""
+    return REQUESTS.get() or OUTSIDE_OF_EVALS
+
+
+@dataclass(frozen=True, slots=True)
+class RubricScorer:
+    """`[scoring] rubric`: the judge of the config scores conversations by a rubric. `model` is the judge's model."""
+
+    model: JudgeModel
+    judge: Judge
+    sees_conversation: bool
+    metadata: tuple[str, ...]
+
+    @classmethod
+    def of(cls, setup: Mapping[str, Any]) -> RubricScorer:
+        low, high = setup["score_range"]
+        rubric = Rubric(setup["rubric"], low, high, setup["system_prompt"])
+        return cls(
+            JudgeModel(setup["model"], setup["base_url"], ModelTarget.from_json(setup["target"])),
+            Judge(rubric, setup["votes"], setup["sampling"]),
+            setup["sees"] == "conversation",
+            tuple(setup["metadata"]),
+        )
+
+    async def score(self, request: Mapping[str, Any], ask: Ask, run: str) -> Reward:
+        """Return the judgement on what a host is to score. Raises `JudgeError` and `ModelError`."""
+        messages, n_prompt, row = request["messages"], request["n_prompt"], request["record"]
+        whole = self.sees_conversation
+        submission = Submission(
+            conversation_text(messages) if whole else answer_of(messages[n_prompt:]) or "",
+            whole,
+            "" if whole else prompt_text(messages[:n_prompt]),
+            ground_truth=value_text(request["ground_truth"]),
+            metadata={name: row[name] for name in self.metadata if name in row},
+        )
+        judgement = await self.judge.judge(submission, ask, run=f"{run}-judge")
+        return Reward(judgement.score, shortened(judgement.reason, MOST_REASON_CHARS), fields=judgement.fields)

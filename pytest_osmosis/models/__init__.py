@@ -48,10 +48,10 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
 
             return LiteLLMModel(target, api_key)
         case "completions":
-            from pytest_osmosis.models import text_completions
+            from pytest_osmosis.models.completions import TextCompletions
             from pytest_osmosis.models.connections import LightModel
 
-            return LightModel(target, api_key, max_in_flight=max_in_flight, api=text_completions)
+            return LightModel(target, api_key, max_in_flight=max_in_flight, api=TextCompletions())
         case "tokens":
             from pytest_osmosis.models.token_completions import TokenModel
 

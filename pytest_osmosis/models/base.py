@@ -179,9 +179,20 @@ class HttpApi(Protocol):
 
     PATH: str
 
-    def write_request(self, request: ChatRequest, target: ModelTarget) -> bytes: ...
+    def write_request(self, request: ChatRequest, target: ModelTarget) -> bytes:
+        """Return the body of a request.
 
-    def read_reply(self, status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply: ...
+        Raises `TypeError` or `ValueError` for messages, tools or sampling that JSON or the API cannot represent.
+        """
+        ...
+
+    def read_reply(self, status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
+        """Return the reply in the body of a 2xx answer.
+
+        Raises `ModelError`: boundary "provider" if the body cannot be read, has other types or has too large a message,
+        "model" if it has no message, and that of the error if the body reports one.
+        """
+        ...
 
 
 class Model(Protocol):

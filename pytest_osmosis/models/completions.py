@@ -13,31 +13,29 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pytest_osmosis.models.api_shapes import (
+from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage, usage_fields
+from pytest_osmosis.models.failures import Failures, error_in, type_of_error
+from pytest_osmosis.models.json_bodies import (
     ONE_ANSWER,
     AnswerLabel,
     ApiError,
     ServedRequest,
-    event,
-    refuse,
-    take_messages,
-    take_object,
-    take_seed,
-    take_tools,
-)
-from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage, usage_fields
-from pytest_osmosis.models.failures import Failures, error_in
-from pytest_osmosis.models.json_bodies import (
     answer_list,
     check_size,
     count_in,
     encoded,
+    event,
     first_choice,
     given,
     json_object,
     label,
+    refuse,
     role_fault,
     shape,
+    take_messages,
+    take_object,
+    take_seed,
+    take_tools,
     without,
 )
 from pytest_osmosis.models.targets import ModelTarget
@@ -51,10 +49,6 @@ MARK = "cache_control"
 
 
 def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
-    """Return the body of a request.
-
-    Raises `TypeError` or `ValueError` for messages, tools or sampling that are not JSON.
-    """
     return encoded(request_body(request, target))
 
 
@@ -87,11 +81,6 @@ def _unmarked(value: Any) -> Any:
 
 
 def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
-    """Return the reply in the body of a 2xx answer.
-
-    Raises `ModelError`: boundary "provider" if the body cannot be read, has other types or has too large a message,
-    "model" if it has no message, and that of the error if the body reports one.
-    """
     return reply_in(status, text, target, failures, "message", _fault, _message)
 
 
@@ -201,6 +190,53 @@ def usage_of(data: object) -> Usage | None:
     )
 
 
+# -- the older API ------------------------------------------------------------------------------------------
+
+TEXT_API = 'the API "openai_completions"'
+
+
+class TextCompletions:
+    """OpenAI's older API, /completions, for base models: the conversation is sent as one text, and the answer is text.
+
+    The prompt is the text of the messages, joined by blank lines, without their roles. No tools or images can be sent.
+    """
+
+    PATH = "/completions"
+
+    def write_request(self, request: ChatRequest, target: ModelTarget) -> bytes:
+        if request.tools:
+            raise ValueError(f"{TEXT_API} takes no tools; ask a server with chat completions, or offer no tools")
+        body = {"model": target.model, "prompt": prompt_of(request.messages)}
+        return encoded({**body, **target.seed_field(request.seed), **request.sampling})
+
+    def read_reply(self, status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
+        def fault(answer: object) -> str | None:
+            return None if isinstance(answer, str) else f"text = {shape(answer)}"
+
+        return reply_in(
+            status, text, target, failures, "text", fault, lambda answer: {"role": "assistant", "content": answer}
+        )
+
+
+def prompt_of(messages: Sequence[Message]) -> str:
+    r"""Return messages as one text.
+
+    >>> prompt_of([{"role": "system", "content": "Add."}, {"role": "user", "content": "2 + 2 ="}])
+    'Add.\n\n2 + 2 ='
+    """
+    return "\n\n".join(_text(message.get("content")) for message in messages)
+
+
+def _text(content: object) -> str:
+    if isinstance(content, str | None):
+        return content or ""
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else part for part in parts]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{TEXT_API} takes text only, and a message holds another part, such as an image")
+    return " ".join(map(str, texts)).strip()
+
+
 FINISH_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 """The reasons that the API has. Some clients refuse any other."""
 
@@ -296,5 +332,5 @@ def _deltas(message: Message) -> Iterator[dict[str, Any]]:
 
 
 def write_error(error: ApiError) -> dict[str, Any]:
-    kind = ERROR_TYPES.get(error.status, "server_error" if error.is_of_server else "invalid_request_error")
-    return {"error": {"message": error.message, "type": kind, "param": None, "code": error.code}}
+    kind = type_of_error(error.status, ERROR_TYPES, "server_error")
+    return {"error": {"message": str(error), "type": kind, "param": None, "code": error.code}}

@@ -32,7 +32,7 @@ import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.lenient_json import read
+from pytest_osmosis.models.json_bodies import read
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import one_line, shortened
 
@@ -106,12 +106,17 @@ CLIENT_ERRORS: Mapping[int, Treatment] = {
 }
 
 
-def client_error(status: int) -> Treatment:
-    """Return how a status from 400 to 499 is treated.
+def treatment_of(status: int) -> Treatment:
+    """Return how a status from 400 on is treated.
 
-    No standard has any other than these: a gateway, a load balancer or a firewall answered.
+    No standard has any other below 500 than these: a gateway, a load balancer or a firewall answered.
     """
     return CLIENT_ERRORS.get(status, "retried")
+
+
+def type_of_error(status: int, types: Mapping[int, str], of_server: str) -> str:
+    """Return an API's name for an error with this status: that in `types`, or a name for all others of either side."""
+    return types.get(status, of_server if treatment_of(status) == "retried" else "invalid_request_error")
 
 
 MAX_MESSAGE = 300
@@ -229,7 +234,7 @@ class Failures:
         return ModelError(text, status=status)
 
     def _error(self, answered: str, status: int, error: ErrorBody, wait_s: float | None) -> ModelError:
-        treatment = client_error(status) if status < 500 else "retried"
+        treatment = treatment_of(status)
         detail = self._detail(error)
         if treatment == "denied" or error.quota_exhausted or (status == 400 and error.key_refused):
             return ModelError(f"{answered} at {self._shown_url()}{detail}", status=status, systemic="always")

@@ -16,34 +16,33 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import groupby, takewhile
 from typing import Any
 
-from pytest_osmosis.models.api_shapes import (
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.models.failures import Failures, error_in, type_of_error
+from pytest_osmosis.models.json_bodies import (
     AnswerLabel,
     ApiError,
     ServedRequest,
-    event,
-    refuse,
-    take_messages,
-    take_object,
-    take_seed,
-    take_tools,
-)
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
-from pytest_osmosis.models.failures import Failures, error_in
-from pytest_osmosis.models.json_bodies import (
     answer_list,
     check_size,
-    count_in,
     encoded,
+    event,
     function_of,
     given,
     json_object,
     label,
+    refuse,
     role_fault,
     shape,
     string,
+    take_messages,
+    take_object,
+    take_seed,
+    take_tools,
+    usage_in,
     without,
 )
 from pytest_osmosis.models.targets import ModelTarget
@@ -82,10 +81,6 @@ DATA_URL = re.compile(r"data:([^;,]+)(?:;[^;,]+)*;base64,(.*)", re.DOTALL)
 
 
 def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
-    """Return the body of a request.
-
-    Raises `TypeError` or `ValueError` for messages, tools or sampling that JSON or the API cannot represent.
-    """
     system, turns = _conversation(request.messages)
     body: dict[str, Any] = {"model": target.model, "messages": turns}
     if system:
@@ -255,11 +250,6 @@ def _image_source(image: object) -> Block:
 
 
 def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
-    """Return the reply in the body of a 2xx answer.
-
-    Raises `ModelError`: boundary "provider" if the body cannot be read, has other types or has too large a message,
-    "model" if it has no message, and that of the error if the body reports one.
-    """
     body = json_object(status, text, failures)
     blocks = answer_list(body, "content", status, failures)
     if blocks == [] and error_in(body) is not None:
@@ -328,17 +318,12 @@ def _refused(blocks: list[Block], body: Mapping[str, Any]) -> Message:
 
 def _usage(data: object) -> Usage | None:
     """Return the tokens. The API's count of input tokens excludes those read from and written to the cache."""
-    fresh, output = count_in(data, "input_tokens"), count_in(data, "output_tokens")
-    if fresh is None or output is None:
+    cached, written = ("cache_read_input_tokens",), ("cache_creation_input_tokens",)
+    usage = usage_in(data, cached=cached, reasoning=("output_tokens_details", "thinking_tokens"), written=written)
+    if usage is None:
         return None
-    read, written = count_in(data, "cache_read_input_tokens"), count_in(data, "cache_creation_input_tokens")
-    return Usage(
-        fresh + (read or 0) + (written or 0),
-        output,
-        cached_input_tokens=read,
-        reasoning_tokens=count_in(data, "output_tokens_details", "thinking_tokens"),
-        cache_write_tokens=written,
-    )
+    of_cache = (usage.cached_input_tokens or 0) + (usage.cache_write_tokens or 0)
+    return replace(usage, input_tokens=usage.input_tokens + of_cache)
 
 
 STOP_REASONS: Mapping[str, str] = {finish: stop for stop, finish in reversed([*FINISH_REASONS.items()])}
@@ -582,5 +567,5 @@ def _usage_fields(usage: Usage | None) -> dict[str, Any]:
 
 
 def write_error(error: ApiError) -> dict[str, Any]:
-    kind = ERROR_TYPES.get(error.status, "api_error" if error.is_of_server else "invalid_request_error")
-    return {"type": "error", "error": {"type": kind, "message": error.message}}
+    kind = type_of_error(error.status, ERROR_TYPES, "api_error")
+    return {"type": "error", "error": {"type": kind, "message": str(error)}}

@@ -11,7 +11,7 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from typing import Any
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
+from pytest_osmosis.models.json_bodies import given
 from pytest_osmosis.models.targets import ModelTarget, Sticky
 
 IN_A_ROW = 3
@@ -45,10 +46,9 @@ class ReplicaUse:
     left_out: list[dict[str, str]] = field(default_factory=list)
     back: list[str] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        counts: dict[str, Any] = {"requests": self.requests, "errors": self.errors}
-        changes = {"left_out": self.left_out, "back": self.back}
-        return counts | {name: times for name, times in changes.items() if times}
+    def to_json(self) -> Any:
+        changes = given({"left_out": self.left_out or None, "back": self.back or None})
+        return {"requests": self.requests, "errors": self.errors, **changes}
 
 
 USES: ContextVar[dict[str, ReplicaUse] | None] = ContextVar("USES", default=None)
@@ -223,10 +223,6 @@ def _divided(place: float, replicas: Sequence[Replica]) -> tuple[Replica, float]
     scaled = place * len(replicas)
     position = min(int(scaled), len(replicas) - 1)
     return replicas[position], scaled - position
-
-
-def uses_to_json(uses: Mapping[str, ReplicaUse]) -> dict[str, Any]:
-    return {name: use.to_json() for name, use in uses.items()}
 
 
 def _utc() -> str:

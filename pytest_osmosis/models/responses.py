@@ -20,31 +20,29 @@ from typing import Any
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import completions
-from pytest_osmosis.models.api_shapes import (
-    AnswerLabel,
-    ServedRequest,
-    event,
-    refuse,
-    take_object,
-    take_seed,
-    take_tools,
-)
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
 from pytest_osmosis.models.failures import OF_REQUESTS, Failures, error_in
 from pytest_osmosis.models.json_bodies import (
+    AnswerLabel,
+    ServedRequest,
     answer_list,
     check_size,
-    count_in,
     encoded,
+    event,
     function_of,
     given,
     json_object,
     label,
+    read,
+    refuse,
     role_fault,
     string,
+    take_object,
+    take_seed,
+    take_tools,
+    usage_in,
     without,
 )
-from pytest_osmosis.models.lenient_json import read
 from pytest_osmosis.models.providers import Api
 from pytest_osmosis.models.targets import SWITCH, ModelTarget, asks_responses, chat_only
 from pytest_osmosis.text.chat_messages import refusal_of, text_of
@@ -112,8 +110,7 @@ def lacks(keys: Sequence[str]) -> str:
 def write_request(request: ChatRequest, target: ModelTarget) -> bytes:
     """Return the body of a request. One that came in the form of this API is passed on.
 
-    Raises `TypeError` or `ValueError` for messages, tools or sampling that JSON or the API cannot represent, and
-    `ModelError` for a key that only chat completions have: whoever sends it does so in each run.
+    Raises `ModelError` for a key that only chat completions have: whoever sends it does so in each run.
     """
     body: dict[str, Any] = {"store": False, "include": [REASONING], **_sampling(request.sampling)}
     if request.native is None:
@@ -227,11 +224,6 @@ def _part(part: Any) -> Any:
 
 
 def read_reply(status: int, text: str, target: ModelTarget, failures: Failures) -> ChatReply:
-    """Return the reply in the body of a 2xx answer.
-
-    Raises `ModelError`: boundary "provider" if the body cannot be read, has other types, has too large a message or is
-    no whole answer, "model" if it has no answer, and that of the error if the body reports one.
-    """
     body = json_object(status, text, failures)
     ended = body.get("status")
     if error_in(body) is not None:
@@ -309,16 +301,8 @@ def _is_plain(item: Item) -> bool:
 
 
 def usage_of(data: object) -> Usage | None:
-    fresh, output = count_in(data, "input_tokens"), count_in(data, "output_tokens")
-    if fresh is None or output is None:
-        return None
-    return Usage(
-        fresh,
-        output,
-        cached_input_tokens=count_in(data, "input_tokens_details", "cached_tokens"),
-        reasoning_tokens=count_in(data, "output_tokens_details", "reasoning_tokens"),
-        cache_write_tokens=count_in(data, "input_tokens_details", "cache_write_tokens"),
-    )
+    cached, written = (("input_tokens_details", name) for name in ("cached_tokens", "cache_write_tokens"))
+    return usage_in(data, cached=cached, reasoning=("output_tokens_details", "reasoning_tokens"), written=written)
 
 
 STORED = ("previous_response_id", "conversation", "prompt")

@@ -171,9 +171,7 @@ def recorded(name: str) -> ModelTarget:
 def missing_key(target: ModelTarget, environ: Mapping[str, str], *, where: str) -> Problem | None:
     """Return the problem with an unset or empty variable of the key, or None."""
     name = target.api_key_env
-    if name is None:
-        return None
-    if environ.get(name, "").strip():
+    if name is None or environ.get(name, "").strip():
         return None
     state = "is empty" if name in environ else "is not set"
     return Problem(

@@ -21,8 +21,8 @@ from pytest_osmosis.plugin import reward_options
 from pytest_osmosis.plugin.command import options
 
 if TYPE_CHECKING:
-    from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.plugin.rollout_tests.rollout import Rollout
+    from pytest_osmosis.processes.child import PrestartedHost
 
 DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
 """Modules that define decorators of reward functions. Without them no function can be decorated."""
@@ -150,7 +150,7 @@ def _control(config: pytest.Config) -> None:
 
 def _prestarted(config: pytest.Config) -> PrestartedHost:
     """Start the first host. Do that before importing anything else for evals, because the host takes longer."""
-    from pytest_osmosis.engine.host_process import PrestartedHost
+    from pytest_osmosis.processes.child import PrestartedHost
 
     prestarted = PrestartedHost(asks=options.seems_to_ask(config))
     config.add_cleanup(prestarted.close)

@@ -38,9 +38,9 @@ from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, RolloutWait
 from pytest_osmosis.plugin.session import EvalSession
 
 if TYPE_CHECKING:
-    from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.plugin.command.session_options import SessionOptions
     from pytest_osmosis.plugin.under_xdist import OutcomeServer, Ticks, UnreportedTests
+    from pytest_osmosis.processes.child import PrestartedHost
 
 
 IDLE_S = 0.2

@@ -272,8 +272,8 @@ class EvalQueue:
             run.notices.alert(error.replace("\n", "\n    "))
             run.engine.submit(run.selected.runs)
             return False
-        said = {note for other in self.runs.values() if other is not run for note in other.engine.notes}
-        for note in run.engine.notes:
+        said = {note for other in self.runs.values() if other is not run for note in other.engine.loop.notes}
+        for note in run.engine.loop.notes:
             if note not in said:
                 run.notices.add(note)
         return True

@@ -52,7 +52,7 @@ from pytest_osmosis.text.safe import encodable, escaped
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
 if TYPE_CHECKING:
-    from pytest_osmosis.engine.host_process import PrestartedHost
+    from pytest_osmosis.processes.child import PrestartedHost
 
 
 class EvalSession:
@@ -175,7 +175,7 @@ class EvalSession:
             self.queue.discard()
             raise pytest.UsageError(str(error)) from None
         self.queue.start()
-        notes += [note for run in self.runs.values() for note in run.engine.notes]
+        notes += [note for run in self.runs.values() for note in run.engine.loop.notes]
         say(self.config, [f"osmosis: {note}" for note in dict.fromkeys(notes)])
 
     def _load_preflights(self) -> list[str]:
@@ -189,7 +189,7 @@ class EvalSession:
             settings = self._local_settings(each, HostConnection)
             run = EvalRun.start(each.prepared, nothing, settings, rerun=each.rerun, on_done=lambda run, outcome: None)
             error_text = load_error(run)
-            notes += run.engine.notes
+            notes += run.engine.loop.notes
             run.discard()
             if error_text:
                 raise pytest.UsageError(f"{each.prepared.config.name}: {error_text}")
@@ -262,7 +262,7 @@ class EvalSession:
         if self.inline is not None:
             return self.inline.host(eval_id).spawn
         prestarted = self._prestarted if not self.runs else None
-        spawn = HostConnection if prestarted is None else prestarted.spawn
+        spawn = partial(HostConnection, prestarted=prestarted)
         return spawn if self._environments is None else self._environments.spawning(spawn)
 
     def _confirm_cost(self) -> None:

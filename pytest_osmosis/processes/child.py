@@ -57,7 +57,7 @@ class Guard:
 
     def forget(self, group: int) -> None:
         """Watch a process group no longer. Call this before its leader is reaped: its id may be used again then."""
-        self._leave(f"group {group}", f"forget {group}")
+        self._leave(f"group {group}")
 
     def remove_at_end(self, path: str) -> None:
         """Remove a file or folder once this process is gone."""
@@ -65,7 +65,7 @@ class Guard:
 
     def keep(self, path: str) -> None:
         """Leave a file or folder alone again."""
-        self._leave(f"path {json.dumps(path)}", f"keep {json.dumps(path)}")
+        self._leave(f"path {json.dumps(path)}")
 
     def end_with_parent(self) -> None:
         """End this process, and what it watches, once its own parent is gone."""
@@ -76,14 +76,14 @@ class Guard:
             if self._owner != os.getpid():  # a fork has no guard of its own yet
                 self._owner, self._process, self._tasks = os.getpid(), None, set()
             self._tasks.add(task)
-            if self._process is None or not self._tell(task):
+            if not self._tell(task):
                 self._start()
 
-    def _leave(self, task: str, line: str) -> None:
+    def _leave(self, task: str) -> None:
         with self._lock:
             if task in self._tasks:
                 self._tasks.remove(task)
-                self._tell(line)
+                self._tell(f"-{task}")
 
     def _start(self) -> None:
         if os.name != "posix":
@@ -105,13 +105,11 @@ class Guard:
 
     def _tell(self, line: str) -> bool:
         """Send a line to the guard; return False if it has ended."""
-        if self._process is None or self._process.stdin is None:
-            return False
-        try:
-            os.write(self._process.stdin.fileno(), line.encode() + b"\n")
-        except OSError:
-            return False
-        return True
+        with contextlib.suppress(OSError):
+            if self._process is not None and self._process.stdin is not None:
+                os.write(self._process.stdin.fileno(), line.encode() + b"\n")
+                return True
+        return False
 
     def _end(self) -> None:
         """Let the guard end, as this process does."""
@@ -134,12 +132,7 @@ class Child:
     """
 
     def __init__(
-        self,
-        code: str,
-        stderr: IO[bytes] | int,
-        *,
-        cwd: str | None = None,
-        environ: Mapping[str, str] | None = None,
+        self, code: str, stderr: IO[bytes] | int, *, cwd: str | None = None, environ: Mapping[str, str] | None = None
     ) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", BOOT + code, PACKAGE_ROOT],
@@ -148,10 +141,9 @@ class Child:
             stderr=stderr,
             bufsize=BUFFER_BYTES,
             cwd=cwd,
-            env=None if environ is None else dict(environ),
+            env=environ,
             start_new_session=True,
         )
-        assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.pid = self.process.pid
         self.stdout = self.process.stdout
@@ -206,12 +198,50 @@ class Child:
         with stdin, contextlib.suppress(OSError):  # it has ended
             while None not in messages:
                 messages = [self._outbox.get()]
-                with contextlib.suppress(queue.Empty):
-                    while True:
-                        messages.append(self._outbox.get_nowait())
+                while not self._outbox.empty():
+                    messages.append(self._outbox.get())
                 data = memoryview(b"".join(filter(None, messages)))
                 while data:
                     data = data[os.write(stdin.fileno(), data) :]
+
+
+# -- the host that is started early -----------------------------------------------------------------------
+
+IMPORTS = "import gc; gc.disable(); from pytest_osmosis.host.main import main; "
+"""Garbage is collected from the loading of user's code on: what these imports make stays, and looking at it costs more
+than a tenth of a start."""
+HOST = IMPORTS + "main()"
+READ_AT_START = ("PYTHON", "LD_", "DYLD_", "LC_", "LANG")
+"""Prefixes of environment variables that a process reads when it starts."""
+
+
+class PrestartedHost:
+    """A process for the first host, started while its eval is being prepared, to import what every host needs.
+
+    It imports the client that most models need if anything suggests that the eval `asks` a server.
+    """
+
+    def __init__(self, *, asks: bool = True) -> None:
+        self._environ = dict(os.environ)
+        self._host: Child | None = None
+        code = f"{IMPORTS}import pytest_osmosis.models.token_completions; main()" if asks else HOST
+        with contextlib.suppress(OSError):  # the first host reports it, if it fails too
+            self._host = Child(code, subprocess.DEVNULL)
+
+    def take(self, environ: Mapping[str, str]) -> Child | None:
+        """Return this process, which is then in use; None if it is already, or must start with another environment."""
+        differs = any(name.startswith(READ_AT_START) for name, _ in self._environ.items() ^ environ.items())
+        if self._host is None or not self._host.is_alive or differs:
+            return None
+        host, self._host = self._host, None
+        return host
+
+    def close(self) -> None:
+        """End the process if no host uses it. Idempotent."""
+        host, self._host = self._host, None
+        if host is not None:
+            with host.stdout:
+                host.reaped(0.0)
 
 
 # -- limits of this process -------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """The guard's own process: `python guarding.py <pid of the process that started it>`, which imports nothing else of us.
 
-A line of its input is "group 12" (end this process group at the end), "forget 12", 'path "/x"' (remove this file or
-folder at the end), 'keep "/x"', or "parent 11" (end the process that started this one as soon as 11 is no longer its
-parent). At the end of the input, or of the process that started this one, it ends every group that is left, then
-removes the paths. A process that has ended stays the parent of none, even if nobody reaps it.
+A line of its input is "group 12" (end this process group at the end), 'path "/x"' (remove this file or folder at the
+end), or "parent 11" (end the process that started this one as soon as 11 is no longer its parent). "-group 12" takes
+"group 12" back. At the end of the input, or of the process that started this one, it ends every group that is left,
+then removes the paths. A process that has ended stays the parent of none, even if nobody reaps it.
 
 It is no child of its starter but a grandchild, as others may end all children of a process just before they end it: Ray
 does so with its workers. The child between them does nothing, and ends with its starter. While it lives nobody adopts
@@ -33,16 +33,17 @@ def main() -> None:
         os._exit(0)
     tasks = Tasks()
     while (os.getppid() == child or is_running(starter)) and tasks.read(LOOK_S):
-        if tasks.parent is not None and parent_of(starter) not in (tasks.parent, None):
+        parents = tasks.of[b"parent"]
+        if parents and parent_of(starter) not in (b"", *parents):
             with contextlib.suppress(OSError):
                 os.kill(starter, signal.SIGKILL)
             break
     while tasks.read(0.0) and tasks.read_last:  # the starter may have ended before its first line was read
         pass
-    for group in tasks.groups:
+    for group in map(int, tasks.of[b"group"]):
         with contextlib.suppress(OSError):
             os.killpg(group, signal.SIGKILL)
-    for path in sorted(tasks.paths):
+    for path in sorted(map(json.loads, tasks.of[b"path"])):
         remove(path)
 
 
@@ -75,12 +76,10 @@ def remove(path: str) -> None:
 
 
 class Tasks:
-    """The tasks on standard input so far. `read_last` is True if the last read found any."""
+    """The tasks on standard input so far, by their first word. `read_last` is True if the last read found any."""
 
     def __init__(self) -> None:
-        self.parent: int | None = None
-        self.groups: set[int] = set()
-        self.paths: set[str] = set()
+        self.of: dict[bytes, set[bytes]] = {b"group": set(), b"path": set(), b"parent": set()}
         self.read_last = False
         self._rest = b""
 
@@ -91,18 +90,9 @@ class Tasks:
             return True
         data = os.read(0, 65536)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        for word, value in (line.split(b" ", 1) for line in lines):
-            given = json.loads(value)
-            if word == b"group":
-                self.groups.add(given)
-            elif word == b"forget":
-                self.groups.discard(given)
-            elif word == b"path":
-                self.paths.add(given)
-            elif word == b"keep":
-                self.paths.discard(given)
-            else:
-                self.parent = given
+        for line in lines:
+            word, value = line.removeprefix(b"-").split(b" ", 1)
+            (self.of[word].discard if line.startswith(b"-") else self.of[word].add)(value)
         return bool(data)
 
 
@@ -111,10 +101,9 @@ def is_running(pid: int) -> bool:
     return status_of(pid)[0] not in (b"", b"Z")
 
 
-def parent_of(pid: int) -> int | None:
-    """Return the parent of a process, None if the system does not say."""
-    parent = status_of(pid)[1]
-    return int(parent) if parent.isdigit() else None
+def parent_of(pid: int) -> bytes:
+    """Return the parent of a process, b"" if the system does not say."""
+    return status_of(pid)[1]
 
 
 def status_of(pid: int) -> tuple[bytes, bytes]:

@@ -20,7 +20,7 @@ from textwrap import dedent
 from typing import Any
 
 from pytest_osmosis.clock import SYSTEM, Clock
-from pytest_osmosis.engine.engine_loop import EngineLoop
+from pytest_osmosis.engine.engine import EngineLoop
 from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.evals import EvalRun, FinishedEval, RunSettings, SelectedRuns, finish
@@ -124,7 +124,7 @@ class Live:
 
     @property
     def loop(self) -> EngineLoop:
-        return self.run.engine._loop
+        return self.run.engine.loop
 
     @property
     def hosts(self) -> Hosts:

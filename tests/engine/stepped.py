@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pytest_osmosis.datasets import Dataset
-from pytest_osmosis.engine.engine import Engine
-from pytest_osmosis.engine.engine_loop import Close, EngineLoop
+from pytest_osmosis.engine.engine import Close, Engine, EngineLoop
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron, Post
 from pytest_osmosis.engine.hosts import SILENCE_SLACK_S
 from pytest_osmosis.engine.job import Bounds, Job
@@ -143,7 +142,7 @@ class SteppedEngine:
 
     @property
     def loop(self) -> EngineLoop:
-        return self.engine._loop
+        return self.engine.loop
 
     @property
     def most_silent_s(self) -> float:

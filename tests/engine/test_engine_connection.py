@@ -38,7 +38,7 @@ def talking(tmp_path: Path, heard: queue.SimpleQueue[Heard | Died]) -> Iterator[
     process = Child(TALKS, subprocess.DEVNULL)
     setup = Setup(HostCode("roll", str(tmp_path), (), {}))
     connection = HostConnection(
-        "host", setup, environ=HostEnviron({}), log=tmp_path / "log", post=heard.put, prestarted=process
+        "host", setup, environ=HostEnviron({}), log=tmp_path / "log", post=heard.put, loaded=process
     )
     try:
         yield connection

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.datasets import Content
-from pytest_osmosis.engine.engine_loop import Close
+from pytest_osmosis.engine.engine import Close
 from pytest_osmosis.engine.job import Bounds, ResumeJob, ScoreInputs
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import Journal

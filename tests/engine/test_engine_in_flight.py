@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 from aiohttp import web
 
-from pytest_osmosis.engine.throttle import BURST_S, WINDOW_S, Charge, Rate
+from pytest_osmosis.engine.permits import BURST_S, WINDOW_S, Charge, Rate
 from tests.clocks import ThreadClock
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated, running
 from tests.servers import ChatServer, Exchange, held, reply, status

@@ -40,7 +40,7 @@ def check_reported_as_unmeasured(stepped: SteppedEngine, message: str) -> None:
     """Check that the only function is not to blame, by the record of the only run, its test and the results."""
     stepped.end()
     assert boundaries(stepped) == [("host", message)]
-    record, rule = stepped.engine.ledger.records[RUN], stepped.engine.pass_rule
+    record, rule = stepped.engine.ledger.records[RUN], stepped.engine.recorder.pass_rule
     [function] = stepped.scorers
     assert stepped.kinds() == ["error"]
     assert (rule.boundary(record), rule.measured(record)) == ("host", False)

@@ -15,9 +15,8 @@ from pytest_osmosis.datasets import Content
 from pytest_osmosis.engine import hosts as engine_hosts
 from pytest_osmosis.engine import recovery
 from pytest_osmosis.engine.hosts import MOST_LOST
-from pytest_osmosis.engine.job import Bounds, RescoreJob, ResumeJob, ScoreInputs, Transcript
+from pytest_osmosis.engine.job import Bounds, Limits, RescoreJob, ResumeJob, ScoreInputs, Transcript
 from pytest_osmosis.engine.notices import WAIT_S
-from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.journal import Journal, replay
@@ -467,7 +466,7 @@ def test_a_rescoring_knows_of_each_run_what_its_journal_says(make: Make, tmp_pat
     third = make(4, score_inputs=inputs, rescore=RescoreJob(StoredRollouts(journal), why, False, True)).begin()
     third.end()
 
-    assert third.engine.rescored
+    assert third.engine.recorder.is_rescored
     told = fold(replay(journal)).records
     assert [told[run].started for run in first.runs] == [True, True, True, False]
     assert third.loop.recorder.ledger.records == told

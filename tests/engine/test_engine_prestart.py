@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.engine.host_process import PrestartedHost
+from pytest_osmosis.engine.host_connection import HostConnection
+from pytest_osmosis.processes.child import PrestartedHost
 from tests.engine.evaluating import Workspace, evaluated
 
 pytestmark = pytest.mark.slow
@@ -40,7 +42,7 @@ def test_a_prestarted_host_becomes_the_first_host_of_the_first_eval(workspace: W
     workspace.agent(TELLS)
     pid = pid_of(warm)
     config = workspace.config(None, env={"COLOUR": "green"})
-    live = evaluated(config, spawn=warm.spawn)
+    live = evaluated(config, spawn=partial(HostConnection, prestarted=warm))
     said = {event["messages"][-1]["content"] for event in live.events("rollout")}
     assert said == {f"{pid} {os.getpid()} {workspace.root} green none"}
     assert "written outside of any run" in (live.run.directory.host_log).read_text()
@@ -51,7 +53,8 @@ def test_a_prestarted_host_is_not_used_if_the_host_must_start_with_other_variabl
 ) -> None:
     workspace.agent(TELLS)
     pid = pid_of(warm)
-    live = evaluated(workspace.config(None, env={"PYTHONHASHSEED": "7"}), spawn=warm.spawn)
+    config = workspace.config(None, env={"PYTHONHASHSEED": "7"})
+    live = evaluated(config, spawn=partial(HostConnection, prestarted=warm))
     assert not any(event["messages"][-1]["content"].startswith(f"{pid} ") for event in live.events("rollout"))
     assert Path(f"/proc/{pid}").exists()
     warm.close()
@@ -63,5 +66,5 @@ def test_a_prestarted_host_that_died_is_not_used(workspace: Workspace, warm: Pre
     assert warm._host is not None
     warm._host.kill()
     os.waitid(os.P_PID, warm._host.pid, os.WEXITED | os.WNOWAIT)
-    live = evaluated(workspace.config(None), spawn=warm.spawn)
+    live = evaluated(workspace.config(None), spawn=partial(HostConnection, prestarted=warm))
     assert [record.status for record in live.results.records] == ["finished"] * 4

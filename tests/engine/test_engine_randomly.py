@@ -20,8 +20,7 @@ import pytest
 from pytest_osmosis.datasets import Dataset
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.host_connection import HostEnviron
-from pytest_osmosis.engine.job import Bounds, Job, Transcript
-from pytest_osmosis.engine.throttle import Limits
+from pytest_osmosis.engine.job import Bounds, Job, Limits, Transcript
 from pytest_osmosis.host.protocol import HostCode, Key, Setup
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -175,7 +174,7 @@ class History:
 
     def pass_by(self) -> History:
         self.engine.start()
-        assert self.engine._loop.ended.wait(DEADLINE_S), "the engine's thread hangs"
+        assert self.engine.loop.ended.wait(DEADLINE_S), "the engine's thread hangs"
         return self
 
 

@@ -21,8 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.engine import Engine
-from pytest_osmosis.engine.engine_loop import Close, EngineMessage
+from pytest_osmosis.engine.engine import Close, Engine, EngineMessage
 from pytest_osmosis.engine.host_connection import Died, EndedBy, Heard, HostEnviron, Post
 from pytest_osmosis.errors import DatasetError, HostError, Problem
 from pytest_osmosis.host.protocol import Key, Request, Setup
@@ -155,7 +154,7 @@ class World:
 
     def wait(self, inbox: SimpleQueue[T], timeout_s: float) -> T:
         """Return the next message, after some moves."""
-        self.violations += miscounts(self.engine._loop.table, self.engine._loop.hosts)
+        self.violations += miscounts(self.engine.loop.table, self.engine.loop.hosts)
         if inbox.empty():  # the engine has heard of all
             self.n_given_back = self.n_told_given_back
         self.might_be_killed()
@@ -175,13 +174,13 @@ class World:
         return inbox.get_nowait()
 
     def put(self, message: EngineMessage) -> None:
-        self.engine._loop.inbox.put(message)
+        self.engine.loop.inbox.put(message)
 
     # -- moves ---------------------------------------------------------------------------------------------
 
     @property
     def engine_paused(self) -> bool:
-        return self.engine._loop.paused
+        return self.engine.loop.paused
 
     def _move(self) -> bool:
         """Let a host or the user make one move; return False if none can."""
@@ -270,7 +269,7 @@ class World:
         in_flight = sum(host.held for host in self.hosts if not (host.dead or host.killed))
         if in_flight > self.engine.most_in_flight:
             self.violations.append(f"{in_flight} in flight of {self.engine.most_in_flight}")
-        hosts, shares = self.engine._loop.hosts, self.engine._loop.hosts.shares
+        hosts, shares = self.engine.loop.hosts, self.engine.loop.hosts.shares
         if (
             host.name == "host"
             and in_flight > shares.in_flight

@@ -37,7 +37,7 @@ def sleep(_: float) -> None:
 if __name__ == "__main__":  # before modules of ours take them
     vars(time).update(monotonic=monotonic, perf_counter=monotonic, sleep=sleep)
 
-from pytest_osmosis.engine.engine_loop import Close  # noqa: E402
+from pytest_osmosis.engine.engine import Close  # noqa: E402
 from pytest_osmosis.engine.host_connection import SIZE_BYTES, Heard, HostEnviron, Post, events_on, room_in, waiting_in  # noqa: E402
 from pytest_osmosis.engine.inline_host import InlineConnection  # noqa: E402
 from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, finish  # noqa: E402
@@ -45,8 +45,8 @@ from pytest_osmosis.host import output  # noqa: E402
 from pytest_osmosis.host.chat import clients_of  # noqa: E402
 from pytest_osmosis.host.host_endpoint import HostEndpoint  # noqa: E402
 from pytest_osmosis.host.loading import load  # noqa: E402
+from pytest_osmosis.host.main import HostServer  # noqa: E402
 from pytest_osmosis.host.protocol import Request, Setup, encode, secrets_of  # noqa: E402
-from pytest_osmosis.host.server import HostServer  # noqa: E402
 from pytest_osmosis.text.redaction import Redaction  # noqa: E402
 from tests.guard.counting import Counts, counted  # noqa: E402
 from tests.guard.workspace import SECRETS, write_workspace  # noqa: E402
@@ -120,7 +120,7 @@ def measured(n: int, folder: Path) -> dict[str, Any]:
         on_done=lambda *done: told.append(done),
         hosts_wait=True,
     )
-    loop = run.engine._loop
+    loop = run.engine.loop
     run.engine._thread = SimpleNamespace(ident=1)  # type: ignore[assignment]  # its turns are taken here
 
     def turn() -> None:

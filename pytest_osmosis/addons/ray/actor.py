@@ -23,8 +23,7 @@ from typing import IO, Any
 
 from pytest_osmosis.addons.ray.frames import Kind
 from pytest_osmosis.engine.host_connection import exit_text, room_in
-from pytest_osmosis.engine.host_process import HOST
-from pytest_osmosis.processes.child import JOIN_S, Child
+from pytest_osmosis.processes.child import HOST, JOIN_S, Child
 
 Said = tuple[int, int, bytes, bytes]
 """A frame as a plain tuple: kind, number of the host, two bodies."""

@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.config.environment_module import EnvironmentModule
 from pytest_osmosis.engine.host_connection import Connection, HostConnection, HostEnviron, Post, Spawn, exit_text
-from pytest_osmosis.engine.host_process import HOST, PrestartedHost
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals.prepared import SharedChecks
 from pytest_osmosis.evals.run_directory import check_files, facts_of
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Setup, TellRequest, become, encode
 from pytest_osmosis.host.rollout_code import environment_code, read_anew
-from pytest_osmosis.processes.child import EXIT_S, GUARD, Child
+from pytest_osmosis.processes.child import EXIT_S, GUARD, HOST, Child, PrestartedHost
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ class Environments:
             host, output = kept
             with contextlib.suppress(OSError), open(log, "ab", opener=private.opener) as file:
                 file.write(output.read_bytes())
-            return HostConnection(name, setup, environ=environ, log=log, post=post, prestarted=host, has_loaded=True)
+            return HostConnection(name, setup, environ=environ, log=log, post=post, loaded=host)
 
         return spawn
 

@@ -52,7 +52,7 @@ from pytest_osmosis.results.publish import why_not_writable
 from pytest_osmosis.text.names import suggestion
 
 if TYPE_CHECKING:
-    from pytest_osmosis.engine.host_process import PrestartedHost
+    from pytest_osmosis.processes.child import PrestartedHost
 
 
 SMOKE_ROWS = 5

@@ -11,17 +11,16 @@ from typing import Any
 
 from pytest_osmosis.cassettes.exchange import (
     CASSETTE,
-    PRIMARY,
     ROLLOUT,
     Continuations,
     Fingerprint,
-    Run,
     header,
     reply_to_json,
     stored_request,
 )
 from pytest_osmosis.cassettes.writer import ExchangeLog
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.safe import dumps
 
 _CALLS = count()
@@ -42,7 +41,7 @@ def reply(text: str) -> ChatReply:
 class Call:
     """The requests of one asker, whose events are `lines`."""
 
-    def __init__(self, run: Run, *, asker: str = ROLLOUT, attempt: int = 1, model: str = "m") -> None:
+    def __init__(self, run: RunId, *, asker: str = ROLLOUT, attempt: int = 1, model: str = "m") -> None:
         self.lines: list[bytes] = []
         self._run = run
         self._asker = asker
@@ -69,12 +68,9 @@ class Call:
         fingerprint = Fingerprint.of(asked.body)
         self._ended += 1
         self._equal[fingerprint.digest] += 1
-        tag = {} if self._run.model_tag == PRIMARY else {"model_tag": self._run.model_tag}
         event = {
             "ev": "exchange",
-            "row": self._run.row,
-            "run": self._run.run,
-            **tag,
+            **self._run.to_json(),
             "attempt": self._attempt,
             "asker": self._asker,
             "call": self._call,
@@ -107,7 +103,7 @@ class Asked:
         self._call.write(self, {"error": {"message": message, "status": 400}})
 
 
-def conversation(run: Run, *answers: str, **fields: Any) -> Call:
+def conversation(run: RunId, *answers: str, **fields: Any) -> Call:
     """A call with a turn for each answer, each of which continues the one before."""
     call = Call(run, **fields)
     messages = [user(f"question of row {run.row}")]
@@ -120,7 +116,8 @@ def write_log(path: Path, *calls: Call) -> Path:
     log = ExchangeLog(path)
     for call in calls:
         for line in call.lines:
-            log.append(line)
+            log.add(line, sent=True)
+    log.write()
     log.close()
     return path
 

@@ -14,7 +14,6 @@ from pytest_osmosis.cassettes.exchange import (
     ROLLOUT,
     Asker,
     Fingerprint,
-    Run,
     check_exchange,
     encoded,
     error_from_json,
@@ -28,6 +27,7 @@ from pytest_osmosis.cassettes.exchange import (
 )
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
+from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.safe import dumps
 
 texts = st.text(st.characters(codec="utf-8") | st.characters(categories=["Cs"]), max_size=20).map(
@@ -72,7 +72,7 @@ requests = st.builds(
 )
 askers = st.builds(
     Asker,
-    st.builds(Run, st.integers(0, 10**6), st.integers(0, 100), st.sampled_from(["primary", "baseline"])),
+    st.builds(RunId, st.integers(0, 10**6), st.integers(0, 100), st.sampled_from(ModelTag)),
     st.just(ROLLOUT) | texts.filter(lambda name: max(name, default="") < "\ud800" or max(name) > "\udfff"),
 )
 

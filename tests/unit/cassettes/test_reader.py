@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.cassettes.exchange import ROLLOUT, Asker, Run, cleaned
+from pytest_osmosis.cassettes.exchange import ROLLOUT, Asker, cleaned
 from pytest_osmosis.cassettes.reader import AskerAnswers, CassetteReader, Stored, answer_of, check_cassette
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.errors import CassetteError
+from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.safe import dumps
 from tests.unit.cassettes.recording import Call, assistant, conversation, reply, user, write_log
 
-FIRST, SECOND = Run(0, 0), Run(0, 1)
+FIRST, SECOND = RunId(0, 0), RunId(0, 1)
 
 
 def text_of(stored: Stored | None) -> str | None:
@@ -56,7 +57,7 @@ def test_runs_with_equal_requests_get_their_own_answers(store: Any) -> None:
         answers = reader.at(Asker(run, ROLLOUT))
         first, second = digests(answers)
         assert taken(answers, (1, first), (2, second)) == [f"{run}: a", f"{run}: b"]
-    assert digests(reader.at(Asker(Run(0, 0, "baseline"), ROLLOUT))) == []
+    assert digests(reader.at(Asker(RunId(0, 0, ModelTag.BASELINE), ROLLOUT))) == []
     assert digests(reader.at(Asker(FIRST, "rubric"))) == []
     assert reader.runs() == {FIRST, SECOND}
 
@@ -150,7 +151,7 @@ def test_lines_that_were_laid_out_anew_are_read(tmp_path: Path) -> None:
 
 # -- cassettes that are refused ------------------------------------------------------------------------------
 
-RUNS = [Run(0, 0), Run(1, 0)]
+RUNS = [RunId(0, 0), RunId(1, 0)]
 KEY = "sk-proj-" + "Ab3" * 10
 
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import stat
 from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.cassettes.exchange import LOG, ROLLOUT, Asker, Run, header
+from pytest_osmosis.cassettes.exchange import LOG, ROLLOUT, Asker, header
 from pytest_osmosis.cassettes.reader import CassetteReader, check_cassette
 from pytest_osmosis.cassettes.writer import ExchangeLog, write_cassette
 from pytest_osmosis.errors import CassetteError
+from pytest_osmosis.record.run_id import ModelTag, RunId
 from tests.unit.cassettes.recording import Call, conversation, lines_of, reply, user, write_log
 
-FIRST, SECOND = Run(0, 0), Run(0, 1)
+FIRST, SECOND = RunId(0, 0), RunId(0, 1)
 
 
 def test_the_order_in_which_runs_end_does_not_change_a_cassette(tmp_path: Path) -> None:
-    runs = [Run(row, run, tag) for row in range(3) for run in range(2) for tag in ("primary", "baseline")]
+    runs = [RunId(row, run, tag) for row in range(3) for run in range(2) for tag in ModelTag]
     calls = [conversation(run, f"{run} a", f"{run} b", "c") for run in runs]
     calls += [conversation(run, f"{run} is right", asker=asker) for run in runs for asker in ("rubric", "a:judge")]
     chance = random.Random(3)
@@ -152,47 +152,42 @@ def test_text_is_readable_and_survives(tmp_path: Path) -> None:
 
 # -- logs ----------------------------------------------------------------------------------------------------
 
-N_LINES = 200
 
-
-def _append(path: Path, row: int) -> None:
-    log = ExchangeLog(path)
-    for number in range(N_LINES):
-        (line,) = conversation(Run(row, number), "x" * 2000).lines
-        log.append(line)
-    log.close()
-
-
-def test_two_processes_append_whole_lines_to_one_log(tmp_path: Path) -> None:
+def test_a_log_is_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "cache" / "x.jsonl"
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=_append, args=(path, row)) for row in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
+    log = ExchangeLog(path)
+    for number in range(2):
+        (line,) = conversation(RunId(0, number), "x" * 2000).lines
+        log.add(line, sent=True)
+        log.write()
+    log.close()
     assert path.read_bytes().startswith(header(LOG))
     with CassetteReader.open([path]) as reader:
-        assert len([*reader.files[0].heads()]) == 2 * N_LINES
-        assert reader.at(Asker(Run(1, 7), ROLLOUT)).n == 1
+        assert reader.runs() == {RunId(0, 0), RunId(0, 1)}
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 def test_a_line_that_a_crash_tore_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
-    first, second = conversation(Run(0, 0), "a"), conversation(Run(1, 0), "b")
+    first, second = conversation(RunId(0, 0), "a"), conversation(RunId(1, 0), "b")
     for torn in (b'{"schema_ver', header(LOG) + first.lines[0] + second.lines[0][:50]):
         path.write_bytes(torn)
         log = ExchangeLog(path)
-        log.append(second.lines[0])
+        log.add(second.lines[0], sent=True)
+        log.write()
         log.close()
         assert path.read_bytes().endswith(b"\n" + second.lines[0])
         with CassetteReader.open([path]) as reader:
-            assert reader.runs() - {Run(0, 0)} == {Run(1, 0)}
+            assert reader.runs() - {RunId(0, 0)} == {RunId(1, 0)}
 
 
 def test_a_log_that_cannot_be_written_is_an_error_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "folder").write_text("a file")
+    log = ExchangeLog(tmp_path / "folder" / "x.jsonl")
+    log.add(b"{}\n", sent=True)
     with pytest.raises(CassetteError, match=r"folder/x\.jsonl: cannot be written: "):
-        ExchangeLog(tmp_path / "folder" / "x.jsonl").append(b"{}\n")
+        log.write()
+    log.add(b"{}\n", sent=True)
+    log.write()
+    assert log.n_sent == 2

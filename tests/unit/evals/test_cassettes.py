@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.cassettes.exchange import Run
 from pytest_osmosis.cassettes.reader import check_cassette
 from pytest_osmosis.config.tables import CassetteTable, EvalConfig, Experiment
 from pytest_osmosis.errors import CassetteError
@@ -45,7 +44,7 @@ def config(tmp_path: Path) -> EvalConfig:
 PASSED = [finished({A: 1.0}, row) for row in range(10)]
 
 
-def recorded(directory: RunDirectory, *runs: Run, text: str = "42") -> None:
+def recorded(directory: RunDirectory, *runs: RunId, text: str = "42") -> None:
     directory.exchanges.unlink(missing_ok=True)
     write_log(directory.exchanges, *(conversation(run, text) for run in runs))
 
@@ -85,10 +84,10 @@ def test_a_broken_cassette_is_refused_before_anything_is_recorded(config: EvalCo
 def test_rollouts_that_an_outage_broke_are_not_recorded_and_keep_what_there_was(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path / "run")
     cassette = EvalCassette("record", tmp_path / "x.jsonl")
-    recorded(directory, *(Run(row, 0) for row in range(7)), text="then")
+    recorded(directory, *(RunId(row, 0) for row in range(7)), text="then")
     assert finish_cassette(cassette, directory, PASSED[:7]).unrecorded == {}
 
-    recorded(directory, *(Run(row, 0) for row in range(7)), text="now")
+    recorded(directory, *(RunId(row, 0) for row in range(7)), text="now")
     broken = [failed(boundary, row) for row, boundary in enumerate(BOUNDARIES, 1)]
     made = finish_cassette(cassette, directory, [PASSED[0], *broken, pending(6)._replace(started=True), pending(7)])
 
@@ -101,7 +100,7 @@ def test_rollouts_that_an_outage_broke_are_not_recorded_and_keep_what_there_was(
 
 def test_runs_of_an_earlier_session_that_recorded_nothing_keep_what_there_was(tmp_path: Path) -> None:
     directory, cassette = RunDirectory(tmp_path / "run"), EvalCassette("new", tmp_path / "x.jsonl")
-    for runs, text in (([Run(0, 0), Run(1, 0)], "then"), ([Run(1, 0)], "now")):
+    for runs, text in (([RunId(0, 0), RunId(1, 0)], "then"), ([RunId(1, 0)], "now")):
         recorded(directory, *runs, text=text)
         finish_cassette(cassette, directory, PASSED[:2])
 
@@ -120,7 +119,7 @@ def test_nothing_is_written_if_nothing_was_rolled_out_or_recorded(tmp_path: Path
 
 def test_a_folder_in_the_place_of_the_cassette_is_told_with_the_place_of_the_exchanges() -> None:
     directory = RunDirectory(Path("run"))
-    recorded(directory, Run(0, 0))
+    recorded(directory, RunId(0, 0))
     Path("x.jsonl").mkdir()
 
     made = finish_cassette(EvalCassette("record", Path("x.jsonl")), directory, [finished({A: 1.0})])
@@ -131,7 +130,7 @@ def test_a_folder_in_the_place_of_the_cassette_is_told_with_the_place_of_the_exc
 
 
 def test_answers_for_which_no_rollout_asked_are_counted() -> None:
-    cassette = EvalCassette("replay", Path("x.jsonl"), {Run(row, 0): 2 for row in range(5)})
+    cassette = EvalCassette("replay", Path("x.jsonl"), {RunId(row, 0): 2 for row in range(5)})
     asked = [finished({A: 1.0}, row)._replace(stored=StoredUse(2, None)) for row in (0, 1)]
     less = [finished({A: 1.0}, 2)._replace(stored=StoredUse(1, None)), finished({A: 1.0}, 3)]
     broken = failed("agent", 4)
@@ -145,7 +144,7 @@ def test_answers_for_which_no_rollout_asked_are_counted() -> None:
 
 def test_a_replay_that_lacks_too_many_runs_is_refused_with_their_names() -> None:
     directory, path = RunDirectory(Path("run")), Path("x.jsonl")
-    recorded(directory, *(Run(row, 0) for row in range(8)))
+    recorded(directory, *(RunId(row, 0) for row in range(8)))
     finish_cassette(EvalCassette("record", path), directory, PASSED[:8])
     cassette = EvalCassette("replay", path, check_cassette(path))
     runs = [RunId(row, 0) for row in range(10)]

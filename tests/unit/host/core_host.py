@@ -23,8 +23,8 @@ from pytest_osmosis.host.deadline import LoopMonitor
 from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.protocol import HostCode, RunRequest, Setup
-from pytest_osmosis.host.rubric_scorer import RubricScorer
 from pytest_osmosis.host.slots import HostLimits
+from pytest_osmosis.judges.judge import RubricScorer
 from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.graders import EvalFunction, GraderCode

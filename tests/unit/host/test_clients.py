@@ -11,14 +11,14 @@ from unittest.mock import Mock
 import pytest
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.host import server
+from pytest_osmosis.host import main
 from pytest_osmosis.host.chat import ModelGateway
 from pytest_osmosis.host.core import HostCore
 from pytest_osmosis.host.deadline import LoopMonitor
 from pytest_osmosis.host.host_endpoint import HostEndpoint
 from pytest_osmosis.host.loading import UserCode
+from pytest_osmosis.host.main import RequestReader
 from pytest_osmosis.host.protocol import HostCode, Request, Setup
-from pytest_osmosis.host.server import RequestReader
 from pytest_osmosis.host.slots import HostLimits
 from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.retry import DeniableModel
@@ -93,7 +93,7 @@ def test_a_host_whose_reader_breaks_ends_as_it_would_hear_nothing_more(monkeypat
 
     ended = threading.Event()
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    monkeypatch.setattr(server, "end_process_group", ended.set)
+    monkeypatch.setattr(main, "end_process_group", ended.set)
     read, write = os.pipe()
     with os.fdopen(read, "rb") as pipe, os.fdopen(write, "wb") as engine:
         reader = RequestReader(pipe)

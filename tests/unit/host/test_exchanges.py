@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.cassettes.exchange import Run
 from pytest_osmosis.cassettes.reader import CassetteReader
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.host.exchanges import MOST_LINES, AskedModel, AskerExchanges, HostExchanges, difference
+from pytest_osmosis.host.exchanges import MOST_LINES, AskerExchanges, HostExchanges, difference
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.models.base import ChatRequest, Message
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.safe import dumps
 from tests.unit.cassettes.recording import Call, user, write_log
 
-MODEL = AskedModel("m")
+MODEL = "m"
 
 
 def exchanges_of(path: Path, run: RunId, name: str = "rollout") -> AskerExchanges:
@@ -36,7 +35,7 @@ async def error_of(exchanges: AskerExchanges, *messages: Message) -> ModelError:
 @pytest.fixture
 def cassette(tmp_path: Path) -> Path:
     """A cassette with three runs, whose rollouts sent "first" and "second", and were not judged."""
-    runs = [Run(0, 0), Run(1, 0), Run(5, 0)]
+    runs = [RunId(0, 0), RunId(1, 0), RunId(5, 0)]
     calls = []
     for run in runs:
         call = Call(run)

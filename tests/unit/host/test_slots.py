@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -58,7 +58,7 @@ class FakeHost:
     def begin(self) -> tuple[RolloutSlot, FakeClock]:
         assert self.slots.begin()
         clock = FakeClock()
-        return RolloutSlot(self.slots, self.requests, clock), clock
+        return RolloutSlot(self.slots, self.requests, cast(Deadline, clock)), clock
 
 
 async def test_waiters_are_served_in_order() -> None:
@@ -177,7 +177,9 @@ class RolloutsWithALock:
         while self.waiting and self.host.slots.begin():
             self.waiting -= 1
             self.tasks.append(
-                asyncio.create_task(self.roll(RolloutSlot(self.host.slots, self.host.requests, FakeClock())))
+                asyncio.create_task(
+                    self.roll(RolloutSlot(self.host.slots, self.host.requests, cast(Deadline, FakeClock())))
+                )
             )
 
     async def roll(self, slot: RolloutSlot) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import Literal
+from typing import Literal, cast
 
 import pytest
 
+from pytest_osmosis.host.deadline import Deadline
 from pytest_osmosis.host.slots import ModelRequest, Permit, ResizableSemaphore, RolloutSlot, Slots
 from tests.unit.host.test_slots import FakeClock
 
@@ -53,7 +54,7 @@ class FakeRollout:
 
     def __init__(self, world: World) -> None:
         self.clock = FakeClock()
-        self.slot = RolloutSlot(world.slots, world.requests, self.clock)
+        self.slot = RolloutSlot(world.slots, world.requests, cast(Deadline, self.clock))
         self.requests: list[SentRequest] = []
         self._world = world
         self.task = asyncio.create_task(self._perform())

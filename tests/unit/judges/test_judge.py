@@ -52,7 +52,7 @@ class Answers:
 
 
 def judged(answers: Answers, judge: Judge = JUDGE, submission: Submission = SUBMISSION) -> Judgement:
-    return asyncio.run(judge.judge(submission, answers, run="row0-run0", seed=7))
+    return asyncio.run(judge.judge(submission, answers, run="row0-run0"))
 
 
 def test_a_judge_sends_the_rubric_and_quotes_everything_else() -> None:
@@ -164,7 +164,7 @@ def test_votes_become_a_mean_and_a_reason(scores: Sequence[float], score: float,
     assert judgement.score == pytest.approx(score)
     assert judgement.reason == reason
     assert judgement.fields == ({"votes": scores} if len(scores) > 1 else {})
-    assert len({request.seed for request in answers.requests}) == len(scores)
+    assert len({request.run for request in answers.requests}) == len(scores)
     assert all(request.sampling == {"temperature": 1} for request in answers.requests)
 
 
@@ -183,7 +183,7 @@ def test_the_demo_judge_compares_with_the_ground_truth(submission: Submission, s
     async def ask(request: ChatRequest) -> ChatReply:
         return reply_to(request)
 
-    judgement = asyncio.run(Judge(Rubric("Right?", 0, 10)).judge(submission, ask))
+    judgement = asyncio.run(Judge(Rubric("Right?", 0, 10)).judge(submission, ask, run="row0-run0"))
 
     assert judgement.score == score
     assert judgement.reason.startswith("The demo judge compares numbers: ")

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from pytest_osmosis import Verdict
 from pytest_osmosis.formats.words import CassetteMode
-from pytest_osmosis.models.api_shapes import AnswerLabel
 from pytest_osmosis.models.base import ChatReply
 from pytest_osmosis.models.completions import write_events
+from pytest_osmosis.models.json_bodies import AnswerLabel
 from pytest_osmosis.plugin import hooks as specs
 from pytest_osmosis.plugin.controller import ControllerPlugin
 from pytest_osmosis.plugin.debugger import cut_to_users

@@ -61,7 +61,7 @@ def guard_of(pid: int) -> GuardPair:
     """Wait for the guard of a process."""
     wait_until(lambda: len(guards_of(pid)) == 2, "the guard")
     found = guards_of(pid)
-    [guard] = [each for each in found if parent_of(each) in found]
+    [guard] = [each for each in found if int(parent_of(each) or 0) in found]
     [child] = {*found} - {guard}
     return GuardPair(child, guard)
 

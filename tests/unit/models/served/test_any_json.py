@@ -15,9 +15,9 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import completions, messages, responses
 from pytest_osmosis.models import completions as written_completions
 from pytest_osmosis.models import messages as written_messages
-from pytest_osmosis.models.api_shapes import AnswerLabel, ApiError, ApiShape, read_served
 from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.json_bodies import AnswerLabel, ApiError, ApiShape, read_served
 from pytest_osmosis.models.targets import resolve
 
 SHAPES = [completions, messages, responses]

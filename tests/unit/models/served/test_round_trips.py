@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from openai import OpenAI
 
 from pytest_osmosis.config.tables import ModelTable
-from pytest_osmosis.models import api_shapes, completions, messages, responses
-from pytest_osmosis.models.api_shapes import AnswerLabel, ApiShape, read_body
+from pytest_osmosis.models import completions, json_bodies, messages, responses
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.failures import Failures
+from pytest_osmosis.models.json_bodies import AnswerLabel, ApiShape, read_body
 from pytest_osmosis.models.targets import ModelTarget, resolve
 
 URL = "http://127.0.0.1:9/v1"
@@ -352,7 +352,7 @@ def answering(shape: ApiShape, reply: ChatReply, kind: type) -> Any:
 
     def answer(request: Any) -> Any:
         read = shape.read_request(read_body(request.content))
-        written = api_shapes.write_answer(shape, read, reply, LABEL)
+        written = json_bodies.write_answer(shape, read, reply, LABEL)
         return http.Response(200, content=written.body, headers={"Content-Type": written.content_type})
 
     return http.Client(transport=http.MockTransport(answer))

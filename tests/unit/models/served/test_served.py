@@ -10,7 +10,8 @@ import pytest
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import completions, messages, responses
-from pytest_osmosis.models.api_shapes import (
+from pytest_osmosis.models.base import ChatReply, Usage, refusal_error
+from pytest_osmosis.models.json_bodies import (
     AnswerLabel,
     ApiError,
     ApiShape,
@@ -19,7 +20,6 @@ from pytest_osmosis.models.api_shapes import (
     read_served,
     write_answer,
 )
-from pytest_osmosis.models.base import ChatReply, Usage, refusal_error
 
 LABEL = AnswerLabel("1", 1_700_000_000, "asked")
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "17 * 23"}]
