@@ -326,8 +326,7 @@ def _run_next(loop: asyncio.AbstractEventLoop, n: int) -> None:
 
     The rollout that begins then takes the connection that the last one gave back, before any other rollout continues.
     Clients check at every request which of their idle connections are alive: without this, an agent's own client takes
-    a tenth more time (docs/explanation/performance.md). A loop without the private `_ready` is left alone;
-    tests/engine/test_engine_in_flight.py notices.
+    a tenth more time. A loop without the private `_ready` is left alone; tests/engine/test_engine_in_flight.py notices.
     """
     ready = getattr(loop, "_ready", None)
     if isinstance(ready, deque):
