@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_osmosis.plugin.command.named_evals import NamedEvals, not_started_lines
-from pytest_osmosis.plugin.command.options import plans_setup
 from pytest_osmosis.plugin.debugger import DebuggerHooks
+from pytest_osmosis.plugin.header import header, test_eval_lines
 from pytest_osmosis.plugin.items import (
     EvalFiles,
     EvalItem,
@@ -31,15 +30,16 @@ from pytest_osmosis.plugin.items import (
     ungrouped,
     unit_key,
 )
-from pytest_osmosis.plugin.output.header import header, test_eval_lines
-from pytest_osmosis.plugin.output.progress_line import ProgressLine
-from pytest_osmosis.plugin.output.terminal import TerminalSummary, say
-from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, RolloutWait
+from pytest_osmosis.plugin.named_evals import NamedEvals, not_started_lines
+from pytest_osmosis.plugin.options import plans_setup
+from pytest_osmosis.plugin.progress_line import ProgressLine
+from pytest_osmosis.plugin.rollout_tests import SOURCE, RolloutWait
 from pytest_osmosis.plugin.session import EvalSession
+from pytest_osmosis.plugin.terminal import TerminalSummary, say
 
 if TYPE_CHECKING:
     from pytest_osmosis.engine.host_process import PrestartedHost
-    from pytest_osmosis.plugin.command.session_options import SessionOptions
+    from pytest_osmosis.plugin.session_options import SessionOptions
     from pytest_osmosis.plugin.under_xdist import OutcomeServer, Ticks, UnreportedTests
 
 

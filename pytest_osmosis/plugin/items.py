@@ -23,7 +23,7 @@ from _pytest.runner import runtestprotocol
 from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks
 
 from pytest_osmosis.errors import Problem, ProblemsError
-from pytest_osmosis.plugin.command.options import plans_setup
+from pytest_osmosis.plugin.options import plans_setup
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
 from pytest_osmosis.text.names import shown

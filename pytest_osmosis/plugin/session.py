@@ -33,17 +33,16 @@ from pytest_osmosis.evals import (
     Worktrees,
 )
 from pytest_osmosis.evals.prepare import WITHOUT_MODEL
-from pytest_osmosis.plugin import reward_options
-from pytest_osmosis.plugin.command import named_evals, preparation, session_options
-from pytest_osmosis.plugin.command.named_evals import session_arguments, set_arguments
-from pytest_osmosis.plugin.command.session_options import environments_of
+from pytest_osmosis.plugin import named_evals, preparation, reward_options, session_options
 from pytest_osmosis.plugin.debugger import InlineHosts
 from pytest_osmosis.plugin.eval_queue import EvalQueue, NamedEval, SessionEval, load_error
 from pytest_osmosis.plugin.items import Answer, UnitKey, by_file, eval_items, may_run, unit_key
-from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
-from pytest_osmosis.plugin.output.terminal import say
-from pytest_osmosis.plugin.rollout_tests.evals import TestEvals
+from pytest_osmosis.plugin.marked_evals import TestEvals
+from pytest_osmosis.plugin.named_evals import session_arguments, set_arguments
 from pytest_osmosis.plugin.session_end import HookCaller, SessionEnd
+from pytest_osmosis.plugin.session_options import environments_of
+from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
+from pytest_osmosis.plugin.terminal import say
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
 from pytest_osmosis.report.failure_text import outcome_of_row

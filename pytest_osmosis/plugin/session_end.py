@@ -23,7 +23,7 @@ import pytest
 from pytest_osmosis.evals import EvalRun, FinishedEval, comparison_path, error_text, write_comparison
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.plugin.items import Answer, amend, eval_id_of, node_id, skip_at, unit_key
-from pytest_osmosis.plugin.output.reports import HtmlReports, append_to_job_page, write_html, write_markdown
+from pytest_osmosis.plugin.reports import HtmlReports, append_to_job_page, write_html, write_markdown
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.report.summary import finding_text, stop_text

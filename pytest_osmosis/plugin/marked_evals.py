@@ -20,19 +20,19 @@ from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRun, Prepared, begin
 from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.models.base import own_copy
-from pytest_osmosis.plugin.command import options
-from pytest_osmosis.plugin.command.preparation import EvalPreparer
-from pytest_osmosis.plugin.command.session_options import rerun_command
+from pytest_osmosis.plugin import options
 from pytest_osmosis.plugin.eval_queue import SessionEval
 from pytest_osmosis.plugin.items import UnitKey, eval_id
-from pytest_osmosis.plugin.output.reports import OutputPaths
-from pytest_osmosis.plugin.rollout_tests.marker import (
+from pytest_osmosis.plugin.preparation import EvalPreparer
+from pytest_osmosis.plugin.reports import OutputPaths
+from pytest_osmosis.plugin.rollout import RecordedScores, Rollout, RolloutResult
+from pytest_osmosis.plugin.rollout_tests import (
     MarkerRequest,
     RolloutRequest,
     all_requests,
     file_and_entry,
 )
-from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
+from pytest_osmosis.plugin.session_options import rerun_command
 from pytest_osmosis.record.manifest import TEST_EVAL
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId

@@ -30,7 +30,7 @@ from pytest_osmosis.evals.output_files import (
     problems_of_saving,
     shard_path,
 )
-from pytest_osmosis.plugin.command.session_options import SessionOptions
+from pytest_osmosis.plugin.session_options import SessionOptions
 from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.report.markdown import is_page, page, sections

@@ -374,7 +374,7 @@ def describe(config: pytest.Config) -> None:
 
     pytest's parser is private, as in `named_evals`. If it changes, they have no help.
     """
-    from pytest_osmosis.plugin.command.session_options import help_of
+    from pytest_osmosis.plugin.session_options import help_of
 
     helps = {option.dest: help_of(option).replace("%", "%%") for option in ALL}
     for action in config._parser.optparser._actions:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.errors import CodeError, ScoreError
-from pytest_osmosis.plugin.rollout_tests.references import ReferenceSolutions
+from pytest_osmosis.plugin.rollout_tests import ReferenceSolutions
 from pytest_osmosis.record.run_id import RunId
 from tests.preparing import prepare
 

@@ -23,7 +23,7 @@ from pytest_osmosis.evals import (
 )
 from pytest_osmosis.evals.resume import spent_before
 from pytest_osmosis.evals.rollout_source import ImportedRollouts, NewRollouts
-from pytest_osmosis.plugin.command import options
+from pytest_osmosis.plugin import options
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.report.failure_text import lost_text
 from pytest_osmosis.report.overview import distinct_names

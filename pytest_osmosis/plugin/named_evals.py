@@ -20,9 +20,9 @@ import pytest
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import fault_of
-from pytest_osmosis.plugin.command import options
-from pytest_osmosis.plugin.command.options import is_eval_toml
+from pytest_osmosis.plugin import options
 from pytest_osmosis.plugin.items import unit_key
+from pytest_osmosis.plugin.options import is_eval_toml
 from pytest_osmosis.plugin.reward_options import lab, names_files, outside_testpaths, path_of, typed_arguments
 from pytest_osmosis.text.names import absolute, listed, natural_key, shown
 
@@ -148,7 +148,7 @@ class NotStartedNotice:
         self._named = named
 
     def pytest_report_header(self) -> list[str]:
-        from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
+        from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
 
         return [sanitizer_of(self._config).shown(line) for line in not_started_lines(self._named)]
 

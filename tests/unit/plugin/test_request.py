@@ -9,7 +9,7 @@ import pytest
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.plugin.rollout_tests.marker import MarkerRequest, request_of
+from pytest_osmosis.plugin.rollout_tests import MarkerRequest, request_of
 
 WHERE = "tests/test_x.py:3: test_x"
 

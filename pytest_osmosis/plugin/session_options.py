@@ -43,10 +43,9 @@ from pytest_osmosis.errors import Problem
 from pytest_osmosis.evals import InFlightLimit
 from pytest_osmosis.evals.resume import ResumeRequest, why_no_name
 from pytest_osmosis.files.reading import read_stdin
-from pytest_osmosis.plugin import reward_options
-from pytest_osmosis.plugin.command import options
-from pytest_osmosis.plugin.command.options import Option, plans_setup
+from pytest_osmosis.plugin import options, reward_options
 from pytest_osmosis.plugin.items import ungrouped
+from pytest_osmosis.plugin.options import Option, plans_setup
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.results.publish import why_not_writable
 from pytest_osmosis.text.names import suggestion
@@ -492,7 +491,7 @@ ENVIRONMENTS: pytest.StashKey[seams.Environments | None] = pytest.StashKey()
 def environments_of(config: pytest.Config, prestarted: PrestartedHost | None = None) -> seams.Environments | None:
     """Return the environments of a session, which closes them at its end."""
     if ENVIRONMENTS not in config.stash:
-        from pytest_osmosis.plugin.output.terminal import say  # which imports what imports this module
+        from pytest_osmosis.plugin.terminal import say  # which imports what imports this module
 
         environments = seams.environments(
             pythonpath(config),
