@@ -199,7 +199,7 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
     environment: seams.EnvironmentCode | None = None
     if source is not None:  # first, as where it is loaded for its rows
         environment = errors.collect(
-            lambda: seams.environment_code(source, loaded or seams.load_environment(source), setup)
+            lambda: seams.EnvironmentCode(source, loaded or seams.load_environment(source), setup)
         )
     file = setup.entrypoint if setup.agent is None or setup.grader is None else None  # else nothing of it is used
     entrypoint = errors.collect(lambda: _entrypoint(Path(file), setup)) if file else None

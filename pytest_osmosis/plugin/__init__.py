@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if reward_options.names_files(config):
         from pytest_osmosis import seams
 
-        config.pluginmanager.register(seams.reward_files(config), "osmosis-reward-files")
+        config.pluginmanager.register(seams.RewardFiles(config), "osmosis-reward-files")
     sent = getattr(config, "workerinput", None)
     if sent is None:
         begin = _control if options.may_concern(config) else None

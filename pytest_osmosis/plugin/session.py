@@ -208,7 +208,7 @@ class EvalSession:
             return [f"user code runs in this process, not on a cluster ({option})"]
         if len(on_cluster) == len(evals) and self._prestarted is not None:
             self._prestarted.close()
-        self._clusters = seams.ray_clusters(os.environ, self._worktrees)
+        self._clusters = seams.RayClusters(os.environ, self._worktrees)
         self._until_closed.callback(self._clusters.close)
         notes = self._clusters.open(on_cluster)
         if self.config.getoption("usepdb", False):
