@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from pytest_osmosis.rollouts.agents import AgentWorkflowConfig as AgentWorkflowConfig
     from pytest_osmosis.rollouts.agents import AgentWorkflowContext as AgentWorkflowContext
     from pytest_osmosis.rollouts.agents import AgentWorkflowOutput as AgentWorkflowOutput
+    from pytest_osmosis.rollouts.agents import ChatContext as ChatContext
     from pytest_osmosis.rollouts.agents import ConcurrencyConfig as ConcurrencyConfig
-    from pytest_osmosis.rollouts.context import ChatContext as ChatContext
     from pytest_osmosis.stats.intervals import Interval as Interval
     from pytest_osmosis.stats.summary import Summary as Summary
     from pytest_osmosis.verdicts.gates import Verdict as Verdict
@@ -50,7 +50,7 @@ HOMES = {
     "AgentWorkflowContext": "pytest_osmosis.rollouts.agents",
     "AgentWorkflowOutput": "pytest_osmosis.rollouts.agents",
     "BoundError": "pytest_osmosis.errors",
-    "ChatContext": "pytest_osmosis.rollouts.context",
+    "ChatContext": "pytest_osmosis.rollouts.agents",
     "ChatReply": "pytest_osmosis.models.base",
     "ConcurrencyConfig": "pytest_osmosis.rollouts.agents",
     "Grader": "pytest_osmosis.rewards.graders",

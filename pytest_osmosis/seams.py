@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.addons.verifiers.processes import Environments as Environments
     from pytest_osmosis.addons.viewer.report import Kept
     from pytest_osmosis.addons.viewer.report import is_report as is_report
-    from pytest_osmosis.config.environment_module import EnvironmentModule
+    from pytest_osmosis.config.tables import EnvironmentModule
     from pytest_osmosis.engine.host_process import PrestartedHost
     from pytest_osmosis.record.run_directory import RunDirectory
     from pytest_osmosis.text.redaction import Redaction
@@ -108,7 +108,7 @@ def find_environment(env_id: str, folder: Path) -> EnvironmentModule:
     Raises `Unfound` if there is none, and `ConfigError` for defaults of its package that are not valid.
     """
     if not _has_addons():
-        from pytest_osmosis.config.environment_module import Unfound
+        from pytest_osmosis.config.eval_kinds import Unfound
 
         raise Unfound("environments need the folder addons/ of pytest_osmosis, which is missing; install it again")
     from pytest_osmosis.addons.verifiers.find_module import find_module

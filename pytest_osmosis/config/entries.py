@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config.document import Document, Place, TableKey, place_text, read_document
-from pytest_osmosis.config.environment_module import name_of
+from pytest_osmosis.config.eval_kinds import name_of
 from pytest_osmosis.config.kinds import (
     ANYTHING,
     Field,

@@ -29,8 +29,7 @@ from pytest_osmosis.config.document import (
 )
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.entries import KEYS, Entry, SeveralEvals, in_order, read_entries
-from pytest_osmosis.config.environment_module import name_of
-from pytest_osmosis.config.eval_kinds import ABOVE_0, AT_LEAST_0, SECONDS, TOP_P, with_absolute_files
+from pytest_osmosis.config.eval_kinds import ABOVE_0, AT_LEAST_0, SECONDS, TOP_P, name_of, with_absolute_files
 from pytest_osmosis.config.kinds import Field, Table, Tables, integer
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.rules import (
@@ -288,7 +287,13 @@ def _accepted(draft: Draft, path: Path, entry: str | None = None) -> EvalConfig:
 
 def config_of(draft: Draft, path: Path, sampling: Mapping[str, Any] | None = None) -> EvalConfig:
     """Return the config that a draft holds. `sampling` stands for `[sampling]`, where that has other keys."""
-    selecting = _selecting(draft.levels)
+    given = draft.raw("secrets", "required")  # of a list that is not valid as a whole, the names in it are
+    names = [name for name in given if isinstance(name, str)] if isinstance(given, list) else []
+    valid_secrets = tuple(dict.fromkeys(name for name in names if re.fullmatch(SECRET_NAME, name)))
+    of_levels = ({name: level[place] for name, place in SELECTING.items() if place in level} for level in draft.levels)
+    selecting: dict[str, Any] = next(filter(None, of_levels), {})  # of the highest level that selects rows
+    if "rows" in selecting:
+        selecting = {"rows": selecting["rows"]}
     unused = frozenset(place for name, place in SELECTING.items() if name not in selecting)
     overridden, preset = draft.remarks(ignored=unused | _OF_CASSETTE)
     if selecting:
@@ -302,7 +307,7 @@ def config_of(draft: Draft, path: Path, sampling: Mapping[str, Any] | None = Non
         workspace=draft.workspace,
         selection=selection,
         env=MappingProxyType(draft.table("env")),
-        secrets=draft.get("secrets", "required") or _valid_secrets(draft.raw("secrets", "required")),
+        secrets=draft.get("secrets", "required") or valid_secrets,
         own_threshold=is_environment(draft) and not draft.is_set("evaluation", "pass_threshold"),
         names_model=draft.level_of("experiment", "model_path") != "package",
         gates=gates_of(draft),
@@ -318,7 +323,11 @@ def config_of(draft: Draft, path: Path, sampling: Mapping[str, Any] | None = Non
 
 def _tables(draft: Draft) -> dict[str, Any]:
     """Return the values of each table, with what follows from values of several levels, or of several keys."""
-    tables = {name: _values(draft, name) for name in EVAL_TABLES}
+    tables: dict[str, Any] = {name: {} for name in EVAL_TABLES}
+    for (table, key), value in draft.values.items():
+        if (table, key) not in SELECTING.values() and table in tables:
+            is_typed_path = (table, key) in _PATHS and draft.is_typed(table, key)
+            tables[table][key] = str(absolute(Path(value))) if is_typed_path else value
     named = RECORDED if is_recorded(draft) else draft.get("model", "endpoint_id") or ""
     tables["experiment"].setdefault("model_path", named)
     for key in tables["model"].keys() & {"headers", "headers_from_state"}:  # of equal names the highest level's counts
@@ -350,30 +359,7 @@ _PATHS: Collection[TableKey] = (
 """The keys with paths, which are relative to the current folder if they are typed."""
 
 
-def _values(draft: Draft, table: str) -> dict[str, Any]:
-    """Return the values of a table, without those that select rows, and with typed paths made absolute."""
-    return {
-        key: str(absolute(Path(value))) if (table, key) in _PATHS and draft.is_typed(table, key) else value
-        for key, value in draft.table(table).items()
-        if (table, key) not in SELECTING.values()
-    }
-
-
-def _valid_secrets(given: object) -> tuple[str, ...]:
-    """Return the names in a list of secrets that is not valid as a whole."""
-    names = given if isinstance(given, list) else []
-    return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and re.fullmatch(SECRET_NAME, name)))
-
-
 SELECTING = {"rows": ("data", "rows"), "offset": ("data", "offset"), "limit": ("evaluation", "limit")}
-
-
-def _selecting(levels: Iterable[Mapping[TableKey, Any]]) -> dict[str, Any]:
-    """Return the values of the highest level that selects rows: `rows`, or else `offset` and `limit`."""
-    for level in levels:
-        if keys := {name: level[place] for name, place in SELECTING.items() if place in level}:
-            return {"rows": keys["rows"]} if "rows" in keys else keys
-    return {}
 
 
 BATCH_SIZE = 32

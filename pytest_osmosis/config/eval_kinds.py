@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pytest_osmosis.checks.kinds import (
@@ -133,15 +133,14 @@ def json_table(*reserved: str) -> ValueKind:
             raise Unfit(faults)
         return value
 
+    def typed(text: str) -> object:
+        try:
+            return typed_json(text)
+        except Unfit:
+            return typed_toml(text)
+
     schema = {"propertyNames": {"not": {"enum": list(reserved)}}} if reserved else {}
-    return ValueKind(expects, read, _typed_json, {"type": "object", **schema})
-
-
-def _typed_json(text: str) -> object:
-    try:
-        return typed_json(text)
-    except Unfit:
-        return typed_toml(text)
+    return ValueKind(expects, read, typed, {"type": "object", **schema})
 
 
 def stop() -> ValueKind:
@@ -654,3 +653,49 @@ def column_names(value: Any) -> Any:
 
 def negated(value: Any) -> Any:
     return not value if isinstance(value, bool) else value
+
+
+# -- ids of verifiers environments -------------------------------------------------------------------------
+# A name, "owner/name" or "owner/name@version"; the module is called like the name, with `_` for `-`.
+# Source: verifiers 0.1.14, `utils/env_utils.py` and `scripts/eval.py`.
+
+_ANY_VERSION = "latest"
+_MOST_ID_CHARS = 200
+_ID = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)*(?P<name>[A-Za-z_][\w-]*)(?:@(?P<version>\S+))?", re.ASCII)
+
+
+class EnvironmentId(NamedTuple):
+    """The name in an id, the module of that name, and the version that the id demands, None if it takes any."""
+
+    name: str
+    module: str
+    version: str | None
+
+
+class Unfound(Exception):
+    """There is no such module, or it is not the one that the id names."""
+
+
+def id_of(env_id: str) -> EnvironmentId:
+    """Return the parts of an id. Raises `Unfound` if it is none.
+
+    >>> id_of("primeintellect/math-python@0.1.2")
+    EnvironmentId(name='math-python', module='math_python', version='0.1.2')
+    """
+    match = _ID.fullmatch(env_id) if len(env_id) <= _MOST_ID_CHARS else None
+    if match is None:
+        raise Unfound(f'must be like "gsm8k", "owner/name" or "owner/name@version", got {toml(env_id)}')
+    version = match["version"]
+    return EnvironmentId(match["name"], match["name"].replace("-", "_"), None if version == _ANY_VERSION else version)
+
+
+def name_of(env_id: str | None) -> str:
+    """Return the name of an eval of an environment, "" for what is no id.
+
+    >>> name_of("owner/math-python@0.1.2"), name_of("../x")
+    ('math-python', '')
+    """
+    try:
+        return id_of(env_id or "").name
+    except Unfound:
+        return ""

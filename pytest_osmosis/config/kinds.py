@@ -152,13 +152,6 @@ def typed_integer(text: str) -> object:
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,4000}", text.strip()) else text
 
 
-def _typed_number(text: str) -> object:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 def kind(
     expects: str,
     fits: Callable[[Any], bool],
@@ -234,7 +227,12 @@ def number(bounds: str = "", **limits: float) -> ValueKind:
                     return result
         raise refuse(f"must be {expects}")
 
-    return ValueKind(expects, read, _typed_number, {"type": "number", **limits})
+    def typed(text: str) -> object:
+        with suppress(ValueError):
+            return float(text)
+        return text
+
+    return ValueKind(expects, read, typed, {"type": "number", **limits})
 
 
 def string(expects: str, fits: Callable[[str], bool], got: Callable[[str], str] | None = None) -> ValueKind:

@@ -154,13 +154,11 @@ class PrimeKey(NamedTuple):
         return {path: converted}
 
 
-def _prime_keys() -> Iterator[PrimeKey]:
-    for table, field in _KEYS:
-        names = {field.prime: None} if isinstance(field.prime, str) else field.prime or {}
-        yield from (PrimeKey(name, table, field.name, converted) for name, converted in names.items())
-
-
-PRIME_KEYS: Mapping[str, PrimeKey] = {each.name: each for each in _prime_keys()}
+PRIME_KEYS: Mapping[str, PrimeKey] = {
+    name: PrimeKey(name, table, field.name, converted)
+    for table, field in _KEYS
+    for name, converted in ({field.prime: None} if isinstance(field.prime, str) else field.prime or {}).items()
+}
 """The settings that set one key each. `sampling_args` sets several (`sampling_keys`), and `resume` none."""
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
+from pytest_osmosis.config.document import Document
 from pytest_osmosis.config.eval_kinds import (
     A_CPU,
     ABOVE_0,
@@ -42,6 +43,7 @@ from pytest_osmosis.config.eval_kinds import (
     folder_name,
     header_table,
     headers,
+    id_of,
     json_table,
     loss,
     negated,
@@ -78,9 +80,6 @@ from pytest_osmosis.config.kinds import (
     table_of,
 )
 from pytest_osmosis.text.recorded import RECORDED
-
-if TYPE_CHECKING:
-    from pytest_osmosis.config.environment_module import EnvironmentModule
 
 DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 CASSETTE_SUFFIX = ".jsonl"
@@ -886,6 +885,32 @@ class Training:
     base_model: str = ""
     max_prompt_length: int | None = None
     asks_model: bool = False
+
+
+ENVIRONMENT_DEFAULTS = ("tool", "verifiers", "eval")
+"""The table with the defaults of an environment, in the pyproject.toml of its package."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentModule:
+    """The module of an environment, before it is imported. The add-on behind `seams` finds it.
+
+    `source` is its file, `__init__.py` for a package. `folder` must be in `sys.path` to import it, None if it is
+    installed. `version` is that of its package, None if it says none. `defaults` are the numbers of rows and of runs
+    in `[tool.verifiers.eval]`, by their keys there, and `document` is the pyproject.toml that has them.
+    """
+
+    env_id: str
+    module: str
+    folder: str | None
+    source: Path
+    version: str | None
+    defaults: Mapping[str, int | Literal["all"]] = field(default_factory=dict)
+    document: Document | None = None
+
+    @property
+    def name(self) -> str:
+        return id_of(self.env_id).name
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,13 @@ from pytest_osmosis.host.rollout_code import (
 )
 from pytest_osmosis.rewards.graders import REWARD, EvalFunction, GraderCode, eval_function, function_of_check
 from pytest_osmosis.rollouts.agents import (
+    Agent,
     FunctionAgent,
     RecordedAgent,
     SingleTurn,
     ThreadedFunctionAgent,
     WorkflowAgent,
 )
-from pytest_osmosis.rollouts.context import Agent
 from pytest_osmosis.text.names import listed, shown, suggestion
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.recorded import RECORDED

@@ -18,8 +18,8 @@ import pytest
 from pytest_osmosis import seams
 from pytest_osmosis.config import EvalConfig, Override, is_training_config
 from pytest_osmosis.config.entries import in_order, read_entries
-from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.eval_config import NOT_OF_TRAINING
+from pytest_osmosis.config.eval_kinds import name_of
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.tables import DATASET_SUFFIXES
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError

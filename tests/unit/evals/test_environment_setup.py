@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.addons.verifiers.processes import Environments
-from pytest_osmosis.config.environment_module import EnvironmentModule
+from pytest_osmosis.config.tables import EnvironmentModule
 from pytest_osmosis.evals import Prepared, RunSettings, SelectedRuns, host_setup
 from pytest_osmosis.evals.engine_job import engine_job
 from pytest_osmosis.host.protocol import HostCode, Setup, encode
