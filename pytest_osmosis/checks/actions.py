@@ -102,7 +102,8 @@ def tool_results(rollout: SeenRollout, tool: Texts | None = None) -> Verdict:
         name = names.get(id)
         if tool is None or name in tool:
             n_results += 1
-            if is_error or _tells_error(text):
+            told = _parsed(text)  # a text that begins like an error, or a JSON object with a value under "error"
+            if is_error or (told.get("error") if isinstance(told, Mapping) else _ERROR.match(text)):
                 return False, f"gets an error from {quoted(name) if name else 'a tool'}: {quoted(text)}"
     return True, f"gets {plural(n_results, 'result')} without an error"
 
@@ -124,12 +125,6 @@ def _results_of(rollout: SeenRollout) -> Iterator[tuple[object, str, bool]]:
 
 
 _ERROR = re.compile(r"\s*(?:\w*error\b|\w*exception\b|traceback \(most recent call last\))", re.IGNORECASE)
-
-
-def _tells_error(text: str) -> bool:
-    """Return True for a text that begins like an error, or a JSON object with a value under "error"."""
-    value = _parsed(text)
-    return bool(value.get("error")) if isinstance(value, Mapping) else _ERROR.match(text) is not None
 
 
 @kind

@@ -279,11 +279,18 @@ def condition(metric: str) -> ValueKind:
     expects = f'">= X" or {{min = X, rule = "lower"}} with X {text}, like ">= 0.7"'
     table = record_of(expects, {"min": bound, "rule": choice(*get_args(Rule))}, required=("min",))
 
+    match = PASS_AT.fullmatch(metric) or PASS_HAT.fullmatch(metric)
+    name, k = (metric.removesuffix(f"_{match[1]}"), int(match[1])) if match else (metric, None)
+
     def read_one(value: Any) -> GateRule:
-        if isinstance(value, str):
-            return _rule(metric, _minimum(bound, expects, value))
-        fields = table.read(value)
-        return _rule(metric, fields["min"], fields.get("rule", "point"))
+        if not isinstance(value, str):
+            fields = table.read(value)
+            return GateRule(cast("Metric", name), fields["min"], fields.get("rule", "point"), k)
+        typed = re.fullmatch(r">=\s*([^<>=!\s]+)", value.strip())
+        with suppress(ValueError, Unfit):
+            if typed is not None:
+                return GateRule(cast("Metric", name), float(bound.read(float(typed[1]))), k=k)
+        raise refuse(f"must be {expects}")
 
     one = ValueKind(expects, read_one)
 
@@ -335,20 +342,6 @@ def typed_condition(text: str) -> object:
     return typed_toml(text) if text.lstrip().startswith(("{", "[")) else text
 
 
-def _rule(metric: str, minimum: float, rule: str = "point") -> GateRule:
-    match = PASS_AT.fullmatch(metric) or PASS_HAT.fullmatch(metric)
-    name, k = (metric.removesuffix(f"_{match[1]}"), int(match[1])) if match else (metric, None)
-    return GateRule(cast("Metric", name), minimum, cast("Rule", rule), k)
-
-
-def _minimum(bound: ValueKind, expects: str, text: str) -> float:
-    match = re.fullmatch(r">=\s*([^<>=!\s]+)", text.strip())
-    with suppress(ValueError, Unfit):
-        if match is not None:
-            return float(bound.read(float(match[1])))
-    raise refuse(f"must be {expects}")
-
-
 def loss() -> ValueKind:
     """The largest acceptable loss, kept as `GateRule`s like a condition. On the command line it follows "=" or "<="."""
 
@@ -392,17 +385,18 @@ def rows() -> ValueKind:
     def read(value: Any) -> Ranges | Literal["all"]:
         if not isinstance(value, str):
             raise refuse(f"must be {ROWS_EXPECTED}, as a string")
-        return "all" if value.strip() == "all" else merged(_range(part.strip()) for part in value.split(","))
+        if value.strip() == "all":
+            return "all"
+        ranges = []
+        for part in map(str.strip, value.split(",")):
+            match = _PART.fullmatch(part)
+            first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+            if last < first:
+                raise refuse(f"must be {ROWS_EXPECTED}; {toml(part)} is neither a number nor a range")
+            ranges.append((first, last))
+        return merged(ranges)
 
     return ValueKind(ROWS_EXPECTED, read, schema={"type": "string"})
-
-
-def _range(part: str) -> tuple[int, int]:
-    match = _PART.fullmatch(part)
-    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-    if last < first:
-        raise refuse(f"must be {ROWS_EXPECTED}; {toml(part)} is neither a number nor a range")
-    return first, last
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:

@@ -58,13 +58,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(seams.RewardFiles(config), "osmosis-reward-files")
     sent = getattr(config, "workerinput", None)
-    if sent is None:
-        begin = _control if options.may_concern(config) else None
-    else:
-        begin = _serve if "osmosis" in sent else None
-    if begin is not None:
+    if sent is None and options.may_concern(config):
         with _without_assert_rewriting():
-            begin(config)
+            _control(config)
+    elif sent is not None and "osmosis" in sent:
+        with _without_assert_rewriting():
+            from pytest_osmosis.plugin.under_xdist import WorkerPlugin
+
+            config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
     elif sent is not None and "osmosis-args" in sent:
         _set_arguments(config, sent["osmosis-args"])
     elif extra := reward_options.outside_testpaths(config):
@@ -109,12 +110,6 @@ def _without_assert_rewriting() -> Iterator[None]:
         yield
     finally:
         sys.meta_path.remove(_Finder)
-
-
-def _serve(config: pytest.Config) -> None:
-    from pytest_osmosis.plugin.under_xdist import WorkerPlugin
-
-    config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
 
 
 def _control(config: pytest.Config) -> None:

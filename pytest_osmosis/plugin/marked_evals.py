@@ -29,7 +29,6 @@ from pytest_osmosis.plugin.rollout import RecordedScores, Rollout, RolloutResult
 from pytest_osmosis.plugin.rollout_tests import (
     MarkerRequest,
     RolloutRequest,
-    all_requests,
     file_and_entry,
 )
 from pytest_osmosis.plugin.session_options import rerun_command
@@ -147,10 +146,6 @@ class TestEvals:
                 listed = request.to_list(self._evals.options.overrides)
                 self._plans[request] = begin(listed, self._evals.preparer.around)().plan
             return self._plans[request]
-
-    def select_items(self, items: Iterable[pytest.Item]) -> None:
-        if self._evals.naming.asks_models:
-            self.select(all_requests(items))
 
     def select(self, requests: Iterable[tuple[str, RolloutRequest]]) -> None:
         """Take the requests of selected tests, each with its node id."""

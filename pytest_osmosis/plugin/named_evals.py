@@ -302,15 +302,11 @@ def session_arguments(config: pytest.Config, named: NamedEvals, files: Sequence[
         arguments = remaining_arguments(config, evals)
     for file in files:
         paths = [path_of(config, arg) for arg in arguments]
-        if file not in paths and not any(_collects(config, folder, file) for folder in paths):
+        above = [path for path in paths if file.is_relative_to(path) and (path == file or path.is_dir())]
+        parts = [file.relative_to(path).parts[:-1] for path in above]
+        if all(any(is_skipped_folder(config, part) for part in each) for each in parts):
             arguments.append(str(file))
     return arguments
-
-
-def _collects(config: pytest.Config, folder: Path, file: Path) -> bool:
-    if not file.is_relative_to(folder) or not folder.is_dir():
-        return False
-    return not any(is_skipped_folder(config, part) for part in file.relative_to(folder).parts[:-1])
 
 
 # -- nothing collected -------------------------------------------------------------------------------------
@@ -319,7 +315,8 @@ def _collects(config: pytest.Config, folder: Path, file: Path) -> bool:
 def hints(config: pytest.Config) -> Iterator[str]:
     """Yield lines about what a command that collected nothing may have meant."""
     paths = [path_of(config, arg) for arg in config.args]
-    for folder in dict.fromkeys(found for path in paths for found in _eval_folders(path)):
+    places = [place for path in paths for place in (path / "configs" / "eval", path / "eval", path)]
+    for folder in dict.fromkeys(place for place in places if place.parts[-2:] == ("configs", "eval")):
         if n := len(tomls_in(folder)):
             runs, pronoun = ("an eval that runs", "it") if n == 1 else (f"{n} evals that run", "them")
             command = f"pytest --osmosis-config={shlex.quote(shown(folder))}"
@@ -328,12 +325,6 @@ def hints(config: pytest.Config) -> Iterator[str]:
         shape = "whose first parameter is solution_str or messages and that takes a ground_truth"
         fix = f"name the file of a function {shape}, or decorate one in a test module with @osmosis_reward"
         yield f"osmosis: no reward function was found in {listed(map(shown, paths), 3)}; {fix}"
-
-
-def _eval_folders(folder: Path) -> list[Path]:
-    places = [folder / "configs" / "eval", *([folder / "eval"] if folder.name == "configs" else [])]
-    places += [folder] if folder.parts[-2:] == ("configs", "eval") else []
-    return list(filter(Path.is_dir, places))
 
 
 def import_hints(config: pytest.Config, reports: Iterable[object]) -> list[str]:

@@ -341,7 +341,14 @@ def add(parser: pytest.Parser) -> None:
     for number, (title, options) in enumerate(GROUPS.items()):
         group = parser.getgroup(f"osmosis-{number}" if number else "osmosis", title)
         for option in options:
-            _add_option(group, option)
+            settings: dict[str, Any] = {"metavar": option.metavar}
+            if option.metavar is None:
+                settings = {"action": "store_true"}
+            elif option.bare is not None:
+                settings |= {"nargs": "?", "const": option.bare}
+            elif option.repeatable:
+                settings |= {"action": "append", "default": []}
+            group.addoption(option.flag, help=option.help, **settings)
     reward_options.add(parser)
     parser.addini(
         COLLECT,
@@ -356,17 +363,6 @@ def add(parser: pytest.Parser) -> None:
         if "ini" in option.marks:
             parser.addini(option.dest, f"Same as {option.flag}. {option.help}", default=None)
     parser.addini(NOT_MEASURED_EXIT, "Exit status if an eval could not be measured (default: 9).", default="9")
-
-
-def _add_option(group: pytest.OptionGroup, option: Option) -> None:
-    settings: dict[str, Any] = {"metavar": option.metavar}
-    if option.metavar is None:
-        settings = {"action": "store_true"}
-    elif option.bare is not None:
-        settings |= {"nargs": "?", "const": option.bare}
-    elif option.repeatable:
-        settings |= {"action": "append", "default": []}
-    group.addoption(option.flag, help=option.help, **settings)
 
 
 def describe(config: pytest.Config) -> None:

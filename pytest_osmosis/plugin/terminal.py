@@ -225,8 +225,11 @@ class TerminalSummary:
         first += dict.fromkeys(_remedy(each.results) for each in unfinished if each.results.stop_reason == "max_errors")
         first = ["after you have freed some space on the disk"] if "journal" in reasons else first
         yield f"osmosis: what was measured will not run again; {', '.join(['to resume', *first])}:"
-        typed = _without_files(typed_words([str(word) for word in self._config.invocation_params.args]))
-        words = [word for word in typed if word not in ("--osmosis-fresh", "--osmosis-resume")]
+        flag, words, before = "--osmosis-resume-from", list[str](), ""  # its files were taken over already
+        for word in typed_words([str(word) for word in self._config.invocation_params.args]):
+            if flag not in (before, word.partition("=")[0]) and word not in ("--osmosis-fresh", "--osmosis-resume"):
+                words.append(word)
+            before = word
         words += ["--maxfail=0"] if "maxfail" in reasons else []
         request = self._evals.options.resume
         words += ["--osmosis-resume"] if request is None or request.name is None else []
@@ -331,12 +334,3 @@ def _remedy(results: Results) -> str:
     """Return what has to happen before an eval is resumed that could not measure too many runs."""
     broken = next(cause.boundary for cause in results.causes if not cause.is_measured)
     return RECORDED if results.is_replay and broken == "provider" else REMEDIES[broken]
-
-
-def _without_files(words: Iterable[str]) -> Iterator[str]:
-    """Yield words without `--osmosis-resume-from`, whose files were taken over already."""
-    flag, before = "--osmosis-resume-from", ""
-    for word in words:
-        if flag not in (before, word.partition("=")[0]):
-            yield word
-        before = word
