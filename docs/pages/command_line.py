@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from docs.pages import markdown
 from docs.pages.markdown import cell, code
-from pytest_osmosis.cli import argument_parser as commands_parser
+from pytest_osmosis.cli.main import argument_parser as commands_parser
 from pytest_osmosis.demo import argument_parser as demo_parser
 from pytest_osmosis.plugin import options, session_options
 

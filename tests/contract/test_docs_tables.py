@@ -14,7 +14,7 @@ import pytest
 
 from docs.pages import prime_eval
 from docs.pages.command_line import registered
-from pytest_osmosis.cli import argument_parser
+from pytest_osmosis.cli.main import argument_parser
 from pytest_osmosis.config.named_keys import remark
 from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.models.failures import CLIENT_ERRORS, Failures
