@@ -63,7 +63,7 @@ _HOMES: Mapping[str, str] = {
     "RewardFiles": "lab.items:RewardFiles",
     "is_report": "viewer.report:is_report",
 }
-"""What add-ons have under the same signature, by the names here. Where it is asked for, the add-on is needed."""
+"""The homes of what an add-on has under the same signature, by the names here. What asks for one needs its add-on."""
 
 if not TYPE_CHECKING:
 

@@ -28,7 +28,7 @@ from pytest_osmosis.config.document import (
     workspace_of,
 )
 from pytest_osmosis.config.draft import Draft
-from pytest_osmosis.config.entries import KEYS, Entry, SeveralEvals, in_order, read_entries
+from pytest_osmosis.config.entries import BLOCKS, KEYS, NAME, SWEEP, Entry, SeveralEvals, in_order, read_entries
 from pytest_osmosis.config.eval_kinds import ABOVE_0, AT_LEAST_0, SECONDS, TOP_P, name_of, with_absolute_files
 from pytest_osmosis.config.kinds import Field, Table, Tables, integer
 from pytest_osmosis.config.named_keys import OPTIONS
@@ -450,3 +450,65 @@ def _notes(document: Document) -> Iterator[str]:
     local = [f"[{name}]" for name in document.content if name in TRAINING_TABLES and name not in platform]
     if local:
         yield f"osmosis train submit refuses {', '.join(local)}; move it to [tool.pytest-osmosis] of pyproject.toml"
+
+
+# -- JSON Schemas, draft 2020-12, for editors that check TOML while it is typed ----------------------------
+# They know tables, keys, types, choices, bounds of numbers, and required keys. The contents of strings, files and rules
+# between keys are left to the validator.
+
+
+def eval_schema() -> dict[str, Any]:
+    """Return the schema of an eval config."""
+    text = "configs/eval/*.toml: the eval config of Osmosis, and the tables that only this plugin has."
+    schema = _config("eval", text, EVAL_TABLES)
+    also_keys = [name for name in schema["properties"] if name in KEYS]
+    for name in also_keys:  # like `model`, which is a key outside of tables where a config has several evals
+        schema["properties"][name]["type"] = ["object", "string"]
+    single = {
+        "properties": {name: {"type": "object"} for name in also_keys},
+        "required": schema.pop("required"),
+        "propertyNames": {"enum": list(EVAL_TABLES)},
+    }
+    del schema["additionalProperties"]
+    several = {"anyOf": [{"required": [block]} for block in BLOCKS]}
+    return {**schema, "if": several, "then": _several(schema["properties"]), "else": single}
+
+
+def _several(tables: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of what a config with several evals has at its top."""
+    keys: dict[str, Any] = {**{key: {} for key in KEYS}, **tables}
+    shared: dict[str, Any] = {"properties": keys, "patternProperties": {"[.]": {}}, "additionalProperties": False}
+    name = {"type": "string", "description": "The name of the eval. Default: that of what it evaluates."}
+    block: dict[str, Any] = {"type": "object", **shared, "properties": {NAME: name, **keys}}
+    sweep = {"type": "object", "description": "Keys, and the arrays of their values.", "minProperties": 1}
+    return {
+        **shared,
+        "properties": {
+            **keys,
+            "eval": {"type": "array", "description": "Evals.", "items": block},
+            "ablation": {
+                "type": "array",
+                "description": "Blocks that make an eval for each combination of the values in their sweep.",
+                "items": {**block, "properties": {**block["properties"], SWEEP: sweep}, "required": [SWEEP]},
+            },
+        },
+    }
+
+
+def training_schema() -> dict[str, Any]:
+    """Return the schema of a training config."""
+    text = "configs/training/*.toml: the training config of Osmosis, and tables of pytest-osmosis."
+    return _config("training", text, TRAINING_TABLES)
+
+
+def _config(kind: str, description: str, tables: Tables) -> dict[str, Any]:
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:pytest-osmosis:{kind}-config",
+        "title": f"{kind.capitalize()} config of pytest-osmosis",
+        "description": description,
+        "type": "object",
+        "properties": {table.name: table.schema for table in tables.values()},
+        "required": [table.name for table in tables.values() if table.must_be_there],
+        "additionalProperties": False,
+    }

@@ -383,6 +383,16 @@ class Field:
     option: str | None = None
     prime: str | Mapping[str, Callable[[Any], Any] | None] | None = None
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the key's values."""
+        if not self.supported:
+            return {"not": {}, "description": f"{self.help} Not supported yet."}
+        if self.fields:
+            return Table(self.name, self.help, self.fields).schema
+        default = {} if self.default is None else {"default": self.default}
+        return {**self.kind.schema, "description": self.help, **default}
+
 
 def key(kind: ValueKind, help: str, default: object = None, *, unset: object = None, **facts: Any) -> Any:
     """Declare an attribute of a table's class as a key; `facts` are further members of its `Field`.
@@ -449,6 +459,29 @@ class Table:
     def must_be_there(self) -> bool:
         """True if every config has this table."""
         return self.required or (not self.optional and any(field.required for field in self.fields))
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the table."""
+        if self.entries is not None:
+            return {
+                "type": "object",
+                "description": f"{self.help} {self.entries.help}",
+                "propertyNames": self.entries.key.schema,
+                "additionalProperties": self.entries.value.schema,
+            }
+        of_families = [(each, each.kind_of(each.example).schema) for each in self.families]
+        return {
+            "type": "object",
+            "description": self.help,
+            "properties": {field.name: field.schema for field in self.fields},
+            "patternProperties": {
+                f"^({family.pattern.pattern})$": {**schema, "description": family.help}
+                for family, schema in of_families
+            },
+            "required": [field.name for field in self.fields if field.required],
+            "additionalProperties": next((schema for family, schema in of_families if family.of_tables), False),
+        }
 
     def field(self, key: str, value: object = None) -> Field | None:
         """Return the field with that name, or a field of the family that the name or the value matches, or None."""
