@@ -322,7 +322,6 @@ _VF_EVAL_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 
 @functools.lru_cache(maxsize=8)
 def _of_taskset(document: Document) -> SeveralEvals:
-    """Return the entry of a TOML of verifiers 0.4."""
     content = {table: dict(keys) for table, keys in _VF_EVAL_DEFAULTS.items()}
     places: dict[tuple[str, ...], Place] = {}
     try:

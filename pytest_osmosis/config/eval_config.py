@@ -9,7 +9,7 @@ training config has their keys. An option of the command applies or is a problem
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -30,10 +30,9 @@ from pytest_osmosis.config.document import (
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.entries import BLOCKS, KEYS, NAME, SWEEP, Entry, SeveralEvals, in_order, read_entries
 from pytest_osmosis.config.eval_kinds import ABOVE_0, AT_LEAST_0, SECONDS, TOP_P, name_of, with_absolute_files
-from pytest_osmosis.config.kinds import Field, Table, Tables, integer
+from pytest_osmosis.config.kinds import PATH, PATH_INSIDE, Field, Table, Tables, integer
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.rules import (
-    PATHS_INSIDE,
     check,
     check_training,
     environment_of,
@@ -326,8 +325,9 @@ def _tables(draft: Draft) -> dict[str, Any]:
     tables: dict[str, Any] = {name: {} for name in EVAL_TABLES}
     for (table, key), value in draft.values.items():
         if (table, key) not in SELECTING.values() and table in tables:
-            is_typed_path = (table, key) in _PATHS and draft.is_typed(table, key)
-            tables[table][key] = str(absolute(Path(value))) if is_typed_path else value
+            field = EVAL_TABLES[table].field(key)
+            is_path = field is not None and (field.kind is PATH or field.kind is PATH_INSIDE)
+            tables[table][key] = str(absolute(Path(value))) if is_path and draft.is_typed(table, key) else value
     named = RECORDED if is_recorded(draft) else draft.get("model", "endpoint_id") or ""
     tables["experiment"].setdefault("model_path", named)
     for key in tables["model"].keys() & {"headers", "headers_from_state"}:  # of equal names the highest level's counts
@@ -348,15 +348,6 @@ def _tables(draft: Draft) -> dict[str, Any]:
     of_results = results in first
     tables["baseline"] = {key: each for key, each in tables["baseline"].items() if (key == "results") == of_results}
     return tables
-
-
-_PATHS: Collection[TableKey] = (
-    *PATHS_INSIDE,
-    ("environment", "env_dir_path"),
-    ("data", "path"),
-    ("agent", "mcp"),
-)
-"""The keys with paths, which are relative to the current folder if they are typed."""
 
 
 SELECTING = {"rows": ("data", "rows"), "offset": ("data", "offset"), "limit": ("evaluation", "limit")}

@@ -250,6 +250,10 @@ TEXT = string("a string that is not blank", lambda value: bool(value.strip()) an
 """A string that is not blank, without NUL: neither paths nor environment variables can contain one."""
 
 
+PATH, PATH_INSIDE = replace(TEXT), replace(TEXT)
+"""A path, and one that must be inside the workspace. A typed one is relative to the current folder."""
+
+
 def name_shown(value: str) -> str:
     """Return a name for messages. A string that looks like an API key (long, with digits) is not shown."""
     return f"a string of {len(value)} characters" if len(value) >= 20 and re.search("[0-9]", value) else toml(value)
@@ -504,7 +508,6 @@ def unknown_table(tables: Tables, name: str) -> str:
 
 
 def unknown_top_key(tables: Tables, name: str) -> str:
-    """Return the problem with a key that is not inside a table."""
     close = closest(name, tables)
     meant = _home_of(tables, name) or (f"[{close}]" if close else None)
     return f"unknown key{did_you_mean(meant)} (keys must be inside a table)"

@@ -14,7 +14,7 @@ from pytest_osmosis import seams
 from pytest_osmosis.config.document import Origin, TableKey, inside, is_file, is_folder
 from pytest_osmosis.config.draft import Draft
 from pytest_osmosis.config.eval_kinds import GateRule, Unfound, requirements_files
-from pytest_osmosis.config.kinds import quoted_list, toml
+from pytest_osmosis.config.kinds import PATH_INSIDE, quoted_list, toml
 from pytest_osmosis.config.tables import (
     CASSETTE_SUFFIX,
     DATASET_SUFFIXES,
@@ -132,17 +132,9 @@ STATE_KEYS = ("row_index", "run_index", "example_id", "trajectory_id")
 FOR_ALL_JUDGES = ("max_retries", "requests_per_minute", "tokens_per_minute")
 """The keys of [judge] that functions which ask a judge themselves need too."""
 _MOST_LISTED = 10
-PATHS_INSIDE = (
-    *(("output", key) for key in ("dir", "results", "output_dir", "html")),
-    ("baseline", "results"),
-    ("cassette", "path"),
-    ("model", "endpoints_path"),
-)
-"""The keys with paths that must be inside the workspace."""
 
 
 def check(draft: Draft) -> None:
-    """Add the problems of all rules to the draft."""
     check_environment(draft)
     draft.choose(("experiment", "commit_sha"), ("experiment", "branch"))
     draft.choose(("agent", "agent"), ("agent", "mcp"))
@@ -186,8 +178,10 @@ def _shared_rules(draft: Draft) -> None:
         if draft.is_set("env", name):
             draft.fail("secrets", "required", f"{toml(name)} is also in [env]; keep it in one of them")
     _execution(draft)
-    for place in PATHS_INSIDE:
-        _fails_outside(draft, *place)
+    for table in EVAL_TABLES.values():
+        for field in table.fields:
+            if field.kind is PATH_INSIDE:
+                _fails_outside(draft, table.name, field.name)
 
 
 def has_entrypoint(draft: Draft) -> bool:
@@ -437,7 +431,6 @@ def _baseline(draft: Draft) -> None:
 
 
 def _execution(draft: Draft) -> None:
-    """Add the problems of what a machine, or nodes of a cluster, cannot do."""
     if draft.get("execution", "engine") != "ray":
         hosts = draft.get("execution", "hosts")
         if hosts is not None and hosts > MOST_HOSTS and not _is_faulty(draft, "execution", "engine"):

@@ -60,6 +60,8 @@ from pytest_osmosis.config.eval_kinds import (
 )
 from pytest_osmosis.config.kinds import (
     ANYTHING,
+    PATH,
+    PATH_INSIDE,
     TEXT,
     Entries,
     Family,
@@ -246,7 +248,7 @@ class ModelTable:
         replaces=("experiment.model_path",),
     )
     endpoints_path: str | None = key(
-        TEXT,
+        PATH_INSIDE,
         "Registry of endpoints, inside the workspace. Default: configs/endpoints.toml, if there is one.",
         prime="endpoints_path",
     )
@@ -412,7 +414,7 @@ class AgentTable:
         replaces=("environment.env_id", "agent.mcp"),
     )
     mcp: str | None = key(
-        TEXT,
+        PATH,
         "Folder inside the workspace whose main.py holds a FastMCP server. The model is offered its tools until it "
         "answers. Cannot be used with agent, or with [experiment] rollout.",
         option="mcp",
@@ -479,7 +481,7 @@ class EnvironmentTable:
         prime="extra_env_kwargs",
     )
     env_dir_path: str = key(
-        TEXT,
+        PATH,
         "Folder of environments that are not installed, inside the workspace.",
         "environments",
         prime="env_dir_path",
@@ -518,7 +520,7 @@ class Data:
     """
 
     path: str | None = key(
-        TEXT,
+        PATH,
         'Dataset file, or with agent = "recorded" a folder of trajectories, inside the workspace.',
         option="dataset",
         replaces=("environment.env_id", "experiment.dataset"),
@@ -693,7 +695,7 @@ class Baseline:
     base_url: str | None = _server_url("baseline_base_url")
     api_key_env: str | None = _server_key("baseline_api_key_env")
     results: str | None = key(
-        TEXT,
+        PATH_INSIDE,
         "A results.json inside the workspace, as written by --osmosis-update-baseline.",
         replaces=("baseline.model_path", "baseline.base_url", "baseline.api_key_env"),
     )
@@ -706,8 +708,8 @@ class Output:
     In a TOML, paths are relative to the workspace and inside it. From the command line, they are absolute.
     """
 
-    dir: str | None = key(TEXT, "Folder for run directories, inside the workspace. Default: .osmosis/runs.")
-    results: str | None = key(TEXT, "Results file, inside the workspace.")
+    dir: str | None = key(PATH_INSIDE, "Folder for run directories, inside the workspace. Default: .osmosis/runs.")
+    results: str | None = key(PATH_INSIDE, "Results file, inside the workspace.")
     save_results: bool = key(
         FLAG,
         "Also write results.jsonl and metadata.json as prime eval does, in output_dir/evals.",
@@ -715,7 +717,7 @@ class Output:
         prime="save_results",
     )
     output_dir: str = key(
-        TEXT, "Folder for the files of save_results, inside the workspace.", "outputs", prime="output_dir"
+        PATH_INSIDE, "Folder for the files of save_results, inside the workspace.", "outputs", prime="output_dir"
     )
     save_to_hf_hub: bool = key(
         FLAG, "Push the files of save_results to the Hugging Face Hub.", False, prime="save_to_hf_hub"
@@ -727,7 +729,7 @@ class Output:
         url(), "URL that is requested whenever a row is done, for monitors.", private=True, prime="heartbeat_url"
     )
     abbreviated_summary: bool = key(FLAG, "Print no conversations in the summary.", False, prime="abbreviated_summary")
-    html: str | None = key(TEXT, "HTML report on the evals of this config, inside the workspace.")
+    html: str | None = key(PATH_INSIDE, "HTML report on the evals of this config, inside the workspace.")
     html_conversations: Literal["all", "failed", "none"] = key(
         choice("all", "failed", "none"),
         'Conversations in HTML reports. "failed": those of runs that did not pass.',
@@ -742,7 +744,9 @@ class CassetteTable:
     In a TOML, `path` is relative to the workspace and inside it. From the command line, it is absolute.
     """
 
-    path: str | None = key(TEXT, "The cassette, a .jsonl file inside the workspace. Default: cassettes/NAME.jsonl.")
+    path: str | None = key(
+        PATH_INSIDE, "The cassette, a .jsonl file inside the workspace. Default: cassettes/NAME.jsonl."
+    )
     record: Literal["off", "all", "new"] = key(
         choice("off", "all", "new"),
         'Answers to record while the eval runs. "all": every request is sent, and its answer replaces the recorded '

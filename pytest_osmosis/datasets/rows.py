@@ -106,7 +106,6 @@ def fold(name: str) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text."""
     try:
         return WITHOUT_REPEATS.decode(text)
     except JsonFault as fault:
@@ -121,7 +120,6 @@ def parse_json(text: str) -> Any:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Return the record of a JSON row."""
     record = parse_json(text)
     if not isinstance(record, dict):
         raise BadRow(f'must be an object like {{"user_prompt": "..."}}, got {shown_json(record)}')
@@ -138,7 +136,6 @@ def parse_cells(header: Sequence[str], text: str) -> dict[str, Any]:
 
 
 def parse_csv(text: str) -> list[str]:
-    """Return the cells of one CSV record."""
     with cells_of_any_size():
         return next(csv.reader([text], strict=True))
 

@@ -10,7 +10,6 @@ functions score it in this process, as in any unit test, when a test looks the s
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import functools
 import json
@@ -363,6 +362,8 @@ class ReferenceSolutions:
 
 def _outside_any_loop(work: Callable[[], T]) -> T:
     """Call `work`, which runs an event loop. A test that is a coroutine runs in one already, so use a thread there."""
+    import asyncio
+
     # Private in asyncio, documented for event loops. get_running_loop would raise, which debuggers and --pdb show.
     if asyncio._get_running_loop() is None:
         return work()

@@ -327,7 +327,6 @@ class Outcomes:
         self.set(key, outcome)
 
     def set(self, key: UnitKey, outcome: Outcome) -> None:
-        """Set the outcome of a unit."""
         with self._added:
             self._outcomes[key] = outcome
             self._added.notify_all()

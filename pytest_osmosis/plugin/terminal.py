@@ -73,7 +73,6 @@ def own_terminal(config: pytest.Config) -> pytest.TerminalReporter | None:
 
 
 def write_line(terminal: pytest.TerminalReporter, line: str) -> None:
-    """Write a line of ours."""
     terminal.write_line(coloured(terminal, line))
 
 
