@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.judges.evaluate_rubric import osmosis_rubric as osmosis_rubric
     from pytest_osmosis.models.base import ChatReply as ChatReply
     from pytest_osmosis.models.base import Usage as Usage
-    from pytest_osmosis.plugin.rollout import Rollout as Rollout
+    from pytest_osmosis.plugin.rollout_fixture import Rollout as Rollout
     from pytest_osmosis.record.run_id import RunId as RunId
     from pytest_osmosis.record.run_record import RewardError as RewardError
     from pytest_osmosis.record.run_record import RunRecord as RunRecord
@@ -66,7 +66,7 @@ HOMES = {
     "Results": "pytest_osmosis.results.results",
     "RewardError": "pytest_osmosis.record.run_record",
     "RewardWarning": "pytest_osmosis.rewards.decorator",
-    "Rollout": "pytest_osmosis.plugin.rollout",
+    "Rollout": "pytest_osmosis.plugin.rollout_fixture",
     "RolloutSample": "pytest_osmosis.rewards.graders",
     "RubricResult": "pytest_osmosis.judges.evaluate_rubric",
     "RunId": "pytest_osmosis.record.run_id",

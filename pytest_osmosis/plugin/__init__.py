@@ -21,7 +21,7 @@ from pytest_osmosis.plugin import options, reward_options
 
 if TYPE_CHECKING:
     from pytest_osmosis.engine.host_process import PrestartedHost
-    from pytest_osmosis.plugin.rollout import Rollout
+    from pytest_osmosis.plugin.rollout_fixture import Rollout
 
 DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
 """Modules that define decorators of reward functions. Without them no function can be decorated."""

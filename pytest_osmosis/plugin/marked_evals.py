@@ -25,7 +25,7 @@ from pytest_osmosis.plugin.eval_queue import SessionEval
 from pytest_osmosis.plugin.items import UnitKey, eval_id
 from pytest_osmosis.plugin.preparation import EvalPreparer
 from pytest_osmosis.plugin.reports import OutputPaths
-from pytest_osmosis.plugin.rollout import RecordedScores, Rollout, RolloutResult
+from pytest_osmosis.plugin.rollout_fixture import RecordedScores, Rollout, RolloutResult
 from pytest_osmosis.plugin.rollout_tests import (
     MarkerRequest,
     RolloutRequest,

@@ -34,7 +34,7 @@ from pytest_osmosis.host.protocol import Key, Setup, scoring_fields
 from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.plugin import options, reward_options, session_options
 from pytest_osmosis.plugin.items import may_run
-from pytest_osmosis.plugin.rollout import Rollout, RolloutResult, Scores
+from pytest_osmosis.plugin.rollout_fixture import Rollout, RolloutResult, Scores
 from pytest_osmosis.plugin.session_options import environments_of, rerun_command
 from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
 from pytest_osmosis.record.plan import Plan

@@ -28,7 +28,7 @@ from pytest_osmosis.plugin.items import (
     unit_key,
 )
 from pytest_osmosis.plugin.named_evals import set_arguments
-from pytest_osmosis.plugin.rollout import RolloutResult
+from pytest_osmosis.plugin.rollout_fixture import RolloutResult
 from pytest_osmosis.plugin.rollout_tests import (
     SOURCE,
     MarkerRequest,

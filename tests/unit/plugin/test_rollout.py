@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from pytest_osmosis.errors import ScoreError
-from pytest_osmosis.plugin.rollout import RecordedScores, Rollout, Scores
+from pytest_osmosis.plugin.rollout_fixture import RecordedScores, Rollout, Scores
 from pytest_osmosis.record.run_record import RewardError
 from pytest_osmosis.rewards.graders import Reward
 
