@@ -105,7 +105,7 @@ def gate_settings(texts: Iterable[str], origin: str, level: TypedLevel = "comman
             yield first if len(values) == 1 else replace(first, value=list(map(typed_condition, values)))
 
 
-SAMPLING_KEYS = ("temperature", "top_p", "max_tokens", "seed", "stop")
+SAMPLING_KEYS = tuple(field.name for field in EVAL_TABLES["sampling"].fields if field.name != "extra_body")
 """The keys of `sampling_args` that `[sampling]` has too; all others go to `extra_body`."""
 
 

@@ -30,6 +30,7 @@ from pytest_osmosis.config.kinds import (
     typed_toml,
 )
 from pytest_osmosis.config.named_keys import (
+    HEADER_LINES,
     OPTIONS,
     PRIME_KEYS,
     PrimeKey,
@@ -315,7 +316,7 @@ def help_of(option: Option) -> str:
     return f"{key.help.removesuffix('.')} ([{table}] {name}{default}{'; repeatable' if option.repeatable else ''})."
 
 
-_LINES = ("header", "header-from-state")
+_LINES = tuple(name.replace("_", "-") for name in HEADER_LINES)
 _COMMAND_ONLY = {
     f"{_PREFIX}{name}": f"cannot {what}; pass {typed} on the command line"
     for what, typed, names in (
