@@ -154,10 +154,8 @@ class EvalPreparer:
         try:
             if path is not None and is_training_config(path):
                 if shard is not None and not listed:
-                    text = (
-                        "a preflight of a training config has no shards (--osmosis-shard); run it in a job of its own"
-                    )
-                    raise ProblemsError.at(shown(path), text)
+                    text = "a preflight of a training config has no shards (--osmosis-shard)"
+                    raise ProblemsError.at(shown(path), f"{text}; run it in a job of its own")
                 if (self._options.replay or "").startswith("--"):
                     raise ProblemsError.at(str(self._options.replay), NOT_OF_TRAINING)
                 request = replace(request, training=True, replay=False, smoke=smoke or SMOKE_ROWS, shard=None)
