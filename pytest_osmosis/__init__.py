@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.judges.evaluate_rubric import osmosis_rubric as osmosis_rubric
     from pytest_osmosis.models.base import ChatReply as ChatReply
     from pytest_osmosis.models.base import Usage as Usage
-    from pytest_osmosis.plugin.rollout_tests.rollout import Rollout as Rollout
+    from pytest_osmosis.plugin.rollout_fixture import Rollout as Rollout
     from pytest_osmosis.record.run_id import RunId as RunId
     from pytest_osmosis.record.run_record import RewardError as RewardError
     from pytest_osmosis.record.run_record import RunRecord as RunRecord
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from pytest_osmosis.rollouts.agents import AgentWorkflowConfig as AgentWorkflowConfig
     from pytest_osmosis.rollouts.agents import AgentWorkflowContext as AgentWorkflowContext
     from pytest_osmosis.rollouts.agents import AgentWorkflowOutput as AgentWorkflowOutput
+    from pytest_osmosis.rollouts.agents import ChatContext as ChatContext
     from pytest_osmosis.rollouts.agents import ConcurrencyConfig as ConcurrencyConfig
-    from pytest_osmosis.rollouts.context import ChatContext as ChatContext
     from pytest_osmosis.stats.intervals import Interval as Interval
     from pytest_osmosis.stats.summary import Summary as Summary
     from pytest_osmosis.verdicts.gates import Verdict as Verdict
@@ -50,7 +50,7 @@ HOMES = {
     "AgentWorkflowContext": "pytest_osmosis.rollouts.agents",
     "AgentWorkflowOutput": "pytest_osmosis.rollouts.agents",
     "BoundError": "pytest_osmosis.errors",
-    "ChatContext": "pytest_osmosis.rollouts.context",
+    "ChatContext": "pytest_osmosis.rollouts.agents",
     "ChatReply": "pytest_osmosis.models.base",
     "ConcurrencyConfig": "pytest_osmosis.rollouts.agents",
     "Grader": "pytest_osmosis.rewards.graders",
@@ -66,7 +66,7 @@ HOMES = {
     "Results": "pytest_osmosis.results.results",
     "RewardError": "pytest_osmosis.record.run_record",
     "RewardWarning": "pytest_osmosis.rewards.decorator",
-    "Rollout": "pytest_osmosis.plugin.rollout_tests.rollout",
+    "Rollout": "pytest_osmosis.plugin.rollout_fixture",
     "RolloutSample": "pytest_osmosis.rewards.graders",
     "RubricResult": "pytest_osmosis.judges.evaluate_rubric",
     "RunId": "pytest_osmosis.record.run_id",

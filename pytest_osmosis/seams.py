@@ -5,35 +5,73 @@ Nothing else in the core names an add-on. Without the folder `addons/` the core 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_osmosis.addons.lab.items import RewardFiles
+    from pytest_osmosis.addons.lab.items import RewardFiles as RewardFiles
+    from pytest_osmosis.addons.osmosis_sdk.agent_loop import agent_of
+    from pytest_osmosis.addons.osmosis_sdk.eval_files import export_osmosis_files as export_osmosis_files
     from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim as SdkShim
     from pytest_osmosis.addons.osmosis_sdk.trajectories import TrajectoryRows as TrajectoryRows
+    from pytest_osmosis.addons.osmosis_sdk.workflows import grader_code, workflow_agent
     from pytest_osmosis.addons.ray.clusters import RayClusters as RayClusters
+    from pytest_osmosis.addons.verifiers import load
     from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode as EnvironmentCode
+    from pytest_osmosis.addons.verifiers.hosted import facts_told
+    from pytest_osmosis.addons.verifiers.hosted import release as release
     from pytest_osmosis.addons.verifiers.load import LoadedEnvironment as LoadedEnvironment
     from pytest_osmosis.addons.verifiers.prime_files import GrowingPrimeFiles as GrowingPrimeFiles
+    from pytest_osmosis.addons.verifiers.prime_files import export_prime_files as export_prime_files
+    from pytest_osmosis.addons.verifiers.prime_files import push
+    from pytest_osmosis.addons.verifiers.prime_files import save_prime_files as save_prime_files
+    from pytest_osmosis.addons.verifiers.prime_import import resumed_from as resumed_from
     from pytest_osmosis.addons.verifiers.processes import Environments as Environments
     from pytest_osmosis.addons.viewer.report import Kept
-    from pytest_osmosis.config.environment_module import EnvironmentModule
-    from pytest_osmosis.evals.prepared import Prepared
-    from pytest_osmosis.git import Worktrees
-    from pytest_osmosis.host.loading import Configured
-    from pytest_osmosis.host.protocol import HostCode, Setup
+    from pytest_osmosis.addons.viewer.report import is_report as is_report
+    from pytest_osmosis.config.tables import EnvironmentModule
     from pytest_osmosis.processes.child import PrestartedHost
-    from pytest_osmosis.record.find_run import StoredEvalRun
     from pytest_osmosis.record.run_directory import RunDirectory
-    from pytest_osmosis.record.run_id import RunId
-    from pytest_osmosis.rewards.graders import GraderCode
-    from pytest_osmosis.rollouts.context import Agent
-    from pytest_osmosis.rollouts.environment import EnvironmentSource
     from pytest_osmosis.text.redaction import Redaction
-    from pytest_osmosis.verdicts.pass_rule import PassRule
+
+    agent_loop, sdk_grader, sdk_workflow = agent_of, grader_code, workflow_agent
+    environment_facts, load_environment, push_prime_files = facts_told, load.load, push
+
+_HOMES: Mapping[str, str] = {
+    # workflows, Graders and files of the Osmosis SDK
+    "agent_loop": "osmosis_sdk.agent_loop:agent_of",
+    "export_osmosis_files": "osmosis_sdk.eval_files:export_osmosis_files",
+    "sdk_grader": "osmosis_sdk.workflows:grader_code",
+    "sdk_workflow": "osmosis_sdk.workflows:workflow_agent",
+    # places for hosts
+    "RayClusters": "ray.clusters:RayClusters",
+    # environments of verifiers: what loads one, asks it and rolls out, and what releases one that does not
+    "EnvironmentCode": "verifiers.hosted:EnvironmentCode",
+    "environment_facts": "verifiers.hosted:facts_told",
+    "load_environment": "verifiers.load:load",
+    "release": "verifiers.hosted:release",
+    # files of `prime eval`
+    "GrowingPrimeFiles": "verifiers.prime_files:GrowingPrimeFiles",
+    "export_prime_files": "verifiers.prime_files:export_prime_files",
+    "push_prime_files": "verifiers.prime_files:push",
+    "resumed_from": "verifiers.prime_import:resumed_from",
+    "save_prime_files": "verifiers.prime_files:save_prime_files",
+    # the plugin of pytest that collects reward functions of files, and a check of HTML reports
+    "RewardFiles": "lab.items:RewardFiles",
+    "is_report": "viewer.report:is_report",
+}
+"""The homes of what an add-on has under the same signature, by the names here. What asks for one needs its add-on."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, _, attribute = _HOMES[name].partition(":")
+        return getattr(import_module(f"pytest_osmosis.addons.{module}"), attribute)
 
 
 def _has_addons() -> bool:
@@ -52,27 +90,6 @@ def sdk_shim() -> SdkShim | None:
     return SdkShim()
 
 
-def sdk_workflow(workflow: Configured, package: str) -> Agent:
-    """Return the agent that runs a workflow of the SDK in `package`. Raises `CodeError` if it cannot be called."""
-    from pytest_osmosis.addons.osmosis_sdk.workflows import workflow_agent
-
-    return workflow_agent(workflow, package)
-
-
-def sdk_grader(grader: Configured, package: str) -> GraderCode:
-    """Return the code that calls a Grader of the SDK in `package`. Raises `CodeError` if it cannot be called."""
-    from pytest_osmosis.addons.osmosis_sdk.workflows import grader_code
-
-    return grader_code(grader, package)
-
-
-def agent_loop(name: str, value: Any, reporting: Callable[[str, Callable[[], Any]], Any]) -> Agent:
-    """Return the agent of a `RolloutAgentLoop`; `reporting` makes errors of its code a `CodeError`, as raised here."""
-    from pytest_osmosis.addons.osmosis_sdk.agent_loop import agent_of
-
-    return agent_of(name, value, reporting)
-
-
 def other_backend(entrypoint: Path, roots: Sequence[str]) -> str | None:
     """Return why a backend of the SDK would run an entrypoint's workflow elsewhere, None if none does."""
     if not _has_addons():
@@ -80,16 +97,6 @@ def other_backend(entrypoint: Path, roots: Sequence[str]) -> str | None:
     from pytest_osmosis.addons.osmosis_sdk.workflows import other_backend
 
     return other_backend(entrypoint, roots)
-
-
-# -- places for hosts ------------------------------------------------------------------------------------
-
-
-def ray_clusters(environ: Mapping[str, str], worktrees: Worktrees) -> RayClusters:
-    """Return the clusters of a session. They start hosts of evals (`Spawn`)."""
-    from pytest_osmosis.addons.ray.clusters import RayClusters
-
-    return RayClusters(environ, worktrees)
 
 
 # -- rows and rollouts -----------------------------------------------------------------------------------
@@ -101,7 +108,7 @@ def find_environment(env_id: str, folder: Path) -> EnvironmentModule:
     Raises `Unfound` if there is none, and `ConfigError` for defaults of its package that are not valid.
     """
     if not _has_addons():
-        from pytest_osmosis.config.environment_module import Unfound
+        from pytest_osmosis.config.eval_kinds import Unfound
 
         raise Unfound("environments need the folder addons/ of pytest_osmosis, which is missing; install it again")
     from pytest_osmosis.addons.verifiers.find_module import find_module
@@ -124,34 +131,6 @@ def environments(
     return Environments(pythonpath, say, sdk_shim=sdk_shim, prestarted=prestarted)
 
 
-def load_environment(source: EnvironmentSource) -> LoadedEnvironment:
-    """Load an environment in this process. Raises `CodeError`."""
-    from pytest_osmosis.addons.verifiers.load import load
-
-    return load(source)
-
-
-def environment_facts(loaded: LoadedEnvironment, code: HostCode, rows: Path) -> Mapping[str, Any]:
-    """Write the rows of an environment, and return the facts that go with them. Raises `CodeError`."""
-    from pytest_osmosis.addons.verifiers.hosted import facts_told
-
-    return facts_told(loaded, code, rows)
-
-
-def environment_code(source: EnvironmentSource, loaded: LoadedEnvironment, setup: Setup) -> EnvironmentCode:
-    """Return what rolls out and scores in a host."""
-    from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode
-
-    return EnvironmentCode(source, loaded, setup)
-
-
-def release(loaded: LoadedEnvironment) -> None:
-    """Release what an environment holds that does not roll out."""
-    from pytest_osmosis.addons.verifiers.hosted import release
-
-    release(loaded)
-
-
 # -- files of Osmosis and Harbor ---------------------------------------------------------------------------
 
 
@@ -166,64 +145,7 @@ def trajectory_rows(folder: Path, display: str) -> TrajectoryRows:
     return trajectory_rows(folder, display)
 
 
-def export_osmosis_files(run: StoredEvalRun, folder: Path, named: str, redaction: Redaction) -> str:
-    """Write what `osmosis eval upload` takes below a folder that a user `named`, and return the line that says so.
-
-    Raises `OsmosisError`.
-    """
-    from pytest_osmosis.addons.osmosis_sdk.eval_files import export_osmosis_files
-
-    return export_osmosis_files(run, folder, named, redaction)
-
-
-# -- files of `prime eval` -------------------------------------------------------------------------------
-
-
-def growing_prime_files(
-    directory: RunDirectory, base: Path, runs: Iterable[RunId], rule: Callable[[], PassRule], redaction: Redaction
-) -> GrowingPrimeFiles:
-    """Return what writes the files while an eval run goes on."""
-    from pytest_osmosis.addons.verifiers.prime_files import GrowingPrimeFiles
-
-    return GrowingPrimeFiles(directory, base, runs, rule, redaction)
-
-
-def save_prime_files(run: StoredEvalRun, base: Path, redaction: Redaction) -> Path:
-    """Write the files below `base`, and return their folder. Raises `OsmosisError` and `OSError`."""
-    from pytest_osmosis.addons.verifiers.prime_files import save_prime_files
-
-    return save_prime_files(run, base, redaction)
-
-
-def export_prime_files(run: StoredEvalRun, folder: Path, named: str, redaction: Redaction) -> str:
-    """Write the files to a folder that a user `named`, and return the line that says so. Raises `OsmosisError`."""
-    from pytest_osmosis.addons.verifiers.prime_files import export_prime_files
-
-    return export_prime_files(run, folder, named, redaction)
-
-
-def push_prime_files(folder: Path, name: str | None) -> str:
-    """Push the files in a folder to the Hugging Face Hub, and return in a line what became of it."""
-    from pytest_osmosis.addons.verifiers.prime_files import push
-
-    return push(folder, name)
-
-
-def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared:
-    """Return an eval that resumes the files in a folder; `name` is that of a new run. Raises `ProblemsError`."""
-    from pytest_osmosis.addons.verifiers.prime_import import resumed_from
-
-    return resumed_from(prepared, folder, name)
-
-
 # -- tests of reward functions ---------------------------------------------------------------------------
-
-
-def reward_files(config: Any) -> RewardFiles:
-    """Return the plugin of pytest that collects the reward functions of files, for pytest's `config`."""
-    from pytest_osmosis.addons.lab.items import RewardFiles
-
-    return RewardFiles(config)
 
 
 def reward_tests(module: Any, name: str) -> list[Any] | None:
@@ -246,10 +168,3 @@ def write_report(path: Path, runs: Mapping[RunDirectory, Kept], redaction: Redac
     from pytest_osmosis.addons.viewer.report import report, report_lines
 
     return list(report_lines(report(path, runs, redaction), key))
-
-
-def is_report(path: Path) -> bool:
-    """Return True for a file that an earlier report may be replaced in."""
-    from pytest_osmosis.addons.viewer.report import is_report
-
-    return is_report(path)

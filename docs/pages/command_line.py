@@ -11,7 +11,7 @@ from docs.pages import markdown
 from docs.pages.markdown import escape, item
 from pytest_osmosis.cli.main import argument_parser as commands_parser
 from pytest_osmosis.demo import argument_parser as demo_parser
-from pytest_osmosis.plugin.command import options, session_options
+from pytest_osmosis.plugin import options, session_options
 
 HEAD = """\
 # Command line

@@ -147,7 +147,10 @@ class Check:
         try:
             seen: SeenRollout | str = rollout
             if self.kind.sees_text:
-                seen = part_of(_answer(rollout), self.on)
+                text = answer_of(rollout.own)
+                if text is None:
+                    raise Absent("gives no answer")
+                seen = part_of(text, self.on)
                 where = "" if self.on == ANSWER else f"{part_title(self.on)} "
             found, reason = self.kind.function(seen, **arguments)
         except Absent as error:
@@ -163,13 +166,6 @@ class Check:
             if value is None:
                 raise UserValueFault(f"{self.kind.name}: the row has no ground truth; set value, or name its column")
         return None if value is None else _as_type(value, plain_type(parameter))
-
-
-def _answer(rollout: SeenRollout) -> str:
-    text = answer_of(rollout.own)
-    if text is None:
-        raise Absent("gives no answer")
-    return text
 
 
 def plain_type(parameter: inspect.Parameter) -> Any:
@@ -285,6 +281,6 @@ def listed_texts(texts: Sequence[str]) -> str:
 
 def load() -> dict[str, CheckKind]:
     """Return all kinds by name, in the order of their page."""
-    from pytest_osmosis.checks import actions, answers  # noqa: F401 (they declare the kinds)
+    from pytest_osmosis.checks import catalogue  # noqa: F401 (it declares the kinds)
 
     return KINDS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_osmosis.cli.output import CommandOutput, add_output_options, terminal_columns
@@ -55,19 +54,15 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
             f"{names[0]}: one eval run cannot be compared; name two or more, or a config with several evals"
         )
     if entries or len(names) > 2 or options.table:
-        return _table(options, folder, output, entries or names)
+        found = compared_with_first(folder, entries or names)
+        if options.json and found[0].among is not None:
+            output.json(found[0].among.to_json())
+        else:
+            output.lines(overview_lines(found, terminal_columns()))
+        return 0
     compared = compare_runs(read_side("A", folder, names[0]), read_side("B", folder, names[1]))
     if options.json:
         output.json(comparison_json(compared))
     else:
         output.lines(comparison_lines(compared, every_row=options.all))
-    return 0
-
-
-def _table(options: argparse.Namespace, folder: Path, output: CommandOutput, names: Sequence[str]) -> int:
-    found = compared_with_first(folder, names)
-    if options.json and found[0].among is not None:
-        output.json(found[0].among.to_json())
-    else:
-        output.lines(overview_lines(found, terminal_columns()))
     return 0

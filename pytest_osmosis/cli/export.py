@@ -61,23 +61,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
-    match options.format:
-        case "json":
-            export_results(folder, options.run, options.output, output)
-        case "jsonl":
-            export_runs(folder, options.run, options.output, output)
-        case _:
-            export_files(folder, options.run, options.output, output, options.format)
+    to: str | None = options.output
+    if options.format in ("prime", "osmosis"):
+        _export_files(folder, options.run, to, output, options.format)
+        return 0
+    path = None if to is None else folder / to
+    if path is not None and (why_not := why_not_writable(path)) is not None:
+        raise OsmosisError(f"{to}: cannot be written: {why_not}")
+    export = _export_results if options.format == "json" else _export_runs
+    export(stored(find_run(folder, options.run)), path, to, output)
     return 0
 
 
-def export_runs(folder: Path, name: str, to: str | None, output: CommandOutput) -> None:
-    """Write a line on each run of an eval run to a file, or to standard output.
-
-    Raises `OsmosisError` if the eval run cannot be found or read, or the file cannot be written.
-    """
-    path = _file(folder, to)
-    lines = read_run_lines(stored(find_run(folder, name)))
+def _export_runs(run: StoredEvalRun, path: Path | None, to: str | None, output: CommandOutput) -> None:
+    """Write a line on each run of an eval run to a file, or to standard output."""
+    lines = read_run_lines(run)
     text = lines.text(output.sanitizer.redaction)
     if path is None:
         output.data(text)
@@ -87,14 +85,11 @@ def export_runs(folder: Path, name: str, to: str | None, output: CommandOutput) 
     output.lines([f"{shown(path)}: {plural(len(lines), 'run')} of {lines.run.directory.name}"])
 
 
-def export_results(folder: Path, name: str, to: str | None, output: CommandOutput) -> None:
+def _export_results(run: StoredEvalRun, path: Path | None, to: str | None, output: CommandOutput) -> None:
     """Write the results of an eval run, made of its journal, to a file or to standard output.
 
     Standard error says what could not be made again, and if the stored file says anything else.
-    Raises `OsmosisError` if the eval run cannot be found or read, or the file cannot be written.
     """
-    run = stored(find_run(folder, name))
-    path = _file(folder, to)
     made = rebuild(run)
     document = redacted(dict(made.document), output.sanitizer.redaction)
     for note in (*made.notes, *_differences(run, document)):
@@ -107,26 +102,16 @@ def export_results(folder: Path, name: str, to: str | None, output: CommandOutpu
     output.lines([f"{shown(path)}: the results of {run.directory.name}"])
 
 
-def export_files(folder: Path, name: str, to: str | None, output: CommandOutput, format: str) -> None:
+def _export_files(folder: Path, name: str, to: str | None, output: CommandOutput, format: str) -> None:
     """Write the files of an eval run for `prime eval` or Osmosis to the folder `to`, which is made if it is missing.
 
-    Files of another eval run, or of another program, are not replaced. Raises `OsmosisError` if the eval run cannot be
-    found or read, or the files cannot be written.
+    Files of another eval run, or of another program, are not replaced.
     """
     if to is None:
         raise OsmosisError(f"--format={format}: writes several files; name a folder with -o DIR")
     run = stored(find_run(folder, name))
     export = seams.export_prime_files if format == "prime" else seams.export_osmosis_files
     output.lines([export(run, folder / to, to, output.sanitizer.redaction)])
-
-
-def _file(folder: Path, to: str | None) -> Path | None:
-    """Return the path of a file, None for standard output. Raises `OsmosisError` if it cannot be written."""
-    path = None if to is None else folder / to
-    why_not = None if path is None else why_not_writable(path)
-    if why_not is not None:
-        raise OsmosisError(f"{to}: cannot be written: {why_not}")
-    return path
 
 
 def _differences(run: StoredEvalRun, document: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,23 +36,22 @@ NEWEST = 20
 MOST_LISTED = 10
 
 
-def table_lines(entries: Sequence[RunEntry]) -> list[str]:
-    """Return a line on each eval run, under a head."""
-    head, *lines = aligned([_HEAD, *map(_cells, entries)])
-    return [bold(head), *lines]
-
-
 def _cells(entry: RunEntry) -> list[str]:
     status = ", ".join([entry.status, *["partial"] * entry.partial, *["replayed"] * entry.replayed])
+    gates = gates_text(entry)
+    style: Style | None = "bad" if "fail" in gates else "good" if "hold" in gates else "warning"
+    cost = "unknown" if entry.cost_usd is None else money(entry.cost_usd)
+    if entry.n_cost_unknown and entry.cost_usd is not None:
+        cost = f">= {cost}"
     return [
         entry.name,
         "-" if entry.started_at is None else entry.started_at[:19].replace("T", " "),
         StyledText((status, STATUSES.get(entry.status))),
         "-" if entry.partial else score(entry.pass_rate),
         _passed(entry),
-        StyledText((gates := gates_text(entry), _gate_style(gates))),
+        StyledText((gates, None if gates in ("-", "not decided", "partial") else style)),
         "-" if entry.tokens is None else count(entry.tokens),
-        _cost(entry),
+        "-" if entry.tokens is None else cost,
     ]
 
 
@@ -86,20 +84,6 @@ def gates_text(entry: RunEntry) -> str:
     return "not measured" if "not measured" in gates else "not decided"
 
 
-def _cost(entry: RunEntry) -> str:
-    if entry.tokens is None:
-        return "-"
-    if entry.cost_usd is None:
-        return "unknown"
-    return f">= {money(entry.cost_usd)}" if entry.n_cost_unknown else money(entry.cost_usd)
-
-
-def _gate_style(text: str) -> Style | None:
-    if text in ("-", "not decided", "partial"):
-        return None
-    return "bad" if "fail" in text else "good" if "hold" in text else "warning"
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("eval", nargs="?", type=filled, metavar="EVAL", help="only the runs of this eval")
     parser.add_argument("--all", action="store_true", help="list all runs (default: the newest 20)")
@@ -120,7 +104,8 @@ def list_runs(folder: Path, eval: str | None = None, *, every: bool = False) -> 
     if not entries:
         return [f"no runs in {shown(home)}; {NO_RUNS}"]
     more = [dim(f"and {plural(n_more, 'older run')}; --all lists {'it' if n_more == 1 else 'them'} too")]
-    return [*table_lines(entries), *(more if n_more else [])]
+    head, *lines = aligned([_HEAD, *map(_cells, entries)])
+    return [bold(head), *lines, *(more if n_more else [])]
 
 
 def runs_json(folder: Path, eval: str | None = None, *, every: bool = False) -> dict[str, Any]:
@@ -140,20 +125,13 @@ def _found(folder: Path, eval: str | None, every: bool) -> tuple[Path, list[RunE
     folders = sorted(folders, key=listing_order)
     most = None if every else NEWEST
     if eval is None:
-        n, entries = len(folders), list(map(run_entry, folders[:most]))
-    else:
-        of_eval = _of_eval(home, list(map(run_entry, folders)), eval)
-        n, entries = len(of_eval), of_eval[:most]
-    return home, entries, n - len(entries)
-
-
-def _of_eval(home: Path, entries: list[RunEntry], name: str) -> list[RunEntry]:
-    evals = sorted({each for entry in entries if (each := eval_name_of(entry))}, key=natural_key)
-    if name not in evals:
+        entries = list(map(run_entry, folders[:most]))
+        return home, entries, len(folders) - len(entries)
+    names = [(entry, entry.eval or eval_of(entry.name)) for entry in map(run_entry, folders)]
+    evals = sorted({name for _, name in names if name}, key=natural_key)
+    if eval not in evals:
         there = f"there are runs of {listed(evals, MOST_LISTED)}" if evals else NO_RUNS
-        raise OsmosisError(f'eval "{name}": no runs in {shown(home)}; {hint(name, evals)}{there}')
-    return [entry for entry in entries if eval_name_of(entry) == name]
-
-
-def eval_name_of(entry: RunEntry) -> str | None:
-    return entry.eval or eval_of(entry.name)
+        raise OsmosisError(f'eval "{eval}": no runs in {shown(home)}; {hint(eval, evals)}{there}')
+    found = [entry for entry, name in names if name == eval]
+    entries = found[:most]
+    return home, entries, len(found) - len(entries)

@@ -72,7 +72,6 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
 
 
 def _count(text: str) -> int:
-    """Return a number of lines."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f'must be a number of lines, got "{text}"')
     return int(text)

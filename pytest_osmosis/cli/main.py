@@ -140,20 +140,16 @@ def argument_parser(typed: Sequence[str] | None = None) -> argparse.ArgumentPars
         command = commands.add_parser(name, help=help, formatter_class=argparse.RawDescriptionHelpFormatter)
         if name == "runs":
             command.description = _RUNS_DESCRIPTION
-            _add_runs(command, typed)
+            below = command.add_subparsers(
+                dest="runs_command", required=True, metavar="COMMAND", parser_class=CommandParser, title="commands"
+            )
+            for each, text in RUNS.items():
+                of_runs = below.add_parser(each, help=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+                if typed is None or list(typed[:2]) == ["runs", each]:
+                    _complete(of_runs, each)
         elif name != "demo" and name in wanted:  # the demo server parses its own arguments
             _complete(command, name)
     return parser
-
-
-def _add_runs(parser: argparse.ArgumentParser, typed: Sequence[str] | None) -> None:
-    below = parser.add_subparsers(
-        dest="runs_command", required=True, metavar="COMMAND", parser_class=CommandParser, title="commands"
-    )
-    for name, help in RUNS.items():
-        command = below.add_parser(name, help=help, formatter_class=argparse.RawDescriptionHelpFormatter)
-        if typed is None or list(typed[:2]) == ["runs", name]:
-            _complete(command, name)
 
 
 def _complete(parser: argparse.ArgumentParser, name: str) -> None:

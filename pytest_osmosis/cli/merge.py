@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from pytest_osmosis.cli.output import CommandOutput, add_output_options, terminal_columns
 from pytest_osmosis.errors import OsmosisError, writing
@@ -80,10 +79,15 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
         output.complain(error)
         return USAGE_ERROR
     if options.json:
-        output.json(_document(evals))
+        documents = [published(each.results) for each in evals]
+        output.json(documents[0] if len(documents) == 1 else {"evals": documents})
     else:
         output.lines(_lines(evals, places))
-    _append_to_job_page(evals, output)
+    if page_of_job := os.environ.get("GITHUB_STEP_SUMMARY"):
+        try:
+            publish.append(Path(page_of_job), output.sanitizer.text(sections([each.results for each in evals])))
+        except OSError as error:
+            output.complain(f"{page_of_job}: cannot be written: {error.strerror}")
     return max(each.status for each in evals)
 
 
@@ -128,12 +132,6 @@ def _write(path: Path, text: Iterator[str] | Sequence[str]) -> None:
         publish.write(path, text)
 
 
-def _document(evals: Sequence[MergedEval]) -> Mapping[str, Any]:
-    """Return the results of the only eval, or those of several as `evals`."""
-    documents = [published(each.results) for each in evals]
-    return documents[0] if len(documents) == 1 else {"evals": documents}
-
-
 def _lines(evals: Sequence[MergedEval], places: Sequence[Path | None]) -> Iterator[str]:
     """Yield what a session prints at its end: a section on each eval, and of several a table."""
     columns = terminal_columns()
@@ -153,14 +151,3 @@ def _lines(evals: Sequence[MergedEval], places: Sequence[Path | None]) -> Iterat
         yield from [""] if len(evals) > 1 else []
     if len(evals) > 1:
         yield from overview_lines([each.results for each in evals], columns)
-
-
-def _append_to_job_page(evals: Sequence[MergedEval], output: CommandOutput) -> None:
-    """Append the summary in Markdown to the page of the job of GitHub Actions, if this is one."""
-    name = os.environ.get("GITHUB_STEP_SUMMARY")
-    if not name:
-        return
-    try:
-        publish.append(Path(name), output.sanitizer.text(sections([each.results for each in evals])))
-    except OSError as error:
-        output.complain(f"{name}: cannot be written: {error.strerror}")

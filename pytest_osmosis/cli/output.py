@@ -45,7 +45,6 @@ class CommandOutput:
     color: Color = "auto"
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Print lines as they come."""
         colours = has_colours(self.color, os.environ, terminal=_is_terminal())
         texts = (painted(line, self.sanitizer.shown, ansi if colours else lambda text, _: text) for line in lines)
         for text in texts:
@@ -57,7 +56,6 @@ class CommandOutput:
         sys.stdout.flush()
 
     def complain(self, text: object) -> None:
-        """Print an error."""
         print(self.sanitizer.shown(str(text)), file=sys.stderr)
 
     def refusal(self, question: str, unconfirmed: str, *, asks: bool) -> int | None:

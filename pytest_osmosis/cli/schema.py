@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from pytest_osmosis.cli.output import CommandOutput
-from pytest_osmosis.config.schema import eval_schema, training_schema
+from pytest_osmosis.config.eval_config import eval_schema, training_schema
 
 DESCRIPTION = """\
 Print a JSON Schema, with which editors complete and check a file, and programs

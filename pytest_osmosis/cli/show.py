@@ -86,7 +86,9 @@ def named(run: str, row_run: str | None) -> tuple[str, Unit | None]:
     A single one may name the eval run, or a run of the latest one. Raises `OsmosisError` for what names no run.
     """
     if row_run is None and (_unit(run) is not None or "::" in run):
-        run, row_run = _eval_of(run) or LATEST, run if _unit(run) is not None else None
+        head, colons, tail = run.partition("::")
+        of_node = (tail.partition("[")[0] or PurePath(head).stem) if colons else ""
+        run, row_run = of_node or LATEST, run if _unit(run) is not None else None
     unit = None if row_run is None else _unit(row_run)
     if row_run is not None and unit is None:
         raise OsmosisError(
@@ -121,12 +123,6 @@ def _unit(text: str) -> Unit | None:
     """Return the run or the row that a text or the end of a node id names."""
     name = text.rpartition("[")[2].removesuffix("]") if text.endswith("]") else text
     return RunId.named(name) or RowId.named(name)
-
-
-def _eval_of(text: str) -> str | None:
-    """Return the eval that a node id names, None for what is no node id."""
-    head, colons, tail = text.partition("::")
-    return (tail.partition("[")[0] or PurePath(head).stem) if colons else None
 
 
 def _histories(directory: RunDirectory, unit: Unit) -> Sequence[RunHistory]:
@@ -173,19 +169,15 @@ def _context(directory: RunDirectory, unit: Unit, histories: Sequence[RunHistory
     known = ((each.record, price) for each in histories if (price := prices.get(each.record.run.model)) is not None)
     costs = {record.run: price.cost_usd(record.usage) for record, price in known}
     line = next((line for row, line in run.manifest.plan.rows() if row == unit.row), None)
+    dataset = run.manifest.subject.extra["dataset"]
+    has_lines = not run.manifest.environment and not run.dataset.is_dir()
     return RunContext(
         directory.name,
         rule,
         {id: cost for id, cost in costs.items() if cost is not None},
-        "" if line is None else _place(run, unit, line),
+        "" if line is None else f"{dataset}:{line}" if has_lines else f"row {unit.row} of {dataset}",
         "" if line is None else _rerun(run, unit),
     )
-
-
-def _place(run: StoredEvalRun, unit: Unit, line: int) -> str:
-    dataset = run.manifest.subject.extra["dataset"]
-    has_lines = not run.manifest.environment and not run.dataset.is_dir()
-    return f"{dataset}:{line}" if has_lines else f"row {unit.row} of {dataset}"
 
 
 def _rerun(run: StoredEvalRun, unit: Unit) -> str:

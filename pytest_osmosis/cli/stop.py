@@ -69,7 +69,12 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
             os.kill(holder.pid, signal.SIGINT)
     try:
         _wait(directory, process, in_flight, output, says=not as_json)
-        _wait_for_results(directory, process, asked_at)
+        deadline = time.monotonic() + RESULTS_S  # results follow the end, as long as the process can write them
+        while process is not None and process.is_alive and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                if directory.results.stat().st_mtime >= asked_at:
+                    break
+            time.sleep(POLL_S)
     except KeyboardInterrupt:
         if not as_json:
             output.lines(["", f"{directory.name} stops without this command; show says when it has"])
@@ -136,14 +141,4 @@ def _wait(
         if says and (text != said or now - said_at > SAYS_AFTER_S):
             output.live([dim(f"stopping: {text} (Ctrl-C ends only this command)")])
             said, said_at = text, now
-        time.sleep(POLL_S)
-
-
-def _wait_for_results(directory: RunDirectory, process: Holder | None, asked_at: float) -> None:
-    """Wait for the results, which follow the end of the eval run, as long as its process can write them."""
-    deadline = time.monotonic() + RESULTS_S
-    while process is not None and process.is_alive and time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            if directory.results.stat().st_mtime >= asked_at:
-                return
         time.sleep(POLL_S)

@@ -53,7 +53,7 @@ class Lines:
                 implied.setdefault(place[:size], line)
         self._lines = implied | written
         for place, line in (*written.items(), *implied.items()):
-            self._lines.setdefault(_keys_in(place), line)
+            self._lines.setdefault(tuple(key for key in place if isinstance(key, str)), line)
 
     def of(self, *keys: str | int) -> int:
         """Return the line of a key, or else of the innermost table around it with a known line, or else 1.
@@ -71,6 +71,8 @@ class Lines:
 
 def _places(text: str) -> Iterator[tuple[Place, int]]:
     """Yield the tables and keys of a TOML text with their lines, up to syntax that is not known."""
+    import tomli
+
     table: Place = ()
     sizes: dict[Keys, int] = {}  # of the arrays of tables so far
     at, line = 0, 1
@@ -78,8 +80,11 @@ def _places(text: str) -> Iterator[tuple[Place, int]]:
         if (statement := _STATEMENT.match(text, at)) is not None:
             at = statement.end()
             try:
-                keys = tuple(map(_unquoted, _KEY.findall(statement["keys"])))
-            except ValueError:
+                keys = tuple(
+                    str(tomli.loads(f"key = {key}")["key"]) if key[0] in "\"'" else key
+                    for key in _KEY.findall(statement["keys"])
+                )
+            except ValueError:  # it is quoted, and not TOML
                 return
             if statement["brackets"] == "[[":
                 size = sizes.get(keys, 0)
@@ -107,17 +112,6 @@ def _place_of(keys: Keys, sizes: Mapping[Keys, int]) -> Place:
         n = sizes.get(keys[:size])
         place += (keys[size - 1],) if n is None else (keys[size - 1], n - 1)
     return place
-
-
-def _keys_in(place: Place) -> Keys:
-    return tuple(key for key in place if isinstance(key, str))
-
-
-def _unquoted(key: str) -> str:
-    """Return a key without its quotes. Raises ValueError for one that is not TOML."""
-    import tomli
-
-    return str(tomli.loads(f"key = {key}")["key"]) if key[0] in "\"'" else key
 
 
 def workspace_of(path: Path) -> Path:

@@ -104,23 +104,6 @@ _OPTION_HINTS: Mapping[TableKey, tuple[str, str, str]] = {
 """The options that an eval without a TOML needs, with what to do and an example."""
 
 
-class _Meaning(NamedTuple):
-    """A meaning of a typed value as TOML: the `part` that was typed, the `whole` value of the key, and its reading."""
-
-    part: object
-    whole: object
-    reading: Reading
-
-
-def _meaning(tables: Tables, table: Table, override: Override, lower: object) -> _Meaning:
-    """Return the first meaning of an override that is valid, or else the first one. `lower` is the value so far."""
-    kind, found = override_kind(table, override.key), list[_Meaning]()
-    for part in typed_values(override, kind):
-        whole = with_value(lower, override.below, part)
-        found.append(_Meaning(part, whole, read_value(tables, table, override.key, whole, kind)))
-    return next((each for each in found if not each.reading.faults), found[0])
-
-
 class Remarks(NamedTuple):
     """Texts like "n = 5 (--osmosis-n)" about values that override the TOML, and about values that it does not set."""
 
@@ -317,11 +300,16 @@ class Draft:
             self._report(origin, f"[{key_text(override.table)}]: {unknown_table(self._tables, override.table)}")
             return
         self._origins[place] = origin
-        known_key = override_kind(table, override.key) is not None
-        part, whole, reading = _meaning(self._tables, table, override, self._raw.get(place))
+        kind, meanings = override_kind(table, override.key), list[tuple[object, object, Reading]]()
+        for part in typed_values(override, kind):
+            whole = with_value(self._raw.get(place), override.below, part)
+            meanings.append((part, whole, read_value(self._tables, table, override.key, whole, kind)))
+        part, whole, reading = next(
+            (each for each in meanings if not each[2].faults), meanings[0]
+        )  # the first valid one
         for fault in reading.faults:
             self.faulty.add(place)
-            prefix = origin.prefix(*place, *fault.below) if known_key else f"{place_text(*place)}: "
+            prefix = origin.prefix(*place, *fault.below) if kind is not None else f"{place_text(*place)}: "
             self._report(origin, prefix + fault.line(shown_value(table, override.key, override.value)))
         self._levels[override.level].pop(place, None)
         if not reading.faults:

@@ -6,7 +6,7 @@ requests would otherwise go to another server than the one that is meant.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -108,7 +108,10 @@ class Registry:
         by_id: dict[str, tuple[RegisteredEndpoint, ...]] = {}
         for each in entries:
             others = by_id.get(each.endpoint_id, ())
-            problems += _conflicts(each, others)
+            if others and each.model != (first := others[0]).model:
+                text = f"replicas must have the same model, got {toml(each.model)} after {toml(first.model)}"
+                title = f"[[endpoint]] {toml(each.endpoint_id)} model"
+                problems.append(Problem(each.where, f"{title}: {text} ({first.where}); give it an id of its own"))
             by_id[each.endpoint_id] = (*others, each)
         if problems:
             raise ConfigError(problems)
@@ -179,12 +182,3 @@ def _endpoint(document: Document, position: int, entry: Mapping[str, Any]) -> Re
     if problems:
         raise ConfigError(problems)
     return RegisteredEndpoint(**values, where=_where(document, position))
-
-
-def _conflicts(endpoint: RegisteredEndpoint, others: tuple[RegisteredEndpoint, ...]) -> Iterator[Problem]:
-    """Yield what keeps an entry from being a replica of those before it."""
-    title = f"[[endpoint]] {toml(endpoint.endpoint_id)}"
-    for other in others[:1]:
-        if endpoint.model != other.model:
-            text = f"replicas must have the same model, got {toml(endpoint.model)} after {toml(other.model)}"
-            yield Problem(endpoint.where, f"{title} model: {text} ({other.where}); give it an id of its own")

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config.document import Document, Place, TableKey, place_text, read_document
-from pytest_osmosis.config.environment_module import name_of
+from pytest_osmosis.config.eval_kinds import name_of
 from pytest_osmosis.config.kinds import (
     ANYTHING,
     Field,
@@ -322,7 +322,6 @@ _VF_EVAL_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 
 @functools.lru_cache(maxsize=8)
 def _of_taskset(document: Document) -> SeveralEvals:
-    """Return the entry of a TOML of verifiers 0.4."""
     content = {table: dict(keys) for table, keys in _VF_EVAL_DEFAULTS.items()}
     places: dict[tuple[str, ...], Place] = {}
     try:
@@ -472,7 +471,11 @@ class _Expansion:
             self._fail((*place, SWEEP) if SWEEP in keys else place, text, title="[[ablation]]")
             return
         n_problems = len(self.problems)
-        self._refuse_fixed(fixed, sweep, place)
+        for key, inner in sweep.items():  # like those of `env_args`
+            both = fixed[key].keys() & inner if isinstance(inner, dict) and isinstance(fixed.get(key), dict) else ()
+            for each in sorted(both):
+                text = f"is fixed in this block too ({key}.{each} = {toml(fixed[key][each])}); keep one of them"
+                self._fail((*place, SWEEP, key, each), text)
         keys_first = sorted(sweep.items(), key=lambda pair: isinstance(pair[1], dict))  # and tables after them
         axes = [axis for key, values in keys_first for axis in self._axes((key,), values, (*place, SWEEP, key))]
         n_entries = math.prod(len(axis.values) for axis in axes)
@@ -487,14 +490,6 @@ class _Expansion:
             swept = {label: value.shown for label, value in zip(labels, values, strict=True) if label is not None}
             name = next((value.value for axis, value in zip(axes, values, strict=True) if axis.keys == (NAME,)), None)
             yield from self._entry([base, block, _Layer(settings, name)], place, swept)
-
-    def _refuse_fixed(self, fixed: Mapping[str, Any], sweep: Mapping[str, Any], place: Place) -> None:
-        """Report keys inside a table, like those of `env_args`, that a block both fixes and sweeps."""
-        for key, inner in sweep.items():
-            both = fixed[key].keys() & inner if isinstance(inner, dict) and isinstance(fixed.get(key), dict) else ()
-            for each in sorted(both):
-                text = f"is fixed in this block too ({key}.{each} = {toml(fixed[key][each])}); keep one of them"
-                self._fail((*place, SWEEP, key, each), text)
 
     def _axes(self, keys: tuple[str, ...], values: Any, at: Place) -> Iterator[_Axis]:
         if isinstance(values, dict):
@@ -537,7 +532,7 @@ class _Expansion:
                 self._fail(home, text)
             return
         names = [layer.name for layer in layers if layer.name is not None]
-        name = self._name(names, subject, settings, swept)
+        name = self._name(names, subject, settings, dict(swept))
         content: dict[str, dict[str, Any]] = {"secrets": {"required": []}}
         places: dict[tuple[str, ...], Place] = {}
         for setting in settings:
@@ -560,10 +555,10 @@ class _Expansion:
         names: Sequence[str],
         subject: tuple[str, str] | None,
         settings: Sequence[EntrySetting],
-        swept: Mapping[str, Any],
+        shown: dict[str, Any],
     ) -> str:
-        """Return the entry's name: its own, or that of what it evaluates, with the other values of the sweep."""
-        base, shown = self.document.path.stem, dict(swept)
+        """Return the entry's name: its own, or that of what it evaluates, with other swept values."""
+        base = self.document.path.stem
         if names:
             base = names[-1]
         elif subject is not None:

@@ -9,7 +9,7 @@ training config has their keys. An option of the command applies or is a problem
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -28,13 +28,11 @@ from pytest_osmosis.config.document import (
     workspace_of,
 )
 from pytest_osmosis.config.draft import Draft
-from pytest_osmosis.config.entries import KEYS, Entry, SeveralEvals, in_order, read_entries
-from pytest_osmosis.config.environment_module import name_of
-from pytest_osmosis.config.eval_kinds import ABOVE_0, AT_LEAST_0, SECONDS, TOP_P, with_absolute_files
-from pytest_osmosis.config.kinds import Field, Table, Tables, integer
+from pytest_osmosis.config.entries import BLOCKS, KEYS, NAME, SWEEP, Entry, SeveralEvals, in_order, read_entries
+from pytest_osmosis.config.eval_kinds import ABOVE_0, AT_LEAST_0, SECONDS, TOP_P, name_of, with_absolute_files
+from pytest_osmosis.config.kinds import PATH, PATH_INSIDE, Field, Table, Tables, integer
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.rules import (
-    PATHS_INSIDE,
     check,
     check_training,
     environment_of,
@@ -288,7 +286,13 @@ def _accepted(draft: Draft, path: Path, entry: str | None = None) -> EvalConfig:
 
 def config_of(draft: Draft, path: Path, sampling: Mapping[str, Any] | None = None) -> EvalConfig:
     """Return the config that a draft holds. `sampling` stands for `[sampling]`, where that has other keys."""
-    selecting = _selecting(draft.levels)
+    given = draft.raw("secrets", "required")  # of a list that is not valid as a whole, the names in it are
+    names = [name for name in given if isinstance(name, str)] if isinstance(given, list) else []
+    valid_secrets = tuple(dict.fromkeys(name for name in names if re.fullmatch(SECRET_NAME, name)))
+    of_levels = ({name: level[place] for name, place in SELECTING.items() if place in level} for level in draft.levels)
+    selecting: dict[str, Any] = next(filter(None, of_levels), {})  # of the highest level that selects rows
+    if "rows" in selecting:
+        selecting = {"rows": selecting["rows"]}
     unused = frozenset(place for name, place in SELECTING.items() if name not in selecting)
     overridden, preset = draft.remarks(ignored=unused | _OF_CASSETTE)
     if selecting:
@@ -302,7 +306,7 @@ def config_of(draft: Draft, path: Path, sampling: Mapping[str, Any] | None = Non
         workspace=draft.workspace,
         selection=selection,
         env=MappingProxyType(draft.table("env")),
-        secrets=draft.get("secrets", "required") or _valid_secrets(draft.raw("secrets", "required")),
+        secrets=draft.get("secrets", "required") or valid_secrets,
         own_threshold=is_environment(draft) and not draft.is_set("evaluation", "pass_threshold"),
         names_model=draft.level_of("experiment", "model_path") != "package",
         gates=gates_of(draft),
@@ -318,7 +322,12 @@ def config_of(draft: Draft, path: Path, sampling: Mapping[str, Any] | None = Non
 
 def _tables(draft: Draft) -> dict[str, Any]:
     """Return the values of each table, with what follows from values of several levels, or of several keys."""
-    tables = {name: _values(draft, name) for name in EVAL_TABLES}
+    tables: dict[str, Any] = {name: {} for name in EVAL_TABLES}
+    for (table, key), value in draft.values.items():
+        if (table, key) not in SELECTING.values() and table in tables:
+            field = EVAL_TABLES[table].field(key)
+            is_path = field is not None and (field.kind is PATH or field.kind is PATH_INSIDE)
+            tables[table][key] = str(absolute(Path(value))) if is_path and draft.is_typed(table, key) else value
     named = RECORDED if is_recorded(draft) else draft.get("model", "endpoint_id") or ""
     tables["experiment"].setdefault("model_path", named)
     for key in tables["model"].keys() & {"headers", "headers_from_state"}:  # of equal names the highest level's counts
@@ -341,39 +350,7 @@ def _tables(draft: Draft) -> dict[str, Any]:
     return tables
 
 
-_PATHS: Collection[TableKey] = (
-    *PATHS_INSIDE,
-    ("environment", "env_dir_path"),
-    ("data", "path"),
-    ("agent", "mcp"),
-)
-"""The keys with paths, which are relative to the current folder if they are typed."""
-
-
-def _values(draft: Draft, table: str) -> dict[str, Any]:
-    """Return the values of a table, without those that select rows, and with typed paths made absolute."""
-    return {
-        key: str(absolute(Path(value))) if (table, key) in _PATHS and draft.is_typed(table, key) else value
-        for key, value in draft.table(table).items()
-        if (table, key) not in SELECTING.values()
-    }
-
-
-def _valid_secrets(given: object) -> tuple[str, ...]:
-    """Return the names in a list of secrets that is not valid as a whole."""
-    names = given if isinstance(given, list) else []
-    return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and re.fullmatch(SECRET_NAME, name)))
-
-
 SELECTING = {"rows": ("data", "rows"), "offset": ("data", "offset"), "limit": ("evaluation", "limit")}
-
-
-def _selecting(levels: Iterable[Mapping[TableKey, Any]]) -> dict[str, Any]:
-    """Return the values of the highest level that selects rows: `rows`, or else `offset` and `limit`."""
-    for level in levels:
-        if keys := {name: level[place] for name, place in SELECTING.items() if place in level}:
-            return {"rows": keys["rows"]} if "rows" in keys else keys
-    return {}
 
 
 BATCH_SIZE = 32
@@ -464,3 +441,65 @@ def _notes(document: Document) -> Iterator[str]:
     local = [f"[{name}]" for name in document.content if name in TRAINING_TABLES and name not in platform]
     if local:
         yield f"osmosis train submit refuses {', '.join(local)}; move it to [tool.pytest-osmosis] of pyproject.toml"
+
+
+# -- JSON Schemas, draft 2020-12, for editors that check TOML while it is typed ----------------------------
+# They know tables, keys, types, choices, bounds of numbers, and required keys. The contents of strings, files and rules
+# between keys are left to the validator.
+
+
+def eval_schema() -> dict[str, Any]:
+    """Return the schema of an eval config."""
+    text = "configs/eval/*.toml: the eval config of Osmosis, and the tables that only this plugin has."
+    schema = _config("eval", text, EVAL_TABLES)
+    also_keys = [name for name in schema["properties"] if name in KEYS]
+    for name in also_keys:  # like `model`, which is a key outside of tables where a config has several evals
+        schema["properties"][name]["type"] = ["object", "string"]
+    single = {
+        "properties": {name: {"type": "object"} for name in also_keys},
+        "required": schema.pop("required"),
+        "propertyNames": {"enum": list(EVAL_TABLES)},
+    }
+    del schema["additionalProperties"]
+    several = {"anyOf": [{"required": [block]} for block in BLOCKS]}
+    return {**schema, "if": several, "then": _several(schema["properties"]), "else": single}
+
+
+def _several(tables: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of what a config with several evals has at its top."""
+    keys: dict[str, Any] = {**{key: {} for key in KEYS}, **tables}
+    shared: dict[str, Any] = {"properties": keys, "patternProperties": {"[.]": {}}, "additionalProperties": False}
+    name = {"type": "string", "description": "The name of the eval. Default: that of what it evaluates."}
+    block: dict[str, Any] = {"type": "object", **shared, "properties": {NAME: name, **keys}}
+    sweep = {"type": "object", "description": "Keys, and the arrays of their values.", "minProperties": 1}
+    return {
+        **shared,
+        "properties": {
+            **keys,
+            "eval": {"type": "array", "description": "Evals.", "items": block},
+            "ablation": {
+                "type": "array",
+                "description": "Blocks that make an eval for each combination of the values in their sweep.",
+                "items": {**block, "properties": {**block["properties"], SWEEP: sweep}, "required": [SWEEP]},
+            },
+        },
+    }
+
+
+def training_schema() -> dict[str, Any]:
+    """Return the schema of a training config."""
+    text = "configs/training/*.toml: the training config of Osmosis, and tables of pytest-osmosis."
+    return _config("training", text, TRAINING_TABLES)
+
+
+def _config(kind: str, description: str, tables: Tables) -> dict[str, Any]:
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:pytest-osmosis:{kind}-config",
+        "title": f"{kind.capitalize()} config of pytest-osmosis",
+        "description": description,
+        "type": "object",
+        "properties": {table.name: table.schema for table in tables.values()},
+        "required": [table.name for table in tables.values() if table.must_be_there],
+        "additionalProperties": False,
+    }

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 from urllib.parse import urlsplit
 
 from pytest_osmosis.checks.kinds import (
@@ -133,15 +133,14 @@ def json_table(*reserved: str) -> ValueKind:
             raise Unfit(faults)
         return value
 
+    def typed(text: str) -> object:
+        try:
+            return typed_json(text)
+        except Unfit:
+            return typed_toml(text)
+
     schema = {"propertyNames": {"not": {"enum": list(reserved)}}} if reserved else {}
-    return ValueKind(expects, read, _typed_json, {"type": "object", **schema})
-
-
-def _typed_json(text: str) -> object:
-    try:
-        return typed_json(text)
-    except Unfit:
-        return typed_toml(text)
+    return ValueKind(expects, read, typed, {"type": "object", **schema})
 
 
 def stop() -> ValueKind:
@@ -280,11 +279,18 @@ def condition(metric: str) -> ValueKind:
     expects = f'">= X" or {{min = X, rule = "lower"}} with X {text}, like ">= 0.7"'
     table = record_of(expects, {"min": bound, "rule": choice(*get_args(Rule))}, required=("min",))
 
+    match = PASS_AT.fullmatch(metric) or PASS_HAT.fullmatch(metric)
+    name, k = (metric.removesuffix(f"_{match[1]}"), int(match[1])) if match else (metric, None)
+
     def read_one(value: Any) -> GateRule:
-        if isinstance(value, str):
-            return _rule(metric, _minimum(bound, expects, value))
-        fields = table.read(value)
-        return _rule(metric, fields["min"], fields.get("rule", "point"))
+        if not isinstance(value, str):
+            fields = table.read(value)
+            return GateRule(cast("Metric", name), fields["min"], fields.get("rule", "point"), k)
+        typed = re.fullmatch(r">=\s*([^<>=!\s]+)", value.strip())
+        with suppress(ValueError, Unfit):
+            if typed is not None:
+                return GateRule(cast("Metric", name), float(bound.read(float(typed[1]))), k=k)
+        raise refuse(f"must be {expects}")
 
     one = ValueKind(expects, read_one)
 
@@ -336,20 +342,6 @@ def typed_condition(text: str) -> object:
     return typed_toml(text) if text.lstrip().startswith(("{", "[")) else text
 
 
-def _rule(metric: str, minimum: float, rule: str = "point") -> GateRule:
-    match = PASS_AT.fullmatch(metric) or PASS_HAT.fullmatch(metric)
-    name, k = (metric.removesuffix(f"_{match[1]}"), int(match[1])) if match else (metric, None)
-    return GateRule(cast("Metric", name), minimum, cast("Rule", rule), k)
-
-
-def _minimum(bound: ValueKind, expects: str, text: str) -> float:
-    match = re.fullmatch(r">=\s*([^<>=!\s]+)", text.strip())
-    with suppress(ValueError, Unfit):
-        if match is not None:
-            return float(bound.read(float(match[1])))
-    raise refuse(f"must be {expects}")
-
-
 def loss() -> ValueKind:
     """The largest acceptable loss, kept as `GateRule`s like a condition. On the command line it follows "=" or "<="."""
 
@@ -393,17 +385,18 @@ def rows() -> ValueKind:
     def read(value: Any) -> Ranges | Literal["all"]:
         if not isinstance(value, str):
             raise refuse(f"must be {ROWS_EXPECTED}, as a string")
-        return "all" if value.strip() == "all" else merged(_range(part.strip()) for part in value.split(","))
+        if value.strip() == "all":
+            return "all"
+        ranges = []
+        for part in map(str.strip, value.split(",")):
+            match = _PART.fullmatch(part)
+            first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+            if last < first:
+                raise refuse(f"must be {ROWS_EXPECTED}; {toml(part)} is neither a number nor a range")
+            ranges.append((first, last))
+        return merged(ranges)
 
     return ValueKind(ROWS_EXPECTED, read, schema={"type": "string"})
-
-
-def _range(part: str) -> tuple[int, int]:
-    match = _PART.fullmatch(part)
-    first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-    if last < first:
-        raise refuse(f"must be {ROWS_EXPECTED}; {toml(part)} is neither a number nor a range")
-    return first, last
 
 
 def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -654,3 +647,49 @@ def column_names(value: Any) -> Any:
 
 def negated(value: Any) -> Any:
     return not value if isinstance(value, bool) else value
+
+
+# -- ids of verifiers environments -------------------------------------------------------------------------
+# A name, "owner/name" or "owner/name@version"; the module is called like the name, with `_` for `-`.
+# Source: verifiers 0.1.14, `utils/env_utils.py` and `scripts/eval.py`.
+
+_ANY_VERSION = "latest"
+_MOST_ID_CHARS = 200
+_ID = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)*(?P<name>[A-Za-z_][\w-]*)(?:@(?P<version>\S+))?", re.ASCII)
+
+
+class EnvironmentId(NamedTuple):
+    """The name in an id, the module of that name, and the version that the id demands, None if it takes any."""
+
+    name: str
+    module: str
+    version: str | None
+
+
+class Unfound(Exception):
+    """There is no such module, or it is not the one that the id names."""
+
+
+def id_of(env_id: str) -> EnvironmentId:
+    """Return the parts of an id. Raises `Unfound` if it is none.
+
+    >>> id_of("primeintellect/math-python@0.1.2")
+    EnvironmentId(name='math-python', module='math_python', version='0.1.2')
+    """
+    match = _ID.fullmatch(env_id) if len(env_id) <= _MOST_ID_CHARS else None
+    if match is None:
+        raise Unfound(f'must be like "gsm8k", "owner/name" or "owner/name@version", got {toml(env_id)}')
+    version = match["version"]
+    return EnvironmentId(match["name"], match["name"].replace("-", "_"), None if version == _ANY_VERSION else version)
+
+
+def name_of(env_id: str | None) -> str:
+    """Return the name of an eval of an environment, "" for what is no id.
+
+    >>> name_of("owner/math-python@0.1.2"), name_of("../x")
+    ('math-python', '')
+    """
+    try:
+        return id_of(env_id or "").name
+    except Unfound:
+        return ""

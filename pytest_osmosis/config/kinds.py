@@ -152,13 +152,6 @@ def typed_integer(text: str) -> object:
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,4000}", text.strip()) else text
 
 
-def _typed_number(text: str) -> object:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 def kind(
     expects: str,
     fits: Callable[[Any], bool],
@@ -234,7 +227,12 @@ def number(bounds: str = "", **limits: float) -> ValueKind:
                     return result
         raise refuse(f"must be {expects}")
 
-    return ValueKind(expects, read, _typed_number, {"type": "number", **limits})
+    def typed(text: str) -> object:
+        with suppress(ValueError):
+            return float(text)
+        return text
+
+    return ValueKind(expects, read, typed, {"type": "number", **limits})
 
 
 def string(expects: str, fits: Callable[[str], bool], got: Callable[[str], str] | None = None) -> ValueKind:
@@ -250,6 +248,10 @@ def string(expects: str, fits: Callable[[str], bool], got: Callable[[str], str] 
 
 TEXT = string("a string that is not blank", lambda value: bool(value.strip()) and "\0" not in value)
 """A string that is not blank, without NUL: neither paths nor environment variables can contain one."""
+
+
+PATH, PATH_INSIDE = replace(TEXT), replace(TEXT)
+"""A path, and one that must be inside the workspace. A typed one is relative to the current folder."""
 
 
 def name_shown(value: str) -> str:
@@ -385,6 +387,16 @@ class Field:
     option: str | None = None
     prime: str | Mapping[str, Callable[[Any], Any] | None] | None = None
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the key's values."""
+        if not self.supported:
+            return {"not": {}, "description": f"{self.help} Not supported yet."}
+        if self.fields:
+            return Table(self.name, self.help, self.fields).schema
+        default = {} if self.default is None else {"default": self.default}
+        return {**self.kind.schema, "description": self.help, **default}
+
 
 def key(kind: ValueKind, help: str, default: object = None, *, unset: object = None, **facts: Any) -> Any:
     """Declare an attribute of a table's class as a key; `facts` are further members of its `Field`.
@@ -452,6 +464,29 @@ class Table:
         """True if every config has this table."""
         return self.required or (not self.optional and any(field.required for field in self.fields))
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the table."""
+        if self.entries is not None:
+            return {
+                "type": "object",
+                "description": f"{self.help} {self.entries.help}",
+                "propertyNames": self.entries.key.schema,
+                "additionalProperties": self.entries.value.schema,
+            }
+        of_families = [(each, each.kind_of(each.example).schema) for each in self.families]
+        return {
+            "type": "object",
+            "description": self.help,
+            "properties": {field.name: field.schema for field in self.fields},
+            "patternProperties": {
+                f"^({family.pattern.pattern})$": {**schema, "description": family.help}
+                for family, schema in of_families
+            },
+            "required": [field.name for field in self.fields if field.required],
+            "additionalProperties": next((schema for family, schema in of_families if family.of_tables), False),
+        }
+
     def field(self, key: str, value: object = None) -> Field | None:
         """Return the field with that name, or a field of the family that the name or the value matches, or None."""
         of_family = (
@@ -473,7 +508,6 @@ def unknown_table(tables: Tables, name: str) -> str:
 
 
 def unknown_top_key(tables: Tables, name: str) -> str:
-    """Return the problem with a key that is not inside a table."""
     close = closest(name, tables)
     meant = _home_of(tables, name) or (f"[{close}]" if close else None)
     return f"unknown key{did_you_mean(meant)} (keys must be inside a table)"

@@ -105,7 +105,7 @@ def gate_settings(texts: Iterable[str], origin: str, level: TypedLevel = "comman
             yield first if len(values) == 1 else replace(first, value=list(map(typed_condition, values)))
 
 
-SAMPLING_KEYS = ("temperature", "top_p", "max_tokens", "seed", "stop")
+SAMPLING_KEYS = tuple(field.name for field in EVAL_TABLES["sampling"].fields if field.name != "extra_body")
 """The keys of `sampling_args` that `[sampling]` has too; all others go to `extra_body`."""
 
 
@@ -154,13 +154,11 @@ class PrimeKey(NamedTuple):
         return {path: converted}
 
 
-def _prime_keys() -> Iterator[PrimeKey]:
-    for table, field in _KEYS:
-        names = {field.prime: None} if isinstance(field.prime, str) else field.prime or {}
-        yield from (PrimeKey(name, table, field.name, converted) for name, converted in names.items())
-
-
-PRIME_KEYS: Mapping[str, PrimeKey] = {each.name: each for each in _prime_keys()}
+PRIME_KEYS: Mapping[str, PrimeKey] = {
+    name: PrimeKey(name, table, field.name, converted)
+    for table, field in _KEYS
+    for name, converted in ({field.prime: None} if isinstance(field.prime, str) else field.prime or {}).items()
+}
 """The settings that set one key each. `sampling_args` sets several (`sampling_keys`), and `resume` none."""
 
 

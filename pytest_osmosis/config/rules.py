@@ -13,16 +13,17 @@ from pathlib import Path
 from pytest_osmosis import seams
 from pytest_osmosis.config.document import Origin, TableKey, inside, is_file, is_folder
 from pytest_osmosis.config.draft import Draft
-from pytest_osmosis.config.environment_module import DEFAULTS, EnvironmentModule, Unfound
-from pytest_osmosis.config.eval_kinds import GateRule, requirements_files
-from pytest_osmosis.config.kinds import quoted_list, toml
+from pytest_osmosis.config.eval_kinds import GateRule, Unfound, requirements_files
+from pytest_osmosis.config.kinds import PATH_INSIDE, quoted_list, toml
 from pytest_osmosis.config.tables import (
     CASSETTE_SUFFIX,
     DATASET_SUFFIXES,
+    ENVIRONMENT_DEFAULTS,
     EVAL_TABLES,
     EXAMPLE_MODEL,
     MOST_HOSTS,
     TEXT_SUFFIXES,
+    EnvironmentModule,
     Scoring,
 )
 from pytest_osmosis.errors import ConfigError
@@ -78,7 +79,9 @@ def environment_of(draft: Draft) -> EnvironmentModule | None:
         draft.set_default("experiment", "model_path", PRIME_MODEL)
     for place, (built_in, name) in BUILT_IN.items():
         if name is not None and module is not None and module.document is not None and name in module.defaults:
-            draft.set_default(*place, module.defaults[name], Origin("package", module.document, (*DEFAULTS, name)))
+            draft.set_default(
+                *place, module.defaults[name], Origin("package", module.document, (*ENVIRONMENT_DEFAULTS, name))
+            )
         else:
             draft.set_default(*place, built_in)
     return module
@@ -129,17 +132,9 @@ STATE_KEYS = ("row_index", "run_index", "example_id", "trajectory_id")
 FOR_ALL_JUDGES = ("max_retries", "requests_per_minute", "tokens_per_minute")
 """The keys of [judge] that functions which ask a judge themselves need too."""
 _MOST_LISTED = 10
-PATHS_INSIDE = (
-    *(("output", key) for key in ("dir", "results", "output_dir", "html")),
-    ("baseline", "results"),
-    ("cassette", "path"),
-    ("model", "endpoints_path"),
-)
-"""The keys with paths that must be inside the workspace."""
 
 
 def check(draft: Draft) -> None:
-    """Add the problems of all rules to the draft."""
     check_environment(draft)
     draft.choose(("experiment", "commit_sha"), ("experiment", "branch"))
     draft.choose(("agent", "agent"), ("agent", "mcp"))
@@ -148,20 +143,24 @@ def check(draft: Draft) -> None:
         draft.choose(("model", "client"), ("model", "api_client_type"))
     draft.choose(("experiment", "model_path"), ("model", "endpoint_id"))
     _model(draft)
-    _headers_from_state(draft)
     _code(draft)
     _mcp(draft)
     _dataset(draft)
-    _variables(draft)
-    _scoring(draft)
+    is_unscored = not (is_environment(draft) or has_entrypoint(draft) or _has_scoring(draft))
+    if is_unscored and _names_agent(draft):
+        text = 'missing; nothing scores the runs: set eval_fns = ["module:function"] or grader = "module:Class"'
+        draft.fail("scoring", "eval_fns", f"{text}, or use the Grader of a rollout's entrypoint")
     _rubric(draft)
-    _prompt(draft)
+    if is_recorded(draft) and draft.is_set("agent", "prompt"):
+        draft.fail("agent", "prompt", f'cannot be used with agent = "{RECORDED}", which sends no prompt; leave it out')
+    _check_text_file(draft, "agent", "prompt")
     _score_names(draft)
     _gates(draft)
     _baseline(draft)
-    _cassette(draft)
-    _execution(draft)
-    _files(draft)
+    path = draft.get("cassette", "path")
+    if path is not None and not path.endswith(CASSETTE_SUFFIX):
+        draft.fail("cassette", "path", f"must end in {CASSETTE_SUFFIX}, got {toml(path)}")
+    _shared_rules(draft)
 
 
 def check_training(draft: Draft) -> None:
@@ -170,9 +169,19 @@ def check_training(draft: Draft) -> None:
     _rollout_folder(draft)
     if draft.is_set("data", "path"):
         _dataset(draft)
-    _variables(draft)
+    _shared_rules(draft)
+
+
+def _shared_rules(draft: Draft) -> None:
+    """Add the problems of rules that eval configs and training configs share."""
+    for name in draft.get("secrets", "required") or ():
+        if draft.is_set("env", name):
+            draft.fail("secrets", "required", f"{toml(name)} is also in [env]; keep it in one of them")
     _execution(draft)
-    _files(draft)
+    for table in EVAL_TABLES.values():
+        for field in table.fields:
+            if field.kind is PATH_INSIDE:
+                _fails_outside(draft, table.name, field.name)
 
 
 def has_entrypoint(draft: Draft) -> bool:
@@ -202,13 +211,8 @@ def _model(draft: Draft) -> None:
             draft.fail("baseline", "model_path", f"{text}; compare with [baseline] results")
     elif not draft.is_set("experiment", "model_path") and not draft.is_set("model", "endpoint_id"):
         draft.fail("experiment", "model_path", "missing; must be a string that is not blank")
-
-
-def _headers_from_state(draft: Draft) -> None:
-    """Add a problem for each header from a state that has no such key. An environment's may have any."""
-    if is_environment(draft):
-        return
-    for name, key in (draft.get("model", "headers_from_state") or {}).items():
+    headers = {} if is_environment(draft) else draft.get("model", "headers_from_state") or {}
+    for name, key in headers.items():  # the state of an environment may have any key
         if key not in STATE_KEYS:
             text = f"unknown key of the state {toml(key)}{suggestion(key, STATE_KEYS)} (valid: {', '.join(STATE_KEYS)};"
             draft.fail("model", "headers_from_state", f"{text} an environment may have others)", name)
@@ -312,20 +316,6 @@ def _dataset(draft: Draft) -> None:
         draft.fail("data", "path", f"{toml(path)} {fault}")
 
 
-def _variables(draft: Draft) -> None:
-    for name in draft.get("secrets", "required") or ():
-        if draft.is_set("env", name):
-            draft.fail("secrets", "required", f"{toml(name)} is also in [env]; keep it in one of them")
-
-
-def _scoring(draft: Draft) -> None:
-    if is_environment(draft):
-        return
-    if _names_agent(draft) and not has_entrypoint(draft) and not _has_scoring(draft):
-        text = 'missing; nothing scores the runs: set eval_fns = ["module:function"] or grader = "module:Class"'
-        draft.fail("scoring", "eval_fns", f"{text}, or use the Grader of a rollout's entrypoint")
-
-
 def _rubric(draft: Draft) -> None:
     if draft.is_set("scoring", "rubric"):
         if not draft.is_set("judge", "model_path"):
@@ -336,12 +326,6 @@ def _rubric(draft: Draft) -> None:
     for key in draft.table("judge"):
         if key not in FOR_ALL_JUDGES and not draft.is_shared("judge", key):
             draft.fail("judge", key, "needs [scoring] rubric, by which the judge scores; without one it is not asked")
-
-
-def _prompt(draft: Draft) -> None:
-    if is_recorded(draft) and draft.is_set("agent", "prompt"):
-        draft.fail("agent", "prompt", f'cannot be used with agent = "{RECORDED}", which sends no prompt; leave it out')
-    _check_text_file(draft, "agent", "prompt")
 
 
 def _check_text_file(draft: Draft, table: str, key: str) -> None:
@@ -446,14 +430,7 @@ def _baseline(draft: Draft) -> None:
             draft.fail("baseline", key, "needs [baseline] model_path")
 
 
-def _cassette(draft: Draft) -> None:
-    path = draft.get("cassette", "path")
-    if path is not None and not path.endswith(CASSETTE_SUFFIX):
-        draft.fail("cassette", "path", f"must end in {CASSETTE_SUFFIX}, got {toml(path)}")
-
-
 def _execution(draft: Draft) -> None:
-    """Report what a machine, or nodes of a cluster, cannot do."""
     if draft.get("execution", "engine") != "ray":
         hosts = draft.get("execution", "hosts")
         if hosts is not None and hosts > MOST_HOSTS and not _is_faulty(draft, "execution", "engine"):
@@ -474,8 +451,3 @@ def _execution(draft: Draft) -> None:
 def _is_faulty(draft: Draft, table: str, key: str) -> bool:
     """Return True for a key that was set to a value that does not fit it."""
     return draft.is_set(table, key) and (table, key) not in draft.values
-
-
-def _files(draft: Draft) -> None:
-    for place in PATHS_INSIDE:
-        _fails_outside(draft, *place)

@@ -77,8 +77,14 @@ class SecretsSource:
             where = label if fault.line is None else f"{label}:{fault.line}"
             raise ConfigError.at(where, f"{fault}; {_VALID_SOURCE}") from None
         values = {name: file_values.get(name) or environ.get(name, "") for name in names}
-        missing = [name for name, value in values.items() if not value and (needed is None or name in needed)]
-        problems += [_missing(name, label) for name in missing]
+        for name, value in values.items():
+            if not value and (needed is None or name in needed):
+                fix = (
+                    f"in the environment; export {name}=..., or use --osmosis-secrets-file=FILE with a line {name}=..."
+                )
+                if label:
+                    fix = f"in {label} and in the environment; add a line {name}=... to {label}, or export {name}"
+                problems.append(Problem(f"secret {name}", f"missing or empty {fix}"))
         if problems:
             raise ConfigError(problems)
         return {name: value for name, value in values.items() if value}
@@ -87,15 +93,6 @@ class SecretsSource:
 def read_secrets_file(path: Path) -> str:
     """Return the text of a dotenv file or of a pipe, which is read once. Raises `FileFault`."""
     return read_text(path, most_bytes=MOST_BYTES, byte_order_mark=True, pipe=True)
-
-
-def _missing(name: str, label: str) -> Problem:
-    if not label:
-        fix = f"export {name}=..., or use --osmosis-secrets-file=FILE with a line {name}=..."
-        text = f"missing or empty in the environment; {fix}"
-    else:
-        text = f"missing or empty in {label} and in the environment; add a line {name}=... to {label}, or export {name}"
-    return Problem(f"secret {name}", text)
 
 
 class Dotenv(NamedTuple):

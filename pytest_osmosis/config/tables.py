@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
+from pytest_osmosis.config.document import Document
 from pytest_osmosis.config.eval_kinds import (
     A_CPU,
     ABOVE_0,
@@ -42,6 +43,7 @@ from pytest_osmosis.config.eval_kinds import (
     folder_name,
     header_table,
     headers,
+    id_of,
     json_table,
     loss,
     negated,
@@ -58,6 +60,8 @@ from pytest_osmosis.config.eval_kinds import (
 )
 from pytest_osmosis.config.kinds import (
     ANYTHING,
+    PATH,
+    PATH_INSIDE,
     TEXT,
     Entries,
     Family,
@@ -78,9 +82,6 @@ from pytest_osmosis.config.kinds import (
     table_of,
 )
 from pytest_osmosis.text.recorded import RECORDED
-
-if TYPE_CHECKING:
-    from pytest_osmosis.config.environment_module import EnvironmentModule
 
 DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 CASSETTE_SUFFIX = ".jsonl"
@@ -247,7 +248,7 @@ class ModelTable:
         replaces=("experiment.model_path",),
     )
     endpoints_path: str | None = key(
-        TEXT,
+        PATH_INSIDE,
         "Registry of endpoints, inside the workspace. Default: configs/endpoints.toml, if there is one.",
         prime="endpoints_path",
     )
@@ -412,7 +413,7 @@ class AgentTable:
         replaces=("environment.env_id", "agent.mcp"),
     )
     mcp: str | None = key(
-        TEXT,
+        PATH,
         "Folder inside the workspace whose main.py holds a FastMCP server. The model is offered its tools until it "
         "answers. Cannot be used with agent, or with [experiment] rollout.",
         option="mcp",
@@ -479,7 +480,7 @@ class EnvironmentTable:
         prime="extra_env_kwargs",
     )
     env_dir_path: str = key(
-        TEXT,
+        PATH,
         "Folder of environments that are not installed, inside the workspace.",
         "environments",
         prime="env_dir_path",
@@ -518,7 +519,7 @@ class Data:
     """
 
     path: str | None = key(
-        TEXT,
+        PATH,
         'Dataset file, or with agent = "recorded" a folder of trajectories, inside the workspace.',
         option="dataset",
         replaces=("environment.env_id", "experiment.dataset"),
@@ -692,7 +693,7 @@ class Baseline:
     base_url: str | None = _server_url("baseline_base_url")
     api_key_env: str | None = _server_key("baseline_api_key_env")
     results: str | None = key(
-        TEXT,
+        PATH_INSIDE,
         "A results.json inside the workspace, as written by --osmosis-update-baseline.",
         replaces=("baseline.model_path", "baseline.base_url", "baseline.api_key_env"),
     )
@@ -705,8 +706,8 @@ class Output:
     In a TOML, paths are relative to the workspace and inside it. From the command line, they are absolute.
     """
 
-    dir: str | None = key(TEXT, "Folder for run directories, inside the workspace. Default: .osmosis/runs.")
-    results: str | None = key(TEXT, "Results file, inside the workspace.")
+    dir: str | None = key(PATH_INSIDE, "Folder for run directories, inside the workspace. Default: .osmosis/runs.")
+    results: str | None = key(PATH_INSIDE, "Results file, inside the workspace.")
     save_results: bool = key(
         FLAG,
         "Also write results.jsonl and metadata.json as prime eval does, in output_dir/evals.",
@@ -714,7 +715,7 @@ class Output:
         prime="save_results",
     )
     output_dir: str = key(
-        TEXT, "Folder for the files of save_results, inside the workspace.", "outputs", prime="output_dir"
+        PATH_INSIDE, "Folder for the files of save_results, inside the workspace.", "outputs", prime="output_dir"
     )
     save_to_hf_hub: bool = key(
         FLAG, "Push the files of save_results to the Hugging Face Hub.", False, prime="save_to_hf_hub"
@@ -726,7 +727,7 @@ class Output:
         url(), "URL that is requested whenever a row is done, for monitors.", private=True, prime="heartbeat_url"
     )
     abbreviated_summary: bool = key(FLAG, "Print no conversations in the summary.", False, prime="abbreviated_summary")
-    html: str | None = key(TEXT, "HTML report on the evals of this config, inside the workspace.")
+    html: str | None = key(PATH_INSIDE, "HTML report on the evals of this config, inside the workspace.")
     html_conversations: Literal["all", "failed", "none"] = key(
         choice("all", "failed", "none"),
         'Conversations in HTML reports. "failed": those of runs that did not pass.',
@@ -741,7 +742,9 @@ class CassetteTable:
     In a TOML, `path` is relative to the workspace and inside it. From the command line, it is absolute.
     """
 
-    path: str | None = key(TEXT, "The cassette, a .jsonl file inside the workspace. Default: cassettes/NAME.jsonl.")
+    path: str | None = key(
+        PATH_INSIDE, "The cassette, a .jsonl file inside the workspace. Default: cassettes/NAME.jsonl."
+    )
     record: Literal["off", "all", "new"] = key(
         choice("off", "all", "new"),
         'Answers to record while the eval runs. "all": every request is sent, and its answer replaces the recorded '
@@ -884,6 +887,32 @@ class Training:
     base_model: str = ""
     max_prompt_length: int | None = None
     asks_model: bool = False
+
+
+ENVIRONMENT_DEFAULTS = ("tool", "verifiers", "eval")
+"""The table with the defaults of an environment, in the pyproject.toml of its package."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentModule:
+    """The module of an environment, before it is imported. The add-on behind `seams` finds it.
+
+    `source` is its file, `__init__.py` for a package. `folder` must be in `sys.path` to import it, None if it is
+    installed. `version` is that of its package, None if it says none. `defaults` are the numbers of rows and of runs
+    in `[tool.verifiers.eval]`, by their keys there, and `document` is the pyproject.toml that has them.
+    """
+
+    env_id: str
+    module: str
+    folder: str | None
+    source: Path
+    version: str | None
+    defaults: Mapping[str, int | Literal["all"]] = field(default_factory=dict)
+    document: Document | None = None
+
+    @property
+    def name(self) -> str:
+        return id_of(self.env_id).name
 
 
 @dataclass(frozen=True, slots=True)

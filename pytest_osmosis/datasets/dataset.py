@@ -59,8 +59,15 @@ def locate(workspace: Path, name: str) -> Path:
     """
     candidates = _candidates(workspace, name)
     if not candidates:
+        folders = [workspace / folder for folder in FOLDERS if (workspace / folder).is_dir()]
+        files = sorted(p for folder in folders for p in folder.iterdir() if p.suffix.lower() in DATASET_SUFFIXES)
+        available = f"available: {listed((_short(workspace, path) for path in files), _MOST_LISTED)}"
+        if not files:
+            available = f"there is no dataset in {' or '.join(f'{folder.name}/' for folder in folders)}"
+        if not folders:
+            available = "the workspace has neither datasets/ nor data/"
         looked = f"looked for {' and '.join(f'{folder}/{name}.*' for folder in FOLDERS)} in {workspace}"
-        raise DatasetError.at(f'dataset "{name}"', f"not found; {looked}; {_available(workspace)}")
+        raise DatasetError.at(f'dataset "{name}"', f"not found; {looked}; {available}")
     file, where = candidates[0], _short(workspace, candidates[0])
     if len(candidates) > 1:
         paths = " and ".join(_short(workspace, candidate) for candidate in candidates)
@@ -81,16 +88,6 @@ def _candidates(workspace: Path, name: str) -> list[Path]:
     places = (workspace / folder / (name + suffix) for folder in FOLDERS for suffix in DATASET_SUFFIXES)
     present = [place for place in places if something_at(place)]
     return [place for place in present if fault_of(place) is None] or present
-
-
-def _available(workspace: Path) -> str:
-    folders = [workspace / folder for folder in FOLDERS if (workspace / folder).is_dir()]
-    if not folders:
-        return "the workspace has neither datasets/ nor data/"
-    files = sorted(p for folder in folders for p in folder.iterdir() if p.suffix.lower() in DATASET_SUFFIXES)
-    if not files:
-        return f"there is no dataset in {' or '.join(f'{folder.name}/' for folder in folders)}"
-    return f"available: {listed((_short(workspace, path) for path in files), _MOST_LISTED)}"
 
 
 def _short(workspace: Path, path: Path) -> str:
@@ -379,49 +376,32 @@ def select(total: int, selection: RowSelection, seed: int) -> Selected:
     >>> select(1000, RowSelection(), seed=0).text
     'sample 100 of 1,000 rows (10% by default)'
     """
+    whole = Selected(((0, total - 1),), total, f"all {total:,}")
+    if selection.rows == "all":
+        return whole
     if selection.rows is not None:
-        return _named_rows(total, selection)
+        if beyond := [(first, last) for first, last in selection.rows if last >= total]:
+            raise DatasetError(Problem("[data] rows", _beyond(_span(*pair), total)) for pair in beyond)
+        ranges = merged(selection.rows)
+        count = sum(last - first + 1 for first, last in ranges)
+        return Selected(ranges, count, f"{plural(count, 'row')} of {total:,}")
     if selection.offset is not None or selection.limit is not None:
-        return _slice(total, selection)
-    return _sample(total, seed)
-
-
-def _named_rows(total: int, selection: RowSelection) -> Selected:
-    if selection.rows == "all" or selection.rows is None:
-        return _all(total)
-    beyond = [(first, last) for first, last in selection.rows if last >= total]
-    if beyond:
-        raise DatasetError(Problem("[data] rows", _beyond(_span(*pair), total)) for pair in beyond)
-    ranges = merged(selection.rows)
-    count = sum(last - first + 1 for first, last in ranges)
-    return Selected(ranges, count, f"{plural(count, 'row')} of {total:,}")
-
-
-def _slice(total: int, selection: RowSelection) -> Selected:
-    offset = selection.offset or 0
-    if offset >= total:
-        raise DatasetError.at("[data] offset", _beyond(f"{offset}", total))
-    limit = total if selection.limit in (None, "all") else int(selection.limit)
-    last = min(offset + limit, total) - 1
-    if (offset, last) == (0, total - 1):
-        return _all(total)
-    count = last - offset + 1
-    rows = f"{'row' if count == 1 else 'rows'} {_span(offset, last)}"
-    return Selected(((offset, last),), count, f"{f'first {count:,}' if offset == 0 else rows} of {total:,}")
-
-
-def _sample(total: int, seed: int) -> Selected:
+        offset = selection.offset or 0
+        if offset >= total:
+            raise DatasetError.at("[data] offset", _beyond(f"{offset}", total))
+        limit = total if selection.limit in (None, "all") else int(selection.limit)
+        last = min(offset + limit, total) - 1
+        count = last - offset + 1
+        rows = f"{'row' if count == 1 else 'rows'} {_span(offset, last)}"
+        text = f"{f'first {count:,}' if offset == 0 else rows} of {total:,}"
+        return whole if count == total else Selected(((offset, last),), count, text)
     if total == 1:
-        return _all(total)
+        return whole
     count = -(-total // 10)
     drawn = random.Random(seed).sample(range(total), count)
     why = ["10% by default", *(["rounded up"] if total % 10 else []), *([f"seed {seed}"] if seed else [])]
     text = f"{SAMPLE}{count:,} of {total:,} rows ({', '.join(why)})"
     return Selected(merged((row, row) for row in drawn), count, text)
-
-
-def _all(total: int) -> Selected:
-    return Selected(((0, total - 1),), total, f"all {total:,}")
 
 
 def _span(first: int, last: int) -> str:

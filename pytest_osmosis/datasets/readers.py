@@ -113,7 +113,12 @@ def scan_json(file: BinaryIO) -> TextRows:
     line, counted = 1, 0
     while len(rows) or text[at : at + 1] != "]":
         line, counted = line + text.count("\n", counted, at), at
-        end = _end_of_element(text, at, line)
+        try:
+            end = _decoder.raw_decode(text, at)[1]
+        except json.JSONDecodeError as error:
+            raise Unscannable(error.lineno, f"not valid JSON: {error.msg}; {_JSON_FIX}") from error
+        except RecursionError as error:
+            raise Unscannable(line, "nested too deeply to be read; flatten it") from error
         rows.add(offset + at, offset + end, line)
         at = _after_space(text, end)
         if text[at : at + 1] != ",":
@@ -131,15 +136,6 @@ def scan_json(file: BinaryIO) -> TextRows:
 
 # Numbers stay text: their values are not needed here, and Python cannot convert very long ones.
 _decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
-
-
-def _end_of_element(text: str, at: int, line: int) -> int:
-    try:
-        return _decoder.raw_decode(text, at)[1]
-    except json.JSONDecodeError as error:
-        raise Unscannable(error.lineno, f"not valid JSON: {error.msg}; {_JSON_FIX}") from error
-    except RecursionError as error:
-        raise Unscannable(line, "nested too deeply to be read; flatten it") from error
 
 
 def _after_space(text: str, at: int) -> int:
@@ -173,16 +169,14 @@ def scan_csv(file: BinaryIO, columns: Columns, *, recorded: bool) -> TextRows:
             if record:
                 (rows if names else header).add(start, file.tell(), line)
                 names = names or record
-    return replace(rows, parse=partial(parse_cells, _names(file, header, columns, recorded))) if names else rows
-
-
-def _names(file: BinaryIO, header: TextRows, columns: Columns, recorded: bool) -> list[str]:
+    if not names:
+        return rows
     try:
-        names = parse_csv(header.text(file, 0))
+        names = parse_csv(header.text(file, 0))  # in UTF-8
         check_header(names, columns, recorded=recorded)
     except BadRow as error:
         raise BadRow(*error.faults, line=error.line or header.line(0)) from error
-    return names
+    return replace(rows, parse=partial(parse_cells, names))
 
 
 def _skip_bom(file: BinaryIO) -> int:
@@ -223,7 +217,7 @@ def _reader(fields: Mapping[str, Any], ends: array[int]) -> ParquetReader:
     for name, column in fields.items():
         try:
             convert = _converter(column.type)
-            converts[column.name] = _chat(convert) if name == "messages" else convert
+            converts[column.name] = _without_nulls_of(convert) if name == "messages" else convert
         except _NoJson as error:
             text = f'column "{column.name}": {error} has no JSON equivalent'
             if name in ROW_COLUMNS:
@@ -275,27 +269,23 @@ class ParquetReader:
 
     def _values(self, file: BinaryIO, row_index: int) -> dict[str, Any]:
         from pyarrow.lib import ArrowException
+        from pyarrow.parquet import ParquetFile
 
         group = bisect_right(self.ends, row_index)
         first = self.ends[group - 1] if group else 0
         try:
             with self._lock:
-                one = self._read(file, group).slice(row_index - first, 1)
+                if self._group_index != group:
+                    self._group_index = self._group = None  # first, so that two groups are never in memory
+                    columns = list(self.converts) if self.left_out else None
+                    self._group = ParquetFile(file).read_row_group(group, columns=columns)
+                    self._group_index = group
+                one = self._group.slice(row_index - first, 1)
             return dict(one.to_pylist()[0])
         except (ArrowException, OSError, ValueError) as error:
             last = self.ends[group] - 1
             rows = f"row {first}" if first == last else f"rows {first} to {last}"
             raise Damaged(f"{rows} cannot be read: {one_line(str(error)).rstrip('.')}; write the file again") from error
-
-    def _read(self, file: BinaryIO, group: int) -> Any:
-        from pyarrow.parquet import ParquetFile
-
-        if self._group_index != group:
-            self._group_index = self._group = None  # first, so that two groups are never in memory
-            columns = list(self.converts) if self.left_out else None
-            self._group = ParquetFile(file).read_row_group(group, columns=columns)
-            self._group_index = group
-        return self._group
 
 
 class _NotFinite(Exception):
@@ -351,12 +341,12 @@ def _finite(value: float) -> float:
     return value
 
 
-def _chat(convert: Convert) -> Convert:
+def _without_nulls_of(convert: Convert) -> Convert:
     """Return `convert` for messages, without the nulls of keys that only other messages have."""
-    return lambda messages: _without_nulls(convert(messages))
 
+    def without_nulls(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: without_nulls(item) for key, item in value.items() if item is not None or key == "content"}
+        return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None or key == "content"}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+    return lambda messages: without_nulls(convert(messages))

@@ -72,8 +72,10 @@ class Columns:
         by_folded = {fold(theirs): ours for ours, theirs in self.mapped.items()}
         taken: dict[str, str] = {}
         faults = []
+        is_label = "ground_truth" not in folded and "ground_truth" not in self.mapped
         for name in names:
-            ours = by_folded.get(fold(name)) or self._unmapped(name, folded)
+            own = "ground_truth" if is_label and fold(name) == "label" else fold(name)
+            ours = by_folded.get(fold(name)) or (own if own in ROW_COLUMNS else name)
             if ours in self.mapped and fold(name) not in by_folded:
                 takes = f'[data] columns takes {ours} from "{self.mapped[ours]}"'
                 faults.append(f'column "{name}": {takes}; rename this column or remove the mapping')
@@ -83,12 +85,6 @@ class Columns:
         if faults:
             raise BadRow(*faults)
         return list(taken)
-
-    def _unmapped(self, name: str, folded: set[str]) -> str:
-        own = fold(name)
-        if own == "label" and "ground_truth" not in folded and "ground_truth" not in self.mapped:
-            return "ground_truth"
-        return own if own in ROW_COLUMNS else name
 
 
 @functools.lru_cache(maxsize=64)  # most rows of a dataset have the same columns
@@ -110,7 +106,6 @@ def fold(name: str) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON text."""
     try:
         return WITHOUT_REPEATS.decode(text)
     except JsonFault as fault:
@@ -125,7 +120,6 @@ def parse_json(text: str) -> Any:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Return the record of a JSON row."""
     record = parse_json(text)
     if not isinstance(record, dict):
         raise BadRow(f'must be an object like {{"user_prompt": "..."}}, got {shown_json(record)}')
@@ -142,7 +136,6 @@ def parse_cells(header: Sequence[str], text: str) -> dict[str, Any]:
 
 
 def parse_csv(text: str) -> list[str]:
-    """Return the cells of one CSV record."""
     with cells_of_any_size():
         return next(csv.reader([text], strict=True))
 
@@ -300,7 +293,10 @@ def _recorded_row(row_index: int, line: int, record: dict[str, Any], columns: Co
         if not isinstance(solution, str):
             text = f"must be a string, got {shown_json(solution)}; write the answer there or remove the row"
             raise BadRow(f"{columns.titled(SOLUTION)}: {text}")
-        prompt = _prompt_of_answer(record, columns)
+        given = (record.get(name) for name in ("user_prompt", "original_input"))
+        asked = next((text for text in given if not _is_blank(text)), None)
+        user = [{"role": "user", "content": asked}] if isinstance(asked, str) else []
+        prompt = [*_system_messages(record, columns), *user]
     else:
         record["messages"] = _checked_chat(columns.titled("messages"), record["messages"], _recorded_fault)
         prompt = [dict(message) for message in prompt_of(record["messages"])]
@@ -309,13 +305,6 @@ def _recorded_row(row_index: int, line: int, record: dict[str, Any], columns: Co
             raise BadRow(f"{columns.titled('messages')}: {text}")
     conversation = recorded_conversation(prompt, record)
     return Row(row_index, prompt, record.get("ground_truth"), record, line, conversation)
-
-
-def _prompt_of_answer(record: Mapping[str, Any], columns: Columns) -> list[dict[str, Any]]:
-    """Return the prompt of a row with only an answer: its `user_prompt` or `original_input`, or none."""
-    asked = next((text for name in ("user_prompt", "original_input") if not _is_blank(text := record.get(name))), None)
-    user = [{"role": "user", "content": asked}] if isinstance(asked, str) else []
-    return [*_system_messages(record, columns), *user]
 
 
 def missing(columns: Columns, names: Iterable[str], *, recorded: bool) -> str:
@@ -442,22 +431,17 @@ def notes_of(rows: Iterable[tuple[Row, Content]]) -> tuple[str, ...]:
             truths.add(digest_of(row.ground_truth))
             if row.conversation is None and _reveals_answer(row):
                 revealed.append(row.row_index)
-    labels = len(truths) > 1 and len(truths) * ROWS_PER_LABEL <= n_truths
-    return (*_repeated(repeats, recorded), *([] if labels else _revealed(revealed)))
-
-
-def _repeated(repeats: Mapping[int, list[int]], recorded: bool) -> Iterator[str]:
+    notes = []
     for first, others in list(repeats.items())[:1]:
         times = plural(sum(map(len, repeats.values())), "time")
         what, otherwise = ("conversation", "") if recorded else ("prompt", ", or raise n")
         repeated = f"the {what} of an earlier row is repeated {times} (rows {first} and {others[0]} first)"
-        yield f"{repeated}, so such rows weigh more; remove them{otherwise}"
-
-
-def _revealed(rows: Sequence[int]) -> Iterator[str]:
-    if rows:
-        those = listed(rows, _MOST_LISTED)
-        yield f"rows with their ground truth in their prompt: {those}; a model can copy the answer, so remove it there"
+        notes.append(f"{repeated}, so such rows weigh more; remove them{otherwise}")
+    labels = len(truths) > 1 and len(truths) * ROWS_PER_LABEL <= n_truths
+    if revealed and not labels:
+        fix = "a model can copy the answer, so remove it there"
+        notes.append(f"rows with their ground truth in their prompt: {listed(revealed, _MOST_LISTED)}; {fix}")
+    return tuple(notes)
 
 
 def _reveals_answer(row: Row) -> bool:

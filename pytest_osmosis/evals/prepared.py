@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pytest_osmosis import seams
 from pytest_osmosis.config import EvalConfig, Override, SecretsSource
-from pytest_osmosis.config.environment_module import name_of
+from pytest_osmosis.config.eval_kinds import name_of
 from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.datasets import Checked, Dataset
 from pytest_osmosis.evals.cassettes import EvalCassette

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, typed_eval_config
-from pytest_osmosis.config.environment_module import name_of
+from pytest_osmosis.config.eval_kinds import name_of
 from pytest_osmosis.datasets import Content, Dataset, check_rows
 from pytest_osmosis.errors import JournalError, ProblemsError, ResultsError
 from pytest_osmosis.evals.eval_models import BaselineModel

@@ -127,7 +127,7 @@ class EvalRun:
         heartbeat = None if url is None or not prepared.source.asks_models else Heartbeat(url, runs)
         saved = None
         if prepared.source.asks_models and (base := prime_folder(prepared)) is not None:
-            saved = seams.growing_prime_files(
+            saved = seams.GrowingPrimeFiles(
                 directory, base, runs, lambda: engine.recorder.pass_rule, prepared.redaction
             )
 

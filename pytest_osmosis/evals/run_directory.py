@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest_osmosis
 from pytest_osmosis.config import EvalConfig, Override
-from pytest_osmosis.config.environment_module import EnvironmentModule, name_of
+from pytest_osmosis.config.eval_kinds import name_of
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.named_keys import OPTIONS
+from pytest_osmosis.config.tables import EnvironmentModule
 from pytest_osmosis.datasets import Dataset, open_dataset
 from pytest_osmosis.engine.engine import LoadedCode
 from pytest_osmosis.errors import CodeError, JournalError, writing

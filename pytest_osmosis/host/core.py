@@ -51,7 +51,7 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, c
 from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.graders import NO_FACTS, REWARD, Reward, RolloutToGrade, reward_of
-from pytest_osmosis.rollouts.context import ChatContext, NotAConversation, RolloutOutput
+from pytest_osmosis.rollouts.agents import ChatContext, NotAConversation, RolloutOutput
 from pytest_osmosis.rollouts.environment import STATE, EnvironmentFault
 from pytest_osmosis.text.chat_messages import prompt_length, refusal_of
 from pytest_osmosis.text.recorded import RECORDED

@@ -27,7 +27,7 @@ from pytest_osmosis.host.chat import RolloutChat
 from pytest_osmosis.host.protocol import HostCode
 from pytest_osmosis.host.slots import ANSWER_LIMITS
 from pytest_osmosis.models.base import ChatReply, ChatRequest
-from pytest_osmosis.rollouts.context import ChatContext, keep_conversation
+from pytest_osmosis.rollouts.agents import ChatContext, keep_conversation
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

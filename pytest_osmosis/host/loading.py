@@ -36,13 +36,13 @@ from pytest_osmosis.host.rollout_code import (
 from pytest_osmosis.judges.judge import RubricScorer
 from pytest_osmosis.rewards.graders import REWARD, EvalFunction, GraderCode, eval_function, function_of_check
 from pytest_osmosis.rollouts.agents import (
+    Agent,
     FunctionAgent,
     RecordedAgent,
     SingleTurn,
     ThreadedFunctionAgent,
     WorkflowAgent,
 )
-from pytest_osmosis.rollouts.context import Agent
 from pytest_osmosis.text.names import listed, shown, suggestion
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.recorded import RECORDED
@@ -197,7 +197,7 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
     environment: seams.EnvironmentCode | None = None
     if source is not None:  # first, as where it is loaded for its rows
         environment = errors.collect(
-            lambda: seams.environment_code(source, loaded or seams.load_environment(source), setup)
+            lambda: seams.EnvironmentCode(source, loaded or seams.load_environment(source), setup)
         )
     file = setup.entrypoint if setup.agent is None or setup.grader is None else None  # else nothing of it is used
     entrypoint = errors.collect(lambda: _entrypoint(Path(file), setup)) if file else None

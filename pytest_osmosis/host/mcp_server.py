@@ -27,7 +27,7 @@ from typing import Any
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.rollout_code import add_roots, module_of_file
 from pytest_osmosis.models.base import Message
-from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
+from pytest_osmosis.rollouts.agents import ChatContext, RolloutOutput
 from pytest_osmosis.text.names import listed
 from pytest_osmosis.text.user_code import described
 

@@ -12,7 +12,7 @@ from pytest_osmosis.host.chat import JudgeCounts, RequestTotals
 from pytest_osmosis.host.deadline import DeadlineExpired, Interrupted, MonitoredCode
 from pytest_osmosis.host.protocol import BrokenEvent, Key
 from pytest_osmosis.record.run_record import Boundary
-from pytest_osmosis.rollouts.context import NotAConversation
+from pytest_osmosis.rollouts.agents import NotAConversation
 from pytest_osmosis.rollouts.environment import EnvironmentFault
 from pytest_osmosis.text.user_code import UserValueFault, error_in_words, passed_user_code, type_name, user_traceback
 

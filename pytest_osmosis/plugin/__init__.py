@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_osmosis.plugin import reward_options
-from pytest_osmosis.plugin.command import options
+from pytest_osmosis.plugin import options, reward_options
 
 if TYPE_CHECKING:
-    from pytest_osmosis.plugin.rollout_tests.rollout import Rollout
+    from pytest_osmosis.plugin.rollout_fixture import Rollout
     from pytest_osmosis.processes.child import PrestartedHost
 
 DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
@@ -57,15 +56,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if reward_options.names_files(config):
         from pytest_osmosis import seams
 
-        config.pluginmanager.register(seams.reward_files(config), "osmosis-reward-files")
+        config.pluginmanager.register(seams.RewardFiles(config), "osmosis-reward-files")
     sent = getattr(config, "workerinput", None)
-    if sent is None:
-        begin = _control if options.may_concern(config) else None
-    else:
-        begin = _serve if "osmosis" in sent else None
-    if begin is not None:
+    if sent is None and options.may_concern(config):
         with _without_assert_rewriting():
-            begin(config)
+            _control(config)
+    elif sent is not None and "osmosis" in sent:
+        with _without_assert_rewriting():
+            from pytest_osmosis.plugin.under_xdist import WorkerPlugin
+
+            config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
     elif sent is not None and "osmosis-args" in sent:
         _set_arguments(config, sent["osmosis-args"])
     elif extra := reward_options.outside_testpaths(config):
@@ -81,14 +81,14 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
         return (yield)
     except pytest.UsageError as error:
         if options.may_concern(config):
-            from pytest_osmosis.plugin.output.session_sanitizer import clean_error
+            from pytest_osmosis.plugin.session_sanitizer import clean_error
 
             clean_error(config, error)
         raise
 
 
 def _set_arguments(config: pytest.Config, arguments: Iterable[str]) -> None:
-    from pytest_osmosis.plugin.command.named_evals import set_arguments
+    from pytest_osmosis.plugin.named_evals import set_arguments
 
     set_arguments(config, arguments)
 
@@ -112,18 +112,12 @@ def _without_assert_rewriting() -> Iterator[None]:
         sys.meta_path.remove(_Finder)
 
 
-def _serve(config: pytest.Config) -> None:
-    from pytest_osmosis.plugin.under_xdist import WorkerPlugin
-
-    config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
-
-
 def _control(config: pytest.Config) -> None:
     """Register the hooks of a session that names evals, or tell which evals are named in vain."""
     options.refuse_blanks(config)
     on_cluster = options.names_a_cluster(config, os.environ)
     prestarted = _prestarted(config) if options.seems_to_run(config) and not on_cluster else None
-    from pytest_osmosis.plugin.command.named_evals import (
+    from pytest_osmosis.plugin.named_evals import (
         NotStartedNotice,
         named_evals,
         session_arguments,
@@ -136,7 +130,7 @@ def _control(config: pytest.Config) -> None:
             config.pluginmanager.register(NotStartedNotice(config, named), "osmosis-not-started")
         set_arguments(config, session_arguments(config, named))
         return
-    from pytest_osmosis.plugin.command import session_options
+    from pytest_osmosis.plugin import session_options
 
     settings = session_options.read(config, os.environ)
     if not named.evals or config.option.collectonly or settings.dry_run or settings.inline:
@@ -176,8 +170,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
     names_rewards = reward_options.lab(config) or reward_options.names_files(config)
     if not (nothing or (stats.get("error") and names_rewards)):
         return
-    from pytest_osmosis.plugin.command.named_evals import hints, import_hints
-    from pytest_osmosis.plugin.output.terminal import write_line
+    from pytest_osmosis.plugin.named_evals import hints, import_hints
+    from pytest_osmosis.plugin.terminal import write_line
 
     for line in [*(hints(config) if nothing else ()), *import_hints(config, stats.get("error", ()))]:
         write_line(terminalreporter, line)
@@ -187,7 +181,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test marked `osmosis_eval` a test for each row and run."""
     if metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME) is not None:
-        from pytest_osmosis.plugin.rollout_tests.marker import parametrize
+        from pytest_osmosis.plugin.rollout_tests import parametrize
 
         parametrize(metafunc)
 
@@ -196,6 +190,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def rollout(request: pytest.FixtureRequest) -> Rollout:
     """A rollout of the eval in @pytest.mark.osmosis_eval("configs/eval/x.toml"): its solution_str, messages,
     ground_truth, row, usage and scores."""
-    from pytest_osmosis.plugin.rollout_tests.marker import rollout_of
+    from pytest_osmosis.plugin.rollout_tests import rollout_of
 
     return rollout_of(request)

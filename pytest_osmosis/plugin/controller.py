@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_osmosis.plugin.command.named_evals import NamedEvals, not_started_lines
-from pytest_osmosis.plugin.command.options import plans_setup
 from pytest_osmosis.plugin.debugger import DebuggerHooks
+from pytest_osmosis.plugin.header import header, test_eval_lines
 from pytest_osmosis.plugin.items import (
     EvalFiles,
     EvalItem,
@@ -28,17 +27,19 @@ from pytest_osmosis.plugin.items import (
     UnitKey,
     eval_id_of,
     eval_items,
+    may_run,
     ungrouped,
     unit_key,
 )
-from pytest_osmosis.plugin.output.header import header, test_eval_lines
-from pytest_osmosis.plugin.output.progress_line import ProgressLine
-from pytest_osmosis.plugin.output.terminal import TerminalSummary, say
-from pytest_osmosis.plugin.rollout_tests.marker import SOURCE, RolloutWait
+from pytest_osmosis.plugin.named_evals import NamedEvals, not_started_lines
+from pytest_osmosis.plugin.options import plans_setup
+from pytest_osmosis.plugin.progress_line import ProgressLine
+from pytest_osmosis.plugin.rollout_tests import SOURCE, RolloutWait, all_requests
 from pytest_osmosis.plugin.session import EvalSession
+from pytest_osmosis.plugin.terminal import TerminalSummary, say
 
 if TYPE_CHECKING:
-    from pytest_osmosis.plugin.command.session_options import SessionOptions
+    from pytest_osmosis.plugin.session_options import SessionOptions
     from pytest_osmosis.plugin.under_xdist import OutcomeServer, Ticks, UnreportedTests
     from pytest_osmosis.processes.child import PrestartedHost
 
@@ -88,11 +89,14 @@ class ControllerPlugin:
         broken = session.testsfailed and not option.continue_on_collection_errors  # pytest will not run anything
         if self.distributed or broken:
             return
-        self.evals.test_evals.select_items(session.items)
+        if self.evals.naming.asks_models:
+            self.evals.test_evals.select(all_requests(session.items))
         self.evals.test_evals.prepare()
         if option.collectonly or self.evals.options.dry_run:
             return
-        self.evals.select_items(session.items)
+        ours = eval_items(session.items)
+        self.evals.kept_back.update(item.key for item in ours if not may_run(item))
+        self.evals.select([item.key for item in ours])
         if self.evals.selected:
             self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
 
@@ -119,7 +123,8 @@ class ControllerPlugin:
         self.progress.clear()  # xdist counts its workers where the live line is
         if self.config.option.collectonly or self.unreported is not None:
             return
-        self.evals.select_ids(ids)
+        keys = map(unit_key, ids)
+        self.evals.select([key for key in keys if key is not None and key.eval_id in self.evals.named])
         say(self.config, test_eval_lines(self.evals))
         if self.evals.n_selected:
             alone = self.evals.n_selected == len(ids)

@@ -26,7 +26,7 @@ from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import ScoringFields
 from pytest_osmosis.plugin.items import EvalItem
-from pytest_osmosis.plugin.output.terminal import write_apart
+from pytest_osmosis.plugin.terminal import write_apart
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord
 from pytest_osmosis.text.user_code import is_ours, is_users_own
 from pytest_osmosis.verdicts.pass_rule import kind_of, score_line

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_osmosis.errors import CodeError, HostError
 from pytest_osmosis.evals import EvalRun, FinishedEval, Prepared, RescoreSource, finish, gates_decide
-from pytest_osmosis.plugin.command import session_options
+from pytest_osmosis.plugin import session_options
 from pytest_osmosis.plugin.items import node_id
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunCounts

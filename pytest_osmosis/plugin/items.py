@@ -23,7 +23,7 @@ from _pytest.runner import runtestprotocol
 from _pytest.skipping import evaluate_skip_marks, evaluate_xfail_marks
 
 from pytest_osmosis.errors import Problem, ProblemsError
-from pytest_osmosis.plugin.command.options import plans_setup
+from pytest_osmosis.plugin.options import plans_setup
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
 from pytest_osmosis.text.names import shown
@@ -280,20 +280,15 @@ class EvalFiles:
         self, file_path: Path, parent: pytest.Collector
     ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
         """Collect the evals of a file, and nothing else of it: pytest would import the module of an environment."""
-        collectors = yield
-        plans = self._plans.get(file_path)
-        return [self._file(parent, file_path, plans)] if plans else collectors
-
-    def _file(self, parent: pytest.Collector, path: Path, plans: Sequence[Plan]) -> EvalFile:
-        """Return the File of the evals in `path`. pytest itself would give one outside its rootdir an empty node id.
-
-        It is no part of a Python package, which pytest would import before its first test.
-        """
+        collectors, plans = (yield), self._plans.get(file_path)
+        if not plans:
+            return collectors
         while isinstance(parent, pytest.Package) and parent.parent is not None:
-            parent = parent.parent
-        file: EvalFile = EvalFile.from_parent(parent, path=path, nodeid=file_id(parent.config, path))
+            parent = parent.parent  # pytest would import a package before the first test of a file in it
+        # pytest itself would give a file outside its rootdir an empty node id
+        file: EvalFile = EvalFile.from_parent(parent, path=file_path, nodeid=file_id(parent.config, file_path))
         file.plans, file.fetch, file.inline = plans, self._fetch, self._inline
-        return file
+        return [file]
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_timeout_set_timer(self, item: pytest.Item) -> bool | None:

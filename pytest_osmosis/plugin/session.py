@@ -10,7 +10,7 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
@@ -33,17 +33,16 @@ from pytest_osmosis.evals import (
     Worktrees,
 )
 from pytest_osmosis.evals.prepare import WITHOUT_MODEL
-from pytest_osmosis.plugin import reward_options
-from pytest_osmosis.plugin.command import named_evals, preparation, session_options
-from pytest_osmosis.plugin.command.named_evals import session_arguments, set_arguments
-from pytest_osmosis.plugin.command.session_options import environments_of
+from pytest_osmosis.plugin import named_evals, preparation, reward_options, session_options
 from pytest_osmosis.plugin.debugger import InlineHosts
 from pytest_osmosis.plugin.eval_queue import EvalQueue, NamedEval, SessionEval, load_error
-from pytest_osmosis.plugin.items import Answer, UnitKey, by_file, eval_items, may_run, unit_key
-from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
-from pytest_osmosis.plugin.output.terminal import say
-from pytest_osmosis.plugin.rollout_tests.evals import TestEvals
+from pytest_osmosis.plugin.items import Answer, UnitKey, by_file
+from pytest_osmosis.plugin.marked_evals import TestEvals
+from pytest_osmosis.plugin.named_evals import session_arguments, set_arguments
 from pytest_osmosis.plugin.session_end import HookCaller, SessionEnd
+from pytest_osmosis.plugin.session_options import environments_of
+from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
+from pytest_osmosis.plugin.terminal import say
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
 from pytest_osmosis.report.failure_text import outcome_of_row
@@ -112,17 +111,9 @@ class EvalSession:
         arguments = session_arguments(self.config, self.naming._replace(explicit=explicit), evals.files)
         set_arguments(self.config, arguments, as_typed=bool(self.naming.explicit))
 
-    def select_items(self, items: Iterable[pytest.Item]) -> None:
-        """Select the runs of selected items, and those that tests request."""
-        ours = eval_items(items)
-        self.kept_back.update(item.key for item in ours if not may_run(item))
-        self._select(item.key for item in ours)
-
-    def select_ids(self, ids: Iterable[str]) -> None:
-        self._select(key for key in map(unit_key, ids) if key is not None and key.eval_id in self.named)
-
-    def _select(self, collected: Iterable[UnitKey]) -> None:
-        self._has_selected, collected = True, list(collected)
+    def select(self, collected: Sequence[UnitKey]) -> None:
+        """Select the runs of these units, and those that tests request."""
+        self._has_selected = True
         self.test_evals.prepare()
         self.by_id = {**self.test_evals.by_id, **self.named}
         units: dict[str, dict[Unit, None]] = {}
@@ -209,7 +200,7 @@ class EvalSession:
             return [f"user code runs in this process, not on a cluster ({option})"]
         if len(on_cluster) == len(evals) and self._prestarted is not None:
             self._prestarted.close()
-        self._clusters = seams.ray_clusters(os.environ, self._worktrees)
+        self._clusters = seams.RayClusters(os.environ, self._worktrees)
         self._until_closed.callback(self._clusters.close)
         notes = self._clusters.open(on_cluster)
         if self.config.getoption("usepdb", False):
@@ -336,7 +327,6 @@ class Outcomes:
         self.set(key, outcome)
 
     def set(self, key: UnitKey, outcome: Outcome) -> None:
-        """Set the outcome of a unit."""
         with self._added:
             self._outcomes[key] = outcome
             self._added.notify_all()

@@ -23,7 +23,7 @@ import pytest
 from pytest_osmosis.evals import EvalRun, FinishedEval, comparison_path, error_text, write_comparison
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.plugin.items import Answer, amend, eval_id_of, node_id, skip_at, unit_key
-from pytest_osmosis.plugin.output.reports import HtmlReports, append_to_job_page, write_html, write_markdown
+from pytest_osmosis.plugin.reports import HtmlReports, append_to_job_page, write_html, write_markdown
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.report.summary import finding_text, stop_text
@@ -306,25 +306,21 @@ def _reports(nodeid: str, path: str, kind: Kind, text: str) -> tuple[pytest.Test
     when: Literal["setup", "call"] = "setup" if kind in ("error", "skipped") else "call"
     outcome: Literal["passed", "failed", "skipped"] = "failed" if kind == "error" else kind
     longrepr: Any = None
-    if kind != "passed":
-        longrepr = skip_at(path, text) if kind == "skipped" else _failed_at(path, text)
+    if kind == "skipped":
+        longrepr = skip_at(path, text)
+    elif kind != "passed":  # a string would be shown by pytest 8 without a reason in its short summary
+        try:
+            pytest.fail(text, pytrace=False)
+        except pytest.fail.Exception as error:
+            longrepr = pytest.ExceptionInfo.from_exception(error).getrepr(style="value")
+        if (crash := longrepr.reprcrash) is not None:
+            crash.path, crash.lineno, crash.message = path, 1, text.partition("\n")[0]
     keywords: dict[str, Literal[1]] = {"osmosis": 1}
     location = (file, None, name)
     return (
         pytest.TestReport(nodeid, location, keywords, outcome, longrepr, when),
         pytest.TestReport(nodeid, location, keywords, "passed", None, "teardown"),
     )
-
-
-def _failed_at(path: str, text: str) -> object:
-    """Return the `longrepr` of a failed report. pytest 8 shows no reason in its short summary if it is a string."""
-    try:
-        pytest.fail(text, pytrace=False)
-    except pytest.fail.Exception as error:
-        longrepr = pytest.ExceptionInfo.from_exception(error).getrepr(style="value")
-    if (crash := longrepr.reprcrash) is not None:
-        crash.path, crash.lineno, crash.message = path, 1, text.partition("\n")[0]
-    return longrepr
 
 
 # -- hooks of users -------------------------------------------------------------------------------------
@@ -384,8 +380,13 @@ class HookCaller:
             call = self._config.pluginmanager.subset_hook_caller(hook, others)
             try:
                 returned = call(config=self._config, eval_id=eval_id, **own_copy(arguments))
-                for answer in returned:
-                    _refuse_unexecuted(answer, may_yield=is_gate)
+                for answer in returned:  # nobody awaits or iterates the answer of a hook whose code has not run
+                    if inspect.iscoroutine(answer):
+                        answer.close()
+                    if inspect.isawaitable(answer) or inspect.isasyncgen(answer):
+                        raise TypeError("is async, and hooks are not awaited; define it with a plain def")
+                    if inspect.isgenerator(answer) and not is_gate:
+                        raise TypeError("contains yield, so calling it does nothing; remove the yield")
                 for answer in returned if is_gate else ():
                     several = isinstance(answer, Iterable) and not isinstance(answer, str)
                     verdicts += list(map(_checked, answer if several else [answer]))
@@ -425,13 +426,3 @@ def _users_traceback(error: BaseException) -> str:
         [step for step in whole.stack if not (is_ours(step.filename) or step.filename.startswith(pluggy_folder))]
     )
     return "".join(whole.format())
-
-
-def _refuse_unexecuted(answer: object, *, may_yield: bool) -> None:
-    """Raise TypeError for the answer of a hook whose code has not run: nobody awaits or iterates it."""
-    if inspect.iscoroutine(answer):
-        answer.close()
-    if inspect.isawaitable(answer) or inspect.isasyncgen(answer):
-        raise TypeError("is async, and hooks are not awaited; define it with a plain def")
-    if inspect.isgenerator(answer) and not may_yield:
-        raise TypeError("contains yield, so calling it does nothing; remove the yield")

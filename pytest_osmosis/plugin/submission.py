@@ -16,10 +16,10 @@ import pytest
 
 from pytest_osmosis.evals.rollout_source import ResumeSource
 from pytest_osmosis.evals.run_directory import manifest_of, new_run_name, runs_folder
-from pytest_osmosis.plugin.command.options import plans_setup
 from pytest_osmosis.plugin.controller import ControllerPlugin
+from pytest_osmosis.plugin.header import header
 from pytest_osmosis.plugin.items import eval_items, may_run
-from pytest_osmosis.plugin.output.header import header
+from pytest_osmosis.plugin.options import plans_setup
 from pytest_osmosis.plugin.session import EvalSession, estimated_cost
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_lock import RunLock

@@ -17,7 +17,6 @@ import pytest
 
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.formats.codec import decode, encode
-from pytest_osmosis.plugin.command.named_evals import set_arguments
 from pytest_osmosis.plugin.items import (
     Answer,
     EvalFiles,
@@ -28,20 +27,21 @@ from pytest_osmosis.plugin.items import (
     may_run,
     unit_key,
 )
-from pytest_osmosis.plugin.rollout_tests.marker import (
+from pytest_osmosis.plugin.named_evals import set_arguments
+from pytest_osmosis.plugin.rollout_fixture import RolloutResult
+from pytest_osmosis.plugin.rollout_tests import (
     SOURCE,
     MarkerRequest,
     RolloutRequest,
     RolloutWait,
     all_requests,
 )
-from pytest_osmosis.plugin.rollout_tests.rollout import RolloutResult
 from pytest_osmosis.record.plan import Plan
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from pytest_osmosis.plugin.output.progress_line import ProgressLine
+    from pytest_osmosis.plugin.progress_line import ProgressLine
     from pytest_osmosis.plugin.session import EvalSession
 
 RETRY_S = 0.01

@@ -27,19 +27,17 @@ Result = dict[str, object]
 
 def scorer_function(name: str, value: Any) -> EvalFunction | None:
     """Return a scorer of another library as an eval function, None for any other code."""
-    made = value() if _makes_scorer(value) else value
-    score = _adapted(made)
+    if inspect.isclass(value):
+        makes_scorer = any(_has(value, *methods) for methods in _METHODS)
+    else:
+        registered = getattr(getattr(value, "__registry_info__", None), "type", None)
+        makes_scorer = registered == "scorer" and not _is_of_inspect(value)
+    score = _adapted(value() if makes_scorer else value)
     if score is None:
         return None
     # its digest is that of the module that the user names, which may hold the arguments of the scorer
     score.__module__, _, score.__qualname__ = name.partition(":")
     return EvalFunction(name, score, "rollout", inspect.iscoroutinefunction(score), parameters=None)
-
-
-def _makes_scorer(value: Any) -> bool:
-    if inspect.isclass(value):
-        return any(_has(value, *methods) for methods in _METHODS)
-    return getattr(getattr(value, "__registry_info__", None), "type", None) == "scorer" and not _is_of_inspect(value)
 
 
 def _adapted(scorer: Any) -> Callable[[SeenRollout], Any] | None:

@@ -17,8 +17,7 @@ import pytest
 OURS = {
     "pytest_osmosis",
     "pytest_osmosis.plugin",
-    "pytest_osmosis.plugin.command",
-    "pytest_osmosis.plugin.command.options",
+    "pytest_osmosis.plugin.options",
     "pytest_osmosis.plugin.hooks",
     "pytest_osmosis.plugin.reward_options",
 }

@@ -14,8 +14,8 @@ KNOWN = {
     "cli/output.py": 4,  # JSON through a sanitizer, and lines painted after they passed it
     "demo.py": 3,  # a program of its own, which knows no secret
     "plugin/controller.py": 1,  # a constant
-    "plugin/output/progress_line.py": 3,  # an empty line, and the line in place, whose name is escaped
-    "plugin/output/terminal.py": 3,  # `write_line`, an escaped title, and one of ours
+    "plugin/progress_line.py": 3,  # an empty line, and the line in place, whose name is escaped
+    "plugin/terminal.py": 3,  # `write_line`, an escaped title, and one of ours
 }
 
 

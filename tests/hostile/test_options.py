@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.plugin.command import options
+from pytest_osmosis.plugin import options
 from tests.hostile.workspaces import CONFIG, HostileWorkspace
 from tests.plugin.workspaces import read_json
 

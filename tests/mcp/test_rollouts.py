@@ -14,7 +14,7 @@ import pytest
 from pytest_osmosis.host.deadline import CANCEL_AGAIN_S
 from pytest_osmosis.host.mcp_server import McpAgent, UnusableTools, offered_tools
 from pytest_osmosis.models.base import ChatReply, Message
-from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
+from pytest_osmosis.rollouts.agents import ChatContext, RolloutOutput
 from tests.servers import DEADLINE_S, ChatServer, by_row, reply, tool_call
 from tests.unit.host.core_host import core_host
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.plugin.output.header import MANY_TESTS, number_of_tests
+from pytest_osmosis.plugin.header import MANY_TESTS, number_of_tests
 from pytest_osmosis.record.plan import Plan, Span
 from tests.plugin.workspaces import CONFIG, Row, Workspace, junit_cases
 

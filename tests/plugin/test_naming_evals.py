@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.plugin.command.options import seems_to_ask, seems_to_run
+from pytest_osmosis.plugin.options import seems_to_ask, seems_to_run
 from tests.plugin.workspaces import CONFIG, Workspace
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from pytest_osmosis.plugin.command import options
+from pytest_osmosis.plugin import options
 from tests.plugin.workspaces import CONFIG, Workspace, read_json
 from tests.servers import ChatServer, reply, together
 

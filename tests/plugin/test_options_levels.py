@@ -12,7 +12,7 @@ import termios
 import pytest
 
 from pytest_osmosis.config.named_keys import OPTIONS
-from pytest_osmosis.plugin.command import options, session_options
+from pytest_osmosis.plugin import options, session_options
 from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, reply
 

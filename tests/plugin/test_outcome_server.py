@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from pytest_osmosis.plugin.command.named_evals import NamedEvals
 from pytest_osmosis.plugin.items import Answer, UnitKey
+from pytest_osmosis.plugin.named_evals import NamedEvals
 from pytest_osmosis.plugin.session import EvalSession
 from pytest_osmosis.plugin.under_xdist import OutcomeServer
 from pytest_osmosis.record.run_id import RunId

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_osmosis.config.named_keys import PRIME_KEYS
-from pytest_osmosis.plugin.command import options
+from pytest_osmosis.plugin import options
 from tests.plugin.workspaces import CONFIG, Workspace
 from tests.servers import ChatServer, reply
 

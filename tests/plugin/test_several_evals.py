@@ -203,7 +203,7 @@ def test_pages_and_summaries_that_cannot_be_made_cost_nothing_else(
     workspace.eval("x", rows=1, gate={"pass_rate": ">= 1"})
     workspace.eval("y", rows=[{"score": 0.0}], gate={"pass_rate": ">= 1"})
     for place in ("reports.page", "terminal.overview_lines"):
-        monkeypatch.setattr(f"pytest_osmosis.plugin.output.{place}", overflows)
+        monkeypatch.setattr(f"pytest_osmosis.plugin.{place}", overflows)
 
     result = workspace.run(CONFIGS, "--osmosis-markdown=page.md", "--junitxml=junit.xml", exits=1)
 

@@ -67,8 +67,8 @@ def pytest_configure(config):
 """
 HURRY = {
     "plugin.eval_queue.INTERRUPT_GRACE_S": 0.2,
-    "plugin.output.progress_line.LINE_S": 1.0,
-    "plugin.output.progress_line.REWRITE_S": 0.05,
+    "plugin.progress_line.LINE_S": 1.0,
+    "plugin.progress_line.REWRITE_S": 0.05,
 }
 Tables = Mapping[str, Mapping[str, Any]]
 Row = Mapping[str, Any]

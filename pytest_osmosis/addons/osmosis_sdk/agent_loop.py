@@ -20,7 +20,7 @@ from typing import Any
 
 from pytest_osmosis.errors import BoundError, CodeError, ModelError
 from pytest_osmosis.models.base import Message, Usage
-from pytest_osmosis.rollouts.context import ChatContext, NotAConversation, RolloutOutput, output_of
+from pytest_osmosis.rollouts.agents import ChatContext, NotAConversation, RolloutOutput, output_of
 from pytest_osmosis.text.user_code import AGENT_LOOP, UserValueFault, described, number_of, type_name
 
 COMPLETED = "COMPLETED"

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_osmosis.config.document import Document, read_document
-from pytest_osmosis.config.environment_module import DEFAULTS, EnvironmentId, EnvironmentModule, Unfound, id_of
+from pytest_osmosis.config.eval_kinds import EnvironmentId, Unfound, id_of
 from pytest_osmosis.config.kinds import toml
+from pytest_osmosis.config.tables import ENVIRONMENT_DEFAULTS, EnvironmentModule
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.text.names import absolute, shown, suggestion
 
@@ -150,7 +151,7 @@ def _other_version(env_id: str, wanted: EnvironmentId, version: str | None, sour
 def _defaults(document: Document) -> dict[str, int | Literal["all"]]:
     """Return `[tool.verifiers.eval]`, as far as we know its keys. -1 examples are all of them."""
     table: Any = document.content
-    for key in DEFAULTS:
+    for key in ENVIRONMENT_DEFAULTS:
         table = table.get(key) if isinstance(table, dict) else None
     if not isinstance(table, dict):
         return {}
@@ -164,6 +165,8 @@ def _defaults(document: Document) -> dict[str, int | Literal["all"]]:
             expects = "an integer of at least 1, or -1 for all" if is_count else "an integer of at least 1"
             problems.append((key, f"must be {expects}, got {toml(value)}"))
     if problems:
-        name = ".".join(DEFAULTS)
-        raise ConfigError(Problem(document.where(*DEFAULTS, key), f"[{name}] {key}: {text}") for key, text in problems)
+        name = ".".join(ENVIRONMENT_DEFAULTS)
+        raise ConfigError(
+            Problem(document.where(*ENVIRONMENT_DEFAULTS, key), f"[{name}] {key}: {text}") for key, text in problems
+        )
     return found

@@ -46,7 +46,7 @@ from pytest_osmosis.host.rollout_code import environment_code
 from pytest_osmosis.models.base import ChatReply, Message, own_copy
 from pytest_osmosis.models.providers import state_headers
 from pytest_osmosis.rewards.graders import Reward
-from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput
+from pytest_osmosis.rollouts.agents import ChatContext, RolloutOutput
 from pytest_osmosis.rollouts.environment import EnvironmentFault, EnvironmentSource, FaultBoundary
 from pytest_osmosis.text.user_code import error_in_words, type_name, user_traceback
 

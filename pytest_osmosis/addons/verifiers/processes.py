@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_osmosis.config.environment_module import EnvironmentModule
+from pytest_osmosis.config.tables import EnvironmentModule
 from pytest_osmosis.engine.host_connection import Connection, HostConnection, HostEnviron, Post, Spawn, exit_text
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals.prepared import SharedChecks

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.checks.answers import edits
+from pytest_osmosis.checks.catalogue import edits
 from pytest_osmosis.checks.kinds import Check, SeenRollout
 from pytest_osmosis.text.user_code import UserValueFault
 

@@ -10,7 +10,7 @@ import tomli
 from jsonschema import Draft202012Validator
 
 from pytest_osmosis.config import EvalConfig
-from pytest_osmosis.config.schema import eval_schema
+from pytest_osmosis.config.eval_config import eval_schema
 from pytest_osmosis.config.tables import EVAL_TABLES
 from tests.unit.config.conftest import complete
 from tests.unit.config.test_eval_config import VALUES

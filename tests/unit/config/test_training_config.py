@@ -10,8 +10,7 @@ import tomli
 from jsonschema import Draft202012Validator
 
 from pytest_osmosis.config import EvalConfig, Override, is_training_config, load_training_config
-from pytest_osmosis.config.eval_config import NOT_OF_TRAINING, TRAINING_TABLES
-from pytest_osmosis.config.schema import training_schema
+from pytest_osmosis.config.eval_config import NOT_OF_TRAINING, TRAINING_TABLES, training_schema
 from pytest_osmosis.config.tables import ModelTable, Sampling
 from tests.unit.config.conftest import cases_in, check_cases
 

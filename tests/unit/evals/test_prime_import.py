@@ -12,7 +12,7 @@ import pytest
 
 from pytest_osmosis.addons.verifiers.prime_import import resumed_from
 from pytest_osmosis.addons.verifiers.processes import Environments
-from pytest_osmosis.config.environment_module import EnvironmentModule
+from pytest_osmosis.config.tables import EnvironmentModule
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import Prepared, RunSettings, SelectedRuns, host_setup
 from pytest_osmosis.evals.engine_job import engine_job

@@ -28,8 +28,7 @@ from pytest_osmosis.judges.judge import RubricScorer
 from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.models.targets import resolve
 from pytest_osmosis.rewards.graders import EvalFunction, GraderCode
-from pytest_osmosis.rollouts.agents import FunctionAgent, ThreadedFunctionAgent
-from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.rollouts.agents import ChatContext, FunctionAgent, ThreadedFunctionAgent
 from tests.clocks import LoopClock
 from tests.servers import Behaviour, ChatServer, Exchange
 

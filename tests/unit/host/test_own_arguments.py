@@ -18,7 +18,7 @@ from pytest_osmosis.addons.verifiers.load import LoadedEnvironment
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.models.base import own_copy
 from pytest_osmosis.rewards.graders import GraderCode, Reward, eval_function
-from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.rollouts.agents import ChatContext
 from pytest_osmosis.rollouts.environment import STATE, EnvironmentSource
 from tests.servers import ChatServer, never, reply
 from tests.unit.host.core_host import core_host, rubric_judge

@@ -18,8 +18,7 @@ from pytest_osmosis.host.protocol import RolloutBounds
 from pytest_osmosis.host.slots import grant
 from pytest_osmosis.models.retry import OWN_LOOP
 from pytest_osmosis.rewards.graders import eval_function
-from pytest_osmosis.rollouts.agents import ThreadedFunctionAgent
-from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.rollouts.agents import ChatContext, ThreadedFunctionAgent
 from tests.clocks import settled
 from tests.servers import ChatServer, Exchange, by_row, never, reply, status
 from tests.unit.host.core_host import after, core_host, rubric_judge

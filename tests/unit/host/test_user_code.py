@@ -17,7 +17,7 @@ from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.host.user_errors import broken
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.graders import eval_function
-from pytest_osmosis.rollouts.context import ChatContext
+from pytest_osmosis.rollouts.agents import ChatContext
 from tests.servers import ChatServer, reply, slow
 from tests.unit.host.core_host import core_host
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_osmosis.plugin.command.session_options import read
+from pytest_osmosis.plugin.session_options import read
 
 LEAVE = "leave out one of them"
 MEASURED = f"a baseline is measured, not repeated from recorded answers; {LEAVE}"

@@ -14,7 +14,7 @@ from pytest_osmosis.addons.ray.frames import ClusterFacts
 from pytest_osmosis.config import EvalConfig, load_entries, typed_eval_config
 from pytest_osmosis.config.eval_kinds import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.tables import RayOptions
-from pytest_osmosis.plugin.command.session_options import read_overrides
+from pytest_osmosis.plugin.session_options import read_overrides
 from tests.environments import page_environments
 
 EVAL_MODE: Mapping[str, tuple[str, Any]] = {

@@ -23,8 +23,8 @@ from pytest_osmosis.plugin import hooks as specs
 from pytest_osmosis.plugin.controller import ControllerPlugin
 from pytest_osmosis.plugin.debugger import cut_to_users
 from pytest_osmosis.plugin.eval_queue import SharedCap, fair_shares
-from pytest_osmosis.plugin.output.terminal import REMEDIES, _remedy
 from pytest_osmosis.plugin.session_end import GATE, RESULTS, HookCaller
+from pytest_osmosis.plugin.terminal import REMEDIES, _remedy
 from pytest_osmosis.record.run_record import RewardError, RunCounts, RunRecord
 from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.verdicts.gates import State

@@ -20,9 +20,9 @@ import pytest
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import fault_of
-from pytest_osmosis.plugin.command import options
-from pytest_osmosis.plugin.command.options import is_eval_toml
+from pytest_osmosis.plugin import options
 from pytest_osmosis.plugin.items import unit_key
+from pytest_osmosis.plugin.options import is_eval_toml
 from pytest_osmosis.plugin.reward_options import lab, names_files, outside_testpaths, path_of, typed_arguments
 from pytest_osmosis.text.names import absolute, listed, natural_key, shown
 
@@ -148,7 +148,7 @@ class NotStartedNotice:
         self._named = named
 
     def pytest_report_header(self) -> list[str]:
-        from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
+        from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
 
         return [sanitizer_of(self._config).shown(line) for line in not_started_lines(self._named)]
 
@@ -302,15 +302,11 @@ def session_arguments(config: pytest.Config, named: NamedEvals, files: Sequence[
         arguments = remaining_arguments(config, evals)
     for file in files:
         paths = [path_of(config, arg) for arg in arguments]
-        if file not in paths and not any(_collects(config, folder, file) for folder in paths):
+        above = [path for path in paths if file.is_relative_to(path) and (path == file or path.is_dir())]
+        parts = [file.relative_to(path).parts[:-1] for path in above]
+        if all(any(is_skipped_folder(config, part) for part in each) for each in parts):
             arguments.append(str(file))
     return arguments
-
-
-def _collects(config: pytest.Config, folder: Path, file: Path) -> bool:
-    if not file.is_relative_to(folder) or not folder.is_dir():
-        return False
-    return not any(is_skipped_folder(config, part) for part in file.relative_to(folder).parts[:-1])
 
 
 # -- nothing collected -------------------------------------------------------------------------------------
@@ -319,7 +315,8 @@ def _collects(config: pytest.Config, folder: Path, file: Path) -> bool:
 def hints(config: pytest.Config) -> Iterator[str]:
     """Yield lines about what a command that collected nothing may have meant."""
     paths = [path_of(config, arg) for arg in config.args]
-    for folder in dict.fromkeys(found for path in paths for found in _eval_folders(path)):
+    places = [place for path in paths for place in (path / "configs" / "eval", path / "eval", path)]
+    for folder in dict.fromkeys(place for place in places if place.parts[-2:] == ("configs", "eval")):
         if n := len(tomls_in(folder)):
             runs, pronoun = ("an eval that runs", "it") if n == 1 else (f"{n} evals that run", "them")
             command = f"pytest --osmosis-config={shlex.quote(shown(folder))}"
@@ -328,12 +325,6 @@ def hints(config: pytest.Config) -> Iterator[str]:
         shape = "whose first parameter is solution_str or messages and that takes a ground_truth"
         fix = f"name the file of a function {shape}, or decorate one in a test module with @osmosis_reward"
         yield f"osmosis: no reward function was found in {listed(map(shown, paths), 3)}; {fix}"
-
-
-def _eval_folders(folder: Path) -> list[Path]:
-    places = [folder / "configs" / "eval", *([folder / "eval"] if folder.name == "configs" else [])]
-    places += [folder] if folder.parts[-2:] == ("configs", "eval") else []
-    return list(filter(Path.is_dir, places))
 
 
 def import_hints(config: pytest.Config, reports: Iterable[object]) -> list[str]:

@@ -30,7 +30,7 @@ from pytest_osmosis.evals.output_files import (
     problems_of_saving,
     shard_path,
 )
-from pytest_osmosis.plugin.command.session_options import SessionOptions
+from pytest_osmosis.plugin.session_options import SessionOptions
 from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.report.markdown import is_page, page, sections
@@ -156,39 +156,27 @@ class OutputPaths:
         """Return why the files of these evals and of the session cannot be written."""
         updating = self._options.update_baseline
         outputs = [output for prepared in evals for output in outputs_of(prepared, updating=updating)]
+        outputs += _shared_outputs(evals)
+        if self._options.markdown is not None:
+            outputs.append(OutputFile(self._options.markdown, "Markdown page", "--osmosis-markdown", is_page))
+        if self._options.html is not None:
+            outputs.append(OutputFile(self._options.html, HTML, "--osmosis-html", seams.is_report))
         inputs = [each for prepared in evals for each in inputs_of(prepared)]
+        if isinstance(self._options.secrets.file, Path):
+            inputs.append(InputFile(self._options.secrets.file, "the secrets file"))
+        if self._config.inipath is not None:
+            inputs.append(InputFile(self._config.inipath, "pytest's configuration"))
         return [
-            *output_problems(
-                [*outputs, *_comparisons(evals), *_html_reports(evals), *self._of_session()],
-                [*inputs, *self._read_by_session()],
-                overwrite=self._options.overwrite,
-            ),
+            *output_problems(outputs, inputs, overwrite=self._options.overwrite),
             *dict.fromkeys(problem for prepared in evals for problem in problems_of_saving(prepared)),
         ]
-
-    def _of_session(self) -> Iterator[OutputFile]:
-        if self._options.markdown is not None:
-            yield OutputFile(self._options.markdown, "Markdown page", "--osmosis-markdown", is_page)
-        if self._options.html is not None:
-            yield OutputFile(self._options.html, HTML, "--osmosis-html", seams.is_report)
-
-    def _read_by_session(self) -> Iterator[InputFile]:
-        if isinstance(self._options.secrets.file, Path):
-            yield InputFile(self._options.secrets.file, "the secrets file")
-        if self._config.inipath is not None:
-            yield InputFile(self._config.inipath, "pytest's configuration")
 
 
 HTML = "HTML report"
 
 
-def _html_reports(evals: Sequence[Prepared]) -> Iterator[OutputFile]:
-    for report, members in configured(evals).items():
-        instead = report.place(members, partial=True)
-        yield OutputFile(report.path, HTML, f"the report of {shown(report.config)}", seams.is_report, (instead,))
-
-
-def _comparisons(evals: Sequence[Prepared]) -> Iterator[OutputFile]:
+def _shared_outputs(evals: Sequence[Prepared]) -> Iterator[OutputFile]:
+    """Yield the files that the evals of one config write together: the comparison of its entries, and its report."""
     groups: dict[Path, list[EvalConfig]] = {}
     for prepared in evals:
         if prepared.config.entry is not None:
@@ -197,3 +185,6 @@ def _comparisons(evals: Sequence[Prepared]) -> Iterator[OutputFile]:
         table = comparison_path(entries, alone=len(groups) == 1)
         if table is not None and len(entries) > 1:
             yield OutputFile(table, "comparison", f"the comparison of the evals of {shown(path)}", is_comparison)
+    for report, members in configured(evals).items():
+        instead = report.place(members, partial=True)
+        yield OutputFile(report.path, HTML, f"the report of {shown(report.config)}", seams.is_report, (instead,))

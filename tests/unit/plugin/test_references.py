@@ -13,9 +13,8 @@ import pytest
 
 from pytest_osmosis.config import Override
 from pytest_osmosis.errors import CodeError, ConfigError, ScoreError
-from pytest_osmosis.plugin.rollout_tests.marker import MarkerRequest, request_of
-from pytest_osmosis.plugin.rollout_tests.references import ReferenceSolutions
-from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, Scores
+from pytest_osmosis.plugin.rollout_fixture import RecordedScores, Rollout, Scores
+from pytest_osmosis.plugin.rollout_tests import MarkerRequest, ReferenceSolutions, request_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RewardError
 from pytest_osmosis.rewards.graders import Reward

@@ -30,6 +30,7 @@ from pytest_osmosis.config.kinds import (
     typed_toml,
 )
 from pytest_osmosis.config.named_keys import (
+    HEADER_LINES,
     OPTIONS,
     PRIME_KEYS,
     PrimeKey,
@@ -43,10 +44,9 @@ from pytest_osmosis.errors import Problem
 from pytest_osmosis.evals import InFlightLimit
 from pytest_osmosis.evals.resume import ResumeRequest, why_no_name
 from pytest_osmosis.files.reading import read_stdin
-from pytest_osmosis.plugin import reward_options
-from pytest_osmosis.plugin.command import options
-from pytest_osmosis.plugin.command.options import Option, plans_setup
+from pytest_osmosis.plugin import options, reward_options
 from pytest_osmosis.plugin.items import ungrouped
+from pytest_osmosis.plugin.options import Option, plans_setup
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.results.publish import why_not_writable
 from pytest_osmosis.text.names import suggestion
@@ -110,18 +110,38 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
     if given["update-baseline"] and replay is not None:
         text = f"contradicts {replay}: a baseline is measured, not repeated from recorded answers; {_LEAVE}"
         problems.append(Problem(values["update-baseline"].origin, text))
-    name = values["run"].text
-    if name is not None and (why := why_no_name(name)) is not None:
+    run_name = values["run"].text
+    if run_name is not None and (why := why_no_name(run_name)) is not None:
         problems.append(Problem(values["run"].origin, why))
     shard = _shard(values["shard"], problems)
     markdown, html = (_file(config, values[name], problems) for name in ("markdown", "html"))
-    show_failures = _show_failures(config, values["show-failures"], problems)
+    most_failures = _number(values["show-failures"], integer_or("all", "all", integer(0)), problems)
+    if most_failures is None:
+        most_failures = "all" if config.get_verbosity() > 1 else 10
     if problems:
         raise pytest.UsageError(*map(str, problems))
     secrets_file = values["secrets-file"].text
+    status = config.getini(options.NOT_MEASURED_EXIT)
+    if not status.isdecimal() or not 0 < int(status) < 256:
+        raise pytest.UsageError(f"{options.NOT_MEASURED_EXIT}: must be an exit status from 1 to 255, got {status!r}")
+    inline = values["inline"].origin if given["inline"] else None
+    if config.getoption("trace", False):
+        inline = inline or "--trace"
+    if inline is not None and config.getoption("dist", "no") != "no":
+        raise pytest.UsageError(f"{inline}: user code runs in pytest's own process, so xdist cannot be used; add -n0")
+
+    def read_secrets() -> str:
+        """Return the secrets on standard input. Raises `FileFault`."""
+        capture = config.pluginmanager.getplugin("capturemanager")
+        capture.suspend_global_capture(in_=True)
+        try:
+            return read_stdin(MOST_BYTES)
+        finally:
+            capture.resume_global_capture()
+
     return SessionOptions(
         overrides=tuple(overrides),
-        secrets=SecretsSource("-" if secrets_file == "-" else _path(config, secrets_file), lambda: _read_stdin(config)),
+        secrets=SecretsSource("-" if secrets_file == "-" else _path(config, secrets_file), read_secrets),
         output=values["output"].text,
         markdown=markdown,
         html=html,
@@ -130,17 +150,17 @@ def read(config: pytest.Config, environ: Mapping[str, str]) -> SessionOptions:
         confirm_above=usd,
         stop_when_decided=values["stop-when-decided"].origin if given["stop-when-decided"] else None,
         dry_run=given["dry-run"] or plans_setup(config),
-        not_measured_exit=_exit_status(config.getini(options.NOT_MEASURED_EXIT)),
-        inline=_inline(config, values["inline"].origin if given["inline"] else None),
-        resume=ResumeRequest(name, given["resume"], given["retry-failed"], given["fresh"])
-        if given["resume"] or name is not None
+        not_measured_exit=int(status),
+        inline=inline is not None,
+        resume=ResumeRequest(run_name, given["resume"], given["retry-failed"], given["fresh"])
+        if given["resume"] or run_name is not None
         else None,
         smoke=(smoke_rows or SMOKE_ROWS) if given["smoke"] else None,
         shard=shard,
         update_baseline=given["update-baseline"],
         rescore=given["rescore"],
         overwrite=given["overwrite"],
-        show_failures=show_failures,
+        show_failures=None if most_failures == "all" else most_failures,
         replay=replay,
         resume_from=_path(config, values["resume-from"].text),
     )
@@ -165,16 +185,6 @@ def _typed(config: pytest.Config) -> list[str]:
         else:
             words += [f"{option.flag}={text}" for text in (value if option.repeatable else [value])]
     return words
-
-
-def _read_stdin(config: pytest.Config) -> str:
-    """Return the secrets on standard input. Raises `FileFault`."""
-    capture = config.pluginmanager.getplugin("capturemanager")
-    capture.suspend_global_capture(in_=True)
-    try:
-        return read_stdin(MOST_BYTES)
-    finally:
-        capture.resume_global_capture()
 
 
 def workers(config: pytest.Config) -> int:
@@ -219,19 +229,6 @@ def _file(config: pytest.Config, value: OptionValue, problems: list[Problem]) ->
     if reason is not None:
         problems.append(Problem(f"{value.origin}={value.text}", f"cannot be written: {reason}"))
     return path
-
-
-def _show_failures(config: pytest.Config, value: OptionValue, problems: list[Problem]) -> int | None:
-    n: int | Literal["all"] | None = _number(value, integer_or("all", "all", integer(0)), problems)
-    if n is None:
-        n = "all" if config.get_verbosity() > 1 else 10
-    return None if n == "all" else n
-
-
-def _exit_status(value: str) -> int:
-    if not value.isdecimal() or not 0 < int(value) < 256:
-        raise pytest.UsageError(f"{options.NOT_MEASURED_EXIT}: must be an exit status from 1 to 255, got {value!r}")
-    return int(value)
 
 
 _LEAVE = "leave out one of them"
@@ -297,14 +294,6 @@ def _replays(replay: OptionValue, overrides: Iterable[Override], problems: list[
 _RECORD = OPTIONS["record"]
 
 
-def _inline(config: pytest.Config, origin: str | None) -> bool:
-    """True if user code runs in this process. Raises `pytest.UsageError` if xdist has workers."""
-    option = origin or ("--trace" if config.getoption("trace", False) else None)
-    if option is not None and config.getoption("dist", "no") != "no":
-        raise pytest.UsageError(f"{option}: user code runs in pytest's own process, so xdist cannot be used; add -n0")
-    return option is not None
-
-
 _PREFIX = "PYTEST_OSMOSIS_"
 _SET = options.SET.variable
 PRIME_OPTIONS: Mapping[str, PrimeKey] = {key.option: key for key in PRIME_KEYS.values()}
@@ -327,7 +316,7 @@ def help_of(option: Option) -> str:
     return f"{key.help.removesuffix('.')} ([{table}] {name}{default}{'; repeatable' if option.repeatable else ''})."
 
 
-_LINES = ("header", "header-from-state")
+_LINES = tuple(name.replace("_", "-") for name in HEADER_LINES)
 _COMMAND_ONLY = {
     f"{_PREFIX}{name}": f"cannot {what}; pass {typed} on the command line"
     for what, typed, names in (
@@ -413,13 +402,10 @@ def _prime_settings(option: Option, value: Any) -> dict[tuple[str, ...], Any]:
         return {("sampling", key): item for key, item in sampling.items()} | {
             ("sampling", "extra_body", key): item for key, item in body.items()
         }
-    return PRIME_OPTIONS[option.name].settings(_typed_table(value) if option.metavar == "JSON" else value)
-
-
-def _typed_table(text: str) -> object:
-    """Return a table typed as JSON, or as an inline table of TOML. Raises `Unfit` if it is neither."""
-    value = typed_toml(text)
-    return value if isinstance(value, dict) else _json_object(text)
+    if option.metavar == "JSON":  # or an inline table of TOML
+        table = typed_toml(value)
+        value = table if isinstance(table, dict) else _json_object(value)
+    return PRIME_OPTIONS[option.name].settings(value)
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -492,7 +478,7 @@ ENVIRONMENTS: pytest.StashKey[seams.Environments | None] = pytest.StashKey()
 def environments_of(config: pytest.Config, prestarted: PrestartedHost | None = None) -> seams.Environments | None:
     """Return the environments of a session, which closes them at its end."""
     if ENVIRONMENTS not in config.stash:
-        from pytest_osmosis.plugin.output.terminal import say  # which imports what imports this module
+        from pytest_osmosis.plugin.terminal import say  # which imports what imports this module
 
         environments = seams.environments(
             pythonpath(config),

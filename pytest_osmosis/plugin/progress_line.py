@@ -14,7 +14,7 @@ import pytest
 
 from pytest_osmosis.evals import EvalRun
 from pytest_osmosis.plugin.items import unit_key
-from pytest_osmosis.plugin.output.terminal import coloured, own_terminal, say
+from pytest_osmosis.plugin.terminal import coloured, own_terminal, say
 from pytest_osmosis.record.run_record import sum_of
 from pytest_osmosis.report.live_line import Pace, live_line, session_counts
 from pytest_osmosis.report.style import warning

@@ -23,7 +23,7 @@ from pytest_osmosis.evals import (
 )
 from pytest_osmosis.evals.resume import spent_before
 from pytest_osmosis.evals.rollout_source import ImportedRollouts, NewRollouts
-from pytest_osmosis.plugin.command import options
+from pytest_osmosis.plugin import options
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.report.failure_text import lost_text
 from pytest_osmosis.report.overview import distinct_names
@@ -35,10 +35,7 @@ from pytest_osmosis.text.safe import one_line
 from pytest_osmosis.verdicts.gates import title_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_osmosis.plugin.session import EvalSession
-    from pytest_osmosis.results.read import PublishedResults
 
 MOST_FUNCTIONS = 6
 MANY_TESTS = 20_000
@@ -53,7 +50,12 @@ def header(evals: EvalSession) -> list[str]:
     if len(prepared) > 1 and evals.config.get_verbosity() <= 0:
         rollouts = plural(sum(each.collected.n_rollouts for each in prepared), "rollout")
         lines = [f"osmosis: {plural(len(prepared), 'eval')}, {rollouts} (-v shows each eval whole)"]
-        lines += _compact_lines([(each, _size(each)) for each in prepared], evals, gated=True)
+        sizes = []
+        for each in prepared:
+            size = _rows_and_runs(each.collected)
+            of = "" if each.shard is None else f" of {each.shard}"
+            sizes.append((each, f"smoke: {size}" if each.smoke is not None else f"{size}{of}"))
+        lines += _compact_lines(sizes, evals, gated=True)
     else:
         lines = [line for each in prepared for line in _eval_lines(each, evals)]
     lines += [f"osmosis: not measured: {str(error).splitlines()[0]}" for error in evals.not_loaded.values()]
@@ -62,13 +64,6 @@ def header(evals: EvalSession) -> list[str]:
         of_tests = f"tests marked {options.EVAL_MARKER_NAME}"
         lines.append(f"osmosis: {of_tests} ask the models of their evals ({options.ASKS_MODELS})")
     return lines
-
-
-def _size(prepared: Prepared) -> str:
-    size = _rows_and_runs(prepared.collected)
-    if prepared.smoke is not None:
-        return f"smoke: {size}"
-    return size if prepared.shard is None else f"{size} of {prepared.shard}"
 
 
 def _compact_lines(prepared: Sequence[tuple[Prepared, str]], evals: EvalSession, *, gated: bool) -> Iterator[str]:
@@ -178,7 +173,11 @@ def _own_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iter
         votes = f", {plural(config.judge.votes, 'vote')} a run" if config.judge.votes > 1 else ""
         yield f"  judge: {prepared.models.judge.target.describe}{votes}, scores as rubric"
     if (path := baseline_path(config)) is not None:
-        yield f"  baseline: {_baseline(prepared.models.baseline_results, path)}"
+        stored, found = prepared.models.baseline_results, f"{shown(path)}, which this run will write"
+        if stored is not None:
+            rate = f"pass rate {score(stored.summary.pass_rate)}, {plural(stored.summary.selected, 'run')}"
+            found = f"{shown(stored.path)} ({moment(stored.provenance['started_at'])}, {rate})"
+        yield f"  baseline: {found}"
     if config.gates:
         yield f"  gate: {', '.join(map(title_of, config.gates))}"
         if evals.options.stop_when_decided is not None:
@@ -306,13 +305,6 @@ def _source_lines(prepared: Prepared, source: NewRollouts) -> Iterator[str]:
 def _rows_and_runs(plan: Plan) -> str:
     models = f" x {len(plan.models)} models" if plan.baseline else ""
     return f"{plural(plan.n_rows, 'row')} x {plural(plan.n, 'run')}{models}"
-
-
-def _baseline(stored: PublishedResults | None, path: Path) -> str:
-    if stored is None:
-        return f"{shown(path)}, which this run will write"
-    rate = f"pass rate {score(stored.summary.pass_rate)}, {plural(stored.summary.selected, 'run')}"
-    return f"{shown(stored.path)} ({moment(stored.provenance['started_at'])}, {rate})"
 
 
 def number_of_tests(plan: Plan) -> Iterator[str]:

@@ -341,7 +341,14 @@ def add(parser: pytest.Parser) -> None:
     for number, (title, options) in enumerate(GROUPS.items()):
         group = parser.getgroup(f"osmosis-{number}" if number else "osmosis", title)
         for option in options:
-            _add_option(group, option)
+            settings: dict[str, Any] = {"metavar": option.metavar}
+            if option.metavar is None:
+                settings = {"action": "store_true"}
+            elif option.bare is not None:
+                settings |= {"nargs": "?", "const": option.bare}
+            elif option.repeatable:
+                settings |= {"action": "append", "default": []}
+            group.addoption(option.flag, help=option.help, **settings)
     reward_options.add(parser)
     parser.addini(
         COLLECT,
@@ -358,23 +365,12 @@ def add(parser: pytest.Parser) -> None:
     parser.addini(NOT_MEASURED_EXIT, "Exit status if an eval could not be measured (default: 9).", default="9")
 
 
-def _add_option(group: pytest.OptionGroup, option: Option) -> None:
-    settings: dict[str, Any] = {"metavar": option.metavar}
-    if option.metavar is None:
-        settings = {"action": "store_true"}
-    elif option.bare is not None:
-        settings |= {"nargs": "?", "const": option.bare}
-    elif option.repeatable:
-        settings |= {"action": "append", "default": []}
-    group.addoption(option.flag, help=option.help, **settings)
-
-
 def describe(config: pytest.Config) -> None:
     """Give options their help, which for those of keys is imported with the config, for `pytest --help` alone.
 
     pytest's parser is private, as in `named_evals`. If it changes, they have no help.
     """
-    from pytest_osmosis.plugin.command.session_options import help_of
+    from pytest_osmosis.plugin.session_options import help_of
 
     helps = {option.dest: help_of(option).replace("%", "%%") for option in ALL}
     for action in config._parser.optparser._actions:

@@ -20,19 +20,18 @@ from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
 from pytest_osmosis.evals import EvalRun, Prepared, begin
 from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.models.base import own_copy
-from pytest_osmosis.plugin.command import options
-from pytest_osmosis.plugin.command.preparation import EvalPreparer
-from pytest_osmosis.plugin.command.session_options import rerun_command
+from pytest_osmosis.plugin import options
 from pytest_osmosis.plugin.eval_queue import SessionEval
 from pytest_osmosis.plugin.items import UnitKey, eval_id
-from pytest_osmosis.plugin.output.reports import OutputPaths
-from pytest_osmosis.plugin.rollout_tests.marker import (
+from pytest_osmosis.plugin.preparation import EvalPreparer
+from pytest_osmosis.plugin.reports import OutputPaths
+from pytest_osmosis.plugin.rollout_fixture import RecordedScores, Rollout, RolloutResult
+from pytest_osmosis.plugin.rollout_tests import (
     MarkerRequest,
     RolloutRequest,
-    all_requests,
     file_and_entry,
 )
-from pytest_osmosis.plugin.rollout_tests.rollout import RecordedScores, Rollout, RolloutResult
+from pytest_osmosis.plugin.session_options import rerun_command
 from pytest_osmosis.record.manifest import TEST_EVAL
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.record.run_id import RunId
@@ -147,10 +146,6 @@ class TestEvals:
                 listed = request.to_list(self._evals.options.overrides)
                 self._plans[request] = begin(listed, self._evals.preparer.around)().plan
             return self._plans[request]
-
-    def select_items(self, items: Iterable[pytest.Item]) -> None:
-        if self._evals.naming.asks_models:
-            self.select(all_requests(items))
 
     def select(self, requests: Iterable[tuple[str, RolloutRequest]]) -> None:
         """Take the requests of selected tests, each with its node id."""

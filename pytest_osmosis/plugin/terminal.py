@@ -19,7 +19,7 @@ from _pytest.terminal import TerminalReporter  # in pytest's namespace since 8.4
 
 from pytest_osmosis.evals import FinishedEval, error_text
 from pytest_osmosis.plugin.items import eval_id_of, unit_key
-from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
+from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
 from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.record.submission import typed_words
 from pytest_osmosis.report.overview import distinct_names, overview_lines, total_line
@@ -73,7 +73,6 @@ def own_terminal(config: pytest.Config) -> pytest.TerminalReporter | None:
 
 
 def write_line(terminal: pytest.TerminalReporter, line: str) -> None:
-    """Write a line of ours."""
     terminal.write_line(coloured(terminal, line))
 
 
@@ -225,8 +224,11 @@ class TerminalSummary:
         first += dict.fromkeys(_remedy(each.results) for each in unfinished if each.results.stop_reason == "max_errors")
         first = ["after you have freed some space on the disk"] if "journal" in reasons else first
         yield f"osmosis: what was measured will not run again; {', '.join(['to resume', *first])}:"
-        typed = _without_files(typed_words([str(word) for word in self._config.invocation_params.args]))
-        words = [word for word in typed if word not in ("--osmosis-fresh", "--osmosis-resume")]
+        flag, words, before = "--osmosis-resume-from", list[str](), ""  # its files were taken over already
+        for word in typed_words([str(word) for word in self._config.invocation_params.args]):
+            if flag not in (before, word.partition("=")[0]) and word not in ("--osmosis-fresh", "--osmosis-resume"):
+                words.append(word)
+            before = word
         words += ["--maxfail=0"] if "maxfail" in reasons else []
         request = self._evals.options.resume
         words += ["--osmosis-resume"] if request is None or request.name is None else []
@@ -331,12 +333,3 @@ def _remedy(results: Results) -> str:
     """Return what has to happen before an eval is resumed that could not measure too many runs."""
     broken = next(cause.boundary for cause in results.causes if not cause.is_measured)
     return RECORDED if results.is_replay and broken == "provider" else REMEDIES[broken]
-
-
-def _without_files(words: Iterable[str]) -> Iterator[str]:
-    """Yield words without `--osmosis-resume-from`, whose files were taken over already."""
-    flag, before = "--osmosis-resume-from", ""
-    for word in words:
-        if flag not in (before, word.partition("=")[0]):
-            yield word
-        before = word

@@ -53,7 +53,7 @@ class SanitizerHooks:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if not OURS.isdisjoint(report.keywords):
             shown = self._sanitizer.shown
-            _clean_report(report, shown)
+            report.longrepr, report.sections = _cleaned(report.longrepr, shown), _cleaned(report.sections, shown)
             if UNIT not in report.keywords:  # the properties of a unit are words of ours and numbers
                 properties = report.user_properties
                 report.user_properties = [
@@ -64,7 +64,8 @@ class SanitizerHooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        _clean_report(report, self._sanitizer.shown)
+        shown = self._sanitizer.shown
+        report.longrepr, report.sections = _cleaned(report.longrepr, shown), _cleaned(report.sections, shown)
 
     def _guard_terminal(self) -> None:
         """Redact what pytest's terminal writes from now on, with escapes for what its encoding does not have.
@@ -84,11 +85,6 @@ class SanitizerHooks:
             write(encodable(sanitizer.text(msg), encoding), **options)
 
         writer.write = redacted
-
-
-def _clean_report(report: pytest.TestReport | pytest.CollectReport, shown: Callable[[str], str]) -> None:
-    report.longrepr = _cleaned(report.longrepr, shown)
-    report.sections = _cleaned(report.sections, shown)
 
 
 def _cleaned(part: Any, shown: Callable[[str], str]) -> Any:

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import pytest
 
 from pytest_osmosis import seams
-from pytest_osmosis.config import EvalConfig, Override, is_training_config
+from pytest_osmosis.config import Override, is_training_config
 from pytest_osmosis.config.entries import in_order, read_entries
-from pytest_osmosis.config.environment_module import name_of
 from pytest_osmosis.config.eval_config import NOT_OF_TRAINING
+from pytest_osmosis.config.eval_kinds import name_of
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.config.tables import DATASET_SUFFIXES
 from pytest_osmosis.errors import ConfigError, Problem, ProblemsError
@@ -27,13 +27,13 @@ from pytest_osmosis.evals import EvalRequest, NotLoaded, Prepared, Surroundings,
 from pytest_osmosis.evals.prepare import hide_secrets
 from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.evals.resume import resumed
-from pytest_osmosis.plugin.command.named_evals import NamedEvals
-from pytest_osmosis.plugin.command.options import ENV, FROM, is_eval_toml, plans_setup
-from pytest_osmosis.plugin.command.session_options import SMOKE_ROWS, SessionOptions, environments_of
 from pytest_osmosis.plugin.items import eval_id, file_id, node_id, uncollected, ungrouped, unit_key
-from pytest_osmosis.plugin.output.reports import OutputPaths
-from pytest_osmosis.plugin.output.session_sanitizer import sanitizer_of
+from pytest_osmosis.plugin.named_evals import NamedEvals
+from pytest_osmosis.plugin.options import ENV, FROM, is_eval_toml, plans_setup
+from pytest_osmosis.plugin.reports import OutputPaths
 from pytest_osmosis.plugin.reward_options import path_of, typed_arguments
+from pytest_osmosis.plugin.session_options import SMOKE_ROWS, SessionOptions, environments_of
+from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
 from pytest_osmosis.record.run_id import Unit
 from pytest_osmosis.text.names import shown
 
@@ -73,42 +73,50 @@ class EvalPreparer:
         by_path: dict[Path | None, list[Problem]] = {}
         names = self._names(evals, by_path)
         n_run = sum(1 for name in names if name.path not in self._named.listed)
-        for name, planned in [(name, self._checked(name, n_run)) for name in names]:  # all before an environment loads
+        for name, checked in [(name, self._checked(name, n_run)) for name in names]:  # all before an environment loads
             path, listed = name.path, name.path in self._named.listed
             problems = by_path.setdefault(path, [])
             try:
-                prepared = self._outputs.with_output(planned(), len(names))
+                if isinstance(checked, ProblemsError):
+                    raise checked
+                prepared = self._outputs.with_output(checked(), len(names))
                 id = eval_id(self._config, prepared.plan)
             except ProblemsError as error:
                 if listed:
                     evals.not_listed.extend(f"osmosis: not listed: {problem}" for problem in error.problems)
                 elif isinstance(error, NotLoaded) and not units_in_arguments(self._config, path, name.entry):
-                    evals.not_loaded[self._id_of(name)] = error
+                    file = name.path or Path()
+                    evals.not_loaded[f"{file_id(self._config, file)}::{name.entry or file.stem}"] = error
                 else:
                     problems += [problem for problem in error.problems if problem not in problems]
                 continue
             evals.prepared[id] = prepared
             if not listed:
                 running.append(prepared)
-                problems += self._early_stop_problems(prepared.config)
+                if self._options.stop_when_decided is not None and not prepared.config.gates:
+                    text = f"the eval {prepared.config.name} has no gate, so nothing can be decided"
+                    fix = 'pass --osmosis-gate="pass_rate >= 0.7", add [gate], or leave the option out'
+                    problems.append(Problem(self._options.stop_when_decided, f"{text}; {fix}"))
                 problems += problems_of_ids(self._config, path, prepared)
                 evals.files.append(prepared.config.path)
         problems = self._rescore_problems()
         for path, found in by_path.items():
             problems += [each for each in in_order(found, shown(path or Path())) if each not in problems]
-        problems += self._baseline_problems(running) if not problems else []
+        updating = self._options.update_baseline
+        if updating and not problems and not any(baseline_path(prepared.config) for prepared in running):
+            text = 'no eval names a file for its baseline; add [baseline] results = "baselines/x.json"'
+            problems.append(Problem("--osmosis-update-baseline", text))
         problems += self._outputs.problems(running)
         if problems or not running:  # else evals need not wait for an environment that does not load
             problems += dict.fromkeys(problem for error in evals.not_loaded.values() for problem in error.problems)
         if problems:
             raise pytest.UsageError(*map(str, problems))
-        if evals.not_listed and not evals.prepared and not self._collects_more(evals):
-            raise pytest.UsageError(*evals.not_listed)
+        if evals.not_listed and not evals.prepared:
+            typed = typed_arguments(self._config)
+            left = [arg for arg in typed if not is_eval_toml(arg) or path_of(self._config, arg) in evals.files]
+            if typed and not left:
+                raise pytest.UsageError(*evals.not_listed)
         return evals
-
-    def _id_of(self, name: NamedEntry) -> str:
-        path = name.path or Path()
-        return f"{file_id(self._config, path)}::{name.entry or path.stem}"
 
     def _names(self, evals: PreparedEvals, by_path: dict[Path | None, list[Problem]]) -> list[NamedEntry]:
         """Return the evals that the command names, or that are only shown. Adds problems, or lines on those shown."""
@@ -132,13 +140,8 @@ class EvalPreparer:
             names += entries
         return names
 
-    def _collects_more(self, evals: PreparedEvals) -> bool:
-        """Return True if arguments are left without the evals that have problems, or if there were none."""
-        typed = typed_arguments(self._config)
-        return not typed or any(not is_eval_toml(arg) or path_of(self._config, arg) in evals.files for arg in typed)
-
-    def _checked(self, name: NamedEntry, n_evals: int) -> Callable[[], Prepared]:
-        """Check one of `n_evals`. Return the function that plans it, or raises the problems."""
+    def _checked(self, name: NamedEntry, n_evals: int) -> Callable[[], Prepared] | ProblemsError:
+        """Check one of `n_evals`. Return the function that plans it, or the problems."""
         path, listed = name.path, name.path in self._named.listed
         stored = None if listed else self._named.stored
         request = self.request(path, name.entry, listed=listed)
@@ -150,11 +153,15 @@ class EvalPreparer:
         request = replace(request, named_rows=rows, smoke=smoke, shard=shard)
         try:
             if path is not None and is_training_config(path):
-                self._check_options_of_training(name)
+                if shard is not None and not listed:
+                    text = "a preflight of a training config has no shards (--osmosis-shard)"
+                    raise ProblemsError.at(shown(path), f"{text}; run it in a job of its own")
+                if (self._options.replay or "").startswith("--"):
+                    raise ProblemsError.at(str(self._options.replay), NOT_OF_TRAINING)
                 request = replace(request, training=True, replay=False, smoke=smoke or SMOKE_ROWS, shard=None)
             planned = begin(request, self.around)
         except ProblemsError as error:
-            return functools.partial(_raise, error)
+            return error
         if listed or request.training:
             return planned
         return lambda: self.resumed(planned(), n_evals)
@@ -182,15 +189,6 @@ class EvalPreparer:
             most_in_flight=self._options.max_in_flight,
         )
 
-    def _check_options_of_training(self, name: NamedEntry) -> None:
-        """Raise `ProblemsError` for options that a preflight does not take."""
-        if self._options.shard is not None and name.path not in self._named.listed:
-            text = "a preflight of a training config has no shards (--osmosis-shard); run it in a job of its own"
-            raise ProblemsError.at(shown(name.path or Path()), text)
-        replay = self._options.replay
-        if replay is not None and replay.startswith("--"):
-            raise ProblemsError.at(replay, NOT_OF_TRAINING)
-
     def _rescore_problems(self) -> list[Problem]:
         """Return typed options that would change rollouts, which are not repeated when stored ones are rescored."""
         if self._named.stored is None:
@@ -214,24 +212,6 @@ class EvalPreparer:
         paths = [arg.partition("::")[0] for arg in typed_arguments(self._config)]
         datasets = [each for each in paths if each.lower().endswith(DATASET_SUFFIXES)]
         return (*overrides, *(Override(*own, dataset, dataset) for dataset in datasets[:1]))
-
-    def _early_stop_problems(self, config: EvalConfig) -> list[Problem]:
-        origin = self._options.stop_when_decided
-        if origin is None or config.gates:
-            return []
-        fix = 'pass --osmosis-gate="pass_rate >= 0.7", add [gate], or leave the option out'
-        return [Problem(origin, f"the eval {config.name} has no gate, so nothing can be decided; {fix}")]
-
-    def _baseline_problems(self, evals: Sequence[Prepared]) -> list[Problem]:
-        """Return an error if baselines are to be updated and no eval names a file for its own."""
-        if not self._options.update_baseline or any(baseline_path(prepared.config) for prepared in evals):
-            return []
-        text = 'no eval names a file for its baseline; add [baseline] results = "baselines/x.json"'
-        return [Problem("--osmosis-update-baseline", text)]
-
-
-def _raise(error: ProblemsError) -> Prepared:
-    raise error
 
 
 def units_in_arguments(config: pytest.Config, path: Path | None, entry: str | None) -> list[Unit]:

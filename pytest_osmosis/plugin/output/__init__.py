@@ -1,1 +1,0 @@
-"""Output of evals: lines in the terminal, and a Markdown page."""
