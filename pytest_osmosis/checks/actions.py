@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.checks.answers import Match, matched, within_bounds
 from pytest_osmosis.checks.kinds import TRUTH, SeenRollout, Table, Texts, Verdict, is_same, kind, listed_texts, quoted
-from pytest_osmosis.files.strict_json import JsonFault, parsed
+from pytest_osmosis.files.reading import JsonFault, parsed
 from pytest_osmosis.text.chat_messages import as_chat_messages, text_of
 from pytest_osmosis.text.numbers import money, plural
 from pytest_osmosis.text.user_code import UserValueFault

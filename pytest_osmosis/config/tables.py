@@ -77,7 +77,7 @@ from pytest_osmosis.config.kinds import (
     string,
     table_of,
 )
-from pytest_osmosis.text.recorded import RECORDED
+from pytest_osmosis.text.chat_messages import RECORDED
 
 if TYPE_CHECKING:
     from pytest_osmosis.config.environment_module import EnvironmentModule

@@ -10,9 +10,9 @@ from pytest_osmosis.engine.engine_loop import Close, EngineLoop, LoadedCode, Sub
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.record.journal import Journal
+from pytest_osmosis.record.lifecycle import Stop, StopReason
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunCounts
-from pytest_osmosis.record.stop import Stop, StopReason
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 
 

@@ -26,9 +26,9 @@ from pytest_osmosis.formats.events import (
 )
 from pytest_osmosis.host.protocol import Key, ReadyEvent, secrets_of
 from pytest_osmosis.record.journal import Journal, with_checksum
+from pytest_osmosis.record.lifecycle import Stop, ending_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger, RunCounts, RunRecord, left_out
-from pytest_osmosis.record.stop import Stop, ending_of
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredScore
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction

@@ -16,8 +16,8 @@ from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, S
 from pytest_osmosis.engine.job import Bounds, Describe, Job, ScoreInputs, undecided
 from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.errors import CodeError
+from pytest_osmosis.evals.eval_models import judge_limits, rate_limits, request_sampling
 from pytest_osmosis.evals.prepared import Models, Prepared, SelectedRuns, pass_rule
-from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling
 from pytest_osmosis.git import GitFault, GitQueries, Worktree, Worktrees
 from pytest_osmosis.host.protocol import JUDGE, CassetteFields, HostCode, Role, RolloutBounds, Setup
 from pytest_osmosis.record.run_directory import RunDirectory

@@ -19,8 +19,7 @@ from pytest_osmosis.evals.run_directory import changed_in_manifest, changed_inpu
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, began_at, is_run, stored
 from pytest_osmosis.record.plan import Shard
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import held_text, holder_of
+from pytest_osmosis.record.run_directory import RunDirectory, held_text, holder_of
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
 from pytest_osmosis.results.heads import previous_run
 from pytest_osmosis.results.read import read_head

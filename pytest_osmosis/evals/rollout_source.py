@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pytest_osmosis.engine.engine_loop import LoadedCode
 from pytest_osmosis.engine.job import RescoreJob, ResumeJob
 from pytest_osmosis.errors import JournalError, writing
-from pytest_osmosis.evals.request_settings import own_sampling, request_sampling
+from pytest_osmosis.evals.eval_models import own_sampling, request_sampling
 from pytest_osmosis.evals.run_directory import (
     archive,
     check_files,
@@ -32,9 +32,8 @@ from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.plan import selected_runs
-from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_directory import RunDirectory, RunLock
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredRollouts
 from pytest_osmosis.report.failure_text import lost_text

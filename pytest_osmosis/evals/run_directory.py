@@ -29,7 +29,7 @@ from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.datasets import Dataset, open_dataset
 from pytest_osmosis.engine.engine_loop import LoadedCode
 from pytest_osmosis.errors import CodeError, JournalError, writing
-from pytest_osmosis.evals.request_settings import request_sampling
+from pytest_osmosis.evals.eval_models import request_sampling
 from pytest_osmosis.files import private
 from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.git import GitState
@@ -45,8 +45,7 @@ from pytest_osmosis.record.manifest import (
     TypedFields,
 )
 from pytest_osmosis.record.plan import Plan
-from pytest_osmosis.record.run_directory import RUNS, RunDirectory
-from pytest_osmosis.record.run_lock import RunLock
+from pytest_osmosis.record.run_directory import RUNS, RunDirectory, RunLock
 from pytest_osmosis.record.stored_rollouts import StoredProgress
 from pytest_osmosis.results.conclude import FactsAtEnd
 from pytest_osmosis.results.publish import redacted

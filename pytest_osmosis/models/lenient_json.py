@@ -10,7 +10,7 @@ import json
 import math
 from typing import Any
 
-from pytest_osmosis.files.strict_json import depth
+from pytest_osmosis.files.reading import depth
 from pytest_osmosis.models.base import LARGE_INT
 
 MAX_DEPTH = 100

@@ -17,9 +17,9 @@ from pytest_osmosis.errors import CodeError, HostError
 from pytest_osmosis.evals import EvalRun, FinishedEval, Prepared, RescoreSource, finish, gates_decide
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.items import node_id
+from pytest_osmosis.record.lifecycle import StopReason
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunCounts
-from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results.conclude import any_answer
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.names import shown

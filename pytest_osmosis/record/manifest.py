@@ -12,8 +12,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 from msgspec import Meta, Struct, structs
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.files.reading import FileFault, read_text
-from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.files.reading import FileFault, parsed, read_text
 from pytest_osmosis.formats.codec import HEXADECIMAL, Amount, Moment, Positive, ShapeFault, check_version, decode
 from pytest_osmosis.formats.price import Price
 from pytest_osmosis.formats.words import CassetteMode

@@ -13,9 +13,9 @@ from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.formats.events import JudgeFields
 from pytest_osmosis.record.journal import POSITION, SessionTimes, event_at, replay_with_positions
+from pytest_osmosis.record.lifecycle import Ending
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, NO_NOTES, Event, Ledger, RunNotes, RunRecord, settled
-from pytest_osmosis.record.stop import Ending
 
 
 class StoredScore(NamedTuple):

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from pytest_osmosis.record.lifecycle import StopReason
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import ReplicaRequests, RunRecord
-from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.report.statistics import (
     better_and_worse,
     changed_rows_lines,

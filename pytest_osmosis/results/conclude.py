@@ -17,11 +17,10 @@ from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.formats.codec import Amount, Count, Moment, Positive, Share
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.record.lifecycle import Lifecycle
+from pytest_osmosis.record.lifecycle import Lifecycle, Stop, StopReason
 from pytest_osmosis.record.manifest import PassRuleFields
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.record.stop import Stop, StopReason
 from pytest_osmosis.results.entry_table import EntryTable
 from pytest_osmosis.results.publish import published_config, redacted
 from pytest_osmosis.results.read import PublishedResults, read_results

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.errors import Problem, ProblemsError, ResultsError
 from pytest_osmosis.formats.codec import builtin
+from pytest_osmosis.record.lifecycle import StopReason
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, plan_order
-from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import (
     Conclusion,

@@ -18,8 +18,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, TypeV
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from pytest_osmosis.errors import ResultsError
-from pytest_osmosis.files.reading import FileFault, open_file, read_text
-from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.files.reading import FileFault, open_file, parsed, read_text
 from pytest_osmosis.formats.codec import (
     HEXADECIMAL,
     Amount,

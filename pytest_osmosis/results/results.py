@@ -27,12 +27,11 @@ from pytest_osmosis.errors import ITS_ANSWER
 from pytest_osmosis.files.reading import open_file
 from pytest_osmosis.formats.codec import Amount, Count, Ms, Positive
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.record.lifecycle import Lifecycle
+from pytest_osmosis.record.lifecycle import Lifecycle, Stop, StopReason, ending_of
 from pytest_osmosis.record.manifest import Manifest
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
-from pytest_osmosis.record.stop import Stop, StopReason, ending_of
 from pytest_osmosis.results.totals import (
     CassetteUse,
     JudgeTotals,

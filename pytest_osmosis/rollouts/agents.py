@@ -21,7 +21,7 @@ from typing import Any
 
 from pytest_osmosis.models.base import Message
 from pytest_osmosis.rollouts.context import ChatContext, RolloutOutput, output_of
-from pytest_osmosis.text.recorded import recorded_conversation
+from pytest_osmosis.text.chat_messages import recorded_conversation
 from pytest_osmosis.text.user_code import user_stack
 
 

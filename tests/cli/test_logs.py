@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 from pytest_osmosis.cli.logs import SHORTENED, LogTail
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import Holder
+from pytest_osmosis.record.run_directory import Holder, RunDirectory
 from pytest_osmosis.record.submission import SubmissionNote
 from tests.cli.stored_runs import Cli, Stored
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis import cli
-from pytest_osmosis.results.rebuild import differences
+from pytest_osmosis.results.stored_results import differences
 from tests.plugin.workspaces import Shell, Workspace, wait_until
 
 Export = Callable[[Workspace, Path], tuple[dict[str, Any], str]]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_osmosis.record.stop import REQUESTED
+from pytest_osmosis.record.lifecycle import REQUESTED
 from tests.cli.background import Background
 from tests.plugin.workspaces import DEADLINE_S, hosts_under, wait_until
 

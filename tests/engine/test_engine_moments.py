@@ -21,11 +21,10 @@ from pytest_osmosis.engine.throttle import Limits
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.journal import Journal, replay
-from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.lifecycle import Stop
+from pytest_osmosis.record.run_directory import RunDirectory, holder_of
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE, RunRecord
-from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress, StoredRollouts
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
 from tests.engine.stepped import Make, ScriptedHost, SteppedEngine

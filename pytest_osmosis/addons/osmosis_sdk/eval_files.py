@@ -25,8 +25,7 @@ import pytest_osmosis
 from pytest_osmosis.addons.osmosis_sdk.trajectories import WRITTEN, FinalMetrics, Trajectory, TrajectoryAgent, steps_of
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.files import private
-from pytest_osmosis.files.reading import FileFault, read_text, something_at
-from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.files.reading import FileFault, parsed, read_text, something_at
 from pytest_osmosis.formats.codec import builtin
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import EventReader

@@ -33,8 +33,7 @@ from typing import Any, TypedDict
 
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.files import private
-from pytest_osmosis.files.reading import FileFault, open_file, read_text, something_at
-from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.files.reading import FileFault, open_file, parsed, read_text, something_at
 from pytest_osmosis.formats.codec import ShapeFault, decode
 from pytest_osmosis.models.providers import SERVICES
 from pytest_osmosis.record.find_run import StoredEvalRun, stored

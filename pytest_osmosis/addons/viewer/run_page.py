@@ -37,9 +37,8 @@ from pytest_osmosis.results.conclude import EvalFacts
 from pytest_osmosis.results.results import Results, decided_scores
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.stats import RunScore, gaffke
-from pytest_osmosis.text.chat_messages import text_of
+from pytest_osmosis.text.chat_messages import SOLUTION, text_of
 from pytest_osmosis.text.names import shown
-from pytest_osmosis.text.recorded import SOLUTION
 from pytest_osmosis.text.safe import escaped, one_line
 from pytest_osmosis.verdicts.pass_rule import PassRule
 

@@ -11,9 +11,9 @@ from pytest_osmosis.engine.budget import Budget, Systemic
 from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.formats.events import RolloutEvent
 from pytest_osmosis.formats.words import Boundary, StopReason
+from pytest_osmosis.record.lifecycle import Stop
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord, StoredUse
-from pytest_osmosis.record.stop import Stop
 from tests.unit.made import failed, rolled
 
 

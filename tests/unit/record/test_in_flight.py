@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.record.journal import encode
+from pytest_osmosis.record.lifecycle import Ending, InFlight, Stop, StopReason, ending_of
 from pytest_osmosis.record.run_record import Event
-from pytest_osmosis.record.stop import Ending, InFlight, Stop, StopReason, ending_of
 
 
 def append(journal: Path, *events: Event) -> None:

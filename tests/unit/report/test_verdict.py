@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pytest_osmosis.config.eval_kinds import GateRule
+from pytest_osmosis.record.lifecycle import StopReason
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.report.statistics import statistics_lines
 from pytest_osmosis.report.summary import verdict_lines
 from pytest_osmosis.results.results import Results, runs_for
