@@ -37,7 +37,6 @@ from pytest_osmosis.models.targets import (
     at_address,
     chat_only,
     check_url,
-    missing_extra,
     resolve,
 )
 from pytest_osmosis.results.conclude import why_unfit
@@ -79,10 +78,7 @@ class EvalJudge:
             "sees": table.sees,
             "metadata": list(table.metadata),
             "system_prompt": table.system_prompt,
-            "sampling": {
-                **{name: value for name, value in sampling.items() if value is not None},
-                **table.extra_body,
-            },
+            "sampling": {**{name: value for name, value in sampling.items() if value is not None}, **table.extra_body},
         }
 
     @property
@@ -94,7 +90,7 @@ class EvalJudge:
 
 
 def eval_judge(
-    config: EvalConfig, environ: Mapping[str, str], where: str, registry: Registry | None = None
+    config: EvalConfig, environ: Mapping[str, str], where: str, registry: Registry | None
 ) -> EvalJudge | None:
     """Return the judge of a config, None without a rubric. Raises `ConfigError` at `where`."""
     rubric, table = config.scoring.rubric, config.judge
@@ -105,11 +101,6 @@ def eval_judge(
     except ConfigError as error:
         raise ConfigError(of_table(error.problems, "[judge]")) from None
     return EvalJudge(table.model_path, target, text_or_file(config.workspace, rubric, where, "[scoring] rubric"), table)
-
-
-def problems_of_judge(judge: EvalJudge, where: str) -> Iterator[Problem]:
-    """Return what the judge's client lacks: a library."""
-    return of_table(filter(None, [missing_extra(judge.target, where=where)]), "[judge]")
 
 
 def judge_prices(judge: EvalJudge | None, own: Mapping[str, TokenPrices], at: datetime) -> PriceOf:
@@ -140,7 +131,7 @@ class BaselineModel:
 
 
 def baseline_model(
-    config: EvalConfig, environ: Mapping[str, str], where: str, registry: Registry | None = None
+    config: EvalConfig, environ: Mapping[str, str], where: str, registry: Registry | None
 ) -> BaselineModel | None:
     """Return the model of `[baseline] model_path`, None without one. Raises `ConfigError` at `where`.
 
@@ -199,7 +190,7 @@ def resolve_model(
     environ: Mapping[str, str],
     *,
     where: str,
-    registry: Registry | None = None,
+    registry: Registry | None,
     of_environment: bool = False,
 ) -> ModelTarget:
     """Return the target for a config's model_path and `[model]`, where the registry may know the model.
@@ -257,7 +248,6 @@ def _at_endpoint(endpoint_id: str, table: ModelTable, registry: Registry | None,
 
 
 def _server(entry: RegisteredEndpoint, table: ModelTable, where: str) -> ModelTarget:
-    """Return the target of one server of an endpoint."""
     speaks = table.client == "auto" or (table.client in ("openai", "light") and entry.api_client_type in OPENAI_APIS)
     table = replace(
         table,
@@ -333,7 +323,6 @@ def _seed_note(target: ModelTarget) -> str:
 
 
 def rollout_bounds_text(config: EvalConfig) -> str | None:
-    """Return the bounds of each rollout in words, None without any."""
     bounds = config.limits.rollout
     texts = [plural(config.agent.max_turns, "turn")] if config.agent.bounds_turns else []
     counted = (("tool_calls", "tool call"), ("tokens", "token"))
@@ -351,7 +340,6 @@ def judge_limits(config: EvalConfig) -> Limits:
 
 
 def rate_limit_texts(config: EvalConfig) -> list[str]:
-    """Return a text for each limit."""
     requests, tokens = rate_limits(config)
     named = ((requests, "request"), (tokens, "token"))
     return [f"{plural(limit, noun)} a minute" for limit, noun in named if limit is not None]

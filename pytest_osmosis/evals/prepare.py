@@ -39,7 +39,7 @@ from pytest_osmosis.evals.eval_models import (
     is_at_prime,
     judge_prices,
     lacking_keys,
-    problems_of_judge,
+    of_table,
     read_baseline,
     resolve_model,
     system_prompt,
@@ -112,7 +112,6 @@ class Checks:
         self.problems += [problem for problem in problems if problem is not None]
 
     def raise_problems(self) -> None:
-        """Raise `ProblemsError` if there are problems."""
         if self.problems:
             raise ProblemsError(self.problems)
 
@@ -209,7 +208,7 @@ class Preparation:
         if not listing and not replays:
             checks.add(missing_extra(each, where=where) for each, where in targets)
             if judge is not None:
-                checks.add(problems_of_judge(judge, shown(path)))
+                checks.add(of_table(filter(None, [missing_extra(judge.target, where=shown(path))]), "[judge]"))
             if target is not None:
                 checks.made(
                     lambda: check_prices(config, target, other, judge), *("limits", "prices", "baseline", "judge")

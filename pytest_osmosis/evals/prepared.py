@@ -15,7 +15,7 @@ from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.datasets import Checked, Dataset
 from pytest_osmosis.evals.cassettes import EvalCassette
 from pytest_osmosis.evals.eval_models import BaselineModel, EvalJudge
-from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource, ResumeSource
+from pytest_osmosis.evals.rollout_source import NewRollouts, RescoreSource, ResumeSource
 from pytest_osmosis.formats.price import Price
 from pytest_osmosis.git import Commit
 from pytest_osmosis.host.protocol import judge_digest
@@ -160,13 +160,13 @@ class Prepared:
     notes: tuple[str, ...]
     plan_digest: str = ""
     last: PublishedHead | None = None
-    smoke: Plan | None = None
-    shard: Shard | None = None
-    part: Plan | None = None
-    typed: tuple[Override, ...] = ()
-    commit: Commit | None = None
-    source: NewRollouts | RescoreSource | ResumeSource = NEW_ROLLOUTS
-    environment: EnvironmentFacts | None = None
+    smoke: Plan | None
+    shard: Shard | None
+    part: Plan | None
+    typed: tuple[Override, ...]
+    commit: Commit | None
+    source: NewRollouts | RescoreSource | ResumeSource
+    environment: EnvironmentFacts | None
 
     @property
     def lacks_model(self) -> bool:
@@ -247,12 +247,12 @@ def identity(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def pass_rule(config: EvalConfig, scorers: tuple[str, ...] = ()) -> PassRule:
-    """Return the rule by which runs pass. `scorers` are known once the user's code is loaded."""
+def pass_rule(config: EvalConfig) -> PassRule:
+    """Return the rule by which runs pass, without scorers, which are known once the user's code is loaded."""
     scoring, judged = config.scoring, config.judge.score_range
     ranges = {RUBRIC_SCORE: judged} if scoring.rubric is not None and judged != NORMAL_RANGE else {}
     ranges |= scoring.score_ranges
-    return PassRule(scorers, config.evaluation.pass_threshold, scoring.thresholds, scoring.decide, ranges)
+    return PassRule((), config.evaluation.pass_threshold, scoring.thresholds, scoring.decide, ranges)
 
 
 @dataclass(frozen=True, slots=True)

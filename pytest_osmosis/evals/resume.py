@@ -41,7 +41,7 @@ class ResumeRequest:
     """
 
     name: str | None
-    only_resumes: bool = False
+    only_resumes: bool
     retries_failed: bool = False
     fresh: bool = False
 
@@ -216,7 +216,6 @@ def _refuse_others(prepared: Prepared, run: StoredEvalRun, progress: StoredProgr
 
 
 def _source(request: ResumeRequest, run: StoredEvalRun) -> ResumeSource:
-    """Return the stored rollouts of a run."""
     name, journal = run.directory.name, run.directory.journal
     if not something_at(journal):
         raise _problem(name, f"has no journal ({shown(journal)}); begin a new run")

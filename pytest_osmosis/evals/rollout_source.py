@@ -337,7 +337,7 @@ class RescoreSource(_Rollouts):
     results_then: PublishedResults | None
     status_before: Lifecycle
     without_rollout: Mapping[RunId, str]
-    rescore_all: bool = False
+    rescore_all: bool
 
     @property
     def outside_of_stored_part(self) -> Collection[RunId]:

@@ -113,6 +113,15 @@ def open_file(path: Path) -> BufferedReader:
     return file
 
 
+def begins_with(path: Path, mark: str) -> bool:
+    """Return True for a regular file that begins with a text in ASCII."""
+    try:
+        with open_file(path) as file:
+            return file.read(len(mark)) == mark.encode()
+    except FileFault:
+        return False
+
+
 def is_pipe(path: Path) -> bool:
     """Return True for a pipe, like that of a shell's `<(command)`."""
     try:

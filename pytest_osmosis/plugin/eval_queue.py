@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeVar
 import pytest
 
 from pytest_osmosis.errors import CodeError, HostError
-from pytest_osmosis.evals import EvalRun, FinishedEval, Prepared, RescoreSource, finish, gates_decide
+from pytest_osmosis.evals import EvalRun, FinishedEval, Prepared, RescoreSource, finish
 from pytest_osmosis.plugin.command import session_options
 from pytest_osmosis.plugin.items import node_id
 from pytest_osmosis.record.lifecycle import StopReason
@@ -53,7 +53,7 @@ class SessionEval:
 
     def gated(self, run: EvalRun) -> bool:
         """Return True if gates decide in place of single tests."""
-        return self.decides(run) and gates_decide(run)
+        return self.decides(run) and run.facts.gates_decide
 
     def measured(self, results: Results) -> bool:
         """Return True if the results hold anything that a verdict could rest on."""

@@ -110,7 +110,6 @@ _TOML = re.compile(r"\.toml(?:::|$)")
 
 
 def _eval_of_toml(name: str) -> str:
-    """Return the eval that a TOML or a node id names."""
     path, _, rest = name.partition("::")
     return rest.partition("[")[0] or PurePath(path).stem
 

@@ -17,10 +17,10 @@ from typing import IO, Literal, NamedTuple, get_args
 
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files.reading import FileFault, open_file, parsed
+from pytest_osmosis.formats import Ending as Ending
+from pytest_osmosis.formats import StopReason as StopReason
 from pytest_osmosis.formats.codec import MOMENT
 from pytest_osmosis.formats.events import check_event
-from pytest_osmosis.formats.words import Ending as Ending
-from pytest_osmosis.formats.words import StopReason as StopReason
 from pytest_osmosis.record.journal import checked, last_line, last_line_with
 from pytest_osmosis.record.run_directory import Holder, RunDirectory, holder_of, size_of
 from pytest_osmosis.record.run_record import Event

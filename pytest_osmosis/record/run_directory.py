@@ -249,7 +249,7 @@ def _read(file: int) -> Holder | None:
 
 def _write(file: int, holder: Holder) -> None:
     """Replace the content of a file, so that at each moment its first line names a holder, if it did."""
-    line = holder.to_line()
+    line = json.dumps(asdict(holder)).encode("ascii") + b"\n"
     os.pwrite(file, line, 0)
     os.ftruncate(file, len(line))
 
@@ -307,9 +307,6 @@ class Holder:
     def is_alive(self) -> bool:
         """True if its process is known to run."""
         return self.pid is not None and self.is_here and _is_process(self.pid) and self.started == _started(self.pid)
-
-    def to_line(self) -> bytes:
-        return json.dumps(asdict(self)).encode("ascii") + b"\n"
 
     def __str__(self) -> str:
         return "another process" if self.pid is None else f"process {self.pid} on {self.machine}"

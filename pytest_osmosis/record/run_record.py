@@ -18,8 +18,8 @@ from json.encoder import encode_basestring_ascii
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from pytest_osmosis.formats import Boundary as Boundary
 from pytest_osmosis.formats.events import PLAIN, ROLLOUT, NoteFields
-from pytest_osmosis.formats.words import Boundary as Boundary
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.chat_messages import AnswerFault, answer_fault
 from pytest_osmosis.text.safe import dumps
@@ -266,6 +266,12 @@ class RunRecord(NamedTuple):
         return "finished" if self.scored else "pending"
 
     @property
+    def fault(self) -> str | None:
+        """The error of the rollout, or else those of the functions that gave no score; None without any."""
+        errors = "; ".join(f"{name}: {error.message}" for name, error in self.scorer_errors.items())
+        return self.error or errors or None
+
+    @property
     def was_answered(self) -> bool:
         """True if the server is known to have answered a request of the rollout."""
         return self.usage is not None or self.model is not None or self.finish_reason is not None
@@ -348,7 +354,6 @@ class Ledger:
             self.unheard -= self.unheard > 0
 
     def _apply_to_all(self, event: Event) -> None:
-        """Apply an event that belongs to no run."""
         match event["ev"]:
             case "began":
                 self.goes_on = True
@@ -364,7 +369,6 @@ class Ledger:
                 self.goes_on = False
 
     def copy(self) -> Ledger:
-        """Return a ledger that changes on its own."""
         return replace(self, records=dict(self.records), rows=dict(self.rows), attempts=dict(self.attempts))
 
     def _load(self, scorers: tuple[str, ...], codes: Mapping[str, str]) -> None:

@@ -55,7 +55,6 @@ class _ReadJournal:
 
     @property
     def records(self) -> Mapping[RunId, RunRecord]:
-        """The records of all runs with events."""
         return self.ledger.records
 
     @property
@@ -64,7 +63,6 @@ class _ReadJournal:
         return sum(self._times.each_ms)
 
     def __contains__(self, run: RunId) -> bool:
-        """Return True if the rollout of a run is stored."""
         return run in self._positions
 
     def _check_rows(self) -> None:

@@ -7,15 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pytest_osmosis.files.reading import FileFault, open_file
+from pytest_osmosis.files.reading import begins_with
 from pytest_osmosis.report.overview import footnotes, overview_rows, total_line
-from pytest_osmosis.report.statistics import (
-    better_and_worse,
-    metric_rows,
-    passes_text,
-    row_name,
-    statistics_rows,
-)
+from pytest_osmosis.report.statistics import better_and_worse, metric_rows, passes_text, row_name, statistics_rows
 from pytest_osmosis.report.summary import account_lines, rate_lines, state_text
 from pytest_osmosis.results.results import Results, changed_rows
 from pytest_osmosis.text.numbers import plural
@@ -54,11 +48,7 @@ def sections(evals: Sequence[Results]) -> str:
 
 def is_page(path: Path) -> bool:
     """Return True for a file that holds a page."""
-    try:
-        with open_file(path) as file:
-            return file.read(len(MARK)) == MARK.encode()
-    except FileFault:
-        return False
+    return begins_with(path, MARK)
 
 
 def markdown(results: Results) -> str:

@@ -138,7 +138,6 @@ def continuation(run: StoredEvalRun, life: Lifecycle) -> str | None:
 
 
 def config_argument(path: object, entry: str | None) -> str:
-    """Return the argument of pytest that names the eval of a config."""
     return f"--osmosis-config={path}" if entry is None else f"{path}::{entry}"
 
 
@@ -239,8 +238,8 @@ class RunContext:
     eval_run: str
     pass_rule: PassRule
     costs_usd: Mapping[RunId, float]
-    place: str = ""
-    rerun: str = ""
+    place: str
+    rerun: str
 
 
 def run_lines(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator[str]:
@@ -352,7 +351,7 @@ def _output_lines(history: RunHistory, cut: Shortener) -> Iterator[str]:
         yield from ("", bold(f"{kind}:"), *text_lines(text, cut))
 
 
-def page_json(stored: StoredResults, *, only_failed: bool = False) -> dict[str, Any]:
+def page_json(stored: StoredResults, *, only_failed: bool) -> dict[str, Any]:
     """Return the eval run with all its runs, or only those that did not pass."""
     rule = stored.results.pass_rule
     records = [each for each in stored.records if not only_failed or kind_of(each, rule) in ("failed", "error")]

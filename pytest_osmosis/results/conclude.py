@@ -124,6 +124,11 @@ class EvalFacts(Rules):
     is_part: bool = False
     status_before: Lifecycle | None
 
+    @property
+    def gates_decide(self) -> bool:
+        """True if gates decide in place of single runs: now, or for a shard once all shards are merged."""
+        return self.shard.decides if self.shard is not None else self.decide and not self.partial
+
     def measured(
         self,
         records: Iterable[RunRecord],
@@ -135,13 +140,7 @@ class EvalFacts(Rules):
         **more: Any,
     ) -> Results:
         """Return the results as far as they follow from the records alone, with `more` members."""
-        made = of_records(
-            self.description,
-            pass_rule,
-            records,
-            self.prices,
-            self.baseline,
-        )
+        made = of_records(self.description, pass_rule, records, self.prices, self.baseline)
         stop, shard = self._stop(stop, made), self.shard
         return replace(
             made,

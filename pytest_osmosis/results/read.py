@@ -19,6 +19,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file, parsed, read_text
+from pytest_osmosis.formats import Boundary, Ending, ModelTag, StopReason
 from pytest_osmosis.formats.codec import (
     HEXADECIMAL,
     Amount,
@@ -33,7 +34,6 @@ from pytest_osmosis.formats.codec import (
 )
 from pytest_osmosis.formats.events import JudgeFields, ReplicaFields, plain
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.formats.words import Boundary, Ending, ModelTag, StopReason
 from pytest_osmosis.record.lifecycle import Lifecycle, head_text
 from pytest_osmosis.record.manifest import ExtraFields
 from pytest_osmosis.record.plan import Shard

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pytest_osmosis.errors import JournalError, OsmosisError, ResultsError
 from pytest_osmosis.files.reading import FileFault
@@ -27,7 +27,7 @@ from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, 
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import Conclusion, EvalFacts, FactsAtEnd
 from pytest_osmosis.results.publish import published, published_head
-from pytest_osmosis.results.read import PublishedHead, PublishedResults, read_head, read_results, results_of
+from pytest_osmosis.results.read import PublishedResults, read_head, read_results, results_of
 from pytest_osmosis.results.results import BaselineFile, EvalDescription, Rescored, Results
 from pytest_osmosis.results.totals import CassetteUse, PriceOf, price_of_judge, shown_name
 from pytest_osmosis.text.chat_messages import answer_of, text_of
@@ -85,9 +85,7 @@ def read_stored(run: StoredEvalRun, found: Replayed | None = None) -> StoredResu
         return _from_journal(run, lifecycle, found)
     made = results_of(published_results, found.ledger.records)
     made = replace(
-        made,
-        provenance={**made.provenance, "run_dir": shown(run.directory.path)},
-        n_planned=run.manifest.plan.n_runs,
+        made, provenance={**made.provenance, "run_dir": shown(run.directory.path)}, n_planned=run.manifest.plan.n_runs
     )
     if lifecycle.status != "finished" and made.rescored is not None:
         made = replace(made, stopped=None, stop_reason=None, status_before=lifecycle)
@@ -137,7 +135,6 @@ class Replayed:
 
     @property
     def session_ms(self) -> Sequence[float]:
-        """The time of each session."""
         return self._times.each_ms
 
     def event(self, kind: str, record: RunRecord, reader: EventReader) -> Event:
@@ -223,20 +220,20 @@ def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed) -> 
     for record in ended:
         if record.run.row not in digests:
             raise JournalError(f"{run.directory.journal}: the rollout of {record.run} is stored, but not its row")
-    use, other = manifest.cassette, manifest.baseline
+    other = manifest.baseline
     made = replace(
         results.of_records(
             EvalDescription.of(manifest),
-            pass_rule_of(run, None, found.ledger.scorers),
+            PassRule.of(found.ledger.scorers, manifest.pass_rule),
             ended,
-            prices_of(run, None),
+            manifest.prices,
             None if other is None else other.model,
         ),
         partial=True,
         duration_ms=sum(found.session_ms),
         verdicts=[Verdict(title, "not decided", why) for title in manifest.gates],
         provenance={"run_dir": shown(run.directory.path), "started_at": manifest.started_at},
-        cassette=None if use is None else CassetteUse(use["mode"], use["path"]),
+        cassette=CassetteUse.of(manifest.cassette),
         row_digests=digests,
         judge_price=price_of_judge(manifest.subject.extra, manifest.prices),
         smoke_of=manifest.plan.n_runs if manifest.smoke else None,
@@ -245,16 +242,19 @@ def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed) -> 
     return StoredResults(run, lifecycle, made, found, begun, True)
 
 
-def pass_rule_of(run: StoredEvalRun, published_results: PublishedHead | None, scorers: Sequence[str]) -> PassRule:
-    """Return the rule by which runs pass that `scorers` scored."""
-    if published_results is not None:
-        return replace(published_results.pass_rule, scorers=tuple(scorers))
-    return PassRule.of(scorers, run.manifest.pass_rule)
+class LastTerms(NamedTuple):
+    """The rule by which runs pass, and the prices of tokens by model, None where they are not known."""
 
+    rule: PassRule
+    prices: Mapping[str, Price | None]
 
-def prices_of(run: StoredEvalRun, head: PublishedHead | None) -> Mapping[str, Price | None]:
-    """Return the prices of tokens by model, None where they are not known."""
-    return run.manifest.prices if head is None else head.prices
+    @classmethod
+    def of(cls, run: StoredEvalRun, scorers: Sequence[str]) -> LastTerms:
+        """Return those of the last results, if there are any, for runs that `scorers` scored. Raises `ResultsError`."""
+        if run.results is None:
+            return cls(PassRule.of(scorers, run.manifest.pass_rule), run.manifest.prices)
+        head = read_head(run.results)
+        return cls(replace(head.pass_rule, scorers=tuple(scorers)), head.prices)
 
 
 # -- results made again from the manifest and the journal alone, by the rules of the last session ------------
@@ -273,7 +273,7 @@ class RebuiltResults:
     """The published object of an eval run, made of its journal; `notes` say what could not be made again."""
 
     document: Mapping[str, Any]
-    notes: Sequence[str] = ()
+    notes: Sequence[str]
 
 
 def rebuild(run: StoredEvalRun) -> RebuiltResults:
@@ -329,11 +329,7 @@ class _Rebuilding:
         if unread is not None:
             last = shown(Path(rules.previous or ""))
             self._notes.append(f"the previous run {last} can no longer be read, so nothing is compared with it")
-        made = replace(
-            self._rescored(made),
-            verdicts=[*made.verdicts, *end.verdicts],
-            among=end.comparison,
-        )
+        made = replace(self._rescored(made), verdicts=[*made.verdicts, *end.verdicts], among=end.comparison)
         document = published(made)
         if not self._lifecycle.has_ended:
             document |= {"status": self._lifecycle.status, "stopped_by": None}
@@ -406,18 +402,17 @@ class _Rebuilding:
     def _guessed_end(self) -> FactsAtEnd:
         """Return the facts of a session that did not tell them, as far as the journal and the manifest know them."""
         manifest, begun, ended = self._run.manifest, self._facts.provenance, self._found.ended
-        use = manifest.cassette
         at = datetime.fromtimestamp(self._run.directory.journal.stat().st_mtime, UTC)
         at = datetime.fromisoformat(ended["at"]) if ended else at
         took = 0.0 if self._is_rescored else (at - datetime.fromisoformat(self._facts.session)).total_seconds()
         git = manifest.git or {"git_commit": None, "git_dirty": None}
         lost = {"lost_in_flight": self._found.ledger.most_lost} if "sessions" in begun else {}  # else a rescore
-        if use is not None:
+        if manifest.cassette is not None:
             self._notes.append("how much came from the cassette is not known")
         return FactsAtEnd(
             session=self._facts.session,
             provenance={**begun, **git, **lost, "finished_at": at.isoformat(timespec="milliseconds")},
-            cassette=None if use is None else CassetteUse(use["mode"], use["path"]),
+            cassette=CassetteUse.of(manifest.cassette),
             duration_ms=self._facts.took_ms + max(0.0, took * 1000),
             shard_code=self._found.loaded.get("digests", {}),
         )
@@ -451,8 +446,7 @@ class RunLines:
     """The lines on the runs of a stored eval run."""
 
     run: StoredEvalRun
-    _rule: PassRule
-    _prices: Mapping[str, Price | None]
+    _terms: LastTerms
     _records: Mapping[RunId, RunRecord]
     _found: Replayed
 
@@ -468,12 +462,11 @@ class RunLines:
                 yield f"{ascii_json(redaction.value(self._line(record, rollout, score), unchanged=_OWN))}\n"
 
     def _line(self, record: RunRecord, rollout: Event, score: Event) -> dict[str, Any]:
-        rule, run, manifest = self._rule, record.run, self.run.manifest
+        (rule, prices), run, manifest = self._terms, record.run, self.run.manifest
         other = manifest.baseline
         messages = rollout.get("messages", ())
         prompt, own = _split(messages, rollout.get("n_prompt", 0))
-        usage, price = record.usage or {}, self._prices.get(run.model)
-        errors = {name: error.message for name, error in record.scorer_errors.items()}
+        usage, price = record.usage or {}, prices.get(run.model)
         return {
             "eval": manifest.eval,
             "eval_run": self.run.directory.name,
@@ -488,9 +481,9 @@ class RunLines:
             "passed": rule.verdict(record),
             "success": None if record.status == "pending" else record.status != "failed",
             "boundary": rule.boundary(record),
-            "error": record.error or "; ".join(f"{name}: {text}" for name, text in errors.items()) or None,
+            "error": record.fault,
             "scores": dict(record.scores) if record.status == "finished" else {},
-            "errors": errors,
+            "errors": {name: error.message for name, error in record.scorer_errors.items()},
             **_NO_NOTES,
             **record.notes.to_json(),
             "prompt": _prompt_text(prompt) if messages else None,
@@ -516,23 +509,14 @@ _NO_NOTES: Mapping[str, Any] = {"metrics": {}, "reasons": {}, "fields": {}}
 
 def read_run_lines(run: StoredEvalRun) -> RunLines:
     """Read an eval run. Raises `OsmosisError` if its results or its journal cannot be read."""
-    head = None if run.results is None else read_head(run.results)
     found = replayed(run.directory.journal)
-    ledger = found.ledger
-    records = {run: record for run, record in ledger.records.items() if record.started}
+    records = {run: record for run, record in found.ledger.records.items() if record.started}
     if not records:
         raise OsmosisError(f"{run.directory.name}: holds no run: none had begun when it ended")
-    return RunLines(
-        run,
-        pass_rule_of(run, head, ledger.scorers),
-        prices_of(run, head),
-        records,
-        found,
-    )
+    return RunLines(run, LastTerms.of(run, found.ledger.scorers), records, found)
 
 
 def _split(messages: Sequence[object], n_prompt: int) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """Return the messages of the prompt, and those of the rollout."""
     parts = (messages[:n_prompt], messages[n_prompt:])
     prompt, own = ([message for message in part if isinstance(message, Mapping)] for part in parts)
     return prompt, own

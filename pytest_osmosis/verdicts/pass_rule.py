@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from pytest_osmosis.record.manifest import PassRuleFields
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, Boundary, RewardError, RunRecord
@@ -145,6 +145,20 @@ class Outcome:
     text: str = ""
     sections: tuple[tuple[str, str], ...] = ()
     duration_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The parts of a run that its test may show: conversation, user's traceback, printed output, line and ground truth
+    of its row. The first `n_prompt` messages are the prompt's.
+    """
+
+    messages: Sequence[Mapping[str, Any]] = ()
+    n_prompt: int = 0
+    details: str = ""
+    output: tuple[tuple[str, str], ...] = ()
+    line: int = 0
+    ground_truth: object = None
 
 
 def judged_by_no_score(outcome: Outcome) -> Outcome:

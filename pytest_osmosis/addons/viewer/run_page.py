@@ -268,12 +268,7 @@ def _boundary(record: RunRecord, rule: PassRule) -> int:
 
 def _error(record: RunRecord) -> str | None:
     """Return in one line what kept a run, or one of its functions, from a score; None if nothing did."""
-    if record.status == "pending":
-        error = record.skip_reason
-    elif record.error is not None:
-        error = record.error
-    else:
-        error = "; ".join(f"{name}: {each.message}" for name, each in record.scorer_errors.items()) or None
+    error = record.skip_reason if record.status == "pending" else record.fault
     return error and one_line(error, ERROR_CHARS)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_osmosis.engine.budget import Budget, Systemic
 from pytest_osmosis.engine.job import Bounds
+from pytest_osmosis.formats import Boundary, StopReason
 from pytest_osmosis.formats.events import RolloutEvent
-from pytest_osmosis.formats.words import Boundary, StopReason
 from pytest_osmosis.record.lifecycle import Stop
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord, StoredUse

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_osmosis.formats.words import CassetteMode
+from pytest_osmosis.formats import CassetteMode
 from pytest_osmosis.plugin.output.terminal import REMEDIES, _remedy
 from pytest_osmosis.record.run_record import RewardError, RunRecord
 from pytest_osmosis.results.totals import CassetteUse

@@ -14,7 +14,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RewardError, RunRecord
 from pytest_osmosis.report.failure_text import DETAILS_CHARS, MESSAGE_CHARS, outcome_of
 from pytest_osmosis.text.safe import LINE_CHARS
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, Transcript
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed
 
 ONE = PassRule((A,))
@@ -25,7 +25,7 @@ def outcome(record: RunRecord, pass_rule: PassRule = ONE, **shown: Any) -> Outco
     def rerun(run: RunId) -> str:
         return f"pytest 'configs/eval/x.toml::x[{run}]'"
 
-    return outcome_of(record, pass_rule, where="data/x.jsonl:7", rerun=rerun, **shown)
+    return outcome_of(record, pass_rule, Transcript(**shown), "data/x.jsonl:7", rerun)
 
 
 def conversation(*messages: Any) -> list[str]:
