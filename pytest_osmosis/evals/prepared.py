@@ -26,7 +26,7 @@ from pytest_osmosis.record.run_record import JudgeUse, RunRecord
 from pytest_osmosis.results.conclude import why_impossible
 from pytest_osmosis.results.read import PublishedHead, PublishedResults
 from pytest_osmosis.results.results import EvalDescription
-from pytest_osmosis.results.totals import PriceOf, cost_of_judges
+from pytest_osmosis.results.totals import PriceOf, cost_of_judges, present
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction, Sanitizer, is_too_short
@@ -192,6 +192,11 @@ class Prepared:
         return self.source.description(self)
 
     @property
+    def published_judge(self) -> Mapping[str, Any] | None:
+        """The judge that scores, as results describe it."""
+        return None if self.models.judge is None else self.models.judge.published
+
+    @property
     def all_prices(self) -> Mapping[str, Price | None]:
         """The prices of the models by their tags, and of the judge."""
         prices = {str(tag): price for tag, price in self.prices.items()}
@@ -237,13 +242,13 @@ def identity(prepared: Prepared) -> dict[str, Any]:
         "model": [config.experiment.model_path, target.base_url if target.endpoint is None else None],
         "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent, *mcp],
         "scorers": [config.scoring.grader, *config.scoring.names],
-        **({} if env.env_id is None else {"environment": [name_of(env.env_id), *environment]}),
-        **({"judge": judge_digest(judge.setup)} if judge is not None else {}),
+        **present(environment=env.env_id and [name_of(env.env_id), *environment]),
+        **present(judge=judge and judge_digest(judge.setup)),
         "thresholds": [config.evaluation.pass_threshold, dict(config.scoring.thresholds), config.scoring.decide],
-        **({"score_ranges": dict(config.scoring.score_ranges)} if config.scoring.score_ranges else {}),
-        **({"baseline": [other.name, other.target.base_url]} if other is not None else {}),
+        **present(score_ranges=dict(config.scoring.score_ranges)),
+        **present(baseline=other and [other.name, other.target.base_url]),
         **({"prompt": prepared.dataset.system_prompt} if prepared.dataset.system_prompt is not None else {}),
-        **({"replayed": True} if prepared.is_replay else {}),
+        **present(replayed=prepared.is_replay),
     }
 
 

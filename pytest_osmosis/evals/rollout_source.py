@@ -40,7 +40,7 @@ from pytest_osmosis.report.failure_text import lost_text
 from pytest_osmosis.results import publish
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results
-from pytest_osmosis.results.totals import CassetteUse
+from pytest_osmosis.results.totals import CassetteUse, present
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, money, plural
 from pytest_osmosis.verdicts.comparison import compare, matched_by_run
@@ -165,9 +165,9 @@ class NewRollouts(_Rollouts):
                     **({} if seed is None else {"seed": seed}),
                 },
                 "overridden": [*config.overridden, *config.preset],
-                **({"recorded": True} if config.agent.is_recorded else {}),
+                **present(recorded=config.agent.is_recorded),
                 **({} if prompt is None else {"system_prompt": prompt}),
-                **_judge_of(prepared),
+                **present(judge=prepared.published_judge),
             },
         )
 
@@ -186,11 +186,6 @@ class NewRollouts(_Rollouts):
     def rescored(self, results: Results, run: EvalRun) -> Results:
         """Return the results with the comparison with those that were made of the same rollouts before."""
         return results
-
-
-def _judge_of(prepared: Prepared) -> dict[str, Any]:
-    """Return the judge that scores, for the description of an eval."""
-    return {"judge": prepared.models.judge.published} if prepared.models.judge is not None else {}
 
 
 NEW_ROLLOUTS = NewRollouts()
@@ -288,8 +283,11 @@ class ResumeSource(_PartlyStored):
 
     def provenance(self, began_at: datetime) -> Mapping[str, Any]:
         manifest, sessions = self.run.manifest, self.resumption.progress.n_sessions + 1
-        imported = {"imported": dict(manifest.imported)} if manifest.imported else {}
-        return {"started_at": manifest.started_at, "sessions": sessions, **imported}
+        return {
+            "started_at": manifest.started_at,
+            "sessions": sessions,
+            **present(imported=dict(manifest.imported)),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +372,7 @@ class RescoreSource(_Rollouts):
         config, then = prepared.config, EvalDescription.of(self.run.manifest)
         now = {"path": shown(config.path), "overridden": [*config.overridden, *config.preset]}
         extra = {key: value for key, value in then.extra.items() if key != "judge"}
-        return replace(then, name=config.name, extra={**extra, **now, **_judge_of(prepared)})
+        return replace(then, name=config.name, extra={**extra, **now, **present(judge=prepared.published_judge)})
 
     def rescore_job(self, *, whole: bool) -> RescoreJob | None:
         return RescoreJob(self.rollouts, self.without_rollout, self.rescore_all, whole)

@@ -24,22 +24,22 @@ from typing import Any, BinaryIO, NoReturn
 from pytest_osmosis.text.safe import one_line
 
 HEAD_BYTES = 4096
-"""The number of bytes from which a format is told."""
+"""The bytes from which a format is told."""
 
-_PARQUET = b"PAR1\x15"  # the name, and the begin of the first page
+PARQUET = b"PAR1\x15"  # the name, and the begin of the first page
 _WORKBOOK = "is an Excel workbook; save it as CSV, with the suffix .csv"
 _UTF16 = "is UTF-16 text; save it as UTF-8"
 _MARKS = (
     (b"\x1f\x8b", "is compressed with gzip; unpack it with gunzip"),
     (b"\x28\xb5\x2f\xfd", "is compressed with zstd; unpack it with unzstd"),
-    (_PARQUET, "is a Parquet file; rename it to .parquet"),
+    (PARQUET, "is a Parquet file; rename it to .parquet"),
     (b"\xd0\xcf\x11\xe0", _WORKBOOK),
     *((mark, _UTF16) for mark in (b"\xff\xfe", b"\xfe\xff")),
 )
 NO_FILES = ("/proc", "/sys")
-"""Folders of the kernel. What is in them looks like files, but has neither a size nor an end to rely on."""
+"""Folders of the kernel. What is in them looks like files, but has no size or end to rely on."""
 PIPE_PATIENCE_S = 1.0
-"""The longest time that a pipe may be without a writer before it is empty."""
+"""The longest that a pipe may be without a writer before it is empty."""
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -66,10 +66,6 @@ def foreign_format(head: bytes) -> str | None:
     even, odd, half = head[0::2].count(0), head[1::2].count(0), len(head) // 2
     is_utf16 = len(head) >= 4 and max(even, odd) > 0.7 * half and min(even, odd) < 0.1 * half
     return _UTF16 if is_utf16 else None  # without a mark, every other byte of the ASCII in it is zero
-
-
-def is_parquet(head: bytes) -> bool:
-    return head.startswith(_PARQUET)
 
 
 class FileFault(Exception):
@@ -99,27 +95,16 @@ def something_at(path: Path) -> bool:
 
 def open_file(path: Path) -> BufferedReader:
     """Open a regular file to read its bytes. Raises `FileFault`."""
-    fault = fault_of(path)
-    if fault is not None:
+    if (fault := fault_of(path)) is not None:
         raise fault
     try:
         file = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115 (Path.open takes no opener)
     except OSError as error:
         raise _fault(path, error) from error
-    fault = _kind_fault(os.fstat(file.fileno()))
-    if fault is not None:
+    if (fault := _kind_fault(os.fstat(file.fileno()))) is not None:
         file.close()
         raise fault
     return file
-
-
-def begins_with(path: Path, mark: str) -> bool:
-    """Return True for a regular file that begins with a text in ASCII."""
-    try:
-        with open_file(path) as file:
-            return file.read(len(mark)) == mark.encode()
-    except FileFault:
-        return False
 
 
 def is_pipe(path: Path) -> bool:

@@ -268,8 +268,8 @@ class RunRecord(NamedTuple):
     @property
     def fault(self) -> str | None:
         """The error of the rollout, or else those of the functions that gave no score; None without any."""
-        errors = "; ".join(f"{name}: {error.message}" for name, error in self.scorer_errors.items())
-        return self.error or errors or None
+        errors = (f"{name}: {error.message}" for name, error in self.scorer_errors.items())
+        return self.error or "; ".join(errors) or None
 
     @property
     def was_answered(self) -> bool:
@@ -561,12 +561,13 @@ def _without(values: Mapping[str, T], names: Iterable[str]) -> Mapping[str, T]:
     return values and {name: value for name, value in values.items() if name not in names}
 
 
-def _skip(record: RunRecord, event: Event) -> RunRecord:
-    return record._replace(skip_reason=event["reason"])
-
-
 SORTED = json.JSONEncoder(sort_keys=True)
-FOLDS = {"start": _start, "rollout": _rollout, "score": _score, "skip": _skip}
+FOLDS: Mapping[str, Callable[[RunRecord, Event], RunRecord]] = {
+    "start": _start,
+    "rollout": _rollout,
+    "score": _score,
+    "skip": lambda record, event: record._replace(skip_reason=event["reason"]),
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -305,8 +305,7 @@ def _row_of(side: Side, index: int, passes: Passes) -> dict[str, Any]:
 def _run(side: Side, record: RunRecord) -> dict[str, Any]:
     answer, rule = None, side.results.pass_rule
     if side.stored is not None and record.rolled:
-        history = side.stored.history(record)
-        answer = ScoredAnswer.of(history.messages, history.n_prompt, None).text
+        answer = ScoredAnswer.of(side.stored.history(record)).text
     return {
         "run": str(record.run),
         "outcome": kind_of(record, rule) if record.status != "pending" else "pending",

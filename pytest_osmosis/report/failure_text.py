@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.record.run_id import RunId
@@ -21,6 +21,9 @@ from pytest_osmosis.text.chat_messages import answer_of, as_chat_messages, text_
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, one_line, shortened
 from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule, Transcript, kind_of, reason_of, score_line
+
+if TYPE_CHECKING:
+    from pytest_osmosis.results.stored_results import RunHistory
 
 ANSWER_IN_A_LINE = 40
 """The most characters of an answer, and of a ground truth, in a line. Of a longer one the line has the end, where most
@@ -46,12 +49,12 @@ class ScoredAnswer:
     ground_truth: object = None
 
     @classmethod
-    def of(cls, messages: Sequence[object], n_prompt: int, ground_truth: object) -> ScoredAnswer:
-        """Return the answer in a conversation, whose first `n_prompt` messages are the prompt's."""
-        own = [message for message in messages[n_prompt:] if isinstance(message, Mapping)]
+    def of(cls, found: Transcript | RunHistory) -> ScoredAnswer:
+        """Return the answer in a conversation."""
+        own = [message for message in found.messages[found.n_prompt :] if isinstance(message, Mapping)]
         text = (answer_of(own) or "").strip()
         last = own[-1] if own else {}
-        return cls(text, text_of(last.get("content")).strip() == text, ground_truth)
+        return cls(text, text_of(last.get("content")).strip() == text, found.ground_truth)
 
     @property
     def line(self) -> str:
@@ -154,7 +157,7 @@ def outcome_of(
     details = transcript.details
     kind = kind_of(record, pass_rule)
     reason = "" if kind == "passed" else one_line(reason_of(record, pass_rule))
-    answer = ScoredAnswer.of(transcript.messages, transcript.n_prompt, transcript.ground_truth)
+    answer = ScoredAnswer.of(transcript)
     said = reason_in_a_line(record, pass_rule) if kind == "failed" else ""
     if kind == "failed" and (line := answer_line(record, pass_rule, answer)):
         reason = f"{reason}: {line}"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pytest_osmosis.files.reading import begins_with
+from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.report.overview import footnotes, overview_rows, total_line
 from pytest_osmosis.report.statistics import better_and_worse, metric_rows, passes_text, row_name, statistics_rows
 from pytest_osmosis.report.summary import account_lines, rate_lines, state_text
@@ -48,7 +48,11 @@ def sections(evals: Sequence[Results]) -> str:
 
 def is_page(path: Path) -> bool:
     """Return True for a file that holds a page."""
-    return begins_with(path, MARK)
+    try:
+        with open_file(path) as file:
+            return file.read(len(MARK)) == MARK.encode()
+    except FileFault:
+        return False
 
 
 def markdown(results: Results) -> str:

@@ -21,10 +21,16 @@ from msgspec import UNSET
 from pytest_osmosis import stats
 from pytest_osmosis.files import private
 from pytest_osmosis.formats.codec import builtin, encode
-from pytest_osmosis.formats.events import plain
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
-from pytest_osmosis.results.read import SCHEMA_VERSION, PendingRun, PublishedRow, PublishedRun, UnscoredRollout
+from pytest_osmosis.results.read import (
+    SCHEMA_VERSION,
+    PendingRun,
+    PublishedRow,
+    PublishedRun,
+    UnscoredRollout,
+    same_facts,
+)
 from pytest_osmosis.results.results import (
     EvalDescription,
     ModelResults,
@@ -269,11 +275,7 @@ def _rollout(results: Results, record: RunRecord) -> dict[str, Any]:
     """Return what runs that ended and runs without scores have in common: their rollouts, and requests to judges."""
     uses = record.judge_uses
     return {
-        "duration_ms": record.duration_ms,
-        "usage": record.usage,
-        **plain(record),
-        "attempt": record.attempt,
-        "repeated": record.repeated,
+        **same_facts(record),
         "replicas": replicas_json(record.replicas),
         "judges": tuple(map(judge_fields, uses)),
         "judges_cost_usd": cost_of_judges(uses, results.judge_price) if uses else UNSET,

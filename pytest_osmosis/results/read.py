@@ -32,7 +32,7 @@ from pytest_osmosis.formats.codec import (
     check_version,
     decode,
 )
-from pytest_osmosis.formats.events import JudgeFields, ReplicaFields, plain
+from pytest_osmosis.formats.events import PLAIN, JudgeFields, ReplicaFields
 from pytest_osmosis.formats.price import Price
 from pytest_osmosis.record.lifecycle import Lifecycle, head_text
 from pytest_osmosis.record.manifest import ExtraFields
@@ -67,6 +67,14 @@ class ScoringFault(TypedDict):
     boundary: Boundary
 
 
+_SAME = ("duration_ms", "usage", "attempt", "repeated", *PLAIN)
+
+
+def same_facts(of: UnscoredRollout | RunRecord) -> dict[str, Any]:
+    """Return the facts that a published rollout and its record have under the same names."""
+    return {name: getattr(of, name) for name in _SAME}
+
+
 class UnscoredRollout(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The rollout of a run, and the requests to judges that scored it, if there were any."""
 
@@ -84,15 +92,11 @@ class UnscoredRollout(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the record of the run before its scores."""
         return RunRecord(
             id,
-            attempt=self.attempt,
-            repeated=self.repeated,
             started=True,
             rolled=True,
-            duration_ms=self.duration_ms,
-            usage=self.usage,
             judge_uses=tuple(map(judge_use, self.judges)),
             replicas=replicas_of(self.replicas),
-            **plain(self),
+            **same_facts(self),
         )
 
 

@@ -37,7 +37,7 @@ from pytest_osmosis.addons.viewer.shapes import (
 )
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files import private
-from pytest_osmosis.files.reading import begins_with
+from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.formats.codec import builtin
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.report.style import StyledText, dim, warning
@@ -312,7 +312,11 @@ def write_report(
 
 def is_report(path: Path) -> bool:
     """Return True for a file that holds a report."""
-    return begins_with(path, MARK)
+    try:
+        with open_file(path) as file:
+            return file.read(len(MARK)) == MARK.encode()
+    except FileFault:
+        return False
 
 
 def _clean(page: Any, redaction: Redaction) -> Any:

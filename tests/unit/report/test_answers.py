@@ -15,7 +15,7 @@ from pytest_osmosis.report.failure_text import (
     reason_in_a_line,
 )
 from pytest_osmosis.text.safe import shortened
-from pytest_osmosis.verdicts.pass_rule import PassRule
+from pytest_osmosis.verdicts.pass_rule import PassRule, Transcript
 from tests.unit.made import A, B, finished
 
 PROMPT = {"role": "user", "content": "7 + 8?"}
@@ -35,7 +35,7 @@ def said(content: object) -> dict[str, object]:
 
 
 def answer(*messages: Any, truth: object = "15") -> ScoredAnswer:
-    return ScoredAnswer.of([PROMPT, *messages], 1, truth)
+    return ScoredAnswer.of(Transcript([PROMPT, *messages], 1, ground_truth=truth))
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_a_rollout_without_an_answer_of_its_own_shows_only_the_ground_truth() ->
 
     assert answer(said("")).line == answer().line == 'expected "15"'
     assert answer(said(""), truth=None).line == ""
-    assert ScoredAnswer.of([PROMPT, shot, PROMPT], 3, "15").line == 'expected "15"'
-    assert ScoredAnswer.of([PROMPT, shot, PROMPT, said("14")], 3, "15").text == "14"
+    assert ScoredAnswer.of(Transcript([PROMPT, shot, PROMPT], 3, ground_truth="15")).line == 'expected "15"'
+    assert ScoredAnswer.of(Transcript([PROMPT, shot, PROMPT, said("14")], 3, ground_truth="15")).text == "14"
 
 
 def test_the_line_has_the_end_of_what_is_long_and_its_length() -> None:
