@@ -266,12 +266,6 @@ class RunRecord(NamedTuple):
         return "finished" if self.scored else "pending"
 
     @property
-    def fault(self) -> str | None:
-        """The error of the rollout, or else those of the functions that gave no score; None without any."""
-        errors = (f"{name}: {error.message}" for name, error in self.scorer_errors.items())
-        return self.error or "; ".join(errors) or None
-
-    @property
     def was_answered(self) -> bool:
         """True if the server is known to have answered a request of the rollout."""
         return self.usage is not None or self.model is not None or self.finish_reason is not None

@@ -44,7 +44,7 @@ from pytest_osmosis.results.results import (
 )
 from pytest_osmosis.results.totals import cost_of_judges, judge_fields, present, replica_totals, replicas_json
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.verdicts.pass_rule import PassRule
+from pytest_osmosis.verdicts.pass_rule import PassRule, error_of
 
 
 def published(results: Results) -> dict[str, Any]:
@@ -255,7 +255,7 @@ def _run(results: Results, record: RunRecord) -> PublishedRun:
         status=status,
         passed=results.pass_rule.passed(record),
         boundary=boundary,
-        error=record.fault,
+        error=error_of(record) if record.scorer_errors else record.error or None,
         infra=boundary in INFRASTRUCTURE,
         scoring_ms=round(record.scoring_ms, 3),
         cost_usd=results.costs_usd.get(record.run),

@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, TypeVar
 
@@ -68,11 +69,12 @@ class ScoringFault(TypedDict):
 
 
 _SAME = ("duration_ms", "usage", "attempt", "repeated", *PLAIN)
+_same_of = attrgetter(*_SAME)
 
 
 def same_facts(of: UnscoredRollout | RunRecord) -> dict[str, Any]:
     """Return the facts that a published rollout and its record have under the same names."""
-    return {name: getattr(of, name) for name in _SAME}
+    return dict(zip(_SAME, _same_of(of), strict=True))
 
 
 class UnscoredRollout(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -34,7 +34,7 @@ from pytest_osmosis.text.chat_messages import answer_of, text_of
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction, ascii_json
 from pytest_osmosis.verdicts.gates import Verdict
-from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
+from pytest_osmosis.verdicts.pass_rule import PassRule, error_of, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,7 +481,7 @@ class RunLines:
             "passed": rule.verdict(record),
             "success": None if record.status == "pending" else record.status != "failed",
             "boundary": rule.boundary(record),
-            "error": record.fault,
+            "error": error_of(record),
             "scores": dict(record.scores) if record.status == "finished" else {},
             "errors": {name: error.message for name, error in record.scorer_errors.items()},
             **_NO_NOTES,

@@ -211,6 +211,12 @@ def score_line(score: float, threshold: float, name: str = "") -> str:
     return f"{name or 'score'} {shown} {sign} {bound}"
 
 
+def error_of(record: RunRecord) -> str | None:
+    """Return the error of a rollout, or else those of the functions that gave no score; None without any."""
+    errors = (f"{name}: {error.message}" for name, error in record.scorer_errors.items())
+    return record.error or "; ".join(errors) or None
+
+
 NO_SCORE = RewardError("gave no score")
 
 

@@ -40,7 +40,7 @@ from pytest_osmosis.stats import RunScore, gaffke
 from pytest_osmosis.text.chat_messages import SOLUTION, text_of
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.safe import escaped, one_line
-from pytest_osmosis.verdicts.pass_rule import PassRule
+from pytest_osmosis.verdicts.pass_rule import PassRule, error_of
 
 _Group = Callable[[RunRecord], str | None]
 """Returns the value of a run, None if it is in no slice."""
@@ -268,7 +268,7 @@ def _boundary(record: RunRecord, rule: PassRule) -> int:
 
 def _error(record: RunRecord) -> str | None:
     """Return in one line what kept a run, or one of its functions, from a score; None if nothing did."""
-    error = record.skip_reason if record.status == "pending" else record.fault
+    error = record.skip_reason if record.status == "pending" else error_of(record)
     return error and one_line(error, ERROR_CHARS)
 
 
