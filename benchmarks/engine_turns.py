@@ -23,12 +23,12 @@ from typing import Any, cast
 from pytest_osmosis.datasets import Dataset, Row
 from pytest_osmosis.engine.engine import EngineLoop, Submit
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post
-from pytest_osmosis.engine.job import Bounds, Job, Transcript
+from pytest_osmosis.engine.job import Bounds, Job
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, Transcript, kind_of
 
 ENDING = 8
 TARGET_MS = 5.0

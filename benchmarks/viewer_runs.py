@@ -32,7 +32,7 @@ from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.publish import text_of, write
-from pytest_osmosis.results.rebuild import rebuild
+from pytest_osmosis.results.stored_results import rebuild
 from tests.preparing import prepare
 
 Event = Mapping[str, Any]

@@ -337,7 +337,6 @@ class Worktrees:
             self._until_closed.close()
 
     def _new(self, commit: Commit, home: Path) -> Worktree:
-        """Make a worktree."""
         git_folder = ask(commit.repository, "rev-parse", "--path-format=absolute", "--git-common-dir").text
         name = f"{commit.sha[:12]}-{secrets.token_hex(4)}"
         top, admin = home / name, Path(git_folder, "worktrees", name)

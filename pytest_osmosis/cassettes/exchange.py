@@ -17,7 +17,7 @@ from itertools import accumulate
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.files.reading import parsed
 from pytest_osmosis.formats.codec import Count, Positive, ShapeFault, check_version, decode, quoted
 from pytest_osmosis.formats.events import RunFields
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage

@@ -31,7 +31,7 @@ from pytest_osmosis.checks.kinds import (
     listed_texts,
     quoted,
 )
-from pytest_osmosis.files.strict_json import JsonFault, parsed
+from pytest_osmosis.files.reading import JsonFault, parsed
 from pytest_osmosis.text.chat_messages import as_chat_messages, text_of
 from pytest_osmosis.text.numbers import money, plural
 from pytest_osmosis.text.user_code import UserValueFault

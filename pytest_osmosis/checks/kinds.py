@@ -17,7 +17,7 @@ from hashlib import blake2b
 from types import NoneType
 from typing import Any, NewType, TypeVar, get_args
 
-from pytest_osmosis.files.strict_json import JsonFault, parsed
+from pytest_osmosis.files.reading import JsonFault, parsed
 from pytest_osmosis.text.chat_messages import answer_of
 from pytest_osmosis.text.safe import dumps, shortened
 from pytest_osmosis.text.user_code import UserValueFault, type_name

@@ -16,8 +16,7 @@ from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.results import publish
 from pytest_osmosis.results.publish import redacted, text_of, why_not_writable
 from pytest_osmosis.results.read import read_document
-from pytest_osmosis.results.rebuild import differences, rebuild
-from pytest_osmosis.results.stored_results import read_run_lines
+from pytest_osmosis.results.stored_results import differences, read_run_lines, rebuild
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural

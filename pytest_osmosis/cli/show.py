@@ -25,8 +25,7 @@ from pytest_osmosis.report.run_page import (
     run_lines,
     runs_json,
 )
-from pytest_osmosis.results.read import read_head
-from pytest_osmosis.results.stored_results import RunHistory, pass_rule_of, prices_of, read_stored, replayed
+from pytest_osmosis.results.stored_results import LastTerms, RunHistory, read_stored, replayed
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import listed, shown
 
@@ -164,8 +163,7 @@ def _ranges(rows: Sequence[int]) -> str:
 
 def _context(directory: RunDirectory, unit: Unit, histories: Sequence[RunHistory]) -> RunContext:
     run = stored(directory)
-    head = None if run.results is None else read_head(run.results)
-    rule, prices = pass_rule_of(run, head, histories[0].scorers), prices_of(run, head)
+    rule, prices = LastTerms.of(run, histories[0].scorers)
     known = ((each.record, price) for each in histories if (price := prices.get(each.record.run.model)) is not None)
     costs = {record.run: price.cost_usd(record.usage) for record, price in known}
     line = next((line for row, line in run.manifest.plan.rows() if row == unit.row), None)

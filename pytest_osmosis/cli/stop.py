@@ -12,10 +12,8 @@ from pathlib import Path
 from pytest_osmosis.cli.output import CommandOutput, add_output_options
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import find_run, runs_above
-from pytest_osmosis.record.lifecycle import lifecycle_of
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import Holder, holder_of
-from pytest_osmosis.record.stop import InFlight
+from pytest_osmosis.record.lifecycle import InFlight, lifecycle_of
+from pytest_osmosis.record.run_directory import Holder, RunDirectory, holder_of
 from pytest_osmosis.report.style import bold, dim, joined
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import listed, shown

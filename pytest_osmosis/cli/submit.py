@@ -28,8 +28,7 @@ from pytest_osmosis.evals.run_directory import ignore_in_git
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, fault_of, is_pipe
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
-from pytest_osmosis.record.run_directory import RUNS, RunDirectory
-from pytest_osmosis.record.run_lock import Holder, RunLock
+from pytest_osmosis.record.run_directory import RUNS, Holder, RunDirectory, RunLock
 from pytest_osmosis.record.submission import (
     LOCK_OPTION,
     PLAN_OPTION,

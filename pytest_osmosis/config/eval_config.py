@@ -51,8 +51,8 @@ from pytest_osmosis.config.tables import (
     Training,
 )
 from pytest_osmosis.errors import ConfigError, Problem
+from pytest_osmosis.text.chat_messages import RECORDED
 from pytest_osmosis.text.names import absolute, merged_headers, shown
-from pytest_osmosis.text.recorded import RECORDED
 
 
 def _only(table: Table, *names: str) -> Table:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from pytest_osmosis.files.strict_json import depth
+from pytest_osmosis.files.reading import depth
 from pytest_osmosis.text.names import closest, did_you_mean, suggestion
 
 T = TypeVar("T")

@@ -28,8 +28,8 @@ from pytest_osmosis.config.tables import (
 )
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.files.reading import fault_of
+from pytest_osmosis.text.chat_messages import RECORDED
 from pytest_osmosis.text.names import absolute, listed, shown, suggestion
-from pytest_osmosis.text.recorded import RECORDED
 
 BUILT_IN: Mapping[TableKey, tuple[int, str | None]] = {
     ("evaluation", "limit"): (5, "num_examples"),

@@ -81,7 +81,7 @@ from pytest_osmosis.config.kinds import (
     string,
     table_of,
 )
-from pytest_osmosis.text.recorded import RECORDED
+from pytest_osmosis.text.chat_messages import RECORDED
 
 DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
 CASSETTE_SUFFIX = ".jsonl"

@@ -6,7 +6,7 @@ rows of an eval, and `check_rows` checks them. Problems are `DatasetError`s that
 
 from pytest_osmosis.datasets.dataset import SAMPLE, Checked, Dataset, Selected, check_rows, locate, open_dataset, select
 from pytest_osmosis.datasets.rows import Content, Row
-from pytest_osmosis.text.recorded import SOLUTION
+from pytest_osmosis.text.chat_messages import SOLUTION
 
 __all__ = [
     "SAMPLE",

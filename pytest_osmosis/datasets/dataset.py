@@ -38,10 +38,10 @@ from pytest_osmosis.datasets.rows import (
 from pytest_osmosis.errors import DatasetError, Problem
 from pytest_osmosis.files.reading import (
     HEAD_BYTES,
+    PARQUET,
     FileFault,
     fault_of,
     foreign_format,
-    is_parquet,
     open_file,
     something_at,
 )
@@ -326,7 +326,7 @@ def _scanned(file: BufferedReader, suffix: str, columns: Columns, recorded: bool
     head = file.read(HEAD_BYTES)
     file.seek(0)
     foreign = foreign_format(head)
-    if foreign is not None and not (suffix == ".parquet" and is_parquet(head)):
+    if foreign is not None and not (suffix == ".parquet" and head.startswith(PARQUET)):
         raise Unscannable(None, foreign)
     if suffix == ".jsonl":
         return scan_jsonl(file)

@@ -25,11 +25,17 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from pytest_osmosis.config.tables import ROW_COLUMNS
-from pytest_osmosis.files.strict_json import WITHOUT_REPEATS, JsonFault
-from pytest_osmosis.text.chat_messages import text_of
+from pytest_osmosis.files.reading import WITHOUT_REPEATS, JsonFault
+from pytest_osmosis.text.chat_messages import (
+    METADATA_COLUMN,
+    SOLUTION,
+    metadata_of,
+    prompt_of,
+    recorded_conversation,
+    text_of,
+)
 from pytest_osmosis.text.names import listed
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.recorded import METADATA, SOLUTION, metadata_of, prompt_of, recorded_conversation
 
 
 class BadRow(Exception):
@@ -270,12 +276,12 @@ def make_row(
             raise BadRow(*(f"{columns.titled('messages')}: {fault}" for fault in error.faults)) from error
     if recorded:
         return _recorded_row(row_index, line, record, columns)
-    if METADATA in record and _is_blank(record.get("messages")) and _is_blank(record.get("user_prompt")):
+    if METADATA_COLUMN in record and _is_blank(record.get("messages")) and _is_blank(record.get("user_prompt")):
         if (metadata := metadata_of(record)) is None:
             must = "must be a JSON object that is not empty in a row without a prompt"
-            got = f"got {shown_json(record[METADATA])}; write one, or a user_prompt"
-            raise BadRow(f"{columns.titled(METADATA)}: {must}, {got}")
-        record[METADATA] = metadata
+            got = f"got {shown_json(record[METADATA_COLUMN])}; write one, or a user_prompt"
+            raise BadRow(f"{columns.titled(METADATA_COLUMN)}: {must}, {got}")
+        record[METADATA_COLUMN] = metadata
         messages = _system_messages(record, columns)
     elif _is_blank(record.get("messages")):
         messages = _prompt_messages(record, columns)
@@ -329,7 +335,7 @@ def check_header(names: Iterable[str], columns: Columns, *, recorded: bool = Fal
     if duplicates:
         raise BadRow(*duplicates)
     ours = columns.ours(names)
-    needed = {"messages", SOLUTION} if recorded else {"user_prompt", "messages", METADATA}
+    needed = {"messages", SOLUTION} if recorded else {"user_prompt", "messages", METADATA_COLUMN}
     if needed.isdisjoint(ours):
         raise BadRow(otherwise_separated(names) or missing(columns, names, recorded=recorded))
 

@@ -18,8 +18,8 @@ from typing import Literal
 
 from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.formats.events import RolloutEvent
+from pytest_osmosis.record.lifecycle import Stop
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.text.numbers import count, money, pattern_of, plural
 
 ROUNDING = 1 + 1e-9

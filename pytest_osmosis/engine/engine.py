@@ -32,9 +32,9 @@ from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.errors import CassetteError, CodeError, HostError, JournalError
 from pytest_osmosis.host.protocol import HostEvent, Key, ReadyEvent
 from pytest_osmosis.record.journal import Journal
+from pytest_osmosis.record.lifecycle import REQUESTED, Stop, StopReason
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunCounts
-from pytest_osmosis.record.stop import REQUESTED, Stop, StopReason
 from pytest_osmosis.text.names import listed
 from pytest_osmosis.verdicts.pass_rule import Outcome
 

@@ -10,7 +10,7 @@ from heapq import heapify, heapreplace
 from typing import BinaryIO
 
 from pytest_osmosis.datasets import Row
-from pytest_osmosis.engine.job import RescoreJob, ResumeJob, Transcript, undecided
+from pytest_osmosis.engine.job import RescoreJob, ResumeJob, undecided
 from pytest_osmosis.engine.run_table import Host, Place, RunState, ScoringGroup, Stage
 from pytest_osmosis.engine.runs import Runs
 from pytest_osmosis.errors import DatasetError
@@ -19,6 +19,7 @@ from pytest_osmosis.record.plan import run_seed
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Event
 from pytest_osmosis.record.stored_rollouts import StoredScore
+from pytest_osmosis.verdicts.pass_rule import Transcript
 
 SCORER_AHEAD_MS = 20.0
 MAX_CREDITS = 64

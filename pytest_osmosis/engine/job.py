@@ -14,7 +14,7 @@ from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredRollouts
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, Transcript
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +60,6 @@ class Limits(NamedTuple):
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Transcript:
-    """The parts of a run that its test may show: conversation, user's traceback, printed output, line and ground truth
-    of its row. The first `n_prompt` messages are the prompt's.
-    """
-
-    messages: Sequence[Mapping[str, Any]] = ()
-    n_prompt: int = 0
-    details: str = ""
-    output: tuple[tuple[str, str], ...] = ()
-    line: int = 0
-    ground_truth: object = None
 
 
 Describe = Callable[[RunRecord, PassRule, Transcript], Outcome]

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Literal, TypeVar
 
-from pytest_osmosis.engine.job import Job, Transcript
+from pytest_osmosis.engine.job import Job
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.formats.events import (
     EndedEvent,
@@ -26,13 +26,13 @@ from pytest_osmosis.formats.events import (
 )
 from pytest_osmosis.host.protocol import Key, ReadyEvent, secrets_of
 from pytest_osmosis.record.journal import Journal, with_checksum
+from pytest_osmosis.record.lifecycle import Stop, ending_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger, RunCounts, RunRecord, left_out
-from pytest_osmosis.record.stop import Stop, ending_of
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredScore
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, score_floor
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, Transcript, score_floor
 
 E = TypeVar("E", bound=JournalEvent)
 Caller = Literal["host", "scorer", "group"]

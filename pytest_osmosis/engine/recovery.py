@@ -18,9 +18,9 @@ from enum import Enum, auto
 from pytest_osmosis.engine.host_connection import EndedBy
 from pytest_osmosis.engine.run_table import Host, Place, RunState, ScoringGroup, Stage
 from pytest_osmosis.engine.runs import Runs
-from pytest_osmosis.formats.words import Boundary
+from pytest_osmosis.formats import Boundary
+from pytest_osmosis.record.lifecycle import Stop
 from pytest_osmosis.record.run_record import ENDED_TWICE, LOST_OFTEN, UNINTERRUPTIBLE
-from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.text.numbers import plural
 
 GROUP = "the functions of its group"

@@ -7,17 +7,18 @@ from collections.abc import Iterable, Sequence, Set
 
 from pytest_osmosis.engine.budget import Budget, Systemic
 from pytest_osmosis.engine.hosts import Hosts
-from pytest_osmosis.engine.job import Job, Transcript
+from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.recorder import Recorder
 from pytest_osmosis.engine.run_table import Host, RunState, RunTable, ScoringGroup, Stage
 from pytest_osmosis.formats.events import RolloutEvent, ScoreEvent, ScoringError, score_event
 from pytest_osmosis.host.protocol import JUDGE, Key, ProgressEvent
+from pytest_osmosis.record.lifecycle import Stop
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import Boundary, RunRecord
-from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
 from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.verdicts.pass_rule import Transcript
 
 
 class Runs:

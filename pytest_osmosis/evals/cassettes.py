@@ -19,8 +19,8 @@ from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import CassetteError
 from pytest_osmosis.files.reading import FileFault, open_file, something_at
+from pytest_osmosis.formats import CassetteMode
 from pytest_osmosis.formats.codec import ShapeFault
-from pytest_osmosis.formats.words import CassetteMode
 from pytest_osmosis.host.protocol import CassetteFields
 from pytest_osmosis.record.manifest import StoredCassette
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -96,7 +96,6 @@ def is_cassette(path: Path) -> bool:
 
 
 def cassette_line(cassette: EvalCassette) -> str:
-    """Return the header's line on a cassette."""
     match cassette.mode:
         case "replay":
             return f"replays {shown(cassette.path)}: no model is asked"

@@ -15,8 +15,8 @@ from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, Job, Limits, ScoreInputs, undecided
 from pytest_osmosis.errors import CodeError
+from pytest_osmosis.evals.eval_models import judge_limits, rate_limits, request_sampling
 from pytest_osmosis.evals.prepared import Models, Prepared, SelectedRuns, pass_rule
-from pytest_osmosis.evals.request_settings import judge_limits, rate_limits, request_sampling
 from pytest_osmosis.git import GitFault, GitQueries, Worktree, Worktrees
 from pytest_osmosis.host.protocol import JUDGE, CassetteFields, HostCode, Role, RolloutBounds, Setup
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -163,7 +163,6 @@ def worktree_of(prepared: Prepared, worktrees: Worktrees) -> Worktree | None:
 
 
 def _rollout_folder(config: EvalConfig, workspace: Path) -> Path | None:
-    """Return the folder of the entrypoint, None without one."""
     rollout = config.experiment.rollout
     return None if rollout is None or config.experiment.entrypoint is None else workspace / "rollouts" / rollout
 
@@ -266,7 +265,7 @@ def _bounds(prepared: Prepared, selected: SelectedRuns) -> Bounds:
     spends = (prepared.source.asks_models or prepared.models.judge is not None) and not prepared.replays
     return Bounds(
         max_errors=most_errors_of(prepared, selected),
-        max_errors_text=max_errors_text(limits.max_errors, is_share=limits.max_errors_is_share),
+        max_errors_text=max_errors_text(limits),
         max_tokens=limits.max_tokens if spends else None,
         max_cost_usd=limits.max_cost_usd if spends else None,
         max_duration_s=limits.max_duration_s,
@@ -297,4 +296,4 @@ def _probes(prepared: Prepared, selected: SelectedRuns) -> list[str]:
 def most_errors_of(prepared: Prepared, selected: SelectedRuns) -> int:
     """Return how many of the selected runs may stay unmeasured."""
     limits, n_runs = prepared.config.limits, len(selected.own)
-    return n_runs if selected.smoke else most_errors(limits.max_errors, n_runs, is_share=limits.max_errors_is_share)
+    return n_runs if selected.smoke else most_errors(limits, n_runs)

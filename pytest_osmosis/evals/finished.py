@@ -20,7 +20,7 @@ from pytest_osmosis.evals.output_files import (
     results_path,
     shard_path,
 )
-from pytest_osmosis.evals.run import EvalRun, decided_by_gates
+from pytest_osmosis.evals.run import EvalRun
 from pytest_osmosis.evals.run_directory import add_facts_at_end, utc_text
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import stored
@@ -277,11 +277,7 @@ def _end_of(run: EvalRun) -> FactsAtEnd:
     of_shard = run.facts.shard is not None
     return FactsAtEnd(
         session=run.facts.session,
-        provenance={
-            **run.provenance,
-            **lost,
-            "finished_at": utc_text(run.ended_at or datetime.now(UTC)),
-        },
+        provenance={**run.provenance, **lost, "finished_at": utc_text(run.ended_at or datetime.now(UTC))},
         cassette=_cassette_use(run),
         duration_ms=round(source.rollouts_took_ms(run.duration_ms), 3),  # as it is published
         throttling=Throttling(throttle.pauses, throttle.paused_s, throttle.least, throttle.limit, held_s),
@@ -344,8 +340,3 @@ def _lacking_text(run: EvalRun, records: Sequence[RunRecord]) -> str | None:
     why = f"; that eval run {before.status}: {before.reason}" if before and before.reason else ""
     have = "has" if len(lacking) == 1 else "have"
     return f"{count(len(lacking))} of {plural(len(records), 'run')} {have} no rollout to score{why}"
-
-
-def gates_decide(run: EvalRun) -> bool:
-    """Return True if gates decide in place of single runs: now, or for a shard once all shards are merged."""
-    return decided_by_gates(run.selected, run.facts)

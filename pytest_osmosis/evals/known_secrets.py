@@ -159,7 +159,6 @@ def _header_lines(lines: object) -> Iterator[dict[str, str]]:
 
 
 def _passwords(texts: Iterable[str]) -> Iterator[dict[str, str]]:
-    """Yield the passwords of addresses in texts."""
     for text in texts:
         for address in _ADDRESSES.findall(text):
             yield {"password": password_in(address)}

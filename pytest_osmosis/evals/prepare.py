@@ -38,14 +38,15 @@ from pytest_osmosis.evals.eval_models import (
     eval_judge,
     is_at_prime,
     judge_prices,
-    problems_of_judge,
+    lacking_keys,
+    of_table,
     read_baseline,
     resolve_model,
+    system_prompt,
 )
 from pytest_osmosis.evals.known_secrets import known_secrets
 from pytest_osmosis.evals.output_files import baseline_path
 from pytest_osmosis.evals.prepared import EvalRequest, Models, Prepared, SharedChecks, Surroundings, identity
-from pytest_osmosis.evals.request_settings import lacking_keys, system_prompt
 from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource
 from pytest_osmosis.evals.run_directory import rows_of, runs_folder
 from pytest_osmosis.files.reading import something_at
@@ -58,10 +59,9 @@ from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.results.heads import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
-from pytest_osmosis.text.chat_messages import text_of
+from pytest_osmosis.text.chat_messages import label_of, metadata_of, text_of
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, plural
-from pytest_osmosis.text.recorded import label_of, metadata_of
 
 T = TypeVar("T", Evaluation, Execution)
 
@@ -112,7 +112,6 @@ class Checks:
         self.problems += [problem for problem in problems if problem is not None]
 
     def raise_problems(self) -> None:
-        """Raise `ProblemsError` if there are problems."""
         if self.problems:
             raise ProblemsError(self.problems)
 
@@ -209,7 +208,7 @@ class Preparation:
         if not listing and not replays:
             checks.add(missing_extra(each, where=where) for each, where in targets)
             if judge is not None:
-                checks.add(problems_of_judge(judge, shown(path)))
+                checks.add(of_table(filter(None, [missing_extra(judge.target, where=shown(path))]), "[judge]"))
             if target is not None:
                 checks.made(
                     lambda: check_prices(config, target, other, judge), *("limits", "prices", "baseline", "judge")

@@ -15,7 +15,7 @@ from pytest_osmosis.config.rules import RUBRIC_SCORE
 from pytest_osmosis.datasets import Checked, Dataset
 from pytest_osmosis.evals.cassettes import EvalCassette
 from pytest_osmosis.evals.eval_models import BaselineModel, EvalJudge
-from pytest_osmosis.evals.rollout_source import NEW_ROLLOUTS, NewRollouts, RescoreSource, ResumeSource
+from pytest_osmosis.evals.rollout_source import NewRollouts, RescoreSource, ResumeSource
 from pytest_osmosis.formats.price import Price
 from pytest_osmosis.git import Commit
 from pytest_osmosis.host.protocol import judge_digest
@@ -26,7 +26,7 @@ from pytest_osmosis.record.run_record import JudgeUse, RunRecord
 from pytest_osmosis.results.conclude import why_impossible
 from pytest_osmosis.results.read import PublishedHead, PublishedResults
 from pytest_osmosis.results.results import EvalDescription
-from pytest_osmosis.results.totals import PriceOf, cost_of_judges
+from pytest_osmosis.results.totals import PriceOf, cost_of_judges, present
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction, Sanitizer, is_too_short
@@ -160,13 +160,13 @@ class Prepared:
     notes: tuple[str, ...]
     plan_digest: str = ""
     last: PublishedHead | None = None
-    smoke: Plan | None = None
-    shard: Shard | None = None
-    part: Plan | None = None
-    typed: tuple[Override, ...] = ()
-    commit: Commit | None = None
-    source: NewRollouts | RescoreSource | ResumeSource = NEW_ROLLOUTS
-    environment: EnvironmentFacts | None = None
+    smoke: Plan | None
+    shard: Shard | None
+    part: Plan | None
+    typed: tuple[Override, ...]
+    commit: Commit | None
+    source: NewRollouts | RescoreSource | ResumeSource
+    environment: EnvironmentFacts | None
 
     @property
     def lacks_model(self) -> bool:
@@ -190,6 +190,11 @@ class Prepared:
     @property
     def description(self) -> EvalDescription:
         return self.source.description(self)
+
+    @property
+    def published_judge(self) -> Mapping[str, Any] | None:
+        """The judge that scores, as results describe it."""
+        return None if self.models.judge is None else self.models.judge.published
 
     @property
     def all_prices(self) -> Mapping[str, Price | None]:
@@ -237,22 +242,22 @@ def identity(prepared: Prepared) -> dict[str, Any]:
         "model": [config.experiment.model_path, target.base_url if target.endpoint is None else None],
         "agent": [config.experiment.rollout, config.experiment.entrypoint, config.agent.agent, *mcp],
         "scorers": [config.scoring.grader, *config.scoring.names],
-        **({} if env.env_id is None else {"environment": [name_of(env.env_id), *environment]}),
-        **({"judge": judge_digest(judge.setup)} if judge is not None else {}),
+        **present(environment=env.env_id and [name_of(env.env_id), *environment]),
+        **present(judge=judge and judge_digest(judge.setup)),
         "thresholds": [config.evaluation.pass_threshold, dict(config.scoring.thresholds), config.scoring.decide],
-        **({"score_ranges": dict(config.scoring.score_ranges)} if config.scoring.score_ranges else {}),
-        **({"baseline": [other.name, other.target.base_url]} if other is not None else {}),
+        **present(score_ranges=dict(config.scoring.score_ranges)),
+        **present(baseline=other and [other.name, other.target.base_url]),
         **({"prompt": prepared.dataset.system_prompt} if prepared.dataset.system_prompt is not None else {}),
-        **({"replayed": True} if prepared.is_replay else {}),
+        **present(replayed=prepared.is_replay),
     }
 
 
-def pass_rule(config: EvalConfig, scorers: tuple[str, ...] = ()) -> PassRule:
-    """Return the rule by which runs pass. `scorers` are known once the user's code is loaded."""
+def pass_rule(config: EvalConfig) -> PassRule:
+    """Return the rule by which runs pass, without scorers, which are known once the user's code is loaded."""
     scoring, judged = config.scoring, config.judge.score_range
     ranges = {RUBRIC_SCORE: judged} if scoring.rubric is not None and judged != NORMAL_RANGE else {}
     ranges |= scoring.score_ranges
-    return PassRule(scorers, config.evaluation.pass_threshold, scoring.thresholds, scoring.decide, ranges)
+    return PassRule((), config.evaluation.pass_threshold, scoring.thresholds, scoring.decide, ranges)
 
 
 @dataclass(frozen=True, slots=True)

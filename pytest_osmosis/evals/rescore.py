@@ -36,13 +36,13 @@ from pytest_osmosis.models.targets import KNOWN, ModelTarget
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.record.plan import Plan, spans_of
+from pytest_osmosis.record.run_directory import held_text, holder_of
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_lock import held_text, holder_of
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
+from pytest_osmosis.text.chat_messages import RECORDED
 from pytest_osmosis.text.names import shown
-from pytest_osmosis.text.recorded import RECORDED
 
 _PINNED, _TYPED = "the run", "as in the run"
 """The origins of values that the rollouts fix, and of those that were typed when they were made."""

@@ -19,8 +19,7 @@ from pytest_osmosis.evals.run_directory import changed_in_manifest, changed_inpu
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, began_at, is_run, stored
 from pytest_osmosis.record.plan import Shard
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import held_text, holder_of
+from pytest_osmosis.record.run_directory import RunDirectory, held_text, holder_of
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
 from pytest_osmosis.results.heads import previous_run
 from pytest_osmosis.results.read import read_head
@@ -42,7 +41,7 @@ class ResumeRequest:
     """
 
     name: str | None
-    only_resumes: bool = False
+    only_resumes: bool
     retries_failed: bool = False
     fresh: bool = False
 
@@ -217,7 +216,6 @@ def _refuse_others(prepared: Prepared, run: StoredEvalRun, progress: StoredProgr
 
 
 def _source(request: ResumeRequest, run: StoredEvalRun) -> ResumeSource:
-    """Return the stored rollouts of a run."""
     name, journal = run.directory.name, run.directory.journal
     if not something_at(journal):
         raise _problem(name, f"has no journal ({shown(journal)}); begin a new run")

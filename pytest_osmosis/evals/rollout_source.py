@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pytest_osmosis.engine.engine import LoadedCode
 from pytest_osmosis.engine.job import RescoreJob, ResumeJob
 from pytest_osmosis.errors import JournalError, writing
-from pytest_osmosis.evals.request_settings import own_sampling, request_sampling
+from pytest_osmosis.evals.eval_models import own_sampling, request_sampling
 from pytest_osmosis.evals.run_directory import (
     archive,
     check_files,
@@ -32,16 +32,15 @@ from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import Journal
 from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.plan import selected_runs
-from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_directory import RunDirectory, RunLock
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_lock import RunLock
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredRollouts
 from pytest_osmosis.report.failure_text import lost_text
 from pytest_osmosis.results import publish
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.results.results import EvalDescription, Rescored, Results
-from pytest_osmosis.results.totals import CassetteUse
+from pytest_osmosis.results.totals import CassetteUse, present
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, money, plural
 from pytest_osmosis.verdicts.comparison import compare, matched_by_run
@@ -166,9 +165,9 @@ class NewRollouts(_Rollouts):
                     **({} if seed is None else {"seed": seed}),
                 },
                 "overridden": [*config.overridden, *config.preset],
-                **({"recorded": True} if config.agent.is_recorded else {}),
+                **present(recorded=config.agent.is_recorded),
                 **({} if prompt is None else {"system_prompt": prompt}),
-                **_judge_of(prepared),
+                **present(judge=prepared.published_judge),
             },
         )
 
@@ -187,11 +186,6 @@ class NewRollouts(_Rollouts):
     def rescored(self, results: Results, run: EvalRun) -> Results:
         """Return the results with the comparison with those that were made of the same rollouts before."""
         return results
-
-
-def _judge_of(prepared: Prepared) -> dict[str, Any]:
-    """Return the judge that scores, for the description of an eval."""
-    return {"judge": prepared.models.judge.published} if prepared.models.judge is not None else {}
 
 
 NEW_ROLLOUTS = NewRollouts()
@@ -289,8 +283,11 @@ class ResumeSource(_PartlyStored):
 
     def provenance(self, began_at: datetime) -> Mapping[str, Any]:
         manifest, sessions = self.run.manifest, self.resumption.progress.n_sessions + 1
-        imported = {"imported": dict(manifest.imported)} if manifest.imported else {}
-        return {"started_at": manifest.started_at, "sessions": sessions, **imported}
+        return {
+            "started_at": manifest.started_at,
+            "sessions": sessions,
+            **present(imported=dict(manifest.imported)),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +335,7 @@ class RescoreSource(_Rollouts):
     results_then: PublishedResults | None
     status_before: Lifecycle
     without_rollout: Mapping[RunId, str]
-    rescore_all: bool = False
+    rescore_all: bool
 
     @property
     def outside_of_stored_part(self) -> Collection[RunId]:
@@ -375,7 +372,7 @@ class RescoreSource(_Rollouts):
         config, then = prepared.config, EvalDescription.of(self.run.manifest)
         now = {"path": shown(config.path), "overridden": [*config.overridden, *config.preset]}
         extra = {key: value for key, value in then.extra.items() if key != "judge"}
-        return replace(then, name=config.name, extra={**extra, **now, **_judge_of(prepared)})
+        return replace(then, name=config.name, extra={**extra, **now, **present(judge=prepared.published_judge)})
 
     def rescore_job(self, *, whole: bool) -> RescoreJob | None:
         return RescoreJob(self.rollouts, self.without_rollout, self.rescore_all, whole)

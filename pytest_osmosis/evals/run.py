@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 from pytest_osmosis import seams
 from pytest_osmosis.engine.engine import Engine
-from pytest_osmosis.engine.job import Transcript
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.evals.cassettes import (
@@ -42,7 +41,7 @@ from pytest_osmosis.results.conclude import EvalFacts, Rules
 from pytest_osmosis.results.results import BaselineFile, ShardFacts, max_errors_text
 from pytest_osmosis.text.names import absolute, shown
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, judged_by_no_score, kind_of
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, Transcript, judged_by_no_score, kind_of
 
 
 @dataclass(eq=False)
@@ -273,17 +272,8 @@ class RunOutcomes:
         """Return the outcome of a run that is done. The engine calls this in its own thread."""
         if self.keep_conversations:
             self.conversations[record.run] = transcript.messages
-        outcome = outcome_of(
-            record,
-            pass_rule,
-            messages=transcript.messages,
-            n_prompt=transcript.n_prompt,
-            ground_truth=transcript.ground_truth,
-            details=transcript.details,
-            output=transcript.output,
-            where=self.prepared.dataset.where(record.run.row, transcript.line),
-            rerun=self.rerun,
-        )
+        where = self.prepared.dataset.where(record.run.row, transcript.line)
+        outcome = outcome_of(record, pass_rule, transcript, where, self.rerun)
         if not self.prepared.source.asks_models:  # the rollout took its time in an earlier session
             outcome = replace(outcome, duration_s=record.scoring_ms / 1000)
         if self.prepared.smoke is not None:
@@ -312,16 +302,11 @@ def planned_shard(prepared: Prepared, selected: SelectedRuns, rules: Rules) -> S
         planned_runs=prepared.plan.n_runs,
         whole=whole,
         missing=None if whole else selected.share_text,
-        decides=decided_by_gates(selected, rules),
+        decides=(whole or not selected.partial) and rules.decide,
         max_errors=limits.max_errors,
         max_errors_is_share=limits.max_errors_is_share,
         baseline=None if stored is None else BaselineFile.of(stored.path, shown(stored.path)),
     )
-
-
-def decided_by_gates(selected: SelectedRuns, rules: Rules) -> bool:
-    """Return True if gates decide in place of single runs: now, or for a shard once all shards are merged."""
-    return (not selected.partial or selected.awaits_merge) and rules.decide
 
 
 def facts_at_begin(
@@ -349,7 +334,7 @@ def facts_at_begin(
         n_planned=prepared.plan.n_runs,
         previous=None if prepared.last is None else str(absolute(prepared.last.path)),
         shard=None,
-        max_errors=max_errors_text(limits.max_errors, is_share=limits.max_errors_is_share),
+        max_errors=max_errors_text(limits),
         took_ms=prepared.source.rollouts_took_ms(0.0),
         is_part=prepared.source.leaves_out(selected),
         status_before=prepared.source.status_before,

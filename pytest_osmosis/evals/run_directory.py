@@ -30,7 +30,7 @@ from pytest_osmosis.config.tables import EnvironmentModule
 from pytest_osmosis.datasets import Dataset, open_dataset
 from pytest_osmosis.engine.engine import LoadedCode
 from pytest_osmosis.errors import CodeError, JournalError, writing
-from pytest_osmosis.evals.request_settings import request_sampling
+from pytest_osmosis.evals.eval_models import request_sampling
 from pytest_osmosis.files import private
 from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.git import GitState
@@ -46,8 +46,7 @@ from pytest_osmosis.record.manifest import (
     TypedFields,
 )
 from pytest_osmosis.record.plan import Plan
-from pytest_osmosis.record.run_directory import RUNS, RunDirectory
-from pytest_osmosis.record.run_lock import RunLock
+from pytest_osmosis.record.run_directory import RUNS, RunDirectory, RunLock
 from pytest_osmosis.record.stored_rollouts import StoredProgress
 from pytest_osmosis.results.conclude import FactsAtEnd
 from pytest_osmosis.results.publish import redacted
@@ -61,10 +60,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared
 
 
-READ_BACK = (
-    *("eval", "entry", "folder", "workspace", "plan", "pass_rule", "plan_digest", "input_salt"),
-    "columns",
-)
+READ_BACK = (*("eval", "entry", "folder", "workspace", "plan", "pass_rule", "plan_digest", "input_salt"), "columns")
 """Keys of the manifest whose values stay as they are: names and paths by which the run is found again."""
 
 CLIENT_PACKAGES = ("openai", "anthropic", "aiohttp", "litellm")
@@ -75,7 +71,7 @@ def runs_folder(config: EvalConfig) -> Path:
 
 
 def new_run_directory(
-    prepared: Prepared, began_at: datetime, name: str | None = None, imported: Mapping[str, Any] | None = None
+    prepared: Prepared, began_at: datetime, name: str | None, imported: Mapping[str, Any] | None = None
 ) -> RunDirectory:
     """Make a run directory with its manifest, with a name of its own unless it gets one.
 
@@ -92,8 +88,7 @@ def new_run_directory(
                 on_error.callback(shutil.rmtree, directory.path, ignore_errors=True)
             if not config.output.dir:
                 ignore_in_git(config.workspace / RUNS.parent)
-            if prepared.environment is not None:
-                keep_rows(directory, prepared.environment, prepared.redaction)
+            _keep_rows(directory, prepared)
             origin = {} if imported is None else {"imported": imported}
             _write(directory, {**manifest_of(directory, prepared, began_at), **origin})
             on_error.pop_all()
@@ -172,8 +167,7 @@ def renew_manifest(directory: RunDirectory, prepared: Prepared, began_at: dateti
     """
     then = _read(directory)
     kept: dict[str, Any] = {key: then[key] for key in ("code", "git", "imported") if key in then}
-    if prepared.environment is not None:
-        keep_rows(directory, prepared.environment, prepared.redaction)
+    _keep_rows(directory, prepared)
     _write(directory, {**manifest_of(directory, prepared, began_at), **kept})
 
 
@@ -346,10 +340,12 @@ def rows_of(facts: EnvironmentFacts) -> Dataset:
     return replace(open_dataset(facts.rows, display=f"environment {name_of(facts.env_id)}"), is_generated=True)
 
 
-def keep_rows(directory: RunDirectory, facts: EnvironmentFacts, redaction: Redaction) -> None:
-    """Keep the rows in the run directory, without secrets. Raises `OSError`."""
-    with facts.rows.open(encoding="utf-8") as rows:
-        private.write(directory.rows, (json.dumps(redaction.value(json.loads(line))) + "\n" for line in rows))
+def _keep_rows(directory: RunDirectory, prepared: Prepared) -> None:
+    """Keep the rows of an environment in the run directory, without secrets. Raises `OSError`."""
+    if prepared.environment is not None:
+        value = prepared.redaction.value
+        with prepared.environment.rows.open(encoding="utf-8") as rows:
+            private.write(directory.rows, (json.dumps(value(json.loads(line))) + "\n" for line in rows))
 
 
 BY_NAME = frozenset({"sampling", "limits.rollout", "env", "model.headers"})
@@ -509,7 +505,6 @@ def _changed_prompts(progress: StoredProgress, prepared: Prepared) -> Iterator[s
 
 
 def rows_text(rows: Sequence[int], most: int = MOST_ROWS_LISTED) -> str:
-    """Return rows in words."""
     return f"{'row' if len(rows) == 1 else 'rows'} {listed(rows, most)}"
 
 

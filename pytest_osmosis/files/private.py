@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
@@ -30,15 +30,21 @@ def opener(path: str, flags: int) -> int:
     return os.open(path, flags, FILE_MODE)
 
 
-def write(path: Path, text: Iterable[str]) -> None:
-    """Write a private file atomically: a reader sees the old file or the whole new one."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a path to write to, and let that file replace the one at `path` at the end, or be gone after an error."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(scratch, "w", encoding="utf-8", opener=opener) as pieces:
-            pieces.writelines(text)
+        yield scratch
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def write(path: Path, text: Iterable[str]) -> None:
+    """Write a private file atomically: a reader sees the old file or the whole new one."""
+    with replacing(path) as scratch, open(scratch, "w", encoding="utf-8", opener=opener) as pieces:
+        pieces.writelines(text)
 
 
 def append(path: Path, data: bytes) -> None:

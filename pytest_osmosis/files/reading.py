@@ -1,39 +1,45 @@
-"""Regular files, opened to be read.
+"""Regular files, opened to be read, and strict JSON in them.
 
 Nothing else is opened: a pipe makes its reader wait, a device may never end, and a file of /proc has no content of its
 own. A file is looked at before it is opened, and again afterwards, and opening it never waits. `read_text` reads a pipe
 where one may be named, like that of a shell's `<(command)`.
+
+`parsed` takes JSON without what Python's parser accepts beyond the standard: NaN, infinities, any nesting.
 """
 
 from __future__ import annotations
 
 import errno
 import functools
+import json
+import math
 import os
 import stat
 import sys
 import time
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NoReturn
+
+from pytest_osmosis.text.safe import one_line
 
 HEAD_BYTES = 4096
-"""The number of bytes from which a format is told."""
+"""The bytes from which a format is told."""
 
-_PARQUET = b"PAR1\x15"  # the name, and the begin of the first page
+PARQUET = b"PAR1\x15"  # the name, and the begin of the first page
 _WORKBOOK = "is an Excel workbook; save it as CSV, with the suffix .csv"
 _UTF16 = "is UTF-16 text; save it as UTF-8"
 _MARKS = (
     (b"\x1f\x8b", "is compressed with gzip; unpack it with gunzip"),
     (b"\x28\xb5\x2f\xfd", "is compressed with zstd; unpack it with unzstd"),
-    (_PARQUET, "is a Parquet file; rename it to .parquet"),
+    (PARQUET, "is a Parquet file; rename it to .parquet"),
     (b"\xd0\xcf\x11\xe0", _WORKBOOK),
     *((mark, _UTF16) for mark in (b"\xff\xfe", b"\xfe\xff")),
 )
 NO_FILES = ("/proc", "/sys")
-"""Folders of the kernel. What is in them looks like files, but has neither a size nor an end to rely on."""
+"""Folders of the kernel. What is in them looks like files, but has no size or end to rely on."""
 PIPE_PATIENCE_S = 1.0
-"""The longest time that a pipe may be without a writer before it is empty."""
+"""The longest that a pipe may be without a writer before it is empty."""
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),
@@ -60,10 +66,6 @@ def foreign_format(head: bytes) -> str | None:
     even, odd, half = head[0::2].count(0), head[1::2].count(0), len(head) // 2
     is_utf16 = len(head) >= 4 and max(even, odd) > 0.7 * half and min(even, odd) < 0.1 * half
     return _UTF16 if is_utf16 else None  # without a mark, every other byte of the ASCII in it is zero
-
-
-def is_parquet(head: bytes) -> bool:
-    return head.startswith(_PARQUET)
 
 
 class FileFault(Exception):
@@ -93,15 +95,13 @@ def something_at(path: Path) -> bool:
 
 def open_file(path: Path) -> BufferedReader:
     """Open a regular file to read its bytes. Raises `FileFault`."""
-    fault = fault_of(path)
-    if fault is not None:
+    if (fault := fault_of(path)) is not None:
         raise fault
     try:
         file = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115 (Path.open takes no opener)
     except OSError as error:
         raise _fault(path, error) from error
-    fault = _kind_fault(os.fstat(file.fileno()))
-    if fault is not None:
+    if (fault := _kind_fault(os.fstat(file.fileno()))) is not None:
         file.close()
         raise fault
     return file
@@ -212,3 +212,71 @@ def _fault(path: Path, error: OSError | ValueError) -> FileFault:
         except OSError:
             return FileFault("no such file", missing=True)
     return FileFault(f"cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
+# -- strict JSON --------------------------------------------------------------------------------------------
+
+DEEPEST = 500
+
+
+class JsonFault(ValueError):
+    """The reason why text is not JSON, in one line. `fix` says what to write instead, if that is known."""
+
+    def __init__(self, text: str, fix: str = "") -> None:
+        super().__init__(text)
+        self.fix = fix
+
+
+def parsed(text: str, *, deepest: int = DEEPEST, repeats: bool = True) -> Any:
+    """Return the value of a JSON text. Raises `JsonFault`, also for a value nested deeper than `deepest`.
+
+    Without `repeats`, a key that is in an object twice is a fault too.
+    """
+    try:
+        value = (DECODER if repeats else WITHOUT_REPEATS).decode(text)
+    except JsonFault:
+        raise
+    except RecursionError:
+        raise JsonFault(f"it is nested deeper than {deepest}") from None
+    except ValueError as error:  # no JSON, or a number with thousands of digits
+        raise JsonFault(str(error)) from None
+    if len(text) > 2 * deepest and text.count("[") + text.count("{") > deepest and depth(value) > deepest:
+        raise JsonFault(f"it is nested deeper than {deepest}")
+    return value
+
+
+def depth(value: object) -> int:
+    """Return how deep lists and objects are nested.
+
+    >>> depth({"a": [1, []]}), depth(1)
+    (3, 0)
+    """
+    level, levels = [value], 0
+    while containers := [item for item in level if isinstance(item, (dict, list))]:
+        levels += 1
+        level = [inner for item in containers for inner in (item.values() if isinstance(item, dict) else item)]
+    return levels
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise JsonFault(f"{text[:40]} is too large for a float", "write it as a string")
+    return number
+
+
+def _refused(text: str) -> NoReturn:
+    raise JsonFault(f"{text} is not JSON", "use null or a finite number")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise JsonFault(f'key "{one_line(twice, 100)}" appears more than once in one object', "keep one")
+    return value
+
+
+DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_refused)
+WITHOUT_REPEATS = json.JSONDecoder(parse_float=_finite, parse_constant=_refused, object_pairs_hook=_without_repeats)

@@ -1,6 +1,6 @@
 """The codec of what is stored and published: values of JSON are checked by their types, and become structs.
 
-Bytes are read by `files.strict_json`, because msgspec's own parser refuses lone surrogates, which models and user code
+Bytes are read by `files.reading`, because msgspec's own parser refuses lone surrogates, which models and user code
 produce, and takes the last of repeated keys. Structs take what a later version adds: members that they do not declare
 are passed over. Values of type `Any` are neither checked nor copied.
 """

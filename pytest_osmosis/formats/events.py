@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict, cast, get_args, get_type_hints
 
+from pytest_osmosis.formats import Boundary, Ending, StopReason
 from pytest_osmosis.formats.codec import Count, Moment, Ms, RowKey, ShapeFault, decode
-from pytest_osmosis.formats.words import Boundary, Ending, StopReason
 
 
 class RunFields(TypedDict):
@@ -63,7 +63,7 @@ class LoadedEvent(TypedDict):
     """User code is loaded and scoring begins: the reward functions, in order, and the digests of their code.
 
     `rollout_code` holds the digests of the files that rollouts run, by path; it is left out if none are rolled out.
-    `result_facts` are those that results need besides the events of runs (`results.rebuild`).
+    `result_facts` are those that results need besides the events of runs (`results.stored_results`).
     """
 
     ev: Literal["loaded"]
@@ -250,11 +250,7 @@ class ScoreEvent(AttemptFields, NoteFields):
 
 
 def score_event(
-    key: AttemptFields,
-    ms: float,
-    scores: Mapping[str, float],
-    errors: Mapping[str, ScoringError],
-    ground_truth: object,
+    key: AttemptFields, ms: float, scores: Mapping[str, float], errors: Mapping[str, ScoringError], ground_truth: object
 ) -> ScoreEvent:
     """Return the event of functions that scored a run, or failed to, without what they printed."""
     return {

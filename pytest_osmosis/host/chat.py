@@ -42,8 +42,8 @@ from pytest_osmosis.models.providers import state_headers
 from pytest_osmosis.models.replicas import USES, ReplicaUse
 from pytest_osmosis.models.retry import OWN_LOOP, DeniableModel
 from pytest_osmosis.models.targets import ModelTarget
+from pytest_osmosis.text.chat_messages import RECORDED
 from pytest_osmosis.text.names import merged_headers
-from pytest_osmosis.text.recorded import RECORDED
 
 NO_PROBE = "if the model answers other requests than this one, --osmosis-no-probe leaves it out"
 

@@ -53,8 +53,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.graders import NO_FACTS, REWARD, Reward, RolloutToGrade, reward_of
 from pytest_osmosis.rollouts.agents import ChatContext, NotAConversation, RolloutOutput
 from pytest_osmosis.rollouts.environment import STATE, EnvironmentFault
-from pytest_osmosis.text.chat_messages import prompt_length, refusal_of
-from pytest_osmosis.text.recorded import RECORDED
+from pytest_osmosis.text.chat_messages import RECORDED, prompt_length, refusal_of
 from pytest_osmosis.text.safe import dumps, loads
 from pytest_osmosis.text.user_code import error_in_words, suspended_stack
 

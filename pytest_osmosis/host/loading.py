@@ -43,9 +43,9 @@ from pytest_osmosis.rollouts.agents import (
     ThreadedFunctionAgent,
     WorkflowAgent,
 )
+from pytest_osmosis.text.chat_messages import RECORDED
 from pytest_osmosis.text.names import listed, shown, suggestion
 from pytest_osmosis.text.numbers import plural
-from pytest_osmosis.text.recorded import RECORDED
 from pytest_osmosis.text.safe import shortened
 from pytest_osmosis.text.user_code import (
     AGENT_LOOP,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Protoco
 
 from pytest_osmosis.cassettes.exchange import AskedFields
 from pytest_osmosis.errors import BoundError, ModelError
+from pytest_osmosis.formats import Boundary, CassetteMode
 from pytest_osmosis.formats.codec import AnyModel
 from pytest_osmosis.formats.events import (
     ROLLOUT,
@@ -31,7 +32,6 @@ from pytest_osmosis.formats.events import (
     kinds_of,
 )
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.formats.words import Boundary, CassetteMode
 from pytest_osmosis.models.providers import provider_secrets, secret_headers
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.numbers import money, plural

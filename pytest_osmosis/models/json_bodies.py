@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.files.strict_json import depth
+from pytest_osmosis.files.reading import depth
 from pytest_osmosis.models.base import LARGE_INT, ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.targets import MESSAGE_SHARE, ModelTarget
 from pytest_osmosis.text.safe import one_line

@@ -22,8 +22,8 @@ from pytest_osmosis.models.providers import (
     Service,
     service_at,
 )
+from pytest_osmosis.text.chat_messages import RECORDED
 from pytest_osmosis.text.names import suggestion
-from pytest_osmosis.text.recorded import RECORDED
 
 if TYPE_CHECKING:
     from pytest_osmosis.config.tables import ModelTable

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeVar
 import pytest
 
 from pytest_osmosis.errors import CodeError, HostError
-from pytest_osmosis.evals import EvalRun, FinishedEval, Prepared, RescoreSource, finish, gates_decide
+from pytest_osmosis.evals import EvalRun, FinishedEval, Prepared, RescoreSource, finish
 from pytest_osmosis.plugin import session_options
 from pytest_osmosis.plugin.items import node_id
+from pytest_osmosis.record.lifecycle import StopReason
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunCounts
-from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results.conclude import any_answer
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.names import shown
@@ -53,7 +53,7 @@ class SessionEval:
 
     def gated(self, run: EvalRun) -> bool:
         """Return True if gates decide in place of single tests."""
-        return self.decides(run) and gates_decide(run)
+        return self.decides(run) and run.facts.gates_decide
 
     def measured(self, results: Results) -> bool:
         """Return True if the results hold anything that a verdict could rest on."""

@@ -21,8 +21,7 @@ from pytest_osmosis.plugin.header import header
 from pytest_osmosis.plugin.items import eval_items, may_run
 from pytest_osmosis.plugin.options import plans_setup
 from pytest_osmosis.plugin.session import EvalSession, estimated_cost
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import RunLock
+from pytest_osmosis.record.run_directory import RunDirectory, RunLock
 from pytest_osmosis.record.submission import LOCK_OPTION, PLAN_OPTION, SubmissionPlan
 
 

@@ -20,7 +20,7 @@ from _pytest.terminal import TerminalReporter  # in pytest's namespace since 8.4
 from pytest_osmosis.evals import FinishedEval, error_text
 from pytest_osmosis.plugin.items import eval_id_of, unit_key
 from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
-from pytest_osmosis.record.stop import StopReason
+from pytest_osmosis.record.lifecycle import StopReason
 from pytest_osmosis.record.submission import typed_words
 from pytest_osmosis.report.overview import distinct_names, overview_lines, total_line
 from pytest_osmosis.report.statistics import show_command

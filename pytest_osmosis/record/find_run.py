@@ -10,8 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.files.reading import FileFault, fault_of, read_text, something_at
-from pytest_osmosis.files.strict_json import JsonFault, parsed
+from pytest_osmosis.files.reading import FileFault, JsonFault, fault_of, parsed, read_text, something_at
 from pytest_osmosis.record.manifest import Manifest, read_manifest
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.names import hint, listed, natural_key, shown
@@ -111,7 +110,6 @@ _TOML = re.compile(r"\.toml(?:::|$)")
 
 
 def _eval_of_toml(name: str) -> str:
-    """Return the eval that a TOML or a node id names."""
     path, _, rest = name.partition("::")
     return rest.partition("[")[0] or PurePath(path).stem
 

@@ -5,7 +5,7 @@ at most once a second and at the end, which matters only if the machine dies. Re
 crash in the middle of an append leaves; a bad line elsewhere is an error. The last member of each line, `crc`, is the
 CRC-32 of the bytes before it, so that a changed byte is an error too and never another score. Only lines are checked:
 of a whole line that is missing, its neighbours know nothing. The writer holds the lock of the run directory
-(`run_lock`). The last lines are found from the end, because a journal may hold gigabytes.
+(`RunLock`). The last lines are found from the end, because a journal may hold gigabytes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ from zlib import crc32
 
 from pytest_osmosis.errors import JournalError, writing
 from pytest_osmosis.files import private
-from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.files.reading import FileFault, open_file, parsed
 from pytest_osmosis.formats.codec import ShapeFault
 from pytest_osmosis.formats.events import check_event
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import RunLock
+from pytest_osmosis.record.run_directory import RunDirectory, RunLock
 from pytest_osmosis.record.run_record import FOLDS, Event
 
 SYNC_INTERVAL_S = 1.0

@@ -1,4 +1,6 @@
-"""The status of an eval run. It is derived from the run directory, so that no file can hold a wrong one.
+"""The status of an eval run, and the reason why no further run of it begins.
+
+The status is derived from the run directory, so that no file can hold a wrong one.
 
 The lock names the process that writes the eval run now. The journal says when each session began and how it ended;
 without an end, as after a full disk, the results may tell. All this costs a few reads of a few kilobytes; only after a
@@ -11,18 +13,17 @@ import re
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Literal, get_args
+from typing import IO, Literal, NamedTuple, get_args
 
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.files.reading import FileFault, open_file
-from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.files.reading import FileFault, open_file, parsed
+from pytest_osmosis.formats import Ending as Ending
+from pytest_osmosis.formats import StopReason as StopReason
 from pytest_osmosis.formats.codec import MOMENT
 from pytest_osmosis.formats.events import check_event
 from pytest_osmosis.record.journal import checked, last_line, last_line_with
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import Holder, holder_of, size_of
+from pytest_osmosis.record.run_directory import Holder, RunDirectory, holder_of, size_of
 from pytest_osmosis.record.run_record import Event
-from pytest_osmosis.record.stop import Ending, StopReason
 from pytest_osmosis.record.submission import submitted_process
 
 Status = Literal["pending", "running", "finished", "failed", "stopped"]
@@ -32,6 +33,31 @@ SESSION_LINES = (b'{"ev":"began"', b'{"ev":"ended"')
 MOST_HEAD_CHARS = 1 << 22
 ROWS = '  "rows": '
 """The begin of the line of results from which on they hold rows."""
+
+
+REQUESTED = "stopped with pytest-osmosis runs stop"
+"""The text of a stop that the file `stop` in the run directory requests."""
+
+
+class Stop(NamedTuple):
+    """The reason for code and for people."""
+
+    reason: StopReason
+    text: str
+
+
+_FAILURES = frozenset({"systemic", "journal", "max_errors", "killed"})
+
+
+def ending_of(stop: Stop | None, *, all_done: bool) -> Ending:
+    """Return the status of a session that has ended; `all_done` if it performed all runs that it was to perform.
+
+    >>> ending_of(Stop("interrupt", "interrupted"), all_done=False)
+    'stopped'
+    """
+    if stop is None or stop.reason == "decided" or (stop.reason == "closed" and all_done):
+        return "finished"
+    return "failed" if stop.reason in _FAILURES else "stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +200,54 @@ def head_text(path: Path) -> str:
             if left <= 0:
                 raise ValueError(f"more than {MOST_HEAD_CHARS:,} characters come before its rows")
     return "".join(lines)
+
+
+# -- the rollouts in flight, counted by who stops an eval run that another process performs -----------------
+
+_BEGAN = b'{"ev":"began"'
+_HANDED_OUT = re.compile(rb'\{"ev":"handed_out","n":(\d{1,9})')
+_OF_RUN = re.compile(rb'\{"ev":"(start|rollout)",(.{1,80}?),"attempt":')
+"""The beginning of a line on a run, as it is written; its second group identifies the run."""
+
+
+class InFlight:
+    """Counts runs that have begun in the last session, and of which the journal has no rollout yet, as it grows.
+
+    As in a `Ledger`, those that hosts may have begun besides are `unheard`. Lines are not checked: it must be possible
+    to stop an eval run, whatever its journal is like.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+        self._position = 0
+        self._runs: set[bytes] = set()
+        self._unheard = 0
+
+    def count(self) -> int:
+        """Read what is new in the journal, and return the number of rollouts in flight."""
+        try:
+            with open_file(self._journal) as file:
+                file.seek(self._position)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    self._position += len(line)
+                    self._see(line)
+        except (FileFault, OSError):
+            pass  # there is no journal yet
+        return len(self._runs)
+
+    def most(self) -> int:
+        """Return the most rollouts that are lost if the process of the eval run ends now."""
+        return self.count() + self._unheard
+
+    def _see(self, line: bytes) -> None:
+        if line.startswith(_BEGAN):
+            self._runs.clear()
+            self._unheard = 0
+        elif (handed_out := _HANDED_OUT.match(line)) is not None:
+            self._unheard = int(handed_out[1])
+        elif (found := _OF_RUN.match(line)) is not None:
+            kind, run = found.groups()
+            self._unheard -= kind == b"start" and self._unheard > 0
+            (self._runs.add if kind == b"start" else self._runs.discard)(run)

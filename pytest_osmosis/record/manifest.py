@@ -12,11 +12,10 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 from msgspec import Meta, Struct, structs
 
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.files.reading import FileFault, read_text
-from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.files.reading import FileFault, parsed, read_text
+from pytest_osmosis.formats import CassetteMode
 from pytest_osmosis.formats.codec import HEXADECIMAL, Amount, Moment, Positive, ShapeFault, check_version, decode
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.formats.words import CassetteMode
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, Shard
 from pytest_osmosis.text.names import shown
 
@@ -118,57 +117,59 @@ class StoredCassette(TypedDict):
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """The request for an eval run. No secret is in it."""
+    """The request for an eval run. No secret is in it.
+
+    - `entry`: the name of the eval in a config with several, None in others
+    - `folder`: the run directory, where it was
+    - `config_text`: None for an eval that options alone described
+    - `typed`: the overrides of its command
+    - `target`: with the names of its headers alone
+    - `gates`: the gates in words
+    - `prices`: the price of each model's tokens, None if it is unknown
+    - `shard`: the shard to which it was limited; the plan is that of the whole all the same
+    - `inputs`: the inputs of rollouts, by table and key
+    - `input_salt`: the salt of digests among the inputs
+    - `columns`: the dataset's own names of columns, by ours
+    - `timeouts`: seconds, by their keys
+    - `versions`: the versions of Python and of the packages that matter, None if one is not installed
+    - `cassette`: the cassette that it used
+    - `plan_digest`: it identifies the question that the eval run asks (`results.heads`)
+    - `code`: the digests of the code, None if none was loaded
+    - `git`: the state of the workspace when it first began, None if no code was loaded
+    - `imported`: the files of `prime eval` from which it began
+    - `result_facts`: facts that only the end of the last session could tell
+    """
 
     schema_version: Literal[1] = MANIFEST_VERSION
     eval: str
     entry: str | None
-    """The name of the eval in a config with several, None in others."""
     started_at: Moment
     folder: str
-    """The run directory, where it was."""
     config_text: str | None
-    """None for an eval that options alone described."""
     typed: Sequence[TypedFields]
-    """The overrides of its command."""
     plan: Plan
     subject: StoredSubject
     target: TargetFields
-    """With the names of its headers alone."""
     baseline: StoredBaseline | None
     pass_rule: PassRuleFields
     gates: Sequence[str]
-    """The gates in words."""
     prices: Mapping[str, Price | None]
-    """The price of each model's tokens, None if it is unknown."""
     smoke: bool
     shard: Shard | None
-    """The shard to which it was limited; the plan is that of the whole all the same."""
     inputs: Mapping[str, Mapping[str, Any]]
-    """The inputs of rollouts, by table and key."""
     input_salt: Annotated[str, Meta(pattern=HEXADECIMAL)]
-    """The salt of digests among the inputs."""
     dataset_sha256: str
     columns: Mapping[str, str]
-    """The dataset's own names of columns, by ours."""
     timeouts: Mapping[str, Amount]
-    """Seconds, by their keys."""
     versions: Mapping[str, str | None]
-    """The versions of Python and of the packages that matter, None if one is not installed."""
     environment: StoredEnvironment = {}  # type: ignore[typeddict-item]  # it is whole or empty
     cassette: StoredCassette | None
-    """The cassette that it used."""
     plan_digest: str
-    """It identifies the question that the eval run asks (`results.heads`)."""
     workspace: str
     code: CodeFields | None = None
-    """The digests of the code, None if none was loaded."""
     git: GitFields | None = None
-    """The state of the workspace when it first began, None if no code was loaded."""
     imported: Mapping[str, Any] = {}
-    """The files of `prime eval` from which it began."""
     result_facts: Mapping[str, Any] = {}
-    """Facts that only the end of the last session could tell."""
 
     def __post_init__(self) -> None:
         runs = self.plan.n * sum(span.n_rows for span in (*self.plan.spans, *self.plan.named))

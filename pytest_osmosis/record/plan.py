@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from pytest_osmosis.formats import Granularity as Granularity
 from pytest_osmosis.formats.codec import Count, Positive
-from pytest_osmosis.formats.words import Granularity as Granularity
 from pytest_osmosis.record.run_id import ModelTag, RowId, RunId, Unit
 
 MOST_RUNS = 10_000_000

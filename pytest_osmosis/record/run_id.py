@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from pytest_osmosis.formats import ModelTag as ModelTag
 from pytest_osmosis.formats.events import RunFields
-from pytest_osmosis.formats.words import ModelTag as ModelTag
 
 
 class RunId(NamedTuple):

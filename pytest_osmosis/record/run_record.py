@@ -18,8 +18,8 @@ from json.encoder import encode_basestring_ascii
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from pytest_osmosis.formats import Boundary as Boundary
 from pytest_osmosis.formats.events import PLAIN, ROLLOUT, NoteFields
-from pytest_osmosis.formats.words import Boundary as Boundary
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.chat_messages import AnswerFault, answer_fault
 from pytest_osmosis.text.safe import dumps
@@ -348,7 +348,6 @@ class Ledger:
             self.unheard -= self.unheard > 0
 
     def _apply_to_all(self, event: Event) -> None:
-        """Apply an event that belongs to no run."""
         match event["ev"]:
             case "began":
                 self.goes_on = True
@@ -364,7 +363,6 @@ class Ledger:
                 self.goes_on = False
 
     def copy(self) -> Ledger:
-        """Return a ledger that changes on its own."""
         return replace(self, records=dict(self.records), rows=dict(self.rows), attempts=dict(self.attempts))
 
     def _load(self, scorers: tuple[str, ...], codes: Mapping[str, str]) -> None:
@@ -557,12 +555,13 @@ def _without(values: Mapping[str, T], names: Iterable[str]) -> Mapping[str, T]:
     return values and {name: value for name, value in values.items() if name not in names}
 
 
-def _skip(record: RunRecord, event: Event) -> RunRecord:
-    return record._replace(skip_reason=event["reason"])
-
-
 SORTED = json.JSONEncoder(sort_keys=True)
-FOLDS = {"start": _start, "rollout": _rollout, "score": _score, "skip": _skip}
+FOLDS: Mapping[str, Callable[[RunRecord, Event], RunRecord]] = {
+    "start": _start,
+    "rollout": _rollout,
+    "score": _score,
+    "skip": lambda record, event: record._replace(skip_reason=event["reason"]),
+}
 
 
 @dataclass(frozen=True, slots=True)

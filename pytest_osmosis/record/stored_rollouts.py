@@ -13,9 +13,9 @@ from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.formats.events import JudgeFields
 from pytest_osmosis.record.journal import POSITION, SessionTimes, event_at, replay_with_positions
+from pytest_osmosis.record.lifecycle import Ending
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, NO_NOTES, Event, Ledger, RunNotes, RunRecord, settled
-from pytest_osmosis.record.stop import Ending
 
 
 class StoredScore(NamedTuple):
@@ -55,7 +55,6 @@ class _ReadJournal:
 
     @property
     def records(self) -> Mapping[RunId, RunRecord]:
-        """The records of all runs with events."""
         return self.ledger.records
 
     @property
@@ -64,7 +63,6 @@ class _ReadJournal:
         return sum(self._times.each_ms)
 
     def __contains__(self, run: RunId) -> bool:
-        """Return True if the rollout of a run is stored."""
         return run in self._positions
 
     def _check_rows(self) -> None:

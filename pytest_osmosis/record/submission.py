@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from pytest_osmosis.files import private
-from pytest_osmosis.files.reading import FileFault, read_text
-from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.files.reading import FileFault, parsed, read_text
 from pytest_osmosis.formats.codec import decode, encode
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import Holder
+from pytest_osmosis.record.run_directory import Holder, RunDirectory
 
 SCHEMA_VERSION: Final = 1
 PLUGIN = "pytest_osmosis.plugin.submission"

@@ -18,6 +18,7 @@ from pytest_osmosis.report.statistics import (
     show_command,
 )
 from pytest_osmosis.report.style import Style, StyledText, aligned, bold, dim, joined, warning
+from pytest_osmosis.report.summary import known_cost
 from pytest_osmosis.results.compared_runs import (
     ComparedRate,
     ComparedRuns,
@@ -28,7 +29,7 @@ from pytest_osmosis.results.compared_runs import (
 )
 from pytest_osmosis.results.results import n_cost_unknown
 from pytest_osmosis.text.names import shown
-from pytest_osmosis.text.numbers import count, difference, moment, money, p_value, plural, score, seconds
+from pytest_osmosis.text.numbers import count, difference, moment, p_value, plural, score, seconds
 from pytest_osmosis.text.safe import one_line
 from pytest_osmosis.verdicts.comparison import ChangedRow, Passes, power_of
 from pytest_osmosis.verdicts.gates import DROP
@@ -145,14 +146,12 @@ def _cost(side: Side) -> str:
     cost, unknown = side.results.cost_usd, n_cost_unknown(side.results)
     if cost is None:
         return "unknown" if side.results.overall.n_runs else "-"
-    return money(cost) + (f" (unknown for {plural(unknown, 'run')})" if unknown else "")
+    return known_cost(cost, unknown)
 
 
 def _judges(side: Side) -> str:
     judges = side.results.judges
-    if judges is None:
-        return "-"
-    return "cost unknown" if judges.cost_usd is None else money(judges.cost_usd)
+    return "-" if judges is None else known_cost(judges.cost_usd)
 
 
 def _started(side: Side) -> str:
@@ -306,8 +305,7 @@ def _row_of(side: Side, index: int, passes: Passes) -> dict[str, Any]:
 def _run(side: Side, record: RunRecord) -> dict[str, Any]:
     answer, rule = None, side.results.pass_rule
     if side.stored is not None and record.rolled:
-        history = side.stored.history(record)
-        answer = ScoredAnswer.of(history.messages, history.n_prompt, None).text
+        answer = ScoredAnswer.of(side.stored.history(record)).text
     return {
         "run": str(record.run),
         "outcome": kind_of(record, rule) if record.status != "pending" else "pending",

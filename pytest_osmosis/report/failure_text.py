@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.record.run_id import RunId
@@ -20,7 +20,10 @@ from pytest_osmosis.stats import mean
 from pytest_osmosis.text.chat_messages import answer_of, as_chat_messages, text_of
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, one_line, shortened
-from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule, kind_of, reason_of, score_line
+from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule, Transcript, kind_of, reason_of, score_line
+
+if TYPE_CHECKING:
+    from pytest_osmosis.results.stored_results import RunHistory
 
 ANSWER_IN_A_LINE = 40
 """The most characters of an answer, and of a ground truth, in a line. Of a longer one the line has the end, where most
@@ -46,12 +49,12 @@ class ScoredAnswer:
     ground_truth: object = None
 
     @classmethod
-    def of(cls, messages: Sequence[object], n_prompt: int, ground_truth: object) -> ScoredAnswer:
-        """Return the answer in a conversation, whose first `n_prompt` messages are the prompt's."""
-        own = [message for message in messages[n_prompt:] if isinstance(message, Mapping)]
+    def of(cls, found: Transcript | RunHistory) -> ScoredAnswer:
+        """Return the answer in a conversation."""
+        own = [message for message in found.messages[found.n_prompt :] if isinstance(message, Mapping)]
         text = (answer_of(own) or "").strip()
         last = own[-1] if own else {}
-        return cls(text, text_of(last.get("content")).strip() == text, ground_truth)
+        return cls(text, text_of(last.get("content")).strip() == text, found.ground_truth)
 
     @property
     def line(self) -> str:
@@ -144,25 +147,17 @@ def _fits(text: str, most: int) -> bool:
 
 
 def outcome_of(
-    record: RunRecord,
-    pass_rule: PassRule,
-    *,
-    messages: Sequence[Mapping[str, Any]] = (),
-    n_prompt: int = 0,
-    ground_truth: object = None,
-    details: str = "",
-    output: Sequence[tuple[str, str]] = (),
-    where: str = "",
-    rerun: Callable[[RunId], str] = str,
+    record: RunRecord, pass_rule: PassRule, transcript: Transcript, where: str, rerun: Callable[[RunId], str]
 ) -> Outcome:
     """Return the outcome of a run's test. `where` is its dataset line, `rerun` returns the command that repeats it.
 
-    The first `n_prompt` of the `messages` are the prompt's. An answer is shown next to its `ground_truth` if it was
-    scored, and after an error of the function that should have scored it.
+    An answer is shown next to its ground truth if it was scored, and after an error of the function that should have
+    scored it.
     """
+    details = transcript.details
     kind = kind_of(record, pass_rule)
     reason = "" if kind == "passed" else one_line(reason_of(record, pass_rule))
-    answer = ScoredAnswer.of(messages, n_prompt, ground_truth)
+    answer = ScoredAnswer.of(transcript)
     said = reason_in_a_line(record, pass_rule) if kind == "failed" else ""
     if kind == "failed" and (line := answer_line(record, pass_rule, answer)):
         reason = f"{reason}: {line}"
@@ -173,13 +168,13 @@ def outcome_of(
         answers = answer.lines(_shortened, after_line=kind == "failed") if record.boundary is None else []
         notes = note_lines(record.notes, pass_rule.scorers, _shortened, said=said)
         raised = [escaped(shortened(details.rstrip(), DETAILS_CHARS))] if details else []
-        parts = [reason, *scores, *raised, *notes, *answers, *conversation_lines(messages)]
+        parts = [reason, *scores, *raised, *notes, *answers, *conversation_lines(transcript.messages)]
         text = "\n".join([*parts, f"dataset row: {where}", f"run it again: {rerun(record.run)}"])
     return Outcome(
         kind,
         reason,
         text,
-        tuple((title, escaped(printed)) for title, printed in output),
+        tuple((title, escaped(printed)) for title, printed in transcript.output),
         (record.duration_ms + record.scoring_ms) / 1000,
     )
 
@@ -299,7 +294,10 @@ def properties_of(
             )
     tokens = [record.tokens for record in records if record.tokens is not None]
     costs = [cost for cost in costs_usd if cost is not None]
-    outcomes = [_outcome_word(record, pass_rule) for record in records]
+    outcomes = [
+        "pending" if each.status == "pending" else pass_rule.boundary(each) or kind_of(each, pass_rule)
+        for each in records
+    ]
     broken = [outcome for outcome in outcomes if outcome not in ("passed", "failed", "skipped", "pending")]
     outcome = next(each for each in ("failed", *broken, "pending", "passed", "skipped") if each in outcomes)
     properties: list[Property] = [("osmosis.model_tag", "baseline")] if records[0].run.is_baseline else []
@@ -320,7 +318,3 @@ def properties_of(
         for source, metrics in records[0].metrics.items():
             properties += [(f"osmosis.metric.{source}.{one_line(name)}", value) for name, value in metrics.items()]
     return properties
-
-
-def _outcome_word(record: RunRecord, pass_rule: PassRule) -> str:
-    return "pending" if record.status == "pending" else pass_rule.boundary(record) or kind_of(record, pass_rule)

@@ -9,13 +9,7 @@ from pathlib import Path
 
 from pytest_osmosis.files.reading import FileFault, open_file
 from pytest_osmosis.report.overview import footnotes, overview_rows, total_line
-from pytest_osmosis.report.statistics import (
-    better_and_worse,
-    metric_rows,
-    passes_text,
-    row_name,
-    statistics_rows,
-)
+from pytest_osmosis.report.statistics import better_and_worse, metric_rows, passes_text, row_name, statistics_rows
 from pytest_osmosis.report.summary import account_lines, rate_lines, state_text
 from pytest_osmosis.results.results import Results, changed_rows
 from pytest_osmosis.text.numbers import plural

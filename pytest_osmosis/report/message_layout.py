@@ -11,7 +11,7 @@ import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.files.reading import parsed
 from pytest_osmosis.report.style import bold, dim, joined, warning
 from pytest_osmosis.text.chat_messages import as_chat_messages, refusal_of
 from pytest_osmosis.text.names import listed

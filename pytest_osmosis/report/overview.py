@@ -6,7 +6,7 @@ Evals that are entries of one config are compared with the first of them, in col
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from os.path import commonprefix
 
 from pytest_osmosis.record.run_record import RunRecord
@@ -87,13 +87,18 @@ def footnotes(evals: Sequence[Results]) -> list[str]:
     notes: list[str] = []
     if any(_n_unmeasured(overall) and overall.n_measured for overall in overalls):
         notes.append(warning(f"{MARK} counts runs that were not measured as not passed"))
-    tables = {results.among.config: results.among for results in evals if results.among is not None}
-    for table in tables.values():
+    tables = _tables(evals)
+    for table in tables:
         notes += entry_notes(table, f"{table.config}: " if len(tables) > 1 else "")
     return notes
 
 
-def entry_notes(table: EntryTable, begin: str = "") -> Iterator[str]:
+def _tables(evals: Sequence[Results]) -> Collection[EntryTable]:
+    """Return the table of each config whose entries ran together."""
+    return {results.among.config: results.among for results in evals if results.among is not None}.values()
+
+
+def entry_notes(table: EntryTable, begin: str) -> Iterator[str]:
     """Yield how the entries of a config were compared, and why some of them were not."""
     paired = [found for found in table.differences if found.paired]
     unpaired = [found for found in table.differences if not found.paired]
@@ -180,10 +185,9 @@ def total_line(evals: Sequence[Results], model: str | None = None) -> str:
 def _duration_ms(evals: Sequence[Results]) -> float:
     """Return the time of all, in which evals that ran together count once."""
     alone = [results.duration_ms for results in evals if results.among is None]
-    tables = {results.among.config: results.among for results in evals if results.among is not None}
     together = [
         sum(entry.duration_ms for entry in table.entries) if table.duration_ms is None else table.duration_ms
-        for table in tables.values()
+        for table in _tables(evals)
     ]
     return sum(alone) + sum(together)
 

@@ -138,7 +138,6 @@ def continuation(run: StoredEvalRun, life: Lifecycle) -> str | None:
 
 
 def config_argument(path: object, entry: str | None) -> str:
-    """Return the argument of pytest that names the eval of a config."""
     return f"--osmosis-config={path}" if entry is None else f"{path}::{entry}"
 
 
@@ -207,9 +206,7 @@ def _listed(stored: StoredResults, records: Sequence[RunRecord], columns: int | 
         style, outcome = _outcome(rule, record)
         answer = ""
         if record.status == "finished":
-            history = stored.history(record)
-            answered = ScoredAnswer.of(history.messages, history.n_prompt, history.ground_truth)
-            answer = answer_line(record, rule, answered)
+            answer = answer_line(record, rule, ScoredAnswer.of(stored.history(record)))
         begin = joined("  ", style(f"{record.run}"), " " * (width - len(str(record.run)) + 2))
         line = f"{outcome}: {answer}" if answer else outcome
         yield joined(begin, line if columns is None else fitted(line, max(columns - len(begin), LEAST_COLUMNS)))
@@ -239,8 +236,8 @@ class RunContext:
     eval_run: str
     pass_rule: PassRule
     costs_usd: Mapping[RunId, float]
-    place: str = ""
-    rerun: str = ""
+    place: str
+    rerun: str
 
 
 def run_lines(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator[str]:
@@ -326,8 +323,7 @@ def _facts(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator
 def _answer_lines(history: RunHistory, cut: Shortener) -> Iterator[str]:
     """Yield the answer that was scored, unless the conversation ends with it, and what was expected."""
     if history.record.status == "finished":
-        answer = ScoredAnswer.of(history.messages, history.n_prompt, history.ground_truth)
-        yield from (f"  {line}" for line in answer.lines(cut))
+        yield from (f"  {line}" for line in ScoredAnswer.of(history).lines(cut))
 
 
 def _circumstances(record: RunRecord, cost: float | None) -> str:
@@ -352,7 +348,7 @@ def _output_lines(history: RunHistory, cut: Shortener) -> Iterator[str]:
         yield from ("", bold(f"{kind}:"), *text_lines(text, cut))
 
 
-def page_json(stored: StoredResults, *, only_failed: bool = False) -> dict[str, Any]:
+def page_json(stored: StoredResults, *, only_failed: bool) -> dict[str, Any]:
     """Return the eval run with all its runs, or only those that did not pass."""
     rule = stored.results.pass_rule
     records = [each for each in stored.records if not only_failed or kind_of(each, rule) in ("failed", "error")]
@@ -395,7 +391,7 @@ def _page(stored: StoredResults, runs: list[dict[str, Any]]) -> dict[str, Any]:
 def _run_of(history: RunHistory, rule: PassRule, costs: Mapping[RunId, float]) -> dict[str, Any]:
     record = history.record
     outcome = record.status if record.status == "pending" else kind_of(record, rule)
-    answer = ScoredAnswer.of(history.messages, history.n_prompt, history.ground_truth)
+    answer = ScoredAnswer.of(history)
     return {
         "run": str(record.run),
         "row_index": record.run.row,

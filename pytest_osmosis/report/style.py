@@ -139,7 +139,6 @@ def fitted_tables(
 
 
 def table_width(rows: Sequence[Sequence[str]]) -> int:
-    """Return the width of the rows as one table."""
     return _width(rows, range(len(rows[0])))
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from pytest_osmosis.record.lifecycle import StopReason
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import ReplicaRequests, RunRecord
-from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.report.statistics import (
     better_and_worse,
     changed_rows_lines,
@@ -182,7 +182,7 @@ def _replica(replica: ReplicaRequests) -> str:
     return warning(f"{line}, left out {plural(len(replica.left_out), 'time')}, first at {clock_time(at)}: {error}")
 
 
-def stored_line(run: str, rolled_out_at: str, n_stored: int, n_gone: int, *, judged: bool = False) -> str:
+def stored_line(run: str, rolled_out_at: str, n_stored: int, n_gone: int, *, judged: bool) -> str:
     """Return the header's line on the stored rollouts that are scored again; with `judged`, by an LLM judge too."""
     without = f" ({plural(n_gone, 'run')} without one)" if n_gone else ""
     stored = f"{plural(n_stored, 'stored rollout')}{without}"

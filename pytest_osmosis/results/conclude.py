@@ -17,11 +17,10 @@ from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.formats.codec import Amount, Count, Moment, Positive, Share
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.record.lifecycle import Lifecycle
+from pytest_osmosis.record.lifecycle import Lifecycle, Stop, StopReason
 from pytest_osmosis.record.manifest import PassRuleFields
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.record.stop import Stop, StopReason
 from pytest_osmosis.results.entry_table import EntryTable
 from pytest_osmosis.results.publish import published_config, redacted
 from pytest_osmosis.results.read import PublishedResults, read_results
@@ -125,6 +124,11 @@ class EvalFacts(Rules):
     is_part: bool = False
     status_before: Lifecycle | None
 
+    @property
+    def gates_decide(self) -> bool:
+        """True if gates decide in place of single runs: now, or for a shard once all shards are merged."""
+        return self.shard.decides if self.shard is not None else self.decide and not self.partial
+
     def measured(
         self,
         records: Iterable[RunRecord],
@@ -136,13 +140,7 @@ class EvalFacts(Rules):
         **more: Any,
     ) -> Results:
         """Return the results as far as they follow from the records alone, with `more` members."""
-        made = of_records(
-            self.description,
-            pass_rule,
-            records,
-            self.prices,
-            self.baseline,
-        )
+        made = of_records(self.description, pass_rule, records, self.prices, self.baseline)
         stop, shard = self._stop(stop, made), self.shard
         return replace(
             made,

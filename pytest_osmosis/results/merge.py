@@ -15,18 +15,11 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.errors import Problem, ProblemsError, ResultsError
 from pytest_osmosis.formats.codec import builtin
+from pytest_osmosis.record.lifecycle import StopReason
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, plan_order
-from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results import results
-from pytest_osmosis.results.conclude import (
-    Conclusion,
-    Rules,
-    any_answer,
-    corrected,
-    is_not_measured,
-    why_unfit,
-)
+from pytest_osmosis.results.conclude import Conclusion, Rules, any_answer, corrected, is_not_measured, why_unfit
 from pytest_osmosis.results.entry_table import entry_table, is_comparison
 from pytest_osmosis.results.heads import previous_run
 from pytest_osmosis.results.read import PublishedResults, read_results, results_of
@@ -203,9 +196,7 @@ def _measured(files: Sequence[PublishedResults], facts: Sequence[ShardFacts], mi
         duration_ms=max(part.duration_ms for part in parts),
         row_digests={row: digest for part in parts for row, digest in part.row_digests.items()},
         among=max(
-            (each for part in parts if (each := part.among)),
-            key=lambda each: each.duration_ms or 0.0,
-            default=None,
+            (each for part in parts if (each := part.among)), key=lambda each: each.duration_ms or 0.0, default=None
         ),
         throttling=_throttling([part.throttling for part in parts], sum(len(part.all_records) for part in parts)),
         judge_price=lambda use: next((price for part in parts if (price := part.judge_price(use)) is not None), None),
@@ -229,7 +220,6 @@ def _throttling(parts: Sequence[Throttling], n_rollouts: int) -> Throttling:
 
 
 def _cassette(parts: Sequence[CassetteUse]) -> CassetteUse | None:
-    """Return the part of cassettes in all shards; None without any."""
     if not parts:
         return None
     return replace(
@@ -285,11 +275,9 @@ def _with_stop(measured: Results, parts: Sequence[Results], facts: Sequence[Shar
         return replace(measured, stopped=text, stop_reason=reason)
     n_unmeasured = sum(len(cause.runs) for cause in measured.causes if not cause.is_measured)
     fact, n_runs = facts[0], len(measured.records)
-    if measured.smoke_of is None and n_unmeasured > most_errors(
-        fact.max_errors, n_runs, is_share=fact.max_errors_is_share
-    ):
-        limit = max_errors_text(fact.max_errors, is_share=fact.max_errors_is_share)
-        return replace(measured, stopped=too_many(measured.causes, n_runs, limit), stop_reason="max_errors")
+    if measured.smoke_of is None and n_unmeasured > most_errors(fact, n_runs):
+        text = too_many(measured.causes, n_runs, max_errors_text(fact))
+        return replace(measured, stopped=text, stop_reason="max_errors")
     return measured
 
 
@@ -432,8 +420,8 @@ def _differences(one_part: _ShardResults, other_part: _ShardResults) -> Iterator
 
 def _counted(facts: ShardFacts) -> Mapping[str, object]:
     """Return the facts that all shards of an eval have in common."""
-    limit = max_errors_text(facts.max_errors, is_share=facts.max_errors_is_share)
-    return {"planned_rows": facts.planned_rows, "planned_runs": facts.planned_runs, "max_errors": limit}
+    counts = {"planned_rows": facts.planned_rows, "planned_runs": facts.planned_runs}
+    return {**counts, "max_errors": max_errors_text(facts)}
 
 
 def _written(value: object) -> str:

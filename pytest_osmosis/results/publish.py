@@ -21,7 +21,6 @@ from msgspec import UNSET
 from pytest_osmosis import stats
 from pytest_osmosis.files import private
 from pytest_osmosis.formats.codec import builtin, encode
-from pytest_osmosis.formats.events import plain
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
 from pytest_osmosis.results.read import (
@@ -30,6 +29,7 @@ from pytest_osmosis.results.read import (
     PublishedRow,
     PublishedRun,
     UnscoredRollout,
+    same_facts,
 )
 from pytest_osmosis.results.results import (
     EvalDescription,
@@ -42,15 +42,9 @@ from pytest_osmosis.results.results import (
     n_cost_unknown,
     tokens_of,
 )
-from pytest_osmosis.results.totals import (
-    cost_of_judges,
-    judge_fields,
-    present,
-    replica_totals,
-    replicas_json,
-)
+from pytest_osmosis.results.totals import cost_of_judges, judge_fields, present, replica_totals, replicas_json
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.verdicts.pass_rule import PassRule
+from pytest_osmosis.verdicts.pass_rule import PassRule, error_of
 
 
 def published(results: Results) -> dict[str, Any]:
@@ -245,17 +239,13 @@ def _rows(results: Results) -> Iterator[PublishedRow]:
     for row, records in by_row(_ended(results.all_records)).items():
         ordered = sorted(records, key=lambda record: (record.run.is_baseline, record.run.index))
         yield PublishedRow(
-            row_index=row,
-            row_digest=results.row_digests[row],
-            runs=[_run(results, record) for record in ordered],
+            row_index=row, row_digest=results.row_digests[row], runs=[_run(results, record) for record in ordered]
         )
 
 
 def _run(results: Results, record: RunRecord) -> PublishedRun:
-    boundary, error = results.pass_rule.boundary(record), record.error
+    boundary = results.pass_rule.boundary(record)
     status: Any = record.status  # not "pending"
-    if error is None and record.scorer_errors:
-        error = "; ".join(f"{name}: {failed.message}" for name, failed in record.scorer_errors.items())
     return PublishedRun(
         run_index=record.run.index,
         model_tag=_tag(results, record.run),
@@ -265,7 +255,7 @@ def _run(results: Results, record: RunRecord) -> PublishedRun:
         status=status,
         passed=results.pass_rule.passed(record),
         boundary=boundary,
-        error=error or None,
+        error=error_of(record) if record.scorer_errors else record.error or None,
         infra=boundary in INFRASTRUCTURE,
         scoring_ms=round(record.scoring_ms, 3),
         cost_usd=results.costs_usd.get(record.run),
@@ -285,11 +275,7 @@ def _rollout(results: Results, record: RunRecord) -> dict[str, Any]:
     """Return what runs that ended and runs without scores have in common: their rollouts, and requests to judges."""
     uses = record.judge_uses
     return {
-        "duration_ms": record.duration_ms,
-        "usage": record.usage,
-        **plain(record),
-        "attempt": record.attempt,
-        "repeated": record.repeated,
+        **same_facts(record),
         "replicas": replicas_json(record.replicas),
         "judges": tuple(map(judge_fields, uses)),
         "judges_cost_usd": cost_of_judges(uses, results.judge_price) if uses else UNSET,
@@ -381,15 +367,11 @@ def write(path: Path, text: Iterable[str], *, is_private: bool = False) -> Path:
 
 @contextmanager
 def replacing(path: Path, *, follows_link: bool = True) -> Iterator[Path]:
-    """Give a path to write to, and let that file replace the one at `path` at the end, or be gone after an error."""
+    """Do the same as `private.replacing`, in a folder that is made if there is none."""
     file = path.resolve() if follows_link else path
     file.parent.mkdir(parents=True, exist_ok=True)
-    scratch = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
+    with private.replacing(file) as scratch:
         yield scratch
-        scratch.replace(file)
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 def append(path: Path, text: str) -> None:

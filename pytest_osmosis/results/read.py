@@ -12,14 +12,15 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from pytest_osmosis.errors import ResultsError
-from pytest_osmosis.files.reading import FileFault, open_file, read_text
-from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.files.reading import FileFault, open_file, parsed, read_text
+from pytest_osmosis.formats import Boundary, Ending, ModelTag, StopReason
 from pytest_osmosis.formats.codec import (
     HEXADECIMAL,
     Amount,
@@ -32,9 +33,8 @@ from pytest_osmosis.formats.codec import (
     check_version,
     decode,
 )
-from pytest_osmosis.formats.events import JudgeFields, ReplicaFields, plain
+from pytest_osmosis.formats.events import PLAIN, JudgeFields, ReplicaFields
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.formats.words import Boundary, Ending, ModelTag, StopReason
 from pytest_osmosis.record.lifecycle import Lifecycle, head_text
 from pytest_osmosis.record.manifest import ExtraFields
 from pytest_osmosis.record.plan import Shard
@@ -68,6 +68,15 @@ class ScoringFault(TypedDict):
     boundary: Boundary
 
 
+_SAME = ("duration_ms", "usage", "attempt", "repeated", *PLAIN)
+_same_of = attrgetter(*_SAME)
+
+
+def same_facts(of: UnscoredRollout | RunRecord) -> dict[str, Any]:
+    """Return the facts that a published rollout and its record have under the same names."""
+    return dict(zip(_SAME, _same_of(of), strict=True))
+
+
 class UnscoredRollout(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The rollout of a run, and the requests to judges that scored it, if there were any."""
 
@@ -85,15 +94,11 @@ class UnscoredRollout(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the record of the run before its scores."""
         return RunRecord(
             id,
-            attempt=self.attempt,
-            repeated=self.repeated,
             started=True,
             rolled=True,
-            duration_ms=self.duration_ms,
-            usage=self.usage,
             judge_uses=tuple(map(judge_use, self.judges)),
             replicas=replicas_of(self.replicas),
-            **plain(self),
+            **same_facts(self),
         )
 
 

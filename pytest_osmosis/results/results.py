@@ -27,12 +27,11 @@ from pytest_osmosis.errors import ITS_ANSWER
 from pytest_osmosis.files.reading import open_file
 from pytest_osmosis.formats.codec import Amount, Count, Ms, Positive
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.record.lifecycle import Lifecycle
+from pytest_osmosis.record.lifecycle import Lifecycle, Stop, StopReason, ending_of
 from pytest_osmosis.record.manifest import Manifest
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
-from pytest_osmosis.record.stop import Stop, StopReason, ending_of
 from pytest_osmosis.results.totals import (
     CassetteUse,
     JudgeTotals,
@@ -51,6 +50,7 @@ from pytest_osmosis.verdicts.gates import NORMAL_RANGE, Runs, Verdict
 from pytest_osmosis.verdicts.pass_rule import UNMEASURED, PassRule, reason_of, reward_error
 
 if TYPE_CHECKING:
+    from pytest_osmosis.config.tables import LimitsTable
     from pytest_osmosis.results.entry_table import EntryTable
 
 
@@ -95,14 +95,14 @@ class ShardFacts:
         return Shard(self.index, self.of)
 
 
-def most_errors(limit: float, n_runs: int, *, is_share: bool) -> int:
+def most_errors(of: ShardFacts | LimitsTable, n_runs: int) -> int:
     """Return how many runs may stay unmeasured: 29% of 100 are 29, though 0.29 * 100 is a little less in floats."""
-    return math.floor(round(limit * n_runs, 6)) if is_share else int(limit)
+    return math.floor(round(of.max_errors * n_runs, 6)) if of.max_errors_is_share else int(of.max_errors)
 
 
-def max_errors_text(limit: float, *, is_share: bool) -> str:
+def max_errors_text(of: ShardFacts | LimitsTable) -> str:
     """Return the bound as the user wrote it: "10%" or "12"."""
-    return f"{100 * limit:.12g}%" if is_share else count(int(limit))
+    return f"{100 * of.max_errors:.12g}%" if of.max_errors_is_share else count(int(of.max_errors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class ModelResults:
     records: Sequence[RunRecord]
     by_function: Mapping[str, stats.Summary]
     overall: stats.Summary
-    price: Price | None = None
+    price: Price | None
 
     def metrics(self, pass_rule: PassRule) -> MetricSummaries:
         """Return the means of the metrics of its runs, by source and name."""

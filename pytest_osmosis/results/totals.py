@@ -13,17 +13,17 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from pytest_osmosis import stats
+from pytest_osmosis.formats import CassetteMode
 from pytest_osmosis.formats.codec import Amount, Count
 from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.formats.words import CassetteMode
+from pytest_osmosis.record.manifest import StoredCassette
 from pytest_osmosis.record.run_record import JudgeUse, ReplicaRequests, RunRecord, StoredUse
 
 _Count = TypeVar("_Count", int, float)
 
 
 def summed(counts: Iterable[Mapping[str, _Count]]) -> dict[str, _Count]:
-    """Return the sums of counts by name."""
     total: dict[str, _Count] = {}
     for each in counts:
         for name, count in each.items():
@@ -240,6 +240,11 @@ class CassetteUse:
     replayed_tokens: int = 0
     replayed_cost_usd: float | None = None
     unrecorded: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, stored: StoredCassette | None) -> CassetteUse | None:
+        """Return the part of a cassette as far as the manifest knows it."""
+        return None if stored is None else cls(stored["mode"], stored["path"])
 
     def counting(
         self, records: Iterable[RunRecord], n_sent: int, price: Callable[[RunRecord], Price | None], judges: PriceOf

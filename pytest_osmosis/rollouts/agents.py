@@ -28,7 +28,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.files import private
 from pytest_osmosis.models.base import ChatReply, Message, copied, own_copy, refusal_error
-from pytest_osmosis.text.recorded import recorded_conversation
+from pytest_osmosis.text.chat_messages import recorded_conversation
 from pytest_osmosis.text.user_code import UserValueFault, described, fields_of, metrics_of, type_name, user_stack
 
 Chat = Callable[[Sequence[Message], Sequence[Mapping[str, Any]], Mapping[str, Any]], Awaitable[ChatReply]]

@@ -114,7 +114,8 @@ class Matched:
 def matched(new: Sequence[RowRuns], old: Sequence[RowRuns]) -> Matched:
     """Match rows with the same content; of several, the first with the first, and so on."""
     here, there = by_content(new), by_content(old)
-    pairs = [_pair(row, there[key]) for key, row in here.items() if key in there]
+    both = [(row, there[key]) for key, row in here.items() if key in there]
+    pairs = [Pair(row.row_index, old.row_index, row.runs, old.runs) for row, old in both]
     only_here = {row.row_index for key, row in here.items() if key not in there}
     only_there = {row.row_index for key, row in there.items() if key not in here}
     changed = only_here & only_there
@@ -156,10 +157,6 @@ def changed_rows(pairs: Iterable[Pair], against: Against) -> list[ChangedRow]:
                 )
             )
     return sorted(changed, key=lambda row: (row.change == "better", -abs(row.rise), row.row_index))
-
-
-def _pair(new: RowRuns, old: RowRuns) -> Pair:
-    return Pair(new.row_index, old.row_index, new.runs, old.runs)
 
 
 def passes(runs: Runs) -> Passes:
@@ -315,8 +312,8 @@ class BaselineComparison:
 
     rows: RowComparison
     found: AgainstBaseline
-    allowed: float = 0.0
-    stopped: str | None = None
+    allowed: float
+    stopped: str | None
 
     def among(self, n_evals: int, p: float) -> BaselineComparison:
         """Return this comparison as one of `n_evals`, with its corrected p."""

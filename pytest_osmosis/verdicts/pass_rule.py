@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from pytest_osmosis.record.manifest import PassRuleFields
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, Boundary, RewardError, RunRecord
@@ -147,6 +147,20 @@ class Outcome:
     duration_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The parts of a run that its test may show: conversation, user's traceback, printed output, line and ground truth
+    of its row. The first `n_prompt` messages are the prompt's.
+    """
+
+    messages: Sequence[Mapping[str, Any]] = ()
+    n_prompt: int = 0
+    details: str = ""
+    output: tuple[tuple[str, str], ...] = ()
+    line: int = 0
+    ground_truth: object = None
+
+
 def judged_by_no_score(outcome: Outcome) -> Outcome:
     """Return the outcome of a smoke test: every scored run passes, and a section shows a score that is too low."""
     if outcome.kind != "failed":
@@ -195,6 +209,12 @@ def score_line(score: float, threshold: float, name: str = "") -> str:
     sign = ">=" if score >= threshold else "<"
     shown, bound = distinguishable(score, threshold)
     return f"{name or 'score'} {shown} {sign} {bound}"
+
+
+def error_of(record: RunRecord) -> str | None:
+    """Return the error of a rollout, or else those of the functions that gave no score; None without any."""
+    errors = (f"{name}: {error.message}" for name, error in record.scorer_errors.items())
+    return record.error or "; ".join(errors) or None
 
 
 NO_SCORE = RewardError("gave no score")

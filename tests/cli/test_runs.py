@@ -10,8 +10,7 @@ import pytest
 
 from pytest_osmosis import cli
 from pytest_osmosis.cli.logs import SHORTENED, LogTail
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import Holder
+from pytest_osmosis.record.run_directory import Holder, RunDirectory
 from pytest_osmosis.record.submission import SubmissionNote
 from tests.cli.stored_runs import RESULTS, Cli, Stored
 from tests.unit.made import MANIFEST, A, finished, published

@@ -14,9 +14,8 @@ import time
 
 import pytest
 
-from pytest_osmosis.record.lifecycle import lifecycle_of
+from pytest_osmosis.record.lifecycle import REQUESTED, lifecycle_of
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.stop import REQUESTED
 from tests.cli.background import PROGRAM, Background
 from tests.plugin.workspaces import DEADLINE_S, hosts_under, wait_until
 

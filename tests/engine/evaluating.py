@@ -25,9 +25,9 @@ from pytest_osmosis.engine.host_connection import HostConnection, Spawn
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.evals import EvalRun, FinishedEval, RunSettings, SelectedRuns, finish
 from pytest_osmosis.record.journal import replay
+from pytest_osmosis.record.lifecycle import Stop
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.verdicts.pass_rule import Outcome
 from tests.journals import fold

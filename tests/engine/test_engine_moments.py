@@ -15,18 +15,17 @@ from pytest_osmosis.datasets import Content
 from pytest_osmosis.engine import hosts as engine_hosts
 from pytest_osmosis.engine import recovery
 from pytest_osmosis.engine.hosts import MOST_LOST
-from pytest_osmosis.engine.job import Bounds, Limits, RescoreJob, ResumeJob, ScoreInputs, Transcript
+from pytest_osmosis.engine.job import Bounds, Limits, RescoreJob, ResumeJob, ScoreInputs
 from pytest_osmosis.engine.notices import WAIT_S
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.journal import Journal, replay
-from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.lifecycle import Stop
+from pytest_osmosis.record.run_directory import RunDirectory, holder_of
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_lock import holder_of
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE, RunRecord
-from pytest_osmosis.record.stop import Stop
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress, StoredRollouts
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, Transcript
 from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
 from tests.journals import fold
 from tests.plugin.workspaces import wait_until

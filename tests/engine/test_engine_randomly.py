@@ -20,13 +20,13 @@ import pytest
 from pytest_osmosis.datasets import Dataset
 from pytest_osmosis.engine.engine import Engine
 from pytest_osmosis.engine.host_connection import HostEnviron
-from pytest_osmosis.engine.job import Bounds, Job, Limits, Transcript
+from pytest_osmosis.engine.job import Bounds, Job, Limits
 from pytest_osmosis.host.protocol import HostCode, Key, Setup
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord
 from pytest_osmosis.results.results import records_of
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, Transcript, kind_of
 from tests.engine.recounted import StoredNow
 from tests.engine.world import USAGE, Climate, Rows, World
 from tests.journals import fold

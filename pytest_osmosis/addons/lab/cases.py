@@ -34,8 +34,8 @@ from pytest_osmosis.addons.lab.target import Target
 from pytest_osmosis.config.document import read_document
 from pytest_osmosis.errors import ConfigError, DatasetError, Problem
 from pytest_osmosis.files.reading import something_at
+from pytest_osmosis.text.chat_messages import SOLUTION
 from pytest_osmosis.text.names import shown, suggestion
-from pytest_osmosis.text.recorded import SOLUTION
 
 if TYPE_CHECKING:
     from pytest_osmosis.datasets import Row

@@ -25,16 +25,14 @@ import pytest_osmosis
 from pytest_osmosis.addons.osmosis_sdk.trajectories import WRITTEN, FinalMetrics, Trajectory, TrajectoryAgent, steps_of
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.files import private
-from pytest_osmosis.files.reading import FileFault, read_text, something_at
-from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.files.reading import FileFault, parsed, read_text, something_at
 from pytest_osmosis.formats.codec import builtin
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import EventReader
 from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.results.read import read_head
-from pytest_osmosis.results.stored_results import Replayed, pass_rule_of, prices_of, replayed
+from pytest_osmosis.results.stored_results import LastTerms, Replayed, replayed
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction
@@ -112,15 +110,13 @@ class _EvalFiles:
     """The files of an eval run, which has a `name` and an `id` there. `counts` are those of the lines so far."""
 
     def __init__(self, run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed, redaction: Redaction) -> None:
-        head = None if run.results is None else read_head(run.results)
         self.name = _UNFIT.sub("-", run.directory.name)[-MOST_NAME_CHARS:].lstrip("-.") or "run"
         self.counts = _Counts()
         self._run = run
         self.id = self._hex("")
         self._found = found
         self._redaction = redaction
-        self._rule = pass_rule_of(run, head, found.ledger.scorers)
-        self._price = prices_of(run, head)
+        self._rule, self._price = LastTerms.of(run, found.ledger.scorers)
         self._rows = [row for row, _ in run.manifest.selected.rows()]
         self._ended_at = lifecycle.ended_at or run.manifest.started_at
 

@@ -24,8 +24,7 @@ from msgspec.structs import replace
 
 from pytest_osmosis.datasets.rows import BadRow
 from pytest_osmosis.errors import DatasetError
-from pytest_osmosis.files.reading import FileFault, read_text, something_at
-from pytest_osmosis.files.strict_json import JsonFault, parsed
+from pytest_osmosis.files.reading import FileFault, JsonFault, parsed, read_text, something_at
 from pytest_osmosis.formats.codec import Amount, Count, ShapeFault, decode, quoted
 from pytest_osmosis.text.chat_messages import as_chat_messages
 from pytest_osmosis.text.names import natural_key, shown

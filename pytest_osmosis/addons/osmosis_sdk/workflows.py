@@ -31,7 +31,7 @@ from pytest_osmosis.host.rollout_code import files_needed_by, read_source
 from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.rewards.graders import GraderCode, Reward, RolloutToGrade, no_reward, with_notes
 from pytest_osmosis.rollouts.agents import ChatContext, NotAConversation, RolloutOutput
-from pytest_osmosis.text.recorded import label_of, metadata_of
+from pytest_osmosis.text.chat_messages import label_of, metadata_of
 from pytest_osmosis.text.safe import dumps
 from pytest_osmosis.text.user_code import (
     UserValueFault,

@@ -33,8 +33,7 @@ from typing import Any, TypedDict
 
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.files import private
-from pytest_osmosis.files.reading import FileFault, open_file, read_text, something_at
-from pytest_osmosis.files.strict_json import parsed
+from pytest_osmosis.files.reading import FileFault, open_file, parsed, read_text, something_at
 from pytest_osmosis.formats.codec import ShapeFault, decode
 from pytest_osmosis.models.providers import SERVICES
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
@@ -43,8 +42,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId, plan_order
 from pytest_osmosis.record.run_record import Event, RunRecord
 from pytest_osmosis.results.publish import replacing, why_not_writable
-from pytest_osmosis.results.read import read_head
-from pytest_osmosis.results.stored_results import Replayed, pass_rule_of, replayed
+from pytest_osmosis.results.stored_results import LastTerms, Replayed, replayed
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction
@@ -98,8 +96,7 @@ def write_prime_files(run: StoredEvalRun, folder: Path, redaction: Redaction) ->
     found = replayed(run.directory.journal)
     if not found.ledger.scorers:
         raise OsmosisError(f"{run.directory.name}: holds no run: none had begun when it ended")
-    settings = None if run.results is None else read_head(run.results)
-    files = _PrimeFiles(run, pass_rule_of(run, settings, found.ledger.scorers), redaction)
+    files = _PrimeFiles(run, LastTerms.of(run, found.ledger.scorers).rule, redaction)
     private.make_folders(folder)
     with ExitStack() as stack:
         paths = [stack.enter_context(replacing(folder / name, follows_link=False)) for name in (RESULTS, METADATA)]

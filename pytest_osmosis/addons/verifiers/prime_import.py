@@ -27,13 +27,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDi
 from pytest_osmosis.addons.verifiers.client import tool_call
 from pytest_osmosis.addons.verifiers.prime_files import METADATA, MOST_METADATA_BYTES, RESULTS, REWARD, eval_run_of
 from pytest_osmosis.errors import OsmosisError, ProblemsError
-from pytest_osmosis.evals.request_settings import request_sampling
+from pytest_osmosis.evals.eval_models import request_sampling
 from pytest_osmosis.evals.resume import ResumeRequest, resumed, why_no_name
 from pytest_osmosis.evals.rollout_source import ImportedRollouts
 from pytest_osmosis.evals.run_directory import changed_value, runs_folder
 from pytest_osmosis.files import private
-from pytest_osmosis.files.reading import FileFault, open_file, read_text
-from pytest_osmosis.files.strict_json import DEEPEST, JsonFault, depth
+from pytest_osmosis.files.reading import DEEPEST, FileFault, JsonFault, depth, open_file, read_text
 from pytest_osmosis.formats.codec import LARGEST, Amount, Count, Positive, decode
 from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.record.journal import encode

@@ -3,8 +3,8 @@
 Several are loaded at once: `announce` all before the first is needed. A session that rolls out keeps the processes:
 `spawning` hands each to the first host that would load the same environment in the same way.
 
-The rows lie in a private temporary folder until the session ends. An eval run keeps a copy (`keep_rows`), from which
-its rollouts can be scored without the environment's rows.
+The rows lie in a private temporary folder until the session ends. An eval run keeps a copy, from which its rollouts
+can be scored without the environment's rows.
 """
 
 from __future__ import annotations

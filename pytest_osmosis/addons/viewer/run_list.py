@@ -17,8 +17,7 @@ from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.formats.codec import decode, encode
 from pytest_osmosis.record.find_run import listing_order
 from pytest_osmosis.record.manifest import read_manifest
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import holder_of
+from pytest_osmosis.record.run_directory import RunDirectory, holder_of
 from pytest_osmosis.results.entry_table import EntryFigures, EntryTable
 from pytest_osmosis.results.heads import Figures, RolloutCounter, RunEntry, entry_of, run_entry
 from pytest_osmosis.results.publish import published_head

@@ -37,11 +37,10 @@ from pytest_osmosis.results.conclude import EvalFacts
 from pytest_osmosis.results.results import Results, decided_scores
 from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.stats import RunScore, gaffke
-from pytest_osmosis.text.chat_messages import text_of
+from pytest_osmosis.text.chat_messages import SOLUTION, text_of
 from pytest_osmosis.text.names import shown
-from pytest_osmosis.text.recorded import SOLUTION
 from pytest_osmosis.text.safe import escaped, one_line
-from pytest_osmosis.verdicts.pass_rule import PassRule
+from pytest_osmosis.verdicts.pass_rule import PassRule, error_of
 
 _Group = Callable[[RunRecord], str | None]
 """Returns the value of a run, None if it is in no slice."""
@@ -269,12 +268,7 @@ def _boundary(record: RunRecord, rule: PassRule) -> int:
 
 def _error(record: RunRecord) -> str | None:
     """Return in one line what kept a run, or one of its functions, from a score; None if nothing did."""
-    if record.status == "pending":
-        error = record.skip_reason
-    elif record.error is not None:
-        error = record.error
-    else:
-        error = "; ".join(f"{name}: {each.message}" for name, each in record.scorer_errors.items()) or None
+    error = record.skip_reason if record.status == "pending" else error_of(record)
     return error and one_line(error, ERROR_CHARS)
 
 

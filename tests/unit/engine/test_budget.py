@@ -11,11 +11,11 @@ from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.budget import Budget, Systemic
 from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.engine.run_table import NEXT_STAGES, RunState, RunTable, Stage, Tally
+from pytest_osmosis.formats import Boundary, StopReason
 from pytest_osmosis.formats.events import RolloutEvent
-from pytest_osmosis.formats.words import Boundary, StopReason
+from pytest_osmosis.record.lifecycle import Stop
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import JudgeUse, RunRecord, StoredUse
-from pytest_osmosis.record.stop import Stop
 from tests.clocks import SteppedClock
 from tests.unit.made import failed, rolled
 

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from pytest_osmosis.formats import ModelTag
 from pytest_osmosis.formats.codec import Count, Moment, Ms, ShapeFault, decode
-from pytest_osmosis.formats.words import ModelTag
 
 
 class Part(Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis import Verdict
-from pytest_osmosis.formats.words import CassetteMode
+from pytest_osmosis.formats import CassetteMode
 from pytest_osmosis.models.base import ChatReply
 from pytest_osmosis.models.completions import write_events
 from pytest_osmosis.models.json_bodies import AnswerLabel

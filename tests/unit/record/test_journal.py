@@ -23,8 +23,7 @@ from pytest_osmosis.record.journal import (
     replay_with_positions,
     with_checksum,
 )
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import holder_of
+from pytest_osmosis.record.run_directory import RunDirectory, holder_of
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.text()
 """Lone surrogates too: models and user code produce them."""

@@ -14,11 +14,9 @@ import pytest
 
 from pytest_osmosis.record import lifecycle
 from pytest_osmosis.record.journal import Journal, encode, with_checksum
-from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import Holder, RunLock
+from pytest_osmosis.record.lifecycle import Ending, InFlight, Lifecycle, Stop, StopReason, ending_of, lifecycle_of
+from pytest_osmosis.record.run_directory import Holder, RunDirectory, RunLock
 from pytest_osmosis.record.run_record import Event
-from pytest_osmosis.record.stop import Ending, InFlight, Stop, StopReason, ending_of
 from pytest_osmosis.record.submission import SubmissionNote, secrets_file_of
 
 

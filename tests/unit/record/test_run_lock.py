@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import Holder, RunLock, holder_of
+from pytest_osmosis.record.run_directory import Holder, RunDirectory, RunLock, holder_of
 from pytest_osmosis.text.names import shown
 
 TAKE = """
@@ -27,7 +26,7 @@ import sys
 from pathlib import Path
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import Holder, RunLock, holder_of
+from pytest_osmosis.record.run_directory import Holder, RunLock, holder_of
 directory = RunDirectory(Path(sys.argv[1]))
 try:
     lock = RunLock.take(directory)
@@ -202,7 +201,7 @@ INHERIT = """
 import sys
 from pathlib import Path
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_lock import RunLock
+from pytest_osmosis.record.run_directory import RunLock
 sys.stdin.readline()
 RunLock.inherit(int(sys.argv[2]))
 lock = RunLock.take(RunDirectory(Path(sys.argv[1])))

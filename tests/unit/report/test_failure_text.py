@@ -23,7 +23,7 @@ from pytest_osmosis.report.failure_text import (
     reason_in_a_line,
 )
 from pytest_osmosis.text.safe import LINE_CHARS, shortened
-from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule
+from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule, Transcript
 from tests.golden import Golden
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed
 
@@ -36,7 +36,7 @@ def outcome(record: RunRecord, pass_rule: PassRule = ONE, **shown: Any) -> Outco
     def rerun(run: RunId) -> str:
         return f"pytest 'configs/eval/x.toml::x[{run}]'"
 
-    return outcome_of(record, pass_rule, where="data/x.jsonl:7", rerun=rerun, **shown)
+    return outcome_of(record, pass_rule, Transcript(**shown), "data/x.jsonl:7", rerun)
 
 
 def conversation(*messages: Any) -> list[str]:
@@ -248,7 +248,7 @@ def said(content: object) -> dict[str, object]:
 
 
 def answer(*messages: Any, truth: object = "15") -> ScoredAnswer:
-    return ScoredAnswer.of([SUM, *messages], 1, truth)
+    return ScoredAnswer.of(Transcript([SUM, *messages], 1, ground_truth=truth))
 
 
 def test_the_line_has_the_end_of_what_is_long_and_its_length() -> None:
@@ -283,8 +283,10 @@ def lines_of_answers() -> dict[str, Iterable[str]]:
     return {
         "answers and ground truths": [answer(said("14"), truth=truth).line for truth in TRUTHS],
         "no answer": [answer(said("")).line, answer().line, answer(said(""), truth=None).line],
-        "an answer in the prompt": [ScoredAnswer.of([SUM, shot, SUM], 3, "15").line],
-        "an answer after one in the prompt": [ScoredAnswer.of([SUM, shot, SUM, said("14")], 3, "15").line],
+        "an answer in the prompt": [ScoredAnswer.of(Transcript([SUM, shot, SUM], 3, ground_truth="15")).line],
+        "an answer after one in the prompt": [
+            ScoredAnswer.of(Transcript([SUM, shot, SUM, said("14")], 3, ground_truth="15")).line
+        ],
         "what the line left out": answer(said(LONG_ANSWER), CALL, truth="1\n2").lines(brief, after_line=True),
         "nothing that the line left out": answer(said("14"), CALL).lines(brief, after_line=True),
         "an answer that ends the conversation": answer(said("14")).lines(brief),

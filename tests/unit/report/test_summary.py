@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from pytest_osmosis.config.eval_kinds import GateRule, TokenPrices
-from pytest_osmosis.formats.words import CassetteMode
+from pytest_osmosis.formats import CassetteMode
 from pytest_osmosis.models.prices import FREE, price_from
 from pytest_osmosis.report.overview import overview_rows
 from pytest_osmosis.report.statistics import NAME_COLUMNS

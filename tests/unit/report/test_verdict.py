@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.models.base import ChatReply, refusal_error
+from pytest_osmosis.record.lifecycle import StopReason
 from pytest_osmosis.record.run_record import Boundary, RunRecord
-from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.report.statistics import changed_rows_lines, statistics_lines
 from pytest_osmosis.report.summary import cause_lines, verdict_lines
 from pytest_osmosis.results.results import Results, causes_of, runs_for

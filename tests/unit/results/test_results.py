@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.config.eval_kinds import GateRule, TokenPrices
 from pytest_osmosis.models.prices import price_from
-from pytest_osmosis.record.lifecycle import Lifecycle, Status
+from pytest_osmosis.record.lifecycle import Lifecycle, Status, StopReason
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.record.stop import StopReason
 from pytest_osmosis.results.conclude import Conclusion, Rules
 from pytest_osmosis.results.results import Results, end_of, records_of, runs_for
 from pytest_osmosis.stats import gaffke
