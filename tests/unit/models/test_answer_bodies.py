@@ -28,11 +28,7 @@ CHUNKED = b"transfer-encoding: chunked"
 NOT_WITH_LITELLM = pytest.mark.skipif(HAS_LITELLM, reason="LiteLLM: it is sent no packed body")
 
 
-@pytest.fixture(autouse=True, params=CLIENTS)
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Every test here holds for every client."""
-    monkeypatch.setattr(CLIENT, "name", request.param)
-    return str(request.param)
+pytestmark = pytest.mark.parametrize("client", CLIENTS, indirect=True)
 
 
 def body(text: str = "42") -> bytes:

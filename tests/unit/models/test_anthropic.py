@@ -14,7 +14,6 @@ from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests import servers
 from tests.servers import ChatServer
 from tests.unit.models.talking import (
-    CLIENT,
     KEY,
     PROMPT,
     ask,
@@ -33,9 +32,7 @@ ONE_CALL: dict[str, Any] = {"parallel_tool_calls": False}
 RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "391"}
 
 
-@pytest.fixture(autouse=True)
-def client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CLIENT, "name", "anthropic")
+pytestmark = pytest.mark.parametrize("client", ["anthropic"], indirect=True)
 
 
 async def turns(*messages: Message) -> list[Any]:

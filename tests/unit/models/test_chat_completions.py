@@ -10,13 +10,9 @@ import pytest
 from pytest_osmosis.models.base import ChatReply, Usage
 from tests import servers
 from tests.servers import ChatServer
-from tests.unit.models.talking import CHAT_CLIENTS, CLIENT, PROMPT, TOOL, ask, error_at, failure_of, kind, reply_of
+from tests.unit.models.talking import CHAT_CLIENTS, PROMPT, TOOL, ask, error_at, failure_of, kind, reply_of
 
-
-@pytest.fixture(autouse=True, params=CHAT_CLIENTS)
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test here holds for every client that speaks chat completions."""
-    monkeypatch.setattr(CLIENT, "name", request.param)
+pytestmark = pytest.mark.parametrize("client", CHAT_CLIENTS, indirect=True)
 
 
 async def test_the_body_holds_the_model_as_written_and_the_messages_and_nothing_else() -> None:

@@ -36,12 +36,7 @@ from tests.unit.models.talking import (
 )
 from tests.wire import WireServer, wire
 
-
-@pytest.fixture(autouse=True, params=CLIENTS)
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Every test here holds for every client."""
-    monkeypatch.setattr(CLIENT, "name", request.param)
-    return str(request.param)
+pytestmark = pytest.mark.parametrize("client", CLIENTS, indirect=True)
 
 
 def not_with_litellm(reason: str) -> pytest.MarkDecorator:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from pytest_osmosis.evals.eval_models import resolve_model
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests.servers import Behaviour, ChatServer, by_api, completion, data, responses_reply, status
-from tests.unit.models.talking import CLIENT, PROMPT, TOOL, created, kind
+from tests.unit.models.talking import CHAT_CLIENTS, CLIENT, PROMPT, TOOL, created, kind
 
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": [{"type": "summary_text", "text": "Multiply."}]}
 THOUGHT = {**REASONING, "encrypted_content": "gAAAA"}
@@ -28,11 +28,7 @@ def text(said: str, **fields: Any) -> dict[str, Any]:
     return {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": content, **fields}
 
 
-@pytest.fixture(autouse=True, params=("openai", "light"))
-def client(request: pytest.FixtureRequest) -> Iterator[None]:
-    CLIENT.name = request.param
-    yield
-    CLIENT.name = "light"
+pytestmark = pytest.mark.parametrize("client", CHAT_CLIENTS, indirect=True)
 
 
 def explicit(base_url: str) -> ModelTarget:

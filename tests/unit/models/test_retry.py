@@ -53,10 +53,7 @@ async def has_asked(server: ChatServer, n: int = 1) -> None:
     await asyncio.to_thread(server.wait_for, lambda server: len(server.requests) == n)
 
 
-@pytest.fixture(autouse=True, params=CLIENTS)
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test here holds for every client."""
-    monkeypatch.setattr(CLIENT, "name", request.param)
+pytestmark = pytest.mark.parametrize("client", CLIENTS, indirect=True)
 
 
 def model_of(base_url: str) -> AbstractAsyncContextManager[Model]:
