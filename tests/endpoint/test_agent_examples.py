@@ -1,6 +1,7 @@
 """The examples of agents with clients and frameworks of their own: they run, and all of their tokens are counted.
 
-Frameworks that are not installed are skipped; `make test-frameworks` installs and tests them.
+Frameworks that are not installed are skipped; `make test-frameworks` installs and tests them. Where the SDK of Osmosis
+is installed, the example that imports `osmosis_ai` runs with its own classes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,8 @@ FRAMEWORKS = {
     "unchanged": "openai",
 }
 """The module that each example needs."""
+SDK = EXAMPLES.parent / "osmosis-sdk"
+INTEGRATIONS = {"openai": "agents", "strands": "strands.models.model"}
 DEADLINE_S = 300
 
 
@@ -39,9 +43,14 @@ DEADLINE_S = 300
 def example(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy of an example whose framework is installed."""
     name: str = request.param
-    pytest.importorskip(FRAMEWORKS[name], reason=f"{name} is not installed: make test-frameworks")
+    return copied(EXAMPLES / name, tmp_path, name, FRAMEWORKS)
+
+
+def copied(example: Path, folder: Path, name: str, needs: Mapping[str, str]) -> Path:
+    """Copy an example into a folder, or skip the test if the module that the name needs is not installed."""
+    pytest.importorskip(needs[name], reason=f"{name} is not installed: make test-frameworks")
     ignored = shutil.ignore_patterns(".osmosis", "__pycache__", ".pytest_cache")
-    return shutil.copytree(EXAMPLES / name, tmp_path / name, ignore=ignored)
+    return shutil.copytree(example, folder / name, ignore=ignored)
 
 
 def printed_by(example: Path, *arguments: str) -> str:
@@ -101,3 +110,13 @@ def test_the_guide_shows_the_examples_as_they_are() -> None:
 
 def test_every_example_is_tested() -> None:
     assert {path.name for path in EXAMPLES.iterdir() if path.is_dir()} == FRAMEWORKS.keys()
+
+
+@pytest.mark.parametrize("name", INTEGRATIONS)
+def test_a_rollout_of_the_sdk_is_scored_and_its_tokens_are_counted(name: str, tmp_path: Path) -> None:
+    example = copied(SDK, tmp_path, name, INTEGRATIONS)
+    results = rolled_out(example, name)
+    assert results["summary"]["usage"].keys() == {"input_tokens", "output_tokens"}
+    runs = [run for row in results["rows"] for run in row["runs"]]
+    assert [run["scores"] for run in runs] == [{"reward": 1.0}] * 6
+    assert "2 passed" in printed_by(example, "test_rollouts.py", "--osmosis-source=model", f"-kof_{name}")

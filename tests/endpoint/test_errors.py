@@ -110,8 +110,18 @@ SCENES = {
         deltas = [chunk.choices[0].delta async for chunk in stream]
         assert {delta.role for delta in deltas} <= {"assistant", None}, deltas
         assert "".join(delta.content or "" for delta in deltas) == "42", deltas
-        reply = await AsyncAnthropic(ctx).messages.create(model="x", max_tokens=9, messages=says("named"))
+        client = anthropic.AsyncAnthropic(base_url=ctx.base_url, api_key=ctx.api_key)  # as it is
+        reply = await client.messages.create(model="x", max_tokens=9, messages=says("named"))
         assert (reply.role, reply.content[0].text) == ("assistant", "42"), reply
+        async with client.messages.stream(model="x", max_tokens=9, messages=says("named")) as stream:
+            assert "".join([text async for text in stream.text_stream]) == "42"
+        await ctx.chat(ctx.prompt)
+    """,
+    "models": """
+        client = AsyncOpenAI(ctx)
+        assert [model.id async for model in client.models.list()] == [ctx.model] == ["served"]
+        assert (await client.models.retrieve("any-name")).id == "any-name"
+        assert [model.id async for model in AsyncAnthropic(ctx).models.list()] == ["served"]
         await ctx.chat(ctx.prompt)
     """,
 }
@@ -198,7 +208,5 @@ def test_a_failure_stays_that_of_a_rollout_though_another_request_was_answered_m
         live = evaluated(workspace.config(server, model={"max_retries": 0}, data={"rows": "0-1"}))
 
     [event] = [event for event in live.events("rollout") if event["row"] == 0]
-    assert (event["boundary"], event["error"]) == (
-        "provider",
-        "the server answered 503 Service Unavailable: scripted 503",
-    )
+    told = "the server answered 503 Service Unavailable: scripted 503"
+    assert (event["boundary"], event["error"]) == ("provider", told)
