@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_osmosis.addons.lab.calls import CallInput, call, quoted
+from pytest_osmosis.addons.lab.target import Target, target_of
 from pytest_osmosis.text.user_code import to_raise
-from tests.unit.lab.functions import target
 
 INPUT = CallInput(answer="42", ground_truth="42")
+
+
+def target(function: Callable[..., Any]) -> Target:
+    """Return the function as a reward function of a module of its own."""
+    found = target_of(function.__name__, function, function.__module__, Path("rewards.py"), plain=True)
+    assert found is not None
+    assert inspect.isfunction(found.function)
+    return found
 
 
 def computes(solution_str: str, ground_truth: str) -> float:

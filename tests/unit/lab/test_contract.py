@@ -11,7 +11,7 @@ import pytest
 from pytest_osmosis.addons.lab.calls import CallInput
 from pytest_osmosis.addons.lab.contract import check
 from pytest_osmosis.rewards.decorator import osmosis_reward
-from tests.unit.lab.functions import target
+from tests.unit.lab.test_calls import target
 
 Info = dict[str, Any]
 Messages = list[dict[str, Any]]

@@ -62,9 +62,7 @@ def test_a_hostile_function_has_an_outcome_and_leaves_nothing(process: LabProces
     assert children() <= before
 
 
-def test_a_call_that_runs_when_the_time_of_the_test_is_over_has_its_own_limits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_call_that_runs_when_the_time_of_a_test_is_over_has_own_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     budget = TimeBudget(ENOUGH_S)
     spend = budget.spend
     monkeypatch.setattr(budget, "spend", lambda _: spend(ENOUGH_S))  # the import took all of it
