@@ -122,15 +122,28 @@ def load_environment():
 """
 
 
-@pytest.mark.parametrize("value", ["many", None, 0, 2.5, True])
-def test_a_concurrency_that_is_no_number_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Any
+NO_NUMBERS = ("many", None, 0, 2.5, True)
+NOT_LOADED: list[tuple[str, dict[str, Any], str]] = [
+    (CODE, {"args": {"group": True}}, r"env_args: load_environment\(\) got an unexpected keyword argument"),
+    ("import nothing_of_that_name", {}, "cannot be imported: ModuleNotFoundError"),
+    ("x = 1", {}, "has no function load_environment"),
+    ("def load_environment(): return 1", {}, "must return an environment, with the methods"),
+    *(
+        (CODE, {"kwargs": {"concurrency": no}}, "concurrency must be an integer of at least 1, got")
+        for no in NO_NUMBERS
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "fields", "message"), NOT_LOADED)
+def test_an_environment_that_does_not_load_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, fields: dict[str, Any], message: str
 ) -> None:
-    (tmp_path / "odd_env.py").write_text(CODE, encoding="utf-8")
+    (tmp_path / "odd_env.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    source = EnvironmentSource("odd-env", "odd_env", kwargs={"concurrency": value})
-    with pytest.raises(CodeError, match="concurrency must be an integer of at least 1, got"):
-        load(source)
+    monkeypatch.delitem(sys.modules, "odd_env", raising=False)
+    with pytest.raises(CodeError, match=message):
+        load(EnvironmentSource("odd-env", "odd_env", **fields))
 
 
 async def test_without_a_method_of_its_own_the_pool_of_the_loop_gets_them() -> None:

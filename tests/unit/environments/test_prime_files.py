@@ -24,22 +24,13 @@ from tests.unit.made import MANIFEST, A
 
 RULE = PassRule((A,))
 MESSAGES = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
+OF_MODULE = {"env_id": "owner/word-count", "module": "word_count", "code": "", "n_rows": 1, "pass_threshold": 1.0}
 ENVIRONMENT: Mapping[str, Any] = {
-    "env_id": "owner/word-count",
-    "env_args": {},
-    "extra_env_kwargs": {},
-    "state_columns": [],
-    "module": "word_count",
-    "version": None,
-    "code": "",
-    "framework": None,
-    "n_rows": 1,
-    "pass_threshold": 1.0,
+    **OF_MODULE,
+    **{name: {} for name in ("env_args", "extra_env_kwargs", "sampling")},
+    **{name: [] for name in ("state_columns", "functions", "tools", "notes")},
+    **dict.fromkeys(("version", "framework")),
     "grouped": False,
-    "functions": [],
-    "sampling": {},
-    "tools": [],
-    "notes": [],
 }
 METADATA: Mapping[str, Any] = {"env_id": "sums", "model": "m"}
 
@@ -57,9 +48,8 @@ def eval_run(folder: Path, *events: Mapping[str, Any], **manifest: Any) -> Store
     directory = RunDirectory(folder / ".osmosis/runs/x-1")
     directory.path.mkdir(parents=True)
     directory.manifest.write_text(json.dumps({**MANIFEST, "pass_rule": RULE.to_json(), **manifest}))
-    directory.journal.write_bytes(
-        b"".join(map(encode, ({"ev": "loaded", "scorers": [A], "digests": {A: "0"}}, *events)))
-    )
+    loaded = {"ev": "loaded", "scorers": [A], "digests": {A: "0"}}
+    directory.journal.write_bytes(b"".join(map(encode, (loaded, *events))))
     return stored(directory)
 
 
@@ -100,9 +90,7 @@ def test_files_replace_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("environment", "name"), [({}, "x"), ({"environment": ENVIRONMENT}, "word-count")])
-def test_the_folder_is_named_after_the_environment_or_the_eval(
-    tmp_path: Path, environment: dict[str, Any], name: str
-) -> None:
+def test_a_folder_is_named_after_environment_or_eval(tmp_path: Path, environment: dict[str, Any], name: str) -> None:
     run = eval_run(tmp_path, **environment)
 
     assert folder_of(run, tmp_path) == tmp_path / f"evals/{name}--demo--arithmetic/x-1"
@@ -146,15 +134,10 @@ def test_blank_lines_count_and_a_torn_last_line_is_passed_over(tmp_path: Path, e
     assert (empty.lines, empty.torn) == ([], False)
 
 
-@pytest.mark.parametrize(
-    ("metadata", "problem"),
-    [({"rollouts_per_example": 0}, "rollouts_per_example: "), ({"env_id": None}, "env_id: ")],
-)
-def test_metadata_of_another_form_is_refused_with_its_place(
-    tmp_path: Path, metadata: dict[str, Any], problem: str
-) -> None:
-    with pytest.raises(OsmosisError, match=f"metadata.json: {problem}"):
-        of_another_program(tmp_path, "", **metadata)
+@pytest.mark.parametrize(("name", "value"), [("rollouts_per_example", 0), ("env_id", None)])
+def test_metadata_of_another_form_is_refused_with_its_place(tmp_path: Path, name: str, value: Any) -> None:
+    with pytest.raises(OsmosisError, match=f"metadata.json: {name}: "):
+        of_another_program(tmp_path, "", **{name: value})
 
 
 # -- means and pass rates, with the cases of verifiers' own tests (tests/test_save_utils.py) --------------
@@ -168,13 +151,7 @@ def totals(runs: int, rewards: Mapping[int, Sequence[float]], threshold: float =
     found = prime_files._Totals(runs, threshold)
     for example, values in rewards.items():
         for reward in values:
-            line: dict[str, Any] = {
-                "example_id": example,
-                "reward": reward,
-                "error": None,
-                "metrics": {},
-                "tool_defs": [],
-            }
+            line = {"example_id": example, "reward": reward, "error": None, "metrics": {}, "tool_defs": []}
             found.add({**line, **members})
     return found
 

@@ -13,7 +13,7 @@ import pytest
 from pytest_osmosis.addons.verifiers import processes as of_session
 from pytest_osmosis.addons.verifiers.processes import MOST_AT_ONCE, OF_PYTEST, Environments
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.protocol import HostCode, Setup, TellRequest
+from pytest_osmosis.host.protocol import HostCode
 
 DEADLINE_S = 10.0
 CODE = HostCode("roll", "/w", ("/w",), {"model": "m"})
@@ -48,11 +48,6 @@ def test_a_process_becomes_a_host_that_would_load_the_same_in_a_session_that_rol
 def test_a_process_becomes_no_host_whose_code_would_see_another_value_of_any_field(name: str) -> None:
     other: dict[str, Any] = {name: "another"}
     assert keeping().take(replace(CODE, **other), VARIABLES) is None
-
-
-def test_a_process_that_tells_rows_gets_nothing_of_its_eval_but_what_hosts_are_compared_by() -> None:
-    assert TellRequest.__annotations__.keys() == {"op", "code", "rows"}
-    assert not {each.name for each in fields(HostCode)} & {each.name for each in fields(Setup)}
 
 
 def test_no_thread_waits_for_environments_once_the_session_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,14 +117,11 @@ def member(name: str, **members: Any) -> Any:
     return SimpleNamespace(rubric=SimpleNamespace(score_rollout=score_rollout), env_map=members)
 
 
-@pytest.mark.parametrize(
-    "route",
-    [
-        {"info": {"env_id": "a"}},
-        {"info": {"env_id": ["a"], "n": 1}, "task": "b"},
-        {"info": None, "task": "a"},  # as in 0.1.13
-    ],
-)
+OF_0_1_13 = {"info": None, "task": "a"}
+OF_A_LIST = {"info": {"env_id": ["a"], "n": 1}, "task": "b"}
+
+
+@pytest.mark.parametrize("route", [{"info": {"env_id": "a"}}, OF_A_LIST, OF_0_1_13])
 async def test_the_member_of_a_state_scores_it(route: dict[str, Any]) -> None:
     group, state = member("group", a=member("a"), b=member("b")), {**route}
 
@@ -133,6 +130,14 @@ async def test_the_member_of_a_state_scores_it(route: dict[str, Any]) -> None:
     assert not isinstance(reward, BaseException)
     assert reward.metrics == {"a": 0.0}
     assert state["info"] == route["info"]
+
+
+def test_functions_that_need_all_runs_of_a_row_score_none_alone() -> None:
+    environment = SimpleNamespace(rubric=SimpleNamespace(has_group_rewards=True))
+    loaded = LoadedEnvironment(environment, ModuleType("made"), (), ())
+    setup = Setup(HostCode("roll", ".", (), {}), independent_scoring=True)
+    with pytest.raises(CodeError, match="need all runs of a row, so independent_scoring cannot score each run alone"):
+        EnvironmentCode(EnvironmentSource("x", "x"), loaded, setup)
 
 
 @pytest.mark.parametrize(("independent", "score"), [(False, 0.25), (True, 0.75)])
