@@ -24,13 +24,9 @@ from tests.endpoint.responses_server import MODEL
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "use-any-framework.md"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "agents"
 FRAMEWORKS = {
-    "anthropic": "anthropic",
-    "langgraph": "langgraph",
-    "openai": "openai",
+    **{name: name for name in ("anthropic", "langgraph", "openai", "smolagents", "strands")},
     "openai-agents": "agents",
     "pydantic-ai": "pydantic_ai",
-    "smolagents": "smolagents",
-    "strands": "strands",
     "unchanged": "openai",
 }
 """The module that each example needs."""
@@ -65,14 +61,8 @@ def printed_by(example: Path, *arguments: str) -> str:
 def rolled_out(example: Path, config: str, *arguments: str, server: str = "pytest_osmosis.demo") -> dict[str, Any]:
     """Run an eval of an example with a demo server, compare its tokens with those of the server, and return results."""
     with demo_server(program=server) as demo:
-        printed_by(
-            example,
-            f"--osmosis-config=configs/eval/{config}.toml",
-            f"--osmosis-base-url={demo.base_url}",
-            "--osmosis-no-probe",
-            "--osmosis-output=results.json",
-            *arguments,
-        )
+        named = (f"--osmosis-config=configs/eval/{config}.toml", f"--osmosis-base-url={demo.base_url}")
+        printed_by(example, *named, "--osmosis-no-probe", "--osmosis-output=results.json", *arguments)
         stats = demo.stats()
     results: dict[str, Any] = json.loads((example / "results.json").read_text(encoding="utf-8"))
     counted = {name: stats[name] for name in ("input_tokens", "output_tokens")}
@@ -89,9 +79,7 @@ def rolled_out(example: Path, config: str, *arguments: str, server: str = "pytes
         ("openai_responses", MODEL, "tests.endpoint.responses_server"),
     ],
 )
-def test_the_tokens_of_an_example_are_those_that_the_server_counts(
-    example: Path, api: str, model: str, server: str
-) -> None:
+def test_the_tokens_of_an_example_are_those_of_the_server(example: Path, api: str, model: str, server: str) -> None:
     rolled_out(example, "products", f"--osmosis-api-client-type={api}", f"--osmosis-model={model}", server=server)
 
 

@@ -70,21 +70,10 @@ class Call:
         self._ended += 1
         self._equal[fingerprint.digest] += 1
         tag = {} if self._run.model_tag == PRIMARY else {"model_tag": self._run.model_tag}
-        event = {
-            "ev": "exchange",
-            "row": self._run.row,
-            "run": self._run.run,
-            **tag,
-            "attempt": self._attempt,
-            "asker": self._asker,
-            "call": self._call,
-            "turn": asked.turn,
-            "after": asked.after,
-            "nth": self._equal[fingerprint.digest],
-            "digest": fingerprint.digest,
-            "request": asked.shortened,
-            **answer,
-        }
+        at = {"row": self._run.row, "run": self._run.run, **tag, "attempt": self._attempt, "asker": self._asker}
+        order = {"call": self._call, "turn": asked.turn, "after": asked.after, "nth": self._equal[fingerprint.digest]}
+        sent = {"digest": fingerprint.digest, "request": asked.shortened}
+        event = {"ev": "exchange", **at, **order, **sent, **answer}
         self.lines.append(dumps(event).encode() + b"\n")
         self._continuations.add(asked.turn, fingerprint, answer["reply"]["message"] if "reply" in answer else None)
 

@@ -74,6 +74,15 @@ async def test_a_request_that_is_left_is_compared_if_the_turn_was_answered(casse
     exchanges.store.reader.close()
 
 
+async def test_a_request_in_the_place_of_a_recorded_one_has_changed(cassette: Path) -> None:
+    exchanges = exchanges_of(cassette, RunId(0, 0))
+    await exchanges.asks(ChatRequest([user("first")]), MODEL).answer()
+    error = await error_of(exchanges, user("common"), user("another"))
+    assert "request 2 of the rollout has changed since it was recorded;" in str(error)
+    assert '-   "content": "second",\n+   "content": "another",' in error.details
+    exchanges.store.reader.close()
+
+
 async def test_more_requests_than_were_recorded_are_told(cassette: Path) -> None:
     exchanges = exchanges_of(cassette, RunId(0, 0))
     for messages in ([user("first")], [user("common"), user("second")]):
@@ -123,10 +132,8 @@ def test_settings_and_tools_are_compared_and_equal_requests_have_no_difference()
 def test_messages_are_compared_line_by_line() -> None:
     system, user, assistant, tool = request()["messages"]
     call = {**CALL, "function": {"name": "add", "arguments": '{"a": 2}'}}
-    changed = request(
-        messages=[{**system, "content": "Be brief.\nBe kind."}, user, {**assistant, "tool_calls": [call]}, tool]
-    )
-    assert changes(request(), changed) == [
+    system, assistant = {**system, "content": "Be brief.\nBe kind."}, {**assistant, "tool_calls": [call]}
+    assert changes(request(), request(messages=[system, user, assistant, tool])) == [
         '-   "content": "Be brief.",',
         '+   "content": "Be brief.',
         '+Be kind.",',
@@ -164,10 +171,10 @@ SCORE = {"ev": "score", **RUN, "ms": 1, "scores": {"f": 1}, "errors": {}, "outpu
 DENIED = {"ev": "denied", "model_tag": "judge", "error": "401"}
 
 
-@pytest.mark.parametrize(
-    "event",
-    [START, {**START, "model_tag": "baseline", "later": 1}, SCORE, {**SCORE, "removed": True, "name": "f"}, DENIED],
-)
+OF_BASELINE, REMOVED = {**START, "model_tag": "baseline", "later": 1}, {**SCORE, "removed": True, "name": "f"}
+
+
+@pytest.mark.parametrize("event", [START, OF_BASELINE, SCORE, REMOVED, DENIED])
 def test_events_are_read(event: dict[str, object]) -> None:
     assert read_event(json.dumps(event).encode()) == event
 

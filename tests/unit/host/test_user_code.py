@@ -191,9 +191,7 @@ async def test_the_standby_sends_nothing_once_the_host_has_been_denied() -> None
     assert len(own.requests) == 0
 
 
-async def test_what_an_environment_holds_is_released_though_a_client_cannot_be_closed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_environment_is_released_though_a_client_cannot_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     released = []
 
     class Environment:
