@@ -14,67 +14,42 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.core.base import (
-    RolloutAgentLoop,
-    RolloutContext,
-    RolloutResult,
-)
+from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.core import base, schemas
 from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.core.exceptions import ToolArgumentError
-from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.core.schemas import (
-    OpenAIFunctionSchema,
-    OpenAIFunctionToolSchema,
-    RolloutRequest,
-)
 from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.server import create_app
 from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.tools import get_tool_call_info
 from pytest_osmosis.addons.osmosis_sdk.shim import FOLDER, PACKAGE, SdkShim
 
-SCHEMAS = {
-    *("OpenAIFunctionParametersSchema", "OpenAIFunctionPropertySchema"),
-    *("OpenAIFunctionSchema", "OpenAIFunctionToolSchema"),
-}
-TOOLS = {
-    *("create_tool_error_result", "create_tool_result", "execute_tool_calls", "get_tool_call_info"),
-    "serialize_tool_result",
-}
-BASE = {"RolloutAgentLoop", "RolloutContext", "RolloutResult"}
+SCHEMAS = "OpenAIFunctionParametersSchema OpenAIFunctionPropertySchema OpenAIFunctionSchema OpenAIFunctionToolSchema"
+TOOLS = "create_tool_error_result create_tool_result execute_tool_calls get_tool_call_info serialize_tool_result"
+BASE = "RolloutAgentLoop RolloutContext RolloutResult"
 LOOPS = {
-    "osmosis_ai": {"osmosis_reward"},
-    "osmosis_ai.rollout": {
-        *("RolloutRequest", "create_app", "CompletionsResult", "ToolArgumentError", *BASE, *SCHEMAS, *TOOLS),
-    },
-    "osmosis_ai.rollout.client": {"CompletionsResult"},
+    "osmosis_ai": "osmosis_reward",
+    "osmosis_ai.rollout": f"RolloutRequest create_app CompletionsResult ToolArgumentError {BASE} {SCHEMAS} {TOOLS}",
+    "osmosis_ai.rollout.client": "CompletionsResult",
     "osmosis_ai.rollout.core.base": BASE,
-    "osmosis_ai.rollout.core.exceptions": {"ToolArgumentError"},
-    "osmosis_ai.rollout.core.schemas": {*SCHEMAS, "RolloutRequest"},
-    "osmosis_ai.rollout.server": {"create_app"},
+    "osmosis_ai.rollout.core.exceptions": "ToolArgumentError",
+    "osmosis_ai.rollout.core.schemas": f"{SCHEMAS} RolloutRequest",
+    "osmosis_ai.rollout.server": "create_app",
     "osmosis_ai.rollout.tools": TOOLS,
 }
 """The names of agent loops, by module."""
-TYPES = {
-    *("AgentWorkflowConfig", "AgentWorkflowOutput", "BaseConfig", "ConcurrencyConfig", "GraderConfig"),
-    *("GraderStatus", "RolloutErrorCategory", "RolloutSample", "RolloutStatus"),
-}
+CONTEXTS = "AgentWorkflowContext GraderContext SampleSource get_rollout_context"
+TYPES = "AgentWorkflowConfig AgentWorkflowOutput BaseConfig ConcurrencyConfig GraderConfig"
+TYPES += " GraderStatus RolloutErrorCategory RolloutSample RolloutStatus"
 WORKFLOWS = {
-    "osmosis_ai.rollout": {
-        *("AgentWorkflow", "AgentWorkflowContext", "Grader", "GraderContext", "LocalBackend"),
-        *("SampleSource", "get_rollout_context", *TYPES),
-    },
-    "osmosis_ai.rollout.agent_workflow": {"AgentWorkflow"},
-    "osmosis_ai.rollout.backend.local": {"LocalBackend"},
-    "osmosis_ai.rollout.context": {
-        *("AgentWorkflowContext", "GraderContext", "RolloutContext", "SampleSource", "get_rollout_context"),
-    },
-    "osmosis_ai.rollout.grader": {"Grader"},
-    "osmosis_ai.rollout.integrations.agents.openai_agents": {
-        *("OsmosisAgent", "OsmosisMemorySession", "OsmosisRolloutModel"),
-    },
-    "osmosis_ai.rollout.integrations.agents.strands": {"OsmosisRolloutModel", "OsmosisStrandsAgent"},
-    "osmosis_ai.rollout.server": {"create_rollout_server"},
-    "osmosis_ai.rollout.types": {*TYPES, "ExecutionOutcome"},
+    "osmosis_ai.rollout": f"AgentWorkflow Grader LocalBackend {CONTEXTS} {TYPES}",
+    "osmosis_ai.rollout.agent_workflow": "AgentWorkflow",
+    "osmosis_ai.rollout.backend.local": "LocalBackend",
+    "osmosis_ai.rollout.context": f"RolloutContext {CONTEXTS}",
+    "osmosis_ai.rollout.grader": "Grader",
+    "osmosis_ai.rollout.integrations.agents.openai_agents": "OsmosisAgent OsmosisMemorySession OsmosisRolloutModel",
+    "osmosis_ai.rollout.integrations.agents.strands": "OsmosisRolloutModel OsmosisStrandsAgent",
+    "osmosis_ai.rollout.server": "create_rollout_server",
+    "osmosis_ai.rollout.types": f"{TYPES} ExecutionOutcome",
 }
 """The names of workflows and Graders, by module."""
-NAMES = sorted({(module, name) for each in (LOOPS, WORKFLOWS) for module in each for name in each[module]})
+NAMES = sorted({(module, name) for each in (LOOPS, WORKFLOWS) for module in each for name in each[module].split()})
 FRAMEWORKS = {"openai_agents": "agents", "strands": "strands"}
 """The packages that modules of integrations need."""
 
@@ -105,15 +80,16 @@ def offered() -> Iterator[tuple[str, str]]:
 # -- what agents of Osmosis 0.2 use outside of a rollout --------------------------------------------------
 
 
-class Loop(RolloutAgentLoop):
+class Loop(base.RolloutAgentLoop):
     """A loop that answers nothing."""
 
     name = "loop"
 
-    def get_tools(self, request: RolloutRequest) -> list[OpenAIFunctionToolSchema]:
-        return [OpenAIFunctionToolSchema(type="function", function=OpenAIFunctionSchema(name="add", description="Add"))]
+    def get_tools(self, request: schemas.RolloutRequest) -> list[schemas.OpenAIFunctionToolSchema]:
+        function = schemas.OpenAIFunctionSchema(name="add", description="Add")
+        return [schemas.OpenAIFunctionToolSchema(type="function", function=function)]
 
-    async def run(self, ctx: RolloutContext) -> RolloutResult:
+    async def run(self, ctx: base.RolloutContext) -> base.RolloutResult:
         return ctx.complete([])
 
 

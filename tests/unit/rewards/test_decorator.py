@@ -1,4 +1,4 @@
-"""`@osmosis_reward`: its result, the signatures and arguments that it refuses, functions that are recognised; an example."""
+"""`@osmosis_reward`: its result, signatures and arguments it refuses, functions that are recognised; contexts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from typing import Any, Optional
 
 import pytest
 
-from examples.multiply.rollouts.multiply.main import MultiplyWorkflow
-from pytest_osmosis import AgentWorkflowContext, ChatReply, osmosis_reward
-from pytest_osmosis.models.embedded import answer
+from pytest_osmosis import AgentWorkflowContext, osmosis_reward
 from pytest_osmosis.rewards.decorator import Declaration, declaration_of, take_definitions
 
 
@@ -184,41 +182,15 @@ def test_modules_of_one_name_have_definitions_of_their_own(monkeypatch: pytest.M
     assert take_definitions(first) == []
 
 
-# -- the multiply example ---------------------------------------------------------------------------------
-
-
-PROMPT: list[dict[str, Any]] = [{"role": "user", "content": "What is 17 * 23?"}]
-
-
-def context(folder: Path, max_turns: int) -> AgentWorkflowContext:
-
-    async def chat(messages: Any, tools: Any, sampling: Any) -> ChatReply:
-        return answer(messages, tools)
-
-    return AgentWorkflowContext(
-        prompt=PROMPT, metadata={}, row_index=0, run_index=0, max_turns=max_turns, artifacts=folder, chat=chat
-    )
+# -- contexts ---------------------------------------------------------------------------------------------
 
 
 def test_a_context_that_a_test_makes_is_its_own_and_has_no_endpoint(tmp_path: Path) -> None:
-    first, second = context(tmp_path, 1), context(tmp_path, 1)
+    run: Any = {"row_index": 0, "run_index": 0, "max_turns": 1, "artifacts": tmp_path, "chat": None}
+    first, second = (AgentWorkflowContext(prompt=[], metadata={}, **run) for _ in range(2))
 
     first.sampling["top_p"] = 0.5
 
     assert (second.sampling, second.model, second.model_tag) == ({}, "", "primary")
     with pytest.raises(RuntimeError, match="this context has no endpoint: only the rollouts of an eval have one"):
         _ = second.base_url
-
-
-@pytest.mark.parametrize(
-    ("max_turns", "said"),
-    [(10, [None, "391", "17 * 23 = 391\n#### 391"]), (1, [None, "391"])],
-)
-async def test_the_agent_runs_the_tool_and_ends_with_the_answer_or_after_max_turns(
-    tmp_path: Path, max_turns: int, said: list[str | None]
-) -> None:
-    output = await MultiplyWorkflow().run(context(tmp_path, max_turns))
-    assert output.messages is not None
-    roles = ["user", "assistant", "tool", "assistant"][: len(said) + 1]
-    assert [message["role"] for message in output.messages] == roles
-    assert [message["content"] for message in output.messages[1:]] == said

@@ -96,6 +96,8 @@ def turns(draw: st.DrawFn) -> list[Message]:
     return conversation
 
 
+CHOICES = ["auto", "none", "required", {"type": "function", "function": {"name": "multiply"}}]
+PRODUCT = {"type": "json_schema", "json_schema": {"name": "product", "schema": SCHEMA}}
 SAMPLING = st.fixed_dictionaries(
     {},
     optional={
@@ -103,48 +105,36 @@ SAMPLING = st.fixed_dictionaries(
         "max_tokens": st.integers(1, 10_000),
         "stop": st.lists(WORDS, min_size=1, max_size=2),
         "user": NAMES,
-        "tool_choice": st.sampled_from(
-            ["auto", "none", "required", {"type": "function", "function": {"name": "multiply"}}]
-        ),
+        "tool_choice": st.sampled_from(CHOICES),
         "parallel_tool_calls": st.just(False),
         "reasoning_effort": st.sampled_from(["none", "minimal", "low", "medium", "high"]),
         "verbosity": st.just("low"),
-        "response_format": st.sampled_from(
-            [{"type": "text"}, {"type": "json_schema", "json_schema": {"name": "product", "schema": SCHEMA}}]
-        ),
+        "response_format": st.sampled_from([{"type": "text"}, PRODUCT]),
     },
 )
-TOOLS = st.lists(
-    st.sampled_from(
-        [
-            {"type": "function", "function": {"name": "multiply", "description": "Multiply.", "parameters": SCHEMA}},
-            {"type": "function", "function": {"name": "add", "parameters": SCHEMA, "strict": True}},
-            {"type": "function", "function": {"name": "last", "parameters": SCHEMA}, **CACHED},
-        ]
-    ),
-    max_size=3,
-)
-REQUESTS = st.builds(
-    ChatRequest,
-    messages=st.lists(turns(), min_size=1, max_size=3).map(
-        lambda parts: [*(each for part in parts for each in part), {"role": "user", "content": "17 * 23"}]
-    ),
-    tools=TOOLS,
-    sampling=SAMPLING,
-    seed=st.none() | st.integers(0, 1000),
-)
+TOOLS = [
+    {"type": "function", "function": {"name": "multiply", "description": "Multiply.", "parameters": SCHEMA}},
+    {"type": "function", "function": {"name": "add", "parameters": SCHEMA, "strict": True}},
+    {"type": "function", "function": {"name": "last", "parameters": SCHEMA}, **CACHED},
+]
 
-COUNTS = st.none() | st.integers(0, 100)
-USAGES = st.builds(
-    lambda fresh, output, cached, reasoning, written: Usage(
-        fresh + (cached or 0) + (written or 0), output + (reasoning or 0), cached, reasoning, written
-    ),
-    st.integers(0, 1000),
-    st.integers(0, 1000),
-    COUNTS,
-    COUNTS,
-    COUNTS,
-)
+
+@st.composite
+def requests(draw: st.DrawFn) -> ChatRequest:
+    parts = draw(st.lists(turns(), min_size=1, max_size=3))
+    conversation = [*(each for part in parts for each in part), {"role": "user", "content": "17 * 23"}]
+    tools = draw(st.lists(st.sampled_from(TOOLS), max_size=3))
+    return ChatRequest(conversation, tools, draw(SAMPLING), draw(st.none() | st.integers(0, 1000)))
+
+
+REQUESTS = requests()
+
+
+@st.composite
+def usages(draw: st.DrawFn) -> Usage:
+    fresh, output = draw(st.integers(0, 1000)), draw(st.integers(0, 1000))
+    cached, reasoning, written = (draw(st.none() | st.integers(0, 100)) for _ in range(3))
+    return Usage(fresh + (cached or 0) + (written or 0), output + (reasoning or 0), cached, reasoning, written)
 
 
 @st.composite
@@ -158,7 +148,7 @@ def replies(draw: st.DrawFn) -> ChatReply:
     if reasoning is not None:
         message["reasoning_content"] = reasoning
     reason = draw(st.sampled_from(["stop", "length"])) if calls is None else "tool_calls"
-    return ChatReply(message, reason, draw(USAGES), "m")
+    return ChatReply(message, reason, draw(usages()), "m")
 
 
 # -- requests ---------------------------------------------------------------------------------------------
@@ -167,9 +157,8 @@ def replies(draw: st.DrawFn) -> ChatReply:
 @given(REQUESTS)
 def test_completions_read_the_request_that_is_written(request: ChatRequest) -> None:
     sent = [{key: value for key, value in message.items() if key != "is_error"} for message in request.messages]
-    assert read(completions, completions.write_request(request, OTHER)) == ChatRequest(
-        sent, request.tools, request.sampling, request.seed
-    )
+    expected = ChatRequest(sent, request.tools, request.sampling, request.seed)
+    assert read(completions, completions.write_request(request, OTHER)) == expected
 
 
 @given(REQUESTS)
@@ -289,22 +278,12 @@ def test_messages_read_the_reply_that_is_written(reply: ChatReply) -> None:
 
 
 def comparable(message: Message) -> Message:
-    calls = [
-        (call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
-        for call in message.get("tool_calls", ())
-    ]
-    return {**message, "tool_calls": calls}
+    calls = [(call["id"], call["function"]) for call in message.get("tool_calls", ())]
+    return {**message, "tool_calls": [(id, each["name"], json.loads(each["arguments"])) for id, each in calls]}
 
 
-CITATION = {
-    "type": "char_location",
-    "cited_text": "391",
-    "start_char_index": 0,
-    "end_char_index": 3,
-    "document_index": 0,
-    "document_title": None,
-    "file_id": None,
-}
+PLACE = {"document_index": 0, "document_title": None, "start_char_index": 0, "end_char_index": 3, "file_id": None}
+CITATION = {"type": "char_location", "cited_text": "391", **PLACE}
 BLOCKS: list[dict[str, Any]] = [
     {"type": "thinking", "thinking": "17 * 23 = " * 20, "signature": "c2lnbmVk"},
     {"type": "redacted_thinking", "data": "aGlkZGVu"},
@@ -312,9 +291,8 @@ BLOCKS: list[dict[str, Any]] = [
     {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "17 * 23"}},
     {"type": "tool_use", "id": "toolu_1", "name": "say", "input": {"text": "391 " * 50}},
 ]
-OF_ANTHROPIC = ChatReply(
-    {**messages.assistant_message(BLOCKS), "role": "assistant"}, "tool_calls", Usage(9, 30, 3, 12, 1), "claude"
-)
+IN_BLOCKS = {**messages.assistant_message(BLOCKS), "role": "assistant"}
+OF_ANTHROPIC = ChatReply(IN_BLOCKS, "tool_calls", Usage(9, 30, 3, 12, 1), "claude")
 
 
 def test_blocks_of_a_model_with_the_same_api_are_answered_unchanged() -> None:
