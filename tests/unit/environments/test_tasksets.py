@@ -1,4 +1,4 @@
-"""How environments score: those of a taskset and a harness as they roll out, others by their rubric."""
+"""Scores of environments: those of a taskset and a harness as they roll out, of others by their rubric."""
 
 from __future__ import annotations
 

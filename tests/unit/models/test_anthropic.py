@@ -246,6 +246,7 @@ async def test_a_refusal_says_why(blocks: list[Any], details: Any, told: str) ->
 
 
 COUNTED: dict[str, Any] = {"input_tokens": 7, "output_tokens": 3}
+NO_USAGE: list[Any] = [{"input_tokens": 7}, [], None, *({**COUNTED, "input_tokens": tokens} for tokens in ("7", -1))]
 CACHED = {"cache_creation_input_tokens": 100, "cache_read_input_tokens": 1000}
 
 
@@ -256,8 +257,7 @@ CACHED = {"cache_creation_input_tokens": 100, "cache_read_input_tokens": 1000}
         ({**COUNTED, **CACHED}, Usage(1107, 3, cached_input_tokens=1000, cache_write_tokens=100)),
         ({**COUNTED, "cache_read_input_tokens": 0, "cache_creation_input_tokens": None}, Usage(7, 3, 0)),
         ({**COUNTED, "output_tokens_details": {"thinking_tokens": 2}}, Usage(7, 3, reasoning_tokens=2)),
-        *((usage, None) for usage in ({"input_tokens": 7}, [], None)),
-        *(({**COUNTED, "input_tokens": tokens}, None) for tokens in ("7", -1)),
+        *((usage, None) for usage in NO_USAGE),
     ],
 )
 async def test_usage_counts_cached_tokens_as_input_and_is_unknown_if_invalid(usage: Any, known: Usage | None) -> None:

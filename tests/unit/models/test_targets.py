@@ -69,21 +69,6 @@ def test_with_a_base_url_the_name_is_sent_as_written_and_no_key_but_the_named_on
     assert found.describe == f"{name} at {LOCAL}"
 
 
-@pytest.mark.parametrize(
-    ("base_url", "key"),
-    [
-        (None, "max_completion_tokens"),
-        ("https://api.openai.com/v1", "max_completion_tokens"),
-        ("https://eu.api.openai.com/v1", "max_completion_tokens"),
-        ("https://api.openai.com.example/v1", "max_tokens"),
-        ("https://otherapi.openai.com/v1", "max_tokens"),
-        (LOCAL, "max_tokens"),
-    ],
-)
-def test_only_openai_itself_gets_max_completion_tokens(base_url: str | None, key: str) -> None:
-    assert target("openai/x", ModelTable(base_url=base_url)).max_tokens_key == key
-
-
 @pytest.mark.parametrize("client", ["openai", "anthropic", "light"])
 def test_the_table_is_carried_over_and_survives_json_without_its_key(client: ClientChoice) -> None:
     own: dict[str, Any] = {"base_url": LOCAL, "api_key_env": "MY_KEY", "headers": {"a": "b"}, "client": client}
@@ -131,11 +116,17 @@ def test_a_base_url_variable_replaces_the_address_of_its_provider_alone(variable
         ("gpt-5-mini", "https://api.openai.com/v1", "openai"),
         ("gpt-5-mini", "https://eu.api.openai.com/v1", "openai"),
         ("claude", "https://api.anthropic.com", "anthropic"),
+        ("gpt-5-mini", "https://api.openai.com.example/v1", "light"),
+        ("gpt-5-mini", "https://otherapi.openai.com/v1", "light"),
         ("m", "https://api.anthropic.com.example/v1", "light"),
     ],
 )
-def test_auto_means_official_clients_at_home_else_light(model_path: str, base_url: str | None, client: str) -> None:
-    assert target(model_path, ModelTable(base_url=base_url)).client == client
+def test_auto_means_official_clients_at_home_and_light_elsewhere(
+    model_path: str, base_url: str | None, client: str
+) -> None:
+    found = target(model_path, ModelTable(base_url=base_url))
+    assert found.client == client
+    assert found.max_tokens_key == ("max_completion_tokens" if client == "openai" else "max_tokens")
 
 
 @pytest.mark.parametrize("model_path", ["ok", "openai/ok", "azure/gpt-5", "litellm/openai/ok"])
