@@ -89,7 +89,7 @@ def write_like_verifiers(folder: Path, env_args: dict[str, Any]) -> None:
         failed = {"error": error, "error_chain_repr": f"{error}()", "error_chain_str": error}
         asked = {"prompt": [{"role": "user", "content": question}], "answer": str(6 * (7 + example)), "tool_defs": []}
         ended = {"is_completed": True, "is_truncated": False, "timing": timing, "metrics": {"exact": reward}}
-        told = {"error": failed, "completion": [], "stop_condition": "has_error"}
+        told: dict[str, Any] = {"error": failed, "completion": [], "stop_condition": "has_error"}
         if not error:
             said = [{"role": "assistant", "content": "taken over"}]
             told = {"error": None, "completion": said, "stop_condition": "max_turns_reached"}

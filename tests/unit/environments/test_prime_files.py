@@ -151,8 +151,8 @@ def totals(runs: int, rewards: Mapping[int, Sequence[float]], threshold: float =
     found = prime_files._Totals(runs, threshold)
     for example, values in rewards.items():
         for reward in values:
-            line = {"example_id": example, "reward": reward, "error": None, "metrics": {}, "tool_defs": []}
-            found.add({**line, **members})
+            line: dict[str, Any] = {"example_id": example, "reward": reward, "error": None, "tool_defs": []}
+            found.add({**line, "metrics": {}, **members})
     return found
 
 
