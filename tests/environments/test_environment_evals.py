@@ -227,40 +227,6 @@ def test_each_host_loads_the_environment_once(workspace: Workspace) -> None:
     assert (workspace.root / ".osmosis/runs/one/host.log").read_text().split() == ["loading"] * n_loads(workspace)
 
 
-@pytest.mark.slow  # it starts three processes, and then two
-def test_only_so_many_processes_wait_for_their_eval_and_each_eval_has_hosts_of_its_own(workspace: Workspace) -> None:
-    write_two(workspace, SOURCE, SOURCE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "MOST_KEPT", 1)
-        workspace.run("configs/eval/x.toml").assert_outcomes(passed=12)
-    assert n_loads(workspace) == 3
-
-    evals = '[[eval]]\nenv_id = "one"\n[[eval]]\nenv_id = "one"\nname = "again"\n'
-    workspace.write("configs/eval/x.toml", f'model = "demo/arithmetic"\nnum_examples = 1\n{evals}')
-    workspace.run("configs/eval/x.toml").assert_outcomes(passed=6)
-    assert n_loads(workspace) == 3 + 2
-
-
-@pytest.mark.slow
-def test_a_host_that_dies_is_replaced_by_one_that_loads_the_environment(workspace: Workspace) -> None:
-    dies = 'if not Path("died.txt").exists():\n            Path("died.txt").touch(); os._exit(3)\n        state ='
-    write(workspace, SOURCE.replace("state = dict", f"{dies} dict"))
-
-    workspace.run(*COMMAND, "--osmosis-batch-size=1").assert_outcomes(passed=6)
-
-    assert n_loads(workspace) in (2, 3)  # the quarantine, and maybe another host
-
-
-def test_a_process_that_died_after_its_rows_becomes_no_host(workspace: Workspace) -> None:
-    write(workspace)
-    kills = "os.kill(int(open('loads.txt').read()), 9)\n    time.sleep(0.5)"
-    workspace.write("conftest.py", f"import os, time\n\ndef pytest_collection_modifyitems():\n    {kills}\n")
-
-    workspace.run(*COMMAND).assert_outcomes(passed=6)
-
-    assert n_loads(workspace) == 2
-
-
 def test_a_refused_command_leaves_no_process_that_has_loaded_an_environment(workspace: Workspace) -> None:
     raises = TEARS_DOWN.replace("\n\n", '\n        raise OSError("too late to matter")\n\n')
     write(workspace, SOURCE.replace("async def rollout(", raises))

@@ -163,12 +163,10 @@ class Flow(AgentWorkflow):
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("rollout = object()\n", "must be `async def rollout(ctx)`, a class that derives"),
-        ("rollout = 3\n", "got int"),
+        ("rollout = 3\n", "must be `async def rollout(ctx)`, a class that derives"),
         ("def rolout(ctx): pass\n", 'module "agent" has no "rollout", did you mean "rolout"?'),
         ("async def rollout(ctx):\n    yield []\n", "must be `async def rollout(ctx)`"),
         ("def rollout(ctx):\n    yield []\n", "must be `async def rollout(ctx)`"),
-        ("def rollout(): pass\n", "each run calls rollout(ctx), but its parameters do not allow"),
         (
             "import abc\nfrom pytest_osmosis import AgentWorkflow\nclass rollout(AgentWorkflow):\n"
             "    @abc.abstractmethod\n    def tools(self): ...\n",

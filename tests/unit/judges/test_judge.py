@@ -121,16 +121,15 @@ def test_an_answer_is_sent_back_once_with_what_is_wrong_with_it_and_then_is_an_e
     assert len(answers.requests) == 2
 
 
-@pytest.mark.parametrize("stated", ["2", "-1", "NaN", "Infinity", '"8/10"', "8"])
-def test_a_judge_on_another_scale_is_asked_once_more_with_the_range_in_words(stated: str) -> None:
-    answers = Answers(f'{{"score": {stated}}}', GOOD)
+def test_a_judge_on_another_scale_is_asked_once_more_with_the_range_in_words() -> None:
+    answers = Answers('{"score": 8}', GOOD)
 
     assert judged(answers).score == 1.0
     assert "Answer again" in answers.requests[1].messages[-1]["content"]
     assert answers.requests[1].messages[-1]["content"].endswith(", with a score from 0 to 1")
 
     with pytest.raises(JudgeError, match='the judge gave no score, even when asked again: its "score" is '):
-        judged(Answers(*[f'{{"score": {stated}}}'] * 2))
+        judged(Answers(*['{"score": 8}'] * 2))
 
 
 def test_one_vote_on_another_scale_or_an_answer_that_was_cut_off_leaves_no_score() -> None:
