@@ -1,4 +1,4 @@
-"""User code in a host: judges asked by code that holds the loop, opaque errors, and clients that were denied."""
+"""User code in a host: judges asked by code that holds the loop, opaque errors, and its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from unittest.mock import Mock
 import pytest
 
 from pytest_osmosis import evaluate_rubric
-from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host import server
 from pytest_osmosis.host.chat import ModelGateway
 from pytest_osmosis.host.core import HostCore
@@ -26,14 +25,11 @@ from pytest_osmosis.host.protocol import HostCode, Key, Request, Setup
 from pytest_osmosis.host.server import RequestReader
 from pytest_osmosis.host.slots import HostLimits
 from pytest_osmosis.host.user_errors import broken
-from pytest_osmosis.models.base import ChatRequest
-from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.graders import eval_function
 from pytest_osmosis.rollouts.context import ChatContext
 from tests.servers import ChatServer, reply, slow
 from tests.unit.host.core_host import core_host
-from tests.unit.models.test_retry_policy import Scripted
 
 GOOD = json.dumps({"score": 1, "explanation": "right"})
 LIMIT = 2
@@ -152,43 +148,7 @@ def test_a_bug_that_follows_from_such_an_error_is_reported() -> None:
     assert "ValueError" in event["error"]
 
 
-# -- clients, of which one may learn that its model denies every request, and ends of the pipes -----------
-
-
-REQUEST = ChatRequest([{"role": "user", "content": "?"}])
-
-
-def denying() -> Scripted:
-    """A client whose key is wrong."""
-    return Scripted(ModelError("401", systemic="always"))
-
-
-async def denied(model: DeniableModel) -> None:
-    with pytest.raises(ModelError, match="401"):
-        await model.chat(REQUEST)
-
-
-async def test_a_denial_in_one_loop_holds_in_both_and_in_its_own_one_at_once() -> None:
-    """The host's loop hears of it once the code that holds it ends."""
-    heard: list[str] = []
-    own, hosts = denying(), denying()
-    host = DeniableModel(hosts, heard.append)
-    loop = asyncio.get_running_loop()
-    standby = DeniableModel(own, lambda error: loop.call_soon_threadsafe(host.deny, error), host)
-    await denied(standby)
-    await denied(standby)
-    assert (len(own.requests), heard) == (1, [])
-    await asyncio.sleep(0)
-    await denied(host)
-    assert (len(hosts.requests), heard) == (0, ["401"])
-
-
-async def test_the_standby_sends_nothing_once_the_host_has_been_denied() -> None:
-    own = denying()
-    host = DeniableModel(denying(), lambda error: None)
-    await denied(host)
-    await denied(DeniableModel(own, other=host))
-    assert len(own.requests) == 0
+# -- the ends of a host --------------------------------------------------------------------------------------
 
 
 async def test_an_environment_is_released_though_a_client_cannot_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
