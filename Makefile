@@ -98,8 +98,8 @@ test-litellm: $(STAMP) ## test the client of LiteLLM
 test-frameworks: $(STAMP) ## test the examples of agents with frameworks: OpenAI Agents, LangGraph, Pydantic AI, smolagents, Strands
 	test -d $(VENV)/frameworks/agents || $(BIN)/python -m pip install --quiet --target $(VENV)/frameworks --group frameworks
 	test -d $(VENV)/strands/strands || $(BIN)/python -m pip install --quiet --target $(VENV)/strands --group strands
-	PYTHONPATH=$(abspath $(VENV)/frameworks) $(BIN)/python -m pytest tests/endpoint/test_agent_examples.py tests/endpoint/test_sdk_example.py
-	PYTHONPATH=$(abspath $(VENV)/strands) $(BIN)/python -m pytest tests/endpoint/test_agent_examples.py tests/endpoint/test_sdk_example.py -k strands
+	PYTHONPATH=$(abspath $(VENV)/frameworks) $(BIN)/python -m pytest tests/endpoint/test_agent_examples.py
+	PYTHONPATH=$(abspath $(VENV)/strands) $(BIN)/python -m pytest tests/endpoint/test_agent_examples.py -k strands
 
 # fastmcp brings some forty packages.
 test-mcp: $(STAMP) ## test MCP tools

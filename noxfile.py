@@ -89,7 +89,7 @@ def osmosis(session: nox.Session) -> None:
     _install(session, [], "osmosis-ai==0.3.8")
     _test(session, FACING_OSMOSIS)
     session.install("openai-agents")
-    _test(session, ["tests/endpoint/test_sdk_example.py"])
+    _test(session, ["tests/endpoint/test_agent_examples.py", "-k", "of_the_sdk"])
 
 
 @nox.session(python=[PYTHONS[0], PYTHONS[-1]])

@@ -15,7 +15,7 @@ import pytest
 
 from tests.cluster.clusters import HOST, RayCluster, is_running, until
 from tests.plugin.workspaces import Session, Workspace, hosts_under
-from tests.unit.processes.test_guard import guards_of
+from tests.unit.processes.test_processes import guards_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 

@@ -24,9 +24,8 @@ def raw(ctx):
 
 def agent_of(scenes: Mapping[str, str], head: str = "") -> str:
     """Return an agent whose rollout of row N runs the scene with the number N, a body of a function of `ctx`."""
-    functions = [
-        f"async def scene_{number}(ctx):\n{indent(dedent(code), '    ')}" for number, code in enumerate(scenes.values())
-    ]
+    bodies = [indent(dedent(code), "    ") for code in scenes.values()]
+    functions = [f"async def scene_{number}(ctx):\n{body}" for number, body in enumerate(bodies)]
     names = ", ".join(f"scene_{number}" for number in range(len(scenes)))
     rollout = f"async def rollout(ctx):\n    return await [{names}][ctx.row_index](ctx)\n"
     return "\n".join([IMPORTS, dedent(head), *functions, rollout])
@@ -44,8 +43,10 @@ def play(
 def failures(live: Live, scenes: Mapping[str, str]) -> dict[str, str]:
     """Return the errors of the scenes that did not go well, by their names."""
     names = list(scenes)
-    return {
-        names[event["row"]]: f"{event['error']}\n{event['details']}"
-        for event in live.events("rollout")
-        if event.get("error")
-    }
+    return {names[row]: text for row, text in errors(live).items()}
+
+
+def errors(live: Live) -> dict[int, str]:
+    """Return the errors of the rollouts that have one, by row."""
+    failed = [event for event in live.events("rollout") if event.get("error")]
+    return {event["row"]: f"{event['error']}\n{event['details']}" for event in failed}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pytest_osmosis.endpoint.rollouts import Address, endpoint_variables
-from tests.engine.evaluating import Live, Workspace, evaluated
+from tests.endpoint.scenes import errors
+from tests.engine.evaluating import Workspace, evaluated
 from tests.servers import ChatServer, answered, reply
 
 AGENT = {"agent": "agent:rollout", "endpoint": "env"}
@@ -59,14 +60,6 @@ async def rollout(ctx):
 """
 
 
-def errors(live: Live) -> list[str]:
-    return [
-        f"{event['row']}: {event['error']}\n{event['details']}"
-        for event in live.events("rollout")
-        if event.get("error")
-    ]
-
-
 def test_each_request_belongs_to_the_rollout_that_sends_it(workspace: Workspace) -> None:
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": f"answer {row}"} for row in range(24)])
     workspace.agent(SHARED)
@@ -74,12 +67,10 @@ def test_each_request_belongs_to_the_rollout_that_sends_it(workspace: Workspace)
     with ChatServer(said) as server:
         live = evaluated(workspace.config(server, agent=AGENT, evaluation={"batch_size": 12}))
 
-    assert errors(live) == []
+    assert errors(live) == {}
     assert live.kinds() == ["passed"] * 24
-    per_row = [
-        {event["row"]: event["usage"]["input_tokens"] // 7 for event in live.events("rollout")}[row] for row in range(8)
-    ]
-    assert per_row == [1, 3, 1, 1, 1, 1, 1, 1]
+    per_row = {event["row"]: event["usage"]["input_tokens"] // 7 for event in live.events("rollout")}
+    assert [per_row[row] for row in range(8)] == [1, 3, 1, 1, 1, 1, 1, 1]
     assert all(body["model"] == "served" for body in server.bodies)
 
 
@@ -110,9 +101,7 @@ async def rollout(ctx):
 """
 
 
-def test_a_bare_thread_is_that_of_the_only_rollout_or_is_told_what_to_do(
-    workspace: Workspace, server: ChatServer
-) -> None:
+def test_a_bare_thread_is_of_the_only_rollout_or_is_told_what_to_do(workspace: Workspace, server: ChatServer) -> None:
     workspace.agent(BARE_THREAD.replace("NUMBER", "1"))
     alone = evaluated(workspace.config(server, agent=AGENT, evaluation={"batch_size": 1}))
     workspace.agent(BARE_THREAD.replace("NUMBER", "4"))
@@ -162,10 +151,9 @@ def test_reward_functions_ask_their_own_model(workspace: Workspace, server: Chat
         config = workspace.config(named(server), agent=AGENT, scoring={"eval_fns": ["judges:judged"]})
         live = evaluated(config, environ=environ | proxy)
 
-    assert errors(live) == []
+    assert errors(live) == {}
     assert live.kinds() == ["passed"] * 4
 
 
 def test_the_agents_sdk_of_openai_sends_no_traces_with_the_endpoints_key() -> None:
-    changes = endpoint_variables(Address("http://127.0.0.1:1/v1", "key"))
-    assert changes["OPENAI_AGENTS_DISABLE_TRACING"] == "1"
+    assert endpoint_variables(Address("http://127.0.0.1:1/v1", "key"))["OPENAI_AGENTS_DISABLE_TRACING"] == "1"

@@ -6,27 +6,18 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.endpoint.responses_server import NO_CHAT_TOOLS
 from tests.endpoint.scenes import failures, play
 from tests.engine.evaluating import Workspace
-from tests.servers import ChatServer, Exchange, data, reply, responses_reply, status
+from tests.servers import ChatServer, Exchange, data, responses_reply, status
 
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "add", "arguments": '{"a": 1}'}
-ANSWER = {
-    "type": "message",
-    "id": "msg_1",
-    "role": "assistant",
-    "status": "completed",
-    "content": [{"type": "output_text", "text": "42", "annotations": []}],
-}
+SAID = [{"type": "output_text", "text": "42", "annotations": []}]
+ANSWER = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": SAID}
 
 
 async def current_model(exchange: Exchange) -> web.StreamResponse:
     """Answers with a call, and with 42 to its result if its reasoning came back too."""
-    if not exchange.is_responses:
-        refused = exchange.seen.body.get("tools")
-        return await (status(400, {"error": {"message": NO_CHAT_TOOLS}}) if refused else reply("42"))(exchange)
     items: Any = exchange.seen.body["input"]
     if items[-1].get("type") != "function_call_output":
         return await data(responses_reply(THOUGHT, CALL))(exchange)
@@ -113,17 +104,6 @@ def test_tools_work_by_each_api_and_the_reasoning_goes_back(workspace: Workspace
         assert live.kinds() == ["passed"] * len(SCENES)
         assert {seen.path for seen in server.requests} == {"/v1/responses"}
         native = [body for body in server.bodies if body.get("prompt_cache_key") == "k"]
-        assert [(body["truncation"], body["store"], body["model"]) for body in native] == [
-            ("auto", False, "served")
-        ] * 2
+        passed_on = [(body["truncation"], body["store"], body["model"]) for body in native]
+        assert passed_on == [("auto", False, "served")] * 2
         assert all("stream" not in body for body in server.bodies)
-
-
-def test_a_model_that_is_asked_by_chat_completions_fails_with_advice(workspace: Workspace) -> None:
-    scenes = {name: SCENES[name] for name in ("ctx.chat", "openai, chat completions", "openai, responses", "anthropic")}
-    with ChatServer(current_model) as server:
-        live = play(workspace, scenes, server, HEAD)
-
-    advice = 'Please use /v1/responses instead; set [model] api_client_type = "openai_responses", without client\n'
-    assert {name for name, error in failures(live, scenes).items() if advice in error} == scenes.keys()
-    assert [record.boundary for record in live.results.records] == ["provider"] * len(scenes)

@@ -42,11 +42,8 @@ def test_failures_of_a_client_on_the_loop_are_those_of_its_run(workspace: Worksp
         live = evaluated(config)
 
     first = live.events("rollout")[0]
-    assert (first["boundary"], first["retries"], first["usage"]) == (
-        "provider",
-        1,
-        {"input_tokens": 7, "output_tokens": 3},
-    )
+    assert (first["boundary"], first["retries"]) == ("provider", 1)
+    assert first["usage"] == {"input_tokens": 7, "output_tokens": 3}
     assert first["error"].startswith("the server answered 401 Unauthorized")
     assert len(server.requests) == 3
     assert live.kinds()[0] == "error"
@@ -159,7 +156,5 @@ async def rollout(ctx):
 
 def test_requests_for_a_rollout_that_is_over_are_refused(workspace: Workspace, server: ChatServer) -> None:
     workspace.agent(LEFT_BEHIND)
-    live = evaluated(workspace.config(server, evaluation={"batch_size": 1}))
-
-    assert live.kinds() == ["passed"] * 4
+    assert evaluated(workspace.config(server, evaluation={"batch_size": 1})).kinds() == ["passed"] * 4
     assert len(server.requests) == 4

@@ -35,28 +35,16 @@ def setup_of(base_url: str, root: Path, **fields: Any) -> Setup:
 
 def run_request(row: Mapping[str, Any], index: int = 0, run: int = 0) -> dict[str, Any]:
     """The request to roll out a row of an environment, given as the environment wants it."""
-    return {
-        "op": "run",
-        "row": index,
-        "run": run,
-        "attempt": 0,
-        "prompt": row["prompt"],
-        "ground_truth": row.get("answer"),
-        "record": {"example_id": index, "messages": row["prompt"], "input": {"example_id": index, **row}},
-        "seed": None,
-    }
+    record = {"example_id": index, "messages": row["prompt"], "input": {"example_id": index, **row}}
+    asks = {"prompt": row["prompt"], "ground_truth": row.get("answer"), "record": record, "seed": None}
+    return {"op": "run", "row": index, "run": run, "attempt": 0, **asks}
 
 
 def scoring_fields(request: Mapping[str, Any], rollout: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a finished rollout that the engine sends for its scoring."""
-    return {
-        **{name: request[name] for name in ("row", "run", "attempt", "ground_truth", "record")},
-        "messages": rollout["messages"],
-        "n_prompt": rollout["n_prompt"],
-        "metrics": {},
-        "samples": [],
-        "environment": rollout.get("environment", {}),
-    }
+    asked = {name: request[name] for name in ("row", "run", "attempt", "ground_truth", "record")}
+    said = {"messages": rollout["messages"], "n_prompt": rollout["n_prompt"], "metrics": {}, "samples": []}
+    return {**asked, **said, "environment": rollout.get("environment", {})}
 
 
 class EnvironmentHost:

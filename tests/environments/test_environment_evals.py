@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,8 @@ class Environment:
         self.rubric, self.rows = Rubric(), rows
 
     def get_eval_dataset(self, n=-1, seed=None):
-        return [
-            {"prompt": [{"role": "user", "content": f"What is {index} * 2?"}], "answer": str(index * 2)}
-            for index in range(self.rows)
-        ]
+        asks = lambda index: [{"role": "user", "content": f"What is {index} * 2?"}]
+        return [{"prompt": asks(index), "answer": str(index * 2)} for index in range(self.rows)]
 
     async def rollout(self, input, client, model, sampling_args=None):
         state = dict(input, trajectory=[])
@@ -60,14 +59,12 @@ def write(workspace: Workspace, source: str = SOURCE, evals: str = "num_examples
     workspace.write("environments/double_it/pyproject.toml", project)
 
 
-def write_config(
-    workspace: Workspace, more: str = "", *, name: str = "x", secret: str = "", env_id: str = "double-it"
-) -> None:
+def write_config(workspace: Workspace, more: str = "", *, name: str = "x", secret: str = "") -> None:
     """Write the config of an eval, which requires a secret or none; `more` are further keys and tables."""
     required = json.dumps([secret] if secret else [])
     workspace.write(
         f"configs/eval/{name}.toml",
-        f'[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "{env_id}"\n'
+        f'[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "double-it"\n'
         f"{more}[secrets]\nrequired = {required}\n",
     )
 
@@ -79,17 +76,15 @@ def n_loads(workspace: Workspace) -> int:
 def test_an_eval_of_an_environment_is_listed_with_its_rows(workspace: Workspace) -> None:
     write(workspace)
 
-    workspace.run(*COMMAND, "--co", exits=0).stdout.fnmatch_lines(
-        [
-            "osmosis: double-it (without a TOML)",
-            "  model: demo/arithmetic (embedded); sampling: temperature 0.25 (the environment's), accuracy 1.0 *",
-            "  environment: me/double-it (0.1.3), rows: first 3 of 8",
-            "  scored by: its reward",
-            "  3 rows x 2 runs = 6 rollouts, 32 in flight",
-            "  preset: limit = 3 (environments/double_it/pyproject.toml:5)",
-            "collected 6 items",
-        ],
-    )
+    listed = """\
+osmosis: double-it (without a TOML)
+  model: demo/arithmetic (embedded); sampling: temperature 0.25 (the environment's), accuracy 1.0 *
+  environment: me/double-it (0.1.3), rows: first 3 of 8
+  scored by: its reward
+  3 rows x 2 runs = 6 rollouts, 32 in flight
+  preset: limit = 3 (environments/double_it/pyproject.toml:5)
+collected 6 items"""
+    workspace.run(*COMMAND, "--co", exits=0).stdout.fnmatch_lines(listed.splitlines())
     assert n_loads(workspace) == 1
     workspace.run(*COMMAND, "--osmosis-dry-run", exits=0)
     assert not (workspace.root / ".osmosis").exists()
@@ -132,8 +127,7 @@ def test_a_stored_run_is_scored_again_with_the_rows_that_it_kept(workspace: Work
 
 def test_modules_that_an_environment_imports_belong_to_its_code(workspace: Workspace) -> None:
     write(
-        workspace,
-        SOURCE.replace("import os, sys", "from grading import RIGHT\nimport os, sys").replace("0.6", "RIGHT"),
+        workspace, SOURCE.replace("import os, sys", "from grading import RIGHT\nimport os, sys").replace("0.6", "RIGHT")
     )
     helper = "environments/double_it/grading.py"
     workspace.write(helper, "RIGHT = 0.6\n")
@@ -195,8 +189,7 @@ def test_functions_that_need_all_runs_of_a_row_refuse_to_score_alone(workspace: 
 
     text = "environment me/double-it has a reward function that needs all runs of a row; leave out independent_scoring"
     refused.stderr.fnmatch_lines([f"ERROR: --osmosis-env: {text}"])
-    listed = workspace.run(*COMMAND, "--co")
-    listed.stdout.fnmatch_lines(["  scored by: its reward, all runs of a row together"])
+    workspace.run(*COMMAND, "--co").stdout.fnmatch_lines(["  scored by: its reward, all runs of a row together"])
 
 
 def test_a_stored_run_of_another_environment_is_not_scored(workspace: Workspace) -> None:
@@ -207,15 +200,12 @@ def test_a_stored_run_of_another_environment_is_not_scored(workspace: Workspace)
 
     stored = manifest.pop("environment")
     for told, said in (
-        ({"environment": {**stored, "env_id": "other"}}, "ERROR: run one: was made by environment other, and *"),
-        (
-            {"environment": {**stored, "functions": 5}},
-            "ERROR: *.osmosis/runs/one/manifest.json: environment.functions*",
-        ),
-        ({}, "ERROR: run one: was made without an environment, and environment double-it is named now; *"),
+        ({"environment": {**stored, "env_id": "other"}}, "run one: was made by environment other, and *"),
+        ({"environment": {**stored, "functions": 5}}, "*.osmosis/runs/one/manifest.json: environment.functions*"),
+        ({}, "run one: was made without an environment, and environment double-it is named now; *"),
     ):
         path.write_text(json.dumps({**manifest, **told}))
-        workspace.run("--osmosis-from=one", exits=4).stderr.fnmatch_lines([said])
+        workspace.run("--osmosis-from=one", exits=4).stderr.fnmatch_lines([f"ERROR: {said}"])
 
 
 TEARS_DOWN = """async def _teardown(self):
@@ -234,42 +224,7 @@ def test_each_host_loads_the_environment_once(workspace: Workspace) -> None:
         assert n_loads(workspace) == n * (2 if workspace.distributed else 1)
     torn, loaded = (sorted((workspace.root / name).read_text().split()) for name in ("torn.txt", "loads.txt"))
     assert torn == loaded
-    log = (workspace.root / ".osmosis/runs/one/host.log").read_text()
-    assert log.split() == ["loading"] * n_loads(workspace)
-
-
-@pytest.mark.slow  # it starts three processes, and then two
-def test_only_so_many_processes_wait_for_their_eval_and_each_eval_has_hosts_of_its_own(workspace: Workspace) -> None:
-    write_two(workspace, SOURCE, SOURCE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processes, "MOST_KEPT", 1)
-        workspace.run("configs/eval/x.toml").assert_outcomes(passed=12)
-    assert n_loads(workspace) == 3
-
-    evals = '[[eval]]\nenv_id = "one"\n[[eval]]\nenv_id = "one"\nname = "again"\n'
-    workspace.write("configs/eval/x.toml", f'model = "demo/arithmetic"\nnum_examples = 1\n{evals}')
-    workspace.run("configs/eval/x.toml").assert_outcomes(passed=6)
-    assert n_loads(workspace) == 3 + 2
-
-
-@pytest.mark.slow
-def test_a_host_that_dies_is_replaced_by_one_that_loads_the_environment(workspace: Workspace) -> None:
-    dies = 'if not Path("died.txt").exists():\n            Path("died.txt").touch(); os._exit(3)\n        state ='
-    write(workspace, SOURCE.replace("state = dict", f"{dies} dict"))
-
-    workspace.run(*COMMAND, "--osmosis-batch-size=1").assert_outcomes(passed=6)
-
-    assert n_loads(workspace) in (2, 3)  # the quarantine, and maybe another host
-
-
-def test_a_process_that_died_after_its_rows_becomes_no_host(workspace: Workspace) -> None:
-    write(workspace)
-    kills = "os.kill(int(open('loads.txt').read()), 9)\n    time.sleep(0.5)"
-    workspace.write("conftest.py", f"import os, time\n\ndef pytest_collection_modifyitems():\n    {kills}\n")
-
-    workspace.run(*COMMAND).assert_outcomes(passed=6)
-
-    assert n_loads(workspace) == 2
+    assert (workspace.root / ".osmosis/runs/one/host.log").read_text().split() == ["loading"] * n_loads(workspace)
 
 
 def test_a_refused_command_leaves_no_process_that_has_loaded_an_environment(workspace: Workspace) -> None:
@@ -335,9 +290,7 @@ def write_two(workspace: Workspace, one: str, two: str) -> None:
     workspace.write("configs/eval/x.toml", f'model = "demo/arithmetic"\nnum_examples = 2\n{evals}')
 
 
-def test_the_environments_of_a_command_load_at_once_each_with_a_line(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environments_load_at_once_each_with_a_line(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     one = SOURCE + MEET.replace("MINE", "one").replace("OTHER", "two")
     write_two(workspace, one, SOURCE + MEET.replace("MINE", "two").replace("OTHER", "one"))
     monkeypatch.setattr(processes, "LONG_S", 0.0)
@@ -357,15 +310,10 @@ def test_an_environment_that_does_not_load_leaves_the_others_running(workspace: 
 
     result.assert_outcomes(passed=6, errors=1)
     said = "environment one does not load: load_environment() failed: ZeroDivisionError: *"
-    result.stdout.fnmatch_lines(
-        [
-            f"osmosis: not measured: configs/eval/x.toml: {said}",
-            "*ERROR at setup of one[[]environment] *",
-            f"not measured: {said}",
-            '  File "*/environments/one/one.py", line *, in load_environment',
-            "ERROR configs/eval/x.toml::one[[]environment] - *",
-        ]
-    )
+    name, place = "one[[]environment]", '  File "*/environments/one/one.py", line *, in load_environment'
+    lines = [f"osmosis: not measured: configs/eval/x.toml: {said}", f"*ERROR at setup of {name} *"]
+    lines += [f"not measured: {said}", place, f"ERROR configs/eval/x.toml::{name} - *"]
+    result.stdout.fnmatch_lines(lines)
     assert len(workspace.results("two")["rows"]) == 2
 
 
@@ -389,39 +337,30 @@ def test_a_command_of_which_no_environment_loads_is_a_usage_error(workspace: Wor
     result.stderr.fnmatch_lines([f"ERROR: *: environment {name} does not load: *" for name in ("one", "two")])
 
 
+TOLD = "print('key: s3cret-of-mine')\n    return rows[0]"
+IN_IT = '  File "*/environments/double_it/double_it.py", line *, in load_environment'
+TRACEBACK = ("Traceback (most recent call last):", IN_IT, "it printed:", "key: [[]OPENAI_API_KEY]")
+ENDED = " does not load: its process ended (exit status 3)"
+
+
 @pytest.mark.parametrize(
-    ("source", "lines"),
+    ("code", "other", "lines"),
     [
-        (
-            SOURCE.replace("return Environment(rows)", "print('key: s3cret-of-mine')\n    return rows[0]"),
-            [
-                "*: environment me/double-it does not load: load_environment() failed: TypeError: *",
-                "Traceback (most recent call last):",
-                '  File "*/environments/double_it/double_it.py", line *, in load_environment',
-                "it printed:",
-                "key: [[]OPENAI_API_KEY]",
-            ],
-        ),
-        (SOURCE.replace("range(self.rows)", "[]"), ["*: environment me/double-it: get_eval_dataset() has no rows"]),
-        (
-            SOURCE.replace("range(self.rows)", "range(1 // 0)"),
-            ["*: environment me/double-it does not load: get_eval_dataset() failed: ZeroDivisionError: *"],
-        ),
-        (
-            SOURCE.replace("return Environment(rows)", "print('so long')\n    os._exit(3)"),
-            ["*: environment me/double-it does not load: its process ended (exit status 3)", "it printed:", "so long"],
-        ),
+        ("return Environment(rows)", TOLD, (" does not load: load_environment() failed: TypeError: *", *TRACEBACK)),
+        ("range(self.rows)", "[]", [": get_eval_dataset() has no rows"]),
+        ("range(self.rows)", "range(1 // 0)", [" does not load: get_eval_dataset() failed: ZeroDivisionError: *"]),
+        ("return Environment(rows)", "print('so long')\n    os._exit(3)", (ENDED, "it printed:", "so long")),
     ],
 )
 def test_an_environment_that_does_not_load_is_a_usage_error(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, source: str, lines: list[str]
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, code: str, other: str, lines: Sequence[str]
 ) -> None:
-    write(workspace, source)
+    write(workspace, SOURCE.replace(code, other))
     monkeypatch.setenv("OPENAI_API_KEY", "s3cret-of-mine")
 
     result = workspace.run(*COMMAND, exits=4)
 
-    result.stderr.fnmatch_lines([f"ERROR: --osmosis-env{lines[0].removeprefix('*')}", *lines[1:]])
+    result.stderr.fnmatch_lines([f"ERROR: --osmosis-env: environment me/double-it{lines[0]}", *lines[1:]])
     assert not (workspace.root / ".osmosis").exists()
 
 

@@ -10,14 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.environments.hosts import (
-    EnvironmentHost,
-    by_run,
-    environment_host,
-    run_request,
-    scoring_fields,
-    setup_of,
-)
+from tests.environments.hosts import by_run, environment_host, run_request, scoring_fields, setup_of
 from tests.servers import ChatServer, Exchange, completion, data
 
 ENVIRONMENT = """
@@ -190,13 +183,8 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
     assert rollouts[2, 0]["environment"]["retries"] == 1
     bodies = {seen.body["messages"][-1]["content"]: seen for seen in server.requests}
     body = bodies["say yes"].body
-    assert {name: body.get(name) for name in ("temperature", "top_k", "min_p", "n", "extra_body")} == {
-        "temperature": 0.75,
-        "top_k": 3,
-        "min_p": 0.5,
-        "n": None,
-        "extra_body": None,
-    }
+    sampling = [body.get(key) for key in ("temperature", "top_k", "min_p", "n", "extra_body")]
+    assert sampling == [0.75, 3, 0.5, None, None]
     assert bodies["say no"].headers["x-session-id"] == "1"
     assert bodies["say no"].headers["x-answer"] == "Z%C3%BCrich%0A"
     assert "x-none" not in bodies["say no"].headers
@@ -214,16 +202,8 @@ def test_errors_of_an_environment_fail_their_own_rollout_at_their_boundary(serve
         host.until("score")
     failures = {name: rollouts[index, 0] for index, name in enumerate(names)}
 
-    assert {name: event.get("boundary") for name, event in failures.items()} == {
-        "bug": "agent",
-        "nothing": "agent",
-        "infra": "host",
-        "raised": "host",
-        "tool": "agent",
-        "denied": "provider",
-        "outage": "provider",
-        "say yes": None,
-    }
+    boundaries = ["agent", "agent", "host", "host", "agent", "provider", None, "provider"]
+    assert [failures[name].get("boundary") for name in names] == boundaries
     assert failures["bug"]["error"] == "ZeroDivisionError: in the environment"
     text = "rollout() of the environment must return its state, a mapping, got NoneType"
     assert failures["nothing"]["error"] == text
@@ -259,14 +239,10 @@ def load_environment():
 """
 
 
-@pytest.mark.parametrize(
-    ("module", "client"),
-    [
-        ("verifiers.envs.environment", "client"),  # of an older release
-        ("env", "client"),
-        ("env", "client.client"),
-    ],
-)
+OLDER = "verifiers.envs.environment"
+
+
+@pytest.mark.parametrize(("module", "client"), [(OLDER, "client"), ("env", "client"), ("env", "client.client")])
 def test_an_environment_may_use_a_client_of_openai(server: ChatServer, root: Path, module: str, client: str) -> None:
     text = OF_OPENAI.replace("MODULE", module).replace("CLIENT", client)
     (root / "env.py").write_text(text, encoding="utf-8")
@@ -322,24 +298,3 @@ def test_a_state_is_made_again_and_what_json_cannot_hold_is_an_error(server: Cha
     assert 'state["lock"] was not kept' in broken["errors"]["reward"]["message"]
     assert score["scores"] == {"reward": 1.0}
     assert score["metrics"]["reward"]["turns"] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("fields", "code", "message"),
-    [
-        ({"args": {"group": True}}, ENVIRONMENT, "env_args: load_environment() got an unexpected keyword argument"),
-        ({}, "import nothing_of_that_name", "cannot be imported: ModuleNotFoundError"),
-        ({}, "x = 1", "has no function load_environment"),
-        ({}, "def load_environment(): return 1", "must return an environment, with the methods"),
-        ({"args": {"grouped": True}, "independent_scoring": True}, ENVIRONMENT, "need all runs of a row"),
-    ],
-)
-def test_an_environment_that_does_not_load_is_refused(
-    root: Path, fields: dict[str, Any], code: str, message: str
-) -> None:
-    (root / "env.py").write_text(code, encoding="utf-8")
-    host: EnvironmentHost
-    with environment_host(setup_of("http://127.0.0.1:9/v1", root, **fields), root / "log") as host:
-        [refused] = host.until("refused")
-
-    assert message in refused["error"]

@@ -102,12 +102,9 @@ def test_a_run_that_failed_is_left_out_of_its_group_until_it_is_made_again(works
     workspace.write("fails", "")
     command = (*EVAL[:-1], "--osmosis-limit=1", "--osmosis-run=one")
 
-    result = workspace.run(*command)
-
-    result.stdout.fnmatch_lines(["*the runs of 1 row were scored together without 1 run that failed*"])
+    workspace.run(*command).stdout.fnmatch_lines(["*the runs of 1 row were scored together without 1 run that failed*"])
     assert [event["scores"] for event in events(workspace, "score")] == [{"reward": 0.2}] * 2
-    again = workspace.run(*command, "--osmosis-retry-failed")
-    again.assert_outcomes(passed=3)
+    workspace.run(*command, "--osmosis-retry-failed").assert_outcomes(passed=3)
     assert [event["scores"] for event in events(workspace, "score")][2:] == [{"reward": 0.3}] * 3
     assert rolled_out(workspace) == {0: 4}, "what is stored is not rolled out again"
 
@@ -123,8 +120,7 @@ def test_a_function_that_ends_two_processes_fails_for_its_whole_row(workspace: W
     (workspace.root / "crash").unlink()
     workspace.run(*command, "--osmosis-retry-failed").assert_outcomes(passed=3)
     assert rolled_out(workspace) == {0: 3}
-    again = workspace.run("--osmosis-from=one")
-    again.assert_outcomes(passed=3)
+    workspace.run("--osmosis-from=one").assert_outcomes(passed=3)
     assert len(groups(workspace)) == 3, "unchanged scores of whole rows are reused"
 
 

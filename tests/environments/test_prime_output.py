@@ -25,14 +25,9 @@ def server() -> Iterator[ChatServer]:
 @pytest.fixture
 def command(workspace: Workspace, server: ChatServer) -> tuple[str, ...]:
     page_environments.write(workspace.root, "my-env")
-    return (
-        "--osmosis-env=my-env",
-        "--osmosis-model=openai/gpt-4.1-mini",
-        f"--osmosis-api-base-url={server.base_url}",
-        "--osmosis-rollouts-per-example=2",
-        "--osmosis-num-examples=3",
-        '--osmosis-env-args={"hard": true}',
-    )
+    asked = ("--osmosis-model=openai/gpt-4.1-mini", f"--osmosis-api-base-url={server.base_url}")
+    rows = ("--osmosis-rollouts-per-example=2", "--osmosis-num-examples=3", '--osmosis-env-args={"hard": true}')
+    return ("--osmosis-env=my-env", *asked, *rows)
 
 
 def test_the_files_hold_what_the_environment_says(workspace: Workspace, command: tuple[str, ...]) -> None:
@@ -79,75 +74,48 @@ def test_resume_takes_the_newest_run_that_fits_by_the_rule_of_the_page(
     resumed.stdout.fnmatch_lines(["*resumes fits*: 2 of 6 rollouts stored, 4 left"])
 
     refused = workspace.run(*command, "--osmosis-resume", "--osmosis-model=openai/third", exits=4)
-    refused.stderr.fnmatch_lines(
-        [
-            "ERROR: *: none of the stored runs of my-env can be resumed:",
-            "  fits: *model_path*",
-            "  more: *model_path*",
-            "  once: *model_path*",
-            "  other-done: *model_path*",
-            "  other: *model_path*",
-            "  and 1 more",
-        ]
-    )
+    each = [f"  {name}: *model_path*" for name in ("fits", "more", "once", "other-done", "other")]
+    refused.stderr.fnmatch_lines(["ERROR: *: none of the stored runs of my-env can be resumed:", *each, "  and 1 more"])
 
 
 def write_like_verifiers(folder: Path, env_args: dict[str, Any]) -> None:
     """Write files as verifiers 0.1.14 does: two rollouts of two examples, one of which ended with an error."""
     span = {"start": 1795392287.0, "end": 1795392287.5, "duration": 0.5}
-    timing = {
-        "start_time": 1795392287.0,
-        "setup": span,
-        "generation": span,
-        "scoring": span,
-        "total": 1.0,
-        "model": {"spans": [span], "duration": 0.5},
-        "env": {"spans": [], "duration": 0},
-        "overhead": 0.0,
-    }
+    spans = {"setup": span, "generation": span, "scoring": span, "model": {"spans": [span], "duration": 0.5}}
+    timing = {"start_time": 1795392287.0, **spans, "env": {"spans": [], "duration": 0}, "total": 1.0, "overhead": 0.0}
 
     def line(example: int, reward: float, error: str | None = None) -> dict[str, Any]:
         question = f"my-env {json.dumps(env_args)}: 6 * {7 + example}?"
         failed = {"error": error, "error_chain_repr": f"{error}()", "error_chain_str": error}
+        asked = {"prompt": [{"role": "user", "content": question}], "answer": str(6 * (7 + example)), "tool_defs": []}
+        ended = {"is_completed": True, "is_truncated": False, "timing": timing, "metrics": {"exact": reward}}
+        told: dict[str, Any] = {"error": failed, "completion": [], "stop_condition": "has_error"}
+        if not error:
+            said = [{"role": "assistant", "content": "taken over"}]
+            told = {"error": None, "completion": said, "stop_condition": "max_turns_reached"}
+        usage = {"input_tokens": 220.0, "output_tokens": 19.0}
         return {
             "example_id": example,
-            "prompt": [{"role": "user", "content": question}],
-            "completion": [] if error else [{"role": "assistant", "content": "taken over"}],
-            "answer": str(6 * (7 + example)),
+            **asked,
+            **ended,
+            **told,
             "reward": reward,
-            "error": failed if error else None,
-            "timing": timing,
-            "is_completed": True,
-            "is_truncated": False,
-            "stop_condition": "has_error" if error else "max_turns_reached",
-            "metrics": {"exact": reward},
-            "tool_defs": [],
-            "token_usage": {"input_tokens": 220.0, "output_tokens": 19.0},
             "exact": reward,
+            "token_usage": usage,
         }
 
-    metadata = {
-        "env_id": "my-env",
-        "env_args": env_args,
-        "model": "openai/gpt-4.1-mini",
-        "base_url": "http://127.0.0.1/v1",
-        "num_examples": 2,
-        "rollouts_per_example": 2,
-        "time": 1.5,
-        "avg_reward": 0.25,
-        "state_columns": [],
-        "sampling_args": {"n": 1, "extra_body": {}, "max_tokens": None},
-        "version_info": {"vf_version": "0.1.14", "vf_commit": None, "env_version": None, "env_commit": None},
-    }
+    environment = {"env_id": "my-env", "env_args": env_args, "num_examples": 2, "rollouts_per_example": 2}
+    model = {"model": "openai/gpt-4.1-mini", "base_url": "http://127.0.0.1/v1", "time": 1.5, "avg_reward": 0.25}
+    sampling = {"state_columns": [], "sampling_args": {"n": 1, "extra_body": {}, "max_tokens": None}}
+    versions = {"vf_version": "0.1.14", "vf_commit": None, "env_version": None, "env_commit": None}
+    metadata = {**environment, **model, **sampling, "version_info": versions}
     lines = [line(0, 0.25), line(0, 0.0, "ModelError"), line(1, 0.75), line(1, 0.0)]
     folder.mkdir()
     (folder / "metadata.json").write_text(json.dumps(metadata))
     (folder / "results.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
 
 
-def test_rewards_in_files_of_verifiers_count_as_they_are(
-    workspace: Workspace, command: tuple[str, ...], server: ChatServer
-) -> None:
+def test_rewards_in_files_of_verifiers_stay(workspace: Workspace, command: tuple[str, ...], server: ChatServer) -> None:
     written = workspace.root / "vf"
     write_like_verifiers(written, {"hard": True})
     n_before = len(server.requests)

@@ -11,6 +11,7 @@ from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json, wait_
 from tests.servers import ChatServer, held, reply
 
 COMMAND = ("--osmosis-env=double-it", "--osmosis-model=demo/arithmetic", "--osmosis-n=2")
+AT_OPENAI = ("--osmosis-env=double-it", "--osmosis-model=openai/some", "--osmosis-n=1")
 
 
 def config(workspace: Workspace, environment: str) -> str:
@@ -32,10 +33,7 @@ def test_tasks_are_rows_and_rewards_are_scores(workspace: Workspace) -> None:
     results = workspace.results("double-it")
     runs = [run for row in results["rows"] for run in row["runs"]]
     assert {run["scores"]["reward"] for run in runs} == {0.875}
-    assert {name: value for name, value in runs[0]["metrics"]["reward"].items() if name != "length"} == {
-        "exact": 1.0,
-        "polite": 0.5,
-    }
+    assert runs[0]["metrics"]["reward"].items() >= {("exact", 1.0), ("polite", 0.5)}
     assert all(run["usage"]["output_tokens"] for run in runs), "the tokens are those of the endpoint"
     manifest = read_json(workspace.run_dirs("double-it")[0] / "manifest.json")
     assert (manifest["environment"]["framework"], manifest["environment"]["n_rows"]) == ("0.4.0", 4)
@@ -58,33 +56,22 @@ JUDGE = ("judge.exact", "judge.polite", "judge.length", "judge.reward")
 
 
 @pytest.mark.parametrize(
-    ("environment", "source", "text"),
+    ("environment", "text"),
     [
-        (
-            'agent = {runtime = {type = "prime"}}',
-            TASKSET,
-            "agent.runtime: type must be subprocess or docker, got prime:*",
-        ),
-        (
-            'agent = {model = "other"}',
-            TASKSET,
-            "agent.model: without a client of its own, agent agent asks the eval's*",
-        ),
-        ("agent = {client = {}}", TASKSET, "agent.client: its agent is scored, and so it asks the eval's model*"),
-        ("env_args = {judge = {}}", TASKSET, "its agents are agent, judge; name the one whose reward is the score in*"),
-        ('scored_agent = "agnet"', TASKSET, 'scored_agent: its agents are agent, got agnet, did you mean "agent"[?]'),
-        ("", TASKSET.replace("INFINITE = False", "INFINITE = True"), "its tasks never end; say how many to take*"),
-        ("env_args = {solver = {}}", TASKSET, "*its taskset cannot be made: ValueError: extra keys: *solver*"),
+        ('agent = {runtime = {type = "prime"}}', "agent.runtime: type must be subprocess or docker, got prime:*"),
+        ('agent = {model = "other"}', "agent.model: without a client of its own, agent agent asks the eval's*"),
+        ("agent = {client = {}}", "agent.client: its agent is scored, and so it asks the eval's model*"),
+        ("env_args = {judge = {}}", "its agents are agent, judge; name the one whose reward is the score in*"),
+        ('scored_agent = "agnet"', 'scored_agent: its agents are agent, got agnet, did you mean "agent"[?]'),
+        ("", "its tasks never end; say how many to take*"),
+        ("env_args = {solver = {}}", "*its taskset cannot be made: ValueError: extra keys: *solver*"),
     ],
 )
-def test_a_mistake_ends_the_session_before_anything_is_asked(
-    workspace: Workspace, environment: str, source: str, text: str
-) -> None:
-    write(workspace, source)
+def test_a_mistake_ends_the_session_before_anything_is_asked(workspace: Workspace, environment: str, text: str) -> None:
+    write(workspace, TASKSET if environment else TASKSET.replace("INFINITE = False", "INFINITE = True"))
+    refused = workspace.run(config(workspace, environment), exits=4)
 
-    workspace.run(config(workspace, environment), exits=4).stderr.fnmatch_lines(
-        [f"ERROR: *environment double-it*{text}"]
-    )
+    refused.stderr.fnmatch_lines([f"ERROR: *environment double-it*{text}"])
 
 
 def test_errors_have_the_boundary_where_the_episode_broke(workspace: Workspace) -> None:
@@ -94,13 +81,8 @@ def test_errors_have_the_boundary_where_the_episode_broke(workspace: Workspace) 
     done = workspace.run(option)
 
     done.assert_outcomes(passed=1, errors=3)
-    done.stdout.fnmatch_lines_random(
-        [
-            "ERROR *row0-run0* - host: SandboxError: no box",
-            "ERROR *row1-run0* - reward: TaskError: division by zero",
-            "its traceback",
-        ]
-    )
+    broke = ("row0-run0* - host: SandboxError: no box", "row1-run0* - reward: TaskError: division by zero")
+    done.stdout.fnmatch_lines_random([*(f"ERROR *{line}" for line in broke), "its traceback"])
     assert [row["runs"][0].get("scores") for row in workspace.results("x")["rows"][:2]] == [{}, {}]
 
 
@@ -114,7 +96,7 @@ def test_a_stored_run_is_scored_by_what_its_episode_was_given(workspace: Workspa
 
 def test_an_episode_is_replayed_without_a_server(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     write(workspace)
-    command = ("--osmosis-env=double-it", "--osmosis-model=openai/some", "--osmosis-n=1", "--osmosis-limit=3")
+    command = (*AT_OPENAI, "--osmosis-limit=3")
     with ChatServer(reply("4")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "key")
@@ -125,17 +107,9 @@ def test_an_episode_is_replayed_without_a_server(workspace: Workspace, monkeypat
     assert [row["runs"][0]["scores"] for row in workspace.results("double-it")["rows"]] == recorded
 
 
-def test_a_killed_session_is_resumed_without_a_loss_or_a_repetition(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_session_loses_and_repeats_nothing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     write(workspace)
-    command = (
-        "--osmosis-env=double-it",
-        "--osmosis-model=openai/some",
-        "--osmosis-n=1",
-        "--osmosis-limit=4",
-        "--osmosis-no-probe",
-    )
+    command = (*AT_OPENAI, "--osmosis-limit=4", "--osmosis-no-probe")
     monkeypatch.setenv("OPENAI_API_KEY", "key")
 
     with ChatServer(reply("4"), reply("4"), reply("4"), held(reply("4")), reply("4")) as server:

@@ -167,10 +167,7 @@ ROWS: Mapping[str, tuple[dict[str, Any], tuple[str, float | None]]] = {
     "an infinity": ({"user_prompt": "list", "ground_truth": "x: infinity"}, FAILED),
     "a Grader that raises": ({"user_prompt": "list", "ground_truth": "x: raises"}, FAILED),
     "a Grader that removes": ({"user_prompt": "list", "ground_truth": "x: removes"}, ("skipped", None)),
-    "one that removes and rewards": (
-        {"user_prompt": "list", "ground_truth": "x: removes and rewards"},
-        ("skipped", None),
-    ),
+    "removes and rewards": ({"user_prompt": "list", "ground_truth": "x: removes and rewards"}, ("skipped", None)),
     "a number as text": ({"user_prompt": "list", "ground_truth": "x: a number as text"}, ("success", 0.5)),
     "a text as reward": ({"user_prompt": "list", "ground_truth": "x: text"}, FAILED),
     "true": ({"user_prompt": "list", "ground_truth": "x: true"}, ("success", 1.0)),

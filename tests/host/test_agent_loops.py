@@ -76,11 +76,8 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 def loop_eval(workspace: Workspace, server: ChatServer | None, agent: str, **tables: Mapping[str, object]) -> Live:
-    given: Mapping[str, Mapping[str, object]] = {
-        "agent": {"agent": agent, "max_turns": 4},
-        "evaluation": {"n": 2, "batch_size": 1},
-    }
-    return evaluated(workspace.config(server, **{**given, **tables}))
+    tables = {"agent": {"agent": agent, "max_turns": 4}, "evaluation": {"n": 2, "batch_size": 1}, **tables}
+    return evaluated(workspace.config(server, **tables))
 
 
 @pytest.mark.parametrize("name", ["loop", "Calculator"])
@@ -99,33 +96,18 @@ def test_a_loop_gets_its_request_and_its_tools(workspace: Workspace, name: str) 
     assert [message["role"] for message in first] == ["system", "user", "assistant", "tool", "assistant"]
     assert first[3]["content"] == "5"
     assert "content" not in first[2]
-    assert first[-1]["request"] == {
-        "rollout_id": "eval-0-run-0",
-        "server_url": "http://local-rollout.local",
-        "messages": first[:2],
-        "completion_params": {"temperature": 0.5},
-        "tool_server_url": None,
-        "max_turns": 4,
-        "max_tokens_total": 4096,
-        "metadata": {"ground_truth": "42", "row_index": 0, "level": 7, "execution_mode": "eval", "run_index": 0},
-        "api_key": None,
-        "idempotency_key": None,
-    }
+    metadata = {"ground_truth": "42", "row_index": 0, "level": 7, "execution_mode": "eval", "run_index": 0}
+    bounds = {"completion_params": {"temperature": 0.5}, "max_turns": 4, "max_tokens_total": 4096}
+    place = {"rollout_id": "eval-0-run-0", "server_url": "http://local-rollout.local"}
+    unset = dict.fromkeys(("tool_server_url", "api_key", "idempotency_key"))
+    assert first[-1]["request"] == {**place, "messages": first[:2], "metadata": metadata, **bounds, **unset}
     assert first[-1]["usage"].keys() == {"prompt_tokens", "completion_tokens", "total_tokens"}
     assert second[-1]["seen"] == ["eval-0-run-0", "eval-0-run-1"]  # the instance is shared
     assert sent[0]["temperature"] == 0.5
     number = {"type": "number"}
-    assert sent[1]["tools"] == [
-        {
-            "type": "function",
-            "function": {
-                "name": "add",
-                "description": "Add two numbers",
-                "parameters": {"type": "object", "properties": {"a": number, "b": number}, "required": ["a", "b"]},
-                "strict": False,
-            },
-        }
-    ]
+    parameters = {"type": "object", "properties": {"a": number, "b": number}, "required": ["a", "b"]}
+    function = {"name": "add", "description": "Add two numbers", "parameters": parameters, "strict": False}
+    assert sent[1]["tools"] == [{"type": "function", "function": function}]
     metrics = live.record(0).metrics["rollout"]
     assert (metrics["num_llm_calls"], metrics["num_tool_calls"], metrics["tool_latency_ms"]) == (2, 1, 2.5)
     assert live.events("rollout")[0]["fields"]["rollout"] == {"finish_reason": "done"}
@@ -207,11 +189,7 @@ def test_the_failures_of_a_loop_are_its_own_and_keep_what_is_known(workspace: Wo
     [
         (f"{CALCULATOR}class Odd(Calculator):\n    def __init__(self, key): ...\n", "Odd", "does not load: TypeError"),
         ("class RolloutAgentLoop: pass\nclass Loop(RolloutAgentLoop): pass\n", "Loop", "not the one of osmosis_ai"),
-        (
-            f"{HEAD}class NoTools(RolloutAgentLoop):\n    name = 'x'\n    run = None\n",
-            "NoTools",
-            "does not define get_tools",
-        ),
+        (f"{HEAD}class Odd(RolloutAgentLoop):\n    name = 'x'\n    run = None\n", "Odd", "does not define get_tools"),
         (f"{HEAD}class Nameless(RolloutAgentLoop): ...\n", "Nameless", "must define a 'name' class attribute"),
         (f"{CALCULATOR}loop = object()\n", "loop", "must be `async def rollout(ctx)`, a class that derives"),
     ],

@@ -45,43 +45,28 @@ def rolled(workspace: Workspace, answer: Any, code: str = LOOP, **tables: Mappin
     """Run an eval, and return it with the numbers of requests of each row."""
     workspace.agent(code)
     with ChatServer(answer) as server:
-        live = evaluated(workspace.config(server, **tables))
-        return live, sorted(asked_rows(server).values())
+        return evaluated(workspace.config(server, **tables)), sorted(asked_rows(server).values())
 
 
-BOUNDS = [
-    (
-        {"agent": {"agent": "agent:rollout", "max_turns": 3}},
-        [3, 3],
-        "the rollout asked the model 4 times: [agent] max_turns = 3",
-    ),
-    (
-        {"limits": {"rollout": {"tokens": 120}}},
-        [3, 3],
-        "the rollout used 150 tokens: [limits.rollout] tokens = 120",
-    ),
-    (
-        {"limits": {"rollout": {"cost_usd": 0.1}}, "prices": PRICES},
-        [2, 2],
-        "the rollout spent $0.10: [limits.rollout] cost_usd = 0.1",
-    ),
-    (
-        {"limits": {"rollout": {"tool_calls": 4}}},
-        [3, 3],
-        "the model asked for 6 tool calls: [limits.rollout] tool_calls = 4",
-    ),
-]
+THREE_TURNS = {"agent": {"agent": "agent:rollout", "max_turns": 3}}
+BOUNDS: Mapping[str, tuple[dict[str, Any], int, str]] = {
+    "[agent] max_turns = 3": (THREE_TURNS, 3, "the rollout asked the model 4 times"),
+    "[limits.rollout] tokens = 120": ({"tokens": 120}, 3, "the rollout used 150 tokens"),
+    "[limits.rollout] cost_usd = 0.1": ({"cost_usd": 0.1}, 2, "the rollout spent $0.10"),
+    "[limits.rollout] tool_calls = 4": ({"tool_calls": 4}, 3, "the model asked for 6 tool calls"),
+}
 
 
-@pytest.mark.parametrize(("tables", "asked", "error"), BOUNDS)
-def test_a_rollout_that_met_a_bound_asks_no_more(
-    workspace: Workspace, tables: Mapping[str, Any], asked: list[int], error: str
-) -> None:
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_a_rollout_that_met_a_bound_asks_no_more(workspace: Workspace, bound: str) -> None:
+    given, asked, text = BOUNDS[bound]
+    tables = given if given is THREE_TURNS else {"limits": {"rollout": given}, "prices": PRICES}
     live, requests = rolled(workspace, data(completion(CALLING, usage=USAGE)), **tables)
 
-    assert requests == asked
+    error = f"{text}: {bound}"
+    assert requests == [asked, asked]
     assert [(live.record(row).boundary, live.record(row).error) for row in (0, 1)] == [("agent", error)] * 2
-    assert live.record(0).bound == error.partition(": ")[2]
+    assert live.record(0).bound == bound
     assert live.results.causes[0].text == error
     assert live.run.engine.stopped is None or live.run.engine.stopped.reason == "closed"
 
@@ -89,9 +74,7 @@ def test_a_rollout_that_met_a_bound_asks_no_more(
 def test_the_default_of_max_turns_bounds_nothing(workspace: Workspace, server: ChatServer) -> None:
     workspace.agent("async def rollout(ctx):\n    for _ in range(12):\n        await ctx.chat(ctx.prompt)\n")
 
-    live = evaluated(workspace.config(server))
-
-    assert live.kinds() == ["passed"] * 2
+    assert evaluated(workspace.config(server)).kinds() == ["passed"] * 2
     assert set(asked_rows(server).values()) == {12}
 
 
@@ -115,9 +98,7 @@ def test_an_agent_that_stops_at_a_bound_keeps_its_answer(workspace: Workspace) -
     ],
     ids=["sent at once", "one in flight, while others wait"],
 )
-def test_requests_of_one_rollout_that_wait_for_each_other_keep_to_its_bound(
-    workspace: Workspace, tables: Mapping[str, Any], n_asked: int
-) -> None:
+def test_requests_of_a_rollout_that_wait_keep_to_its_bound(workspace: Workspace, tables: Any, n_asked: int) -> None:
     code = """
     async def rollout(ctx):
         await asyncio.gather(*(ctx.chat(ctx.prompt) for _ in range(9)), return_exceptions=True)
@@ -152,7 +133,7 @@ async def rollout(ctx):
 
 @pytest.mark.parametrize(("client", "waits"), [("AsyncOpenAI", "await "), ("OpenAI", "")])
 def test_a_client_of_the_agents_own_is_refused_in_the_same_way(workspace: Workspace, client: str, waits: str) -> None:
-    tables: dict[str, Any] = {"agent": {"agent": "agent:rollout", "max_turns": 3}, "model": {"max_retries": 3}}
+    tables: dict[str, Any] = {**THREE_TURNS, "model": {"max_retries": 3}}
     live, requests = rolled(workspace, reply("42"), OWN_CLIENT.format(client=client, waits=waits), **tables)
 
     error = "the rollout asked the model 4 times: [agent] max_turns = 3"

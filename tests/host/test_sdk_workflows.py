@@ -18,6 +18,7 @@ from tests.host.sdk_cases import CODE, LATE, LIMIT_S, ROWS
 from tests.host.test_host_contracts import entrypoint_error
 
 IN_TIME = [name for name in ROWS if name not in LATE]
+MINE: Mapping[str, Any] = {"experiment": {"rollout": "mine", "entrypoint": "main.py"}, "scoring": {"eval_fns": []}}
 
 
 def has_backend() -> bool:
@@ -47,13 +48,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory, names: Sequence[str], **eval
     workspace = Workspace(tmp_path_factory.mktemp("sdk"))
     workspace.rows([ROWS[name][0] for name in names])
     workspace.write("rollouts/mine/main.py", CODE)
-    config = workspace.config(
-        None,
-        experiment={"rollout": "mine", "entrypoint": "main.py"},
-        evaluation={"batch_size": 8, **evaluation},
-        scoring={"eval_fns": []},
-    )
-    return evaluated(config)
+    return evaluated(workspace.config(None, **MINE, evaluation={"batch_size": 8, **evaluation}))
 
 
 def end_of(record: RunRecord) -> tuple[str, float | None]:
@@ -85,24 +80,13 @@ async def end_in_backend(module: Any, name: str) -> tuple[str, float | None]:
     from osmosis_ai.eval.local.dataset import normalize_row  # type: ignore[import-not-found]
     from osmosis_ai.rollout import ExecutionRequest, LocalBackend  # type: ignore[import-not-found]
 
-    backend = LocalBackend(
-        workflow=module.Flow,
-        workflow_config=module.flow_config,
-        grader=module.Judge,
-        grader_config=module.judge_config,
-    )
+    configs = {"workflow_config": module.flow_config, "grader_config": module.judge_config}
+    backend = LocalBackend(workflow=module.Flow, grader=module.Judge, **configs)
     limit_s = LIMIT_S if name in LATE else 600.0
     normal = normalize_row({"ground_truth": None, "metadata": None, **ROWS[name][0]}, row_index=0, source_row_index=0)
-    outcome = await backend.execute(
-        ExecutionRequest(
-            id=str(list(ROWS).index(name)),
-            prompt=normal.initial_messages,
-            label=normal.label,
-            metadata=normal.metadata,
-            agent_timeout_sec=limit_s,
-            grader_timeout_sec=limit_s,
-        )
-    )
+    row = {"prompt": normal.initial_messages, "label": normal.label, "metadata": normal.metadata}
+    limits = {"agent_timeout_sec": limit_s, "grader_timeout_sec": limit_s}
+    outcome = await backend.execute(ExecutionRequest(id=str(list(ROWS).index(name)), **row, **limits))
     graded = outcome.grader
     if outcome.workflow.status != "success" or graded is None or graded.status != "success":
         return "failed", None
@@ -185,16 +169,9 @@ def test_before_0_3_a_rollout_may_have_several_samples(workspace: Workspace) -> 
     rows = [("1", "42"), ("2", "42"), ("2", "one removed"), ("2", "all removed"), ("2", "ungraded"), ("0", "42")]
     workspace.rows([{"user_prompt": number, "ground_truth": label} for number, label in rows])
     workspace.write("rollouts/mine/main.py", OLDER)
-    experiment = {"rollout": "mine", "entrypoint": "main.py"}
-    live = evaluated(workspace.config(None, experiment=experiment, scoring={"eval_fns": []}))
-    assert [end_of(live.record(row)) for row in range(6)] == [
-        ("success", 1.0),
-        ("success", 0.5),
-        ("success", 1.0),
-        ("skipped", None),
-        ("failed", None),
-        ("failed", None),
-    ]
+    live = evaluated(workspace.config(None, **MINE))
+    successes, failed = [("success", 1.0), ("success", 0.5), ("success", 1.0)], ("failed", None)
+    assert [end_of(live.record(row)) for row in range(6)] == [*successes, ("skipped", None), failed, failed]
     assert "'twice': there is such a sample source already" in str(live.record(5).error)
     assert live.record(1).metrics["reward"] == {"sample0.length": 2.0, "sample1.length": 2.0}
     assert fields_of(live.record(1))["reward"] == {"rewards": {"sample0": 1.0, "sample1": 0.0}}
@@ -222,21 +199,13 @@ def test_a_backend_in_the_entrypoint_says_which_classes_it_serves(workspace: Wor
     pytest.importorskip("fastapi" if has_backend() else "pydantic")  # the SDK makes a server of it
     workspace.rows([{"user_prompt": "list", "ground_truth": "x"}])
     workspace.write("rollouts/mine/main.py", CODE + BACKEND)
-    experiment = {"rollout": "mine", "entrypoint": "main.py"}
-    live = evaluated(workspace.config(None, experiment=experiment, scoring={"eval_fns": []}))
-    assert live.record(0).scores == {"reward": 0.5}
+    assert evaluated(workspace.config(None, **MINE)).record(0).scores == {"reward": 0.5}
 
 
 IN_CONTAINERS = """
 from harbor.trial.queue import TrialQueue
 from osmosis_ai.rollout.backend.harbor import HarborBackend
 backend = HarborBackend(orchestrator=TrialQueue(), agent=Flow)
-"""
-OWN = """
-from osmosis_ai.rollout.backend import ExecutionBackend
-class Remote(ExecutionBackend):
-    async def execute(self, request): ...
-backend = Remote()
 """
 
 
@@ -246,7 +215,6 @@ backend = Remote()
         (BACKEND.partition("lenient_config")[0], "must hold one concrete Grader, found 2: Lenient, Strict"),
         ("another = JudgeConfig()\n", "must hold at most one GraderConfig, found 2"),
         (IN_CONTAINERS, "uses HarborBackend, which runs the workflow in a container"),  # no module of it is imported
-        (OWN, "uses Remote, which runs the workflow in a way of its own"),
     ],
 )
 def test_classes_and_backends_that_cannot_be_used_are_refused(workspace: Workspace, code: str, text: str) -> None:
@@ -254,15 +222,11 @@ def test_classes_and_backends_that_cannot_be_used_are_refused(workspace: Workspa
 
 
 @pytest.mark.parametrize("grader", [{}, {"grader": "flows:Judge"}])
-def test_classes_that_a_config_names_are_run_whatever_the_entrypoint_would_serve(
-    workspace: Workspace, grader: Mapping[str, str]
-) -> None:
+def test_classes_of_a_config_count_before_the_entrypoints(workspace: Workspace, grader: Mapping[str, str]) -> None:
     workspace.rows([{"user_prompt": "list", "ground_truth": "x"}])
     workspace.write("rollouts/mine/flows.py", CODE)
     imports = "\nimport harbor\n" if grader else "def main():\n    "  # if both are named, it is not even imported
     serving = f"{imports}from osmosis_ai.rollout.backend.harbor import HarborBackend; HarborBackend()\n"
     workspace.write("rollouts/mine/main.py", CODE + serving)
-    experiment = {"rollout": "mine", "entrypoint": "main.py"}
-    agent, scoring = {"agent": "flows:Flow"}, {"eval_fns": [], **grader}
-    live = evaluated(workspace.config(None, experiment=experiment, agent=agent, scoring=scoring))
-    assert live.kinds() == ["passed"]
+    tables = {**MINE, "agent": {"agent": "flows:Flow"}, "scoring": {"eval_fns": [], **grader}}
+    assert evaluated(workspace.config(None, **tables)).kinds() == ["passed"]

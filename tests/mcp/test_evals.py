@@ -31,12 +31,9 @@ def multiply(first_val: float, second_val: float) -> float:
     {}
     return first_val * second_val
 """
-COMMAND = (
-    "--osmosis-mcp=mcp",
-    "--osmosis-dataset=data/x.jsonl",
-    "--osmosis-eval-fn=rewards:score",
-    "--osmosis-model=demo/arithmetic",
-)
+SCORED = ("--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score", "--osmosis-model=demo/arithmetic")
+COMMAND = ("--osmosis-mcp=mcp", *SCORED)
+FAST = "from fastmcp import FastMCP\n"
 CALLED = "tool_calls   1.000  1.000  1.000     3"
 FAILED = "tool_errors  1.000  1.000  1.000     3"
 
@@ -99,7 +96,7 @@ def test_a_folder_outside_of_the_workspace_may_be_typed(workspace: Workspace, tm
     elsewhere = tmp_path / "elsewhere"
     (workspace.root / "mcp").rename(elsewhere)
 
-    result = workspace.run(f"--osmosis-mcp={elsewhere}", *COMMAND[1:], "--osmosis-inline")
+    result = workspace.run(f"--osmosis-mcp={elsewhere}", *SCORED, "--osmosis-inline")
 
     result.assert_outcomes(passed=3)
     assert CALLED in result.outlines
@@ -121,25 +118,16 @@ def test_tools_that_raise_and_print_belong_to_their_rollout(workspace: Workspace
     [
         ("import nothing_such", "mcp/main.py: does not load: ModuleNotFoundError: No module named 'nothing_such'"),
         ("x = 1", 'mcp/main.py: holds no FastMCP object; make one, like `mcp = FastMCP("tools")`, or import it'),
+        (f"{FAST}a, b = FastMCP('a'), FastMCP('b')", "mcp/main.py: holds several FastMCP objects (a, b); call the one"),
+        (f"{FAST}mcp = FastMCP('a')", "mcp/main.py: the server has no tools; register functions"),
         (
-            "from fastmcp import FastMCP\na, b = FastMCP('a'), FastMCP('b')",
-            "mcp/main.py: holds several FastMCP objects (a, b); call the one to use mcp",
-        ),
-        ("from fastmcp import FastMCP\nmcp = FastMCP('a')", "mcp/main.py: the server has no tools; register functions"),
-        (
-            f"{MAIN}\nmcp.run(transport='http')",
+            f"{MAIN}\nmcp.run()",
             'mcp/main.py: calls run() when it is imported; guard it with `if __name__ == "__main__":`',
         ),
-        (
-            f"{MAIN}\n@mcp.tool(name='a/b')\ndef ab() -> int: return 1",
-            "mcp/main.py: names of tools that models cannot call: 'a/b'; a name has up to 64 letters",
-        ),
     ],
-    ids=["import", "none", "several", "empty", "run", "name"],
+    ids=["import", "none", "several", "empty", "run"],
 )
-def test_a_server_that_cannot_be_used_is_an_error_before_any_request(
-    workspace: Workspace, main: str, text: str
-) -> None:
+def test_a_server_that_cannot_be_used_is_an_error_before_a_request(workspace: Workspace, main: str, text: str) -> None:
     make(workspace, main=main)
 
     result = workspace.run(*COMMAND)

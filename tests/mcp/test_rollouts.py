@@ -35,32 +35,18 @@ class Script:
 
 def call(*calls: tuple[str, Any]) -> Message:
     """Return the message of a model that calls tools."""
-    return {
-        "role": "assistant",
-        "tool_calls": [
-            {
-                "id": f"call_{number}",
-                "type": "function",
-                "function": {"name": name, "arguments": given if isinstance(given, str) else json.dumps(given)},
-            }
-            for number, (name, given) in enumerate(calls)
-        ],
-    }
+    texts = [(name, given if isinstance(given, str) else json.dumps(given)) for name, given in calls]
+    functions = [{"name": name, "arguments": text} for name, text in texts]
+    asked = [{"id": f"call_{n}", "type": "function", "function": function} for n, function in enumerate(functions)]
+    return {"role": "assistant", "tool_calls": asked}
 
 
 DONE: Message = {"role": "assistant", "content": "done"}
 
 
 async def rolled(server: Any, *answers: Message, max_turns: int = 10) -> RolloutOutput:
-    ctx = ChatContext(
-        prompt=[{"role": "user", "content": "?"}],
-        metadata={},
-        row_index=0,
-        run_index=0,
-        max_turns=max_turns,
-        artifacts="",
-        chat=Script(*answers).chat,
-    )
+    run: Any = {"row_index": 0, "run_index": 0, "max_turns": max_turns, "artifacts": "", "chat": Script(*answers).chat}
+    ctx = ChatContext(prompt=[{"role": "user", "content": "?"}], metadata={}, **run)
     return await McpAgent(server, await offered_tools(server)).roll(ctx)
 
 

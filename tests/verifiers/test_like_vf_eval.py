@@ -28,19 +28,8 @@ GIVEN = os.environ.get("VERIFIERS_ENVIRONMENTS")
 VF_EVAL = "import sys; from verifiers.scripts.eval import main; sys.argv[0] = 'vf-eval'; main()"
 N_ROWS, N_RUNS = 8, 3
 EQUAL = (
-    "example_id",
-    "prompt",
-    "completion",
-    "answer",
-    "info",
-    "reward",
-    "error",
-    "is_completed",
-    "is_truncated",
-    "stop_condition",
-    "metrics",
-    "tool_defs",
-    "token_usage",
+    *("example_id", "prompt", "completion", "answer", "info", "reward", "error", "is_completed", "is_truncated"),
+    *("stop_condition", "metrics", "tool_defs", "token_usage"),
 )
 """The members of a row that must be equal: all that are no times."""
 
@@ -73,12 +62,8 @@ class Answers:
             return {"role": "assistant", "content": "calling", **({"tool_calls": calls} if calls else {})}
         term = re.search(r"([\d+\- ]+) =", text)
         value = sum(int(each.replace(" ", "")) for each in re.findall(r"[+-]? ?\d+", term[1])) if term else chance % 9
-        shapes = [
-            f"<answer>{value}</answer>",
-            f"<answer>{value + 1}</answer>",
-            f"It is {value}",
-            "Loud" * (chance % 5 + 1),
-        ]
+        answers = (f"<answer>{value}</answer>", f"<answer>{value + 1}</answer>")
+        shapes = [*answers, f"It is {value}", "Loud" * (chance % 5 + 1)]
         return {"role": "assistant", "content": shapes[chance % 4]}
 
 
@@ -105,15 +90,8 @@ def environ(tmp_path: Path) -> dict[str, str]:
 def evaluated(command: Sequence[str], environ: Mapping[str, str], folder: Path) -> Mapping[int, Sequence[str]]:
     """Run a command in a folder of its own, and return the rows of its results."""
     folder.mkdir()
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=900,  # it imports hundreds of modules
-        check=False,
-    )
+    words = [sys.executable, *command]
+    done = subprocess.run(words, cwd=folder, env=environ, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode in (0, 1), f"{done.stdout}\n{done.stderr}"  # 1: runs that do not pass
     assert list(folder.rglob("results.jsonl")), f"{done.stdout}\n{done.stderr}"
     return rows_in(folder)
@@ -121,11 +99,11 @@ def evaluated(command: Sequence[str], environ: Mapping[str, str], folder: Path) 
 
 def without(rows: Mapping[int, Sequence[str]], *names: str) -> Mapping[int, Sequence[str]]:
     """Return the rows with None for some members."""
-    left_out = dict.fromkeys(names)
-    return {
-        example: sorted(json.dumps({**json.loads(run), **left_out}, indent=1) for run in runs)
-        for example, runs in rows.items()
-    }
+
+    def left(run: str) -> str:
+        return json.dumps({**json.loads(run), **dict.fromkeys(names)}, indent=1)
+
+    return {example: sorted(map(left, runs)) for example, runs in rows.items()}
 
 
 needs_repository = pytest.mark.skipif(GIVEN is None, reason="needs VERIFIERS_ENVIRONMENTS: see CONTRIBUTING.md")
@@ -148,10 +126,8 @@ def test_rows_are_equal_to_those_of_vf_eval(
     if env_id == "taskset-env" and version("verifiers") != "0.1.14":
         pytest.skip("only 0.1.14 has environments of tasksets")
     with ChatServer(Answers()) as server:
-        given = (
-            f"-m served -b {server.base_url} -k NOKEY --disable-env-server -n {N_ROWS} -r {N_RUNS} -c 32 -s -d -o out"
-        )
-        words = ["-c", VF_EVAL, env_id, *given.split(), "-a", json.dumps(args)]
+        given = f"-m served -b {server.base_url} -k NOKEY --disable-env-server -c 32 -s -d -o out"
+        words = ["-c", VF_EVAL, env_id, *given.split(), *f"-n {N_ROWS} -r {N_RUNS} -a".split(), json.dumps(args)]
         theirs = evaluated(words, environ, tmp_path / "theirs")
         n_asked = len(server.requests)
     with ChatServer(Answers()) as server:

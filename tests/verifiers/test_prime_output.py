@@ -80,14 +80,8 @@ class Evals:
 
     def python(self, code: str, *args: str) -> str:
         paths = f"import sys; sys.path.insert(0, {str(self.root / 'environments/sums_env')!r})\n"
-        done = subprocess.run(
-            [sys.executable, "-c", paths + code, *args],
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            timeout=900,  # it imports hundreds of modules
-            check=False,
-        )
+        words = [sys.executable, "-c", paths + code, *args]
+        done = subprocess.run(words, cwd=self.root, capture_output=True, text=True, timeout=900, check=False)
         if HAS_OLD_TABLE and "--resume" in args:
             assert done.returncode == 1, done.stderr
             assert "in print_timing" in done.stderr, done.stderr
@@ -129,8 +123,7 @@ def test_verifiers_reads_our_files_and_goes_on_with_them(evals: Evals) -> None:
     assert found["shown"] == (shown if RELEASE == "0.1" else None)
     assert found["incomplete"].endswith(folder.name)
     assert {line["info"]["n"] for line in lines_of(folder)} == {0, 1, 2}
-    resumed = evals.vf_eval(4, "outputs", "--resume", str(folder))
-    assert resumed == folder
+    assert evals.vf_eval(4, "outputs", "--resume", str(folder)) == folder
     assert [line["example_id"] for line in lines_of(folder)] == [0, 0, 1, 1, 2, 2, 3, 3]
 
 

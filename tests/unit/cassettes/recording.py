@@ -68,19 +68,10 @@ class Call:
         fingerprint = Fingerprint.of(asked.body)
         self._ended += 1
         self._equal[fingerprint.digest] += 1
-        event = {
-            "ev": "exchange",
-            **self._run.to_json(),
-            "attempt": self._attempt,
-            "asker": self._asker,
-            "call": self._call,
-            "turn": asked.turn,
-            "after": asked.after,
-            "nth": self._equal[fingerprint.digest],
-            "digest": fingerprint.digest,
-            "request": asked.shortened,
-            **answer,
-        }
+        at = {**self._run.to_json(), "attempt": self._attempt, "asker": self._asker}
+        order = {"call": self._call, "turn": asked.turn, "after": asked.after, "nth": self._equal[fingerprint.digest]}
+        sent = {"digest": fingerprint.digest, "request": asked.shortened}
+        event = {"ev": "exchange", **at, **order, **sent, **answer}
         self.lines.append(dumps(event).encode() + b"\n")
         self._continuations.add(asked.turn, fingerprint, answer["reply"]["message"] if "reply" in answer else None)
 

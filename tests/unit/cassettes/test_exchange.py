@@ -10,21 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_osmosis.cassettes.exchange import (
-    ROLLOUT,
-    Asker,
-    Fingerprint,
-    check_exchange,
-    encoded,
-    error_from_json,
-    error_to_json,
-    head_in,
-    head_of,
-    read_line,
-    reply_from_json,
-    reply_to_json,
-    stored_request,
-)
+from pytest_osmosis.cassettes import exchange
 from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -40,21 +26,13 @@ values = st.recursive(
 )
 counts = st.integers(0, 10**12)
 usages = st.builds(Usage, counts, counts, st.none() | counts, st.none() | counts, st.none() | counts)
-calls = st.lists(
-    st.fixed_dictionaries(
-        {
-            "id": texts,
-            "type": st.just("function"),
-            "function": st.fixed_dictionaries({"name": texts, "arguments": texts}),
-        }
-    ),
-    max_size=2,
-)
+functions = st.fixed_dictionaries({"name": texts, "arguments": texts})
+call = st.fixed_dictionaries({"id": texts, "type": st.just("function"), "function": functions})
 contents = st.none() | texts | st.lists(values, max_size=2)
 messages = st.fixed_dictionaries(
     {"role": st.sampled_from(["assistant", "user", "tool"]), "content": contents},
     optional={
-        "tool_calls": calls,
+        "tool_calls": st.lists(call, max_size=2),
         "refusal": texts,
         "reasoning_content": texts,
         "thinking_blocks": values,
@@ -71,34 +49,34 @@ requests = st.builds(
     st.none() | st.integers(0, 2**31),
 )
 askers = st.builds(
-    Asker,
+    exchange.Asker,
     st.builds(RunId, st.integers(0, 10**6), st.integers(0, 100), st.sampled_from(ModelTag)),
-    st.just(ROLLOUT) | texts.filter(lambda name: max(name, default="") < "\ud800" or max(name) > "\udfff"),
+    st.just(exchange.ROLLOUT) | texts.filter(lambda name: max(name, default="") < "\ud800" or max(name) > "\udfff"),
 )
 
 
 @given(askers, requests, replies, st.integers(1, 10**6))
-def test_an_exchange_survives_its_file(asker: Asker, request: ChatRequest, reply: ChatReply, turn: int) -> None:
-    body = stored_request(request, "m", dumps)
-    fingerprint = Fingerprint.of(body)
-    answer = {"reply": json.loads(json.dumps(reply_to_json(reply)))}
-    line = encoded(asker, turn, fingerprint.digest, body, answer)
+def test_an_exchange_survives_a_file(asker: exchange.Asker, request: ChatRequest, reply: ChatReply, turn: int) -> None:
+    body = exchange.stored_request(request, "m", dumps)
+    fingerprint = exchange.Fingerprint.of(body)
+    answer = {"reply": json.loads(json.dumps(exchange.reply_to_json(reply)))}
+    line = exchange.encoded(asker, turn, fingerprint.digest, body, answer)
 
-    value = read_line(line)
-    check_exchange(value)
+    value = exchange.read_line(line)
+    exchange.check_exchange(value)
     assert line.count(b"\n") == 1
-    assert head_of(line) == head_in(value)
-    assert head_of(line)[:3] == (asker, turn, fingerprint.digest)
+    assert exchange.head_of(line) == exchange.head_in(value)
+    assert exchange.head_of(line)[:3] == (asker, turn, fingerprint.digest)
     assert value["request"] == body
-    assert Fingerprint.of(value["request"]) == fingerprint
-    assert reply_from_json(value["reply"]) == reply
-    assert json.dumps(reply_to_json(reply_from_json(value["reply"]))) == json.dumps(answer["reply"])
+    assert exchange.Fingerprint.of(value["request"]) == fingerprint
+    assert exchange.reply_from_json(value["reply"]) == reply
+    assert json.dumps(exchange.reply_to_json(exchange.reply_from_json(value["reply"]))) == json.dumps(answer["reply"])
 
 
 @given(requests)
 def test_the_digest_does_not_depend_on_the_order_of_keys(request: ChatRequest) -> None:
-    body = stored_request(request, "m", dumps)
-    assert Fingerprint.of(_reversed(body)).digest == Fingerprint.of(body).digest
+    body = exchange.stored_request(request, "m", dumps)
+    assert exchange.Fingerprint.of(_reversed(body)).digest == exchange.Fingerprint.of(body).digest
 
 
 def _reversed(value: Any) -> Any:
@@ -112,7 +90,7 @@ HELLO = {"role": "user", "content": "hello"}
 
 def digest(model: str = "m", **fields: Any) -> str:
     fields = {"messages": [HELLO], **fields}
-    return Fingerprint.of(stored_request(ChatRequest(**fields), model, dumps)).digest
+    return exchange.Fingerprint.of(exchange.stored_request(ChatRequest(**fields), model, dumps)).digest
 
 
 def test_the_digest_covers_what_shapes_an_answer_and_no_identity_of_the_run() -> None:
@@ -133,9 +111,8 @@ def test_the_digest_covers_what_shapes_an_answer_and_no_identity_of_the_run() ->
 
 
 def test_what_is_no_json_is_stored_as_text() -> None:
-    body = stored_request(
-        ChatRequest([HELLO], sampling={"stop": {"a"}, "x": float("nan"), "p": Path("/p")}), "m", dumps
-    )
+    sampling = {"stop": {"a"}, "x": float("nan"), "p": Path("/p")}
+    body = exchange.stored_request(ChatRequest([HELLO], sampling=sampling), "m", dumps)
     assert body["sampling"] == {"stop": "{'a'}", "x": "nan", "p": "/p"}
 
 
@@ -149,7 +126,7 @@ def test_what_is_no_json_is_stored_as_text() -> None:
     ],
 )
 def test_errors_of_a_request_survive(error: Exception) -> None:
-    again = error_from_json(json.loads(json.dumps(error_to_json(error))))
+    again = exchange.error_from_json(json.loads(json.dumps(exchange.error_to_json(error))))
     assert (type(again), str(again)) == (type(error), str(error))
     kept = ("boundary", "status", "systemic")
     assert [getattr(again, name, None) for name in kept] == [getattr(error, name, None) for name in kept]
@@ -167,4 +144,4 @@ def test_errors_of_a_request_survive(error: Exception) -> None:
     ],
 )
 def test_outages_and_errors_of_code_are_not_stored(error: BaseException) -> None:
-    assert error_to_json(error) is None
+    assert exchange.error_to_json(error) is None

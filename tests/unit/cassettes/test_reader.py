@@ -137,9 +137,8 @@ def test_a_torn_last_line_is_passed_over_and_a_broken_one_is_an_error(tmp_path: 
 
 
 def test_lines_that_were_laid_out_anew_are_read(tmp_path: Path) -> None:
-    path = write_cassette(
-        tmp_path / "c.jsonl", write_log(tmp_path / "l", conversation(FIRST, "a", asker='"x"\\')), [FIRST]
-    )
+    log = write_log(tmp_path / "l", conversation(FIRST, "a", asker='"x"\\'))
+    path = write_cassette(tmp_path / "c.jsonl", log, [FIRST])
     lines = [json.dumps(json.loads(line), indent=None, sort_keys=True) for line in path.read_text().splitlines()]
     other = tmp_path / "other.jsonl"
     other.write_text("\n".join(lines) + "\n")
@@ -152,6 +151,7 @@ def test_lines_that_were_laid_out_anew_are_read(tmp_path: Path) -> None:
 # -- cassettes that are refused ------------------------------------------------------------------------------
 
 RUNS = [RunId(0, 0), RunId(1, 0)]
+Change = Callable[[dict[str, Any]], object]
 KEY = "sk-proj-" + "Ab3" * 10
 
 
@@ -169,7 +169,7 @@ def problems(path: Path) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def edit(path: Path, line: int, change: Callable[[dict[str, Any]], object]) -> None:
+def edit(path: Path, line: int, change: Change) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     value = json.loads(lines[line - 1])
     change(value)
@@ -178,8 +178,7 @@ def edit(path: Path, line: int, change: Callable[[dict[str, Any]], object]) -> N
 
 
 def test_a_good_cassette_tells_its_runs_and_a_missing_one_the_option_that_records_it(cassette: Path) -> None:
-    content = check_cassette(cassette)
-    assert content == dict.fromkeys(RUNS, 2)
+    assert check_cassette(cassette) == dict.fromkeys(RUNS, 2)
     (problem,) = problems(cassette.with_name("none.jsonl"))
     assert problem.endswith("none.jsonl: no such file; record it: --osmosis-record")
 
@@ -214,9 +213,8 @@ def test_each_broken_line_is_told(cassette: Path) -> None:
     assert told[2].endswith("reply.usage: lacks output_tokens")
     assert "continues turn 1, which is not on an earlier line" in told[3]
     assert told[4].endswith("resolve the merge conflict")
-    assert told[5] == (
-        "c.jsonl:7: is torn: it has no end. Record the cassette again (--osmosis-record), or get it from git again"
-    )
+    record = "Record the cassette again (--osmosis-record), or get it from git again"
+    assert told[5] == f"c.jsonl:7: is torn: it has no end. {record}"
 
 
 def test_an_exchange_without_an_answer_or_with_two_is_refused(cassette: Path) -> None:
@@ -235,9 +233,7 @@ def answer(value: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("change", "line", "turn"), [(prompt, 2, 1), (prompt, 3, 2), (answer, 2, 2)])
-def test_a_request_that_was_edited_by_hand_is_refused(
-    cassette: Path, change: Callable[[dict[str, Any]], object], line: int, turn: int
-) -> None:
+def test_a_request_that_was_edited_by_hand_is_refused(cassette: Path, change: Change, line: int, turn: int) -> None:
     edit(cassette, line, change)
 
     (problem,) = problems(cassette)
@@ -256,9 +252,7 @@ def test_digests_follow_from_what_is_stored(tmp_path: Path) -> None:
     call.asks(user("a"), first, user("b"), assistant("42"), user("d"), tools=[tool]).refused("too long")
     call.exchange(user("other"), seed=4)
 
-    content = check_cassette(write_cassette(tmp_path / "c.jsonl", write_log(tmp_path / "log", call), RUNS))
-
-    assert content == {RUNS[0]: 5}
+    assert check_cassette(write_cassette(tmp_path / "c.jsonl", write_log(tmp_path / "log", call), RUNS)) == {RUNS[0]: 5}
 
 
 def test_an_exchange_that_is_there_twice_is_refused(cassette: Path) -> None:

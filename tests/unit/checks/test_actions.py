@@ -10,6 +10,9 @@ from pytest_osmosis.checks.kinds import Check, SeenRollout
 from pytest_osmosis.text.user_code import UserValueFault
 
 Messages = list[dict[str, Any]]
+SEARCH = {"query": "cup", "page": 1}
+SEQUENCE = {"kind": "tool_sequence"}
+OF_SEARCH, OF_ORDER = ({"kind": "tool_arguments", "tool": tool} for tool in ("search", "order"))
 
 
 def chat(failing: bool) -> Messages:
@@ -32,11 +35,7 @@ def anthropic(failing: bool) -> Messages:
         return {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": name, "input": given}]}
 
     result = {"type": "tool_result", "tool_use_id": "1", "content": "none", "is_error": failing}
-    return [
-        use("1", "search", {"query": "cup", "page": 1}),
-        {"role": "user", "content": [result]},
-        use("2", "order", {"id": 7}),
-    ]
+    return [use("1", "search", SEARCH), {"role": "user", "content": [result]}, use("2", "order", {"id": 7})]
 
 
 def responses(failing: bool) -> Messages:
@@ -52,11 +51,8 @@ def bedrock(failing: bool) -> Messages:
         return {"role": "assistant", "content": [{"toolUse": {"toolUseId": id, "name": name, "input": given}}]}
 
     result = {"toolUseId": "1", "status": "error" if failing else "success", "content": [{"text": "none"}]}
-    return [
-        use("1", "search", {"query": "cup", "page": 1}),
-        {"role": "user", "content": [{"toolResult": result}]},
-        use("2", "order", {"id": 7}),
-    ]
+    told = {"role": "user", "content": [{"toolResult": result}]}
+    return [use("1", "search", SEARCH), told, use("2", "order", {"id": 7})]
 
 
 EVERY_SHAPE = pytest.mark.parametrize("shape", [chat, anthropic, responses, bedrock])
@@ -79,17 +75,11 @@ def checked(own: Messages, facts: dict[str, Any] | None = None, **declared: Any)
         ({"kind": "tool_sequence", "value": ["search", "order"], "exact": True}, (1.0, 'calls "search", "order"')),
         ({"kind": "tool_sequence", "value": ["order"]}, (1.0, 'calls "search", "order"')),
         (
-            {"kind": "tool_sequence", "value": ["order", "search"]},
+            {**SEQUENCE, "value": ["order", "search"]},
             (0.0, 'calls "search", "order", not "order", "search" in this order'),
         ),
-        (
-            {"kind": "tool_arguments", "tool": "search", "arguments": {"query": "cup"}},
-            (1.0, 'calls "search" with {"query": "cup", "page": 1}'),
-        ),
-        (
-            {"kind": "tool_arguments", "tool": "order", "arguments": {"id": 8}},
-            (0.0, 'calls "order" with {"id": 7}, not with {"id": 8}'),
-        ),
+        ({**OF_SEARCH, "arguments": {"query": "cup"}}, (1.0, 'calls "search" with {"query": "cup", "page": 1}')),
+        ({**OF_ORDER, "arguments": {"id": 8}}, (0.0, 'calls "order" with {"id": 7}, not with {"id": 8}')),
         ({"kind": "tool_arguments", "tool": "pay", "arguments": {"id": 8}}, (0.0, 'does not call "pay"')),
         ({"kind": "tool_count", "max": 1}, (0.0, "makes 2 tool calls, more than 1")),
         ({"kind": "tool_count", "tool": "order", "min": 1}, (1.0, 'makes 1 tool call of "order"')),
@@ -111,18 +101,12 @@ def test_a_result_with_an_error_is_found_in_every_shape(shape: Any) -> None:
 def test_calls_in_the_prompt_are_not_the_agents() -> None:
     rollout = SeenRollout([*chat(failing=True), {"role": "assistant", "content": "Hi"}], 5)
 
-    assert Check.of({"kind": "tool_sequence", "value": ["search"]})(rollout)["reason"] == (
-        'calls no tool, not "search" in this order'
-    )
+    assert Check.of({**SEQUENCE, "value": ["search"]})(rollout)["reason"] == 'calls no tool, not "search" in this order'
     assert Check.of({"kind": "tool_results"})(rollout)["reason"] == "gets 0 results without an error"
 
 
-USED = {
-    "finish_reason": "length",
-    "ms": 3210.0,
-    "usage": {"input_tokens": 900, "output_tokens": 150},
-    "cost_usd": lambda: 0.02,
-}
+TOKENS = {"input_tokens": 900, "output_tokens": 150}
+USED = {"finish_reason": "length", "ms": 3210.0, "usage": TOKENS, "cost_usd": lambda: 0.02}
 
 
 @pytest.mark.parametrize(

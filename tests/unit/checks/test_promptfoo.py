@@ -57,19 +57,9 @@ def case_id(assertion: Mapping[str, Any]) -> str:
 def test_the_verdicts_are_those_of_promptfoo(assertion: dict[str, Any]) -> None:
     check = check_of(assertion)
 
-    verdicts = {
-        answer: check(SeenRollout([{"role": "assistant", "content": answer}], 0))["score"] == 1.0
-        for answer in assertion["answers"]
-    }
-
-    assert verdicts == assertion["answers"]
-
-
-def test_there_are_200_cases_with_both_verdicts() -> None:
-    verdicts = [verdict for assertion in ASSERTIONS for verdict in assertion["answers"].values()]
-
-    assert len(verdicts) == 200
-    assert min(verdicts.count(True), verdicts.count(False)) > 60
+    for answer, verdict in assertion["answers"].items():
+        rollout = SeenRollout([{"role": "assistant", "content": answer}], 0)
+        assert (check(rollout)["score"] == 1.0) is verdict, answer
 
 
 @pytest.mark.nightly
@@ -84,9 +74,8 @@ def test_promptfoo_itself_still_decides_so() -> None:
     ]
     environ = {**os.environ, "PROMPTFOO_DISABLE_TELEMETRY": "1", "PROMPTFOO_DISABLE_UPDATE": "1"}
 
-    done = subprocess.run(
-        ["node", script], input=json.dumps(asked), capture_output=True, text=True, check=True, env=environ, timeout=300
-    )
+    how: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "env": environ, "timeout": 300}
+    done = subprocess.run(["node", script], input=json.dumps(asked), **how)
 
     verdicts = json.loads(done.stdout.splitlines()[-1])
     assert verdicts == [verdict for assertion in ASSERTIONS for verdict in assertion["answers"].values()]

@@ -24,40 +24,29 @@ Expected = tuple[str, float | None]
 """The status and the reward of a run."""
 SECRET = "sk-very-secret-0123"
 MESSAGES: list[Any] = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
+CALLS: list[Any] = [
+    {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a\\ud800": [1e3, null]}'}},
+    {"id": "c1", "function": {"name": None, "arguments": "{broken"}},
+    {"id": 5, "function": {"name": "n", "arguments": '{"a": NaN}'}},
+    *({"function": {"name": "n", "arguments": [1]}}, "text", None),
+]
+CALLED = {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"}
 ODD: list[list[Any]] = [
     MESSAGES,
     [],
     [{"role": "user", "content": [{"type": "text", "text": f"a\u2028 {SECRET}"}]}, {"role": "assistant"}],
     [{"role": "developer", "content": "b"}, {"role": "tool", "tool_call_id": "x", "content": "alone"}],
-    [
-        {"role": "user", "content": "\ud800 \x00 \U0001f600"},
-        {"role": "assistant", "content": None, "refusal": "\udfff"},
-    ],
+    [{"role": "user", "content": "\ud800\x00\U0001f600"}, {"role": "assistant", "content": None, "refusal": "\udfff"}],
     [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}, "text"]}, "no message", 7],
     [{"role": 3, "content": {"a": 1}, "tool_calls": [1]}, {"content": "x", "reasoning_content": "\ud800"}],
     [
-        {
-            "role": "assistant",
-            "content": "",
-            "reasoning_content": "thinking",
-            "tool_calls": [
-                {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a\\ud800": [1e3, null]}'}},
-                {"id": "c1", "function": {"name": None, "arguments": "{broken"}},
-                {"id": 5, "function": {"name": "n", "arguments": '{"a": NaN}'}},
-                {"function": {"name": "n", "arguments": [1]}},
-                "text",
-                None,
-            ],
-        },
+        {"role": "assistant", "content": "", "reasoning_content": "thinking", "tool_calls": CALLS},
         {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "2"}], "name": "add"},
         {"role": "tool", "tool_call_id": 5, "content": None},
         {"role": "function", "content": {"a": 1}},
         {"role": "assistant", "content": "done", "tool_calls": "none", "reasoning_content": 7},
     ],
-    [
-        {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "c", "output": "3"},
-    ],
+    [CALLED, {"type": "function_call_output", "call_id": "c", "output": "3"}],
 ]
 
 
@@ -91,9 +80,8 @@ def drawn(folder: Path, seed: int) -> Drawn:
     plan["total"] = draw.choice([12, 1000])
     rule = {"pass_threshold": 1.0, "thresholds": thresholds, "decide": decide}
     name = draw.choice(["x-1", f"gsm8k~temperature=0.5 {'y' * draw.randint(0, 99)}-1", ".\u00e9-1"])
-    return Drawn(
-        eval_run(folder, name, *events, plan=plan, pass_rule=rule), expected, threshold if alone and thresholds else 1.0
-    )
+    run = eval_run(folder, name, *events, plan=plan, pass_rule=rule)
+    return Drawn(run, expected, threshold if alone and thresholds else 1.0)
 
 
 def drawn_run(
@@ -155,13 +143,11 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
 def check(drawn: Drawn, made: Path) -> None:
     """Check that each run is reported as it was, and that no text holds a secret or a lone surrogate."""
     lines = lines_of(made)
-    assert {(line["row_index"], line["run_index"]): (line["status"], line.get("reward")) for line in lines} == dict(
-        drawn.expected
-    )
+    told = {(line["row_index"], line["run_index"]): (line["status"], line.get("reward")) for line in lines}
+    assert told == drawn.expected
     assert all(line.get("error_type") for line in lines if line["status"] != "success")
     assert json.loads((made / "metrics.json").read_text())["summary"]["pass_threshold"] == drawn.threshold
-    progress = json.loads((made / "progress.json").read_text())
-    assert progress["total_dataset_rows"] == drawn.run.manifest.plan.total
+    assert json.loads((made / "progress.json").read_text())["total_dataset_rows"] == drawn.run.manifest.plan.total
     for path in files_in(made):
         text = path.read_text(encoding="ascii")
         assert SECRET not in text
@@ -180,24 +166,15 @@ def test_each_run_is_reported_as_it_was(tmp_path: Path, seed: int) -> None:
 
 
 def test_files_of_the_same_eval_run_are_replaced_and_others_are_not(tmp_path: Path) -> None:
-    events: list[Mapping[str, Any]] = [
-        {"ev": "loaded", "scorers": [A], "digests": {A: "0"}},
-        {"ev": "start", "row": 0, "run": 0, "attempt": 1},
-    ]
-    run = eval_run(tmp_path, "x-1", *events)
+    loaded = {"ev": "loaded", "scorers": [A], "digests": {A: "0"}}
+    run = eval_run(tmp_path, "x-1", loaded, {"ev": "start", "row": 0, "run": 0, "attempt": 1})
     made = exported(run, tmp_path / "out")
     before = {path: path.read_bytes() for path in files_in(made)}
 
     assert exported(run, tmp_path / "out") == made
     assert {path: path.read_bytes() for path in files_in(made)} == before
-    assert lines_of(made)[0] | {"rollout_id": ""} == {
-        "row_index": 0,
-        "run_index": 0,
-        "rollout_id": "",
-        "status": "skipped",
-        "duration_ms": 0.0,
-        "error_type": "never ran",
-    }
+    told = {"rollout_id": "", "status": "skipped", "duration_ms": 0.0, "error_type": "never ran"}
+    assert lines_of(made)[0] | {"rollout_id": ""} == {"row_index": 0, "run_index": 0, **told}
     (made / "manifest.json").write_text("{}")
     with pytest.raises(OsmosisError, match=r"^out: holds a x-1 of something else; name another folder$"):
         exported(run, tmp_path / "out")

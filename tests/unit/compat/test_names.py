@@ -14,54 +14,42 @@ from collections.abc import Iterator
 
 import pytest
 
+from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.core import base, schemas
+from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.core.exceptions import ToolArgumentError
+from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.server import create_app
+from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.tools import get_tool_call_info
 from pytest_osmosis.addons.osmosis_sdk.shim import FOLDER, PACKAGE, SdkShim
 
-SCHEMAS = {
-    *("OpenAIFunctionParametersSchema", "OpenAIFunctionPropertySchema"),
-    *("OpenAIFunctionSchema", "OpenAIFunctionToolSchema"),
-}
-TOOLS = {
-    *("create_tool_error_result", "create_tool_result", "execute_tool_calls", "get_tool_call_info"),
-    "serialize_tool_result",
-}
-BASE = {"RolloutAgentLoop", "RolloutContext", "RolloutResult"}
+SCHEMAS = "OpenAIFunctionParametersSchema OpenAIFunctionPropertySchema OpenAIFunctionSchema OpenAIFunctionToolSchema"
+TOOLS = "create_tool_error_result create_tool_result execute_tool_calls get_tool_call_info serialize_tool_result"
+BASE = "RolloutAgentLoop RolloutContext RolloutResult"
 LOOPS = {
-    "osmosis_ai": {"osmosis_reward"},
-    "osmosis_ai.rollout": {
-        *("RolloutRequest", "create_app", "CompletionsResult", "ToolArgumentError", *BASE, *SCHEMAS, *TOOLS),
-    },
-    "osmosis_ai.rollout.client": {"CompletionsResult"},
+    "osmosis_ai": "osmosis_reward",
+    "osmosis_ai.rollout": f"RolloutRequest create_app CompletionsResult ToolArgumentError {BASE} {SCHEMAS} {TOOLS}",
+    "osmosis_ai.rollout.client": "CompletionsResult",
     "osmosis_ai.rollout.core.base": BASE,
-    "osmosis_ai.rollout.core.exceptions": {"ToolArgumentError"},
-    "osmosis_ai.rollout.core.schemas": {*SCHEMAS, "RolloutRequest"},
-    "osmosis_ai.rollout.server": {"create_app"},
+    "osmosis_ai.rollout.core.exceptions": "ToolArgumentError",
+    "osmosis_ai.rollout.core.schemas": f"{SCHEMAS} RolloutRequest",
+    "osmosis_ai.rollout.server": "create_app",
     "osmosis_ai.rollout.tools": TOOLS,
 }
 """The names of agent loops, by module."""
-TYPES = {
-    *("AgentWorkflowConfig", "AgentWorkflowOutput", "BaseConfig", "ConcurrencyConfig", "GraderConfig"),
-    *("GraderStatus", "RolloutErrorCategory", "RolloutSample", "RolloutStatus"),
-}
+CONTEXTS = "AgentWorkflowContext GraderContext SampleSource get_rollout_context"
+TYPES = "AgentWorkflowConfig AgentWorkflowOutput BaseConfig ConcurrencyConfig GraderConfig"
+TYPES += " GraderStatus RolloutErrorCategory RolloutSample RolloutStatus"
 WORKFLOWS = {
-    "osmosis_ai.rollout": {
-        *("AgentWorkflow", "AgentWorkflowContext", "Grader", "GraderContext", "LocalBackend"),
-        *("SampleSource", "get_rollout_context", *TYPES),
-    },
-    "osmosis_ai.rollout.agent_workflow": {"AgentWorkflow"},
-    "osmosis_ai.rollout.backend.local": {"LocalBackend"},
-    "osmosis_ai.rollout.context": {
-        *("AgentWorkflowContext", "GraderContext", "RolloutContext", "SampleSource", "get_rollout_context"),
-    },
-    "osmosis_ai.rollout.grader": {"Grader"},
-    "osmosis_ai.rollout.integrations.agents.openai_agents": {
-        *("OsmosisAgent", "OsmosisMemorySession", "OsmosisRolloutModel"),
-    },
-    "osmosis_ai.rollout.integrations.agents.strands": {"OsmosisRolloutModel", "OsmosisStrandsAgent"},
-    "osmosis_ai.rollout.server": {"create_rollout_server"},
-    "osmosis_ai.rollout.types": {*TYPES, "ExecutionOutcome"},
+    "osmosis_ai.rollout": f"AgentWorkflow Grader LocalBackend {CONTEXTS} {TYPES}",
+    "osmosis_ai.rollout.agent_workflow": "AgentWorkflow",
+    "osmosis_ai.rollout.backend.local": "LocalBackend",
+    "osmosis_ai.rollout.context": f"RolloutContext {CONTEXTS}",
+    "osmosis_ai.rollout.grader": "Grader",
+    "osmosis_ai.rollout.integrations.agents.openai_agents": "OsmosisAgent OsmosisMemorySession OsmosisRolloutModel",
+    "osmosis_ai.rollout.integrations.agents.strands": "OsmosisRolloutModel OsmosisStrandsAgent",
+    "osmosis_ai.rollout.server": "create_rollout_server",
+    "osmosis_ai.rollout.types": f"{TYPES} ExecutionOutcome",
 }
 """The names of workflows and Graders, by module."""
-NAMES = sorted({(module, name) for each in (LOOPS, WORKFLOWS) for module in each for name in each[module]})
+NAMES = sorted({(module, name) for each in (LOOPS, WORKFLOWS) for module in each for name in each[module].split()})
 FRAMEWORKS = {"openai_agents": "agents", "strands": "strands"}
 """The packages that modules of integrations need."""
 
@@ -87,3 +75,44 @@ def offered() -> Iterator[tuple[str, str]]:
         lists = [node.value for node in assigned if ast.unparse(node.targets[0]) == "__all__"]
         for node in lists:
             yield from ((module, name) for name in ast.literal_eval(node))
+
+
+# -- what agents of Osmosis 0.2 use outside of a rollout --------------------------------------------------
+
+
+class Loop(base.RolloutAgentLoop):
+    """A loop that answers nothing."""
+
+    name = "loop"
+
+    def get_tools(self, request: schemas.RolloutRequest) -> list[schemas.OpenAIFunctionToolSchema]:
+        function = schemas.OpenAIFunctionSchema(name="add", description="Add")
+        return [schemas.OpenAIFunctionToolSchema(type="function", function=function)]
+
+    async def run(self, ctx: base.RolloutContext) -> base.RolloutResult:
+        return ctx.complete([])
+
+
+def test_arguments_of_tools_are_read_from_json_and_dicts() -> None:
+    function = {"name": "add", "arguments": '{"a": 1}'}
+
+    assert get_tool_call_info({"id": "call-1", "function": function}) == ("call-1", "add", {"a": 1})
+    assert get_tool_call_info({"id": "call-1", "function": {"name": "add", "arguments": {"a": 1}}})[2] == {"a": 1}
+    for broken, message in [("{", "Invalid JSON arguments"), ("[1]", "Expected dict from JSON"), (1, "got int")]:
+        with pytest.raises(ToolArgumentError, match=message) as caught:
+            get_tool_call_info({"id": "call-2", "function": {"name": "add", "arguments": broken}})
+        assert (caught.value.tool_call_id, caught.value.tool_name) == ("call-2", "add")
+
+
+def test_an_application_takes_what_code_does_to_it_and_its_loop_has_tools_without_a_rollout() -> None:
+    app = create_app(Loop(), max_concurrent=3)
+    app.state.started = True
+    app.add_middleware(dict, allow_origins=["*"])
+    app.include_router(app.router)
+
+    @app.get("/health")  # type: ignore[untyped-decorator]  # as FastAPI's is not
+    def health() -> str:
+        return "ok"
+
+    assert health() == "ok"
+    assert [tool.function.name for tool in Loop().get_default_tools()] == ["add"]

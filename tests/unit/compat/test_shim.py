@@ -72,8 +72,7 @@ def test_without_the_sdk_its_names_come_from_here_and_no_trace_is_left() -> None
 @needs_no_sdk
 def test_names_below_a_package_need_no_import_and_an_unknown_one_is_an_error_that_names_our_file() -> None:
     with SdkShim().active():
-        package = importlib.import_module(PACKAGE)
-        assert package.rollout.tools.create_tool_result is create_tool_result
+        assert importlib.import_module(PACKAGE).rollout.tools.create_tool_result is create_tool_result
         assert "osmosis_reward" in imported("from osmosis_ai import *")
         with pytest.raises(ImportError, match=r"cannot import name 'nothing' from 'osmosis_ai' \(.*osmosis_sdk"):
             imported("from osmosis_ai import nothing")

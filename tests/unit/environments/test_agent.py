@@ -1,19 +1,23 @@
-"""The agent of an environment: the waits between its tries, and the threads that it gives to the environment."""
+"""The agent of an environment: waits between its tries, threads for the environment, and the client that it gets."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from pytest_osmosis.addons.verifiers.client import client_for
 from pytest_osmosis.addons.verifiers.hosted import EnvironmentAgent
 from pytest_osmosis.addons.verifiers.load import Concurrency, load
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import HostCode, Setup
+from pytest_osmosis.models.base import ChatReply, Message, Usage
 from pytest_osmosis.rollouts.environment import EnvironmentFault, EnvironmentSource
 from tests.unit.environments.test_tasksets import Context
 
@@ -118,15 +122,28 @@ def load_environment():
 """
 
 
-@pytest.mark.parametrize("value", ["many", None, 0, 2.5, True])
-def test_a_concurrency_that_is_no_number_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: Any
+NO_NUMBERS = ("many", None, 0, 2.5, True)
+NOT_LOADED: list[tuple[str, dict[str, Any], str]] = [
+    (CODE, {"args": {"group": True}}, r"env_args: load_environment\(\) got an unexpected keyword argument"),
+    ("import nothing_of_that_name", {}, "cannot be imported: ModuleNotFoundError"),
+    ("x = 1", {}, "has no function load_environment"),
+    ("def load_environment(): return 1", {}, "must return an environment, with the methods"),
+    *(
+        (CODE, {"kwargs": {"concurrency": no}}, "concurrency must be an integer of at least 1, got")
+        for no in NO_NUMBERS
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "fields", "message"), NOT_LOADED)
+def test_an_environment_that_does_not_load_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, fields: dict[str, Any], message: str
 ) -> None:
-    (tmp_path / "odd_env.py").write_text(CODE, encoding="utf-8")
+    (tmp_path / "odd_env.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    source = EnvironmentSource("odd-env", "odd_env", kwargs={"concurrency": value})
-    with pytest.raises(CodeError, match="concurrency must be an integer of at least 1, got"):
-        load(source)
+    monkeypatch.delitem(sys.modules, "odd_env", raising=False)
+    with pytest.raises(CodeError, match=message):
+        load(EnvironmentSource("odd-env", "odd_env", **fields))
 
 
 async def test_without_a_method_of_its_own_the_pool_of_the_loop_gets_them() -> None:
@@ -135,3 +152,43 @@ async def test_without_a_method_of_its_own_the_pool_of_the_loop_gets_them() -> N
     await asyncio.to_thread(int)
     executor: Any = asyncio.get_running_loop()._default_executor  # type: ignore[attr-defined]
     assert executor._max_workers == 7
+
+
+# -- the client that an environment gets ------------------------------------------------------------------
+
+
+class TheirClient:
+    """The class of clients that an environment of verifiers takes."""
+
+    def __init__(self, client: object) -> None:
+        self.given = client
+
+
+async def ask(
+    messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], sampling: Mapping[str, Any], state: object
+) -> ChatReply:
+    del messages, tools, sampling, state
+    message = {"role": "assistant", "content": None, "refusal": "No."}
+    return ChatReply(message, finish_reason="stop", usage=Usage(5, 7, reasoning_tokens=3))
+
+
+@pytest.fixture
+def legacy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of verifiers 0.3 as an environment has imported them."""
+    module = ModuleType("verifiers.legacy.clients.openai_chat_completions_client")
+    module.OpenAIChatCompletionsClient = TheirClient  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+@pytest.mark.usefixtures("legacy")
+def test_a_client_is_of_their_class_with_the_chat_completions_of_openai_and_replies_as_each_release_reads() -> None:
+    client = client_for(ask, lambda: ("http://127.0.0.1:1/v1", "key"))
+    assert client.chat.completions is client.client.chat.completions
+    assert str(client.client.base_url) == "http://127.0.0.1:1/v1/"
+    reply = asyncio.run(client.get_native_response([{"role": "user", "content": "hi"}], "m", {}))
+    [choice] = reply.choices
+    assert (choice.message.content, choice.message.refusal) == (None, "No.")
+    assert choice.model_extra == {}
+    assert reply.usage["completion_tokens_details"] == {"reasoning_tokens": 3}
+    asyncio.run(client.close())
+    assert isinstance(client, TheirClient)

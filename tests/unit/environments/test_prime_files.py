@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +24,13 @@ from tests.unit.made import MANIFEST, A
 
 RULE = PassRule((A,))
 MESSAGES = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
+OF_MODULE = {"env_id": "owner/word-count", "module": "word_count", "code": "", "n_rows": 1, "pass_threshold": 1.0}
 ENVIRONMENT: Mapping[str, Any] = {
-    "env_id": "owner/word-count",
-    "env_args": {},
-    "extra_env_kwargs": {},
-    "state_columns": [],
-    "module": "word_count",
-    "version": None,
-    "code": "",
-    "framework": None,
-    "n_rows": 1,
-    "pass_threshold": 1.0,
+    **OF_MODULE,
+    **{name: {} for name in ("env_args", "extra_env_kwargs", "sampling")},
+    **{name: [] for name in ("state_columns", "functions", "tools", "notes")},
+    **dict.fromkeys(("version", "framework")),
     "grouped": False,
-    "functions": [],
-    "sampling": {},
-    "tools": [],
-    "notes": [],
 }
 METADATA: Mapping[str, Any] = {"env_id": "sums", "model": "m"}
 
@@ -57,9 +48,8 @@ def eval_run(folder: Path, *events: Mapping[str, Any], **manifest: Any) -> Store
     directory = RunDirectory(folder / ".osmosis/runs/x-1")
     directory.path.mkdir(parents=True)
     directory.manifest.write_text(json.dumps({**MANIFEST, "pass_rule": RULE.to_json(), **manifest}))
-    directory.journal.write_bytes(
-        b"".join(map(encode, ({"ev": "loaded", "scorers": [A], "digests": {A: "0"}}, *events)))
-    )
+    loaded = {"ev": "loaded", "scorers": [A], "digests": {A: "0"}}
+    directory.journal.write_bytes(b"".join(map(encode, (loaded, *events))))
     return stored(directory)
 
 
@@ -100,9 +90,7 @@ def test_files_replace_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("environment", "name"), [({}, "x"), ({"environment": ENVIRONMENT}, "word-count")])
-def test_the_folder_is_named_after_the_environment_or_the_eval(
-    tmp_path: Path, environment: dict[str, Any], name: str
-) -> None:
+def test_a_folder_is_named_after_environment_or_eval(tmp_path: Path, environment: dict[str, Any], name: str) -> None:
     run = eval_run(tmp_path, **environment)
 
     assert folder_of(run, tmp_path) == tmp_path / f"evals/{name}--demo--arithmetic/x-1"
@@ -146,12 +134,67 @@ def test_blank_lines_count_and_a_torn_last_line_is_passed_over(tmp_path: Path, e
     assert (empty.lines, empty.torn) == ([], False)
 
 
+@pytest.mark.parametrize(("name", "value"), [("rollouts_per_example", 0), ("env_id", None)])
+def test_metadata_of_another_form_is_refused_with_its_place(tmp_path: Path, name: str, value: Any) -> None:
+    with pytest.raises(OsmosisError, match=f"metadata.json: {name}: "):
+        of_another_program(tmp_path, "", **{name: value})
+
+
+# -- means and pass rates, with the cases of verifiers' own tests (tests/test_save_utils.py) --------------
+
+
+USAGE = {"input_tokens": 10.0, "output_tokens": 5.0}
+
+
+def totals(runs: int, rewards: Mapping[int, Sequence[float]], threshold: float = 0.5, **members: Any) -> Any:
+    """Return the totals of lines with these rewards, by example."""
+    found = prime_files._Totals(runs, threshold)
+    for example, values in rewards.items():
+        for reward in values:
+            line: dict[str, Any] = {"example_id": example, "reward": reward, "error": None, "tool_defs": []}
+            found.add({**line, "metrics": {}, **members})
+    return found
+
+
 @pytest.mark.parametrize(
-    ("metadata", "problem"),
-    [({"rollouts_per_example": 0}, "rollouts_per_example: "), ({"env_id": None}, "env_id: ")],
+    ("runs", "threshold", "rewards", "at", "hat"),
+    [
+        (4, 0.5, {0: [1, 0, 1, 0]}, {"1": 0.5, "2": 5 / 6, "4": 1.0}, {"1": 0.5, "2": 1 / 6, "4": 0.0}),
+        (4, 0.5, {0: [1, 1, 1, 1], 1: [0, 0, 0, 0]}, {"1": 0.5, "2": 0.5, "4": 0.5}, {"1": 0.5, "2": 0.5, "4": 0.5}),
+        (4, 0.7, {0: [0.4, 0.6, 0.8, 0.3]}, {"1": 0.25, "2": 0.5, "4": 1.0}, {"1": 0.25, "2": 0.0, "4": 0.0}),
+        (4, 0.5, {0: [0.49, 0.5, 1, 0]}, {"1": 0.5, "2": 5 / 6, "4": 1.0}, {"1": 0.5, "2": 1 / 6, "4": 0.0}),
+        (4, 0.5, {0: [1, 1, 1, 1], 1: [0, 0]}, {"1": 1.0, "2": 1.0, "4": 1.0}, {"1": 1.0, "2": 1.0, "4": 1.0}),
+        (3, 0.5, {0: [1, 1, 1]}, {"1": 1.0, "2": 1.0}, {"1": 1.0, "2": 1.0}),
+        (1, 0.5, {0: [1]}, {}, {}),
+        (4, 0.5, {}, {}, {}),
+    ],
 )
-def test_metadata_of_another_form_is_refused_with_its_place(
-    tmp_path: Path, metadata: dict[str, Any], problem: str
+def test_pass_rates_are_those_of_verifiers(
+    runs: int, threshold: float, rewards: Any, at: dict[str, float], hat: dict[str, float]
 ) -> None:
-    with pytest.raises(OsmosisError, match=f"metadata.json: {problem}"):
-        of_another_program(tmp_path, "", **metadata)
+    found_at, found_hat = totals(runs, rewards, threshold).pass_rates()
+
+    assert found_at == pytest.approx(at)
+    assert found_hat == pytest.approx(hat)
+
+
+def test_k_is_each_power_of_two_up_to_the_number_of_runs() -> None:
+    at, _ = totals(16, {0: [1] * 16}).pass_rates()
+
+    assert list(at) == ["1", "2", "4", "8", "16"]
+
+
+def test_metrics_and_usage_are_means_over_the_lines_that_have_them() -> None:
+    found = totals(2, {0: [1.0, 0.0]}, metrics={"a": 1.0}, token_usage=USAGE)
+    found.add({"example_id": 1, "reward": 0.0, "error": {"error": "X"}, "metrics": {"b": 0.5}, "tool_defs": []})
+
+    mean = prime_files._mean
+    assert {name: mean(values) for name, values in found.metrics.items()} == {"a": 1.0, "b": 0.5}
+    assert {name: mean(values) for name, values in found.usage.items()} == USAGE
+    assert mean(found.rewards) == pytest.approx(1 / 3)
+    assert found.n_errors == 1
+
+
+def test_the_mean_of_numbers_whose_sum_no_float_holds_is_finite() -> None:
+    assert prime_files._mean([1.7e308, 1.7e308, -1.7e308, 0.5]) == 1.7e308 / 4
+    assert prime_files._mean([]) == 0.0

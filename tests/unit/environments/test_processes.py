@@ -13,25 +13,24 @@ import pytest
 from pytest_osmosis.addons.verifiers import processes as of_session
 from pytest_osmosis.addons.verifiers.processes import MOST_AT_ONCE, OF_PYTEST, Environments
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.host.protocol import HostCode, Setup, TellRequest
+from pytest_osmosis.host.protocol import HostCode
 
 DEADLINE_S = 10.0
 CODE = HostCode("roll", "/w", ("/w",), {"model": "m"})
 VARIABLES = {"A": "b", OF_PYTEST: "test_x (setup)"}
 
 
-class Living:
-    """A process that lives."""
+class Process:
+    def __init__(self, *, is_alive: bool) -> None:
+        self.is_alive = is_alive
 
-    is_alive = True
 
-
-def keeping(*, rolls_out: bool = True, prestarted: bool = True) -> Any:
+def keeping(*, rolls_out: bool = True, prestarted: bool = True, is_alive: bool = True) -> Any:
     """Return the processes of a session, one of which has told the rows of an environment."""
     processes: Any = of_session._Processes(cast(Any, object()) if prestarted else None)
     loading = of_session._Loading(CODE, cast(Any, None), VARIABLES, rolls_out)
     loading.folder = Path()
-    processes._keep(Living(), loading)
+    processes._keep(Process(is_alive=is_alive), loading)
     return processes
 
 
@@ -42,17 +41,18 @@ def test_a_process_becomes_a_host_that_would_load_the_same_in_a_session_that_rol
     assert keeping().take(CODE, {**VARIABLES, "A": "c"}) is None
     assert keeping(rolls_out=False).take(CODE, VARIABLES) is None
     assert keeping(prestarted=False).take(CODE, VARIABLES) is None
+    assert keeping(is_alive=False).take(CODE, VARIABLES) is None
+
+
+def test_only_so_many_processes_wait_for_their_eval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_session, "MOST_KEPT", 0)
+    assert keeping().take(CODE, VARIABLES) is None
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(HostCode)])
 def test_a_process_becomes_no_host_whose_code_would_see_another_value_of_any_field(name: str) -> None:
     other: dict[str, Any] = {name: "another"}
     assert keeping().take(replace(CODE, **other), VARIABLES) is None
-
-
-def test_a_process_that_tells_rows_gets_nothing_of_its_eval_but_what_hosts_are_compared_by() -> None:
-    assert TellRequest.__annotations__.keys() == {"op", "code", "rows"}
-    assert not {each.name for each in fields(HostCode)} & {each.name for each in fields(Setup)}
 
 
 def test_no_thread_waits_for_environments_once_the_session_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:

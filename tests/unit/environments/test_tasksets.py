@@ -1,18 +1,20 @@
-"""Environments of a taskset and a harness, which score as they roll out."""
+"""Scores of environments: those of a taskset and a harness as they roll out, of others by their rubric."""
 
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode
-from pytest_osmosis.addons.verifiers.load import LoadedEnvironment, load
+from pytest_osmosis.addons.verifiers.load import Concurrency, LoadedEnvironment, load
+from pytest_osmosis.addons.verifiers.rubric import EnvironmentRubric
 from pytest_osmosis.addons.verifiers.state import UnkeptState
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import HostCode, Key, Setup
+from pytest_osmosis.rewards.graders import Reward
 from pytest_osmosis.rollouts.environment import EnvironmentSource
 
 
@@ -90,3 +92,61 @@ def test_rewards_of_all_runs_of_a_row_are_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "made", module)
     with pytest.raises(CodeError, match="needs all runs of a row"):
         load(EnvironmentSource("x", "made"))
+
+
+# -- rubrics ----------------------------------------------------------------------------------------------
+
+
+class EitherWay:
+    """Gives a reward that says by which method it was given."""
+
+    async def score_group(self, states: list[dict[str, Any]]) -> None:
+        for state in states:
+            state["reward"], state["metrics"] = 0.25, {}
+
+    async def score_rollout(self, state: dict[str, Any]) -> None:
+        state["reward"], state["metrics"] = 0.75, {}
+
+
+def member(name: str, **members: Any) -> Any:
+    """Return an environment, which may be one of a group, and whose metric is 1 if it sees the name in the info."""
+
+    async def score_rollout(state: Any) -> None:
+        state["reward"], state["metrics"] = 1.0, {name: float("env_id" in (state["info"] or {}))}
+
+    return SimpleNamespace(rubric=SimpleNamespace(score_rollout=score_rollout), env_map=members)
+
+
+OF_0_1_13 = {"info": None, "task": "a"}
+OF_A_LIST = {"info": {"env_id": ["a"], "n": 1}, "task": "b"}
+
+
+@pytest.mark.parametrize("route", [{"info": {"env_id": "a"}}, OF_A_LIST, OF_0_1_13])
+async def test_the_member_of_a_state_scores_it(route: dict[str, Any]) -> None:
+    group, state = member("group", a=member("a"), b=member("b")), {**route}
+
+    [reward] = await EnvironmentRubric(group, Concurrency(1, {})).score([state])
+
+    assert not isinstance(reward, BaseException)
+    assert reward.metrics == {"a": 0.0}
+    assert state["info"] == route["info"]
+
+
+def test_functions_that_need_all_runs_of_a_row_score_none_alone() -> None:
+    environment = SimpleNamespace(rubric=SimpleNamespace(has_group_rewards=True))
+    loaded = LoadedEnvironment(environment, ModuleType("made"), (), ())
+    setup = Setup(HostCode("roll", ".", (), {}), independent_scoring=True)
+    with pytest.raises(CodeError, match="need all runs of a row, so independent_scoring cannot score each run alone"):
+        EnvironmentCode(EnvironmentSource("x", "x"), loaded, setup)
+
+
+@pytest.mark.parametrize(("independent", "score"), [(False, 0.25), (True, 0.75)])
+async def test_runs_are_scored_as_a_group_unless_each_is_to_be_scored_by_itself(
+    independent: bool, score: float
+) -> None:
+    rubric = EnvironmentRubric(SimpleNamespace(rubric=EitherWay()), Concurrency(1, {}), independent=independent)
+
+    [reward] = await rubric.score([{"completion": []}])
+
+    assert isinstance(reward, Reward)
+    assert reward.score == score

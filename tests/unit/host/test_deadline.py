@@ -29,6 +29,11 @@ def deadline(budget_s: float = BUDGET_S, stalls: StallTime | None = None, stuck:
     return Deadline(budget_s, stalls or StallTime(), lambda task, times: told.append(times))
 
 
+async def waits(within: Deadline) -> None:
+    async with within:
+        await asyncio.Event().wait()
+
+
 async def test_code_within_its_time_is_not_interrupted() -> None:
     clock = LoopClock()
     async with deadline() as inside:
@@ -88,11 +93,7 @@ async def test_code_that_swallows_cancellations_is_cancelled_again_and_reported(
 
 
 async def test_a_cancellation_from_outside_is_raised() -> None:
-    async def inside() -> None:
-        async with deadline():
-            await asyncio.Event().wait()
-
-    task = asyncio.create_task(inside())
+    task = asyncio.create_task(waits(deadline()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -155,12 +156,7 @@ async def test_what_is_charged_to_code_that_only_waits_is_given_back_and_stalls_
 
 async def test_the_time_of_a_pause_is_added() -> None:
     clock, inside = LoopClock(), deadline()
-
-    async def work() -> None:
-        async with inside:
-            await asyncio.Event().wait()
-
-    task = asyncio.create_task(work())
+    task = asyncio.create_task(waits(inside))
     await settled()
     inside.pause()
     await clock.advance(3 * BUDGET_S)

@@ -1,7 +1,8 @@
-"""The errors of requests that a cassette does not have, and differences of requests, as JSON."""
+"""The errors of requests that a cassette does not have, differences of requests as JSON, and lines of a host."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from pytest_osmosis.cassettes.reader import CassetteReader
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.exchanges import MOST_LINES, AskerExchanges, HostExchanges, difference
-from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.host.protocol import Key, read_event
+from pytest_osmosis.host.slots import size_of
 from pytest_osmosis.models.base import ChatRequest, Message
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.safe import dumps
@@ -71,6 +73,15 @@ async def test_a_request_that_is_left_is_compared_if_the_turn_was_answered(casse
     exchanges.store.reader.close()
 
 
+async def test_a_request_in_the_place_of_a_recorded_one_has_changed(cassette: Path) -> None:
+    exchanges = exchanges_of(cassette, RunId(0, 0))
+    await exchanges.asks(ChatRequest([user("first")]), MODEL).answer()
+    error = await error_of(exchanges, user("common"), user("another"))
+    assert "request 2 of the rollout has changed since it was recorded;" in str(error)
+    assert '-   "content": "second",\n+   "content": "another",' in error.details
+    exchanges.store.reader.close()
+
+
 async def test_more_requests_than_were_recorded_are_told(cassette: Path) -> None:
     exchanges = exchanges_of(cassette, RunId(0, 0))
     for messages in ([user("first")], [user("common"), user("second")]):
@@ -120,10 +131,8 @@ def test_settings_and_tools_are_compared_and_equal_requests_have_no_difference()
 def test_messages_are_compared_line_by_line() -> None:
     system, user, assistant, tool = request()["messages"]
     call = {**CALL, "function": {"name": "add", "arguments": '{"a": 2}'}}
-    changed = request(
-        messages=[{**system, "content": "Be brief.\nBe kind."}, user, {**assistant, "tool_calls": [call]}, tool]
-    )
-    assert changes(request(), changed) == [
+    system, assistant = {**system, "content": "Be brief.\nBe kind."}, {**assistant, "tool_calls": [call]}
+    assert changes(request(), request(messages=[system, user, assistant, tool])) == [
         '-   "content": "Be brief.",',
         '+   "content": "Be brief.',
         '+Be kind.",',
@@ -150,3 +159,55 @@ def test_a_long_difference_is_cut_and_anything_can_be_compared() -> None:
     assert len(lines) == MOST_LINES + 1
     assert lines[-1] == "[... 949 further lines left out ...]"
     assert changes(request(messages=["x"], tools=["a"]), request(messages=[None], tools=[{"function": 1}]))
+
+
+# -- lines of a host --------------------------------------------------------------------------------------
+
+
+RUN = {"row": 0, "run": 0, "attempt": 1}
+START = {"ev": "start", **RUN, "at": "2026-01-01T00:00:00Z"}
+SCORE = {"ev": "score", **RUN, "ms": 1, "scores": {"f": 1}, "errors": {}, "output": {}}
+DENIED = {"ev": "denied", "model_tag": "judge", "error": "401"}
+
+
+OF_BASELINE, REMOVED = {**START, "model_tag": "baseline", "later": 1}, {**SCORE, "removed": True, "name": "f"}
+
+
+@pytest.mark.parametrize("event", [START, OF_BASELINE, SCORE, REMOVED, DENIED])
+def test_events_are_read(event: dict[str, object]) -> None:
+    assert read_event(json.dumps(event).encode()) == event
+
+
+@pytest.mark.parametrize(
+    ("event", "fault"),
+    [
+        *((None, "not an event"), (5, "not an event"), ("x", "not an event"), ([], "not an event")),
+        *(({"ev": "stop"}, "not an event"), ({"ev": "began"}, "not an event")),
+        *(({}, "lacks ev"), ({"ev": None}, "lacks ev"), ({"ev": ["start"]}, "lacks ev")),
+        *(({name: value for name, value in SCORE.items() if name != gone}, f"lacks {gone}") for gone in SCORE),
+        ({**START, "row": "0"}, "row: must be an integer, got '0'"),
+        ({**START, "attempt": None}, "attempt: must be an integer, got None"),
+        ({**SCORE, "scores": []}, r"scores: must be an object, got \[\]"),
+        ({**SCORE, "scores": {"f": 10**400}}, r"scores.f: must be a smaller number"),
+        ({**SCORE, "removed": True}, "lacks name"),
+        ({**SCORE, "errors": {"f": {"message": "x"}}}, "errors.f: lacks details"),
+        ({"ev": "broken", **RUN, "boundary": "\ud800", "error": "x"}, "boundary: cannot be"),
+        *(({**START, "model_tag": tag}, "model_tag: ") for tag in ("third", "judge", None, 5, ["primary"])),
+    ],
+)
+def test_other_lines_are_refused(event: object, fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        read_event(json.dumps(event).encode())
+
+
+@pytest.mark.parametrize("kind", ["ready", "rollout", "score", "broken", "ask", "stalled"])
+def test_every_event_of_a_host_is_known(kind: str) -> None:
+    with pytest.raises(ValueError, match=r"^lacks "):
+        read_event(json.dumps({"ev": kind}).encode())
+
+
+def test_a_bound_on_an_answer_that_is_no_number_is_no_part_of_the_size() -> None:
+    size = size_of(ChatRequest([], sampling={"max_tokens": True, "max_completion_tokens": 7.5}))
+
+    event = {"ev": "ask", "row": 0, "run": 0, "attempt": 1, "id": 1, **size._asdict()}
+    assert read_event(json.dumps(event).encode()) == event

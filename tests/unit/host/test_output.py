@@ -17,35 +17,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.host import output
-from pytest_osmosis.host.output import (
-    HEAD_CHARS,
-    TAIL_CHARS,
-    TICK_NS,
-    ArtifactSender,
-    RedactedLog,
-    RoutedHandler,
-    RoutedStream,
-    TruncatedText,
-)
 from pytest_osmosis.host.protocol import ArtifactEvent, HostEvent, Key
 from pytest_osmosis.record.run_id import RunId
 
 
 def test_head_and_tail_of_long_text_are_kept_with_the_size_of_the_gap() -> None:
-    kept = TruncatedText()
+    kept = output.TruncatedText()
     for number in range(200_000):
         kept.write(f"{number:06} ")
     text = kept.text()
     assert text.startswith("000000 000001 ")
     assert text.endswith(" 199999 ")
-    assert f"[... {200_000 * 7 - HEAD_CHARS - TAIL_CHARS:,} characters left out ...]" in text
-    assert len(text) < HEAD_CHARS + TAIL_CHARS + 100
+    assert f"[... {200_000 * 7 - output.HEAD_CHARS - output.TAIL_CHARS:,} characters left out ...]" in text
+    assert len(text) < output.HEAD_CHARS + output.TAIL_CHARS + 100
 
 
-@given(st.lists(st.integers(0, 3 * TAIL_CHARS), max_size=12))
+@given(st.lists(st.integers(0, 3 * output.TAIL_CHARS), max_size=12))
 def test_the_number_of_writes_does_not_matter(sizes: list[int]) -> None:
     whole = "".join(chr(97 + index % 26) for index in range(sum(sizes)))
-    pieces, once = TruncatedText(), TruncatedText()
+    pieces, once = output.TruncatedText(), output.TruncatedText()
     once.write(whole)
     at = 0
     for size in sizes:
@@ -56,7 +46,7 @@ def test_the_number_of_writes_does_not_matter(sizes: list[int]) -> None:
 
 async def test_each_context_writes_to_its_own_sink_and_other_code_to_the_log() -> None:
     log = io.StringIO()
-    stream = RoutedStream(log)
+    stream = output.RoutedStream(log)
 
     async def work(name: str) -> dict[str, str]:
         with output.captured() as sink:
@@ -73,7 +63,7 @@ async def test_each_context_writes_to_its_own_sink_and_other_code_to_the_log() -
     assert log.getvalue() == "no run\n"
 
 
-async def _print_in_task(stream: RoutedStream, name: str) -> None:
+async def _print_in_task(stream: output.RoutedStream, name: str) -> None:
     print("task", name, file=stream)
 
 
@@ -87,7 +77,7 @@ def test_take_empties_the_sink() -> None:
 
 def test_log_records_go_to_the_sink_even_after_one_that_cannot_be_formatted() -> None:
     logger = logging.Logger("mine")
-    handler = RoutedHandler(io.StringIO())
+    handler = output.RoutedHandler(io.StringIO())
     logger.addHandler(handler)
     raised, logging.raiseExceptions = logging.raiseExceptions, False
     try:
@@ -101,16 +91,16 @@ def test_log_records_go_to_the_sink_even_after_one_that_cannot_be_formatted() ->
 
 def test_the_log_is_redacted() -> None:
     log = io.StringIO()
-    stream = RoutedStream(RedactedLog(log, lambda text: text.replace("secret", "[S]")))  # type: ignore[arg-type]
+    stream = output.RoutedStream(output.RedactedLog(log, lambda text: text.replace("secret", "[S]")))  # type: ignore[arg-type]
     assert stream.write("a secret\n") == 9
     assert log.getvalue() == "a [S]\n"
 
 
 def test_a_full_disk_raises_no_error_in_code_that_logs() -> None:
     with Path("/dev/full").open("w", buffering=1) as full:
-        log: Any = RedactedLog(full, str)
-        assert RoutedStream(log).write("lost\n") == 5
-        RoutedHandler(log).emit(logging.LogRecord("mine", logging.WARNING, "f.py", 1, "lost", None, None))
+        log: Any = output.RedactedLog(full, str)
+        assert output.RoutedStream(log).write("lost\n") == 5
+        output.RoutedHandler(log).emit(logging.LogRecord("mine", logging.WARNING, "f.py", 1, "lost", None, None))
         log.flush()
         log.close()  # as the interpreter does at its end
         with contextlib.suppress(OSError):
@@ -159,50 +149,39 @@ def run(tmp_path: Path) -> Path:
 
 def _settle(path: Path) -> None:
     """Wait until a later change of a file changes its time."""
-    while time.time_ns() - path.stat().st_ctime_ns <= 2 * TICK_NS:
+    while time.time_ns() - path.stat().st_ctime_ns <= 2 * output.TICK_NS:
         time.sleep(0.005)
 
 
-def test_only_what_changed_meanwhile_is_sent_again(tmp_path: Path, run: Path, sent: Sent) -> None:
+async def test_only_what_changed_meanwhile_is_sent_again(tmp_path: Path, run: Path, sent: Sent) -> None:
     for name in ("same", "changed"):
         (run / name).write_text("old")
     _settle(run / "changed")
+    artifacts = output.ArtifactSender(str(tmp_path), sent)
+    since_ns = time.time_ns()
+    for name in ("changed", "added"):
+        (run / name).write_text("new")
+    await artifacts.send_changed(KEY, since_ns)
+    assert (sent.files, sent.left_out) == ({"changed": b"new", "added": b"new"}, [])
 
-    async def graded() -> None:
-        artifacts = ArtifactSender(str(tmp_path), sent)
+
+async def test_a_change_within_the_same_tick_of_the_clock_is_sent(tmp_path: Path, run: Path, sent: Sent) -> None:
+    artifacts = output.ArtifactSender(str(tmp_path), sent)
+    for number in range(30):
+        (run / "file").write_text(f"{number:05}")
         since_ns = time.time_ns()
-        (run / "changed").write_text("new")
-        (run / "added").write_text("new")
+        (run / "file").write_text(f"{-number:05}")
         await artifacts.send_changed(KEY, since_ns)
-
-    asyncio.run(graded())
-    assert sent.files == {"changed": b"new", "added": b"new"}
-    assert sent.left_out == []
+        assert sent.files == {"file": b"%05d" % -number}
 
 
-def test_a_change_within_the_same_tick_of_the_clock_is_sent(tmp_path: Path, run: Path, sent: Sent) -> None:
-    async def graded() -> None:
-        artifacts = ArtifactSender(str(tmp_path), sent)
-        for number in range(30):
-            (run / "file").write_text(f"{number:05}")
-            since_ns = time.time_ns()
-            (run / "file").write_text(f"{-number:05}")
-            await artifacts.send_changed(KEY, since_ns)
-            assert sent.files == {"file": b"%05d" % -number}
-
-    asyncio.run(graded())
-
-
-def test_a_run_without_artifacts_starts_no_thread(tmp_path: Path, sent: Sent) -> None:
-    async def graded() -> None:
-        await ArtifactSender(str(tmp_path), sent).send_changed(KEY)
-
+async def test_a_run_without_artifacts_starts_no_thread(tmp_path: Path, sent: Sent) -> None:
     before = set(threading.enumerate())
-    asyncio.run(graded())
+    await output.ArtifactSender(str(tmp_path), sent).send_changed(KEY)
     assert set(threading.enumerate()) <= before  # one of an earlier test may end meanwhile
 
 
-def test_the_event_loop_runs_while_files_are_sent(tmp_path: Path, run: Path, sent: Sent) -> None:
+async def test_the_event_loop_runs_while_files_are_sent(tmp_path: Path, run: Path) -> None:
     (run / "file").write_bytes(bytes(1_000_000))
     turned = threading.Event()
 
@@ -212,19 +191,14 @@ def test_the_event_loop_runs_while_files_are_sent(tmp_path: Path, run: Path, sen
             super().send_artifact(event)
 
     waiting = Waiting()
-
-    async def graded() -> None:
-        sending = asyncio.ensure_future(ArtifactSender(str(tmp_path), waiting).send_changed(KEY))
-        await asyncio.sleep(0)
-        turned.set()
-        await sending
-
-    asyncio.run(graded())
+    sending = asyncio.ensure_future(output.ArtifactSender(str(tmp_path), waiting).send_changed(KEY))
+    await asyncio.sleep(0)
+    turned.set()
+    await sending
     assert waiting.files == {"file": bytes(1_000_000)}
 
 
-def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, sent: Sent) -> None:
+async def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, sent: Sent) -> None:
     (tmp_path / str(KEY.run)).write_text("a file in its place")
-    asyncio.run(ArtifactSender(str(tmp_path), sent).send_changed(KEY))
-    assert sent.files == {}
-    assert sent.left_out == ["special"]
+    await output.ArtifactSender(str(tmp_path), sent).send_changed(KEY)
+    assert (sent.files, sent.left_out) == ({}, ["special"])

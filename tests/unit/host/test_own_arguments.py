@@ -157,8 +157,7 @@ async def test_a_rollout_gets_a_row_and_sampling_of_its_own() -> None:
         for _ in range(2):
             host.events.clear()
             host.run(0, prompt=prompt, **row)
-            event = await host.heard("score", 0)
-            assert event["ground_truth"] == SCORED["ground_truth"]
+            assert (await host.heard("score", 0))["ground_truth"] == SCORED["ground_truth"]
     assert seen == [(CONVERSATION[:1], SCORED["record"], {"stop": ["x"]})] * 2
     assert [each[:2] for each in spoilers.seen] == [FULL[:2]] * 2
 

@@ -283,9 +283,7 @@ def test_installed_modules_and_those_of_other_folders_are_imported_as_usual(tmp_
     rewards = f"import sys\nsys.path.append({str(packages)!r})\nimport installed\n{RIGHT}"
     (tmp_path / "rewards.py").write_text(rewards)
 
-    code = loaded(eval_fns=("rewards:score",))
-
-    assert code.files.keys() == {"rewards.py"}
+    assert loaded(eval_fns=("rewards:score",)).files.keys() == {"rewards.py"}
     assert type(sys.modules["installed"].__loader__) is SourceFileLoader
     sys.path.remove(str(packages))
     sys.modules.pop("installed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
@@ -61,6 +62,12 @@ class FakeHost:
         return RolloutSlot(self.slots, self.requests, cast(Deadline, clock)), clock
 
 
+async def retried(slot: RolloutSlot, go: asyncio.Event) -> None:
+    """Send a request of a rollout, which waits for its retry until it may go on."""
+    async with ModelRequest(slot) as request, request.waiting_for_retry():
+        await go.wait()
+
+
 async def test_waiters_are_served_in_order() -> None:
     semaphore, served = ResizableSemaphore(1), []
 
@@ -80,17 +87,25 @@ async def test_waiters_are_served_in_order() -> None:
     assert semaphore.held == 2
 
 
+async def test_who_no_longer_waits_leaves_the_queue_and_passes_on_what_it_was_served_just_then() -> None:
+    semaphore = ResizableSemaphore(1)
+    await semaphore.acquire()
+    first, second, third = (asyncio.create_task(semaphore.acquire()) for _ in range(3))
+    await settled()
+    first.cancel()
+    await settled()
+    semaphore.release()
+    second.cancel()
+    await settled()
+    assert [first.cancelled(), second.cancelled(), third.done(), third.cancelled()] == [True, True, True, False]
+    assert (semaphore.held, semaphore.free) == (1, False)
+
+
 async def test_a_rollout_that_waits_for_a_retry_releases_its_slot_and_continues_before_new_rollouts() -> None:
     host = FakeHost(1)
     slot, clock = host.begin()
     go = asyncio.Event()
-
-    async def ask() -> None:
-        async with ModelRequest(slot) as request:
-            async with request.waiting_for_retry():
-                await go.wait()
-
-    task = asyncio.create_task(ask())
+    task = asyncio.create_task(retried(slot, go))
     await settled()
     assert (host.slots.held, host.requests.held, clock.running) == (0, 0, True)
     other, _ = host.begin()
@@ -109,17 +124,12 @@ async def test_a_rollout_that_waits_for_a_retry_releases_its_slot_and_continues_
 async def test_a_cancelled_wait_takes_the_slot_at_once_because_user_code_continues() -> None:
     host = FakeHost(1)
     slot, clock = host.begin()
-    others = []
-
-    async def give_up() -> None:
+    with suppress(TimeoutError):
         async with ModelRequest(slot) as request, request.waiting_for_retry():
-            others.append(host.begin()[0])
+            other, _ = host.begin()
             raise TimeoutError
-
-    with pytest.raises(TimeoutError):
-        await give_up()
     assert (host.slots.held, clock.running) == (2, True)
-    others[0].end()
+    other.end()
     assert not host.slots.begin(), "the first rollout still runs"
     slot.end()
     assert (host.slots.held, host.slots.begun, host.requests.held) == (0, 0, 0)
@@ -130,12 +140,7 @@ async def test_a_request_that_outlives_its_rollout_is_not_sent_and_keeps_no_slot
     host = FakeHost(1)
     slot, _ = host.begin()
     go = asyncio.Event()
-
-    async def ask() -> None:
-        async with ModelRequest(slot) as request, request.waiting_for_retry():
-            await go.wait()
-
-    task = asyncio.create_task(ask())
+    task = asyncio.create_task(retried(slot, go))
     await settled()
     other, _ = host.begin()
     if after == "the slot":
@@ -176,11 +181,8 @@ class RolloutsWithALock:
     def begin(self) -> None:
         while self.waiting and self.host.slots.begin():
             self.waiting -= 1
-            self.tasks.append(
-                asyncio.create_task(
-                    self.roll(RolloutSlot(self.host.slots, self.host.requests, cast(Deadline, FakeClock())))
-                )
-            )
+            slot = RolloutSlot(self.host.slots, self.host.requests, cast(Deadline, FakeClock()))
+            self.tasks.append(asyncio.create_task(self.roll(slot)))
 
     async def roll(self, slot: RolloutSlot) -> None:
         try:
@@ -212,25 +214,19 @@ async def test_rollouts_that_wait_for_a_lock_held_without_a_slot_do_not_deadlock
 async def test_a_rollout_waits_for_its_slot_as_long_as_others_have_requests_in_flight() -> None:
     clock, host = LoopClock(), FakeHost(1)
     slot, _ = host.begin()
-    go, asked = asyncio.Event(), asyncio.Event()
-
-    async def ask() -> None:
-        async with ModelRequest(slot) as request, request.waiting_for_retry():
-            await go.wait()
-        asked.set()
-
-    task = asyncio.create_task(ask())
+    go = asyncio.Event()
+    task = asyncio.create_task(retried(slot, go))
     await settled()
     other, _ = host.begin()
     async with ModelRequest(other):
         go.set()
         for _ in range(10):
             await clock.advance(DEADLOCK_S)
-        assert not asked.is_set()
+        assert not task.done()
     await clock.advance(DEADLOCK_S)
-    assert not asked.is_set(), "a request has just ended"
+    assert not task.done(), "a request has just ended"
     await clock.advance(DEADLOCK_S)
-    assert asked.is_set()
+    assert task.done()
     assert host.slots.held == 2, "the other rollout is busy with something else"
     await task
 
@@ -418,6 +414,12 @@ def sent_request(events: list[Mapping[str, Any]]) -> SentRequest:
     return SentRequest(sender, slot, Key(RunId(0, 0), 1), ChatRequest(messages=[]), lambda: None, sent=True)
 
 
+async def sent(events: list[Mapping[str, Any]], model: FailingModel, deadline: Deadline) -> None:
+    """Send such a request to a model, within a deadline."""
+    async with sent_request(events) as request:
+        await request.reply(model, 60.0, deadline)
+
+
 def kinds(events: Sequence[Mapping[str, Any]]) -> list[str]:
     return [event["ev"] for event in events]
 
@@ -434,8 +436,7 @@ async def test_a_request_for_which_no_time_is_left_gives_its_permit_back() -> No
     events: list[Mapping[str, Any]] = []
     deadline = Deadline(0, StallTime(), lambda task, times: None)
     with pytest.raises(ModelError, match="no time is left for the request"):
-        async with sent_request(events) as request:
-            await request.reply(FailingModel(), 60.0, deadline)
+        await sent(events, FailingModel(), deadline)
     assert kinds(events) == ["ask", "unused"]
 
 
@@ -443,13 +444,8 @@ async def test_a_retry_for_which_no_time_is_left_gives_its_own_permit_back() -> 
     """The time that the wait for its second permit takes is the rollout's own, as others of its requests work."""
     events: list[Mapping[str, Any]] = []
     clock, model = LoopClock(), FailingModel()
-    model.deadline = deadline = Deadline(60, StallTime(), lambda task, times: None)
-
-    async def sent() -> None:
-        async with sent_request(events) as request:
-            await request.reply(model, 60.0, deadline)
-
-    task = asyncio.create_task(sent())
+    model.deadline = Deadline(60, StallTime(), lambda task, times: None)
+    task = asyncio.create_task(sent(events, model, model.deadline))
     await clock.advance(0)
     assert kinds(events) == ["ask", "answered"]
     await clock.advance(5)
@@ -467,11 +463,7 @@ async def test_a_request_that_was_cancelled_after_it_was_sent_counts() -> None:
             asked.set()
             return await asyncio.Future()
 
-    async def sent() -> None:
-        async with sent_request(events) as request:
-            await request.reply(SilentModel(), 60.0, Deadline(60, StallTime(), lambda task, times: None))
-
-    task = asyncio.create_task(sent())
+    task = asyncio.create_task(sent(events, SilentModel(), Deadline(60, StallTime(), lambda task, times: None)))
     await asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,19 +1,29 @@
-"""User code in a host: judges asked by code that holds the loop, and opaque errors."""
+"""User code in a host: judges asked by code that holds the loop, opaque errors, and its end."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from pytest_osmosis import evaluate_rubric
-from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.host import main
+from pytest_osmosis.host.chat import ModelGateway
+from pytest_osmosis.host.core import HostCore
+from pytest_osmosis.host.deadline import LoopMonitor
+from pytest_osmosis.host.host_endpoint import HostEndpoint
+from pytest_osmosis.host.loading import UserCode
+from pytest_osmosis.host.main import RequestReader
+from pytest_osmosis.host.protocol import HostCode, Key, Request, Setup
+from pytest_osmosis.host.slots import HostLimits
 from pytest_osmosis.host.user_errors import broken
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.graders import eval_function
@@ -136,3 +146,51 @@ def test_a_bug_that_follows_from_such_an_error_is_reported() -> None:
 
     assert event["boundary"] == "host"
     assert "ValueError" in event["error"]
+
+
+# -- the ends of a host --------------------------------------------------------------------------------------
+
+
+async def test_an_environment_is_released_though_a_client_cannot_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = []
+
+    class Environment:
+        async def close(self) -> None:
+            released.append(self)
+
+    async def breaks(self: ModelGateway) -> None:
+        raise OSError("its connections are those of another loop")
+
+    monkeypatch.setattr(ModelGateway, "close", breaks)
+    target = {"model": "m", "provider": "p", "client": "light", "base_url": None, "max_retries": 0}
+    setup = Setup(HostCode("roll", ".", (), target))
+    code = UserCode(None, (), None, {}, None, environment=cast(Any, Environment()))
+    endpoint, limits = HostEndpoint(setup.code, {}), HostLimits(1, lambda: None)
+    core = HostCore(setup, code, {}, endpoint, limits, LoopMonitor(lambda key, stack: None), Mock())
+    with pytest.raises(OSError, match="another loop"):
+        await core.close()
+    assert released
+
+
+DEADLINE_S = 60.0
+
+
+def test_a_host_whose_reader_breaks_ends_as_it_would_hear_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(requests: list[Request]) -> None:
+        if requests:
+            raise TypeError("user code replaced a builtin")
+
+    ended = threading.Event()
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    monkeypatch.setattr(main, "end_process_group", ended.set)
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as pipe, os.fdopen(write, "wb") as engine:
+        reader = RequestReader(pipe)
+        reader.start()
+        (thread,) = (each for each in threading.enumerate() if each.name == "osmosis-reader")
+        reader.deliver_to(broken)
+        engine.write(b'{"op": "close"}\n')
+        engine.flush()
+
+        thread.join(DEADLINE_S)
+    assert ended.is_set()

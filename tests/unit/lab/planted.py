@@ -6,7 +6,7 @@ import math
 import os
 import re
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from pytest_osmosis import osmosis_reward
 
@@ -15,6 +15,7 @@ Messages = list[dict[str, Any]]
 SEEN: set[str] = set()
 LAST = ""
 CACHE: dict[str, float] = {}
+BOXED = re.compile(r"\\boxed\{((?:[^{}]+|\{[^{}]*\})*)\}")
 
 
 @osmosis_reward
@@ -175,11 +176,58 @@ def by_length_of_messages(messages: Messages, ground_truth: str, metadata: dict[
     return min(1.0, sum(len(message.get("content") or "") for message in messages) / 500)
 
 
+# patterns that backtrack forever on an answer that only the pattern itself suggests
+
+
+class Patterns:
+    scores: ClassVar = {"list": re.compile(r'"score": \[(\d+,?)*\]')}
+
+
 @osmosis_reward
 def tagged(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Backtracks forever behind a tag."""
     found = re.search(r"<answer>((\s|.)*)+</answer>", solution_str)
     return float(found is not None and found[0] == f"<answer>{ground_truth}</answer>")
+
+
+@osmosis_reward
+def boxed(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Backtracks forever within braces."""
+    found = BOXED.search(solution_str)
+    return float(found is not None and found[1] == ground_truth)
+
+
+@osmosis_reward
+def in_json(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Backtracks forever within a list."""
+    found = Patterns.scores["list"].search(solution_str)
+    return float(found is not None and found[0] == f'"score": [{ground_truth}]')
+
+
+@osmosis_reward
+def in_two_steps(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Backtracks only on what stands between the tags."""
+    answer = re.search(r"<answer>(.*?)</answer>", solution_str)
+    if answer is None or re.fullmatch(r"([\u03b1-\u03c9]+,?)+", answer[1]):
+        return 0.0
+    return float(answer[1] == ground_truth)
+
+
+@osmosis_reward
+def built_in_the_call(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Makes the pattern of the ground truth."""
+    pattern = rf"Final: (?:(?:{re.escape(ground_truth)}|\w|\w\w)+ ?)+$"
+    return float(re.match(pattern, solution_str) is not None or solution_str == ground_truth)
+
+
+@osmosis_reward
+def verbose(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
+    """Backtracks forever on vowels."""
+    pattern = r"""
+        ~~ (?: [aeiou]+ \s? )+   # vowels
+        ~~
+    """
+    return float(re.search(pattern, solution_str, re.VERBOSE) is None and solution_str == ground_truth)
 
 
 PLANTED = {
@@ -206,6 +254,8 @@ PLANTED = {
     "tool_calls_break_it": ("robustness", "crash"),
     "slow": ("speed", "slow"),
     "computes": ("speed", "slow"),
-    "tagged": ("speed", "explodes"),
+    **dict.fromkeys(
+        ("tagged", "boxed", "in_json", "in_two_steps", "built_in_the_call", "verbose"), ("speed", "explodes")
+    ),
 }
 """The probe that finds each bug, and the code of the finding."""

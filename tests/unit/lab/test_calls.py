@@ -1,18 +1,29 @@
-"""The time of a call: what it used of the processor and waited, on a machine however busy."""
+"""The time of a call, on a machine however busy, and values in findings."""
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.lab.calls import CallInput, call
+from pytest_osmosis.addons.lab.calls import CallInput, call, quoted
+from pytest_osmosis.addons.lab.target import Target, target_of
 from pytest_osmosis.text.user_code import to_raise
-from tests.unit.lab.functions import target
 
 INPUT = CallInput(answer="42", ground_truth="42")
+
+
+def target(function: Callable[..., Any]) -> Target:
+    """Return the function as a reward function of a module of its own."""
+    found = target_of(function.__name__, function, function.__module__, Path("rewards.py"), plain=True)
+    assert found is not None
+    assert inspect.isfunction(found.function)
+    return found
 
 
 def computes(solution_str: str, ground_truth: str) -> float:
@@ -84,3 +95,28 @@ def test_pytest_gets_another_error_in_its_place() -> None:
     assert shown.__traceback__ is not None
     broken = ValueError("no number")
     assert to_raise(broken) is broken
+
+
+# -- values in findings: shortened, and of any kind -------------------------------------------------------
+
+
+class Silent:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("x" * 80, repr("x" * 80)),
+        ("\x1b", "'\\x1b'"),
+        (Silent(), "<an object whose text raised RuntimeError>"),
+    ],
+)
+def test_a_value_is_written_as_code(value: object, text: str) -> None:
+    assert quoted(value) == text
+
+
+def test_long_text_is_shortened() -> None:
+    assert quoted("a" * 2_000_000).startswith("'aaaa")
+    assert len(quoted("a" * 2_000_000)) < 200

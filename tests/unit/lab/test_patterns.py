@@ -11,7 +11,7 @@ import pytest
 from pytest_osmosis.addons.lab import speed as patterns
 from pytest_osmosis.addons.lab.speed import Attack, Pattern, attacks, patterns_in
 from pytest_osmosis.addons.lab.target import targets_in
-from tests.unit.lab import backtracking
+from tests.unit.lab import planted
 
 EXPECTED: Mapping[str, Attack] = {
     r"<answer>((\s|.)*)+</answer>": Attack("<answer>", " ", ""),
@@ -53,9 +53,9 @@ def test_another_parser_attacks_nothing(monkeypatch: pytest.MonkeyPatch, parser:
 
 
 def test_patterns_are_found_in_constants_classes_and_containers() -> None:
-    targets = {target.name: target for target in targets_in(backtracking, Path(backtracking.__file__))}
+    targets = {target.name: target for target in targets_in(planted, Path(planted.__file__))}
 
     found = {pattern.text for pattern in patterns_in(targets["tagged"])}
 
-    assert {r"<answer>((\s|.)*)+</answer>", backtracking.BOXED.pattern} <= found
-    assert backtracking.Patterns.scores["list"].pattern in found
+    assert {r"<answer>((\s|.)*)+</answer>", planted.BOXED.pattern} <= found
+    assert planted.Patterns.scores["list"].pattern in found

@@ -14,15 +14,13 @@ from pytest_osmosis.addons.lab.probe_context import ProbeContext
 from pytest_osmosis.addons.lab.probes import PROBES, examine
 from pytest_osmosis.addons.lab.process import LabLimits, LabProcess
 from pytest_osmosis.addons.lab.target import Target, targets_in
-from tests.unit.lab import backtracking, planted, realistic, right
+from tests.unit.lab import planted, realistic, right
 
 RIGHT = {target.name: target for target in targets_in(right, Path(right.__file__))}
 REALISTIC = {target.name: target for target in targets_in(realistic, Path(realistic.__file__), plain=True)}
 PLANTED = {target.name: target for target in targets_in(planted, Path(planted.__file__))}
 BUGS = planted.PLANTED
 UNSTEADY = {name: PLANTED[name] for name, (probe, _) in BUGS.items() if probe == "determinism"}
-
-BACKTRACKING = {target.name: target for target in targets_in(backtracking, Path(backtracking.__file__))}
 
 BUSY_S = 10_000.0
 """A budget that suffices on any machine; an idle one needs a small part of it."""
@@ -70,18 +68,6 @@ def test_a_planted_bug_is_found(context: ProbeContext, target: Target, monkeypat
     result = examine(context, name)
 
     assert code in {finding.code for finding in result.failures()}, result
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("target", BACKTRACKING.values(), ids=BACKTRACKING)
-def test_a_pattern_that_backtracks_is_found(
-    context: ProbeContext, target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_osmosis.addons.lab.speed.LIMIT_S", 0.3)
-
-    result = examine(context, "speed")
-
-    assert "explodes" in {finding.code for finding in result.failures()}, result
 
 
 @pytest.mark.parametrize("calls", [3, 210])

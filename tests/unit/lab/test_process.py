@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -11,9 +15,10 @@ import psutil
 import pytest
 
 from pytest_osmosis.addons.lab.calls import CallInput
-from pytest_osmosis.addons.lab.process import MOST_PROCESSES, LabLimits, LabProcess, TimeBudget
+from pytest_osmosis.addons.lab.process import MOST_PROCESSES, LabLimits, LabProcess, TimeBudget, end_tree, usage_of
 from pytest_osmosis.addons.lab.target import targets_in
 from pytest_osmosis.errors import CodeError
+from tests.plugin.workspaces import wait_until
 from tests.unit.lab import hostile
 
 TARGETS = {target.name: target for target in targets_in(hostile, Path(hostile.__file__), plain=True)}
@@ -57,9 +62,7 @@ def test_a_hostile_function_has_an_outcome_and_leaves_nothing(process: LabProces
     assert children() <= before
 
 
-def test_a_call_that_runs_when_the_time_of_the_test_is_over_has_its_own_limits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_call_that_runs_when_the_time_of_a_test_is_over_has_own_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     budget = TimeBudget(ENOUGH_S)
     spend = budget.spend
     monkeypatch.setattr(budget, "spend", lambda _: spend(ENOUGH_S))  # the import took all of it
@@ -137,3 +140,57 @@ def children() -> set[psutil.Process]:
             if not any("guarding.py" in word for word in process.cmdline()):
                 found.add(process)
     return found
+
+
+# -- a tree of processes, as the lab sees and ends it -----------------------------------------------------
+
+
+MEMORY_MB = 30
+PARENT = f"""
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "x = bytearray({MEMORY_MB << 20}); print(flush=True); input()"])
+subprocess.Popen(["true"]).wait()
+child.wait()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "WSTOPPED"), reason="needs waitid")
+def test_a_process_that_waits_for_the_processor_alone_could_run() -> None:
+    """A busy machine keeps it from running, and that is not waiting for something else."""
+    stopped = subprocess.Popen(["sleep", "1000"])
+    try:
+        os.kill(stopped.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
+        here, there = usage_of(os.getpid()), usage_of(stopped.pid)
+    finally:
+        stopped.kill()
+        stopped.wait()
+
+    assert (here.runs, there.runs) == (True, False)
+
+
+def test_what_descendants_use_counts_until_they_are_ended() -> None:
+    leader = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert leader.stdout is not None
+    leader.stdout.readline()
+    (child,) = [each for each in psutil.Process(leader.pid).children() if each.name() != "true"]
+    before = usage_of(leader.pid)
+    end_tree(leader.pid)
+    os.waitid(os.P_PID, leader.pid, os.WEXITED | os.WNOWAIT)
+    after = usage_of(leader.pid)
+    leader.communicate()
+
+    assert before.memory_mb > MEMORY_MB
+    assert before.cpu_s > 0
+    assert before.processes >= 2
+    assert after == (0.0, 0.0, 0, False)
+    wait_until(lambda: has_ended(child), "the end of the child")
+
+
+def has_ended(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pytest_osmosis.addons.lab.calls import LabResult
 from pytest_osmosis.addons.lab.cases import check_rows
 from pytest_osmosis.addons.lab.target import target_of
@@ -60,17 +58,11 @@ def test_a_function_that_pays_for_another_rows_reference_is_found(tmp_path: Path
     assert "the solution of line 4 scores 1 or more too" in found[0].problem
 
 
-@pytest.mark.parametrize(
-    ("rows", "text"),
-    [
-        ([{"user_prompt": "2 + 2?", "ground_truth": "4"}], "no row holds a solution_str"),
-        ([{"prompt": "2 + 2?"}], "its dataset cannot be read"),
-    ],
-)
-def test_a_dataset_without_references_fails(tmp_path: Path, rows: list[dict[str, Any]], text: str) -> None:
-    (finding,) = result(tmp_path, right.gsm8k, rows).findings
-
-    assert finding.problem == text
+def test_a_dataset_without_references_fails(tmp_path: Path) -> None:
+    bare = {"user_prompt": "2 + 2?", "ground_truth": "4"}
+    for row, text in ((bare, "no row holds a solution_str"), ({"prompt": "2 + 2?"}, "its dataset cannot be read")):
+        (finding,) = result(tmp_path, right.gsm8k, [row]).findings
+        assert finding.problem == text
 
 
 def test_each_call_gets_a_row_that_no_call_has_changed(tmp_path: Path) -> None:

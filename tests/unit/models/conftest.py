@@ -8,12 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.unit.models.talking import CLIENT
+
 
 @pytest.fixture(autouse=True)
 def no_ambient_model_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("OPENAI_", "ANTHROPIC_", "SSL_CERT_")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a module hold for each client that its `pytestmark` names."""
+    monkeypatch.setattr(CLIENT, "name", getattr(request, "param", "light"))
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests import servers
 from tests.servers import ChatServer
 from tests.unit.models.talking import (
-    CLIENT,
     KEY,
     PROMPT,
     ask,
@@ -33,9 +32,7 @@ ONE_CALL: dict[str, Any] = {"parallel_tool_calls": False}
 RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "391"}
 
 
-@pytest.fixture(autouse=True)
-def client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CLIENT, "name", "anthropic")
+pytestmark = pytest.mark.parametrize("client", ["anthropic"], indirect=True)
 
 
 async def turns(*messages: Message) -> list[Any]:
@@ -74,8 +71,7 @@ async def test_the_body_holds_the_model_the_messages_and_the_default_bound() -> 
 
 
 async def test_sampling_uses_the_last_api_version_that_accepts_it() -> None:
-    own = await version_sent({"max_tokens": 5})
-    assert own > "2023-06-01" or version("anthropic") < "2"
+    assert (await version_sent({"max_tokens": 5})) > "2023-06-01" or version("anthropic") < "2"
     for name, value in {"temperature": 1.0, "top_p": 0.9, "top_k": 5}.items():
         assert await version_sent({name: value}) == "2023-06-01"
     assert await version_sent({"temperature": 1.0}, headers={"Anthropic-Version": "2026-10-21"}) == "2026-10-21"
@@ -184,9 +180,7 @@ async def test_a_refusal_in_the_history_is_sent_as_text() -> None:
         (calling("[1]"), r"tool call 'f': arguments must be a JSON object, got '\[1\]'"),
     ],
 )
-async def test_messages_that_the_api_cannot_hold_are_the_callers_error_and_are_not_sent(
-    message: Any, told: str
-) -> None:
+async def test_messages_that_the_api_cannot_hold_are_the_callers_error_and_not_sent(message: Any, told: str) -> None:
     with ChatServer() as server:
         with pytest.raises((TypeError, ValueError), match=told):
             await ask(server, messages=[message])
@@ -222,8 +216,7 @@ async def test_anthropic_at_another_base_url_gets_its_key_and_headers(monkeypatc
     ],
 )
 async def test_the_stop_reason_becomes_a_finish_reason(stop_reason: Any, finish_reason: str | None) -> None:
-    reply = await reply_of(servers.blocks(text("42"), stop_reason=stop_reason))
-    assert reply.finish_reason == finish_reason
+    assert (await reply_of(servers.blocks(text("42"), stop_reason=stop_reason))).finish_reason == finish_reason
 
 
 @pytest.mark.parametrize(
@@ -253,6 +246,7 @@ async def test_a_refusal_says_why(blocks: list[Any], details: Any, told: str) ->
 
 
 COUNTED: dict[str, Any] = {"input_tokens": 7, "output_tokens": 3}
+NO_USAGE: list[Any] = [{"input_tokens": 7}, [], None, *({**COUNTED, "input_tokens": tokens} for tokens in ("7", -1))]
 CACHED = {"cache_creation_input_tokens": 100, "cache_read_input_tokens": 1000}
 
 
@@ -261,16 +255,9 @@ CACHED = {"cache_creation_input_tokens": 100, "cache_read_input_tokens": 1000}
     [
         (COUNTED, Usage(7, 3)),
         ({**COUNTED, **CACHED}, Usage(1107, 3, cached_input_tokens=1000, cache_write_tokens=100)),
-        (
-            {**COUNTED, "cache_read_input_tokens": 0, "cache_creation_input_tokens": None},
-            Usage(7, 3, cached_input_tokens=0),
-        ),
+        ({**COUNTED, "cache_read_input_tokens": 0, "cache_creation_input_tokens": None}, Usage(7, 3, 0)),
         ({**COUNTED, "output_tokens_details": {"thinking_tokens": 2}}, Usage(7, 3, reasoning_tokens=2)),
-        ({"input_tokens": 7}, None),
-        ({"input_tokens": "7", "output_tokens": 3}, None),
-        ({"input_tokens": -1, "output_tokens": 3}, None),
-        ([], None),
-        (None, None),
+        *((usage, None) for usage in NO_USAGE),
     ],
 )
 async def test_usage_counts_cached_tokens_as_input_and_is_unknown_if_invalid(usage: Any, known: Usage | None) -> None:
@@ -289,6 +276,8 @@ async def test_thinking_is_shown_and_sent_back_unchanged() -> None:
 
 
 MODELS, SERVERS = ("model", False, "no", 200), ("provider", True, "no", 200)
+NO_BLOCKS: list[Any] = [["42"], [{"text": "42"}], [{"type": ["text"], "text": "42"}]]
+NO_USES = [*({name: USE[name] for name in USE if name != gone} for gone in ("id", "input")), {**USE, "input": "{}"}]
 
 
 @pytest.mark.parametrize(
@@ -299,18 +288,13 @@ MODELS, SERVERS = ("model", False, "no", 200), ("provider", True, "no", 200)
         (servers.completion({"role": "assistant", "content": "42"}), "no content", MODELS),
         ({"content": "42"}, "content = a string", SERVERS),
         ({"content": {}}, "content = an object", SERVERS),
-        ({"content": ["42"]}, "content that is not a list of objects with a type", SERVERS),
-        ({"content": [{"text": "42"}]}, "content that is not a list of objects with a type", SERVERS),
-        ({"content": [{"type": ["text"], "text": "42"}]}, "content that is not a list of objects with a type", SERVERS),
+        *(
+            ({"content": content}, "content that is not a list of objects with a type", SERVERS)
+            for content in NO_BLOCKS
+        ),
         ({"content": [{"type": "text", "text": 42}]}, "text = a number", SERVERS),
         ({"content": [{"type": "text"}]}, "text = null", SERVERS),
-        ({"content": [{"type": "tool_use", "id": "c", "name": "f"}]}, "a tool_use without id, name or input", SERVERS),
-        (
-            {"content": [{"type": "tool_use", "name": "f", "input": {}}]},
-            "a tool_use without id, name or input",
-            SERVERS,
-        ),
-        ({"content": [{**USE, "input": "{}"}]}, "a tool_use without id, name or input", SERVERS),
+        *(({"content": [use]}, "a tool_use without id, name or input", SERVERS) for use in NO_USES),
     ],
 )
 async def test_no_answer_is_the_models_failure_and_one_of_other_types_the_servers(

@@ -10,13 +10,9 @@ import pytest
 from pytest_osmosis.models.base import ChatReply, Usage
 from tests import servers
 from tests.servers import ChatServer
-from tests.unit.models.talking import CHAT_CLIENTS, CLIENT, PROMPT, TOOL, ask, error_at, failure_of, kind, reply_of
+from tests.unit.models.talking import CHAT_CLIENTS, PROMPT, TOOL, ask, error_at, failure_of, kind, reply_of
 
-
-@pytest.fixture(autouse=True, params=CHAT_CLIENTS)
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test here holds for every client that speaks chat completions."""
-    monkeypatch.setattr(CLIENT, "name", request.param)
+pytestmark = pytest.mark.parametrize("client", CHAT_CLIENTS, indirect=True)
 
 
 async def test_the_body_holds_the_model_as_written_and_the_messages_and_nothing_else() -> None:
@@ -59,9 +55,7 @@ NO_USAGE: list[object] = [None, "many", [], {}, {"prompt_tokens": 7}]
         (counted(10, 5, 40, **REASONED), Usage(10, 30, reasoning_tokens=25)),
         (counted(10, 30, 40, **REASONED), Usage(10, 30, reasoning_tokens=25)),
         (counted(10, 0, 40), Usage(10, 30)),
-        (counted(10, 5, 12), Usage(10, 5)),
-        (counted(10, 5, None), Usage(10, 5)),
-        (counted(10, 5, "40"), Usage(10, 5)),
+        *((counted(10, 5, total), Usage(10, 5)) for total in (12, None, "40")),
         *(
             (counted(7, 3, 10, prompt_tokens_details=details), Usage(7, 3))
             for details in (None, "x", {"cached_tokens": None}, {"cached_tokens": -1})
@@ -128,6 +122,8 @@ async def test_a_reply_without_an_answer_is_the_models_failure(fields: dict[str,
 
 
 NO_CALL = "tool_calls without a function, its name or its arguments"
+FUNCTIONS: tuple[Any, ...] = ({"arguments": "{}"}, {"name": None, "arguments": "{}"}, {"name": "f", "arguments": [1]})
+NO_CALLS: list[dict[str, Any]] = [{}, *({"function": function} for function in ("f", *FUNCTIONS))]
 
 
 def said(**fields: Any) -> list[dict[str, Any]]:
@@ -141,8 +137,7 @@ def said(**fields: Any) -> list[dict[str, Any]]:
         ("x", "choices = a string"),
         ({}, "choices = an object"),
         (0, "choices = a number"),
-        ([None], "a choice that is not an object"),
-        (["x"], "a choice that is not an object"),
+        *(([choice], "a choice that is not an object") for choice in (None, "x")),
         ([{"message": "42"}], "message = a string"),
         ([{"message": {"content": "half an ans"}, "finish_reason": "error"}], 'finish_reason "error"'),
         (said(content=42), "content = a number"),
@@ -150,13 +145,8 @@ def said(**fields: Any) -> list[dict[str, Any]]:
         (said(content=[42]), "content that is not a list of objects"),
         (said(role=["assistant"]), "role = a list"),
         (said(refusal={"text": "no"}), "refusal = an object"),
-        (said(tool_calls={"id": 1}), "tool_calls that are not a list of objects"),
-        (said(tool_calls=["x"]), "tool_calls that are not a list of objects"),
-        (said(tool_calls=[{"id": "c"}]), NO_CALL),
-        (said(tool_calls=[{"id": "c", "function": "f"}]), NO_CALL),
-        (said(tool_calls=[{"id": "c", "function": {"arguments": "{}"}}]), NO_CALL),
-        (said(tool_calls=[{"id": "c", "function": {"name": None, "arguments": "{}"}}]), NO_CALL),
-        (said(tool_calls=[{"id": "c", "function": {"name": "f", "arguments": [1]}}]), NO_CALL),
+        *((said(tool_calls=calls), "tool_calls that are not a list of objects") for calls in ({"id": 1}, ["x"])),
+        *((said(tool_calls=[{"id": "c", **call}]), NO_CALL) for call in NO_CALLS),
     ],
 )
 async def test_an_answer_of_other_types_is_the_servers_failure(choices: object, told: str) -> None:
@@ -196,16 +186,10 @@ async def test_an_error_next_to_an_answer_is_ignored() -> None:
     assert (await reply_of(servers.reply("42", error={"code": 503}))).content == "42"
 
 
-@pytest.mark.parametrize(
-    ("path", "hint"),
-    [
-        ("", '; most servers have /v1 in their address: [model] base_url = "{url}/v1"'),
-        ("/v1", ""),
-        ("/v1beta/openai", ""),
-    ],
-)
-async def test_a_404_hints_at_a_missing_version_in_the_address(path: str, hint: str) -> None:
+@pytest.mark.parametrize("path", ["", "/v1", "/v1beta/openai"])
+async def test_a_404_hints_at_a_missing_version_in_the_address(path: str) -> None:
     with ChatServer(servers.status(404)) as server:
         error = await error_at(server.url + path)
     asked = f"the server answered 404 Not Found at {server.url}{path}/chat/completions: scripted 404"
-    assert str(error) == asked + hint.format(url=server.url)
+    hint = f'; most servers have /v1 in their address: [model] base_url = "{server.url}/v1"'
+    assert str(error) == (asked if path else asked + hint)

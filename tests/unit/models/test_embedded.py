@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatRequest, Message, Usage
-from pytest_osmosis.models.embedded import (
-    DIVISION_BY_ZERO,
-    MAX_OPERATIONS,
-    NOTHING_TO_SOLVE,
-    answer,
-    reply_to,
-)
+from pytest_osmosis.models.embedded import DIVISION_BY_ZERO, MAX_OPERATIONS, NOTHING_TO_SOLVE, answer, reply_to
 
 
 def user(text: str) -> list[Message]:
@@ -92,9 +86,7 @@ UNSOLVABLE = [
 def test_the_last_expression_of_the_user_is_solved_and_without_one_the_answer_is_polite() -> None:
     assert answer(user("What is 17 * 23?")).content == "17 * 23 = 391\n#### 391"
     assert {text: solution(text) for text in SOLVED} == SOLVED
-    assert {text: answer(user(text), [MULTIPLY]).content for text in UNSOLVABLE} == dict.fromkeys(
-        UNSOLVABLE, NOTHING_TO_SOLVE
-    )
+    assert {answer(user(text), [MULTIPLY]).content for text in UNSOLVABLE} == {NOTHING_TO_SOLVE}
     assert answer(user("5 / 0 - 3"), [MULTIPLY]).content == DIVISION_BY_ZERO
     assert answer([{"role": "system", "content": "17 * 23"}]).content == NOTHING_TO_SOLVE
     parts = [{"type": "text", "text": "17 *"}, {"type": "text", "text": " 23"}]
@@ -177,9 +169,7 @@ def test_a_call_that_is_required_brings_the_answer_and_none_is_made_if_the_choic
 
 
 def test_a_tool_is_called_only_if_it_fits() -> None:
-    fitting = [
-        (tool("multiplyNumbers", a="integer", b="integer"), "2 * 3"),
-    ]
+    fitting = [(tool("multiplyNumbers", a="integer", b="integer"), "2 * 3")]
     others: list[tuple[dict[str, Any], str]] = [
         (tool("multiply", a="number", b="number"), "2 + 3"),
         (tool("multiply", a="string", b="string"), "2 * 3"),

@@ -14,6 +14,14 @@ REFUSED = {403, 404, 407, 410, 412, 451}
 WRONG = {400, 405, 406, 411, 413, 414, 415, 416, 417, 422, 426, 428, 431, 446}
 
 
+def blamed(status: int) -> tuple[str, bool, str]:
+    """The boundary of an error with a status, and whether it is retried or systemic."""
+    if status in WRONG:
+        return "model", False, "no"
+    systemic = "always" if status in DENIED else "until_success" if status in REFUSED else "no"
+    return "provider", systemic == "no", systemic
+
+
 def failure(status: int) -> ModelError:
     now = datetime.now(UTC)
     return Failures("http://model/v1", "http://model/v1/chat/completions").of_status(status, {}, "", now=now)
@@ -23,10 +31,7 @@ def failure(status: int) -> ModelError:
 def test_only_a_request_that_is_wrong_counts_as_the_models_failure(status: int) -> None:
     error = failure(status)
 
-    assert error.status == status
-    assert (error.boundary == "model") == (status in WRONG)
-    assert error.retryable == (status not in DENIED | REFUSED | WRONG)
-    assert error.systemic == ("always" if status in DENIED else "until_success" if status in REFUSED else "no")
+    assert (error.boundary, error.retryable, error.systemic, error.status) == (*blamed(status), status)
 
 
 def raised(cause: BaseException | None, context: BaseException | None = None) -> BaseException:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.server_answers import FAILING, REPLYING, Failing, Replying
-from tests.unit.models.talking import CHAT_CLIENTS, CLIENT, HAS_LITELLM, failure_of, kind, reply_of
+from tests.unit.models.talking import CHAT_CLIENTS, CLIENTS, HAS_LITELLM, failure_of, kind, reply_of
 
-
-@pytest.fixture(autouse=True, params=("litellm",) if HAS_LITELLM else CHAT_CLIENTS)
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CLIENT, "name", request.param)
+pytestmark = pytest.mark.parametrize("client", CLIENTS if HAS_LITELLM else CHAT_CLIENTS, indirect=True)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ These run in the environment of `make test-litellm` only.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,17 @@ def anthropic_at(server: ChatServer) -> dict[str, str]:
     return {"ANTHROPIC_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": KEY}
 
 
+def openai_at(server: ChatServer) -> dict[str, str]:
+    return {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY}
+
+
+async def failed(model_path: str, behaviour: Behaviour) -> ModelError:
+    """The error of a model at a server that behaves so."""
+    with ChatServer(behaviour) as server, pytest.raises(ModelError) as caught:
+        await asked(model_path, anthropic_at(server) | openai_at(server))
+    return caught.value
+
+
 async def test_anthropics_messages_are_read_as_chat_messages() -> None:
     with ChatServer(servers.tool_call("multiply", {"a": 17})) as server:
         reply = await asked("anthropic/claude", anthropic_at(server))
@@ -43,21 +55,17 @@ async def test_a_redirect_carries_no_key_to_another_host() -> None:
     """Anthropic's key has a header of its own, which httpx would send along."""
     with ChatServer() as elsewhere:
         location = f"http://localhost:{elsewhere.port}/v1/messages"
-        with ChatServer(servers.redirect(location, 308)) as server:
-            with pytest.raises(ModelError) as caught:
-                await asked("anthropic/claude", anthropic_at(server))
+        error = await failed("anthropic/claude", servers.redirect(location, 308))
     assert elsewhere.requests == []
-    assert kind(caught.value) == ("provider", False, "until_success", 308)
-    assert f'a redirect to "{location}"' in str(caught.value)
+    assert kind(error) == ("provider", False, "until_success", 308)
+    assert f'a redirect to "{location}"' in str(error)
 
 
 async def test_a_refusal_of_chat_completions_says_what_the_config_takes() -> None:
     message = "Function tools are not supported in /v1/chat/completions. Please use /v1/responses instead."
-    with ChatServer(servers.status(400, {"error": {"message": message}})) as server:
-        with pytest.raises(ModelError) as caught:
-            await asked("openai/gpt-x", {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY})
-    assert kind(caught.value) == ("provider", False, "until_success", 400)
-    assert str(caught.value).endswith("Please use /v1/responses instead; leave out [model] client")
+    error = await failed("openai/gpt-x", servers.status(400, {"error": {"message": message}}))
+    assert kind(error) == ("provider", False, "until_success", 400)
+    assert str(error).endswith("Please use /v1/responses instead; leave out [model] client")
 
 
 @pytest.mark.parametrize(
@@ -73,15 +81,11 @@ async def test_a_refusal_of_chat_completions_says_what_the_config_takes() -> Non
         (servers.data({"content": "what"}), ("provider", True, "no", 200), "an answer that LiteLLM cannot read"),
     ],
 )
-async def test_an_error_of_another_api_is_read_from_the_servers_answer(
-    behaviour: Behaviour, expected: object, text: str
-) -> None:
-    with ChatServer(behaviour) as server:
-        with pytest.raises(ModelError) as caught:
-            await asked("anthropic/claude", anthropic_at(server))
-    assert kind(caught.value) == expected
-    assert text in str(caught.value)
-    assert caught.value.retry_after_s == (7.0 if caught.value.status == 429 else None)
+async def test_errors_of_another_api_are_read_from_answers(behaviour: Behaviour, expected: object, text: str) -> None:
+    error = await failed("anthropic/claude", behaviour)
+    assert kind(error) == expected
+    assert text in str(error)
+    assert error.retry_after_s == (7.0 if error.status == 429 else None)
 
 
 @pytest.mark.parametrize(
@@ -92,9 +96,7 @@ async def test_an_error_of_another_api_is_read_from_the_servers_answer(
         ("openai/gpt-5", {"temperature": 0.5}, "temperature"),
     ],
 )
-async def test_a_request_that_litellm_does_not_send_is_reported_as_that(
-    model: str, sampling: Mapping[str, object], text: str
-) -> None:
+async def test_a_request_that_litellm_does_not_send_is_reported_as_that(model: str, sampling: Any, text: str) -> None:
     target = ModelTarget("litellm", model, client="litellm")
     async with created(target, {"AZURE_API_KEY": "only for the check"}) as client:
         with pytest.raises(ModelError) as caught:
@@ -108,12 +110,12 @@ async def test_only_openais_own_address_gets_its_key(monkeypatch: pytest.MonkeyP
     """LiteLLM knows more variables of addresses than the ones that we show."""
     with ChatServer() as elsewhere, ChatServer() as server:
         monkeypatch.setenv("OPENAI_API_BASE", elsewhere.base_url)
-        await asked("openai/m", {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY})
+        await asked("openai/m", openai_at(server))
     assert elsewhere.requests == []
     assert key_of(server.requests[0].headers) == KEY
 
 
 async def test_usage_that_the_server_did_not_send_is_unknown() -> None:
     with ChatServer(servers.reply("42", usage=None)) as server:
-        reply = await asked("openai/m", {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY})
+        reply = await asked("openai/m", openai_at(server))
     assert (reply.content, reply.usage) == ("42", None)

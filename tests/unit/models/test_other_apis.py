@@ -162,9 +162,7 @@ async def test_further_requests_continue_from_the_tokens_of_the_last_answer(adde
         ),
     ],
 )
-async def test_where_tokens_cannot_be_continued_messages_are_sent(
-    behave: TokenServer, added: tuple[Message, ...]
-) -> None:
+async def test_where_tokens_cannot_go_on_messages_are_sent(behave: TokenServer, added: tuple[Message, ...]) -> None:
     first, second, _ = turns(*added)
     with ChatServer(behave) as server:
         await ask(server.base_url, "openai_chat_completions_token", first, second)

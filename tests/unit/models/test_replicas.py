@@ -86,8 +86,7 @@ async def test_a_replica_that_dies_in_the_middle_loses_nothing() -> None:
     with dying, ChatServer(servers.reply("b")) as alive, counted() as uses:
         async with replicated(dying.base_url, alive.base_url) as model:
             replies = await asyncio.gather(*(ask(model, f"row{row}-run0", retries=0) for row in range(12)))
-    answers = Counter(reply.content for reply in replies)
-    assert answers == {"a": 2, "b": 10}
+    assert Counter(reply.content for reply in replies) == {"a": 2, "b": 10}
     assert len(alive.requests) == 10
     (died_requests, died_errors), (requests, errors) = counts(uses, [dying.base_url, alive.base_url])
     assert (requests, errors) == (10, 0)
@@ -146,9 +145,8 @@ async def test_a_refused_key_denies_one_replica_and_an_address_that_does_not_fit
     assert len(refusing.requests) == 1
     with ChatServer(servers.status(307, Location="http://127.0.0.1:11/v1")) as moved:
         async with replicated(moved.base_url, moved.base_url) as model:
-            with pytest.raises(
-                ModelError, match=re.escape("set [[endpoint]] url (or [model] base_url) to the model's")
-            ):
+            advice = re.escape("set [[endpoint]] url (or [model] base_url) to the model's")
+            with pytest.raises(ModelError, match=advice):
                 await ask(model, retries=0)
 
 
@@ -162,11 +160,8 @@ async def test_an_error_of_the_request_itself_goes_nowhere_else() -> None:
 
 
 async def test_a_busy_replica_is_spared_for_as_long_as_it_asks() -> None:
-    with (
-        ChatServer(servers.status(429, **{"Retry-After": "30"})) as busy,
-        ChatServer(servers.reply("b")) as alive,
-        counted() as uses,
-    ):
+    refusal = servers.status(429, retry_after="30")
+    with ChatServer(refusal) as busy, ChatServer(servers.reply("b")) as alive, counted() as uses:
         async with replicated(busy.base_url, alive.base_url) as model:
             assert [(await ask(model, retries=0)).content for _ in range(6)] == ["b"] * 6
     assert len(busy.requests) == 1

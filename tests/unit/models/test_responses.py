@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from pytest_osmosis.evals.eval_models import resolve_model
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests.servers import Behaviour, ChatServer, by_api, completion, data, responses_reply, status
-from tests.unit.models.talking import CLIENT, PROMPT, TOOL, created, kind
+from tests.unit.models.talking import CHAT_CLIENTS, CLIENT, PROMPT, TOOL, created, kind
 
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": [{"type": "summary_text", "text": "Multiply."}]}
 THOUGHT = {**REASONING, "encrypted_content": "gAAAA"}
@@ -28,11 +28,7 @@ def text(said: str, **fields: Any) -> dict[str, Any]:
     return {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": content, **fields}
 
 
-@pytest.fixture(autouse=True, params=("openai", "light"))
-def client(request: pytest.FixtureRequest) -> Iterator[None]:
-    CLIENT.name = request.param
-    yield
-    CLIENT.name = "light"
+pytestmark = pytest.mark.parametrize("client", CHAT_CLIENTS, indirect=True)
 
 
 def explicit(base_url: str) -> ModelTarget:
@@ -62,12 +58,8 @@ async def reply_of(*items: Any, **fields: Any) -> ChatReply:
 
 
 async def test_a_request_stores_nothing_and_asks_for_the_reasoning() -> None:
-    assert await sent() == {
-        "model": "served",
-        "input": PROMPT,
-        "store": False,
-        "include": ["reasoning.encrypted_content"],
-    }
+    stateless = {"store": False, "include": ["reasoning.encrypted_content"]}
+    assert await sent() == {"model": "served", "input": PROMPT, **stateless}
 
 
 async def test_messages_become_items() -> None:
@@ -80,15 +72,10 @@ async def test_messages_become_items() -> None:
         {"role": "assistant", "content": None, "refusal": "No."},
         {"role": "user", "content": "Why?", "name": "Eve"},
     ]
+    shown = {"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "low"}
     assert (await sent(messages=messages))["input"] == [
         {"role": "system", "content": "Be brief."},
-        {
-            "role": "user",
-            "content": [
-                {"type": "input_text", "text": "17 * 23"},
-                {"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "low"},
-            ],
-        },
+        {"role": "user", "content": [{"type": "input_text", "text": "17 * 23"}, shown]},
         {"role": "assistant", "content": "I multiply."},
         {"type": "function_call", "call_id": "call_1", "name": "multiply", "arguments": '{"a": 17}'},
         {"type": "function_call_output", "call_id": "call_1", "output": [{"type": "input_text", "text": "391"}]},
@@ -177,16 +164,16 @@ async def test_a_refusal_an_answer_that_is_cut_off_and_usage_that_is_not_whole()
 
 
 FAILED = {"status": "failed", "output": []}
+
+
+def broken(code: str) -> dict[str, Any]:
+    return responses_reply(**FAILED, error={"code": code, "message": "x"})
+
+
 FAILURES: dict[str, tuple[Any, tuple[str, bool, str, int | None]]] = {
-    "a server's error": (
-        responses_reply(**FAILED, error={"code": "server_error", "message": "x"}), ("provider", True, "no", 500),
-    ),
-    "a limit": (
-        responses_reply(**FAILED, error={"code": "rate_limit_exceeded", "message": "x"}), ("provider", True, "no", 429),
-    ),
-    "a prompt that is refused": (
-        responses_reply(**FAILED, error={"code": "invalid_prompt", "message": "x"}), ("model", False, "no", 400),
-    ),
+    "a server's error": (broken("server_error"), ("provider", True, "no", 500)),
+    "a limit": (broken("rate_limit_exceeded"), ("provider", True, "no", 429)),
+    "a prompt that is refused": (broken("invalid_prompt"), ("model", False, "no", 400)),
     "failed without an error": (responses_reply(**FAILED), ("provider", True, "no", 200)),
     "not done": (responses_reply(status="in_progress"), ("provider", True, "no", 200)),
     "no output": (responses_reply(output=None), ("model", False, "no", 200)),
@@ -195,7 +182,7 @@ FAILURES: dict[str, tuple[Any, tuple[str, bool, str, int | None]]] = {
     "a call without a name": (responses_reply({**CALL, "name": None}), ("provider", True, "no", 200)),
     "somebody else's message": (responses_reply(text("42", role="user")), ("provider", True, "no", 200)),
     "content that is none": (responses_reply(text("", content="42")), ("provider", True, "no", 200)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAILURES)
@@ -313,9 +300,8 @@ async def test_openais_refusal_of_chat_completions_says_what_to_set(code: int, m
     ):
         error = await refused(code, message, target)
         assert kind(error) == ("provider", False, "until_success", code)
-        assert str(error).endswith(
-            f'{message.removesuffix(".")}; set [model] api_client_type = "openai_responses", without client'
-        )
+        advice = '; set [model] api_client_type = "openai_responses", without client'
+        assert str(error).endswith(message.removesuffix(".") + advice)
 
 
 async def test_who_asks_responses_is_not_told_to_do_so() -> None:

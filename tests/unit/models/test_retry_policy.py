@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, nullcontext
 from random import Random
@@ -11,7 +12,7 @@ import pytest
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
-from pytest_osmosis.models.retry import Answered, RetryPolicy, chat
+from pytest_osmosis.models.retry import Answered, DeniableModel, RetryPolicy, chat
 
 REPLY = ChatReply({"role": "assistant", "content": "42"})
 AT_ONCE = RetryPolicy(max_retries=3, first_s=0.0)
@@ -32,6 +33,7 @@ class Scripted:
     def __init__(self, *answers: ModelError | ChatReply) -> None:
         self._answers: Iterator[ModelError | ChatReply] = iter(answers)
         self.requests: list[ChatRequest] = []
+        self.closed = False
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         self.requests.append(request)
@@ -41,7 +43,7 @@ class Scripted:
         return answer
 
     async def close(self) -> None:
-        pass
+        self.closed = True
 
 
 async def answered(model: Model, *left_s: float | None, policy: RetryPolicy = AT_ONCE, **given: Any) -> Answered:
@@ -167,3 +169,47 @@ async def test_no_time_at_all_is_too_little_for_a_request_or_a_retry_but_half_a_
     error = await failure(Scripted(busy(status=429, retry_after_s=90.0, systemic="until_success")), 0.5)
     assert str(error) == "no room; asked to wait 90 s, 0.5 s are left"
     assert (error.status, error.retry_after_s, error.systemic) == (429, 90.0, "until_success")
+
+
+# -- models that deny every request -------------------------------------------------------------------------
+
+
+def denying() -> Scripted:
+    """A client whose key is wrong."""
+    return Scripted(ModelError("401", systemic="always"))
+
+
+async def denied(model: DeniableModel) -> None:
+    with pytest.raises(ModelError, match="401"):
+        await model.chat(ChatRequest([]))
+
+
+async def test_a_denial_in_one_loop_holds_in_both_and_in_its_own_one_at_once() -> None:
+    """The host's loop hears of it once the code that holds it ends."""
+    heard: list[str] = []
+    own, hosts = denying(), denying()
+    host = DeniableModel(hosts, heard.append)
+    loop = asyncio.get_running_loop()
+    standby = DeniableModel(own, lambda error: loop.call_soon_threadsafe(host.deny, error), host)
+    await denied(standby)
+    await denied(standby)
+    assert (len(own.requests), heard) == (1, [])
+    await asyncio.sleep(0)
+    await denied(host)
+    assert (len(hosts.requests), heard) == (0, ["401"])
+
+
+async def test_the_standby_sends_nothing_once_the_host_has_been_denied() -> None:
+    own = denying()
+    host = DeniableModel(denying(), lambda error: None)
+    await denied(host)
+    await denied(DeniableModel(own, other=host))
+    assert len(own.requests) == 0
+
+
+async def test_a_model_that_may_deny_answers_and_is_closed() -> None:
+    own = Scripted(REPLY)
+    model = DeniableModel(own)
+    assert await model.chat(ChatRequest([])) is REPLY
+    await model.close()
+    assert own.closed

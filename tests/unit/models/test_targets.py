@@ -69,21 +69,6 @@ def test_with_a_base_url_the_name_is_sent_as_written_and_no_key_but_the_named_on
     assert found.describe == f"{name} at {LOCAL}"
 
 
-@pytest.mark.parametrize(
-    ("base_url", "key"),
-    [
-        (None, "max_completion_tokens"),
-        ("https://api.openai.com/v1", "max_completion_tokens"),
-        ("https://eu.api.openai.com/v1", "max_completion_tokens"),
-        ("https://api.openai.com.example/v1", "max_tokens"),
-        ("https://otherapi.openai.com/v1", "max_tokens"),
-        (LOCAL, "max_tokens"),
-    ],
-)
-def test_only_openai_itself_gets_max_completion_tokens(base_url: str | None, key: str) -> None:
-    assert target("openai/x", ModelTable(base_url=base_url)).max_tokens_key == key
-
-
 @pytest.mark.parametrize("client", ["openai", "anthropic", "light"])
 def test_the_table_is_carried_over_and_survives_json_without_its_key(client: ClientChoice) -> None:
     own: dict[str, Any] = {"base_url": LOCAL, "api_key_env": "MY_KEY", "headers": {"a": "b"}, "client": client}
@@ -131,13 +116,17 @@ def test_a_base_url_variable_replaces_the_address_of_its_provider_alone(variable
         ("gpt-5-mini", "https://api.openai.com/v1", "openai"),
         ("gpt-5-mini", "https://eu.api.openai.com/v1", "openai"),
         ("claude", "https://api.anthropic.com", "anthropic"),
+        ("gpt-5-mini", "https://api.openai.com.example/v1", "light"),
+        ("gpt-5-mini", "https://otherapi.openai.com/v1", "light"),
         ("m", "https://api.anthropic.com.example/v1", "light"),
     ],
 )
-def test_auto_means_the_official_clients_for_their_own_services_and_light_for_others(
+def test_auto_means_official_clients_at_home_and_light_elsewhere(
     model_path: str, base_url: str | None, client: str
 ) -> None:
-    assert target(model_path, ModelTable(base_url=base_url)).client == client
+    found = target(model_path, ModelTable(base_url=base_url))
+    assert found.client == client
+    assert found.max_tokens_key == ("max_completion_tokens" if client == "openai" else "max_tokens")
 
 
 @pytest.mark.parametrize("model_path", ["ok", "openai/ok", "azure/gpt-5", "litellm/openai/ok"])
@@ -197,9 +186,8 @@ def test_the_variables_whose_values_may_be_sent_as_keys_are_known() -> None:
 def test_a_missing_litellm_is_reported_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     problem = missing_extra(target("azure/gpt-5"), where=WHERE)
-    assert str(problem) == (
-        f"{WHERE}: azure/gpt-5 through LiteLLM: LiteLLM is not installed; pip install 'pytest-osmosis[litellm]'"
-    )
+    install = "LiteLLM is not installed; pip install 'pytest-osmosis[litellm]'"
+    assert str(problem) == f"{WHERE}: azure/gpt-5 through LiteLLM: {install}"
     assert missing_extra(target("groq/m"), where=WHERE) is None
 
 
@@ -239,19 +227,17 @@ def test_an_invalid_base_url_is_refused(url: str) -> None:
     assert "environment variable OPENAI_BASE_URL: must be" in refusal("openai/x", None, {"OPENAI_BASE_URL": "h"})
 
 
+HOST = "http://host/v1"
+BEFORE = 'must end before "{}", which is added to it, got "http://host/v1{}"'
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [
         ("http://host/v1?api-version=1&key=hunter2", "[model] base_url: must not contain a ? or #"),
         ("http://host/v1#hunter2", "[model] base_url: must not contain a ? or #"),
         ("http://me:hunter2@host/v1", "must not contain a user name or password"),
-        *(
-            (
-                f"http://host/v1{path}",
-                f'must end before "{path.rstrip("/")}", which is added to it, got "http://host/v1{path}"',
-            )
-            for path in ("/chat/completions", "/messages", "/messages/")
-        ),
+        *((f"{HOST}{path}", BEFORE.format(path.rstrip("/"), path)) for path in ("/chat/completions", "/messages/")),
     ],
 )
 def test_more_than_an_address_in_a_base_url_is_refused_and_no_secret_quoted(url: str, said: str) -> None:
@@ -260,10 +246,9 @@ def test_more_than_an_address_in_a_base_url_is_refused_and_no_secret_quoted(url:
     assert "hunter2" not in text
 
 
-@pytest.mark.parametrize(
-    ("environ", "state"), [({}, "is not set"), ({"MY_KEY": ""}, "is empty"), ({"MY_KEY": " \n"}, "is empty")]
-)
-def test_a_missing_key_names_its_variable_and_the_ways_to_set_it(environ: dict[str, str], state: str) -> None:
+@pytest.mark.parametrize("value", [None, "", " \n"])
+def test_a_missing_key_names_its_variable_and_the_ways_to_set_it(value: str | None) -> None:
+    environ, state = ({}, "is not set") if value is None else ({"MY_KEY": value}, "is empty")
     problem = missing_key(target("m", ModelTable(base_url=LOCAL, api_key_env="MY_KEY")), environ, where=WHERE)
     assert problem is not None
     text = str(problem)
@@ -275,9 +260,7 @@ def test_a_missing_key_names_its_variable_and_the_ways_to_set_it(environ: dict[s
 # -- clients -------------------------------------------------------------------------------------------------
 
 
-async def test_openai_at_another_base_url_gets_its_key_and_organization(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_openai_at_another_base_url_gets_its_key_and_organization(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
     with ChatServer() as server:
         environ = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY}
@@ -299,9 +282,7 @@ def test_a_model_without_its_key_or_litellm_is_not_made(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("missing", ["httpx", "httpx2"])
-def test_certificates_need_either_of_the_libraries_below_the_openai_client(
-    missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_certificates_need_either_library_below_openais_client(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     installed = next(name for name in ("httpx2", "httpx") if importlib.util.find_spec(name))
     for name in ("httpx", "httpx2"):
         monkeypatch.setitem(sys.modules, name, None if name == missing else importlib.import_module(installed))
@@ -309,9 +290,7 @@ def test_certificates_need_either_of_the_libraries_below_the_openai_client(
     create(ModelTarget("server", "m", "https://localhost:8000/v1", client="light"), {}, 1)
 
 
-def test_the_clients_of_a_process_load_certificates_once_for_the_same_variables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_certificates_are_loaded_once_for_the_same_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def made() -> SSLContext | bool:
         model = create(ModelTarget("server", "m", "https://localhost:8000/v1", client="light"), {}, 1)
         assert isinstance(model, LightModel)

@@ -1,4 +1,4 @@
-"""`@osmosis_reward`: its result, the signatures and arguments that it refuses, the functions that are recognised."""
+"""`@osmosis_reward`: its result, signatures and arguments it refuses, functions that are recognised; contexts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 
-from pytest_osmosis import osmosis_reward
+from pytest_osmosis import AgentWorkflowContext, osmosis_reward
 from pytest_osmosis.rewards.decorator import Declaration, declaration_of, take_definitions
 
 
@@ -179,3 +180,17 @@ def test_modules_of_one_name_have_definitions_of_their_own(monkeypatch: pytest.M
     assert [definition.name for definition in take_definitions(second)] == ["two"]
     assert [definition.name for definition in take_definitions(first)] == ["one"]
     assert take_definitions(first) == []
+
+
+# -- contexts ---------------------------------------------------------------------------------------------
+
+
+def test_a_context_that_a_test_makes_is_its_own_and_has_no_endpoint(tmp_path: Path) -> None:
+    run: Any = {"row_index": 0, "run_index": 0, "max_turns": 1, "artifacts": tmp_path, "chat": None}
+    first, second = (AgentWorkflowContext(prompt=[], metadata={}, **run) for _ in range(2))
+
+    first.sampling["top_p"] = 0.5
+
+    assert (second.sampling, second.model, second.model_tag) == ({}, "", "primary")
+    with pytest.raises(RuntimeError, match="this context has no endpoint: only the rollouts of an eval have one"):
+        _ = second.base_url

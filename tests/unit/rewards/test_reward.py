@@ -1,4 +1,4 @@
-"""Results of reward functions: a number, or a score with a reason and metrics."""
+"""Results of reward functions, a number, or a score with a reason and metrics; and the arguments of eval functions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from pytest_osmosis import osmosis_reward
 from pytest_osmosis.rewards.graders import (
     MOST_REASON_CHARS,
     GraderCode,
     GraderContext,
     Reward,
     RolloutToGrade,
+    eval_function,
     reward_of,
 )
 from pytest_osmosis.text.user_code import MOST_FIELD_CHARS, MOST_FIELDS, MOST_METRICS, UserValueFault
@@ -64,6 +66,7 @@ def test_a_reward_may_come_with_a_reason_and_metrics(returned: object, reward: R
 
 NO_SCORE = "returned a mapping without a score; return a number, or {"
 UNKNOWN = "returned a mapping with the unknown key"
+MANY = {str(n): n for n in range(MOST_METRICS + 1)}
 NAMES = "metrics: a name must be a text of 1 to 100 characters, got"
 
 
@@ -85,18 +88,12 @@ NAMES = "metrics: a name must be a text of 1 to 100 characters, got"
         ({"score": 10**400}, "the returned score must be a finite number, got one beyond the largest float"),
         ({"score": 1.0, "reason": ["why"]}, "the returned reason must be a text, got list: ['why']"),
         ({"score": 1.0, "metrics": [0.5]}, "metrics: must be numbers by name, got list: [0.5]"),
-        (
-            {"score": 1.0, "metrics": {"f1": INF}},
-            "metrics: 'f1' must be a finite number, got inf; leave it out where it is not known",
-        ),
+        ({"score": 1.0, "metrics": {"f1": INF}}, "metrics: 'f1' must be a finite number, got inf; leave it out where"),
         ({"score": 1.0, "metrics": {"f1": "0.5"}}, "metrics: 'f1' must be a number, got str: '0.5'; leave it out"),
         ({"score": 1.0, "metrics": {5: 0.5}}, f"{NAMES} 5"),
         ({"score": 1.0, "metrics": {" ": 0.5}}, f"{NAMES} ' '"),
         ({"score": 1.0, "metrics": {"x" * 101: 0.5}}, f"{NAMES} 'xxx"),
-        (
-            {"score": 1.0, "metrics": {str(n): n for n in range(MOST_METRICS + 1)}},
-            "metrics: holds more than 100 numbers; return those that you will compare",
-        ),
+        ({"score": 1.0, "metrics": MANY}, "metrics: holds more than 100 numbers; return those that you will compare"),
         (MagicMock(), "the returned score must be a number, got MagicMock"),
         (Verdict(NAN), "the returned score must be a finite number, got nan"),
         (Verdict(1.0, 5), "the returned reason must be a text, got int: 5"),  # type: ignore[arg-type]
@@ -242,3 +239,54 @@ async def test_fields_are_bounded_and_say_what_they_leave_out() -> None:
     assert fields["nan"] == ["nan"]
     assert fields["..."] == "fields after the first 50 are left out"
     assert len(fields) == MOST_FIELDS + 1
+
+
+# -- the functions on the page of eval mode, as they are called -------------------------------------------
+
+
+ROW = {"system_prompt": "Be brief.", "user_prompt": "6 * 7?", "ground_truth": " 42", "level": 3}
+CONVERSATION: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "6 * 7?"},
+    {"role": "assistant", "content": "Let me see."},
+    {"role": "user", "content": "Go on."},
+    {"role": "assistant", "content": "42\n"},
+]
+
+
+CODE = """
+def exact_match(solution_str: str, ground_truth: str, extra_info: dict = None, **kwargs) -> float:
+    return 1.0 if solution_str.strip() == ground_truth.strip() else 0.0
+
+def conversation_quality(messages: list, ground_truth: str, metadata: dict, **kwargs) -> float:
+    assistant_messages = [m for m in messages if m["role"] == "assistant"]
+    return min(1.0, len(assistant_messages) / 3)
+"""
+
+
+@pytest.fixture
+def rewards() -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "rewards"}
+    exec(CODE, names)
+    return names
+
+
+@pytest.mark.parametrize("decorate", [lambda function: function, osmosis_reward], ids=["plain", "osmosis_reward"])
+def test_simple_mode_gets_the_last_answer_and_the_row(rewards: dict[str, Any], decorate: Any) -> None:
+    function = decorate(rewards["exact_match"])
+    found = eval_function("rewards:exact_match", function)
+    arguments = found.arguments(CONVERSATION, 2, ROW["ground_truth"], ROW)
+
+    assert found.mode == "simple"
+    assert arguments == {"solution_str": "42\n", "ground_truth": " 42", "extra_info": ROW}
+    assert function(**arguments) == 1.0
+
+
+def test_full_mode_gets_the_whole_conversation_and_the_row(rewards: dict[str, Any]) -> None:
+    function = rewards["conversation_quality"]
+    found = eval_function("rewards:conversation_quality", function)
+    arguments = found.arguments(CONVERSATION, 2, ROW["ground_truth"], ROW)
+
+    assert found.mode == "full"
+    assert arguments == {"messages": CONVERSATION, "ground_truth": " 42", "metadata": ROW}
+    assert function(**arguments) == pytest.approx(2 / 3)

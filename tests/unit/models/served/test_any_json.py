@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import completions, messages, responses
-from pytest_osmosis.models import completions as written_completions
-from pytest_osmosis.models import messages as written_messages
 from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.failures import Failures
 from pytest_osmosis.models.json_bodies import AnswerLabel, ApiError, ApiShape, read_served
@@ -44,11 +42,8 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
     max_leaves=12,
 )
-TURNS = st.lists(
-    st.fixed_dictionaries({"role": WORDS, "content": VALUES}, optional={"tool_calls": VALUES, "type": WORDS}),
-    min_size=1,
-    max_size=3,
-)
+TURN = st.fixed_dictionaries({"role": WORDS, "content": VALUES}, optional={"tool_calls": VALUES, "type": WORDS})
+TURNS = st.lists(TURN, min_size=1, max_size=3)
 ITEMS = st.lists(st.fixed_dictionaries({"type": WORDS}, optional={"content": VALUES, "role": WORDS}), max_size=3)
 BODIES = st.dictionaries(KEYS, VALUES, max_size=6).flatmap(
     lambda body: st.fixed_dictionaries(
@@ -70,20 +65,14 @@ def test_any_body_is_read_or_refused(shape: ApiShape, body: dict[str, Any]) -> N
 
 def _is_sendable(chat: ChatRequest) -> None:
     """Write the request for both APIs. Messages refuse some that completions have."""
-    written_completions.write_request(chat, TARGET)
+    completions.write_request(chat, TARGET)
     with suppress(TypeError, ValueError):
-        written_messages.write_request(chat, TARGET)
+        messages.write_request(chat, TARGET)
 
 
 MESSAGES = st.fixed_dictionaries(
     {"role": st.just("assistant"), "content": VALUES},
-    optional={
-        "tool_calls": VALUES,
-        "reasoning_content": VALUES,
-        "content_blocks": VALUES,
-        "refusal": VALUES,
-        "annotations": VALUES,
-    },
+    optional=dict.fromkeys(["tool_calls", "reasoning_content", "content_blocks", "refusal", "annotations"], VALUES),
 )
 
 
@@ -92,7 +81,7 @@ MESSAGES = st.fixed_dictionaries(
 def test_any_reply_that_was_read_is_written(shape: ApiShape, message: Any, finish_reason: Any, usage: Any) -> None:
     choice = {"message": message, "finish_reason": finish_reason}
     try:
-        reply = written_completions.read_reply(200, json.dumps({"choices": [choice], "usage": usage}), TARGET, FAILURES)
+        reply = completions.read_reply(200, json.dumps({"choices": [choice], "usage": usage}), TARGET, FAILURES)
     except ModelError:
         return
     json.dumps(shape.write_reply(reply, LABEL), allow_nan=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import anthropic
@@ -29,6 +30,7 @@ URL = "http://127.0.0.1:9/v1"
 LABEL = AnswerLabel("1", 1_700_000_000, "m")
 FAILURES = Failures(URL, URL)
 SCHEMA = {"type": "object", "properties": {"a": {"type": "number"}}}
+CACHED = {"cache_control": {"type": "ephemeral"}}
 
 
 def target_of(path: str) -> ModelTarget:
@@ -36,6 +38,10 @@ def target_of(path: str) -> ModelTarget:
 
 
 ANTHROPIC, OPENAI, OTHER = target_of("anthropic/m"), target_of("openai/m"), target_of("ollama/m")
+
+
+def text(said: str, **marks: Any) -> dict[str, Any]:
+    return {"type": "text", "text": said, **marks}
 
 
 def read(shape: ApiShape, body: bytes) -> ChatRequest:
@@ -57,7 +63,7 @@ PARTS = st.lists(
     st.builds(lambda text: {"type": "text", "text": text}, WORDS)
     | st.just({"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}})
     | st.just({"type": "image_url", "image_url": {"url": "https://example.org/cat.png"}})
-    | st.just({"type": "text", "text": "marked", "cache_control": {"type": "ephemeral"}}),
+    | st.just(text("marked", **CACHED)),
     min_size=1,
     max_size=3,
 )
@@ -90,6 +96,8 @@ def turns(draw: st.DrawFn) -> list[Message]:
     return conversation
 
 
+CHOICES = ["auto", "none", "required", {"type": "function", "function": {"name": "multiply"}}]
+PRODUCT = {"type": "json_schema", "json_schema": {"name": "product", "schema": SCHEMA}}
 SAMPLING = st.fixed_dictionaries(
     {},
     optional={
@@ -97,52 +105,36 @@ SAMPLING = st.fixed_dictionaries(
         "max_tokens": st.integers(1, 10_000),
         "stop": st.lists(WORDS, min_size=1, max_size=2),
         "user": NAMES,
-        "tool_choice": st.sampled_from(
-            ["auto", "none", "required", {"type": "function", "function": {"name": "multiply"}}]
-        ),
+        "tool_choice": st.sampled_from(CHOICES),
         "parallel_tool_calls": st.just(False),
         "reasoning_effort": st.sampled_from(["none", "minimal", "low", "medium", "high"]),
         "verbosity": st.just("low"),
-        "response_format": st.sampled_from(
-            [{"type": "text"}, {"type": "json_schema", "json_schema": {"name": "product", "schema": SCHEMA}}]
-        ),
+        "response_format": st.sampled_from([{"type": "text"}, PRODUCT]),
     },
 )
-TOOLS = st.lists(
-    st.sampled_from(
-        [
-            {"type": "function", "function": {"name": "multiply", "description": "Multiply.", "parameters": SCHEMA}},
-            {"type": "function", "function": {"name": "add", "parameters": SCHEMA, "strict": True}},
-            {
-                "type": "function",
-                "function": {"name": "last", "parameters": SCHEMA},
-                "cache_control": {"type": "ephemeral"},
-            },
-        ]
-    ),
-    max_size=3,
-)
-REQUESTS = st.builds(
-    ChatRequest,
-    messages=st.lists(turns(), min_size=1, max_size=3).map(
-        lambda parts: [*(each for part in parts for each in part), {"role": "user", "content": "17 * 23"}]
-    ),
-    tools=TOOLS,
-    sampling=SAMPLING,
-    seed=st.none() | st.integers(0, 1000),
-)
+TOOLS = [
+    {"type": "function", "function": {"name": "multiply", "description": "Multiply.", "parameters": SCHEMA}},
+    {"type": "function", "function": {"name": "add", "parameters": SCHEMA, "strict": True}},
+    {"type": "function", "function": {"name": "last", "parameters": SCHEMA}, **CACHED},
+]
 
-COUNTS = st.none() | st.integers(0, 100)
-USAGES = st.builds(
-    lambda fresh, output, cached, reasoning, written: Usage(
-        fresh + (cached or 0) + (written or 0), output + (reasoning or 0), cached, reasoning, written
-    ),
-    st.integers(0, 1000),
-    st.integers(0, 1000),
-    COUNTS,
-    COUNTS,
-    COUNTS,
-)
+
+@st.composite
+def requests(draw: st.DrawFn) -> ChatRequest:
+    parts = draw(st.lists(turns(), min_size=1, max_size=3))
+    conversation = [*(each for part in parts for each in part), {"role": "user", "content": "17 * 23"}]
+    tools = draw(st.lists(st.sampled_from(TOOLS), max_size=3))
+    return ChatRequest(conversation, tools, draw(SAMPLING), draw(st.none() | st.integers(0, 1000)))
+
+
+REQUESTS = requests()
+
+
+@st.composite
+def usages(draw: st.DrawFn) -> Usage:
+    fresh, output = draw(st.integers(0, 1000)), draw(st.integers(0, 1000))
+    cached, reasoning, written = (draw(st.none() | st.integers(0, 100)) for _ in range(3))
+    return Usage(fresh + (cached or 0) + (written or 0), output + (reasoning or 0), cached, reasoning, written)
 
 
 @st.composite
@@ -156,7 +148,7 @@ def replies(draw: st.DrawFn) -> ChatReply:
     if reasoning is not None:
         message["reasoning_content"] = reasoning
     reason = draw(st.sampled_from(["stop", "length"])) if calls is None else "tool_calls"
-    return ChatReply(message, reason, draw(USAGES), "m")
+    return ChatReply(message, reason, draw(usages()), "m")
 
 
 # -- requests ---------------------------------------------------------------------------------------------
@@ -165,9 +157,8 @@ def replies(draw: st.DrawFn) -> ChatReply:
 @given(REQUESTS)
 def test_completions_read_the_request_that_is_written(request: ChatRequest) -> None:
     sent = [{key: value for key, value in message.items() if key != "is_error"} for message in request.messages]
-    assert read(completions, completions.write_request(request, OTHER)) == ChatRequest(
-        sent, request.tools, request.sampling, request.seed
-    )
+    expected = ChatRequest(sent, request.tools, request.sampling, request.seed)
+    assert read(completions, completions.write_request(request, OTHER)) == expected
 
 
 @given(REQUESTS)
@@ -176,59 +167,50 @@ def test_messages_read_the_request_that_is_written(request: ChatRequest) -> None
     assert json.loads(messages.write_request(read(messages, written), ANTHROPIC)) == json.loads(written)
 
 
+PICTURE = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+
+
+def image(**source: str) -> dict[str, Any]:
+    return {"type": "image", "source": source}
+
+
+def use(number: int, of: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": f"toolu_{number}", "name": "count", "input": {"of": of}}
+
+
+def result(number: int, content: Any, **marks: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": content, **marks}
+
+
+LOOK = [
+    *(text("Look:"), image(**PICTURE), image(type="url", url="https://example.org/cat.png")),
+    image(type="file", file_id="file_1"),
+    {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a page"}},
+]
+SEEN = [
+    {"type": "thinking", "thinking": "A cat.", "signature": "c2lnbmVk"},
+    {"type": "redacted_thinking", "data": "aGlkZGVu"},
+    *(text("I see a cat."), use(1, "cats"), use(2, "dogs")),
+]
+COUNTED = [
+    result(1, "1"),
+    result(2, [text("no dogs"), image(type="url", url="https://example.org/dog.png")], is_error=True),
+    text("And now?", **CACHED),
+]
 EVERYTHING: dict[str, Any] = {
     "model": "m",
     "max_tokens": 100,
-    "system": [
-        {"type": "text", "text": "Be brief."},
-        {"type": "text", "text": "Be right.", "cache_control": {"type": "ephemeral"}},
-    ],
+    "system": [text("Be brief."), text("Be right.", **CACHED)],
     "messages": [
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "Look:"},
-                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}},
-                {"type": "image", "source": {"type": "url", "url": "https://example.org/cat.png"}},
-                {"type": "image", "source": {"type": "file", "file_id": "file_1"}},
-                {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a page"}},
-            ],
-        },
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "thinking", "thinking": "A cat.", "signature": "c2lnbmVk"},
-                {"type": "redacted_thinking", "data": "aGlkZGVu"},
-                {"type": "text", "text": "I see a cat."},
-                {"type": "tool_use", "id": "toolu_1", "name": "count", "input": {"of": "cats"}},
-                {"type": "tool_use", "id": "toolu_2", "name": "count", "input": {"of": "dogs"}},
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "1"},
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "toolu_2",
-                    "is_error": True,
-                    "content": [
-                        {"type": "text", "text": "no dogs"},
-                        {"type": "image", "source": {"type": "url", "url": "https://example.org/dog.png"}},
-                    ],
-                },
-                {"type": "text", "text": "And now?", "cache_control": {"type": "ephemeral"}},
-            ],
-        },
-        {
-            "role": "assistant",
-            "content": [{"type": "text", "text": "One.", "cache_control": {"type": "ephemeral"}}],
-        },
+        {"role": "user", "content": LOOK},
+        {"role": "assistant", "content": SEEN},
+        {"role": "user", "content": COUNTED},
+        {"role": "assistant", "content": [text("One.", **CACHED)]},
         {"role": "user", "content": "Thanks"},
     ],
     "tools": [
         {"name": "count", "description": "Count.", "input_schema": SCHEMA, "strict": True},
-        {"name": "last", "input_schema": SCHEMA, "cache_control": {"type": "ephemeral"}},
+        {"name": "last", "input_schema": SCHEMA, **CACHED},
         {"type": "web_search_20250305", "name": "web_search", "max_uses": 2},
     ],
     "tool_choice": {"type": "tool", "name": "count", "disable_parallel_tool_use": True},
@@ -266,12 +248,8 @@ def test_a_request_with_everything_reaches_a_model_with_the_other_api_in_its_sha
     assert [part["type"] for part in second["content"]] == ["text", "image_url"]
     assert asked == {"role": "user", "content": [{"type": "text", "text": "And now?"}]}
     assert (answered["content"], thanks["content"]) == ("One.", "Thanks")
-    assert body["tools"][0]["function"] == {
-        "name": "count",
-        "description": "Count.",
-        "parameters": SCHEMA,
-        "strict": True,
-    }
+    function = {"name": "count", "description": "Count.", "parameters": SCHEMA, "strict": True}
+    assert body["tools"][0]["function"] == function
     assert body["tool_choice"] == {"type": "function", "function": {"name": "count"}}
     assert (body["parallel_tool_calls"], body["stop"], body["user"]) == (False, ["END"], "u1")
     assert body["reasoning_effort"] == "low"
@@ -300,37 +278,21 @@ def test_messages_read_the_reply_that_is_written(reply: ChatReply) -> None:
 
 
 def comparable(message: Message) -> Message:
-    calls = [
-        (call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
-        for call in message.get("tool_calls", ())
-    ]
-    return {**message, "tool_calls": calls}
+    calls = [(call["id"], call["function"]) for call in message.get("tool_calls", ())]
+    return {**message, "tool_calls": [(id, each["name"], json.loads(each["arguments"])) for id, each in calls]}
 
 
+PLACE = {"document_index": 0, "document_title": None, "start_char_index": 0, "end_char_index": 3, "file_id": None}
+CITATION = {"type": "char_location", "cited_text": "391", **PLACE}
 BLOCKS: list[dict[str, Any]] = [
     {"type": "thinking", "thinking": "17 * 23 = " * 20, "signature": "c2lnbmVk"},
     {"type": "redacted_thinking", "data": "aGlkZGVu"},
-    {
-        "type": "text",
-        "text": "It is 391.",
-        "citations": [
-            {
-                "type": "char_location",
-                "cited_text": "391",
-                "document_index": 0,
-                "document_title": None,
-                "start_char_index": 0,
-                "end_char_index": 3,
-                "file_id": None,
-            }
-        ],
-    },
+    text("It is 391.", citations=[CITATION]),
     {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "17 * 23"}},
     {"type": "tool_use", "id": "toolu_1", "name": "say", "input": {"text": "391 " * 50}},
 ]
-OF_ANTHROPIC = ChatReply(
-    {**messages.assistant_message(BLOCKS), "role": "assistant"}, "tool_calls", Usage(9, 30, 3, 12, 1), "claude"
-)
+IN_BLOCKS = {**messages.assistant_message(BLOCKS), "role": "assistant"}
+OF_ANTHROPIC = ChatReply(IN_BLOCKS, "tool_calls", Usage(9, 30, 3, 12, 1), "claude")
 
 
 def test_blocks_of_a_model_with_the_same_api_are_answered_unchanged() -> None:
@@ -433,35 +395,6 @@ def test_the_anthropic_client_puts_a_stream_together_to_the_whole_reply(reply: C
 # -- Responses --------------------------------------------------------------------------------------------
 
 
-def as_items(conversation: list[Message]) -> list[dict[str, Any]]:
-    """A conversation as the items of Responses, as a client would send them."""
-    items: list[dict[str, Any]] = []
-    for message in conversation:
-        content = message.get("content")
-        if message["role"] == "tool":
-            output = content if isinstance(content, str) else [as_input(part) for part in content or ()]
-            items.append({"type": "function_call_output", "call_id": message["tool_call_id"], "output": output})
-        elif message["role"] != "assistant":
-            written = content if isinstance(content, str) else [as_input(part) for part in content or ()]
-            items.append({"role": message["role"], "content": written})
-        else:
-            if content is not None:
-                items.append({"type": "message", "role": "assistant", "content": [output_text(content)]})
-            for call in message.get("tool_calls", ()):
-                items.append({"type": "function_call", "call_id": call["id"], **call["function"]})
-    return items
-
-
-def as_input(part: dict[str, Any]) -> dict[str, Any]:
-    if part["type"] == "text":
-        return {"type": "input_text", "text": part["text"]}
-    return {"type": "input_image", "image_url": part["image_url"]["url"]}
-
-
-def output_text(text: str) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": []}
-
-
 def plain(content: Any) -> Any:
     """Content without marks for the cache, and a single text as a string."""
     if not isinstance(content, list):
@@ -471,13 +404,19 @@ def plain(content: Any) -> Any:
 
 
 @given(REQUESTS)
-def test_responses_read_a_conversation_from_its_items(request: ChatRequest) -> None:
-    body = {"model": "m", "instructions": "Be brief.", "input": as_items(list(request.messages))}
+def test_responses_read_the_request_that_is_written(request: ChatRequest) -> None:
+    sampling = {key: value for key, value in request.sampling.items() if key != "stop"}  # which they lack
+    body = json.loads(responses.write_request(replace(request, sampling=sampling), OPENAI))
+    more = {"instructions": "Be brief.", "seed": 3, "metadata": {"of": "a trace"}, "stream": True}
+    read = responses.read_request({**body, **more})
     expected = [{**message, "content": plain(message["content"])} for message in request.messages]
     for message in expected:
         message.pop("is_error", None)
-    read = responses.read_request(body).chat
-    assert list(read.messages) == [{"role": "system", "content": "Be brief."}, *expected]
+    if sampling.get("response_format") == {"type": "text"}:  # the default
+        del sampling["response_format"]
+    tools = [{"type": "function", "function": {"strict": False, **tool["function"]}} for tool in request.tools]
+    assert list(read.chat.messages) == [{"role": "system", "content": "Be brief."}, *expected]
+    assert (read.chat.tools, read.chat.sampling, read.chat.seed, read.stream) == (tools, sampling, 3, True)
 
 
 @given(replies() | st.just(OF_ANTHROPIC))
@@ -486,41 +425,6 @@ def test_responses_read_a_reply_that_comes_back_as_input(reply: ChatReply) -> No
     question = {"role": "user", "content": "17 * 23"}
     read = responses.read_request({"input": [question, *items]}).chat
     assert list(read.messages) == [question, reply.message]
-
-
-def test_responses_name_sampling_and_tools_as_completions_do() -> None:
-    schema = {"name": "product", "schema": SCHEMA, "strict": True}
-    body = {
-        "model": "m",
-        "input": "17 * 23",
-        "tools": [{"type": "function", "name": "multiply", "parameters": SCHEMA, "strict": False}],
-        "tool_choice": {"type": "function", "name": "multiply"},
-        "parallel_tool_calls": False,
-        "max_output_tokens": 99,
-        "temperature": 0.5,
-        "reasoning": {"effort": "low", "summary": "auto"},
-        "text": {"format": {"type": "json_schema", **schema}, "verbosity": "low"},
-        "store": False,
-        "include": ["reasoning.encrypted_content"],
-        "metadata": {"of": "a trace"},
-        "stream": True,
-        "seed": 3,
-    }
-    read = responses.read_request(body)
-    assert read.stream
-    function = {"name": "multiply", "parameters": SCHEMA, "strict": False}
-    sampling = {
-        "parallel_tool_calls": False,
-        "max_tokens": 99,
-        "temperature": 0.5,
-        "reasoning_effort": "low",
-        "verbosity": "low",
-        "response_format": {"type": "json_schema", "json_schema": schema},
-        "tool_choice": {"type": "function", "function": {"name": "multiply"}},
-    }
-    assert read.chat == ChatRequest(
-        [{"role": "user", "content": "17 * 23"}], [{"type": "function", "function": function}], sampling, 3
-    )
 
 
 def responses_of_openai(reply: ChatReply) -> tuple[dict[str, Any], dict[str, Any]]:

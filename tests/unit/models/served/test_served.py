@@ -23,6 +23,7 @@ from pytest_osmosis.models.json_bodies import (
 
 LABEL = AnswerLabel("1", 1_700_000_000, "asked")
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "17 * 23"}]
+USE = {"type": "tool_use", "id": "toolu_1", "name": "add"}
 IMAGE = {"type": "image", "source": {"type": "url", "url": "https://example.org/cat.png"}}
 
 
@@ -84,10 +85,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"messages": [{"role": "user"}]}, OTHER),
         ({"messages": user({"text": "no type"})}, "content that is not a list of objects"),
         ({"messages": user({"type": "text"})}, "text = null"),
-        (
-            {"messages": user(IMAGE, {"type": "tool_use", "id": "toolu_1", "name": "add", "input": "2"})},
-            "a tool_use without id, name or input",
-        ),
+        ({"messages": user(IMAGE, {**USE, "input": "2"})}, "a tool_use without id, name or input"),
     ],
     "responses": [
         ({"input": None}, "input must be a string or a list of at least one item"),
@@ -108,16 +106,9 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("shape", "valid"),
-    [
-        (completions, {"messages": QUESTION}),
-        (messages, {"messages": QUESTION, "max_tokens": 9}),
-        (responses, {"input": "17 * 23"}),
-    ],
-    ids=REFUSED,
-)
-def test_an_api_refuses_what_it_does_not_serve(shape: Any, valid: dict[str, Any]) -> None:
+@pytest.mark.parametrize("shape", [completions, messages, responses], ids=REFUSED)
+def test_an_api_refuses_what_it_does_not_serve(shape: Any) -> None:
+    valid = {"input": "17 * 23"} if shape is responses else {"messages": QUESTION, "max_tokens": 9}
     for fields, text in REFUSED[shape.__name__.rpartition(".")[2]]:
         with pytest.raises(ApiError, match=re.escape(text)) as caught:
             read_served(shape, {**valid, **fields})
@@ -243,9 +234,7 @@ def test_a_stream_of_completions_has_its_tokens_only_if_they_are_asked_for() -> 
         (ModelError("no answer", status=200, boundary="model"), 400, "invalid_request_error", "invalid_request_error"),
     ],
 )
-def test_an_error_of_a_model_keeps_its_status_and_text(
-    error: ModelError, status: int, of_openai: str, of_anthropic: str
-) -> None:
+def test_an_error_keeps_its_status_and_text(error: ModelError, status: int, of_openai: str, of_anthropic: str) -> None:
     found = api_error(error)
     assert found.status == status
     body = completions.write_error(found)["error"]

@@ -1,4 +1,4 @@
-"""The guard ends processes with the process that started them, and only then."""
+"""The guard ends processes with the process that started them, and only then; a child leaves nothing."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import NamedTuple
 
+import pytest
+
+from pytest_osmosis.processes.child import Child
 from pytest_osmosis.processes.guarding import parent_of
 from tests.plugin.workspaces import wait_until
 
@@ -192,3 +197,81 @@ def test_a_process_ends_with_its_parent_if_it_wants_to() -> None:
         pids = ids_printed_by(process)
         process.kill()
     assert ended(*pids)
+
+
+# -- a child process: nobody waits for it to read, and nothing of it is left ------------------------------
+
+
+LARGE = 1 << 20
+READS = f"print(sys.stdin.buffer.read({LARGE + 6})[-6:].decode(), flush=True)"
+FORKS = """
+import os, time
+if os.fork() == 0:
+    os.close(1)
+    print("forked", file=sys.stderr, flush=True)
+    time.sleep(1000)
+os._exit(3)
+"""
+
+
+def test_a_child_that_does_not_read_keeps_nobody_waiting() -> None:
+    child = Child(READS, subprocess.DEVNULL)
+    os.kill(child.pid, signal.SIGSTOP)
+    child.put(b"x" * LARGE)
+    child.put(b"in or")
+    child.put(b"der")
+    os.kill(child.pid, signal.SIGCONT)
+    with child.stdout:
+        assert child.stdout.read() == b"in ord\n"
+        assert child.reaped() == 0
+    assert not child.is_alive
+
+
+def test_a_child_that_was_sent_nothing_has_no_thread() -> None:
+    before = {*threading.enumerate()}
+    child = Child(READS, subprocess.DEVNULL)
+    assert {*threading.enumerate()} <= before, "user code that is collected meanwhile may fork"
+    with child.stdout:
+        assert child.reaped(0.0) == -signal.SIGKILL
+    assert {*threading.enumerate()} <= before
+    child.put(b"to nobody")
+
+
+def test_all_processes_of_its_group_end_with_a_child() -> None:
+    child = Child(FORKS, subprocess.PIPE)
+    assert child.process.stderr is not None
+    with child.stdout, child.process.stderr as stderr:
+        assert stderr.readline() == b"forked\n"
+        assert child.stdout.read() == b""
+        assert child.reaped() == 3
+        assert stderr.read() == b"", "nobody holds it any more"
+
+
+def test_a_child_that_has_closed_its_pipe_and_lives_is_ended() -> None:
+    child = Child("import os, time; os.close(1); time.sleep(1000)", subprocess.DEVNULL)
+    with child.stdout:
+        assert child.stdout.read() == b""
+        assert child.is_alive
+        assert child.reaped(0.0) == -signal.SIGKILL
+    child.kill()
+    child.put(b"to nobody")
+
+
+@pytest.fixture
+def ignored_ends() -> Iterator[None]:
+    """This process ignores the ends of its children, as `trap "" CHLD` in a script has it: the system reaps them."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.usefixtures("ignored_ends")
+def test_a_child_that_the_system_has_reaped_has_ended() -> None:
+    child = Child("import os; os._exit(0)", subprocess.DEVNULL)
+    with child.stdout:
+        assert child.stdout.read() == b""
+        assert child.reaped() == 0
+    other = Child("import time; time.sleep(1000)", subprocess.DEVNULL)
+    with other.stdout:
+        assert other.is_alive
+        assert other.reaped(0.0) == 0, "nobody knows"
