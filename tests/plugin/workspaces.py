@@ -249,7 +249,7 @@ class Session:
     def kill(self) -> None:
         """Send SIGKILL, after which pytest can do nothing."""
         self._process.kill()
-        self._process.communicate()
+        self.output += self._process.communicate()[0]
 
     def kill_only(self) -> None:
         """Send SIGKILL to pytest alone, and wait for nothing else: others may hold its output."""
