@@ -101,26 +101,14 @@ def test_keys_lead_through_the_grid_and_the_conversations(pages: Pages, run_repo
     first_lost = run_report.where(lambda run: run.outcome in LOST)[0]
     expect(first_row(page)).to_be_visible()
 
-    page.keyboard.press("j")
-    expect(cell(page, "row0-run0")).to_be_focused()
-    page.keyboard.press("j")
-    expect(cell(page, "row1-run0")).to_be_focused()
-    page.keyboard.press("l")
-    expect(cell(page, "row1-run1")).to_be_focused()
-    page.keyboard.press("ArrowDown")
-    expect(cell(page, "row2-run1")).to_be_focused()
-    page.keyboard.press("ArrowUp")
-    page.keyboard.press("ArrowLeft")
-    expect(cell(page, "row1-run0")).to_be_focused()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("k")
-    expect(cell(page, "row0-run1")).to_be_focused()
-    page.keyboard.press("h")
-    expect(cell(page, "row0-run0")).to_be_focused()
-    page.keyboard.press("End")
-    expect(cell(page, f"row{N_ROWS - 1}-run0")).to_be_focused()
-    page.keyboard.press("Home")
-    expect(cell(page, "row0-run0")).to_be_focused()
+    for keys, focused in (
+        *(("j", "row0-run0"), ("j", "row1-run0"), ("l", "row1-run1"), ("ArrowDown", "row2-run1")),
+        *(("ArrowUp ArrowLeft", "row1-run0"), ("ArrowRight k", "row0-run1"), ("h", "row0-run0")),
+        *(("End", f"row{N_ROWS - 1}-run0"), ("Home", "row0-run0")),
+    ):
+        for key in keys.split():
+            page.keyboard.press(key)
+        expect(cell(page, focused), keys).to_be_focused()
     assert page.locator(".grid a[tabindex='0']").count() == 1, "Tab leads to one cell"
 
     page.keyboard.press("Enter")
