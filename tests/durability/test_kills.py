@@ -26,7 +26,7 @@ from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, Event
 from tests.journals import fold
-from tests.plugin.workspaces import CONFIG, Session, Shell, Workspace, hosts_under, read_json, wait_until
+from tests.plugin.workspaces import CONFIG, Session, Shell, Workspace, hosts_under, wait_until
 from tests.servers import ChatServer, Exchange, reply
 from tests.weather import kill_choices
 
@@ -89,9 +89,9 @@ class Eval:
     def __init__(self, plan: Plan, root: Path, server: Server, base_url: str) -> None:
         self._plan, self._server, self._chance = plan, server, plan.chance()
         self.kills = self._chance.sample(plan.kills, k=len(plan.kills))
-        self._workspace = Workspace(Shell(root), [])
-        self._workspace.write("rewards.py", REWARDS)
-        self._workspace.eval(
+        self.workspace = Workspace(Shell(root), [])
+        self.workspace.write("rewards.py", REWARDS)
+        self.workspace.eval(
             rows=plan.rows,
             experiment={"model_path": "served"},
             model={"base_url": base_url, "headers_from_state": {"x-row": "row_index", "x-run": "run_index"}},
@@ -102,13 +102,10 @@ class Eval:
 
     def start(self, name: str, *words: str) -> Session:
         """Begin a run, or go on with it."""
-        return self._workspace.start(CONFIG, "--osmosis-no-probe", f"--osmosis-run={name}", *words)
+        return self.workspace.start(CONFIG, "--osmosis-no-probe", f"--osmosis-run={name}", *words)
 
     def _directory(self, name: str) -> Path:
-        return self._workspace.root / ".osmosis" / "runs" / name
-
-    def results(self, name: str) -> Any:
-        return read_json(self._directory(name) / "results.json")
+        return self.workspace.root / ".osmosis" / "runs" / name
 
     def events(self) -> Sequence[Event]:
         journal = self._directory("killed") / "journal.jsonl"
@@ -131,7 +128,7 @@ class Eval:
             journal = self._directory("killed") / "journal.jsonl"
             stored = journal.stat().st_size if journal.exists() else 1
             most_bytes = stored + OF_A_ROW * self._plan.rows + self._some(self._plan.few_bytes)
-            self._workspace.write("limit.py", LIMIT.format(most_bytes=most_bytes))
+            self.workspace.write("limit.py", LIMIT.format(most_bytes=most_bytes))
             words = ["-plimit"]
         self._server.allow({"full disk": math.inf, "wave": 0}.get(kind, self._plan.batch))
         session = self.start("killed", *words)
@@ -139,7 +136,7 @@ class Eval:
             self._kill(kind, session)
         finally:
             session.kill()
-            wait_until(lambda: not hosts_under(self._workspace.root), "the end of all hosts")
+            wait_until(lambda: not hosts_under(self.workspace.root), "the end of all hosts")
         return session.output
 
     def _kill(self, kind: str, session: Session) -> None:
@@ -156,7 +153,7 @@ class Eval:
                 self._wait_for_requests(session, self._some(self._plan.most_requests))
         assert not session.ended, f"{kind}: {session.wait()}\n{session.output[-3000:]}"
         if kind == "host":
-            for pid in hosts_under(self._workspace.root)[:1]:
+            for pid in hosts_under(self.workspace.root)[:1]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self._wait_for_requests(session, self._some(self._plan.most_requests) // 2)
@@ -208,11 +205,11 @@ def test_a_run_that_is_killed_at_random_moments_goes_on_and_knows_what_it_lost(p
         assert eval_.rolled() == dict.fromkeys(server.requested, 1)
         assert said_lost > 0
         assert eval_.lost()[1] <= most_lost == eval_.lost()[0]
-        assert eval_.results("killed")["provenance"]["lost_in_flight"] == most_lost
+        assert eval_.workspace.results("killed")["provenance"]["lost_in_flight"] == most_lost
         assert "possibly billed" in last.output
         calm = eval_.start("calm")
         assert calm.wait() == 0, calm.output[-3000:]
-        assert comparable(eval_.results("killed")) == comparable(eval_.results("calm"))
+        assert comparable(eval_.workspace.results("killed")) == comparable(eval_.workspace.results("calm"))
 
 
 def comparable(value: Any) -> Any:
