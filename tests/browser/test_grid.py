@@ -1,4 +1,7 @@
-"""The grid of an eval run: its rows, orders and keys, and a conversation to the right of it."""
+"""The grid of an eval run: its rows, orders and keys, a conversation to the right of it, and how light a large one is.
+
+`benchmarks.viewer` measures one ten times as large.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from benchmarks.viewer_runs import SyntheticRun
+from benchmarks.viewer_pages import heap_mb
+from benchmarks.viewer_runs import SyntheticRun, write_run
 from tests.browser.pages import NARROW, Pages, Theme
 from tests.browser.run_report import RunReport, ask, counts, field, write_run_report
+from tests.browser.viewed import write_report
 
 pytestmark = pytest.mark.slow
 N_ROWS, N = 240, 3
@@ -96,26 +101,14 @@ def test_keys_lead_through_the_grid_and_the_conversations(pages: Pages, run_repo
     first_lost = run_report.where(lambda run: run.outcome in LOST)[0]
     expect(first_row(page)).to_be_visible()
 
-    page.keyboard.press("j")
-    expect(cell(page, "row0-run0")).to_be_focused()
-    page.keyboard.press("j")
-    expect(cell(page, "row1-run0")).to_be_focused()
-    page.keyboard.press("l")
-    expect(cell(page, "row1-run1")).to_be_focused()
-    page.keyboard.press("ArrowDown")
-    expect(cell(page, "row2-run1")).to_be_focused()
-    page.keyboard.press("ArrowUp")
-    page.keyboard.press("ArrowLeft")
-    expect(cell(page, "row1-run0")).to_be_focused()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("k")
-    expect(cell(page, "row0-run1")).to_be_focused()
-    page.keyboard.press("h")
-    expect(cell(page, "row0-run0")).to_be_focused()
-    page.keyboard.press("End")
-    expect(cell(page, f"row{N_ROWS - 1}-run0")).to_be_focused()
-    page.keyboard.press("Home")
-    expect(cell(page, "row0-run0")).to_be_focused()
+    for keys, focused in (
+        *(("j", "row0-run0"), ("j", "row1-run0"), ("l", "row1-run1"), ("ArrowDown", "row2-run1")),
+        *(("ArrowUp ArrowLeft", "row1-run0"), ("ArrowRight k", "row0-run1"), ("h", "row0-run0")),
+        *(("End", f"row{N_ROWS - 1}-run0"), ("Home", "row0-run0")),
+    ):
+        for key in keys.split():
+            page.keyboard.press(key)
+        expect(cell(page, focused), keys).to_be_focused()
     assert page.locator(".grid a[tabindex='0']").count() == 1, "Tab leads to one cell"
 
     page.keyboard.press("Enter")
@@ -200,3 +193,32 @@ def test_if_several_functions_decide_a_cell_shows_the_score_that_did(pages: Page
     page.get_by_label("Scores").select_option("rewards:correct")
 
     expect(cell(page, of_the_second[0].id)).to_have_accessible_name(f"{of_the_second[0].id}: failed, 1.000")
+
+
+MANY = SyntheticRun("support-large", rows=400, n=5)
+MOST_KB_EACH = 3.0
+MOST_HEAP_MB = 10
+"""Twice what it needs. All conversations, which have 12 MB, would not fit."""
+MOST_CELLS = 600
+
+
+def test_a_large_report_is_small_and_light(pages: Pages, tmp_path: Path) -> None:
+    write_run(tmp_path, MANY)
+    report = write_report(tmp_path, tmp_path / "report.html", [MANY.name])
+    assert report.stat().st_size <= MOST_KB_EACH * 1000 * MANY.rows * MANY.n
+
+    page = pages.open(f"{report.as_uri()}#/run/{MANY.name}")
+    grid = page.get_by_role("grid")
+    expect(page.locator("[aria-label^='row0-run0:']")).to_be_visible()
+    assert int(grid.get_attribute("aria-rowcount") or 0) >= MANY.rows
+    assert grid.get_by_role("gridcell").count() <= MOST_CELLS, "only rows in sight are in the document"
+    assert heap_mb(page) <= MOST_HEAP_MB
+
+    grid.evaluate("(element) => { element.scrollTop = element.scrollHeight }")
+    expect(page.locator(f"[aria-label^='row{MANY.rows - 1}-run0:']")).to_be_visible()
+    assert grid.get_by_role("gridcell").count() <= MOST_CELLS
+    for row in range(0, MANY.rows, MANY.rows // 8):
+        page.evaluate("(address) => { location.hash = address }", f"#/run/{MANY.name}/row{row}-run1")
+        expect(page).to_have_title(f"row{row}-run1 of {MANY.name} · pytest-osmosis")
+        page.locator("article.conversation .messages").wait_for()
+    assert heap_mb(page) <= MOST_HEAP_MB

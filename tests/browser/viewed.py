@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tests.cli.dashboards import DEADLINE_S
 
@@ -22,10 +20,6 @@ class Viewed:
 
     root: Path
     report: Path
-
-    def results(self, name: str) -> Any:
-        """Return the results.json of an eval run."""
-        return json.loads((self.root / ".osmosis" / "runs" / name / "results.json").read_text(encoding="utf-8"))
 
     def address(self, view: str) -> str:
         """Return the address of a view of the report."""

@@ -27,6 +27,7 @@ import pytest
 
 from benchmarks.memory import descendants
 from pytest_osmosis.addons.ray.clusters import ClusterHosts
+from tests.plugin.workspaces import processes_with
 
 DEADLINE_S = 600.0
 LOOK_S = 0.05
@@ -84,7 +85,9 @@ class RayCluster:
 
     def add(self, environ: Mapping[str, str] | None = None, **options: Any) -> Any:
         """Start a node, the first one as the head, and return it once it is part of the cluster."""
-        with _environ({**self._environ, **(environ or {})}), _patient_ray(), warnings.catch_warnings():
+        with pytest.MonkeyPatch.context() as variables, _patient_ray(), warnings.catch_warnings():
+            for name, value in {**self._environ, **(environ or {})}.items():
+                variables.setenv(name, value)
             warnings.simplefilter("ignore", ResourceWarning)  # older releases of Ray leave files open
             node = self._cluster.add_node(object_store_memory=STORE_BYTES, **options)
             self._cluster.wait_for_nodes(timeout=DEADLINE_S)
@@ -243,8 +246,7 @@ def until(condition: Callable[[], Any], what: str = "") -> Any:
 
 def marked(mark: str) -> set[int]:
     """Return the processes that live and have a mark in their environment."""
-    pids = (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit())
-    return {pid for pid in pids if pid != os.getpid() and f"{MARK}={mark}" in _read(pid, "environ")}
+    return {*processes_with(f"{MARK}={mark}")} - {os.getpid()}
 
 
 def _end(mark: str, folder: Path) -> None:
@@ -307,17 +309,3 @@ def _patient_ray() -> Iterator[None]:
     clock = _SlowClock()
     with patch("ray._private.node.time", clock), patch("ray._private.services.time", clock):
         yield
-
-
-@contextmanager
-def _environ(fields: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in fields}
-    os.environ.update(fields)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

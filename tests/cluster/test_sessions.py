@@ -1,10 +1,16 @@
-"""Whole sessions whose hosts run on a cluster: what a user types, sees and gets. Only Ray is played (`rayless`)."""
+"""Whole sessions whose hosts run on a cluster, or would: what a user types, sees and gets.
+
+Only Ray is played (`rayless`).
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +18,10 @@ import pytest
 
 from tests.cluster.clusters import until
 from tests.cluster.rayless import ADDRESS, LocalNodes
-from tests.plugin.workspaces import Tables, Workspace, hosts_under
+from tests.engine import evaluating
+from tests.plugin.workspaces import CONFIG, Tables, Workspace, hosts_under
 from tests.unit.git.repositories import commit, git
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 HERE = "--osmosis-engine=local"
 UPLOADED = {"ray": {"address": ADDRESS, "workspace": "upload"}}
 AGENT = """
@@ -123,19 +129,6 @@ def test_a_cluster_on_which_no_host_fits_ends_the_session_with_what_one_needs(
 
 
 @pytest.mark.slow
-def test_debuggers_stay_in_this_process(workspace: Workspace) -> None:
-    workspace.eval("x", 2, execution={"engine": "ray", "ray": {"address": "127.0.0.1:9"}})
-    workspace.write("conftest.py", RECORD_MODULES)
-
-    result = workspace.run_process(CONFIG, "--osmosis-inline")
-
-    result.assert_outcomes(passed=2)
-    assert "osmosis: user code runs in this process, not on a cluster (--osmosis-inline)" in result.outlines
-    modules = json.loads((workspace.root / "modules.json").read_text())
-    assert not [name for name in modules if name.startswith(("ray", "pytest_osmosis.addons.ray"))]
-
-
-@pytest.mark.slow
 def test_evals_that_each_take_the_whole_cluster_run_one_after_the_other(workspace: Workspace, eval_on: Write) -> None:
     eval_on(6)
     eval_on(6, name="y")
@@ -201,3 +194,76 @@ def test_the_code_of_a_commit_is_uploaded(workspace: Workspace, eval_on: Write) 
     workspace.write("rewards.py", "raise RuntimeError('of the work tree')")
 
     workspace.run(CONFIG).assert_outcomes(passed=2)
+
+
+@pytest.mark.slow
+def test_the_end_of_the_bridge_ends_an_eval_with_its_results(tmp_path: Path) -> None:
+    workspace = evaluating.Workspace(tmp_path / "workspace", rows=6)
+    workspace.agent(
+        """
+        async def rollout(ctx):
+            if int(ctx.prompt[-1]["content"].split()[1]) >= 2:
+                await asyncio.sleep(1000)
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    with (
+        LocalNodes(tmp_path / "nodes.json").opened() as hosts,
+        evaluating.running(workspace.config(None, execution={"hosts": 2}), spawn=hosts.spawn) as live,
+    ):
+        live.wait_for(lambda: len(live.told) == 2, "for two runs")
+        assert hosts._bridge is not None
+        os.kill(hosts._bridge.pid, signal.SIGKILL)
+        live.wait()
+    assert live.kinds()[:2] == ["passed", "passed"]
+    assert "passed" not in live.kinds()[2:]
+    assert "the connection to the Ray cluster ended" in str(live.results.stopped)
+    until(lambda: not hosts_under(workspace.root), "for the end of hosts on the nodes")
+
+
+NOWHERE = {"engine": "ray", "ray": {"address": "127.0.0.1:9"}}
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [([], "configs/eval/x.toml"), (["--osmosis-engine=ray"], "--osmosis-engine")],
+    ids=["config", "option"],
+)
+def test_ray_must_be_installed(workspace: Workspace, options: list[str], where: str) -> None:
+    workspace.eval("x", 2, execution={} if options else NOWHERE)
+    workspace.write("conftest.py", "import sys\n\nsys.modules['ray'] = None\n")
+
+    result = workspace.run(CONFIG, *options, exits=4)
+
+    assert [line for line in result.errlines if line] == [
+        f'ERROR: {where}: [execution] engine: "ray" needs Ray, which is not installed; pip install '
+        '"pytest-osmosis[ray]", or run here with --osmosis-engine=local'
+    ]
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed, as in nox -s oldest")
+def test_a_cluster_that_does_not_answer_ends_the_session_before_anything_is_paid(workspace: Workspace) -> None:
+    workspace.eval("x", 2, execution=NOWHERE)
+
+    result = workspace.run(CONFIG, exits=4)
+
+    assert any("127.0.0.1:9" in line for line in result.errlines), result.errlines
+    assert not workspace.run_dirs()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "option", ["--collect-only", "--osmosis-dry-run", "--osmosis-engine=local", "--osmosis-inline"]
+)
+def test_what_runs_nothing_there_connects_to_no_cluster(workspace: Workspace, option: str) -> None:
+    workspace.eval("x", 2, execution=NOWHERE)
+    workspace.write("conftest.py", RECORD_MODULES)
+    workspace.write("ray.py", "raise ImportError('imported')\n")  # looks installed, wherever this runs
+
+    done = workspace.run_process(CONFIG, option)
+
+    assert done.ret == 0
+    modules = json.loads((workspace.root / "modules.json").read_text())
+    assert not [name for name in modules if name.split(".")[0] == "ray" or "pytest_osmosis.addons.ray" in name]
+    told = "osmosis: user code runs in this process, not on a cluster (--osmosis-inline)" in done.outlines
+    assert told is (option == "--osmosis-inline")

@@ -166,8 +166,8 @@ ELSEWHERE = OF_ENTRIES | {
     *("repeated", "shards", "imported", "imported_from", "replicas", "left_out", "back"),
 }
 """Also those of runs whose host crashed, and of merged shards, which `unit/results/test_merge.py` writes and reads; of
-imported runs, which `plugin/test_prime_files.py` reads; of replicas, whose results `plugin/test_endpoints.py` checks;
-and of models that end, in `plugin/test_responses_api.py`."""
+imported runs, which `plugin/test_prime_files.py` reads; and of replicas, which `plugin/test_endpoints.py` checks.
+"""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Text leaves the package at few places, all of which the sanitizer covers."""
+"""Text leaves the package at few places, all of which the sanitizer covers; tests hold each promise of SECURITY.md."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest_osmosis
 
 PACKAGE = Path(pytest_osmosis.__file__).parent
+REPOSITORY = PACKAGE.parent
+PROMISES = re.compile(r"^\| (?!promise|---)(?P<promise>.+?) \| (?P<tests>[^|]*) \|$", re.MULTILINE)
 WAYS_OUT = re.compile(r"\bprint\(|\bwarnings?\.warn\(|\.(?:write_line|write_sep|section)\(|\btw\.(?:write|line)\(")
 KNOWN = {
     "cli/main.py": 2,  # errors: ours through a sanitizer; one of the system, which holds no text of others
@@ -26,3 +28,18 @@ def test_no_module_prints_past_the_sanitizer() -> None:
         if times := len(WAYS_OUT.findall(code)):
             found[path.relative_to(PACKAGE).as_posix()] = times
     assert found == KNOWN
+
+
+def test_each_promise_is_held_by_tests_that_exist() -> None:
+    promises = PROMISES.findall((REPOSITORY / "SECURITY.md").read_text(encoding="utf-8"))
+    named = [(promise, test) for promise, tests in promises for test in re.findall(r"`([^`]+)`", tests) or [""]]
+
+    assert len(promises) >= 10
+    assert [(promise, test) for promise, test in named if not exists(test)] == []
+
+
+def exists(test: str) -> bool:
+    """Return True if `path::name` is a test, or `path` alone a file of tests."""
+    path, _, name = test.partition("::")
+    file = REPOSITORY / path
+    return file.is_file() and re.search(rf"def {name or 'test_'}", file.read_text(encoding="utf-8")) is not None

@@ -6,66 +6,41 @@ random; a failure names the seed that repeats the choices.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import json
+import math
 import os
 import random
-import re
-import resource
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from pytest_osmosis.record.journal import replay
-from pytest_osmosis.record.plan import run_seed
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import INFRASTRUCTURE
+from pytest_osmosis.record.run_record import INFRASTRUCTURE, Event
 from tests.journals import fold
-from tests.plugin.in_process import DEADLINE_S
-from tests.plugin.workspaces import PYTEST, hosts_under, read_json, wait_until
+from tests.plugin.workspaces import CONFIG, Session, Shell, Workspace, hosts_under, wait_until
+from tests.servers import ChatServer, Exchange, reply
 from tests.weather import kill_choices
 
 N, SEED = 2, 7
-UNBOUNDED = 10**9
+LATENCIES_S = (0.02, 0.03, 0.04, 0.05, 0.06)
 AHEAD = 3
 """Hosts have at most this many times `batch_size` runs that they have not begun."""
-WHOLE_S = 300.0
-"""The time that a session may take which nobody kills."""
-CONFIG = """
-[experiment]
-model_path = "demo/arithmetic"
-dataset = "x"
-[model]
-base_url = "{base_url}"
-[data]
-rows = "all"
-[evaluation]
-n = {n}
-batch_size = {batch}
-[sampling]
-seed = {seed}
-extra_body = {{accuracy = 0.7}}
-[scoring]
-eval_fns = ["rewards:score"]
-[execution]
-hosts = 2
-[gate]
-pass_rate = ">= 0.5"
-[secrets]
-required = []
-"""
+OF_A_ROW = 60
+"""The bytes of the events with which a session begins, which the digests of rows are most of."""
 REWARDS = """
 def score(solution_str, ground_truth, **kwargs):
-    return float(solution_str.strip().endswith(ground_truth))
+    return float(solution_str)
 """
+LIMIT = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, ({most_bytes}, {most_bytes}))\n"
 OF_SESSIONS = {
     "duration_ms", "total_duration_ms", "scoring_ms",
     "attempt", "repeated", "rolled_out_again", "throttling", "provenance", "last_run",
@@ -86,188 +61,114 @@ class Plan:
     kills: Sequence[str]
     chance: Callable[[], random.Random]
 
-    @property
-    def runs(self) -> set[RunId]:
-        return {RunId(row, index) for row in range(self.rows) for index in range(N)}
-
 
 class Server:
-    """The counting server in its own process."""
+    """Answers as many requests as it may, and the others once it may. `requested` are the runs of all, in order."""
 
-    def __init__(self, folder: Path, runs: Iterable[RunId]) -> None:
-        self._log = folder / "requests.jsonl"
-        self._allowed = folder / "allowed"
-        self.allow(UNBOUNDED)
-        words = [sys.executable, "-m", "tests.durability.counting_server", str(self._log), str(self._allowed)]
-        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        printed = iter(self._process.stdout)
-        address = next(found for line in printed if (found := re.search(r"http://[0-9.:]+", line)))
-        self.base_url = f"{address[0]}/v1"
-        self._runs = {(prompt(run.row), run_seed(SEED, run)): run for run in runs}
+    def __init__(self) -> None:
+        self.requested: list[RunId] = []
+        self._allowed: float = math.inf
 
-    @property
-    def requested(self) -> list[RunId]:
-        """The runs of all requests until now, in order. Probes are none."""
-        asked = (tuple(json.loads(line)) for line in self._lines())
-        return [self._runs[request] for request in asked if request in self._runs]
-
-    def allow(self, n: int) -> None:
+    def allow(self, n: float) -> None:
         """Have this many further requests answered, and no more, however late a session is killed."""
-        new = self._allowed.with_suffix(".new")
-        new.write_text(str(len(self._lines()) + n), encoding="ascii")
-        new.replace(self._allowed)
+        self._allowed = len(self.requested) + n
 
-    def _lines(self) -> list[str]:
-        """Return the whole lines of the log, which the server may be writing."""
-        text = self._log.read_text(encoding="utf-8") if self._log.exists() else ""
-        return text[: text.rfind("\n") + 1].splitlines()
-
-    def close(self) -> None:
-        self._process.terminate()
-        self._process.communicate(timeout=DEADLINE_S)
+    async def __call__(self, exchange: Exchange) -> web.StreamResponse:
+        row, run = (int(exchange.seen.headers[name]) for name in ("x-row", "x-run"))
+        self.requested.append(RunId(row, run))
+        number = len(self.requested)
+        while number > self._allowed:  # noqa: ASYNC110  # another thread changes it
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(LATENCIES_S[number % len(LATENCIES_S)])
+        return await reply("1.0" if (row + run) % 3 else "0.0")(exchange)
 
 
-@pytest.fixture
-def server(tmp_path: Path, plan: Plan) -> Iterator[Server]:
-    running = Server(tmp_path, plan.runs)
-    yield running
-    running.close()
-
-
-def prompt(row: int) -> str:
-    return f"What is {row} * {row + 3}?"
-
-
-@dataclass(frozen=True, slots=True)
 class Eval:
-    """A workspace with one eval, whose runs have the names that a test gives them."""
+    """A workspace with one eval, and sessions of its run `killed`, each of which is killed. `chance` decides when."""
 
-    root: Path
+    def __init__(self, plan: Plan, root: Path, server: Server, base_url: str) -> None:
+        self._plan, self._server, self._chance = plan, server, plan.chance()
+        self.kills = self._chance.sample(plan.kills, k=len(plan.kills))
+        self.workspace = Workspace(Shell(root), [])
+        self.workspace.write("rewards.py", REWARDS)
+        self.workspace.eval(
+            rows=plan.rows,
+            experiment={"model_path": "served"},
+            model={"base_url": base_url, "headers_from_state": {"x-row": "row_index", "x-run": "run_index"}},
+            evaluation={"n": N, "batch_size": plan.batch},
+            execution={"hosts": 2},
+            gate={"pass_rate": ">= 0.5"},
+        )
 
-    def start(self, name: str, *, most_bytes: int | None = None) -> subprocess.Popen[str]:
-        """Begin a run, or go on with it; with `most_bytes`, no file may become larger."""
+    def start(self, name: str, *words: str) -> Session:
+        """Begin a run, or go on with it."""
+        return self.workspace.start(CONFIG, "--osmosis-no-probe", f"--osmosis-run={name}", *words)
 
-        def begin() -> None:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            if most_bytes is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+    def _directory(self, name: str) -> Path:
+        return self.workspace.root / ".osmosis" / "runs" / name
 
-        words = [*PYTEST, "-pno:cacheprovider", "--osmosis-config=x.toml", f"--osmosis-run={name}"]
-        with (self.root / "output.txt").open("w") as output:
-            return subprocess.Popen(
-                words, cwd=self.root, stdout=output, stderr=output, text=True, start_new_session=True, preexec_fn=begin
-            )
-
-    @property
-    def output(self) -> str:
-        return (self.root / "output.txt").read_text(encoding="utf-8", errors="replace")
-
-    def directory(self, name: str) -> Path:
-        return self.root / ".osmosis" / "runs" / name
-
-    def journal_bytes(self, name: str) -> int:
-        journal = self.directory(name) / "journal.jsonl"
-        return journal.stat().st_size if journal.exists() else 0
-
-    def _events(self, name: str) -> Sequence[Mapping[str, Any]]:
-        journal = self.directory(name) / "journal.jsonl"
+    def events(self) -> Sequence[Event]:
+        journal = self._directory("killed") / "journal.jsonl"
         return list(replay(journal)) if journal.exists() else []
 
-    def rolled(self, name: str) -> Counter[RunId]:
+    def rolled(self) -> Counter[RunId]:
         """Return how often the journal holds a rollout of each run that no infrastructure broke."""
-        rollouts = (event for event in self._events(name) if event["ev"] == "rollout")
+        rollouts = (event for event in self.events() if event["ev"] == "rollout")
         return Counter(RunId.of(event) for event in rollouts if event.get("boundary") not in INFRASTRUCTURE)
 
-    def lost(self, name: str) -> tuple[int, int]:
-        """Return how many rollouts are lost at most, as the journal says, and how many it holds."""
-        events = self._events(name)
-        return fold(events).most_lost, sum(event["ev"] == "rollout" for event in events)
+    def lost(self) -> tuple[int, int]:
+        """Return how many rollouts are lost at most, as the journal says, and how many really are."""
+        n_ended = sum(event["ev"] == "rollout" for event in self.events())
+        return fold(self.events()).most_lost, len(self._server.requested) - n_ended
 
-
-@pytest.fixture
-def eval_(tmp_path: Path, server: Server, plan: Plan) -> Eval:
-    root = tmp_path / "workspace"
-    (root / "data").mkdir(parents=True)
-    rows = [{"user_prompt": prompt(row), "ground_truth": str(row * (row + 3))} for row in range(plan.rows)]
-    (root / "data/x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    (root / "rewards.py").write_text(REWARDS, encoding="utf-8")
-    (root / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    config = CONFIG.format(base_url=server.base_url, n=N, batch=plan.batch, seed=SEED)
-    (root / "x.toml").write_text(config, encoding="utf-8")
-    return Eval(root)
-
-
-class Killer:
-    """Sessions of one run, each of which is killed. `chance` decides when."""
-
-    def __init__(self, plan: Plan, eval_: Eval, server: Server, name: str, chance: random.Random) -> None:
-        self._plan = plan
-        self._eval = eval_
-        self._server = server
-        self._name = name
-        self._chance = chance
-
-    def session(self, kind: str) -> bool:
-        """Kill one session. Return False if it had ended before."""
-        most_bytes: int | None = None
+    def killed(self, kind: str) -> str:
+        """Kill one session and return what it printed. It fails if the session had ended before."""
+        words: list[str] = []
         if kind == "full disk":
-            most_bytes = (
-                max(self._eval.journal_bytes(self._name), 1) + self._rows_bytes() + self._some(self._plan.few_bytes)
-            )
-        self._server.allow({"full disk": UNBOUNDED, "wave": 0}.get(kind, self._plan.batch))
-        process = self._eval.start(self._name, most_bytes=most_bytes)
+            journal = self._directory("killed") / "journal.jsonl"
+            stored = journal.stat().st_size if journal.exists() else 1
+            most_bytes = stored + OF_A_ROW * self._plan.rows + self._some(self._plan.few_bytes)
+            self.workspace.write("limit.py", LIMIT.format(most_bytes=most_bytes))
+            words = ["-plimit"]
+        self._server.allow({"full disk": math.inf, "wave": 0}.get(kind, self._plan.batch))
+        session = self.start("killed", *words)
         try:
-            return self._killed(kind, process)
+            self._kill(kind, session)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(DEADLINE_S)
-            wait_until(lambda: not hosts_under(self._eval.root), "the end of all hosts")
+            session.kill()
+            wait_until(lambda: not hosts_under(self.workspace.root), "the end of all hosts")
+        return session.output
 
-    def _killed(self, kind: str, process: subprocess.Popen[str]) -> bool:
+    def _kill(self, kind: str, session: Session) -> None:
         match kind:
             case "full disk":
-                ended_well = process.wait(WHOLE_S) in (0, 1)
-                return not ended_well
+                assert session.wait() not in (0, 1), session.output[-3000:]
+                return
             case "start":
                 time.sleep(self._chance.uniform(0.0, 1.5))
             case "wave":
-                self._wait_for_requests(process, self._plan.batch - 1, answered=0)
-                self._wait_for_requests(process, self._some(self._plan.batch))
+                self._wait_for_requests(session, self._plan.batch - 1, answered=0)
+                self._wait_for_requests(session, self._some(self._plan.batch))
             case _:
-                self._wait_for_requests(process, self._some(self._plan.most_requests))
-        if process.poll() is not None:
-            return False
+                self._wait_for_requests(session, self._some(self._plan.most_requests))
+        assert not session.ended, f"{kind}: {session.wait()}\n{session.output[-3000:]}"
         if kind == "host":
-            for pid in hosts_under(self._eval.root)[:1]:
+            for pid in hosts_under(self.workspace.root)[:1]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            self._wait_for_requests(process, self._some(self._plan.most_requests) // 2)
-            process.kill()
+            self._wait_for_requests(session, self._some(self._plan.most_requests) // 2)
         elif kind in ("SIGINT", "SIGTERM"):
-            send = os.killpg if kind == "SIGINT" else os.kill
-            send(process.pid, signal.Signals[kind])
-            process.wait(DEADLINE_S)
-        else:
-            process.kill()
-        process.wait(DEADLINE_S)
-        return True
+            (session.interrupt if kind == "SIGINT" else session.terminate)()
+            session.wait()
 
     def _some(self, most: int) -> int:
         return self._chance.randrange(most)
 
-    def _rows_bytes(self) -> int:
-        """Return the size of the events with which a session begins, which the digests of rows are most of."""
-        return 60 * self._plan.rows
-
-    def _wait_for_requests(self, process: subprocess.Popen[str], n: int, *, answered: int | None = None) -> None:
+    def _wait_for_requests(self, session: Session, n: int, *, answered: int | None = None) -> None:
         """Wait until the server got more than `n` further requests, or the session is over."""
-        before = len(self._server.requested)
+        end = len(self._server.requested) + n
         self._server.allow(n + self._plan.batch if answered is None else answered)
-        wait_until(
-            lambda: process.poll() is not None or len(self._server.requested) > before + n, f"request {n} of a session"
-        )
+        wait_until(lambda: session.ended or len(self._server.requested) > end, f"request {n} of a session")
 
 
 KINDS = {"SIGKILL": 5, "wave": 4, "SIGTERM": 3, "SIGINT": 3, "host": 3, "full disk": 2, "start": 2}
@@ -275,54 +176,40 @@ FEW = Plan(100, 8, 20, 10_000, ("full disk", "host", "wave"), lambda: random.Ran
 MANY = Plan(1000, 32, 70, 40_000, [kind for kind, n in KINDS.items() for _ in range(n)], kill_choices)
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(FEW, id="few", marks=pytest.mark.slow),
-        pytest.param(MANY, id="many", marks=pytest.mark.nightly),
-    ]
+@pytest.mark.parametrize(
+    "plan",
+    [pytest.param(FEW, id="few", marks=pytest.mark.slow), pytest.param(MANY, id="many", marks=pytest.mark.nightly)],
 )
-def plan(request: pytest.FixtureRequest) -> Plan:
-    found: Plan = request.param
-    return found
+def test_a_run_that_is_killed_at_random_moments_goes_on_and_knows_what_it_lost(plan: Plan, tmp_path: Path) -> None:
+    server = Server()
+    with ChatServer(server) as chat:
+        eval_ = Eval(plan, tmp_path, server, chat.base_url)
+        said_lost = 0
 
+        def check_repeated(stored: Mapping[RunId, int], n_before: int, what: str) -> None:
+            assert not stored.keys() & set(server.requested[n_before:]), f"stored runs made again by {what}"
 
-def test_a_run_that_is_killed_at_random_moments_goes_on_and_knows_what_it_lost(
-    plan: Plan, eval_: Eval, server: Server
-) -> None:
-    chance = plan.chance()
-    kinds = chance.sample(plan.kills, k=len(plan.kills))
-    killer = Killer(plan, eval_, server, "killed", chance)
-    twice: list[str] = []
-    said_lost = 0
+        for turn, kind in enumerate(eval_.kills):
+            stored, n_before, what = eval_.rolled(), len(server.requested), f"session {turn} ({kind})"
+            said_lost += "possibly billed" in eval_.killed(kind)
+            check_repeated(stored, n_before, what)
+            most_lost, n_lost = eval_.lost()
+            assert n_lost <= most_lost <= n_lost + (turn + 1) * AHEAD * plan.batch, what
 
-    for turn, kind in enumerate(kinds):
-        stored, n_before = eval_.rolled("killed"), len(server.requested)
-        assert killer.session(kind), f"session {turn} ({kind}) ended before it was killed:\n{eval_.output[-3000:]}"
-        again = stored.keys() & set(server.requested[n_before:])
-        twice += [f"session {turn} ({kind}): {run}" for run in again]
-        said_lost += "possibly billed" in eval_.output
-        most_lost, n_ended = eval_.lost("killed")
-        n_lost, n_ahead = len(server.requested) - n_ended, (turn + 1) * AHEAD * plan.batch
-        assert n_lost <= most_lost <= n_lost + n_ahead, f"session {turn} ({kind})"
-
-    stored, n_before = eval_.rolled("killed"), len(server.requested)
-    server.allow(UNBOUNDED)
-    last = eval_.start("killed")
-    status = last.wait(WHOLE_S)
-    twice += [f"the last session: {run}" for run in stored.keys() & set(server.requested[n_before:])]
-    requested, rolled = server.requested, eval_.rolled("killed")
-    assert status == 0, eval_.output[-3000:]
-    assert twice == []
-    assert set(requested) == plan.runs
-    assert rolled == dict.fromkeys(plan.runs, 1)
-    assert said_lost > 0
-    assert len(requested) - eval_.lost("killed")[1] <= most_lost == eval_.lost("killed")[0]
-    assert read_json(eval_.directory("killed") / "results.json")["provenance"]["lost_in_flight"] == most_lost
-    assert "possibly billed" in eval_.output
-    calm = eval_.start("calm")
-    assert calm.wait(WHOLE_S) == status, eval_.output[-3000:]
-    results = [comparable(read_json(eval_.directory(name) / "results.json")) for name in ("killed", "calm")]
-    assert results[0] == results[1]
+        stored, n_before = eval_.rolled(), len(server.requested)
+        server.allow(math.inf)
+        last = eval_.start("killed")
+        assert last.wait() == 0, last.output[-3000:]
+        check_repeated(stored, n_before, "the last session")
+        assert set(server.requested) == {RunId(row, index) for row in range(plan.rows) for index in range(N)}
+        assert eval_.rolled() == dict.fromkeys(server.requested, 1)
+        assert said_lost > 0
+        assert eval_.lost()[1] <= most_lost == eval_.lost()[0]
+        assert eval_.workspace.results("killed")["provenance"]["lost_in_flight"] == most_lost
+        assert "possibly billed" in last.output
+        calm = eval_.start("calm")
+        assert calm.wait() == 0, calm.output[-3000:]
+        assert comparable(eval_.workspace.results("killed")) == comparable(eval_.workspace.results("calm"))
 
 
 def comparable(value: Any) -> Any:

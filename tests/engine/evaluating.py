@@ -31,6 +31,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.verdicts.pass_rule import Outcome
 from tests.journals import fold
+from tests.plugin.workspaces import processes_with
 from tests.preparing import prepare
 from tests.servers import ChatServer
 
@@ -205,7 +206,7 @@ class Live:
         assert self.run.engine.progress.in_flight == 0
 
     def _check_nothing_is_left(self) -> None:
-        self.wait_for(lambda: not _processes(self.mark), "for processes to end")
+        self.wait_for(lambda: not processes_with(self.mark), "for processes to end")
 
         def has_threads() -> bool:
             return any(each.name.startswith("osmosis") for each in {*threading.enumerate()} - self._others)
@@ -246,15 +247,3 @@ def asked_rows(server: ChatServer) -> Counter[int]:
     return Counter(
         int(prompt.split()[1]) for prompt in prompts if isinstance(prompt, str) and prompt.startswith("row ")
     )
-
-
-def _processes(mark: str) -> list[int]:
-    """Return the live processes that inherited the mark of an eval."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found

@@ -10,20 +10,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from pytest_osmosis.datasets import Dataset
+from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.engine.engine import Close, Engine, EngineLoop
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron, Post
 from pytest_osmosis.engine.hosts import SILENCE_SLACK_S
-from pytest_osmosis.engine.job import Bounds, Job
+from pytest_osmosis.engine.job import Bounds, Job, ResumeJob, ScoreInputs
 from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.clocks import SteppedClock
 from tests.engine.world import Rows
 
 USAGE = {"input_tokens": 5, "output_tokens": 2}
+RUN = RunId(0, 0)
+ROWS = ScoreInputs(dict.fromkeys(range(4), Content("prompt", "row")))
 
 
 class ScriptedHost:
@@ -213,3 +216,9 @@ class SteppedEngine:
 
 
 Make = Callable[..., SteppedEngine]
+
+
+def resuming(journal: Path, *, shows: bool = False) -> ResumeJob:
+    """Return the job of an engine that goes on with a journal. `shows` says whether it reports what is kept."""
+    resumption = Resumption(StoredProgress(journal))
+    return ResumeJob(resumption, n_kept=1, shows=lambda record, rule: shows, on_change=lambda: None)

@@ -1,9 +1,10 @@
-"""The log of hosts, bounded whatever user code writes, and complete when a host crashes; and how rarely they collect
-garbage, as imports and rollouts leave little.
+"""The log of hosts, bounded whatever user code writes, and complete when a host crashes; how rarely they collect
+garbage, as imports and rollouts leave little; and the first and the last line that a session leaves in the journal.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from pytest_osmosis.engine import artifacts
 from pytest_osmosis.engine.artifacts import HEAD_BYTES, MOST_LOG_BYTES, TAIL_BYTES, bound_log
 from pytest_osmosis.host.main import COLLECT_AFTER, COLLECT_AFTER_LOADING
-from tests.engine.evaluating import Workspace, evaluated
+from pytest_osmosis.record.journal import replay
+from tests.engine.evaluating import Live, Workspace, evaluated
 from tests.servers import ChatServer
 
 pytestmark = pytest.mark.slow
@@ -89,3 +91,24 @@ def test_garbage_is_collected_rarely_unless_user_code_sets_a_threshold(
     live = evaluated(workspace.config(None))
     said = {event["messages"][-1]["content"] for event in live.events("rollout")}
     assert said == {f"{COLLECT_AFTER_LOADING} {later} True True"}
+
+
+def kinds(live: Live) -> list[str]:
+    return [event["ev"] for event in replay(live.run.directory.journal)]
+
+
+def test_a_session_says_when_it_began_and_how_it_ended(workspace: Workspace) -> None:
+    live = evaluated(workspace.config(None))
+
+    assert (kinds(live)[:3], kinds(live)[-1]) == (["began", "loaded", "rows"], "ended")
+    [began], [ended] = live.events("began"), live.events("ended")
+    assert (began["pid"], began["resumed"], began["at"] <= ended["at"]) == (os.getpid(), False, True)
+    assert (ended["status"], ended["reason"]) == ("finished", None)
+
+
+def test_a_session_that_never_begins_leaves_an_empty_journal(workspace: Workspace) -> None:
+    live = Live(workspace.config(None))
+    live.run.engine.loaded()
+    live.run.engine.close()
+
+    assert kinds(live) == []

@@ -6,20 +6,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_osmosis.datasets import Content
 from pytest_osmosis.engine import recovery
 from pytest_osmosis.engine.hosts import MOST_LOST
-from pytest_osmosis.engine.job import ResumeJob, ScoreInputs
-from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
 from pytest_osmosis.report.summary import notice_lines
 from pytest_osmosis.results.results import causes_of
 from pytest_osmosis.verdicts.pass_rule import reason_of
-from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
+from tests.engine.stepped import ROWS, RUN, Make, ScriptedHost, SteppedEngine, resuming
 
-RUN = RunId(0, 0)
 BLOCKING, ASYNC = {"exact": True}, {"judge": False}
-ROWS = ScoreInputs({0: Content("prompt", "row"), 1: Content("prompt", "row")})
 LOST = "its machine was lost three times (node n1 was lost)"
 
 
@@ -129,9 +123,8 @@ def test_a_resumed_eval_scores_what_no_process_could_score_and_rolls_nothing_out
     first.turn()
     first.end()
 
-    resumption = Resumption(StoredProgress(first.path))
-    assert (resumption.is_kept(RUN), resumption.is_left(RUN)) == (True, True)
-    resume = ResumeJob(resumption, n_kept=1, shows=lambda record, rule: False, on_change=lambda: None)
+    resume = resuming(first.path)
+    assert (resume.resumption.is_kept(RUN), resume.resumption.is_left(RUN)) == (True, True)
     second = make(1, scorers=scorers, grouped=grouped, score_inputs=ROWS, resume=resume)
     second.begin().turn()
     if scorers is BLOCKING:

@@ -181,24 +181,6 @@ def test_errors_exits_and_invalid_conversations_fail_at_the_agent(workspace: Wor
     assert not live.run.engine.notices.texts, "the host lived on"
 
 
-TWICE = "ended its process twice ({})"
-HARD = [
-    Bad("os._exit at once", "os._exit(0)", TWICE.format("exit status 0")),
-    Bad("os._exit later", "await ctx.chat(ctx.prompt)\nos._exit(7)", TWICE.format("exit status 7")),
-    Bad("SIGKILL to itself", "os.kill(os.getpid(), 9)", TWICE.format("SIGKILL")),
-    Bad("a crash", "import ctypes\nctypes.string_at(0)", TWICE.format("SIGSEGV"), "in bad3"),
-    Bad("every descriptor closed", "os.closerange(3, 1024)", "ended its process twice"),
-]
-
-
-@pytest.mark.slow
-def test_agents_that_crash_their_host_cost_others_at_most_one_more_rollout(
-    workspace: Workspace, server: ChatServer
-) -> None:
-    live = evaluated(written(workspace, server, [bad.code for bad in HARD], batch_size=4))
-    check(live, server, HARD, most=2)
-
-
 STUCK = Bad(
     "every interrupt swallowed",
     "open('holds-0', 'w').close()\n"
@@ -297,30 +279,6 @@ def test_a_leftover_task_that_holds_the_loop_is_ended(workspace: Workspace, cloc
         clock.advance(60)
         live.wait()
     assert live.kinds() == ["passed"] * 4
-
-
-def test_the_output_of_a_run_is_bounded_and_its_own(workspace: Workspace, server: ChatServer) -> None:
-    workspace.agent(
-        """
-        import logging, warnings
-        async def rollout(ctx):
-            print("begin", ctx.row_index)
-            await ctx.chat(ctx.prompt)
-            print("x" * 1_000_000)
-            await asyncio.to_thread(print, "end", ctx.row_index, file=sys.stderr)
-            logging.getLogger("mine").warning("logged %d", ctx.row_index)
-            warnings.warn(f"warned {ctx.row_index}")
-        """
-    )
-    live = evaluated(workspace.config(server))
-    for row in range(4):
-        sections = dict(live.outcome(row).sections)
-        assert sections["stdout"].startswith(f"begin {row}\n")
-        assert sections["stdout"].endswith(f"x\nend {row}\n")
-        assert "characters left out" in sections["stdout"]
-        assert len(sections["stdout"]) < 100_000
-        assert f"logged {row}" in sections["log"]
-        assert f"warned {row}" in sections["warnings"]
 
 
 TIMEOUT_S = 600

@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 
 from pytest_osmosis.clock import SYSTEM
-from pytest_osmosis.datasets import Content
 from pytest_osmosis.engine import hosts as engine_hosts
 from pytest_osmosis.engine import recovery
+from pytest_osmosis.engine.engine import Close
 from pytest_osmosis.engine.hosts import MOST_LOST
-from pytest_osmosis.engine.job import Bounds, Limits, RescoreJob, ResumeJob, ScoreInputs
+from pytest_osmosis.engine.job import Bounds, Limits, RescoreJob
 from pytest_osmosis.engine.notices import WAIT_S
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.host.protocol import Key
@@ -24,17 +24,21 @@ from pytest_osmosis.record.lifecycle import Stop
 from pytest_osmosis.record.run_directory import RunDirectory, holder_of
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE, RunRecord
-from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress, StoredRollouts
+from pytest_osmosis.record.stored_rollouts import StoredRollouts
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, Transcript
-from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
+from tests.engine.stepped import ROWS, RUN, Make, ScriptedHost, SteppedEngine, resuming
 from tests.journals import fold
 from tests.plugin.workspaces import wait_until
+
+
+def full(self: Journal, lines: bytes) -> None:
+    raise JournalError("no space left")
 
 
 def rolls_and_dies(stepped: SteppedEngine) -> None:
     """Let the host roll out the first run and die, so that no other can be started."""
     host = stepped.host("host")
-    stepped.after(host.rolls_out, RunId(0, 0))
+    stepped.after(host.rolls_out, RUN)
     stepped.spawns = False
     host.die()
 
@@ -48,7 +52,7 @@ def test_an_unreadable_row_that_stops_the_eval_also_stops_runs_read_with_it(make
 
 def test_a_run_that_a_dead_quarantine_had_not_begun_does_not_begin_after_a_stop(make: Make) -> None:
     stepped = make(1).begin()
-    stepped.host("host").starts(RunId(0, 0))
+    stepped.host("host").starts(RUN)
     stepped.after(stepped.host("host").die)
     quarantine = stepped.host("quarantine")
     stepped.is_ready(quarantine)
@@ -210,7 +214,7 @@ def test_a_quarantine_that_has_nothing_left_to_do_may_end_as_slowly_as_a_busy_ma
 @pytest.mark.parametrize("name", ["host", "quarantine"])
 def test_a_host_that_starts_during_a_servers_pause_keeps_the_pause(make: Make, name: str) -> None:
     stepped = make().begin()
-    stepped.hosts[0].starts(RunId(0, 0))
+    stepped.hosts[0].starts(RUN)
     stepped.hosts[0].say("throttled", wait_s=300.0)
     stepped.after(stepped.hosts[0].die)
     stepped.is_ready(stepped.host(name))
@@ -225,13 +229,13 @@ def test_a_host_that_starts_during_a_servers_pause_keeps_the_pause(make: Make, n
 def test_a_host_that_may_begin_nothing_further_must_end_what_it_does(make: Make, does: str) -> None:
     stepped = make(1, scorers={"judge": False}).begin()
     host = stepped.host("host")
-    host.starts(RunId(0, 0))
+    host.starts(RUN)
     if does == "scores":
-        host.rolls(RunId(0, 0))
-        host.say("scoring", RunId(0, 0), name="judge")
+        host.rolls(RUN)
+        host.say("scoring", RUN, name="judge")
     stepped.turn()
     if does == "does not answer":
-        host.say("retry", RunId(0, 0), waits=True)
+        host.say("retry", RUN, waits=True)
     stepped.loop.hosts.shares.limit(0)
     stepped.turn()
     if does != "does not answer":
@@ -261,7 +265,7 @@ def test_a_host_that_does_not_become_ready_is_ended_however_often_its_limit_chan
 def test_a_silent_host_that_its_machine_took_along_was_lost_with_that(make: Make) -> None:
     stepped = make().begin()
     host = stepped.host("host")
-    stepped.after(host.starts, RunId(0, 0))
+    stepped.after(host.starts, RUN)
     stepped.later(1000.0)
     assert host.killed
     stepped.after(host.is_lost)
@@ -306,15 +310,16 @@ def test_the_run_that_keeps_its_host_silent_is_found_in_quarantine(make: Make) -
     assert {name: rollout[name] for name in told} == told
 
 
-def test_a_group_whose_function_cannot_be_interrupted_gets_no_score_and_its_host_ends(make: Make) -> None:
-    stepped = make(1, scorers={"whole": False}, grouped=["whole"]).begin()
+@pytest.mark.parametrize("grouped", [[], ["judge"]], ids=["alone", "of a group"])
+def test_a_function_that_cannot_be_interrupted_gives_no_score_and_its_host_ends(make: Make, grouped: list[str]) -> None:
+    stepped = make(1, scorers={"judge": False}, grouped=grouped).begin()
     host = stepped.host("host")
-    stepped.after(host.rolls_out, RunId(0, 0))
-    host.say("scoring", RunId(0, 0), name="whole")
-    stepped.after(host.say, "stalled", RunId(0, 0), stack="File ...")
+    stepped.after(host.rolls_out, RUN)
+    host.say("scoring", RUN, name="judge")
+    stepped.after(host.say, "stalled", RUN, stack="File ...")
     assert host.killed
     (score,) = stepped.events("score")
-    assert score["errors"]["whole"] == {"message": UNINTERRUPTIBLE, "details": "File ..."}
+    assert score["errors"] == {"judge": {"message": UNINTERRUPTIBLE, "details": "File ..."}}
 
 
 def test_suspects_without_a_host_are_reported_once_if_the_first_of_them_stops_the_eval(make: Make) -> None:
@@ -332,7 +337,7 @@ def test_a_function_without_a_host_fails_once(make: Make) -> None:
     rolls_and_dies(stepped)
     for _ in range(3):
         stepped.turn()
-    stepped.after(stepped.host("scorer").scores, RunId(0, 0))
+    stepped.after(stepped.host("scorer").scores, RUN)
     assert [[*event["scores"], *event["errors"]] for event in stepped.events("score")] == [["judge"], ["exact"]]
 
 
@@ -341,25 +346,25 @@ def test_a_host_that_cannot_be_started_and_is_not_needed_stops_nothing(make: Mak
     stepped.is_ready(stepped.host("scorer"))
     rolls_and_dies(stepped)
     stepped.turn()
-    stepped.after(stepped.host("scorer").scores, RunId(0, 0))
+    stepped.after(stepped.host("scorer").scores, RUN)
     assert stepped.engine.stopped is None
 
 
 def test_quarantines_that_die_before_they_begin_are_given_up_although_other_hosts_begin(make: Make) -> None:
     stepped = make(12).begin()
-    stepped.host("host").starts(RunId(0, 0))
+    stepped.host("host").starts(RUN)
     stepped.host("host").die()
     for row in range(1, 4):
         stepped.turn()
         stepped.is_ready(stepped.host("host"))
         stepped.host("host").starts(RunId(row, 0))
         stepped.is_ready(stepped.host("quarantine"))
-        assert stepped.host("quarantine").runs() == [RunId(0, 0)]
+        assert stepped.host("quarantine").runs() == [RUN]
         stepped.host("quarantine").die()
     stepped.turn()
     assert Counter(stepped.kinds())["error"] == 1
     assert "before they ran any of your code" in str(stepped.engine.stopped)
-    assert stepped.engine.ledger.records[RunId(0, 0)].boundary == "host"
+    assert stepped.engine.ledger.records[RUN].boundary == "host"
     assert [host.name for host in stepped.hosts].count("quarantine") == 3
 
 
@@ -428,11 +433,8 @@ def test_an_error_that_no_run_survives_ends_a_resumed_eval_unless_an_earlier_run
         stepped.after(host.rolls, run, **broken)
         stepped.end()
 
-    inputs = ScoreInputs(dict.fromkeys(range(2), Content("prompt", "row")))
-    rolls(make(2, score_inputs=inputs), RunId(0, 0), before)
-    resumption = Resumption(StoredProgress(tmp_path / "journal.jsonl"))
-    resume = ResumeJob(resumption, n_kept=1, shows=lambda record, rule: False, on_change=lambda: None)
-    second = make(2, score_inputs=inputs, resume=resume)
+    rolls(make(2, score_inputs=ROWS), RUN, before)
+    second = make(2, score_inputs=ROWS, resume=resuming(tmp_path / "journal.jsonl"))
     rolls(second, RunId(1, 0), "provider", systemic="until_success")
     assert second.engine.stopped is not None
     assert second.engine.stopped.reason == reason
@@ -447,8 +449,7 @@ def test_a_run_without_a_stored_rollout_is_skipped_when_rollouts_are_scored_agai
 
 
 def test_a_rescoring_knows_of_each_run_what_its_journal_says(make: Make, tmp_path: Path) -> None:
-    inputs = ScoreInputs(dict.fromkeys(range(4), Content("prompt", "row")))
-    first = make(4, score_inputs=inputs, batch_size=3).begin()
+    first = make(4, score_inputs=ROWS, batch_size=3).begin()
     host, (rolled, failed, cut, unbegun) = first.host("host"), first.runs
     host.starts(rolled, failed, cut)
     host.rolls(failed, boundary="provider", error="503", details="")
@@ -456,13 +457,11 @@ def test_a_rescoring_knows_of_each_run_what_its_journal_says(make: Make, tmp_pat
     first.after(host.scores, rolled)
     first.end()
     journal = tmp_path / "journal.jsonl"
-    resumption = Resumption(StoredProgress(journal))
-    resume = ResumeJob(resumption, n_kept=1, shows=lambda record, rule: False, on_change=lambda: None)
-    second = make(4, score_inputs=inputs, resume=resume)
+    second = make(4, score_inputs=ROWS, resume=resuming(journal))
     second.engine.stop("interrupt", "no time to repeat what failed")
     second.begin().end()
     why = dict.fromkeys((cut, unbegun), "no rollout is stored")
-    third = make(4, score_inputs=inputs, rescore=RescoreJob(StoredRollouts(journal), why, False, True)).begin()
+    third = make(4, score_inputs=ROWS, rescore=RescoreJob(StoredRollouts(journal), why, False, True)).begin()
     third.end()
 
     assert third.engine.recorder.is_rescored
@@ -474,8 +473,8 @@ def test_a_rescoring_knows_of_each_run_what_its_journal_says(make: Make, tmp_pat
 def test_messages_of_a_closing_host_count(make: Make) -> None:
     stepped = make(1).begin()
     host = stepped.host("host")
-    stepped.after(host.starts, RunId(0, 0))
-    host.last = lambda: host.rolls(RunId(0, 0))
+    stepped.after(host.starts, RUN)
+    host.last = lambda: host.rolls(RUN)
     stepped.end()
     assert stepped.events("rollout")
 
@@ -492,9 +491,6 @@ def test_what_a_host_has_at_the_end_is_lost_unless_it_gives_it_back(make: Make, 
 
 
 def test_nothing_is_handed_out_that_the_journal_cannot_hold(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Journal, lines: bytes) -> None:
-        raise JournalError("no space left")
-
     stepped = make()
     monkeypatch.setattr(Journal, "append", full)
     stepped.begin()
@@ -680,3 +676,107 @@ def test_runs_that_were_handed_out_are_taken_back_once_the_bound_is_reached(make
     assert (len(host.runs()), host.asked("drop")) == (len(handed), []), "810 are used: no further one fits"
     rolls(handed[5], 200)
     assert len(host.asked("drop")) == 1
+
+
+def test_whoever_waits_for_the_code_of_an_engine_that_breaks_is_told_why(tmp_path: Path) -> None:
+    loop = SteppedEngine(tmp_path).loop
+    loop.inbox.put(Close(0.0))
+    loop._fail(ValueError("a bug"))
+    assert loop.loaded.is_set()
+    assert str(loop.refused) == "pytest-osmosis failed, please report it: ValueError: a bug"
+    loop.close_journal()
+
+
+def test_an_engine_that_is_to_end_starts_no_host(make: Make) -> None:
+    stepped = make()
+    stepped.loop.hosts.release()
+    stepped.loop.hosts.start()
+    assert stepped.hosts == []
+    stepped.engine.submit(stepped.runs)
+
+
+def test_answers_of_a_store_do_not_count_as_sent(make: Make) -> None:
+    stepped = make().begin()
+    for fields in ({}, {"stored": True}, {}):
+        stepped.host("host").say("exchange", RUN, **fields)
+    stepped.turn()
+    assert stepped.loop.exchanges.n_sent == 2
+
+
+def test_a_request_that_has_waited_for_its_retry_waits_no_more(make: Make) -> None:
+    stepped = make().begin()
+    host = stepped.host("host")
+    host.starts(RUN)
+    for waits, n_retrying in ((True, 1), (False, 0)):
+        stepped.after(host.say, "retry", RUN, waits=waits)
+        assert stepped.loop.table.states[RUN].retrying == n_retrying
+
+
+def test_runs_that_are_scored_together_are_rolled_out_in_one_host(make: Make) -> None:
+    stepped = make(4, scorers={"whole": False}, grouped=["whole"], n=2, hosts=2, batch_size=2)
+    stepped.runs = [RunId(row, run) for row in range(2) for run in range(2)]
+    stepped.begin()
+    rows = [{run.row for run in host.runs()} for host in stepped.hosts]
+    assert (rows[0] | rows[1], rows[0] & rows[1]) == ({0, 1}, set())
+
+
+def test_rollouts_that_began_under_a_higher_limit_may_be_in_flight(make: Make) -> None:
+    stepped = make(30, batch_size=6).begin()
+    host = stepped.host("host")
+    host.starts(*host.runs()[:3])
+    stepped.loop.hosts.shares.limit(1)
+    for _ in range(2):
+        stepped.turn()
+        host.heeds_limits()
+    stepped.turn()
+    assert (stepped.limits(), stepped.loop.most_in_flight) == ([1], 3)
+
+
+def test_a_run_that_its_grader_removes_adds_nothing_to_the_scores(make: Make) -> None:
+    stepped = make(2).begin()
+    stepped.after(stepped.host("host").rolls_out, *stepped.runs)
+    removed = {"scores": {}, "errors": {}, "output": {}, "removed": True, "name": "exact"}
+    stepped.after(stepped.host("scorer").say, "score", RUN, ms=1.0, **removed)
+    progress = stepped.loop.recorder.reports.progress
+    assert (progress.removed, progress.score) == (1, 0.0)
+
+
+def test_an_eval_that_is_decided_has_finished_without_a_reason(make: Make) -> None:
+    stepped = make().begin()
+    stepped.engine.stop("decided", "the gate fails")
+    stepped.end()
+    [ended] = stepped.events("ended")
+    assert (ended["status"], ended["reason"], ended["stop"]["text"]) == ("finished", None, "the gate fails")
+
+
+def test_rollouts_that_a_full_disk_does_not_take_are_counted_at_the_end(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stepped = make().begin()
+    monkeypatch.setattr(Journal, "append", full)
+    stepped.after(stepped.host("host").rolls_out, RUN)
+    stepped.end()
+    lost = "1 rollout that ended is not stored, so resuming makes it again; free some space"
+    assert f"no space left; {lost}" in stepped.engine.notices.texts
+
+
+def test_a_stored_run_with_its_scores_is_reported_even_if_nothing_was_done_for_it(make: Make, tmp_path: Path) -> None:
+    first = make(2, score_inputs=ROWS).begin()
+    first.after(first.host("host").rolls_out, RUN)
+    first.after(first.host("scorer").scores, RUN)
+    first.end()
+    second = make(2, score_inputs=ROWS, resume=resuming(tmp_path / "journal.jsonl", shows=True))
+    second.engine.submit(second.runs)
+    second.end()
+    assert {run: outcome.kind for run, outcome in second.told} == {RUN: "passed", RunId(1, 0): "skipped"}
+
+
+def test_no_further_run_begins_while_judges_may_still_use_what_is_left(make: Make) -> None:
+    stepped = make(
+        3, batch_size=1, scorers={"rubric": False}, bounds=Bounds(math.inf, "some", 100, judged=True)
+    ).begin()
+    host = stepped.host("host")
+    [first] = host.runs()
+    host.starts(first)
+    stepped.after(host.rolls, first, usage={"input_tokens": 45, "output_tokens": 0})
+    assert host.runs() == [first]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated
-from tests.servers import QUOTA, Behaviour, ChatServer, by_row, reply, status, together
+from tests.engine.evaluating import Live, Workspace, evaluated
+from tests.servers import QUOTA, Behaviour, ChatServer, status, together
 
 pytestmark = pytest.mark.slow
 
@@ -36,15 +36,6 @@ def test_a_404_at_the_probe_says_where_it_asked_and_how_to_leave_the_probe_out(w
     )
     assert stopped_with(live, f'[model] base_url = "{server.url}/v1"')
     assert stopped_with(live, "--osmosis-no-probe")
-
-
-def test_a_401_during_rollouts_stops_runs_that_had_not_begun(workspace: Workspace) -> None:
-    with ChatServer(by_row({1: [status(401)]}, reply("42"))) as server:
-        live = evaluated(workspace.config(server, evaluation={"batch_size": 1}))
-        assert max(asked_rows(server)) <= 3, "a host gets two runs ahead of their turn"
-    assert live.kinds() == ["passed", "error", *["skipped"] * 6]
-    assert live.record(1).boundary == "provider"
-    assert stopped_with(live, "401")
 
 
 @pytest.mark.parametrize("answer", [status(401), status(429, QUOTA), status(402)], ids=["401", "quota", "402"])

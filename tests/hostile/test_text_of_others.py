@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.hostile.sweep import commands
-from tests.hostile.workspaces import CONFIG, PLAIN_AND_XDIST, HostileWorkspace
+from tests.hostile.workspaces import API_KEY, CONFIG, PLAIN_AND_XDIST, HostileWorkspace
 from tests.plugin.workspaces import PYTEST
 from tests.servers import ChatServer, data, reply, status
 
@@ -94,14 +94,13 @@ def test_problems_show_values_as_escapes(hostile: HostileWorkspace) -> None:
     assert hostile.run("--osmosis-config=\x1b[31m##[error]::x.toml").ret == 4
 
 
-def test_errors_of_code_that_does_not_load_are_shown_as_escapes(hostile: HostileWorkspace) -> None:
+def test_errors_of_code_that_does_not_load_are_shown_as_escapes_without_secrets(hostile: HostileWorkspace) -> None:
     hostile.eval()
-    hostile.write(
-        "rewards.py", f"import os\nos.write(2, {NASTY.encode(errors='replace')!r})\nraise ValueError({NASTY!r})\n"
-    )
-    assert hostile.run(CONFIG).ret == 4
-    hostile.write("rewards.py", f"import os\nos.write(2, {NASTY.encode(errors='replace')!r})\nos._exit(3)\n")
-    assert hostile.run(CONFIG).ret == 4
+    said = f"{NASTY}the key is {API_KEY}".encode(errors="replace")
+    for end in (f"raise ValueError({NASTY!r})", "os._exit(3)"):
+        hostile.write("rewards.py", f"import os\nos.write(2, {said!r})\n{end}\n")
+        result = hostile.run(CONFIG, exits=4)
+    assert "the key is " in result.stderr.str()
 
 
 def test_nothing_is_a_command_on_a_runner_of_ci(hostile: HostileWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:

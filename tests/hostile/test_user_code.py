@@ -333,3 +333,15 @@ def test_code_that_breaks_while_it_is_imported_stops_the_command(hostile: Hostil
     assert {name for names in said for name in names.split(", ")} == BREAKING.keys()
     assert "rewards_opaque:score: does not load: E" in result.stderr.str()
     assert "row0" not in result.stdout.str()
+
+
+@pytest.mark.addon
+def test_a_function_that_forks_in_pytests_process_is_tested_once(hostile: HostileWorkspace) -> None:
+    forking = "import os\n\ndef f(solution_str, ground_truth, extra_info=None):\n    os.fork()\n    return 1.0\n"
+    hostile.write("forking.py", forking)
+    hostile.write("forking.cases.toml", '[[f]]\nsolution_str = "42"\nexpect = 1\n')
+
+    result = hostile.run_process("forking.py")
+
+    result.assert_outcomes(passed=2)
+    assert result.stdout.str().count("2 passed") == 1

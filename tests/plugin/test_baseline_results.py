@@ -72,16 +72,6 @@ def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Work
 
 
 @pytest.mark.slow
-def test_runs_that_do_not_pass_become_the_baseline_with_or_without_a_gate(workspace: Workspace) -> None:
-    eval_of(workspace, [PASS, FAIL])
-    workspace.run(CONFIG, UPDATE, exits=0).assert_outcomes(passed=1, xfailed=1, skipped=1)
-    assert read_json(workspace.root / FILE)["summary"]["pass_rate"] == 0.5
-    eval_of(workspace, [FAIL, FAIL], gate={})
-    workspace.run(CONFIG, UPDATE, exits=1).assert_outcomes(failed=2)
-    assert read_json(workspace.root / FILE)["summary"]["pass_rate"] == 0.0
-
-
-@pytest.mark.slow
 def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(workspace: Workspace) -> None:
     for rows, selected, said in (
         ([PASS] * 3, ("-k", "row0-"), "only 1 of 3 runs selected"),

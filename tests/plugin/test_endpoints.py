@@ -80,8 +80,7 @@ def test_an_eval_run_goes_on_with_the_replicas_that_are_left(workspace: Workspac
         workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-save-results", "-k", "row0").assert_outcomes(passed=1)
         (metadata,) = workspace.root.glob("outputs/evals/*/*/metadata.json")
         assert read_json(metadata)["base_url"] == f"http://127.0.0.1:9/v1,{server.base_url}"
-        results = read_json(workspace.root / ".osmosis/runs/x/results.json")
-        assert set(results["summary"]["replicas"]) == {"http://127.0.0.1:9/v1", server.base_url}
+        assert set(workspace.results()["summary"]["replicas"]) == {"http://127.0.0.1:9/v1", server.base_url}
         workspace.write("configs/endpoints.toml", registry(server.base_url))
         result = workspace.run(CONFIG, "--osmosis-run=x")
 

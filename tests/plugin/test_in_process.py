@@ -89,30 +89,6 @@ def test_a_session_that_hangs_fails_its_test(workspace: Workspace, monkeypatch: 
         workspace.run()
 
 
-def test_usage_errors_are_on_standard_error(workspace: Workspace) -> None:
-    result = workspace.run("--no-such-option")
-
-    assert (result.ret, result.outlines) == (4, [])
-    result.stderr.fnmatch_lines(["*unrecognized arguments: --no-such-option"])
-
-
-def test_a_session_reads_what_it_is_given(workspace: Workspace) -> None:
-    text = "import sys\ndef pytest_report_header(): return f'read {sys.stdin.buffer.read()}'\n"
-    workspace.write("conftest.py", text)
-
-    assert "read b'given'" in workspace.run("-s", stdin=b"given").outlines
-    assert "read b''" in workspace.run("-s").outlines
-
-
-def test_a_session_in_process_starts_no_workers(workspace: Workspace) -> None:
-    workspace.ini("addopts = -n2")
-
-    result = workspace.run()
-
-    result.stdout.fnmatch_lines(["*RuntimeError: xdist needs a process of its own*"])
-    assert result.ret == pytest.ExitCode.INTERNAL_ERROR
-
-
 def test_only_marked_tests_start_processes(workspace: Workspace) -> None:
     if RUNNING.wants_processes:
         pytest.skip("every session is a process")

@@ -1,4 +1,7 @@
-"""`--osmosis-inline`: an eval in pytest's own process, for debuggers, prints and Ctrl-C."""
+"""`--osmosis-inline`: an eval in pytest's own process, for debuggers, prints and Ctrl-C.
+
+`tests/endpoint` has agents with a client of their own in hosts.
+"""
 
 from __future__ import annotations
 
@@ -81,37 +84,6 @@ def test_outcomes_scores_and_journal_equal_those_of_a_host(workspace: Workspace)
     assert [event["row"] for event in workspace.events("start")] == [row for row in range(8) for _ in range(2)]
     assert workspace.events("loaded")[0]["scorers"] == ["rewards:score", "rewards:slow"]
     done.stdout.fnmatch_lines(["*1 in flight, inline: in pytest's own process, without deadlines"])
-
-
-CANCELS = """
-import asyncio
-
-async def rollout(ctx):
-    if ctx.row_index == 0:
-        asyncio.get_running_loop().create_task(cancels())
-        await asyncio.sleep(0)
-    return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-
-async def cancels():
-    first = asyncio.all_tasks()
-    while not (others := asyncio.all_tasks() - first):
-        await asyncio.sleep(0)
-    for task in others:
-        task.cancel()
-"""
-
-
-@pytest.mark.slow
-def test_a_run_cancelled_before_it_starts_fails_and_keeps_nothing(workspace: Workspace) -> None:
-    """Let row 0 leave a task behind that cancels row 1."""
-    workspace.write("agent.py", CANCELS)
-    workspace.write("rewards.py", "async def score(solution_str):\n    return 1.0\n")
-    workspace.eval(rows=[{}] * 4, agent={"agent": "agent:rollout"})
-    done = workspace.run(CONFIG, INLINE)
-    assert done.parseoutcomes() == {"passed": 3, "errors": 1}
-    runs = [row["runs"][0] for row in workspace.results()["rows"]]
-    assert [run.get("boundary") for run in runs] == [None, "agent", None, None]
-    done.stdout.fnmatch_lines(["*user code cancelled its task before it began*"])
 
 
 LOOKING = """
@@ -199,3 +171,48 @@ def test_inline_is_refused_with_workers(workspace: Workspace) -> None:
     for flag in (INLINE, "--trace"):
         done = workspace.run(CONFIG, flag, "-n2", exits=4)
         done.stderr.fnmatch_lines([f"ERROR: {flag}: user code runs in pytest's own process, *; add -n0"])
+
+
+ENVIRONED = """
+import os
+
+def score(solution_str, ground_truth, **kwargs):
+    assert os.environ.get("OPENAI_API_KEY") in (None, "of-the-user"), "reward functions have the user's environment"
+    return float(solution_str == ground_truth)
+"""
+AGENTS = """
+import openai
+
+async def by_url(ctx):
+    async with openai.AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key) as client:
+        await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
+
+async def on_the_loop(ctx):
+    with openai.OpenAI(base_url=ctx.base_url, api_key=ctx.api_key) as client:
+        client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
+
+def by_environment(ctx):
+    openai.OpenAI().chat.completions.create(model="any", messages=ctx.prompt)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("agent", "endpoint"), [("by_url", "url"), ("on_the_loop", "url"), ("by_environment", "env")])
+def test_requests_of_own_clients_are_counted(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, agent: str, endpoint: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "of-the-user")
+    workspace.write("rewards.py", ENVIRONED)
+    workspace.write("agents.py", AGENTS)
+    with ChatServer(reply("15")) as server:
+        workspace.eval(
+            rows=[{"ground_truth": "15"}] * 2,
+            model={"base_url": server.base_url},
+            agent={"agent": f"agents:{agent}", "endpoint": endpoint},
+            evaluation={"batch_size": 2},
+        )
+        result = workspace.run(CONFIG, "--osmosis-inline", "-Werror")
+
+    result.assert_outcomes(passed=2)
+    assert workspace.results()["summary"]["total_tokens"] == 20
+    assert len(server.requests) == 3, "the probe and two runs"

@@ -73,12 +73,6 @@ def test_a_judge_is_shown_and_its_scores_are_reused(workspace: Workspace) -> Non
     assert workspace.results()["summary"]["judges"]["calls"] == 2
 
 
-def test_a_gate_may_be_on_the_judge(workspace: Workspace) -> None:
-    workspace.eval("x", 3, ".", **JUDGED, gate={"rubric": {"mean": ">= 0.9"}})
-
-    workspace.run(CONFIG, exits=0).stdout.fnmatch_lines(["*rubric mean >= 0.9*"])
-
-
 @pytest.mark.slow
 def test_a_judge_scores_inline_and_is_not_asked_again_under_pdb(workspace: Workspace) -> None:
     workspace.eval("x", [{"ground_truth": "3"}], ".", **JUDGED)

@@ -1,4 +1,4 @@
-"""--lf: runs that failed, scored below their threshold or were not scored are rolled out again."""
+"""A session after another one: --lf rolls out again what failed, scored too little or was not scored, and rows flip."""
 
 from __future__ import annotations
 
@@ -54,3 +54,26 @@ def test_the_cache_keeps_node_ids_of_python_tests_only(workspace: Workspace) -> 
     assert not [nodeid for nodeid in workspace.last_failed() if "[limit" in nodeid]
     node_ids = read_json(workspace.root / ".pytest_cache" / "v" / "cache" / "nodeids")
     assert node_ids == ([] if workspace.distributed else ["test_python.py::test_python"])
+
+
+@pytest.mark.slow
+def test_the_second_run_is_compared_with_the_first(workspace: Workspace) -> None:
+    workspace.eval(rows=4)
+    first = workspace.run(CONFIG)
+    workspace.write(
+        "rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return float(ground_truth != '0')\n"
+    )
+
+    listed = workspace.run(CONFIG, "--co")
+    second = workspace.run(CONFIG)
+
+    assert "last run" not in first.stdout.str()
+    last = r"  last run \(\d{4}-\d\d-\d\d \d\d:\d\d UTC\): 4 rollouts, [\d,]+ tokens, \$0, \S+ s"
+    listed.stdout.re_match_lines([last])
+    second.stdout.re_match_lines(
+        [last, r"against the last run \(.* UTC\): 0 rows better, 1 worse; may be chance \(p = 1\)"]
+    )
+    assert workspace.results()["last_run"]["run"] == workspace.run_dirs()[0].name
+    assert "last run" not in workspace.run(CONFIG, "--osmosis-n=2").stdout.str(), "it has another plan"
+    assert "against the last run" not in workspace.run(CONFIG, "-k", "row1-").stdout.str()
+    assert workspace.results()["last_run"] is None

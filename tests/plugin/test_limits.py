@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.plugin.workspaces import CONFIG, Workspace
-from tests.servers import ChatServer, reply
+from tests.servers import ChatServer
 
 
 @pytest.mark.slow
@@ -33,21 +33,12 @@ def test_an_eval_stops_when_its_tokens_are_spent_and_a_gate_may_still_decide(wor
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("limit", "most", "words"), [("max_duration_s", 1e-6, []), ("max_cost_usd", 2.5, ["--osmosis-no-probe"])]
-)
-def test_an_eval_stops_when_its_time_or_money_is_used_up(
-    workspace: Workspace, limit: str, most: float, words: list[str]
-) -> None:
-    prices = {"vendor/m": {"input": 1.0, "output": 1e6}}
-    with ChatServer(reply("42")) as server:
-        model, experiment = {"base_url": server.base_url}, {"model_path": "vendor/m"}
-        workspace.eval(rows=40, limits={limit: most}, model=model, experiment=experiment, prices=prices)
+def test_an_eval_stops_when_its_time_is_used_up(workspace: Workspace) -> None:
+    workspace.eval(rows=40, limits={"max_duration_s": 1e-6})
 
-        result = workspace.run(CONFIG, *words, exits=9)
+    result = workspace.run(CONFIG, exits=9)
 
-        assert len(server.requests) < 40
-    result.stdout.fnmatch_lines([f"ERROR configs/eval/x.toml::x?limit {limit}?*"])
+    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_duration_s?*"])
     assert workspace.results()["pending"]
 
 

@@ -52,13 +52,6 @@ def test_every_path_that_names_no_eval_is_reported(workspace: Workspace) -> None
     assert "configs/eval/missing.toml" in missing.stderr.str() + missing.stdout.str()
 
 
-def test_a_positional_toml_is_an_eval(workspace: Workspace) -> None:
-    workspace.eval()
-
-    workspace.run("configs/eval/x.toml").assert_outcomes(passed=3)
-    assert workspace.results()["summary"]["total_runs"] == 3
-
-
 @pytest.mark.slow
 def test_paths_are_relative_to_the_current_folder_and_configs_may_be_outside_the_rootdir(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch

@@ -6,7 +6,6 @@ import pytest
 
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace
 
-VERL = "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n"
 OURS = "def right(solution_str, ground_truth):\n    return 1.0\n"
 OTHER = "def parse(text):\n    return text\n"
 

@@ -1,7 +1,11 @@
-"""--osmosis-n, -limit, -batch-size, -output and -secrets-file, and options with empty values."""
+"""--osmosis-n, -limit, -batch-size, -output, -secrets-file and -mcp, empty values, and names that are not ours.
+
+Options of `osmosis eval` and `prime eval`, and misspelt ones of ours: the error names what to write instead.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -124,18 +128,6 @@ def test_a_pipe_of_secrets_is_named_and_its_values_are_never_shown(workspace: Wo
     assert "s3cr3t" not in result.stdout.str() + result.stderr.str()
 
 
-def test_all_missing_secrets_are_named(workspace: Workspace) -> None:
-    workspace.eval("x", secrets={"required": ["FIRST_SECRET", "SECOND_SECRET"]})
-    workspace.eval("y", secrets={"required": ["SECOND_SECRET", "THIRD_SECRET"]})
-    workspace.write(".env", "SECOND_SECRET=\n")
-
-    result = workspace.run(*BOTH, "--osmosis-secrets-file=.env", exits=4)
-
-    named = [line.split()[2].rstrip(":") for line in result.errlines if line.startswith("ERROR: secret ")]
-    assert named == ["FIRST_SECRET", "SECOND_SECRET", "THIRD_SECRET"]
-    assert not (workspace.root / ".osmosis").exists()
-
-
 BLANK = "has an empty value; give it one, or leave it out (is it a variable that is not set?)"
 
 
@@ -171,3 +163,96 @@ def test_ini_keys_and_variables_with_empty_values_are_exit_4(
     result = workspace.run(CONFIG, exits=4)
 
     result.stderr.fnmatch_lines([f"ERROR: PYTEST_OSMOSIS_MODEL: {BLANK}"])
+
+
+TAKES = "unrecognized argument; an eval takes"
+
+
+REFUSED = {
+    "--model demo/arithmetic": [f"--model: {TAKES} --osmosis-model"],
+    "--api-key=sk-12345678": [f"--api-key: {TAKES} --osmosis-api-key-env"],
+    "--num_examples=3": [f"--num_examples: {TAKES} --osmosis-num-examples"],
+    "-A -t100": [f"-A: {TAKES} --osmosis-abbreviated-summary", f"-t: {TAKES} --osmosis-max-tokens"],
+    "--rows=3,7": [f"--rows: {TAKES} --osmosis-set=data.rows=3,7,10-20"],
+    "--osmosis-lmit=3": ["--osmosis-lmit: unrecognized argument, did you mean --osmosis-limit?"],
+    "--osmosis_batch_size=3": ["--osmosis_batch_size: unrecognized argument, did you mean --osmosis-batch-size?"],
+    "--osmosis-labb": ["--osmosis-labb: unrecognized argument, did you mean --osmosis-lab?"],
+    "--osmosis-xyzzy": ["--osmosis-xyzzy: unrecognized argument; pytest --help lists those of pytest-osmosis"],
+    "--hosted --other=1": [
+        "--hosted: unrecognized argument; not offered: evals run on your machine, and requests go only to the model",
+        "--other: unrecognized argument",
+    ],
+}
+
+
+@pytest.mark.slow
+def test_an_option_of_another_system_is_refused_with_its_equivalent(workspace: Workspace) -> None:
+    workspace.eval()
+
+    for typed, errors in REFUSED.items():
+        result = workspace.run("configs/eval/x.toml", *typed.split(), exits=4)
+        assert [line for line in result.errlines if line] == [f"ERROR: {error}" for error in errors]
+
+
+def test_help_and_the_version_are_shown_and_what_else_is_typed_is_pytest_s_to_refuse(workspace: Workspace) -> None:
+    assert workspace.run("--help", "--model=x").ret == 0
+    for n in (1, 2):
+        result = workspace.run(*["--version"] * n, "--model=x")  # each release ignores or refuses the option
+
+        result.stdout.fnmatch_lines([f"*pytest *{pytest.__version__}*"])
+        assert TAKES not in result.stderr.str()
+        assert result.ret == 0 or n == 2 or pytest.version_tuple < (9,)
+
+
+def test_options_of_other_plugins_keep_their_meaning(workspace: Workspace) -> None:
+    workspace.write(
+        "conftest.py",
+        "def pytest_addoption(parser):\n"
+        "    parser.addoption('--model')\n"
+        "    parser.addoption('--hosted', '-A', action='store_true')\n",
+    )
+    workspace.write(
+        "test_x.py",
+        "def test_x(pytestconfig):\n"
+        "    assert (pytestconfig.getoption('--model'), pytestconfig.getoption('--hosted')) == ('a/b', True)\n",
+    )
+
+    workspace.run("test_x.py", "--model", "a/b", "-A").assert_outcomes(passed=1)
+    assert workspace.run("--help", "--model=a/b").ret == 0
+
+
+ARGUMENTS = ("--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score", "--osmosis-model=demo/arithmetic")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("fastmcp") is not None, reason="fastmcp is installed")
+def test_without_fastmcp_the_extra_is_named(workspace: Workspace) -> None:
+    workspace.eval()
+    workspace.write("mcp/main.py", "from fastmcp import FastMCP\n")
+
+    result = workspace.run("--osmosis-mcp=mcp", *ARGUMENTS, exits=4)
+
+    assert "[agent] mcp: fastmcp is not installed; pip install 'pytest-osmosis[mcp]'" in result.stderr.str()
+    assert workspace.run_dirs("x") == []
+
+
+def test_an_option_replaces_the_agent_of_a_config(workspace: Workspace) -> None:
+    workspace.eval(agent={"agent": "chat"})
+    workspace.write("mcp/main.py", "")
+
+    result = workspace.run(CONFIG, "--osmosis-mcp=mcp", "--osmosis-dry-run", exits=0)
+
+    assert '  overridden: mcp = "mcp" (--osmosis-mcp)' in result.outlines
+
+
+@pytest.mark.slow
+def test_folders_and_options_that_do_not_fit(workspace: Workspace) -> None:
+    workspace.eval()
+    workspace.write("mcp/main.py", "")
+
+    for words, text in {
+        ("nothing",): 'must be a folder, got "nothing" (looked for nothing)',
+        ("data",): 'must hold main.py with a FastMCP server, got "data"',
+        ("mcp", "--osmosis-agent=chat"): "cannot be used with agent; keep one of them",
+    }.items():
+        result = workspace.run(f"--osmosis-mcp={words[0]}", *words[1:], *ARGUMENTS, exits=4)
+        assert f"--osmosis-mcp: {text}" in result.stderr.str()

@@ -164,23 +164,6 @@ def test_over_a_rollout(rollout):
     assert not (workspace.root / ".osmosis").exists()
 
 
-def test_a_dry_run_reports_missing_secrets_and_prices_as_the_run_does(workspace: Workspace) -> None:
-    experiment = {"model_path": "openai/nobodys-model", "dataset": "x"}
-    workspace.eval(experiment=experiment, secrets={"required": ["MISSING_TOKEN"]}, limits={"max_cost_usd": 1})
-
-    dry, run, listed = (workspace.run(CONFIG, *more) for more in (["--osmosis-dry-run"], [], ["--co", "-q"]))
-
-    assert (dry.ret, run.ret, listed.ret) == (4, 4, 0)
-    assert dry.errlines == run.errlines
-    dry.stderr.fnmatch_lines(
-        [
-            "ERROR: secret MISSING_TOKEN: missing or empty in the environment; export MISSING_TOKEN=...*",
-            "ERROR: secret OPENAI_API_KEY: missing or empty in the environment; *",
-            'ERROR: configs/eval/x.toml: ?limits? max_cost_usd: the price of "openai/nobodys-model" is not known*',
-        ]
-    )
-
-
 # -- --osmosis-confirm-above -------------------------------------------------------------------------------
 
 

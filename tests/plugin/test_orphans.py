@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.plugin.test_stress import MARK, processes
-from tests.plugin.workspaces import UNDER_XDIST, Workspace, wait_until
+from tests.plugin.test_stress import MARK
+from tests.plugin.workspaces import UNDER_XDIST, Workspace, processes_with, wait_until
 
 C_LOOP = """
 import itertools, os, pathlib
@@ -38,7 +38,7 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
     """Return the function that finds the processes which the test started."""
     mark = uuid.uuid4().hex
     monkeypatch.setenv(MARK, mark)
-    return lambda: processes(mark)
+    return lambda: processes_with(f"{MARK}={mark}")
 
 
 def killed_in_loops(workspace: Workspace, n_loops: int, *args: str) -> None:

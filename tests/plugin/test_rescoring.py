@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.plugin.workspaces import CONFIG, Workspace, read_json, wait_until
+from tests.plugin.workspaces import CONFIG, Workspace, wait_until
 from tests.servers import ChatServer, reply
 
 FROM = "--osmosis-from=latest"
@@ -91,25 +91,6 @@ def test_functions_are_called_again_only_if_code_changed_or_the_command_says_so(
     named = workspace.run("--osmosis-from=out/results.json")
     named.assert_outcomes(failed=2)
     named.stdout.fnmatch_lines([f"  from run {run_dir.name} of *"])
-
-
-@pytest.mark.slow
-def test_rescoring_a_part_decides_no_gate(workspace: Workspace) -> None:
-    workspace.eval(rows=3, gate={"pass_rate": ">= 0.5"})
-    workspace.run(CONFIG)
-    (run_dir,) = workspace.run_dirs()
-    whole = (run_dir / "results.json").read_bytes()
-    workspace.write("rewards.py", ALWAYS.format(0.0))
-
-    result = workspace.run(FROM, "-k", "row1-", exits=1)
-
-    result.assert_outcomes(failed=1, skipped=1)
-    assert (run_dir / "results.json").read_bytes() == whole
-    partial = read_json(run_dir / "results.partial.json")
-    assert partial["partial"]
-    assert [row["row_index"] for row in partial["rows"]] == [1]
-    again = workspace.run(FROM)
-    again.stdout.fnmatch_lines(["reused 1 stored score (code and rows unchanged);*"])
 
 
 JUDGE = """
@@ -301,3 +282,38 @@ def test_a_score_outside_its_declared_range_is_a_reward_error_and_so_in_a_rescor
         (broken,) = (run for row in results["rows"] for run in row["runs"] if "score 2 lies outside" in str(run))
         assert broken["passed"] is False
     first.stdout.fnmatch_lines(["*score 2 lies outside [[]scoring] score_ranges, -1 to 1*"])
+
+
+EXACT = "def score(solution_str, ground_truth, **kwargs):\n    return float(solution_str == ground_truth)\n"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("wide_terminal")
+def test_a_rescored_run_is_shown_with_the_present_ground_truth(workspace: Workspace) -> None:
+    workspace.write("rewards.py", EXACT)
+    workspace.eval(rows=[{"ground_truth": "0 * 2 = 0\n#### 0"}])
+    workspace.run(CONFIG).assert_outcomes(passed=1)
+    workspace.eval(rows=[{"ground_truth": "15"}])
+
+    result = workspace.run("--osmosis-from=latest")
+
+    result.stdout.fnmatch_lines(['FAILED *x?row0-run0? - score 0 < 1: answered "0 * 2 = 0 #### 0", expected "15"'])
+    assert "  expected: 15" in workspace.show("row0-run0")
+    workspace.run("--osmosis-from=latest")
+    assert "  expected: 15" in workspace.show("row0-run0"), "a score that is reused keeps its ground truth"
+
+
+@pytest.mark.usefixtures("wide_terminal")
+def test_a_secret_in_a_ground_truth_is_redacted(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVICE_KEY", "sk-very-secret-0123456789")
+    workspace.eval(
+        rows=[{"score": 0.0, "ground_truth": "x" * 100 + "sk-very-secret-0123456789"}],
+        secrets={"required": ["SERVICE_KEY"]},
+    )
+
+    result = workspace.run(CONFIG, "--osmosis-markdown=page.md", "--junitxml=junit.xml")
+
+    result.stdout.fnmatch_lines(['*expected "...x*?SERVICE_KEY?" (125 characters)*'])
+    files = [workspace.root / "page.md", workspace.root / "junit.xml", *workspace.run_dirs()[0].glob("*")]
+    said = [path.read_text(encoding="utf-8") for path in files if path.is_file()]
+    assert not [text for text in [*said, *workspace.show("row0-run0")] if "0123456789" in text]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from tests.plugin.workspaces import CONFIG, Workspace, constants, read_json
+from tests.unit.git.repositories import commit, git
 
 PATIENT = constants({"git.PATIENCE_S": 60.0})
 """The end of an eval waits for git as long as it takes on a loaded machine."""
@@ -20,17 +19,14 @@ def make(workspace: Workspace) -> None:
 @pytest.mark.slow
 def test_results_name_the_git_commit_of_the_workspace(workspace: Workspace) -> None:
     make(workspace)
-    workspace.write(".gitignore", "/stdout\n/stderr\n")  # files of pytester
     workspace.write("patient.py", PATIENT)
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
-    for arguments in (["init"], ["add", "."], ["commit", "-m", "first"]):
-        subprocess.run([*git, *arguments], cwd=workspace.root, check=True, capture_output=True)
-    head = subprocess.run([*git, "rev-parse", "HEAD"], cwd=workspace.root, check=True, capture_output=True, text=True)
+    git(workspace.root, "init")
+    head = commit(workspace.root, {".gitignore": "/stdout\n/stderr\n"})  # files of pytester
 
     workspace.run("-ppatient", CONFIG)
 
     provenance = workspace.results()["provenance"]
-    assert (provenance["git_commit"], provenance["git_dirty"]) == (head.stdout.strip(), False)
+    assert (provenance["git_commit"], provenance["git_dirty"]) == (head, False)
 
     (workspace.root / "rewards.py").write_text("def score(solution_str, ground_truth):\n    return 1.0\n")
     workspace.run("-ppatient", CONFIG)

@@ -10,7 +10,6 @@ import shlex
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,15 +43,6 @@ def with_agent(workspace: Workspace, rows: int = 4, **tables: Mapping[str, Any])
 def calls(workspace: Workspace) -> Counter[int]:
     log = workspace.root / "calls.log"
     return Counter(map(int, log.read_text().split())) if log.exists() else Counter()
-
-
-def run_dir(workspace: Workspace, name: str) -> Path:
-    return workspace.root / ".osmosis" / "runs" / name
-
-
-def results(workspace: Workspace, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = read_json(run_dir(workspace, name) / "results.json")
-    return found
 
 
 def paste(workspace: Workspace, output: str) -> pytest.RunResult:
@@ -101,26 +91,19 @@ def test_after_ctrl_c_the_last_line_is_the_command_that_goes_on(workspace: Works
     assert [event["resumed"] for event in workspace.events("began")] == [False, True]
 
 
-def _rolled(workspace: Workspace, name: str, kind: str = "rollout") -> list[tuple[int, int]]:
-    path = run_dir(workspace, name) / "journal.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    events = (json.loads(line) for line in lines if line.endswith(b"\n"))
-    return [(event["row"], event["run"]) for event in events if event["ev"] == kind]
-
-
 @pytest.mark.slow
 def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(workspace: Workspace) -> None:
     with_agent(workspace, gate={"pass_rate": ">= 0.9"})
     workspace.eval("x", rows=[{}, {"score": 0.0}], agent={"agent": "agent:rollout"}, gate={"pass_rate": ">= 0.9"})
     first = workspace.run(CONFIG, "--osmosis-run=one", "-rA")
-    journal = (run_dir(workspace, "one") / "journal.jsonl").read_bytes()
+    journal = (workspace.run_dirs("one")[-1] / "journal.jsonl").read_bytes()
 
     again = workspace.run(CONFIG, "--osmosis-run=one", "-rA")
     nothing = workspace.run(CONFIG, RESUME)
 
     assert (first.ret, again.ret, nothing.ret) == (1, 1, 4)
     assert calls(workspace).total() == 2
-    assert (run_dir(workspace, "one") / "journal.jsonl").read_bytes() == journal
+    assert (workspace.run_dirs("one")[-1] / "journal.jsonl").read_bytes() == journal
     told = [
         [line for line in each.outlines if "row1-run0" in line or "conversation" in line] for each in (first, again)
     ]
@@ -129,7 +112,7 @@ def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(worksp
     assert "Continue" not in again.stdout.str()
     assert not again.outlines[-1].startswith("pytest")
 
-    (run_dir(workspace, "one") / "journal.jsonl").write_text("")
+    (workspace.run_dirs("one")[-1] / "journal.jsonl").write_text("")
     emptied = workspace.run(CONFIG, "--osmosis-run=one", exits=4)
     assert calls(workspace).total() == 2, "what was paid for is not made again unasked"
     emptied.stderr.fnmatch_lines(["*run one: its journal * is empty, though results were written*"])
@@ -142,9 +125,9 @@ def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(works
         with_agent(workspace, rows=5, model=model, limits={"max_errors": 5})
         (workspace.root / "broken-4").touch()
         first = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-no-probe")
-        failed = results(workspace, "one")["summary"]["boundaries"]
+        failed = workspace.results("one")["summary"]["boundaries"]
         plain = workspace.run(CONFIG, RESUME, "--osmosis-no-probe")
-        after_plain = results(workspace, "one")["summary"]["boundaries"]
+        after_plain = workspace.results("one")["summary"]["boundaries"]
         calls_before = calls(workspace)
         (workspace.root / "broken-4").unlink()
         retried = workspace.run(CONFIG, RESUME, "--osmosis-retry-failed", "--osmosis-no-probe")
@@ -153,7 +136,7 @@ def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(works
     assert (failed, after_plain) == ({"agent": 1, "model": 1, "provider": 1}, {"agent": 1, "model": 1})
     assert calls_before == Counter({0: 1, 1: 1, 2: 2, 3: 1, 4: 1})
     assert calls(workspace) - calls_before == Counter({1: 1, 4: 1})
-    found = results(workspace, "one")
+    found = workspace.results("one")
     assert (found["summary"]["boundaries"], found["summary"]["rolled_out_again"]) == ({}, 0)
     assert "second time" not in retried.stdout.str()
     attempts = [run["attempt"] for row in found["rows"] for run in row["runs"]]
@@ -171,7 +154,7 @@ def test_a_run_grows_by_n_by_rows_and_by_parts(workspace: Workspace) -> None:
 
     grown = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-n=2", "--osmosis-granularity=row")
     assert (grown.ret, calls(workspace)) == (0, Counter({0: 2, 1: 2, 2: 2, 3: 2}))
-    found = results(workspace, "one")
+    found = workspace.results("one")
     assert (found["summary"]["total_runs"], found["partial"]) == (8, False)
 
     shrunk = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3", exits=4)
@@ -181,7 +164,7 @@ def test_a_run_grows_by_n_by_rows_and_by_parts(workspace: Workspace) -> None:
 
     seen = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-n=2", "-k", "row0")
     assert (seen.ret, calls(workspace).total()) == (0, 8)
-    assert results(workspace, "one")["summary"]["total_runs"] == 8, "a part does not replace the results of the whole"
+    assert workspace.results("one")["summary"]["total_runs"] == 8, "a part does not replace the results of the whole"
 
 
 @pytest.mark.slow
@@ -198,12 +181,12 @@ def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(wor
     assert calls(workspace) == Counter({0: 2, 1: 2})
     [archived] = (workspace.root / ".osmosis" / "runs").glob("one.archived-*")
     assert read_json(archived / "results.json")["summary"]["total_runs"] == 2
-    assert results(workspace, "one")["provenance"]["sessions"] == 1
+    assert workspace.results("one")["provenance"]["sessions"] == 1
 
     workspace.write("agent.py", "import nowhere_at_all\n")
     workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-fresh", exits=4)
     assert {path.name for path in archived.parent.iterdir()} == {"one", archived.name}, "nothing is taken away"
-    assert (run_dir(workspace, "one") / "results.json").exists()
+    assert (workspace.run_dirs("one")[-1] / "results.json").exists()
 
 
 @pytest.mark.slow
@@ -214,7 +197,7 @@ def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
     (workspace.root / "slow-2").touch()
     stopped = workspace.run(CONFIG, "-x")
     (workspace.root / "slow-2").unlink()
-    lost = calls(workspace) - Counter(row for row, _ in _rolled(workspace, workspace.run_dirs()[-1].name))
+    lost = calls(workspace) - Counter(event["row"] for event in workspace.events("rollout"))
     assert stopped.outlines[-1].endswith(f"{CONFIG} -x --maxfail=0 {RESUME}")
 
     resumed = paste(workspace, "\n".join(stopped.outlines))
@@ -235,8 +218,8 @@ def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(workspac
     full.stdout.fnmatch_lines(["*not stored, so resuming makes * again; free some space"])
     full.stdout.fnmatch_lines(["osmosis: *, after you have freed some space on the disk:", "pytest *"])
     workspace.run(CONFIG, "--osmosis-run=one", exits=0)
-    assert Counter(_rolled(workspace, "one")) == Counter((row, 0) for row in range(40))
-    assert results(workspace, "one")["summary"]["total_runs"] == 40
+    assert Counter(event["row"] for event in workspace.events("rollout", "one")) == Counter(range(40))
+    assert workspace.results("one")["summary"]["total_runs"] == 40
 
 
 @pytest.mark.parametrize(
@@ -276,9 +259,9 @@ def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -
     resumed = workspace.run(*now, RESUME)
 
     assert (resumed.ret, calls(workspace).total() - before) == (0, 1)
-    assert results(workspace, "fits")["summary"]["total_runs"] == 2
+    assert workspace.results("fits")["summary"]["total_runs"] == 2
 
-    shutil.rmtree(run_dir(workspace, "other-done"))
+    shutil.rmtree(workspace.run_dirs("other-done")[-1])
     refused = workspace.run(*now, RESUME)
 
     assert (refused.ret, calls(workspace).total() - before) == (4, 1)
@@ -350,7 +333,7 @@ def test_a_judge_that_could_not_be_asked_is_asked_again(workspace: Workspace) ->
 
     assert (first.ret, again.ret) == (1, 0)
     assert (calls(workspace), asked, len(judge.requests)) == (Counter(range(3)), 3, 4)
-    found = results(workspace, "one")
+    found = workspace.results("one")
     assert [run["scores"]["rubric"] for row in found["rows"] for run in row["runs"]] == [1.0] * 3
 
 
@@ -373,7 +356,7 @@ def test_runs_of_every_kind_go_on(workspace: Workspace, words: list[str], n_roll
     workspace.run(CONFIG, "--osmosis-run=one", *words, exits=0)
 
     assert calls(workspace).total() == n_rollouts
-    assert results(workspace, "one")["provenance"]["sessions"] == 2
+    assert workspace.results("one")["provenance"]["sessions"] == 2
 
 
 @pytest.mark.slow

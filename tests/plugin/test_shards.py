@@ -105,6 +105,3 @@ def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(workspace: Works
     assert "mine.json: cannot be written: it exists, and pytest-osmosis did not write it" in mine.stderr.str()
     missing.stdout.fnmatch_lines(["results: merged.partial.json", "", "not measured: shard 1 of 2 is missing"])
     assert read_json(workspace.root / "merged.partial.json")["partial"] is True
-
-
-# -- with runs that are stored -------------------------------------------------------------------------------

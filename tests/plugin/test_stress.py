@@ -24,6 +24,7 @@ from tests.plugin.workspaces import (
     constants,
     hosts_under,
     junit_cases,
+    processes_with,
     read_json,
     wait_until,
 )
@@ -123,7 +124,7 @@ class Place:
         """Check that nothing is left, that requests kept to their attempts, and that the results match the journal."""
         root = self.workspace.root
         assert read_json(root / "left.json") == {}, session.output
-        wait_until(lambda: not processes(self.mark), "processes to end")
+        wait_until(lambda: not processes_with(f"{MARK}={self.mark}"), "processes to end")
         assert [path.name for path in Path(self.mark).iterdir() if not path.name.startswith("pytest-of-")] == []
         said = PYTESTS_OWN.sub("", session.output)
         for word in ("INTERNALERROR", "ResourceWarning", "Exception ignored", "Traceback"):
@@ -141,18 +142,6 @@ class Place:
         assert results["summary"]["selected"] == results["summary"]["total_runs"] + len(results["pending"]) == ALL
 
 
-def processes(mark: str) -> list[int]:
-    """Return the processes that inherited the mark."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and f"{MARK}={mark}".encode() in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
-
-
 @pytest.fixture
 def place(
     pytester: pytest.Pytester, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
@@ -163,7 +152,7 @@ def place(
     monkeypatch.setenv(MARK, str(temporary))
     monkeypatch.setenv("PYTHONWARNINGS", "always::ResourceWarning")
     yield lambda arguments: Place(Workspace(pytester, arguments), temporary)
-    for pid in processes(str(temporary)):
+    for pid in processes_with(f"{MARK}={temporary}"):
         os.kill(pid, signal.SIGKILL)
 
 

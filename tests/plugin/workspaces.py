@@ -196,9 +196,9 @@ class Workspace:
         return Session(self.words(*args), self.root)
 
     def run_dirs(self, name: str = "x", folder: str = ".") -> list[Path]:
-        """Return the run directories of an eval, the oldest first."""
-        found = (self.root / folder / ".osmosis" / "runs").glob(f"{name}-*")
-        return sorted(found, key=lambda path: path.stat().st_ctime_ns)
+        """Return the run directories of an eval, or the one with that name, the oldest first."""
+        runs = self.root / folder / ".osmosis" / "runs"
+        return sorted({*runs.glob(name), *runs.glob(f"{name}-*")}, key=lambda path: path.stat().st_ctime_ns)
 
     def results(self, name: str = "x") -> dict[str, Any]:
         """Return the results.json of an eval's last run."""
@@ -249,7 +249,7 @@ class Session:
     def kill(self) -> None:
         """Send SIGKILL, after which pytest can do nothing."""
         self._process.kill()
-        self._process.communicate()
+        self.output += self._process.communicate()[0]
 
     def kill_only(self) -> None:
         """Send SIGKILL to pytest alone, and wait for nothing else: others may hold its output."""
@@ -357,18 +357,21 @@ def junit_cases(path: Path) -> dict[str, ElementTree.Element]:
 def hosts_under(folder: Path) -> list[int]:
     """Return the process ids of engine hosts that work in `folder`, and of their children."""
     found = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal() and _works_in(process, folder):
-            found.append(int(process.name))
+    for pid in processes_with("pytest_osmosis.host", "cmdline"):
+        with contextlib.suppress(OSError):  # it ended while it was looked at
+            if Path(f"/proc/{pid}/cwd").readlink().is_relative_to(folder):
+                found.append(pid)
     return found
 
 
-def _works_in(process: Path, folder: Path) -> bool:
-    try:
-        cwd = (process / "cwd").readlink()
-        return cwd.is_relative_to(folder) and b"pytest_osmosis.host" in (process / "cmdline").read_bytes()
-    except OSError:
-        return False  # it ended while it was looked at
+def processes_with(text: str, part: str = "environ") -> list[int]:
+    """Return the processes whose environment when they began, or whose command line, holds a text."""
+    found = []
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if process.name.isdecimal() and text.encode() in (process / part).read_bytes():
+                found.append(int(process.name))
+    return found
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:
