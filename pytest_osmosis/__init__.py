@@ -13,12 +13,6 @@ if TYPE_CHECKING:
     from pytest_osmosis.errors import ModelError as ModelError
     from pytest_osmosis.errors import OsmosisError as OsmosisError
     from pytest_osmosis.errors import ScoreError as ScoreError
-    from pytest_osmosis.judges.evaluate_rubric import MissingAPIKeyError as MissingAPIKeyError
-    from pytest_osmosis.judges.evaluate_rubric import ModelNotFoundError as ModelNotFoundError
-    from pytest_osmosis.judges.evaluate_rubric import ProviderRequestError as ProviderRequestError
-    from pytest_osmosis.judges.evaluate_rubric import RubricResult as RubricResult
-    from pytest_osmosis.judges.evaluate_rubric import evaluate_rubric as evaluate_rubric
-    from pytest_osmosis.judges.evaluate_rubric import osmosis_rubric as osmosis_rubric
     from pytest_osmosis.models.base import ChatReply as ChatReply
     from pytest_osmosis.models.base import Usage as Usage
     from pytest_osmosis.plugin.rollout_fixture import Rollout as Rollout
@@ -38,6 +32,12 @@ if TYPE_CHECKING:
     from pytest_osmosis.rollouts.agents import AgentWorkflowOutput as AgentWorkflowOutput
     from pytest_osmosis.rollouts.agents import ChatContext as ChatContext
     from pytest_osmosis.rollouts.agents import ConcurrencyConfig as ConcurrencyConfig
+    from pytest_osmosis.seams import MissingAPIKeyError as MissingAPIKeyError
+    from pytest_osmosis.seams import ModelNotFoundError as ModelNotFoundError
+    from pytest_osmosis.seams import ProviderRequestError as ProviderRequestError
+    from pytest_osmosis.seams import RubricResult as RubricResult
+    from pytest_osmosis.seams import evaluate_rubric as evaluate_rubric
+    from pytest_osmosis.seams import osmosis_rubric as osmosis_rubric
     from pytest_osmosis.stats.intervals import Interval as Interval
     from pytest_osmosis.stats.summary import Summary as Summary
     from pytest_osmosis.verdicts.gates import Verdict as Verdict
@@ -58,26 +58,26 @@ HOMES = {
     "GraderContext": "pytest_osmosis.rewards.graders",
     "Interval": "pytest_osmosis.stats.intervals",
     "JudgeError": "pytest_osmosis.errors",
-    "MissingAPIKeyError": "pytest_osmosis.judges.evaluate_rubric",
+    "MissingAPIKeyError": "pytest_osmosis.seams",
     "ModelError": "pytest_osmosis.errors",
-    "ModelNotFoundError": "pytest_osmosis.judges.evaluate_rubric",
+    "ModelNotFoundError": "pytest_osmosis.seams",
     "OsmosisError": "pytest_osmosis.errors",
-    "ProviderRequestError": "pytest_osmosis.judges.evaluate_rubric",
+    "ProviderRequestError": "pytest_osmosis.seams",
     "Results": "pytest_osmosis.results.results",
     "RewardError": "pytest_osmosis.record.run_record",
     "RewardWarning": "pytest_osmosis.rewards.decorator",
     "Rollout": "pytest_osmosis.plugin.rollout_fixture",
     "RolloutSample": "pytest_osmosis.rewards.graders",
-    "RubricResult": "pytest_osmosis.judges.evaluate_rubric",
+    "RubricResult": "pytest_osmosis.seams",
     "RunId": "pytest_osmosis.record.run_id",
     "RunRecord": "pytest_osmosis.record.run_record",
     "ScoreError": "pytest_osmosis.errors",
     "Summary": "pytest_osmosis.stats.summary",
     "Usage": "pytest_osmosis.models.base",
     "Verdict": "pytest_osmosis.verdicts.gates",
-    "evaluate_rubric": "pytest_osmosis.judges.evaluate_rubric",
+    "evaluate_rubric": "pytest_osmosis.seams",
     "osmosis_reward": "pytest_osmosis.rewards.decorator",
-    "osmosis_rubric": "pytest_osmosis.judges.evaluate_rubric",
+    "osmosis_rubric": "pytest_osmosis.seams",
 }
 
 __all__ = [

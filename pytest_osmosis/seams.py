@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from pytest_osmosis.addons.lab.items import RewardFiles as RewardFiles
     from pytest_osmosis.addons.osmosis_sdk.agent_loop import agent_of
     from pytest_osmosis.addons.osmosis_sdk.eval_files import export_osmosis_files as export_osmosis_files
+    from pytest_osmosis.addons.osmosis_sdk.evaluate_rubric import MissingAPIKeyError as MissingAPIKeyError
+    from pytest_osmosis.addons.osmosis_sdk.evaluate_rubric import ModelNotFoundError as ModelNotFoundError
+    from pytest_osmosis.addons.osmosis_sdk.evaluate_rubric import ProviderRequestError as ProviderRequestError
+    from pytest_osmosis.addons.osmosis_sdk.evaluate_rubric import RubricResult as RubricResult
+    from pytest_osmosis.addons.osmosis_sdk.evaluate_rubric import evaluate_rubric as evaluate_rubric
+    from pytest_osmosis.addons.osmosis_sdk.evaluate_rubric import osmosis_rubric as osmosis_rubric
+    from pytest_osmosis.addons.osmosis_sdk.mcp_server import import_fastmcp as import_fastmcp
+    from pytest_osmosis.addons.osmosis_sdk.mcp_server import mcp_agent as mcp_agent
     from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim as SdkShim
     from pytest_osmosis.addons.osmosis_sdk.trajectories import TrajectoryRows as TrajectoryRows
     from pytest_osmosis.addons.osmosis_sdk.workflows import grader_code, workflow_agent
@@ -41,9 +49,22 @@ if TYPE_CHECKING:
     environment_facts, load_environment, push_prime_files = facts_told, load.load, push
 
 _HOMES: Mapping[str, str] = {
-    # workflows, Graders and files of the Osmosis SDK
+    # workflows, Graders, MCP tools, rubrics and files of the Osmosis SDK
     "agent_loop": "osmosis_sdk.agent_loop:agent_of",
     "export_osmosis_files": "osmosis_sdk.eval_files:export_osmosis_files",
+    "import_fastmcp": "osmosis_sdk.mcp_server:import_fastmcp",
+    "mcp_agent": "osmosis_sdk.mcp_server:mcp_agent",
+    **{
+        name: f"osmosis_sdk.evaluate_rubric:{name}"
+        for name in (
+            "MissingAPIKeyError",
+            "ModelNotFoundError",
+            "ProviderRequestError",
+            "RubricResult",
+            "evaluate_rubric",
+            "osmosis_rubric",
+        )
+    },
     "sdk_grader": "osmosis_sdk.workflows:grader_code",
     "sdk_workflow": "osmosis_sdk.workflows:workflow_agent",
     # places for hosts

@@ -22,12 +22,17 @@ OF_ADD_ONS = (
     *("unit/compat", "unit/environments", "unit/lab", "unit/viewer"),
     *("cli/dashboards.py", "cli/test_compared_pages.py", "cli/test_view.py"),
     *("contract/test_docs_tables.py", "contract/test_layers.py"),
-    *("hostile/test_dashboard.py", "hostile/test_fuzz_read_back.py"),
+    *("engine/test_engine_judges.py", "hostile/test_dashboard.py", "hostile/test_fuzz_read_back.py"),
     *("plugin/test_html_reports.py", "plugin/test_hub.py"),
     *("plugin/test_prime_files.py", "plugin/test_reward_functions.py", "unit/config/test_environment_config.py"),
     "unit/config/test_verifiers_tomls.py",
     *("unit/evals/test_prime_import.py", "unit/host/test_own_arguments.py"),
-    "unit/plugin/test_page_flags.py",
+    *(
+        "unit/host/test_time_of_rollouts.py",
+        "unit/host/test_user_code.py",
+        "unit/judges",
+        "unit/plugin/test_page_flags.py",
+    ),
 )
 """Folders and files whose tests need a folder of `pytest_osmosis/addons/`. `make test-core` runs without it and them.
 

@@ -43,7 +43,7 @@ from pytest_osmosis.models.json_bodies import (
     read_served,
     write_answer,
 )
-from pytest_osmosis.models.retry import OWN_LOOP
+from pytest_osmosis.models.own_loop import OWN_LOOP
 
 SHAPES: Mapping[str, ApiShape] = {"chat/completions": completions, "messages": messages, "responses": responses}
 SERVED = "POST chat/completions, POST messages, POST responses, GET models"

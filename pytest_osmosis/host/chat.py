@@ -38,9 +38,10 @@ from pytest_osmosis.host.slots import (
 from pytest_osmosis.judges.judge import KEY, JudgeClients, JudgeModel
 from pytest_osmosis.models import create, probe, retry
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
+from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.providers import state_headers
 from pytest_osmosis.models.replicas import USES, ReplicaUse
-from pytest_osmosis.models.retry import OWN_LOOP, DeniableModel
+from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.text.chat_messages import RECORDED
 from pytest_osmosis.text.names import merged_headers

@@ -188,9 +188,7 @@ def _loaded(setup: Setup, loaded: seams.LoadedEnvironment | None) -> UserCode:
     roots, rolls = setup.code.roots, setup.code.role == "roll"
     mcp = setup.mcp if rolls else None
     if mcp is not None:
-        from pytest_osmosis.host.mcp_server import import_fastmcp
-
-        _reporting_errors("[agent] mcp", lambda: import_fastmcp(roots))
+        _reporting_errors("[agent] mcp", lambda: seams.import_fastmcp(roots))
     add_roots(roots)
     errors, imports = _Errors(), _Imports()
     source = setup.code.environment
@@ -319,9 +317,7 @@ def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None)
 
 def _agent(setup: Setup, imports: _Imports, entrypoint: ModuleType | None) -> Agent | None:
     if setup.mcp is not None:
-        from pytest_osmosis.host.mcp_server import mcp_agent
-
-        return mcp_agent(Path(setup.mcp), _reporting_errors)
+        return seams.mcp_agent(Path(setup.mcp), _reporting_errors)
     if setup.agent == "chat":
         return SingleTurn()
     if setup.agent == RECORDED:

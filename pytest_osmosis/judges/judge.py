@@ -29,7 +29,7 @@ from typing import Any, Protocol
 from pytest_osmosis.errors import ITS_ANSWER, JudgeError
 from pytest_osmosis.models import create, retry
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model
-from pytest_osmosis.models.retry import OWN_LOOP
+from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.targets import ModelTarget
 from pytest_osmosis.rewards.graders import MOST_REASON_CHARS, Reward
 from pytest_osmosis.text.chat_messages import (

@@ -1,4 +1,4 @@
-"""The way of a request to its answer: with retries, unless its model denies all, and maybe in a loop of our own.
+"""The way of a request to its answer: with retries, unless its model denies all.
 
 Waits grow exponentially with jitter. A wait that the server asks for is extended by up to 10%, so that requests refused
 together are not sent again together. A request ends at its timeout or at the rollout's deadline, whatever the client
@@ -8,15 +8,11 @@ does. No wait begins that would end after the deadline.
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from contextvars import Context
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
@@ -183,48 +179,3 @@ class DeniableModel:
 
     async def close(self) -> None:
         await self._model.close()
-
-
-class OwnLoop:
-    """A loop in a daemon thread, for requests of code that blocks, and of code in another loop.
-
-    Code that blocks may hold the loop that would have to send its request. Nothing of a user runs here, so nothing
-    holds this one. The thread is started with the first piece of work, and again in a process that was forked. Work
-    runs in the context (`contextvars`) of the code that asks for it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pid = 0
-
-    @property
-    def is_here(self) -> bool:
-        """True for code that runs in this loop."""
-        return self._loop is not None and asyncio._get_running_loop() is self._loop
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for some work, and return or raise what it does. An interrupt cancels it."""
-        future = self.start(work)
-        try:
-            return future.result()
-        except BaseException as error:
-            future.cancel()
-            failure = error
-        raise failure.with_traceback(None)  # the frames of the other thread say nothing to the caller
-
-    async def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for some work in another loop. Cancelling the wait cancels it."""
-        return await asyncio.wrap_future(self.start(work))
-
-    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin some work, in any thread."""
-        with self._lock:
-            if self._loop is None or self._pid != os.getpid():
-                self._loop, self._pid = asyncio.new_event_loop(), os.getpid()
-                thread = threading.Thread(target=self._loop.run_forever, name="osmosis-own-loop", daemon=True)
-                Context().run(thread.start)  # it belongs to no run, whichever run needs it first
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-
-OWN_LOOP = OwnLoop()

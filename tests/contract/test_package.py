@@ -161,7 +161,7 @@ SHOWN = ("README.md", "docs/", "examples/", "configs/", "rollouts/", "pytest_osm
 FACTS = (
     "docs/reference/verifiers-differences.md",
     "pytest_osmosis/config/rules.py",
-    "pytest_osmosis/judges/evaluate_rubric.py",
+    "pytest_osmosis/addons/osmosis_sdk/evaluate_rubric.py",
 )
 """Files that say what another system does with such a model."""
 

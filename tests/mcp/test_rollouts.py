@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.addons.osmosis_sdk.mcp_server import McpAgent, UnusableTools, offered_tools
 from pytest_osmosis.host.deadline import CANCEL_AGAIN_S
-from pytest_osmosis.host.mcp_server import McpAgent, UnusableTools, offered_tools
 from pytest_osmosis.models.base import ChatReply, Message
 from pytest_osmosis.rollouts.agents import ChatContext, RolloutOutput
 from tests.servers import DEADLINE_S, ChatServer, by_row, reply, tool_call

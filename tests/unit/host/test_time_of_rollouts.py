@@ -16,7 +16,7 @@ from pytest_osmosis.host.core import STUCK_AFTER
 from pytest_osmosis.host.deadline import CANCEL_AGAIN_S
 from pytest_osmosis.host.protocol import RolloutBounds
 from pytest_osmosis.host.slots import grant
-from pytest_osmosis.models.retry import OWN_LOOP
+from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.rewards.graders import eval_function
 from pytest_osmosis.rollouts.agents import ChatContext, ThreadedFunctionAgent
 from tests.clocks import settled

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from pytest_osmosis.addons.osmosis_sdk.evaluate_rubric import evaluate_rubric
 from pytest_osmosis.errors import JudgeError, ModelError
-from pytest_osmosis.judges.evaluate_rubric import evaluate_rubric
 from pytest_osmosis.judges.judge import (
     Judge,
     Judgement,
