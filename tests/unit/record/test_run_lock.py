@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import mmap
 import os
 import re
 import signal
@@ -260,3 +261,9 @@ def test_a_process_is_alive_until_another_has_its_id() -> None:
     own = Holder.process(os.getpid())
     others = (replace(own, started="0"), replace(own, machine="another"), replace(own, pid=None))
     assert [holder.is_alive for holder in (own, *others)] == [True, False, False, False]
+
+
+def test_a_process_is_known_by_when_it_began_not_by_its_size() -> None:
+    own = Holder.process(os.getpid())
+    with mmap.mmap(-1, 64 << 20):
+        assert own.is_alive

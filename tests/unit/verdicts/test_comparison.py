@@ -19,6 +19,7 @@ from pytest_osmosis.verdicts.comparison import (
     against_baseline,
     changed_rows,
     compare,
+    compared_with_first,
     decide,
     direction,
     matched,
@@ -100,6 +101,12 @@ def test_a_comparison_without_a_row_claims_nothing() -> None:
     found = compared([pair(NONE, YES)]).found
 
     assert (found.rows, found.better, found.worse, found.regression) == (0, 0, 0, False)
+
+
+def test_an_entry_without_a_measured_row_is_not_compared() -> None:
+    mine, others = [RowRuns(0, "a", YES)], [RowRuns(0, "b", NONE)]
+
+    assert compared_with_first(mine, [others]) == compared_with_first(others, [mine]) == [None]
 
 
 def test_an_entry_differs_if_p_lies_below_the_level() -> None:
@@ -197,6 +204,7 @@ def test_what_unmeasured_runs_could_change_is_corrected_for_several_evals_too(n:
     found = compared([*pairs(kept=90, worse=6), pair(NONE, YES)])  # p = 2 * 0.5**6, or 2 * 0.5**7 if that fell too
 
     assert decide(RULE, found.among(n, n * p_of(found))).state == state
+    assert decide(RULE, found.among(3, 0.1)).state == "holds"  # with that, p = 0.1 * 0.5, which is not below the level
 
 
 known = st.lists(st.booleans(), min_size=1, max_size=3)
