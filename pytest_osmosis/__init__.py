@@ -80,42 +80,7 @@ HOMES = {
     "osmosis_rubric": "pytest_osmosis.seams",
 }
 
-__all__ = [
-    "AgentWorkflow",
-    "AgentWorkflowConfig",
-    "AgentWorkflowContext",
-    "AgentWorkflowOutput",
-    "BoundError",
-    "ChatContext",
-    "ChatReply",
-    "ConcurrencyConfig",
-    "Grader",
-    "GraderConfig",
-    "GraderContext",
-    "Interval",
-    "JudgeError",
-    "MissingAPIKeyError",
-    "ModelError",
-    "ModelNotFoundError",
-    "OsmosisError",
-    "ProviderRequestError",
-    "Results",
-    "RewardError",
-    "RewardWarning",
-    "Rollout",
-    "RolloutSample",
-    "RubricResult",
-    "RunId",
-    "RunRecord",
-    "ScoreError",
-    "Summary",
-    "Usage",
-    "Verdict",
-    "__version__",
-    "evaluate_rubric",
-    "osmosis_reward",
-    "osmosis_rubric",
-]
+__all__ = ["__version__", *HOMES]
 
 
 def __getattr__(name: str) -> object:
