@@ -21,7 +21,7 @@ pytestmark = [
     ),
 ]
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "osmosis-workspace.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "from-osmosis.md"
 ENTRYPOINT = "rollouts/my-rollout/main.py"
 COMMAND = ("--osmosis-config=configs/eval/my-rollout.toml", "--osmosis-set=secrets.required=[]")
 OFFLINE = (*COMMAND, "--osmosis-model=demo/arithmetic")
@@ -37,7 +37,7 @@ RUN = """        from osmosis_ai.rollout import get_rollout_context
 @pytest.fixture
 def template(workspace: Workspace) -> Workspace:
     """The workspace that the commands of the page make, with a dataset."""
-    (commands,) = (block.text for block in blocks_of(PAGE) if block.way == "foreign")
+    (commands,) = (each.text for each in blocks_of(PAGE) if each.way == "foreign" and "rollout init" in each.text)
     environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     words = ["sh", "-ec", commands.partition("\n")[2]]  # the first installs the SDK
     done = subprocess.run(words, cwd=workspace.root, env=environ, capture_output=True, text=True, check=False)
