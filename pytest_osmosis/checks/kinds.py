@@ -23,11 +23,8 @@ from pytest_osmosis.text.safe import dumps, shortened
 from pytest_osmosis.text.user_code import UserValueFault, type_name
 
 Texts = NewType("Texts", tuple[str, ...])
-"""A text or several, as a tuple."""
 Pattern = NewType("Pattern", str)
-"""A regular expression."""
 Schema = NewType("Schema", Mapping[str, Any])
-"""A JSON Schema."""
 Paths = NewType("Paths", tuple[str, ...])
 """Paths into JSON, like "order.items[0].id"."""
 Table = NewType("Table", Mapping[str, Any])

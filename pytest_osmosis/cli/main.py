@@ -34,7 +34,6 @@ COMMANDS: Mapping[str, str] = {
     "schema": "print the JSON Schema of results.json or of a config",
     "demo": "serve the arithmetic model over HTTP (also python -m pytest_osmosis.demo)",
 }
-"""The help of each command."""
 RUNS: Mapping[str, str] = {
     "list": "list the eval runs, the newest first (default)",
     "logs": "print the log of a submitted eval run",
@@ -42,7 +41,6 @@ RUNS: Mapping[str, str] = {
     "compare": "compare two eval runs row by row",
     "export": "write the results of an eval run, or a line for each of its runs",
 }
-"""The help of each command below `runs`."""
 
 
 _DESCRIPTION = (

@@ -41,7 +41,6 @@ ALIASES: Mapping[str, str] = {
     "type": "api_client_type",
     "extra_headers": "headers",
 }
-"""Further names of keys."""
 
 
 def _address() -> ValueKind:

@@ -358,7 +358,6 @@ def text_file(workspace: Path, text: str) -> Path | None:
 
 
 _FUNCTIONS = ("eval_fns", "checks")
-"""The keys that name functions and checks."""
 
 
 def _has_scoring(draft: Draft) -> bool:

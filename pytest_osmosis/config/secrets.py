@@ -19,7 +19,6 @@ _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=(.*)", r
 _SINGLE_QUOTED = re.compile(r"'([^']*)'\s*(?:#.*)?")
 _DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"\s*(?:#.*)?')
 MOST_BYTES = 1_000_000
-"""The largest secrets file."""
 _VALID_SOURCE = "--osmosis-secrets-file takes a file with lines NAME=VALUE, or - to read them from standard input"
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 

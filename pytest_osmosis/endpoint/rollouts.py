@@ -23,7 +23,6 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest
 
 PREFIX = "/rollouts/"
 HEADER = "X-Osmosis-Rollout"
-"""The header with the name of a rollout."""
 
 CURRENT: ContextVar[str | None] = ContextVar("osmosis_rollout", default=None)
 """The name of the rollout whose code runs. Tasks and `asyncio.to_thread` inherit it."""

@@ -127,7 +127,6 @@ class Artifacts:
 
 
 MOST_LOG_BYTES = 8 << 20
-"""The largest log."""
 HEAD_BYTES = 2 << 20
 TAIL_BYTES = 2 << 20
 """The parts of a larger log that are kept."""

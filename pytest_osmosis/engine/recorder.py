@@ -39,7 +39,6 @@ Caller = Literal["host", "scorer", "group"]
 """The caller of a function: a host on its event loop, a scorer, or the host that scores all runs of a row together."""
 
 NO_RECORD = RunRecord(RunId(-1, -1))
-"""The record of an event that belongs to no run."""
 
 
 class RunReports:

@@ -348,7 +348,6 @@ def rate_limit_texts(config: EvalConfig) -> list[str]:
 # -- texts of a config that may stand in a file of their own -----------------------------------------------
 
 MOST_BYTES = 1 << 20
-"""The largest file with a text."""
 
 
 def text_or_file(workspace: Path, text: str, where: str, key: str) -> str:

@@ -86,7 +86,6 @@ class RolloutBounds:
 
 
 RUBRIC = "rubric"
-"""The name of the judge's score."""
 
 
 class JudgeSetup(TypedDict):
@@ -295,7 +294,6 @@ What follows is the `setup` of an eval with this `code`, or `close`."""
 SetupRequest = TypedDict("SetupRequest", {"op": Literal["setup"], "code": Mapping[str, Any], "work": Mapping[str, Any]})
 """Load the user's code: the fields of `Setup`, those of its `code` apart. Sent once, before all that follow."""
 ProbeRequest = TypedDict("ProbeRequest", {"op": Literal["probe"], "model_tag": str})
-"""Send one small request to a model."""
 LimitRequest = TypedDict("LimitRequest", {"op": Literal["limit"], "limit": int, "begun": int, "scorings": int})
 """Have at most `limit` rollouts, and `scorings` scorings, in flight from now on. Those that only wait for a retry are
 not in flight, but no more than `begun` may have begun."""

@@ -375,7 +375,6 @@ class Requests(Protocol):
 
 
 REQUESTS: ContextVar[Requests | None] = ContextVar("osmosis judge requests", default=None)
-"""The sender of judge requests for the current scoring."""
 
 
 class JudgeClients:

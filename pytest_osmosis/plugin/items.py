@@ -103,7 +103,6 @@ class Answer(NamedTuple):
 
 
 MARK = pytest.mark.osmosis
-"""The mark that all items share."""
 SWEPT = str.maketrans("~=", "--")
 """The characters around swept values in names of evals, which `-k` does not take, and the one that it does."""
 

@@ -28,7 +28,6 @@ REWRITE_S = 0.2
 LINE_S, MOST_LINE_S, LINES_A_RUN = 5.0, 60.0, 20
 """Seconds between two lines of a log: at first, at most, and the number of lines that spreads over a long eval."""
 CHECK_S = 0.05
-"""Minimum interval between redraw checks."""
 
 
 class ProgressLine:

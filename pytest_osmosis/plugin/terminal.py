@@ -42,7 +42,6 @@ MARKUP: dict[Style, dict[str, bool]] = {
     "dim": {"light": True},
     "bold": {"bold": True},
 }
-"""The markup of pytest's terminal for each style."""
 MOST_LISTED = 3
 ASKED = (0, 1, 2, 4, 5)
 """The exit statuses at which every pytest asks for summaries."""

@@ -257,7 +257,6 @@ def _write(file: int, holder: Holder) -> None:
 # -- forks -------------------------------------------------------------------------------------------------
 
 _HELD: WeakSet[RunLock] = WeakSet()
-"""The locks of this process."""
 
 
 def _forget_all() -> None:

@@ -28,7 +28,6 @@ AGAINST: Mapping[Against, str] = {
 }
 
 MARK = "<!-- Written by pytest-osmosis, which replaces this file. -->\n\n"
-"""The beginning of a page, by which it is recognised."""
 
 
 def page(evals: Sequence[Results]) -> str:

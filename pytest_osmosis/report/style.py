@@ -50,13 +50,10 @@ def _styled(style: Style, text: str) -> StyledText:
 
 
 good = partial(_styled, "good")
-"""A text about something that holds or passed."""
 bad = partial(_styled, "bad")
-"""A text about something that failed."""
 warning = partial(_styled, "warning")
 """A text about something that was not measured, or that may mislead."""
 dim = partial(_styled, "dim")
-"""A text about a detail."""
 bold = partial(_styled, "bold")
 """A text that the eye looks for first."""
 

@@ -467,7 +467,6 @@ STATES: Mapping[State, Style] = {
     "partial": "warning",
     "not decided": "warning",
 }
-"""The style of each state of a gate."""
 
 
 def state_text(verdict: Verdict) -> StyledText:

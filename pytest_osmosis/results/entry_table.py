@@ -18,7 +18,6 @@ from pytest_osmosis.stats import Interval
 from pytest_osmosis.verdicts.comparison import EntryDifference, compared_with_first, least_p
 
 MOST_BYTES = 10_000_000
-"""Larger files are not such tables."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,6 @@ from pytest_osmosis.verdicts.gates import UNDECIDED
 from pytest_osmosis.verdicts.pass_rule import kind_of
 
 NOT_MEASURED = 9
-"""The exit status of an eval that was not measured."""
 COMPARISON = "comparison.json"
 """The end of the name of a file with the table of several evals, in the folder of their results."""
 _MOST_LISTED = 10

@@ -528,7 +528,6 @@ SEARCHED_CHARS = 2_000
 SHORT_COLUMNS = 80
 """The width of a cause within a sentence."""
 FIRST_RUNS = 5
-"""The number of runs that are published of each cause."""
 
 _ANSWERED = "the server answered "
 _TRIES = re.compile(

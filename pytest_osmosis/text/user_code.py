@@ -293,7 +293,6 @@ def _named(trace: str) -> str:
 
 
 AGENT_LOOP = "RolloutAgentLoop"
-"""The base class of the agents of osmosis_ai 0.2."""
 
 _OF_MODULES: Mapping[str, str] = {
     "osmosis_ai": "pytest-osmosis stands in for the parts of it that agents and reward functions need, unless "

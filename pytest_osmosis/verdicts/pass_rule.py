@@ -24,7 +24,6 @@ ANSWER_FAULTS: Mapping[AnswerFault, str] = {
     "only calls": "the rollout's assistant messages only call tools",
     "no text": "the answer is empty",
 }
-"""The faults in words."""
 
 
 def score_floor(scores: Iterable[float]) -> float:

@@ -46,7 +46,6 @@ FEW_ACTORS = 4
 ANSWERS_PER_S = 2000.0
 """This many answers of actors a second are about half of what a core of the bridge can take."""
 NODE_ID = "ray.io/node-id"
-"""The label by which Ray tells nodes apart."""
 
 
 class EndOfActor(NamedTuple):

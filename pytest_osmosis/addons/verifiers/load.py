@@ -29,7 +29,6 @@ from pytest_osmosis.text.names import suggestion
 from pytest_osmosis.text.user_code import error_in_words, type_name, user_traceback
 
 MEMBERS = ("get_eval_dataset", "rollout")
-"""The methods that every environment has."""
 CONCURRENCY = "concurrency"
 
 

@@ -50,7 +50,6 @@ OPTION = "--osmosis-resume-from"
 MOST_LISTED = 5
 Event = dict[str, Any]
 Line = Mapping[str, Any]
-"""A line of results.jsonl."""
 
 
 def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared:

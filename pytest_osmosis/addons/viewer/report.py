@@ -142,7 +142,6 @@ ASSETS = Path(__file__).with_name("assets")
 _SOURCES = re.compile(r"/\* sources ([0-9a-f]{64}) \*/\n")
 _CLOSES = re.compile(r"</script|</style|<!--", re.IGNORECASE)
 MARK = "<!doctype html>\n<!-- Written by pytest-osmosis, which replaces this file. -->\n"
-"""The beginning of a report, by which it is recognised."""
 END = b"</body>\n</html>\n"
 _POLICY = (
     "default-src 'none'",

@@ -133,7 +133,6 @@ OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 METHOD = "GET"
 API = "/api/"
 TOKEN_PATH = "/api/token"
-"""The path that gives the token for a key."""
 _WITH_PORT = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*)(?::[0-9]{1,5})?")
 _FROM_HERE = ("none", "same-origin")
 """The values of Sec-Fetch-Site for an address that a user typed, and for requests of the dashboard's own page."""
