@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 SLOW_FOLDERS = ("browser", "durability", "endpoint", "environments", "host", "mcp", "verifiers", "viewer")
 """Folders whose tests start hosts, browsers or sessions: all of their tests are slow."""
 OF_ADD_ONS = (
-    *("browser", "cluster", "corpus", "docs", "environments", "verifiers", "viewer"),
+    *("browser", "cluster", "corpus", "docs", "environments", "mcp", "verifiers", "viewer"),
     *("unit/compat", "unit/environments", "unit/lab", "unit/viewer"),
     *("cli/dashboards.py", "cli/test_compared_pages.py", "cli/test_view.py"),
     *("contract/test_docs_tables.py", "contract/test_layers.py"),

@@ -321,7 +321,7 @@ def sdk_package(cls: type) -> str | None:
 def module_advice(missing: object) -> str | None:
     """Return what to do if the module of this name is missing, None unless its library is known here.
 
-    >>> module_advice("verifiers.envs")[-59:]
+    >>> module_advice("verifiers.envs")[-51:]
     '--osmosis-env=ID: see docs/how-to/from-verifiers.md'
     >>> module_advice("numpy"), module_advice(None)
     (None, None)

@@ -23,6 +23,7 @@ def test_the_api_page_has_every_public_name_once() -> None:
     assert sorted(shown) == sorted(set(pytest_osmosis.__all__) - {"__version__"})
 
 
+@pytest.mark.addon
 def test_every_public_name_has_a_docstring_of_its_own() -> None:
     shown = {name: getattr(pytest_osmosis, name) for section in api.SECTIONS for name in section.names}
 

@@ -42,6 +42,7 @@ for name in sys.argv[1:]:
 The package by itself imports none of its modules."""
 
 
+@pytest.mark.addon
 def test_every_public_name_can_be_imported_first() -> None:
     command = [sys.executable, "-c", EACH_FIRST, *pytest_osmosis.__all__]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)

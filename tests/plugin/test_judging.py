@@ -84,6 +84,7 @@ def test_a_judge_scores_inline_and_is_not_asked_again_under_pdb(workspace: Works
     replayed.stdout.fnmatch_lines(["*the judge is not asked again*"])
 
 
+@pytest.mark.addon
 @pytest.mark.parametrize("options", [[], ["--osmosis-inline"]], ids=["host", "inline"])
 def test_a_key_that_a_function_passes_to_a_judge_is_redacted(workspace: Workspace, options: list[str]) -> None:
     workspace.write("own_key.py", FUNCTION_WITH_A_KEY)

@@ -224,6 +224,7 @@ def test_options_of_other_plugins_keep_their_meaning(workspace: Workspace) -> No
 ARGUMENTS = ("--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score", "--osmosis-model=demo/arithmetic")
 
 
+@pytest.mark.addon
 @pytest.mark.skipif(importlib.util.find_spec("fastmcp") is not None, reason="fastmcp is installed")
 def test_without_fastmcp_the_extra_is_named(workspace: Workspace) -> None:
     workspace.eval()
