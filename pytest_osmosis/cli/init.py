@@ -14,8 +14,9 @@ from pytest_osmosis.text.arguments import filled
 
 DESCRIPTION = """\
 Write a small workspace into the current folder: an eval, its dataset, agent
-and reward functions, and a workflow for GitHub Actions. The eval runs at once,
-on an embedded model, offline and without a key. No file that exists is changed.
+and reward functions, a workflow for GitHub Actions and a .gitignore. The eval
+runs at once, on an embedded model, offline and without a key. No file that
+exists is changed.
 """
 N_ROWS = 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
@@ -29,6 +30,7 @@ _SHARED = {
     "evals.yml": ".github/workflows/evals.yml",
     "pyproject.toml": "pyproject.toml",
     "README.md": "README.md",
+    "gitignore.txt": ".gitignore",
 }
 """The files that several evals share, by template. Existing ones are kept."""
 
