@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -18,17 +19,20 @@ from pytest_osmosis.engine.hosts import MOST_LOST
 from pytest_osmosis.engine.job import Bounds, Limits, RescoreJob
 from pytest_osmosis.engine.notices import WAIT_S
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.host.protocol import Key
+from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Key, Setup
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.lifecycle import Stop
 from pytest_osmosis.record.run_directory import RunDirectory, holder_of
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE, RunRecord
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
+from pytest_osmosis.rollouts.environment import EnvironmentSource
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, Transcript
 from tests.engine.stepped import ROWS, RUN, Make, ScriptedHost, SteppedEngine, resuming
 from tests.journals import fold
 from tests.plugin.workspaces import wait_until
+
+CLIENT: dict[str, Any] = {"api_key_env": None, "headers": {}}
 
 
 def full(self: Journal, lines: bytes) -> None:
@@ -780,3 +784,97 @@ def test_no_further_run_begins_while_judges_may_still_use_what_is_left(make: Mak
     host.starts(first)
     stepped.after(host.rolls, first, usage={"input_tokens": 45, "output_tokens": 0})
     assert host.runs() == [first]
+
+
+def test_a_limit_that_is_lowered_during_a_pause_reaches_hosts_before_they_go_on(make: Make) -> None:
+    stepped = make().begin()
+    stepped.engine.pause()
+    stepped.turn()
+    stepped.engine.limit(1)
+    stepped.turn()
+    stepped.engine.resume()
+    stepped.turn()
+    told = [message["op"] for message in stepped.host("host").told]
+    assert told[told.index("pause") :][:3] == ["pause", "limit", "resume"]
+
+
+def test_a_host_that_dies_while_the_session_ends_is_not_replaced(make: Make) -> None:
+    stepped = make().begin()
+    stepped.after(stepped.host("host").starts, RUN)
+    before = list(stepped.hosts)
+    stepped.after(stepped.loop.inbox.put, Close(10.0))
+    stepped.after(stepped.host("host").die)
+    assert stepped.hosts == before
+
+
+def test_the_part_of_an_artifact_that_a_dead_host_has_sent_is_removed_at_once(make: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "artifacts"
+    setup = Setup(HostCode("roll", str(tmp_path), (), CLIENT), artifacts=str(folder), sends_artifacts=True)
+    stepped = make(1, setup=setup).begin()
+    host = stepped.host("host")
+    host.starts(RUN)
+    piece = {"path": "log", "data": base64.b64encode(b"begun").decode(), "offset": 0, "last": False}
+    stepped.after(host.say, "artifact", RUN, **piece)
+    assert [path.read_bytes() for path in folder.iterdir()] == [b"begun"]
+    stepped.after(host.die)
+    assert list(folder.iterdir()) == []
+
+
+def test_a_quarantine_that_ends_has_the_time_that_an_environment_gets_to_clean_up(make: Make, tmp_path: Path) -> None:
+    code = HostCode("roll", str(tmp_path), (), CLIENT, environment=EnvironmentSource("env", "env"))
+    stepped = make(1, setup=Setup(code), scorers={"judge": False}).begin()
+    stepped.host("host").starts(RUN)
+    stepped.after(stepped.host("host").die)
+    quarantine = stepped.host("quarantine")
+    stepped.is_ready(quarantine)
+    stepped.after(quarantine.rolls_out, RUN, attempt=2)
+    stepped.after(quarantine.say, "score", RUN, 2, ms=1.0, scores={"judge": 1.0}, errors={}, output={})
+    assert quarantine.asked("close")
+    for seconds, killed in ((engine_hosts.SILENCE_SLACK_S + TEARDOWN_S - 1.0, False), (2.0, True)):
+        stepped.later(seconds)
+        assert quarantine.killed == killed
+
+
+def test_an_error_that_all_runs_of_the_baseline_met_is_why_it_ended(make: Make) -> None:
+    stepped = make()
+    stepped.runs[2:] = [RunId(row, 0, ModelTag.BASELINE) for row in range(2)]
+    host = stepped.begin().host("host")
+    host.starts(*stepped.runs)
+    failure: dict[str, Any] = {"boundary": "provider", "error": "503", "details": ""}
+    for run in stepped.runs:
+        host.rolls(run, **(failure if run.is_baseline else {}))
+    stepped.turn()
+    stepped.end()
+    assert stepped.engine.baseline_stopped == "all 2 runs failed the same way: provider: 503"
+    assert stepped.events("ended")[0]["baseline_stopped"] == stepped.engine.baseline_stopped
+
+
+def test_a_run_whose_group_lacks_one_that_never_began_is_skipped_at_once(make: Make) -> None:
+    stepped = make(2, scorers={"whole": False}, grouped=["whole"], n=2)
+    stepped.runs = [one, other] = [RunId(0, 0), RunId(0, 1)]
+    host = stepped.begin().host("host")
+    stepped.after(host.rolls_out, one)
+    stepped.engine.stop("interrupt", "enough")
+    stepped.after(host.say, "dropped", runs=[Key(other, 1).to_json()])
+    why = {other: "enough", one: "not every run of its row was rolled out: enough"}
+    assert {RunId.of(event): event["reason"] for event in stepped.events("skip")} == why
+
+
+def test_a_resumed_eval_scores_no_group_again_that_was_scored_without_a_failed_run(make: Make) -> None:
+    def grouped(**job: Any) -> tuple[SteppedEngine, ScriptedHost]:
+        stepped = make(2, scorers={"whole": False}, grouped=["whole"], n=2, score_inputs=ROWS, **job)
+        stepped.runs = [RunId(0, 0), RunId(0, 1)]
+        return stepped, stepped.begin().host("host")
+
+    first, host = grouped()
+    good, bad = first.runs
+    host.starts(good, bad)
+    host.rolls(bad, boundary="agent", error="no", details="")
+    first.after(host.rolls, good)
+    first.after(host.scores, good, name="whole")
+    first.end()
+    second, host = grouped(resume=resuming(first.path))
+    second.turn()
+    assert host.asked("score_group") == []
+    second.end()
+    assert sorted(second.kinds()) == sorted(first.kinds())
