@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.stats import holm
-from tests.cli.stored_runs import RESULTS, Cli, RealRuns, Stored
+from tests.cli.stored_runs import LOADED, RESULTS, Cli, RealRuns, Stored
 from tests.journals import with_checksums
 from tests.unit.made import finished, published
 
@@ -122,6 +122,15 @@ def test_what_rollouts_depend_on_is_compared_too(copied: RealRuns, typed: Cli) -
     assert "git commit 2b2b2b2b2b2b -> 1f3a1f3a1f3a with uncommitted changes" in lines
     assert any(line.startswith("openai ") and line.endswith("-> 9.9.9") for line in lines)
     assert "the runs were scored differently, so their pass rates do not mean the same" in lines
+
+
+def test_files_of_rollouts_that_changed_are_named(typed: Cli, stored: Stored) -> None:
+    began = {"ev": "began", "at": "2026-01-01T00:00:00+00:00", "pid": 1, "machine": "m", "resumed": True}
+    for name, tools in (("then", "1"), ("same", "1"), ("now", "2")):
+        stored(name, began, {**LOADED, "rollout_code": {"agent.py": "0" * 16, "tools.py": tools * 16}})
+    changed, same = (typed("runs", "compare", "then", name) for name in ("now", "same"))
+    assert "code of rollouts (tools.py) changed" in [" ".join(line.split()) for line in changed.splitlines()]
+    assert "code of rollouts" not in same
 
 
 def test_different_evals_are_compared_over_the_rows_with_the_same_content(there: Cli) -> None:

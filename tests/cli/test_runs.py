@@ -67,7 +67,7 @@ def test_runs_as_json(typed: Cli, stored: Stored) -> None:
     page = json.loads(typed("runs", "--json"))
     torn, run = sorted(page["runs"], key=lambda run: run["name"])
     assert (run["status"], run["passed"], run["counted"], run["gates"]) == ("finished", 1, 2, ["holds"])
-    assert (run["git_commit"], run["git_dirty"]) == (code["git_commit"], True)
+    assert (run["git_commit"], run["git_dirty"], run["duration_s"]) == (code["git_commit"], True, 3.21)
     assert (torn["status"], torn["passed"], torn["git_commit"]) == ("unreadable", None, None)
     assert "results.json: is not JSON" in torn["problem"]
 

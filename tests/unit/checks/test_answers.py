@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.checks.catalogue import edits
-from pytest_osmosis.checks.kinds import Check, SeenRollout
+from pytest_osmosis.checks.kinds import Check, SeenRollout, load
 from pytest_osmosis.text.user_code import UserValueFault
 
 QUESTION = {"role": "user", "content": "How long do I have?"}
@@ -69,6 +69,8 @@ def checked(answer: str | None, truth: object = None, **declared: Any) -> tuple[
         ({"kind": "length", "min": 2}, "a", 0, "has 1 character, fewer than 2"),
         ({"kind": "f1", "value": "the black cat"}, "A cat: the cat!", 4 / 7, "shares 2 words: F1 is 0.57"),
         ({"kind": "f1", "value": ["x", "三十天"]}, "三天", 0.8, "shares 2 words: F1 is 0.80"),
+        ({"kind": "f1", "value": "?"}, "!", 1, "shares 0 words: F1 is 1.00"),
+        ({"kind": "f1", "value": "cat"}, "!", 0, "shares 0 words: F1 is 0.00"),
         ({"kind": "similarity", "value": "abcd"}, "abxd", 0.75, 'is 1 edit from "abcd"'),
         ({"kind": "similarity", "value": "x"}, "", 0, 'is 1 edit from "x"'),
         ({"kind": "edit_distance", "value": "kitten", "max": 2}, "sitting", 0, 'is 3 edits from "kitten", more than 2'),
@@ -171,6 +173,14 @@ def test_edits_are_those_of_the_textbook() -> None:
     for _ in range(200):
         one, other = ("".join(chance.choices("abc", k=chance.randrange(9))) for _ in range(2))
         assert edits(one, other) == slow(one, other), (one, other)
+
+
+def test_a_check_needs_what_has_no_default_and_one_of_its_bounds() -> None:
+    kinds = load()
+    needs = {name: (kinds[name].required, kinds[name].bounds) for name in ("equals", "edit_distance", "length")}
+
+    assert needs == {"equals": ((), ()), "edit_distance": (("max",), ()), "length": ((), ("min", "max"))}
+    assert [name for name in needs if kinds[name].needs_nothing] == ["equals"]
 
 
 def test_the_digest_changes_with_each_part_of_a_check() -> None:

@@ -20,8 +20,10 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import NO_NOTES, JudgeUse, RewardError, RunRecord
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import Conclusion, Rules
+from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.merge import MergedEval, merge, missing_text
 from pytest_osmosis.results.publish import published, published_text
+from pytest_osmosis.results.read import read_head
 from pytest_osmosis.results.results import Results, ShardFacts, Throttling
 from pytest_osmosis.results.totals import CassetteUse
 from pytest_osmosis.text.names import shown
@@ -253,6 +255,10 @@ def test_too_many_errors_over_all_shards_are_not_measured_and_a_share_is_one_of_
     assert (many.status, many.results.stop_reason) == (9, "max_errors")
     assert many.results.stopped == "2 of 6 runs not measured (limit 20%), mostly what happened"
 
+    half = an_eval(failed("provider", 0, error="503"), failed("provider", 3, error="no answer"))
+    halves = merged_of(tmp_path, shards_of(half, EASY, 3, max_errors=0.2))
+    assert halves.results.stopped == "2 of 6 runs not measured (limit 20%), most often 503", "half is not most"
+
     first, *others = shards_of(an_eval(failed("provider", 0)), Rules(), 3, max_errors=0.2)
     first = replace(first, stopped="1 of 2 runs not measured", stop_reason="max_errors")
 
@@ -271,6 +277,21 @@ def test_a_shard_whose_replay_asked_something_else_fails_the_whole(tmp_path: Pat
     ]
 
     assert merged_of(tmp_path, shards).status == 1
+
+
+@pytest.mark.parametrize(("of_shards", "digest"), [("a", "a"), ("aa", "a"), ("ab", None)])
+def test_a_cassette_has_a_digest_if_it_is_that_of_all_shards(
+    tmp_path: Path, of_shards: str, digest: str | None
+) -> None:
+    shards = [
+        replace(shard, cassette=CassetteUse("replay", "x.cassette.jsonl", 64 * letter, requests=2))
+        for letter, shard in zip(of_shards, shards_of(an_eval(), GATED, 3), strict=False)
+    ]
+
+    used = merged_of(tmp_path, shards).results.cassette
+
+    requests = 2 * len(shards)
+    assert used == CassetteUse("replay", "x.cassette.jsonl", digest and 64 * digest, requests)
 
 
 def test_a_stopped_shard_is_named_and_its_missing_runs_leave_the_gate_undecided(tmp_path: Path) -> None:
@@ -338,6 +359,34 @@ def test_a_dataset_in_another_order_other_agents_and_lost_rows_are_refused(tmp_p
     assert "digest of the code of agent.py: 2, but 1 in " in str(raised.value)
     with pytest.raises(OsmosisError, match="holds 0 rows, but shard 4 of 4 has "):
         merge(write(tmp_path, lost))
+
+
+def test_a_shard_selects_all_its_rows_unless_runs_were_left_out(tmp_path: Path) -> None:
+    whole = an_eval()
+    shard = shard_of(whole, GATED, Shard(1, 2))
+    part = replace(shard, shard=replace(facts_of(shard), whole=False, missing="only 1 run selected"))
+
+    paths = write(tmp_path, [whole, replace(whole, partial=True), shard, part])
+
+    assert [read_head(path).is_selection for path in paths] == [False, True, False, True]
+
+
+@pytest.mark.parametrize(("took_ms", "longest_ms"), [((None, 0.5), 0.5), ((9.0, 5.0), 9.0)])
+def test_merged_entries_took_as_long_as_those_of_the_longest_shard(
+    tmp_path: Path, took_ms: Any, longest_ms: float
+) -> None:
+    x = an_eval()
+    y = replace(x, description=replace(x.description, name="y"))
+    tables = [entry_table("x.toml", {"x": x, "y": y}, each) for each in took_ms]
+    shards = [
+        replace(shard, among=table)
+        for each in (x, y)
+        for shard, table in zip(shards_of(each, Rules(), 2), tables, strict=True)
+    ]
+
+    merged = merge(write(tmp_path, shards))
+
+    assert [each.results.among and each.results.among.duration_ms for each in merged] == [longest_ms] * 2
 
 
 def test_what_shards_lost_is_kept(tmp_path: Path) -> None:

@@ -15,13 +15,14 @@ from jsonschema import Draft202012Validator
 
 from pytest_osmosis.errors import ConfigError, ResultsError
 from pytest_osmosis.evals.eval_models import read_baseline
+from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import NO_NOTES, RewardError, RunNotes
 from pytest_osmosis.results import read as reading
 from pytest_osmosis.results.compared_runs import read_side
 from pytest_osmosis.results.conclude import Conclusion, Rules, differing_settings
 from pytest_osmosis.results.read import read_head, read_results
-from pytest_osmosis.results.results import row_runs
+from pytest_osmosis.results.results import end_of, row_runs
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.comparison import Matched, Pair, RowRuns, changed_rows
 from tests.unit.made import (
@@ -36,6 +37,7 @@ from tests.unit.made import (
     pending,
     published,
     removed,
+    rescored,
     results_of,
 )
 
@@ -168,6 +170,28 @@ def test_rows_are_compared_alike_whether_live_or_stored(stored: Stored, records:
     assert [row.runs for row in row_runs(made)] == runs
     assert row_runs(made) == row_runs(again) == row_runs(side.results)
     assert read.row_runs() == [row for row in row_runs(made) if row.row_index in ended]
+
+
+def test_results_that_were_scored_again_are_read_with_the_status_of_their_eval_run(stored: Stored) -> None:
+    made, end = results_of([finished({A: 1.0})], extra=CONFIG), Lifecycle("failed", "401")
+    again = replace(made, **rescored(), status_before=end)
+
+    once, twice = (
+        reading.results_of(read_results(stored({**each.to_json(), "provenance": PROVENANCE}))) for each in (made, again)
+    )
+
+    assert (once.status_before, twice.status_before, end_of(twice)) == (None, end, end)
+
+
+@pytest.mark.parametrize(("changes", "compared"), [({}, True), ({"partial": True}, False), ({"stopped": "401"}, False)])
+def test_only_a_whole_run_is_compared_with_the_previous_one(
+    stored: Stored, changes: dict[str, Any], compared: bool
+) -> None:
+    made = replace(results_of([finished({A: 1.0}, row) for row in range(2)]), provenance=PROVENANCE, **changes)
+
+    concluded = Conclusion.of(made, Rules()).results(None, stored(WHOLE))
+
+    assert (concluded.results.previous is not None) == compared
 
 
 def test_a_row_of_which_no_run_counts_is_not_measured_and_not_removed(stored: Stored) -> None:
