@@ -36,7 +36,8 @@ from pytest_osmosis.record.plan import shuffled, spans_of
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.report.failure_text import Property, outcome_of, properties_of
+from pytest_osmosis.report.failure_text import outcome_of
+from pytest_osmosis.report.junit import Property, properties_of
 from pytest_osmosis.results.conclude import EvalFacts, Rules
 from pytest_osmosis.results.results import BaselineFile, ShardFacts, max_errors_text
 from pytest_osmosis.text.names import absolute, shown

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.host_connection import Connection
-from pytest_osmosis.engine.hosts import Throttle
 from pytest_osmosis.engine.job import Limits
 from pytest_osmosis.engine.notices import StallNotice, Waiting, WaitNotice, waiting_for
 from pytest_osmosis.engine.permits import BURST_S, WINDOW_S, Estimate, Permits, Rate
 from pytest_osmosis.engine.run_table import Host, RunState, Share, Stage
+from pytest_osmosis.engine.throttle import Throttle
 from pytest_osmosis.host.protocol import AskEvent, Size
 from pytest_osmosis.record.run_id import RunId
 from tests.engine.stepped import ScriptedHost

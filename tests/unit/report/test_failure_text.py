@@ -19,9 +19,9 @@ from pytest_osmosis.report.failure_text import (
     note_lines,
     outcome_of,
     outcome_of_row,
-    properties_of,
     reason_in_a_line,
 )
+from pytest_osmosis.report.junit import properties_of
 from pytest_osmosis.text.safe import LINE_CHARS, shortened
 from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule, Transcript
 from tests.golden import Golden
