@@ -445,7 +445,7 @@ class AskEvent(AttemptFields):
 
 
 class ExchangeEvent(AskedFields, AttemptFields):
-    """A request was answered or refused, and is kept in the exchange log (`cassettes.exchange` declares the members)."""
+    """A request was answered or refused, and is kept in the exchange log, as `cassettes.exchange` declares it."""
 
     ev: Literal["exchange"]
     request: Mapping[str, Any]
