@@ -44,7 +44,7 @@ PLANTED: Sequence[Planted] = (
     ),
     Planted(
         "a property in JUnit",
-        "report/failure_text.py",
+        "report/junit.py",
         '("osmosis.tokens", sum',
         '("osmosis.token", sum',
         "option -ra",
