@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from string import Template
 
 import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, load_training_config
 from pytest_osmosis.errors import ConfigError
+from tests.sections import sections_in
 
 BASE = {
     "experiment": {"model_path": '"demo/arithmetic"', "dataset": '"multiply"'},
@@ -25,16 +25,9 @@ Cases = Mapping[str, Sequence[tuple[str, list[str]]]]
 
 def cases_in(name: str, **words: str) -> Cases:
     """Read `problems/NAME.txt`. A section has lines of TOML, and after `> ` their problems; or a key, its problem and
-    the values that have it, of which each is a case, and perhaps another line `with` it. `$WORD` is one of the given
-    `words`, or of the section `names`."""
-    text = (Path(__file__).parent / "problems" / f"{name}.txt").read_text(encoding="utf-8")
-    if text.startswith("== names"):
-        names, text = text.split("\n\n", 1)
-        words |= dict(line.split(": ", 1) for line in names.splitlines()[1:])
+    the values that have it, of which each is a case, and perhaps another line `with` it."""
     found: dict[str, list[tuple[str, list[str]]]] = {}
-    for part in Template(text).safe_substitute(words).strip().split("\n\n"):
-        title, *lines = part.splitlines()
-        table = title.removeprefix("== ")
+    for table, lines in sections_in(Path(__file__).parent / "problems" / f"{name}.txt", **words).items():
         cases = found[table] = []
         for line in lines:
             if line.startswith("> "):

@@ -16,6 +16,7 @@ import pytest
 from pytest_osmosis.config import EvalConfig, Override, load_entries
 from pytest_osmosis.errors import ConfigError
 from tests.environments import page_environments
+from tests.sections import sections_in
 
 ENVIRONMENTS = ("env1", "env2", "env-a", "env-b", "my-env", "plain-env", "sweep-env", "fixed-env")
 Load = Callable[[str], list[EvalConfig]]
@@ -69,8 +70,8 @@ def case_of(lines: Sequence[str]) -> Case:
     return Case(text, [json.loads(line) for line in said["> "]], "".join(said["! "]))
 
 
-PARTS = (Path(__file__).parent / "verifiers_tomls.txt").read_text(encoding="utf-8").strip().split("\n\n")
-CASES = {title[3:]: case_of(lines) for title, *lines in map(str.splitlines, PARTS)}
+SECTIONS = sections_in(Path(__file__).parent / "verifiers_tomls.txt")
+CASES = {title: case_of(lines) for title, lines in SECTIONS.items()}
 REFUSED = [name for name, case in CASES.items() if case.refused]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import pytest
 
 from pytest_osmosis.datasets import Dataset, check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError
+from tests.sections import sections_in
 
 Opened = Callable[..., Dataset]
 
@@ -44,16 +44,10 @@ def problem_of(dataset: Callable[[], Dataset]) -> str:
 
 
 def problems_in(name: str, **words: str) -> dict[str, tuple[str, tuple[Any, ...], str]]:
-    """Read `NAME.txt`: by its title, the name of each file, its content and perhaps columns, and the problems with it.
-
-    `$WORD` is one of the given `words`, or of the section `names`.
-    """
-    names, cases = (Path(__file__).parent / f"{name}.txt").read_text(encoding="utf-8").split("\n\n", 1)
-    words |= dict(line.split(": ", 1) for line in names.splitlines()[1:])
+    """Read `NAME.txt`: by title, the name of a file, its content and perhaps columns, and the problems with it."""
     found = {}
-    for part in Template(cases).safe_substitute(words).strip().split("\n\n"):
-        title, written, *said = part.split("\n")
+    for title, (written, *said) in sections_in(Path(__file__).parent / f"{name}.txt", **words).items():
         file, given = written.split(" ", 1)
         problems = "\n".join(line.replace("> ", f"data/{file}", 1) for line in said)
-        found[title.removeprefix("== ")] = file, ast.literal_eval(f"({given},)"), problems
+        found[title] = file, ast.literal_eval(f"({given},)"), problems
     return found
