@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.viewer_conversations import Conversation, Question, conversation, questions
+from pytest_osmosis.addons.viewer.stored_results import rebuild
 from pytest_osmosis.engine.engine import LoadedCode
 from pytest_osmosis.evals.prepare import prices_of
 from pytest_osmosis.evals.prepared import Prepared, SelectedRuns
@@ -32,7 +33,6 @@ from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.publish import text_of, write
-from pytest_osmosis.results.stored_results import rebuild
 from tests.preparing import prepare
 
 Event = Mapping[str, Any]

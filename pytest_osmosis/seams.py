@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -180,8 +181,17 @@ def reward_tests(module: Any, name: str) -> list[Any] | None:
 
 # -- readers of stored eval runs -------------------------------------------------------------------------
 
-COMMANDS: Mapping[str, str] = {"html": "pytest_osmosis.addons.viewer.html", "view": "pytest_osmosis.addons.viewer.view"}
-"""The commands of `pytest-osmosis` that an add-on has, and their modules."""
+COMMANDS = frozenset({"show", "html", "view", "list", "compare", "export"})
+"""The commands of `pytest-osmosis` that the add-on has, each in a module with its name."""
+
+
+def command(name: str) -> ModuleType:
+    """Return the module of a command. Raises `OsmosisError` without the add-on."""
+    if not _has_addons():
+        from pytest_osmosis.errors import OsmosisError
+
+        raise OsmosisError(f"{name}: needs the folder addons/ of pytest_osmosis, which is missing; install it again")
+    return import_module(f"pytest_osmosis.addons.viewer.{name}")
 
 
 def write_report(path: Path, runs: Mapping[RunDirectory, Kept], redaction: Redaction, key: str) -> list[Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,6 @@ else:
     settings.register_profile("same", settings.get_profile("new"), derandomize=True)
     settings.load_profile("same")
 
-HAS_ADDONS = find_spec("pytest_osmosis.addons") is not None
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
     del os.environ[name]
@@ -46,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Collect no test that needs an add-on in a copy that has none (`make test-core`)."""
-    return True if not HAS_ADDONS and tiers.is_of_add_on(collection_path) else None
+    return True if not tiers.HAS_ADDONS and tiers.is_of_add_on(collection_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks

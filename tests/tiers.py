@@ -10,17 +10,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
+HAS_ADDONS = find_spec("pytest_osmosis.addons") is not None
 SLOW_FOLDERS = ("browser", "durability", "endpoint", "environments", "host", "mcp", "verifiers", "viewer")
 """Folders whose tests start hosts, browsers or sessions: all of their tests are slow."""
 OF_ADD_ONS = (
-    *("browser", "cluster", "corpus", "docs", "environments", "mcp", "verifiers", "viewer"),
+    *("browser", "cluster", "corpus", "docs", "environments", "mcp", "oracle", "verifiers", "viewer"),
     *("unit/compat", "unit/environments", "unit/lab", "unit/viewer"),
-    *("cli/dashboards.py", "cli/test_compared_pages.py", "cli/test_view.py"),
+    *("cli/dashboards.py", "cli/test_compare.py", "cli/test_compared_pages.py", "cli/test_export.py"),
+    *("cli/test_list.py", "cli/test_show.py", "cli/test_view.py", "plugin/test_show_page.py"),
     *("contract/test_docs_tables.py", "contract/test_layers.py"),
     *("engine/test_engine_judges.py", "hostile/test_dashboard.py", "hostile/test_fuzz_read_back.py"),
     *("plugin/test_html_reports.py", "plugin/test_hub.py"),

@@ -1,8 +1,9 @@
 """The program: it finds the command that the arguments name, and lets it print through a sanitizer.
 
-A command is a module of this folder with its name, which is imported only if it is typed. It has a `DESCRIPTION` and
-maybe `EXAMPLES` for its help, `add_arguments(parser)`, and `run(options, folder, output)`, which does the work, prints
-through `output` and returns the exit status. `run` raises `OsmosisError` for what the user can mend.
+A command is a module of this folder with its name, or one of an add-on (`seams`), and is imported only if it is typed.
+It has a `DESCRIPTION` and maybe `EXAMPLES` for its help, `add_arguments(parser)`, and `run(options, folder, output)`,
+which does the work, prints through `output` and returns the exit status. `run` raises `OsmosisError` for what the user
+can mend.
 """
 
 from __future__ import annotations
@@ -99,20 +100,25 @@ def _run(typed: list[str]) -> int:
             arguments = ["submit", *with_pytest_arguments(rest)]
         case _:
             arguments = typed
+    sanitizer = Sanitizer(provider_secrets(os.environ))
+    try:
+        options = _parsed(arguments)
+        output = CommandOutput(sanitizer, getattr(options, "color", "auto"))
+        status: int = options.perform(options, Path.cwd(), output)
+    except OsmosisError as error:
+        print(sanitizer.shown(str(error)), file=sys.stderr)
+        return 1
+    return status
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argument_parser(arguments)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         from pytest_osmosis.config.named_keys import refusals
 
         parser.error("\n".join(refusals(unknown)) or f"unrecognized arguments: {' '.join(unknown)}")
-    sanitizer = Sanitizer(provider_secrets(os.environ))
-    output = CommandOutput(sanitizer, getattr(options, "color", "auto"))
-    try:
-        status: int = options.perform(options, Path.cwd(), output)
-    except OsmosisError as error:
-        print(sanitizer.shown(str(error)), file=sys.stderr)
-        return 1
-    return status
+    return options
 
 
 def _with_command(arguments: list[str]) -> list[str]:
@@ -152,7 +158,7 @@ def argument_parser(typed: Sequence[str] | None = None) -> argparse.ArgumentPars
 
 def _complete(parser: argparse.ArgumentParser, name: str) -> None:
     """Add what the module of a command says about it."""
-    command = import_module(seams.COMMANDS.get(name, f"pytest_osmosis.cli.{name}"))
+    command = seams.command(name) if name in seams.COMMANDS else import_module(f"pytest_osmosis.cli.{name}")
     parser.description, parser.epilog = command.DESCRIPTION, getattr(command, "EXAMPLES", None)
     command.add_arguments(parser)
     parser.set_defaults(perform=command.run)

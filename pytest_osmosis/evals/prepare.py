@@ -56,7 +56,7 @@ from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.targets import DEMO, ModelTarget, missing_extra, recorded
 from pytest_osmosis.record.plan import MOST_RUNS, Plan, spans_of
 from pytest_osmosis.record.run_id import ModelTag
-from pytest_osmosis.results.heads import plan_digest, previous_run
+from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.chat_messages import label_of, metadata_of, text_of

@@ -21,7 +21,7 @@ from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, began_at, is_r
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_directory import RunDirectory, held_text, holder_of
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
-from pytest_osmosis.results.heads import previous_run
+from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.read import read_head
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import seconds

@@ -63,7 +63,7 @@ class LoadedEvent(TypedDict):
     """User code is loaded and scoring begins: the reward functions, in order, and the digests of their code.
 
     `rollout_code` holds the digests of the files that rollouts run, by path; it is left out if none are rolled out.
-    `result_facts` are those that results need besides the events of runs (`results.stored_results`).
+    `result_facts` are those that results need besides the events of runs (`EvalFacts`).
     """
 
     ev: Literal["loaded"]

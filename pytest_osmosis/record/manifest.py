@@ -133,7 +133,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     - `timeouts`: seconds, by their keys
     - `versions`: the versions of Python and of the packages that matter, None if one is not installed
     - `cassette`: the cassette that it used
-    - `plan_digest`: it identifies the question that the eval run asks (`results.heads`)
+    - `plan_digest`: it identifies the question that the eval run asks (`results.previous_run`)
     - `code`: the digests of the code, None if none was loaded
     - `git`: the state of the workspace when it first began, None if no code was loaded
     - `imported`: the files of `prime eval` from which it began

@@ -9,19 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunNotes, RunRecord
-from pytest_osmosis.report.message_layout import short_text
+from pytest_osmosis.report.message_text import short_text
 from pytest_osmosis.text.chat_messages import answer_of, as_chat_messages, text_of
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, one_line, shortened
 from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule, Transcript, kind_of, reason_of, score_line
-
-if TYPE_CHECKING:
-    from pytest_osmosis.results.stored_results import RunHistory
 
 ANSWER_IN_A_LINE = 40
 """The most characters of an answer, and of a ground truth, in a line. Of a longer one the line has the end, where most
@@ -47,7 +44,7 @@ class ScoredAnswer:
     ground_truth: object = None
 
     @classmethod
-    def of(cls, found: Transcript | RunHistory) -> ScoredAnswer:
+    def of(cls, found: Transcript) -> ScoredAnswer:
         """Return the answer in a conversation."""
         own = [message for message in found.messages[found.n_prompt :] if isinstance(message, Mapping)]
         text = (answer_of(own) or "").strip()

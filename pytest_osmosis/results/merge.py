@@ -21,7 +21,7 @@ from pytest_osmosis.record.run_id import ModelTag, plan_order
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import Conclusion, Rules, any_answer, corrected, is_not_measured, why_unfit
 from pytest_osmosis.results.entry_table import entry_table, is_comparison
-from pytest_osmosis.results.heads import previous_run
+from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.read import PublishedResults, read_results, results_of
 from pytest_osmosis.results.results import (
     BaselineFile,

@@ -17,9 +17,9 @@ from pytest_osmosis.addons.viewer.comparing import ComparedRun, comparison_page,
 from pytest_osmosis.addons.viewer.open_run import OpenRun
 from pytest_osmosis.addons.viewer.report import ReportedRun, write_report
 from pytest_osmosis.addons.viewer.report import report as written_report
+from pytest_osmosis.addons.viewer.run_entry import RunEntry
 from pytest_osmosis.addons.viewer.shapes import ComparedRow, ComparisonPage, HistoryPage
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.results.heads import RunEntry
 from pytest_osmosis.text.numbers import difference
 from pytest_osmosis.text.redaction import Redaction
 from tests.browser.pages import Pages

@@ -13,8 +13,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from pytest_osmosis.addons.viewer.report import ReportedRun, write_report
+from pytest_osmosis.addons.viewer.run_entry import RunEntry
 from pytest_osmosis.addons.viewer.shapes import RunPage
-from pytest_osmosis.results.heads import RunEntry
 from pytest_osmosis.text.numbers import count, money, score, seconds
 from pytest_osmosis.text.redaction import Redaction
 from tests.browser.pages import Pages, Theme

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pytest_osmosis.addons.viewer.compared_runs import compare_runs, read_side
 from pytest_osmosis.addons.viewer.comparing import (
     ComparedRun,
     PastRun,
@@ -16,14 +17,13 @@ from pytest_osmosis.addons.viewer.comparing import (
     past_run,
     past_run_of,
 )
+from pytest_osmosis.addons.viewer.comparison_lines import comparison_json
+from pytest_osmosis.addons.viewer.run_entry import RunEntry
 from pytest_osmosis.addons.viewer.shapes import ComparisonPage, encoded
+from pytest_osmosis.addons.viewer.stored_results import read_stored
 from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.report.comparison import comparison_json
-from pytest_osmosis.results.compared_runs import compare_runs, read_side
-from pytest_osmosis.results.heads import RunEntry
-from pytest_osmosis.results.stored_results import read_stored
 from pytest_osmosis.verdicts.comparison import RowRuns
 from tests.cli.stored_runs import RealRuns
 

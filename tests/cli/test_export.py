@@ -15,8 +15,8 @@ import pytest
 
 from benchmarks.viewer_runs import SyntheticRun, write_run
 from pytest_osmosis import cli
+from pytest_osmosis.addons.viewer.stored_results import differences
 from pytest_osmosis.record.journal import encode, replay
-from pytest_osmosis.results.stored_results import differences
 from tests.cli.stored_runs import ROLLOUT, SCORE, Cli, RealRuns, Stored
 from tests.plugin.workspaces import Shell, Workspace, wait_until
 

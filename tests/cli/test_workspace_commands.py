@@ -17,6 +17,7 @@ import yaml
 from pytest_osmosis import __version__, cli
 from pytest_osmosis.cli.init import create_workspace
 from pytest_osmosis.errors import OsmosisError
+from tests import tiers
 from tests.cli.stored_runs import Cli
 from tests.running import RUNNING
 
@@ -45,6 +46,8 @@ def test_a_new_workspace_runs_green_and_warns_of_nothing(tmp_path: Path) -> None
     assert "40 rollouts" in ran.stdout
     assert "note:" not in ran.stdout
     assert "arning" not in ran.stdout
+    if not tiers.HAS_ADDONS:
+        return
     shown = python(tmp_path, "-m", "pytest_osmosis", "show", "row3-run1").stdout
     assert 'assistant:\n    -> add({"a": 56, "b": 37})' in shown
     assert "assistant:\n    56 + 37 = 93\n" in shown
@@ -149,7 +152,13 @@ def test_the_program_is_the_same_however_it_is_called(tmp_path: Path) -> None:
     assert all("--api-key" in text for text in helps)
 
 
-@pytest.mark.parametrize("command", [["init", "x"], ["runs"], ["schema"], ["--help"], ["show", "row0-run0"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["init", "x"], ["schema"], ["--help"]),
+        *(pytest.param(command, marks=pytest.mark.addon) for command in (["runs"], ["show", "row0-run0"])),
+    ],
+)
 def test_the_commands_need_no_pytest(tmp_path: Path, command: list[str]) -> None:
     code = (
         "import sys; sys.modules['pytest'] = sys.modules['_pytest'] = None\n"
@@ -163,7 +172,10 @@ def test_the_commands_need_no_pytest(tmp_path: Path, command: list[str]) -> None
 # -- arguments ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [["show", "", "row0-run0"], ["show", " "], ["init", ""]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["init", ""], *(pytest.param(["show", *names], marks=pytest.mark.addon) for names in (["", "row0-run0"], [" "]))],
+)
 def test_an_empty_argument_is_a_usage_error(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(arguments)
@@ -179,6 +191,7 @@ def in_locale(folder: Path, command: str, encoding: str) -> subprocess.Completed
     return subprocess.run(["bash", "-c", command], cwd=folder, env=env, capture_output=True, check=False, timeout=120)
 
 
+@pytest.mark.addon
 @pytest.mark.parametrize(("encoding", "shown"), [("ascii", b"caf\\xe9 \\u2265"), ("latin-1", b"caf\xe9 \\u2265")])
 def test_text_that_the_terminal_cannot_show_is_printed_as_escapes(tmp_path: Path, encoding: str, shown: bytes) -> None:
     done = in_locale(tmp_path, "$PYTHON -m pytest_osmosis show latest 'café ≥'", encoding)
@@ -191,7 +204,10 @@ def test_text_that_the_terminal_cannot_show_is_printed_as_escapes(tmp_path: Path
     assert shown in done.stdout
 
 
-@pytest.mark.parametrize("command", ["schema", "runs", "--help"])
+READS = pytest.param("runs", marks=pytest.mark.addon)
+
+
+@pytest.mark.parametrize("command", ["schema", READS, "--help"])
 def test_a_broken_pipe_ends_a_command_quietly(tmp_path: Path, command: str) -> None:
     done = in_locale(tmp_path, f"$PYTHON -m pytest_osmosis {command} | true", "utf-8")
     assert (done.stdout, done.stderr) == (b"", b"")
@@ -203,6 +219,7 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, b"cannot print: No space left on device\n")
 
 
-def test_commands_work_without_standard_output(tmp_path: Path) -> None:
-    done = in_locale(tmp_path, "$PYTHON -m pytest_osmosis runs >&-", "utf-8")
+@pytest.mark.parametrize("command", ["schema", READS])
+def test_commands_work_without_standard_output(tmp_path: Path, command: str) -> None:
+    done = in_locale(tmp_path, f"$PYTHON -m pytest_osmosis {command} >&-", "utf-8")
     assert (done.returncode, done.stderr) == (0, b"")

@@ -17,23 +17,23 @@ import pytest
 from pytest_osmosis.addons.lab.cases import cases_by_function
 from pytest_osmosis.addons.lab.target import target_of
 from pytest_osmosis.addons.verifiers.prime_files import write_prime_files
+from pytest_osmosis.addons.viewer.compared_runs import compare_runs, read_side
+from pytest_osmosis.addons.viewer.comparison_lines import comparison_json, comparison_lines
+from pytest_osmosis.addons.viewer.list import list_runs, runs_json
 from pytest_osmosis.addons.viewer.report import END, report
+from pytest_osmosis.addons.viewer.run_lines import page_lines
 from pytest_osmosis.addons.viewer.server import Dashboard
-from pytest_osmosis.cli.list import list_runs, runs_json
-from pytest_osmosis.cli.show import named, show_json, unit_lines
+from pytest_osmosis.addons.viewer.show import named, show_json, unit_lines
+from pytest_osmosis.addons.viewer.stored_results import read_run_lines, read_stored
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.evals.eval_models import read_baseline
 from pytest_osmosis.record.find_run import find_run, stored
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.stored_rollouts import StoredRollouts
-from pytest_osmosis.report.comparison import comparison_json, comparison_lines
-from pytest_osmosis.report.run_page import page_lines
 from pytest_osmosis.report.style import ansi, painted
-from pytest_osmosis.results.compared_runs import compare_runs, read_side
-from pytest_osmosis.results.heads import previous_run
+from pytest_osmosis.results.previous_run import previous_run
 from pytest_osmosis.results.read import read_results
-from pytest_osmosis.results.stored_results import read_run_lines, read_stored
 from pytest_osmosis.text.redaction import Redaction, Sanitizer
 from tests.hostile.fuzzing import Fuzzer, check_message, json_document, json_lines, mutated_bytes
 from tests.journals import with_checksums

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_osmosis.results.stored_results import differences as differing
+from pytest_osmosis.addons.viewer.stored_results import differences as differing
 from tests.oracle.model import TOKENS, Baseline, Outcome, Run, Said, Session, ended, outcome
 from tests.oracle.server import Script
 from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace, hosts_under, junit_cases, read_json, toml, wait_until

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.addons.viewer.open_run import OpenRun
+from pytest_osmosis.addons.viewer.run_entry import run_entry
 from pytest_osmosis.addons.viewer.run_list import entry_rows, without_misleading_rate
 from pytest_osmosis.addons.viewer.shapes import RunPage, encoded
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.results.entry_table import entry_table
-from pytest_osmosis.results.heads import run_entry
 from pytest_osmosis.stats import gaffke
 from tests.plugin.workspaces import read_json
 from tests.viewer.stored_kinds import KINDS, make_kinds

@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 import pytest_osmosis
 from pytest_osmosis.addons.osmosis_sdk.trajectories import WRITTEN, FinalMetrics, Trajectory, TrajectoryAgent, steps_of
+from pytest_osmosis.addons.viewer.stored_results import LastTerms, Replayed, replayed
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, parsed, read_text, something_at
@@ -32,7 +33,6 @@ from pytest_osmosis.record.journal import EventReader
 from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.results.stored_results import LastTerms, Replayed, replayed
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction

@@ -31,6 +31,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypedDict
 
+from pytest_osmosis.addons.viewer.stored_results import LastTerms, Replayed, replayed
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file, parsed, read_text, something_at
@@ -42,7 +43,6 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId, plan_order
 from pytest_osmosis.record.run_record import Event, RunRecord
 from pytest_osmosis.results.publish import replacing, why_not_writable
-from pytest_osmosis.results.stored_results import LastTerms, Replayed, replayed
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction

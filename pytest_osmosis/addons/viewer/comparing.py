@@ -8,6 +8,23 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from pytest_osmosis import stats
+from pytest_osmosis.addons.viewer.compared_runs import (
+    NothingInCommon,
+    comparable_rows,
+    compare_runs,
+    config_diff,
+    run_differences,
+    side_of,
+)
+from pytest_osmosis.addons.viewer.comparison_lines import (
+    comparison_numbers,
+    end_texts,
+    fairness_texts,
+    finding_text,
+    left_out_text,
+    power_text,
+)
+from pytest_osmosis.addons.viewer.run_entry import RunEntry
 from pytest_osmosis.addons.viewer.shapes import (
     ComparedRow,
     ComparisonPage,
@@ -16,29 +33,12 @@ from pytest_osmosis.addons.viewer.shapes import (
     HistoryPage,
     HistoryPoint,
 )
+from pytest_osmosis.addons.viewer.stored_results import StoredResults, read_stored
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import lifecycle_of
-from pytest_osmosis.report.comparison import (
-    comparison_numbers,
-    end_texts,
-    fairness_texts,
-    finding_text,
-    left_out_text,
-    power_text,
-)
-from pytest_osmosis.results.compared_runs import (
-    NothingInCommon,
-    comparable_rows,
-    compare_runs,
-    config_diff,
-    run_differences,
-    side_of,
-)
-from pytest_osmosis.results.heads import RunEntry
 from pytest_osmosis.results.read import read_results
 from pytest_osmosis.results.results import row_runs
-from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.verdicts.comparison import Pair, RowRuns, by_content, matched, passes, share, shares
 
 MOST_RUNS = 30

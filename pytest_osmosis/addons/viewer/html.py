@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from pytest_osmosis.addons.viewer.compared_runs import entries_of
 from pytest_osmosis.addons.viewer.report import Kept, is_report, report, report_lines
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import LATEST, find_run, is_run
 from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.results.compared_runs import entries_of
 from pytest_osmosis.results.publish import why_not_writable
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import absolute, shown

@@ -22,13 +22,13 @@ from pytest_osmosis.addons.viewer.comparing import ComparedRun
 from pytest_osmosis.addons.viewer.run_list import RunVersion, row_of, run_version
 from pytest_osmosis.addons.viewer.run_page import DatasetRows, dataset_rows, excerpt, run_page, runs_of
 from pytest_osmosis.addons.viewer.shapes import RunPage, SearchHits, encoded
+from pytest_osmosis.addons.viewer.stored_results import Replayed, StoredResults, read_stored
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files.reading import parsed
 from pytest_osmosis.record.find_run import stored
 from pytest_osmosis.record.journal import EventReader, events_from
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.results.stored_results import Replayed, StoredResults, read_stored
 
 _UNSEEN = frozenset(
     (

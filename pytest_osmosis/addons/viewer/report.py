@@ -35,6 +35,7 @@ from pytest_osmosis.addons.viewer.shapes import (
     RunsPage,
     encoded,
 )
+from pytest_osmosis.addons.viewer.stored_results import StoredResults
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file
@@ -44,7 +45,6 @@ from pytest_osmosis.report.style import StyledText, dim, warning
 from pytest_osmosis.results.entry_table import EntryTable, entry_table
 from pytest_osmosis.results.publish import replacing
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import byte_size, plural
 from pytest_osmosis.text.redaction import Redaction

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from pytest_osmosis.addons.viewer.run_lines import circumstances, remarks
 from pytest_osmosis.addons.viewer.run_list import row_of
 from pytest_osmosis.addons.viewer.shapes import (
     FunctionShape,
@@ -23,6 +24,7 @@ from pytest_osmosis.addons.viewer.shapes import (
     SliceShape,
     SlicesShape,
 )
+from pytest_osmosis.addons.viewer.stored_results import StoredResults
 from pytest_osmosis.config.kinds import dotted, toml
 from pytest_osmosis.datasets import Dataset, open_dataset
 from pytest_osmosis.errors import OsmosisError
@@ -31,11 +33,9 @@ from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.plan import MOST_RUNS, selected_runs
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Boundary, RunRecord
-from pytest_osmosis.report.run_page import circumstances, remarks
 from pytest_osmosis.report.summary import account_lines, verdict_lines
 from pytest_osmosis.results.conclude import EvalFacts
 from pytest_osmosis.results.results import Results, decided_scores
-from pytest_osmosis.results.stored_results import StoredResults
 from pytest_osmosis.stats import RunScore, gaffke
 from pytest_osmosis.text.chat_messages import SOLUTION, text_of
 from pytest_osmosis.text.names import shown

@@ -11,9 +11,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from pytest_osmosis.addons.viewer.compared_runs import RunDifference
+from pytest_osmosis.addons.viewer.run_entry import RunEntry
 from pytest_osmosis.formats.codec import builtin
-from pytest_osmosis.results.compared_runs import RunDifference
-from pytest_osmosis.results.heads import RunEntry
 from pytest_osmosis.stats import Interval
 
 OWN_KEYS = frozenset({"status", "outcomes", "boundaries", "html_conversations", "change", "state"})

@@ -1,4 +1,4 @@
-"""The table of the entries of a config: who is compared with whom, and how; and the settings of two eval runs."""
+"""The table of the entries of a config: who is compared with whom, and how."""
 
 from __future__ import annotations
 
@@ -6,23 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 import pytest_osmosis
-from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.formats.codec import decode
 from pytest_osmosis.record.run_record import RunRecord
-from pytest_osmosis.results.compared_runs import RunDifference, Side, compared_with_first, run_differences
 from pytest_osmosis.results.entry_table import EntryTable, entry_table
 from pytest_osmosis.results.publish import published
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.stats import compare, compare_unpaired, holm
 from pytest_osmosis.verdicts.comparison import EntryDifference
-from tests.unit import made
-from tests.unit.made import CONFIG, A, B, failed, finished, pending, results_of
+from tests.unit.made import A, B, failed, finished, pending, results_of
 
 SCHEMA = json.loads((Path(pytest_osmosis.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
 
@@ -162,41 +158,3 @@ def test_published_and_read_back_it_is_the_same_and_fits_the_schema() -> None:
     assert [error.message for error in Draft202012Validator(schema).iter_errors(data)] == []
     declared = {key for name in ("entries", "entry", "entry_difference") for key in SCHEMA["$defs"][name]["properties"]}
     assert {*data, *data["entries"][1], *data["entries"][1]["difference"]} == declared
-
-
-def test_results_files_of_one_eval_are_told_apart_by_their_paths(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, scores in (("a.json", [1.0, 0.0] * 10), ("b.json", [1.0] * 20)):
-        (tmp_path / name).write_text(json.dumps(made.published(scored(scores))))
-
-    found = compared_with_first(tmp_path, ["a.json", "b.json"])
-
-    assert [results.description.name for results in found] == ["x (a.json)", "x (b.json)"]
-    assert found[1].among is not None
-    assert difference(found[1].among, "x (b.json)") == difference(table_of({"a": FIRST, "b": BETTER}), "b")
-    with pytest.raises(OsmosisError, match=r"^a\.json: is named twice"):
-        compared_with_first(tmp_path, ["a.json", "b.json", "a.json"])
-
-
-def side(letter: str, thresholds: Mapping[str, float] | None = None, **extra: Any) -> Side:
-    """A results file whose run is gone."""
-    scorers = (A,) if thresholds is None else tuple(thresholds)
-    results = results_of([finished({A: 1.0})], scorers=scorers, thresholds=thresholds, extra={**CONFIG, **extra})
-    return Side(letter, "x-1", Path("x.json"), "finished", results, True, None)
-
-
-def test_differences_of_the_question_come_first_and_equal_settings_have_none() -> None:
-    assert run_differences(side("A"), side("B", overridden=["batch_size = 8 (--osmosis-batch-size)"])) == []
-
-    a = side("A", thresholds={A: 1.0, B: 0.5})
-    b = side("B", thresholds={A: 0.5}, judge={"model": "j"}, sampling={**CONFIG["sampling"], "seed": 1}, batch_size=4)
-
-    assert run_differences(a, b) == [
-        RunDifference("[sampling] seed", "question", None, "1"),
-        RunDifference("functions", "scoring", '["rewards:a", "rewards:b"]', '["rewards:a"]'),
-        RunDifference("thresholds", "scoring", '{"rewards:a": 1.0}', '{"rewards:a": 0.5}'),
-        RunDifference("[judge] model", "scoring", None, "j"),
-        RunDifference("batch_size", "throughput", "8", "4"),
-    ]

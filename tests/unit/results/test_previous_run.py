@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.lifecycle import ROWS
-from pytest_osmosis.results.heads import RolloutCounter, plan_digest, previous_run
+from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.publish import keep_earlier, text_of, why_not_writable, write
 from pytest_osmosis.results.read import PublishedHead
 from pytest_osmosis.text.names import shown
@@ -97,17 +96,6 @@ def test_results_that_a_rescoring_replaced_still_belong_to_their_plan(tmp_path: 
     first = write(folder / "results.1.json", text_of(WHOLE))
 
     assert found(tmp_path).path == first
-
-
-def test_a_rollout_counts_once_its_line_in_the_journal_is_whole(tmp_path: Path) -> None:
-    journal, counter = tmp_path / "journal.jsonl", RolloutCounter()
-    one, two = (encode({"ev": "rollout", "row": row, "run": 0, "attempt": 1}) for row in range(2))
-    counts = []
-    for content in (one, one + two[:-1], one + two, one + two + one):
-        journal.write_bytes(content)
-        counts.append(counter.count(journal))
-
-    assert counts == [1, 1, 2, 2]
 
 
 def test_missing_folders_are_made(tmp_path: Path) -> None:

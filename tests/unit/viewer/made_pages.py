@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_osmosis.addons.viewer.run_entry import RunEntry
 from pytest_osmosis.addons.viewer.shapes import Outcome, RunPage, RunsPage
-from pytest_osmosis.results.heads import RunEntry
 
 GATES = [{"gate": "pass_rate >= 0.9", "state": "fails"}]
 RESULTS = {"summary": {}, "config": {"decide": "run"}, "gates": GATES}

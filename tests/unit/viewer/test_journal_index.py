@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.addons.viewer.open_run import JournalIndex
+from pytest_osmosis.addons.viewer.stored_results import replayed
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Event
-from pytest_osmosis.results.stored_results import replayed
 from tests.journals import fold
 
 AT = "2026-01-01T00:00:00+00:00"

@@ -14,6 +14,7 @@ import pytest
 
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
 from pytest_osmosis.addons.viewer.open_run import OpenRun, is_seen
+from pytest_osmosis.addons.viewer.run_entry import RunEntry, run_entry
 from pytest_osmosis.addons.viewer.run_list import RunList
 from pytest_osmosis.addons.viewer.server import Dashboard, NoPageError
 from pytest_osmosis.addons.viewer.shapes import RunPage, encoded
@@ -22,7 +23,6 @@ from pytest_osmosis.formats import codec
 from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.results.entry_table import entry_table
-from pytest_osmosis.results.heads import RunEntry, run_entry
 from tests.unit.made import MANIFEST, A, finished, published, results_of
 from tests.unit.record.test_run_lock import HOLD
 

@@ -1,4 +1,4 @@
-/* sources 80387c3c681549ff232d3050520ab3e1e27dc6db19e7c6bf32bf5e7ff98978a0 */
+/* sources a6e11e1a47664e221d10bd3e844e27b66b984adc5ca94b3f174cd82b3fbdb9fe */
 /*! Contains, under the MIT License:
 preact: Copyright (c) 2015-present Jason Miller
 @preact/signals: Copyright (c) 2022-present Preact Team

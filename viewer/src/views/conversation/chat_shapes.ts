@@ -1,5 +1,5 @@
 // Messages in the shapes of several APIs, read as one: OpenAI's chat and Responses, Anthropic's and Bedrock's blocks.
-// An agent may return anything as a message, and nothing of it is dropped. As report/message_layout.py reads them.
+// An agent may return anything as a message, and nothing of it is dropped. As report/message_text.py reads them.
 
 /** A part of a message, in the order in which it was sent. */
 export type Item =

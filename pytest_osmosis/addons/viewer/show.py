@@ -8,14 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from pytest_osmosis.cli.output import CommandOutput, add_output_options, terminal_columns
-from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, stored
-from pytest_osmosis.record.journal import EventReader
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_id import RowId, RunId, Unit
-from pytest_osmosis.report.message_layout import MOST_CHARS, Shortener
-from pytest_osmosis.report.run_page import (
+from pytest_osmosis.addons.viewer.message_layout import MOST_CHARS, Shortener
+from pytest_osmosis.addons.viewer.run_lines import (
     Listing,
     RunContext,
     config_argument,
@@ -25,7 +19,13 @@ from pytest_osmosis.report.run_page import (
     run_lines,
     runs_json,
 )
-from pytest_osmosis.results.stored_results import LastTerms, RunHistory, read_stored, replayed
+from pytest_osmosis.addons.viewer.stored_results import LastTerms, RunHistory, read_stored, replayed
+from pytest_osmosis.cli.output import CommandOutput, add_output_options, terminal_columns
+from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, stored
+from pytest_osmosis.record.journal import EventReader
+from pytest_osmosis.record.run_directory import RunDirectory
+from pytest_osmosis.record.run_id import RowId, RunId, Unit
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import listed, shown
 

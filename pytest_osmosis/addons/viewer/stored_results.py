@@ -34,7 +34,7 @@ from pytest_osmosis.text.chat_messages import answer_of, text_of
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction, ascii_json
 from pytest_osmosis.verdicts.gates import Verdict
-from pytest_osmosis.verdicts.pass_rule import PassRule, error_of, kind_of
+from pytest_osmosis.verdicts.pass_rule import PassRule, Transcript, error_of, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +95,15 @@ def read_stored(run: StoredEvalRun, found: Replayed | None = None) -> StoredResu
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """One run: its record, its conversation, whose first `n_prompt` messages are the prompt's, and its output.
+    """One run: its record, and what its test showed of it; the ground truth is None if the run was not scored.
 
-    `scorers` are the functions of the last scoring. `details` is the traceback of a rollout that broke. `outputs` holds
-    what each step printed, by kind. `ground_truth` is the row's, as the functions got it, None if the run was not
-    scored.
+    `scorers` are the functions of the last scoring. `outputs` holds what each step printed, by kind.
     """
 
     record: RunRecord
     scorers: Sequence[str]
-    messages: Sequence[object]
-    n_prompt: int
-    details: str
+    transcript: Transcript
     outputs: Sequence[Mapping[str, str]]
-    ground_truth: object
 
 
 @dataclass
@@ -151,15 +146,14 @@ class Replayed:
         """Return what a journal says about a run. Raises `JournalError`."""
         rollout = self.event("rollout", record, reader)
         scores = [reader.at(place) for place in self.score_places(record)]
-        return RunHistory(
-            record,
-            self.ledger.scorers,
+        transcript = Transcript(
             rollout.get("messages", ()),
             rollout.get("n_prompt", 0),
             rollout.get("details", ""),
-            [event.get("output") or {} for event in (rollout, *scores) if event],
-            self.event("score", record, reader).get("ground_truth"),
+            ground_truth=self.event("score", record, reader).get("ground_truth"),
         )
+        outputs = [event.get("output") or {} for event in (rollout, *scores) if event]
+        return RunHistory(record, self.ledger.scorers, transcript, outputs)
 
     def apply(self, event: Event) -> Sequence[Event]:
         """Take the next event, which has its position. Return those that count now."""

@@ -7,6 +7,14 @@ from dataclasses import asdict
 from typing import Any
 
 from pytest_osmosis import stats
+from pytest_osmosis.addons.viewer.compared_runs import (
+    ComparedRate,
+    ComparedRuns,
+    RunDifference,
+    Side,
+    config_diff,
+    run_differences,
+)
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.failure_text import ScoredAnswer
 from pytest_osmosis.report.statistics import (
@@ -19,14 +27,6 @@ from pytest_osmosis.report.statistics import (
 )
 from pytest_osmosis.report.style import Style, StyledText, aligned, bold, dim, joined, warning
 from pytest_osmosis.report.summary import known_cost
-from pytest_osmosis.results.compared_runs import (
-    ComparedRate,
-    ComparedRuns,
-    RunDifference,
-    Side,
-    config_diff,
-    run_differences,
-)
 from pytest_osmosis.results.results import n_cost_unknown
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, difference, moment, p_value, plural, score, seconds
@@ -305,7 +305,7 @@ def _row_of(side: Side, index: int, passes: Passes) -> dict[str, Any]:
 def _run(side: Side, record: RunRecord) -> dict[str, Any]:
     answer, rule = None, side.results.pass_rule
     if side.stored is not None and record.rolled:
-        answer = ScoredAnswer.of(side.stored.history(record)).text
+        answer = ScoredAnswer.of(side.stored.history(record).transcript).text
     return {
         "run": str(record.run),
         "outcome": kind_of(record, rule) if record.status != "pending" else "pending",

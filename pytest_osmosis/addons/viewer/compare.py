@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pytest_osmosis.addons.viewer.compared_runs import compare_runs, compared_with_first, entries_of, read_side
+from pytest_osmosis.addons.viewer.comparison_lines import comparison_json, comparison_lines
 from pytest_osmosis.cli.output import CommandOutput, add_output_options, terminal_columns
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.report.comparison import comparison_json, comparison_lines
 from pytest_osmosis.report.overview import overview_lines
-from pytest_osmosis.results.compared_runs import compare_runs, compared_with_first, entries_of, read_side
 from pytest_osmosis.text.arguments import filled
 
 DESCRIPTION = """\

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_osmosis import seams
+from pytest_osmosis.addons.viewer.stored_results import differences, read_run_lines, rebuild
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError, ResultsError, writing
 from pytest_osmosis.record.find_run import StoredEvalRun, find_run, stored
@@ -16,7 +17,6 @@ from pytest_osmosis.record.lifecycle import lifecycle_of
 from pytest_osmosis.results import publish
 from pytest_osmosis.results.publish import redacted, text_of, why_not_writable
 from pytest_osmosis.results.read import read_document
-from pytest_osmosis.results.stored_results import differences, read_run_lines, rebuild
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import plural

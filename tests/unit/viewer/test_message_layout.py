@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_osmosis.report.message_layout import Shortener, message_lines
+from pytest_osmosis.addons.viewer.message_layout import Shortener, message_lines
 from pytest_osmosis.text.safe import width
 from tests.golden import Golden
 
@@ -63,6 +63,10 @@ SHOWN: dict[str, Sequence[object]] = {
     "long arguments and results": [asking(call("a", "plan", json.dumps(LONG))), result("a", json.dumps(LONG))],
     "arguments that are no JSON text": [
         asking(call("a", "f", {"x": 1}), call("b", "g", "{not json"), call("c", "h", None)),
+    ],
+    "a call and a result of the Responses API": [
+        {"type": "function_call", "call_id": "a", "name": "weather", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "a", "output": "sun"},
     ],
     "reasoning and a refusal": [
         {"role": "assistant", "reasoning_content": "Hm.\nYes.", "content": "No.", "refusal": "I will not"},

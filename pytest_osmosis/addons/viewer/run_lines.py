@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pytest_osmosis.addons.viewer.message_layout import INDENT, Shortener, message_lines, text_lines
+from pytest_osmosis.addons.viewer.stored_results import RunHistory, StoredResults
 from pytest_osmosis.formats.events import plain
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.lifecycle import Lifecycle
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.report.failure_text import ScoredAnswer, answer_line, lost_text, note_lines, score_lines
-from pytest_osmosis.report.message_layout import INDENT, Shortener, message_lines, text_lines
 from pytest_osmosis.report.statistics import show_command
 from pytest_osmosis.report.style import STATUSES, StyledText, bad, bold, dim, good, joined, warning
 from pytest_osmosis.report.summary import summary_lines, verdict_lines
 from pytest_osmosis.results.results import Results
-from pytest_osmosis.results.stored_results import RunHistory, StoredResults
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, moment, money, plural, seconds
 from pytest_osmosis.text.safe import fitted, one_line
@@ -206,7 +206,7 @@ def _listed(stored: StoredResults, records: Sequence[RunRecord], columns: int | 
         style, outcome = _outcome(rule, record)
         answer = ""
         if record.status == "finished":
-            answer = answer_line(record, rule, ScoredAnswer.of(stored.history(record)))
+            answer = answer_line(record, rule, ScoredAnswer.of(stored.history(record).transcript))
         begin = joined("  ", style(f"{record.run}"), " " * (width - len(str(record.run)) + 2))
         line = f"{outcome}: {answer}" if answer else outcome
         yield joined(begin, line if columns is None else fitted(line, max(columns - len(begin), LEAST_COLUMNS)))
@@ -246,7 +246,7 @@ def run_lines(history: RunHistory, context: RunContext, cut: Shortener) -> Itera
     yield from _facts(history, context, cut)
     yield from _answer_lines(history, cut)
     yield from _origin_lines(context)
-    yield from message_lines(history.messages, cut)
+    yield from message_lines(history.transcript.messages, cut)
     yield from _output_lines(history, cut)
     yield from shortened_lines(cut)
 
@@ -263,7 +263,8 @@ def row_lines(row: int, histories: Sequence[RunHistory], context: RunContext, cu
     passed = sum(context.pass_rule.passed(each.record) for each in histories)
     yield joined(bold(f"{context.eval_run} row{row}"), f": {count(passed)} of {plural(len(histories), 'run')} passed")
     yield from _origin_lines(context)
-    prompts = [list(history.messages[: history.n_prompt]) for history in histories if history.messages]
+    transcripts = [history.transcript for history in histories]
+    prompts = [list(each.messages[: each.n_prompt]) for each in transcripts if each.messages]
     shared = len(prompts[0]) if prompts and all(prompt == prompts[0] for prompt in prompts) else 0
     if shared:
         yield from message_lines(prompts[0], cut)
@@ -272,7 +273,7 @@ def row_lines(row: int, histories: Sequence[RunHistory], context: RunContext, cu
         yield joined(bold(str(history.record.run)), ": ", became(history, context))
         yield from _facts(history, context, cut)
         yield from _answer_lines(history, cut)
-        yield from message_lines(history.messages[shared:], cut)
+        yield from message_lines(history.transcript.messages[shared:], cut)
         yield from _output_lines(history, cut)
     yield from shortened_lines(cut)
 
@@ -312,7 +313,7 @@ def _facts(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator
             yield from text_lines(record.scorer_errors[name].details, cut, "  " + INDENT)
     if record.error is not None:
         yield from (f"  {line}".rstrip() for line in f"error: {cut(record.error)}".split("\n"))
-        yield from text_lines(history.details, cut)
+        yield from text_lines(history.transcript.details, cut)
     if record.bound is not None and record.bound not in (record.error or ""):
         yield f"  met {record.bound}: the model was not asked again"
     if record.status == "finished" and record.answer_fault is not None:
@@ -323,7 +324,7 @@ def _facts(history: RunHistory, context: RunContext, cut: Shortener) -> Iterator
 def _answer_lines(history: RunHistory, cut: Shortener) -> Iterator[str]:
     """Yield the answer that was scored, unless the conversation ends with it, and what was expected."""
     if history.record.status == "finished":
-        yield from (f"  {line}" for line in ScoredAnswer.of(history).lines(cut))
+        yield from (f"  {line}" for line in ScoredAnswer.of(history.transcript).lines(cut))
 
 
 def _circumstances(record: RunRecord, cost: float | None) -> str:
@@ -391,7 +392,7 @@ def _page(stored: StoredResults, runs: list[dict[str, Any]]) -> dict[str, Any]:
 def _run_of(history: RunHistory, rule: PassRule, costs: Mapping[RunId, float]) -> dict[str, Any]:
     record = history.record
     outcome = record.status if record.status == "pending" else kind_of(record, rule)
-    answer = ScoredAnswer.of(history)
+    answer = ScoredAnswer.of(history.transcript)
     return {
         "run": str(record.run),
         "row_index": record.run.row,
@@ -403,8 +404,8 @@ def _run_of(history: RunHistory, rule: PassRule, costs: Mapping[RunId, float]) -
         "error": record.error,
         "scores": dict(record.scores),
         "errors": {name: error.message for name, error in record.scorer_errors.items()},
-        "answer": answer.text if history.messages else None,
-        "ground_truth": history.ground_truth,
+        "answer": answer.text if history.transcript.messages else None,
+        "ground_truth": history.transcript.ground_truth,
         **plain(record),
         "usage": None if record.usage is None else dict(record.usage),
         "cost_usd": costs.get(record.run),
@@ -417,11 +418,11 @@ def _run_of(history: RunHistory, rule: PassRule, costs: Mapping[RunId, float]) -
 
 
 def _whole(history: RunHistory) -> dict[str, Any]:
-    record = history.record
+    record, transcript = history.record, history.transcript
     return {
-        "messages": list(history.messages),
-        "prompt_messages": history.n_prompt,
-        "details": history.details,
+        "messages": list(transcript.messages),
+        "prompt_messages": transcript.n_prompt,
+        "details": transcript.details,
         "error_details": {name: error.details for name, error in record.scorer_errors.items()},
         "output": [dict(output) for output in history.outputs if output],
     }

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from pytest_osmosis import stats
+from pytest_osmosis.addons.viewer.stored_results import StoredResults, read_stored
 from pytest_osmosis.config import read_entries
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import something_at
@@ -29,7 +30,6 @@ from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.results.publish import published_settings
 from pytest_osmosis.results.read import read_results, results_of
 from pytest_osmosis.results.results import Results, by_row, end_of, row_runs
-from pytest_osmosis.results.stored_results import StoredResults, read_stored
 from pytest_osmosis.stats import Interval, Paired
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural

@@ -1,0 +1,110 @@
+"""`pytest-osmosis runs list`."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.stored_runs import RESULTS, Cli, Stored
+from tests.unit.made import MANIFEST, A, finished, published
+
+ENDED = {"ev": "ended", "at": "2026-01-01T00:00:09+00:00", "status": "finished", "reason": None}
+(GATE,) = published([finished({A: 1.0})], minimum=0.7)["gates"]
+
+
+def test_runs_lists_the_newest_first(typed: Cli, stored: Stored) -> None:
+    stored("old", age_s=4)
+    stored("killed", results=None, age_s=3)
+    stored("torn", ENDED, results="{", age_s=2)
+    summary = {**RESULTS["summary"], "cost_unknown": 1}
+    begun = {**summary, "total_rows": 8, "pending": 1986}
+    stopped = {"status": "failed", "stop_reason": "401", "stopped_by": "systemic", "partial": True}
+    stored("part", results={**RESULTS, **stopped, "summary": begun}, age_s=1)
+    stored("new", results={**RESULTS, "summary": {**summary, "cost_usd": None}}, age_s=0)
+    assert typed("runs").splitlines() == [
+        "run           started (UTC)           status  pass rate        passed  gates  tokens      cost",
+        "new     2026-01-02 03:04:05         finished      0.500        1 of 2      -  12,345   unknown",
+        "part    2026-01-02 03:04:05  failed, partial          -        1 of 2      -  12,345  >= $1.25",
+        "torn                      -       unreadable          -             -      -       -         -",
+        "killed  2026-01-01 00:00:00           failed          -  0 of 4 ended      -       -         -",
+        "old     2026-01-02 03:04:05         finished      0.500        1 of 2      -  12,345     $1.25",
+    ]
+
+
+def test_what_was_not_measured_is_no_pass_rate(typed: Cli, stored: Stored) -> None:
+    stored("all", results={**RESULTS, "summary": {**RESULTS["summary"], "measured": 0, "pass_rate": 0.0}}, age_s=1)
+    stored("one", results={**RESULTS, "summary": {**RESULTS["summary"], "measured": 1}}, age_s=2)
+    every, one = (line.split("  ") for line in typed("runs").splitlines()[1:])
+    assert "none of 2 measured" in [cell.strip() for cell in every]
+    assert "0.000" not in " ".join(every)
+    assert "1 of 2, 1 not measured" in [cell.strip() for cell in one]
+
+
+def test_runs_show_the_states_of_gates(typed: Cli, stored: Stored) -> None:
+    for age_s, states in enumerate((["holds"], ["fails"], ["holds", "fails"], ["holds"] * 2, ["not measured"])):
+        stored(f"run{age_s}", results={**RESULTS, "gates": [{**GATE, "state": state} for state in states]}, age_s=age_s)
+    cells = [line.split("  ") for line in typed("runs").splitlines()[1:]]
+    assert [[cell.strip() for cell in line if cell][5] for line in cells] == [
+        "holds",
+        "fails",
+        "1 of 2 fails",
+        "hold",
+        "not measured",
+    ]
+
+
+def test_runs_as_json(typed: Cli, stored: Stored) -> None:
+    code = {"git_commit": "1f3a" * 10, "git_dirty": True}
+    stored("x-1", results={**RESULTS, "gates": [GATE], "provenance": {**RESULTS["provenance"], **code}})
+    stored("torn", ENDED, results="{")
+    page = json.loads(typed("runs", "--json"))
+    torn, run = sorted(page["runs"], key=lambda run: run["name"])
+    assert (run["status"], run["passed"], run["counted"], run["gates"]) == ("finished", 1, 2, ["holds"])
+    assert (run["git_commit"], run["git_dirty"], run["duration_s"]) == (code["git_commit"], True, 3.21)
+    assert (torn["status"], torn["passed"], torn["git_commit"]) == ("unreadable", None, None)
+    assert "results.json: is not JSON" in torn["problem"]
+
+
+def test_runs_list_is_what_runs_does_without_a_command(typed: Cli, stored: Stored) -> None:
+    assert typed("runs") == "no runs in .osmosis/runs; pytest --osmosis-config=CONFIG makes one\n"
+    stored("x-20260102T000000Z-aaaaaa")
+    stored("y-20260102T000000Z-aaaaaa", results={**RESULTS, "config": {**RESULTS["config"], "name": "sums"}})
+    assert typed("runs", "list") == typed("runs")
+    assert typed("runs", "list", "sums") == typed("runs", "sums")
+    assert len(typed("runs", "sums").splitlines()) == 2
+    assert typed("runs", "--json", "sums") == typed("runs", "list", "--json", "sums")
+    said = typed("runs", "sumz", fails=1)
+    assert said == 'eval "sumz": no runs in .osmosis/runs; did you mean "sums"? there are runs of sums, x\n'
+
+
+def test_the_newest_runs_are_listed_unless_all_are_asked_for(typed: Cli, stored: Stored) -> None:
+    for number in range(23):
+        stored(f"x-20260102T0000{number:02}Z-aaaaaa")
+    lines = typed("runs").splitlines()
+    assert [line.split()[0] for line in lines[1:-1]] == [f"x-20260102T0000{n:02}Z-aaaaaa" for n in range(22, 2, -1)]
+    assert lines[-1] == "and 3 older runs; --all lists them too"
+    assert len(typed("runs", "list", "--all").splitlines()) == 24
+    assert typed("runs", "x", "--all") == typed("runs", "--all")
+    page = json.loads(typed("runs", "--json"))
+    assert (len(page["runs"]), page["not_listed"]) == (20, 3)
+    for name in ("set10", "set2", "set1"):
+        stored(f"{name}-20260103T000000Z-aaaaaa")
+    names = [line.split("-")[0] for line in typed("runs").splitlines()[1:4]]
+    assert names == ["set1", "set2", "set10"], "evals that began together are in natural order"
+
+
+def test_a_list_says_of_what_each_run_is_and_what_became_of_it(typed: Cli, stored: Stored) -> None:
+    extra = {**MANIFEST["subject"]["extra"], "dataset": "data/b.jsonl"}
+    inputs = {"experiment": {"rollout": "sums"}, "agent": {"agent": None}}
+    of_mini = {**MANIFEST["subject"], "model": "openai/gpt-5-mini", "extra": extra}
+    interrupted = {"status": "stopped", "stop_reason": "interrupted", "stopped_by": "interrupt"}
+    stored("a", results=RESULTS, age_s=0)
+    stored("b", age_s=-1, manifest={**MANIFEST, "subject": of_mini, "inputs": inputs}, results=None)
+    stored("c", results={**RESULTS, **interrupted}, age_s=-2)
+
+    stopped, failed, finished = json.loads(typed("runs", "--json"))["runs"]
+
+    assert [run["status"] for run in (stopped, failed, finished)] == ["stopped", "failed", "finished"]
+    assert stopped["reason"] == "interrupted"
+    assert "was killed" in failed["reason"]
+    assert finished["reason"] is None
+    assert (failed["model"], failed["dataset"], failed["rollout"]) == ("openai/gpt-5-mini", "data/b.jsonl", "sums")
