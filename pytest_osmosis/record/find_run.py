@@ -7,13 +7,12 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePath
-from typing import Any
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, JsonFault, fault_of, parsed, read_text, something_at
 from pytest_osmosis.record.manifest import Manifest, read_manifest
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
-from pytest_osmosis.text.names import hint, listed, natural_key, shown
+from pytest_osmosis.text.names import hint, listed, shown
 
 LATEST = "latest"
 MOST_BYTES = 1 << 30
@@ -167,11 +166,6 @@ def began_at(run: Path) -> tuple[float, float]:
     except OSError:  # removed meanwhile
         written = 0.0
     return _began_second(run.name) or written, written
-
-
-def listing_order(run: Path) -> tuple[float, Any]:
-    """Return the sort key of a list of eval runs: the newest first, those of one command in the order of names."""
-    return -began_at(run)[0], natural_key(eval_of(run.name) or "")
 
 
 def _began_second(run_name: str) -> float | None:

@@ -54,12 +54,6 @@ PriceOf = Callable[[JudgeUse], Price | None]
 """Returns the price of a judge's model, None if it is unknown."""
 
 
-def price_of_judge(extra: Mapping[str, Any], prices: Mapping[str, Price | None]) -> PriceOf:
-    """Return the price of the judge that the `extra` of an eval's description names, None for other judges."""
-    judge, price = extra.get("judge", {}), prices.get("judge")
-    return lambda use: price if (use.model, use.base_url) == (judge.get("model"), judge.get("base_url")) else None
-
-
 def no_price(use: JudgeUse) -> None:
     """Return the price of a judge about which nothing is known."""
 

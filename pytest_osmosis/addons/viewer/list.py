@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.addons.viewer.run_entry import RunEntry, run_entry
+from pytest_osmosis.addons.viewer.run_entry import RunEntry, listing_order, run_entry
 from pytest_osmosis.cli.output import CommandOutput, add_output_options
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.record.find_run import NO_RUNS, eval_of, listing_order, runs_above
+from pytest_osmosis.record.find_run import NO_RUNS, eval_of, runs_above
 from pytest_osmosis.report.style import STATUSES, Style, StyledText, aligned, bold, dim
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import hint, listed, natural_key, shown

@@ -10,13 +10,14 @@ from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, open_file, something_at
+from pytest_osmosis.record.find_run import began_at, eval_of
 from pytest_osmosis.record.journal import checked
 from pytest_osmosis.record.lifecycle import Lifecycle, Status, lifecycle_of
 from pytest_osmosis.record.manifest import Manifest, read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.results.read import SummaryFields, read_head
 from pytest_osmosis.stats import Interval
-from pytest_osmosis.text.names import shown
+from pytest_osmosis.text.names import natural_key, shown
 
 _ROLLOUT = b'{"ev":"rollout"'
 """The beginning of the journal's line on a rollout, as it is written: the run follows, up to `_ATTEMPT`."""
@@ -63,6 +64,11 @@ class RunEntry:
     problem: str | None = None
     replayed: bool = False
     pass_rate_interval: Interval | None = None
+
+
+def listing_order(run: Path) -> tuple[float, Any]:
+    """Return the sort key of a list of eval runs: the newest first, those of one command in the order of names."""
+    return -began_at(run)[0], natural_key(eval_of(run.name) or "")
 
 
 def run_entry(folder: Path, n_rollouts: Callable[[Path], int | None] | None = None) -> RunEntry:

@@ -11,13 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_osmosis.addons.viewer.run_entry import Figures, RolloutCounter, RunEntry, entry_of, run_entry
+from pytest_osmosis.addons.viewer.run_entry import (
+    Figures,
+    RolloutCounter,
+    RunEntry,
+    entry_of,
+    listing_order,
+    run_entry,
+)
 from pytest_osmosis.addons.viewer.shapes import EntryRow, RunsPage
 from pytest_osmosis.addons.viewer.stored_results import StoredResults
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.formats.codec import decode, encode
-from pytest_osmosis.record.find_run import listing_order
 from pytest_osmosis.record.manifest import read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory, holder_of
 from pytest_osmosis.results.entry_table import EntryFigures, EntryTable

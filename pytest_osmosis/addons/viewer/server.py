@@ -32,10 +32,11 @@ from aiohttp.typedefs import Handler
 from pytest_osmosis.addons.viewer.comparing import MOST_RUNS, PastRun, comparison_page, history_page, past_run
 from pytest_osmosis.addons.viewer.open_run import OpenRun
 from pytest_osmosis.addons.viewer.report import read_bundle
+from pytest_osmosis.addons.viewer.run_entry import listing_order
 from pytest_osmosis.addons.viewer.run_list import RunList
 from pytest_osmosis.addons.viewer.shapes import OWN_KEYS, encoded
 from pytest_osmosis.errors import OsmosisError
-from pytest_osmosis.record.find_run import eval_in, home_above, is_run, listing_order, stored
+from pytest_osmosis.record.find_run import eval_in, home_above, is_run, stored
 from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.names import absolute, shown
 from pytest_osmosis.text.redaction import Sanitizer

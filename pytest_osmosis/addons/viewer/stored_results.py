@@ -29,7 +29,7 @@ from pytest_osmosis.results.conclude import Conclusion, EvalFacts, FactsAtEnd
 from pytest_osmosis.results.publish import published, published_head
 from pytest_osmosis.results.read import PublishedResults, read_head, read_results, results_of
 from pytest_osmosis.results.results import BaselineFile, EvalDescription, Rescored, Results
-from pytest_osmosis.results.totals import CassetteUse, PriceOf, price_of_judge, shown_name
+from pytest_osmosis.results.totals import CassetteUse, PriceOf, shown_name
 from pytest_osmosis.text.chat_messages import answer_of, text_of
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction, ascii_json
@@ -229,11 +229,17 @@ def _from_journal(run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed) -> 
         provenance={"run_dir": shown(run.directory.path), "started_at": manifest.started_at},
         cassette=CassetteUse.of(manifest.cassette),
         row_digests=digests,
-        judge_price=price_of_judge(manifest.subject.extra, manifest.prices),
+        judge_price=_price_of_judge(manifest.subject.extra, manifest.prices),
         smoke_of=manifest.plan.n_runs if manifest.smoke else None,
         n_planned=manifest.plan.n_runs,
     )
     return StoredResults(run, lifecycle, made, found, begun, True)
+
+
+def _price_of_judge(extra: Mapping[str, Any], prices: Mapping[str, Price | None]) -> PriceOf:
+    """Return the price of the judge that the `extra` of an eval's description names, None for other judges."""
+    judge, price = extra.get("judge", {}), prices.get("judge")
+    return lambda use: price if (use.model, use.base_url) == (judge.get("model"), judge.get("base_url")) else None
 
 
 class LastTerms(NamedTuple):
@@ -414,7 +420,7 @@ class _Rebuilding:
     def _judge_price(self) -> PriceOf:
         """Return the prices of judges that were asked; without the end of the session, of the one in the config."""
         known = self._end.judge_prices
-        of_config = price_of_judge(self._facts.description.extra, self._facts.prices)
+        of_config = _price_of_judge(self._facts.description.extra, self._facts.prices)
         return lambda use: known[name] if (name := shown_name(use)) in known else of_config(use)
 
 
