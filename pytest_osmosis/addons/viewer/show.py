@@ -19,7 +19,7 @@ from pytest_osmosis.addons.viewer.run_lines import (
     run_lines,
     runs_json,
 )
-from pytest_osmosis.addons.viewer.stored_results import LastTerms, RunHistory, read_stored, replayed
+from pytest_osmosis.addons.viewer.stored_results import LastTerms, Replayed, RunHistory, read_stored, replayed
 from pytest_osmosis.cli.output import CommandOutput, add_output_options, terminal_columns
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, stored
@@ -102,8 +102,8 @@ def unit_lines(directory: RunDirectory, unit: Unit, *, full: bool = False) -> It
 
     Raises `OsmosisError` if files are not valid, or the run or row is not in the eval run.
     """
-    histories = _histories(directory, unit)
-    context = _context(directory, unit, histories)
+    histories = _histories(directory, replayed(directory.journal), unit)
+    context = _context(stored(directory), unit, histories)
     cut = Shortener(None if full else MOST_CHARS)
     if isinstance(unit, RunId):
         yield from run_lines(histories[0], context, cut)
@@ -113,9 +113,10 @@ def unit_lines(directory: RunDirectory, unit: Unit, *, full: bool = False) -> It
 
 def show_json(directory: RunDirectory, unit: Unit | None, *, only_failed: bool = False) -> dict[str, Any]:
     """Return the page of an eval run, or of a run or a row of it, as JSON. Raises `OsmosisError` as `unit_lines`."""
+    found = read_stored(stored(directory))
     if unit is None:
-        return page_json(read_stored(stored(directory)), only_failed=only_failed)
-    return runs_json(read_stored(stored(directory)), _histories(directory, unit))
+        return page_json(found, only_failed=only_failed)
+    return runs_json(found, _histories(directory, found.replayed, unit))
 
 
 def _unit(text: str) -> Unit | None:
@@ -124,9 +125,8 @@ def _unit(text: str) -> Unit | None:
     return RunId.named(name) or RowId.named(name)
 
 
-def _histories(directory: RunDirectory, unit: Unit) -> Sequence[RunHistory]:
+def _histories(directory: RunDirectory, found: Replayed, unit: Unit) -> Sequence[RunHistory]:
     """Return the history of a run, or those of all runs of a row, by both models unless the baseline's was named."""
-    found = replayed(directory.journal)
     known = sorted(found.ledger.records)
     with EventReader(directory.journal) as reader:
         wanted = [
@@ -161,8 +161,7 @@ def _ranges(rows: Sequence[int]) -> str:
     return f"{'row' if len(rows) == 1 else 'rows'} {listed(parts, 10)}"
 
 
-def _context(directory: RunDirectory, unit: Unit, histories: Sequence[RunHistory]) -> RunContext:
-    run = stored(directory)
+def _context(run: StoredEvalRun, unit: Unit, histories: Sequence[RunHistory]) -> RunContext:
     rule, prices = LastTerms.of(run, histories[0].scorers)
     known = ((each.record, price) for each in histories if (price := prices.get(each.record.run.model)) is not None)
     costs = {record.run: price.cost_usd(record.usage) for record, price in known}
@@ -170,7 +169,7 @@ def _context(directory: RunDirectory, unit: Unit, histories: Sequence[RunHistory
     dataset = run.manifest.subject.extra["dataset"]
     has_lines = not run.manifest.environment and not run.dataset.is_dir()
     return RunContext(
-        directory.name,
+        run.directory.name,
         rule,
         {id: cost for id, cost in costs.items() if cost is not None},
         "" if line is None else f"{dataset}:{line}" if has_lines else f"row {unit.row} of {dataset}",
