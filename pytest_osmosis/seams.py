@@ -96,6 +96,9 @@ if not TYPE_CHECKING:
         return getattr(import_module(f"pytest_osmosis.addons.{module}"), attribute)
 
 
+_MISSING = "the folder addons/ of pytest_osmosis, which is missing; install it again"
+
+
 def _has_addons() -> bool:
     return find_spec("pytest_osmosis.addons") is not None
 
@@ -132,7 +135,7 @@ def find_environment(env_id: str, folder: Path) -> EnvironmentModule:
     if not _has_addons():
         from pytest_osmosis.config.eval_kinds import Unfound
 
-        raise Unfound("environments need the folder addons/ of pytest_osmosis, which is missing; install it again")
+        raise Unfound(f"environments need {_MISSING}")
     from pytest_osmosis.addons.verifiers.find_module import find_module
 
     return find_module(env_id, folder)
@@ -161,7 +164,7 @@ def trajectory_rows(folder: Path, display: str) -> TrajectoryRows:
     if not _has_addons():
         from pytest_osmosis.errors import DatasetError
 
-        raise DatasetError.at(display, "needs the folder addons/ of pytest_osmosis, which is missing; install it again")
+        raise DatasetError.at(display, f"needs {_MISSING}")
     from pytest_osmosis.addons.osmosis_sdk.trajectories import trajectory_rows
 
     return trajectory_rows(folder, display)
@@ -190,7 +193,7 @@ def command(name: str) -> ModuleType:
     if not _has_addons():
         from pytest_osmosis.errors import OsmosisError
 
-        raise OsmosisError(f"{name}: needs the folder addons/ of pytest_osmosis, which is missing; install it again")
+        raise OsmosisError(f"{name}: needs {_MISSING}")
     return import_module(f"pytest_osmosis.addons.viewer.{name}")
 
 

@@ -41,14 +41,9 @@ SCHEMA_VERSION = 1
 
 def meaning_text(compared: ComparedRuns) -> str:
     """Return the meaning of the difference in some words."""
-    match compared.meaning:
-        case "better":
-            return "B is better"
-        case "worse":
-            return "B is worse"
-        case None:
-            return "decides nothing"
-    return "may be chance" if compared.paired.difference else "no difference"
+    chance = "may be chance" if compared.paired.difference else "no difference"
+    texts = {"better": "B is better", "worse": "B is worse", "chance": chance}
+    return texts.get(compared.meaning or "", "decides nothing")
 
 
 def finding_text(compared: ComparedRuns) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, open_file, something_at
@@ -18,6 +18,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.results.read import SummaryFields, read_head
 from pytest_osmosis.stats import Interval
 from pytest_osmosis.text.names import natural_key, shown
+from pytest_osmosis.verdicts.gates import Verdict
 
 _ROLLOUT = b'{"ev":"rollout"'
 """The beginning of the journal's line on a rollout, as it is written: the run follows, up to `_ATTEMPT`."""
@@ -79,30 +80,19 @@ def run_entry(folder: Path, n_rollouts: Callable[[Path], int | None] | None = No
     directory = RunDirectory(folder)
     try:
         manifest, life = read_manifest(directory.manifest), lifecycle_of(directory)
+        entry = entry_of(directory, manifest, life)
         if life.results_are_current and something_at(directory.results):
             head = read_head(directory.results)
-            gates = [gate.state for gate in head.gates]
-            figures = Figures(head.config["name"], head.partial, head.summary, head.provenance, gates)
-            return entry_of(directory, manifest, life, figures)
+            return with_figures(entry, head.config["name"], head.partial, head.summary, head.provenance, head.gates)
         ended = (n_rollouts or RolloutCounter().count)(directory.journal)
-        return replace(entry_of(directory, manifest, life), ended=ended, selected=manifest.selected.n_rollouts)
+        return replace(entry, ended=ended, selected=manifest.selected.n_rollouts)
     except OsmosisError as error:
         return RunEntry(folder.name, shown(folder), "unreadable", problem=str(error))
 
 
-class Figures(NamedTuple):
-    """The name of an eval and the figures of its results, of which the states of its `gates`."""
-
-    eval: str
-    partial: bool
-    summary: SummaryFields
-    provenance: Mapping[str, Any]
-    gates: Sequence[str]
-
-
-def entry_of(directory: RunDirectory, manifest: Manifest, life: Lifecycle, figures: Figures | None = None) -> RunEntry:
-    """Return the entry of an eval run, without the `figures` of its results only what its manifest says."""
-    entry = RunEntry(
+def entry_of(directory: RunDirectory, manifest: Manifest, life: Lifecycle) -> RunEntry:
+    """Return the entry of an eval run, as far as its manifest knows it."""
+    return RunEntry(
         directory.name,
         shown(directory.path),
         life.status,
@@ -114,9 +104,17 @@ def entry_of(directory: RunDirectory, manifest: Manifest, life: Lifecycle, figur
         manifest.started_at,
         replayed=manifest.replays,
     )
-    if figures is None:
-        return entry
-    name, partial, found, provenance, gates = figures
+
+
+def with_figures(
+    entry: RunEntry,
+    name: str,
+    partial: bool,
+    found: SummaryFields,
+    provenance: Mapping[str, Any],
+    gates: Sequence[Verdict],
+) -> RunEntry:
+    """Return the entry of an eval run with what the head of its results says."""
     rate = found.pass_rate if found.measured else None
     return replace(
         entry,
@@ -129,7 +127,7 @@ def entry_of(directory: RunDirectory, manifest: Manifest, life: Lifecycle, figur
         measured=found.measured,
         ended=found.selected - found.pending,
         selected=found.selected,
-        gates=gates,
+        gates=[gate.state for gate in gates],
         tokens=found.total_tokens,
         cost_usd=found.cost_usd,
         n_cost_unknown=found.cost_unknown,

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_osmosis.addons.viewer.run_entry import (
-    Figures,
     RolloutCounter,
     RunEntry,
     entry_of,
     listing_order,
     run_entry,
+    with_figures,
 )
 from pytest_osmosis.addons.viewer.shapes import EntryRow, RunsPage
 from pytest_osmosis.addons.viewer.stored_results import StoredResults
@@ -26,6 +26,7 @@ from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.formats.codec import decode, encode
 from pytest_osmosis.record.manifest import read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory, holder_of
+from pytest_osmosis.report.statistics import interval_text
 from pytest_osmosis.results.entry_table import EntryFigures, EntryTable
 from pytest_osmosis.results.publish import published_head
 from pytest_osmosis.results.read import SummaryFields, read_head
@@ -58,8 +59,7 @@ def _finding(entry: EntryFigures) -> str:
     found = entry.difference
     if found is None:
         return f"not compared: {entry.reason}"
-    interval = f"{difference(found.interval.low)} to {difference(found.interval.high)}"
-    test = f"95% interval {interval}, p {p_value(found.p_adjusted)}"
+    test = f"95% interval {interval_text(found.interval, difference)}, p {p_value(found.p_adjusted)}"
     meaning = "no more than chance" if found.meaning == "chance" else found.meaning
     return f"{meaning}: {difference(found.difference)} {_over(found)} ({test})"
 
@@ -89,14 +89,14 @@ def row_of(stored: StoredResults) -> RunEntry:
     Without results of its last session there is no pass rate: that of the runs which ended first would mislead.
     """
     manifest, results = stored.run.manifest, stored.results
-    figures = Figures(
+    entry = with_figures(
+        entry_of(stored.run.directory, manifest, stored.lifecycle),
         results.description.name,
         results.partial,
         decode(published_head(results)["summary"], SummaryFields),
         {**(manifest.git or {}), **results.provenance},
-        [verdict.state for verdict in results.verdicts],
+        results.verdicts,
     )
-    entry = entry_of(stored.run.directory, manifest, stored.lifecycle, figures)
     if not stored.is_from_journal:
         return without_misleading_rate(entry)
     ended, selected = len(stored.records), manifest.selected.n_rollouts

@@ -21,6 +21,7 @@ from pytest_osmosis.addons.viewer.run_lines import (
 )
 from pytest_osmosis.addons.viewer.stored_results import LastTerms, Replayed, RunHistory, read_stored, replayed
 from pytest_osmosis.cli.output import CommandOutput, add_output_options, terminal_columns
+from pytest_osmosis.config.eval_kinds import merged
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, stored
 from pytest_osmosis.record.journal import EventReader
@@ -151,13 +152,8 @@ def _ranges(rows: Sequence[int]) -> str:
     >>> _ranges([3]), _ranges([0, 1, 2, 7])
     ('row 3', 'rows 0 to 2, 7')
     """
-    ends: list[list[int]] = []
-    for row in rows:
-        if ends and row == ends[-1][1] + 1:
-            ends[-1][1] = row
-        else:
-            ends.append([row, row])
-    parts = [str(first) if first == last else f"{first} to {last}" for first, last in ends]
+    spans = merged((row, row) for row in rows)
+    parts = [str(first) if first == last else f"{first} to {last}" for first, last in spans]
     return f"{'row' if len(rows) == 1 else 'rows'} {listed(parts, 10)}"
 
 

@@ -24,13 +24,14 @@ from pytest_osmosis.record.lifecycle import WAS_KILLED, Lifecycle, Status, Stop,
 from pytest_osmosis.record.plan import selected_runs
 from pytest_osmosis.record.run_id import RunId, plan_order
 from pytest_osmosis.record.run_record import NOTHING, Event, Ledger, RunRecord, Settling, left_out
+from pytest_osmosis.report.failure_text import ScoredAnswer
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import Conclusion, EvalFacts, FactsAtEnd
 from pytest_osmosis.results.publish import published, published_head
 from pytest_osmosis.results.read import PublishedResults, read_head, read_results, results_of
 from pytest_osmosis.results.results import BaselineFile, EvalDescription, Rescored, Results
 from pytest_osmosis.results.totals import CassetteUse, PriceOf, shown_name
-from pytest_osmosis.text.chat_messages import answer_of, text_of
+from pytest_osmosis.text.chat_messages import text_of
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction, ascii_json
 from pytest_osmosis.verdicts.gates import Verdict
@@ -464,8 +465,8 @@ class RunLines:
     def _line(self, record: RunRecord, rollout: Event, score: Event) -> dict[str, Any]:
         (rule, prices), run, manifest = self._terms, record.run, self.run.manifest
         other = manifest.baseline
-        messages = rollout.get("messages", ())
-        prompt, own = _split(messages, rollout.get("n_prompt", 0))
+        said = Transcript(rollout.get("messages", ()), rollout.get("n_prompt", 0))
+        messages, prompt = said.messages, said.messages[: said.n_prompt]
         usage, price = record.usage or {}, prices.get(run.model)
         return {
             "eval": manifest.eval,
@@ -487,7 +488,7 @@ class RunLines:
             **_NO_NOTES,
             **record.notes.to_json(),
             "prompt": _prompt_text(prompt) if messages else None,
-            "answer": (answer_of(own) or "").strip() if messages else None,
+            "answer": ScoredAnswer.of(said).text if messages else None,
             "ground_truth": score.get("ground_truth"),
             **plain(record),
             "tokens": record.tokens,
@@ -516,13 +517,7 @@ def read_run_lines(run: StoredEvalRun) -> RunLines:
     return RunLines(run, LastTerms.of(run, found.ledger.scorers), records, found)
 
 
-def _split(messages: Sequence[object], n_prompt: int) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    parts = (messages[:n_prompt], messages[n_prompt:])
-    prompt, own = ([message for message in part if isinstance(message, Mapping)] for part in parts)
-    return prompt, own
-
-
-def _prompt_text(messages: Sequence[Mapping[str, Any]]) -> str:
+def _prompt_text(prompt: Sequence[object]) -> str:
     """Return the text of a prompt.
 
     >>> _prompt_text([{"role": "user", "content": "1 + 1?"}])
@@ -530,6 +525,7 @@ def _prompt_text(messages: Sequence[Mapping[str, Any]]) -> str:
     >>> _prompt_text([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1 + 1?"}])
     'system: Be brief.\\n\\nuser: 1 + 1?'
     """
+    messages = [message for message in prompt if isinstance(message, Mapping)]
     texts = [text_of(message.get("content")) for message in messages]
     if len(texts) == 1:
         return texts[0]
