@@ -1,1 +1,1 @@
-"""The report in one HTML file, and the dashboard, with one front end for both."""
+"""The reader of stored eval runs: in the terminal, in one HTML file, and in a dashboard with the same front end."""
