@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "runs": "list the eval runs of this workspace, the newest first, and manage them",
     "merge": "make the results of a whole eval from those of its shards, and decide its gates",
     "schema": "print the JSON Schema of results.json or of a config",
+    "skill": "tell agents that code how to use pytest-osmosis, in a SKILL.md",
     "demo": "serve the arithmetic model over HTTP (also python -m pytest_osmosis.demo)",
 }
 RUNS: Mapping[str, str] = {
@@ -110,7 +111,9 @@ def _run(typed: list[str]) -> int:
     try:
         status: int = options.perform(options, Path.cwd(), output)
     except OsmosisError as error:
-        print(sanitizer.shown(str(error)), file=sys.stderr)
+        output.complain(error)
+        if getattr(options, "json", False):
+            output.json({"error": {"message": str(error)}})
         return 1
     return status
 

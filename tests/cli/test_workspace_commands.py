@@ -16,7 +16,9 @@ import yaml
 
 from pytest_osmosis import __version__, cli
 from pytest_osmosis.cli.init import create_workspace
+from pytest_osmosis.cli.main import argument_parser
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.plugin.options import GROUPS
 from tests.cli.stored_runs import Cli
 from tests.running import RUNNING
 
@@ -131,6 +133,40 @@ def test_schema_prints_the_schema_of_results_or_of_a_config(typed: Cli) -> None:
     assert json.loads(typed("schema"))["title"] == "Results of one eval run"
     assert typed("schema", "results") == typed("schema")
     assert json.loads(typed("schema", "config"))["title"] == "Eval config of pytest-osmosis"
+
+
+def test_a_skill_is_written_where_agents_look_for_it_and_names_only_what_exists(
+    typed: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert typed("skill") == "written  .agents/skills/pytest-osmosis/SKILL.md\n"
+    assert typed("skill", ".claude/skills") == "written  .claude/skills/pytest-osmosis/SKILL.md\n"
+
+    text = (tmp_path / ".agents/skills/pytest-osmosis/SKILL.md").read_text(encoding="utf-8")
+    _, front, _ = text.split("---\n", 2)
+    assert yaml.safe_load(front)["name"] == "pytest-osmosis"  # agents want the name of the folder
+    commands = [shlex.split(command) for command in re.findall(r"`(pytest[^`]* [^`]*)`", text)]
+    for command in commands:
+        if command[0] == "pytest-osmosis":
+            argument_parser(command[1:]).parse_args(command[1:])
+    known = {option.flag for options in GROUPS.values() for option in options}
+    used = {word.partition("=")[0] for command in commands for word in command if word.startswith("--osmosis")}
+    assert len(commands) > 9
+    assert used
+    assert used <= known
+
+
+def test_an_error_of_a_command_with_json_is_json_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.toml").write_text("[evaluation]\nn = 0\n")
+    for command, named in ((["show", "nix", "--json"], 'run "nix"'), (["submit", "bad.toml", "--json"], "bad.toml:2:")):
+        assert cli.main(command) == 1
+        printed = capsys.readouterr()
+        message = json.loads(printed.out)["error"]["message"]
+        assert named in message
+        assert printed.err == f"{message}\n"
 
 
 def test_the_program_is_the_same_however_it_is_called(tmp_path: Path) -> None:
