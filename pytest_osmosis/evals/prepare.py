@@ -70,7 +70,7 @@ class NotLoaded(ConfigError):
     """The environment of an eval does not load."""
 
 
-DATASET_KEYS = ("experiment.dataset", "data.path", "data.columns", "agent.agent")
+DATASET_KEYS = ("experiment.dataset", "data.path", "data.columns", "data.user_prompt", "agent.agent")
 MODEL_KEYS = ("experiment.model_path", "model")
 CODE_KEYS = ("experiment.commit_sha", "experiment.branch")
 """The keys on which the dataset, the target of the model, and the commit of the code depend."""
@@ -359,7 +359,7 @@ def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -
     """Open the dataset that the config names. Raises `ProblemsError`."""
     name = config.experiment.dataset or ""  # one of the two is set, and the rules of configs looked at the path
     path = locate(config.workspace, name) if config.data.path is None else config.workspace / config.data.path
-    columns, recorded = config.data.columns, config.agent.is_recorded
+    columns, recorded = config.data.mapped, config.agent.is_recorded
     shared, key = shared or SharedChecks(), (path, tuple(columns.items()), recorded)
     dataset = shared.once(key, lambda: open_dataset(path, columns, shown(path), recorded=recorded))
     prompt = system_prompt(config)
