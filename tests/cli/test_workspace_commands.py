@@ -74,6 +74,39 @@ def test_the_workflow_of_a_new_workspace_uploads_what_its_eval_writes(tmp_path: 
     assert all((tmp_path / path).is_file() for path in cached)
 
 
+@pytest.mark.slow
+def test_the_action_runs_an_eval_comments_and_exits_as_it_did(tmp_path: Path) -> None:
+    create_workspace(tmp_path, "sums")
+    action = yaml.safe_load((Path(__file__).parents[2] / "action.yml").read_text(encoding="utf-8"))
+    given = {name: each.get("default", "") for name, each in action["inputs"].items()}
+    given |= {"config": "configs/eval/sums.toml", "comment": "failure", "package": ""}
+    given["arguments"] = "--osmosis-set='gate.pass_rate=\">= 0.99\"' '--osmosis-limit=20'"
+    gh = tmp_path / "bin/gh"
+    gh.parent.mkdir()
+    gh.write_text('#!/bin/sh\necho "$@" > "$0.args"\n')
+    gh.chmod(0o755)
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
+    env |= {"GITHUB_OUTPUT": str(tmp_path / "output"), "GITHUB_REPOSITORY": "o/r", "NUMBER": "7"}
+    env["PATH"] = f"{gh.parent}:{Path(sys.executable).parent}:{env['PATH']}"
+    codes = []
+    for step in action["runs"]["steps"]:
+        if "run" not in step or "PACKAGE" in step["env"]:
+            continue
+        for name, value in step["env"].items():
+            if found := re.fullmatch(r"\$\{\{ inputs\.(\w+) \}\}", value):
+                env[name] = given[found[1]]
+            elif "outputs.status" in value:
+                env[name] = (tmp_path / "output").read_text().strip().removeprefix("status=")
+        bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        codes.append(subprocess.run(bash, cwd=tmp_path, env=env, check=False, capture_output=True).returncode)
+
+    assert codes[-1] == 1
+    assert not any(codes[:-1])
+    assert Path(f"{gh}.args").read_text().startswith("pr comment 7 --repo o/r --body-file comment.md")
+    assert "sums: a gate fails" in (tmp_path / "comment.md").read_text()
+    assert (tmp_path / "results.json").exists()
+
+
 def test_the_agent_of_a_new_workspace_answers_every_call_of_a_tool(tmp_path: Path) -> None:
     create_workspace(tmp_path, "sums")
     main = runpy.run_path(str(tmp_path / "rollouts/sums/main.py"))
