@@ -21,6 +21,7 @@ from pytest_osmosis.config.tables import (
     ENVIRONMENT_DEFAULTS,
     EVAL_TABLES,
     EXAMPLE_MODEL,
+    HUB,
     MOST_HOSTS,
     TEXT_SUFFIXES,
     EnvironmentModule,
@@ -309,6 +310,8 @@ def _dataset(draft: Draft) -> None:
         if not draft.is_set("data", "path") and not draft.is_set("experiment", "dataset"):
             text = "missing; name a dataset under datasets/ or data/, or set [data] path"
             draft.fail("experiment", "dataset", text)
+        return
+    if path.startswith(HUB):
         return
     fault = fault_of(file)
     if _is_outside(draft, "data", "path") and (fault is None or fault.missing):

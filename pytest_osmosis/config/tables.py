@@ -83,6 +83,8 @@ from pytest_osmosis.config.kinds import (
 )
 from pytest_osmosis.text.chat_messages import RECORDED
 
+HUB = "hf://"
+"""Begins the address of a dataset of the Hugging Face Hub."""
 DATASET_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
 CASSETTE_SUFFIX = ".jsonl"
 TEXT_SUFFIXES = (".md", ".txt")
