@@ -321,9 +321,10 @@ def make_row(
 
     With `recorded`, the row holds a conversation that is only scored.
     """
-    raw = columns.with_nested(raw)
+    if columns.mapped:
+        raw = columns.with_nested(raw)
     record = dict(zip(ours_of(columns, tuple(raw)), raw.values(), strict=True))
-    if not recorded:
+    if columns.mapped and not recorded:
         _exchange(record, columns)
     if text_cells and not _is_blank(record.get("messages")):
         try:
