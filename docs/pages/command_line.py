@@ -38,7 +38,7 @@ COMMANDS = """\
 ## `pytest-osmosis`
 
 The commands work in a workspace or in any folder below it. `python -m pytest_osmosis` is the same program. The exit
-status is 0, 1 if the command failed, or 2 for a usage error. `--json` prints JSON, for other programs. `--color` is
+status is 0, 1 if the command failed, or 2 for a usage error. `--json` prints JSON, of an error too. `--color` is
 `yes`, `no` or `auto`: on a terminal, as NO_COLOR and FORCE_COLOR allow.
 """
 

@@ -13,6 +13,7 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -33,6 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "runs": "list the eval runs of this workspace, the newest first, and manage them",
     "merge": "make the results of a whole eval from those of its shards, and decide its gates",
     "schema": "print the JSON Schema of results.json or of a config",
+    "skill": "tell agents that code how to use pytest-osmosis, in a SKILL.md",
     "demo": "serve the arithmetic model over HTTP (also python -m pytest_osmosis.demo)",
 }
 RUNS: Mapping[str, str] = {
@@ -100,13 +102,15 @@ def _run(typed: list[str]) -> int:
             arguments = ["submit", *with_pytest_arguments(rest)]
         case _:
             arguments = typed
-    sanitizer = Sanitizer(provider_secrets(os.environ))
+    output = CommandOutput(Sanitizer(provider_secrets(os.environ)))
     try:
         options = _parsed(arguments)
-        output = CommandOutput(sanitizer, getattr(options, "color", "auto"))
+        output = replace(output, color=getattr(options, "color", "auto"))
         status: int = options.perform(options, Path.cwd(), output)
     except OsmosisError as error:
-        print(sanitizer.shown(str(error)), file=sys.stderr)
+        output.complain(error)
+        if "--json" in arguments:
+            output.json({"error": {"message": str(error)}})
         return 1
     return status
 

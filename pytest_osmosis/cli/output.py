@@ -33,7 +33,7 @@ def add_color_option(parser: argparse.ArgumentParser) -> None:
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a command that prints lines or JSON."""
-    parser.add_argument("--json", action="store_true", help="print JSON, for other programs")
+    parser.add_argument("--json", action="store_true", help="print JSON, for other programs; of an error, too")
     add_color_option(parser)
 
 

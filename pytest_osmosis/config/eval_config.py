@@ -43,6 +43,7 @@ from pytest_osmosis.config.rules import (
 )
 from pytest_osmosis.config.tables import (
     EVAL_TABLES,
+    HUB,
     SECRET_NAME,
     EvalConfig,
     Evaluation,
@@ -327,7 +328,8 @@ def _tables(draft: Draft) -> dict[str, Any]:
         if (table, key) not in SELECTING.values() and table in tables:
             field = EVAL_TABLES[table].field(key)
             is_path = field is not None and (field.kind is PATH or field.kind is PATH_INSIDE)
-            tables[table][key] = str(absolute(Path(value))) if is_path and draft.is_typed(table, key) else value
+            is_here = is_path and draft.is_typed(table, key) and not value.startswith(HUB)
+            tables[table][key] = str(absolute(Path(value))) if is_here else value
     named = RECORDED if is_recorded(draft) else draft.get("model", "endpoint_id") or ""
     tables["experiment"].setdefault("model_path", named)
     for key in tables["model"].keys() & {"headers", "headers_from_state"}:  # of equal names the highest level's counts

@@ -21,6 +21,7 @@ from pytest_osmosis.config.tables import (
     ENVIRONMENT_DEFAULTS,
     EVAL_TABLES,
     EXAMPLE_MODEL,
+    HUB,
     MOST_HOSTS,
     TEXT_SUFFIXES,
     EnvironmentModule,
@@ -41,7 +42,12 @@ PRIME_MODEL = "openai/gpt-4.1-mini"
 """The model that `prime eval` asks if none is named, at Prime's own service."""
 _INSTEAD: Mapping[str, tuple[TableKey, ...]] = {
     "the environment rolls out": (("experiment", "rollout"), ("experiment", "entrypoint"), ("agent", "agent")),
-    "the environment has the rows": (("experiment", "dataset"), ("data", "path"), ("data", "columns")),
+    "the environment has the rows": (
+        ("experiment", "dataset"),
+        ("data", "path"),
+        ("data", "columns"),
+        ("data", "user_prompt"),
+    ),
     "the environment's package has the code; name its version as owner/name@version": (
         ("experiment", "commit_sha"),
         ("experiment", "branch"),
@@ -294,11 +300,18 @@ def _names(paths: Iterable[Path]) -> str:
 def _dataset(draft: Draft) -> None:
     if is_environment(draft):
         return
+    if draft.is_set("data", "user_prompt"):
+        if is_recorded(draft):
+            draft.fail("data", "user_prompt", "recorded conversations have their prompts; remove it")
+        if "user_prompt" in (draft.get("data", "columns") or ()):
+            draft.fail("data", "user_prompt", "[data] columns names a column for user_prompt too; keep one of the two")
     path, file = draft.get("data", "path"), path_of(draft, "data", "path")
     if file is None:
         if not draft.is_set("data", "path") and not draft.is_set("experiment", "dataset"):
             text = "missing; name a dataset under datasets/ or data/, or set [data] path"
             draft.fail("experiment", "dataset", text)
+        return
+    if path.startswith(HUB):
         return
     fault = fault_of(file)
     if _is_outside(draft, "data", "path") and (fault is None or fault.missing):
@@ -308,7 +321,7 @@ def _dataset(draft: Draft) -> None:
         if not is_recorded(draft):
             fix = f'a folder of trajectories needs [agent] agent = "{RECORDED}"'
             draft.fail("data", "path", f"{toml(path)} is a folder, not a file; {fix}")
-    elif file.suffix.lower() not in DATASET_SUFFIXES:
+    elif not file.name.lower().endswith(DATASET_SUFFIXES):
         draft.fail("data", "path", f"must end in {', '.join(DATASET_SUFFIXES)}, got {toml(path)}")
     elif fault is not None and fault.missing:
         draft.fail("data", "path", f"must be an existing file, got {toml(path)} (looked for {shown(file)})")

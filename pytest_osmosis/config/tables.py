@@ -83,7 +83,9 @@ from pytest_osmosis.config.kinds import (
 )
 from pytest_osmosis.text.chat_messages import RECORDED
 
-DATASET_SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
+HUB = "hf://"
+"""Begins the address of a dataset of the Hugging Face Hub."""
+DATASET_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
 CASSETTE_SUFFIX = ".jsonl"
 TEXT_SUFFIXES = (".md", ".txt")
 """A rubric of one line that ends like this is a file."""
@@ -515,7 +517,8 @@ class EnvironmentTable:
 class Data:
     """`[data]`: the dataset file and its columns. `seed` is that of the 10% sample.
 
-    `columns` maps our column names to the dataset's, as in `{user_prompt = "question"}`.
+    `columns` maps our column names to the dataset's, as in `{user_prompt = "question"}`. `user_prompt` is a template of
+    the prompt, as in `"Translate: {{ text }}"`.
     """
 
     path: str | None = key(
@@ -527,9 +530,18 @@ class Data:
     seed: int = key(integer(), "Seed of the 10% sample that is used without rows, offset and limit.", 0)
     columns: Mapping[str, str] = key(
         table_of("a table of our column names to the dataset's", choice(*ROW_COLUMNS), TEXT),
-        "The dataset's names for our columns.",
+        "The dataset's names for our columns. `a.b` is the value at `b` in the object of column `a`.",
         unset=EMPTY,
     )
+    user_prompt: str | None = key(
+        TEXT,
+        'The prompt, as a Jinja2 template over the columns of a row, like "Translate: {{ text }}".',
+    )
+
+    @property
+    def mapped(self) -> Mapping[str, str]:
+        """The dataset's names for our columns, with the template for `user_prompt` if there is one."""
+        return self.columns if self.user_prompt is None else {**self.columns, "user_prompt": self.user_prompt}
 
 
 @dataclass(frozen=True, slots=True)
@@ -817,7 +829,7 @@ EVAL_TABLES: Tables = {
         Table(
             "data",
             "The dataset, its columns, and the rows that are evaluated.",
-            (_DATA["path"], _ROWS["offset"], _ROWS["rows"], _DATA["seed"], _DATA["columns"]),
+            (_DATA["path"], _ROWS["offset"], _ROWS["rows"], _DATA["seed"], _DATA["columns"], _DATA["user_prompt"]),
             keys=Data,
         ),
         Table.of(Execution, "execution", "How the eval is executed."),

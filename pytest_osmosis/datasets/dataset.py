@@ -22,13 +22,22 @@ from pytest_osmosis import seams
 from pytest_osmosis.config.document import is_folder
 from pytest_osmosis.config.eval_kinds import EMPTY, Ranges, merged
 from pytest_osmosis.config.tables import DATASET_SUFFIXES, RowSelection
-from pytest_osmosis.datasets.readers import ParquetReader, TextRows, scan_csv, scan_json, scan_jsonl, scan_parquet
+from pytest_osmosis.datasets.readers import (
+    ParquetReader,
+    TextRows,
+    scan_csv,
+    scan_gzip,
+    scan_json,
+    scan_jsonl,
+    scan_parquet,
+)
 from pytest_osmosis.datasets.rows import (
     BadRow,
     Columns,
     Content,
     Damaged,
     Row,
+    Template,
     Unscannable,
     fold,
     make_row,
@@ -60,7 +69,7 @@ def locate(workspace: Path, name: str) -> Path:
     candidates = _candidates(workspace, name)
     if not candidates:
         folders = [workspace / folder for folder in FOLDERS if (workspace / folder).is_dir()]
-        files = sorted(p for folder in folders for p in folder.iterdir() if p.suffix.lower() in DATASET_SUFFIXES)
+        files = sorted(p for folder in folders for p in folder.iterdir() if _suffix(p))
         available = f"available: {listed((_short(workspace, path) for path in files), _MOST_LISTED)}"
         if not files:
             available = f"there is no dataset in {' or '.join(f'{folder.name}/' for folder in folders)}"
@@ -83,11 +92,16 @@ def locate(workspace: Path, name: str) -> Path:
 def _candidates(workspace: Path, name: str) -> list[Path]:
     """Return the files that a name can mean, or else what is there in their places, which can be no dataset."""
     as_path = workspace / name
-    if as_path.suffix.lower() in DATASET_SUFFIXES and something_at(as_path):
+    if _suffix(as_path) and something_at(as_path):
         return [as_path]
     places = (workspace / folder / (name + suffix) for folder in FOLDERS for suffix in DATASET_SUFFIXES)
     present = [place for place in places if something_at(place)]
     return [place for place in present if fault_of(place) is None] or present
+
+
+def _suffix(path: Path) -> str:
+    """Return the suffix of a dataset, which may have two parts, or "" for another file."""
+    return next((suffix for suffix in DATASET_SUFFIXES if path.name.lower().endswith(suffix)), "")
 
 
 def _short(workspace: Path, path: Path) -> str:
@@ -195,9 +209,9 @@ def open_dataset(
     *,
     recorded: bool = False,
 ) -> Dataset:
-    """Index a .jsonl, .json, .csv or .parquet file, or a folder of trajectories if they are `recorded`.
+    """Index a .jsonl, .jsonl.gz, .json, .csv or .parquet file, or a folder of trajectories if they are `recorded`.
 
-    `columns` maps our names of columns to the dataset's.
+    `columns` maps our names of columns to the dataset's, and `user_prompt` perhaps to a template.
 
     The rows of a `recorded` dataset hold conversations, or answers, that are only scored.
 
@@ -205,13 +219,13 @@ def open_dataset(
     DatasetError if the file cannot be read or has no rows, if its rows cannot be separated, or if a CSV header or a
     Parquet schema has no prompt or has a column twice. The content of rows is not checked.
     """
-    display, suffix = display or str(path), path.suffix.lower()
+    display, suffix = display or str(path), _suffix(path)
     if recorded and is_folder(path):
         rows = seams.trajectory_rows(path, display)
         return Dataset(path, display, _columns(columns), rows, (0, 0), recorded, files=rows.files)
-    if suffix not in DATASET_SUFFIXES:
+    if not suffix:
         valid = f"{', '.join(DATASET_SUFFIXES[:-1])} or {DATASET_SUFFIXES[-1]}"
-        got = f'"{suffix}"' if suffix else "none"
+        got = f'"{path.suffix.lower()}"' if path.suffix else "none"
         raise DatasetError.at(display, f"the suffix must be {valid}, got {got}")
     mapping = _columns(columns)
     with _open(path, display) as file:
@@ -313,12 +327,23 @@ def _column_problems(dataset: Dataset, seen: Sequence[str], metadata: Iterable[s
 
 
 def _columns(mapped: Mapping[str, str]) -> Columns:
+    template = mapped.get("user_prompt", "")
+    if "{{" not in template and "{%" not in template:
+        return Columns(_distinct(mapped))
+    others = {ours: theirs for ours, theirs in mapped.items() if ours != "user_prompt"}
+    try:
+        return Columns(_distinct(others), Template.of(template))
+    except BadRow as error:
+        raise DatasetError.at("[data] user_prompt", str(error)) from error
+
+
+def _distinct(mapped: Mapping[str, str]) -> Mapping[str, str]:
     folded = Counter(fold(theirs) for theirs in mapped.values())
     duplicates = [theirs for theirs, times in folded.items() if times > 1]
     if duplicates:
         text = "is mapped to more than one column; keep one of them"
         raise DatasetError(Problem("[data] columns", f'"{theirs}" {text}') for theirs in duplicates)
-    return Columns(mapped)
+    return mapped
 
 
 def _scanned(file: BufferedReader, suffix: str, columns: Columns, recorded: bool) -> RowReader:
@@ -326,6 +351,8 @@ def _scanned(file: BufferedReader, suffix: str, columns: Columns, recorded: bool
     head = file.read(HEAD_BYTES)
     file.seek(0)
     foreign = foreign_format(head)
+    if suffix == ".jsonl.gz":
+        return scan_gzip(file)
     if foreign is not None and not (suffix == ".parquet" and head.startswith(PARQUET)):
         raise Unscannable(None, foreign)
     if suffix == ".jsonl":

@@ -14,15 +14,19 @@ lines, so a row's `line` is `row_index + 1`. pyarrow, the extra `parquet`, is im
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import math
 import re
 import threading
+import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import BytesIO
 from itertools import accumulate
 from typing import Any, BinaryIO
 
@@ -44,6 +48,8 @@ from pytest_osmosis.text.safe import one_line
 _BOM = b"\xef\xbb\xbf"
 _JSON_SPACE = re.compile(r"[ \t\n\r]*")
 _JSON_FIX = "check that line with a JSON formatter"
+_MOST_NOTES = 20
+"""The number of records that may stand above the header of a CSV, in search of it."""
 _CSV_FIX = "quote cells that contain a comma, a quote or a line break, and double the quotes inside them"
 
 
@@ -51,11 +57,12 @@ _CSV_FIX = "quote cells that contain a comma, a quote or a line break, and doubl
 class TextRows:
     """The bytes of each row, from `starts` to `ends`, and the 1-based line on which it starts: 24 bytes per row.
 
-    `parse` returns the record of a row's text.
+    `parse` returns the record of a row's text. `unpacked` is the content of a file that was compressed.
     """
 
     parse: Callable[[str], dict[str, Any]] = parse_object
     text_cells: bool = False
+    unpacked: bytes | None = None
     left_out: tuple[str, ...] = ()
     not_finite: Mapping[str, str] = field(default_factory=dict)
     starts: array[int] = field(default_factory=lambda: array("Q"))
@@ -75,8 +82,12 @@ class TextRows:
 
     def text(self, file: BinaryIO, row_index: int) -> str:
         """Return the text of one row. Raises BadRow with the line of the first byte that is not UTF-8."""
-        file.seek(self.starts[row_index])
-        data = file.read(self.ends[row_index] - self.starts[row_index])
+        start, end = self.starts[row_index], self.ends[row_index]
+        if self.unpacked is None:
+            file.seek(start)
+            data = file.read(end - start)
+        else:
+            data = self.unpacked[start:end]
         try:
             return data.decode()
         except UnicodeDecodeError as error:
@@ -97,6 +108,15 @@ def scan_jsonl(file: BinaryIO) -> TextRows:
             rows.add(position, end, number)
         position = end
     return rows
+
+
+def scan_gzip(file: BinaryIO) -> TextRows:
+    """Return the same of a file that gzip compressed, with its content. Raises Unscannable if it is not one."""
+    try:
+        content = gzip.decompress(file.read())
+    except (OSError, EOFError, zlib.error) as error:
+        raise Unscannable(None, f"cannot be unpacked: {error}; compress the file again with gzip") from error
+    return replace(scan_jsonl(BytesIO(content)), unpacked=content)
 
 
 def scan_json(file: BinaryIO) -> TextRows:
@@ -175,8 +195,20 @@ def scan_csv(file: BinaryIO, columns: Columns, *, recorded: bool) -> TextRows:
         names = parse_csv(header.text(file, 0))  # in UTF-8
         check_header(names, columns, recorded=recorded)
     except BadRow as error:
-        raise BadRow(*error.faults, line=error.line or header.line(0)) from error
+        line = error.line or header.line(0)
+        if below := _header_below(file, rows, columns, recorded):
+            raise BadRow(f"line {below} looks like the header; remove the lines above it", line=line) from error
+        raise BadRow(*error.faults, line=line) from error
     return replace(rows, parse=partial(parse_cells, names))
+
+
+def _header_below(file: BinaryIO, rows: TextRows, columns: Columns, recorded: bool) -> int | None:
+    """Return the line of the first record that would do as a header, below a title or notes; None if there is none."""
+    for row_index in range(min(len(rows), _MOST_NOTES)):
+        with suppress(BadRow):
+            check_header(parse_csv(rows.text(file, row_index)), columns, recorded=recorded)
+            return rows.line(row_index)
+    return None
 
 
 def _skip_bom(file: BinaryIO) -> int:

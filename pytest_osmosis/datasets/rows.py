@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from pytest_osmosis.config.tables import ROW_COLUMNS
 from pytest_osmosis.files.reading import WITHOUT_REPEATS, JsonFault
@@ -60,16 +60,69 @@ class Damaged(Exception):
     """A part of the file with many rows cannot be read, for a reason that no single row has."""
 
 
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A Jinja2 template of the prompt over the columns of a row. `render` raises what Jinja2 or an expression raises.
+
+    Templates come from configs, and values from datasets: a value is never a template, and attributes of Python's
+    objects are out of reach.
+    """
+
+    render: Callable[[Mapping[str, Any]], str]
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the template with a text. Raises BadRow for bad syntax, or if Jinja2 is not installed."""
+        try:
+            from jinja2 import StrictUndefined, TemplateSyntaxError
+            from jinja2.sandbox import ImmutableSandboxedEnvironment
+        except ImportError as error:
+            raise BadRow('a template needs Jinja2: pip install "pytest-osmosis[templates]"') from error
+        try:
+            made = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True).from_string(
+                text
+            )
+        except TemplateSyntaxError as error:
+            raise BadRow(f"not a valid template: {error.message}") from error
+        return cls(made.render)
+
+    def prompt(self, record: Mapping[str, Any], raw: Mapping[str, Any]) -> str:
+        """Return the prompt of a row, whose columns have our names in `record`. `row["a name"]` is any column."""
+        values = {**record, **raw}
+        try:
+            text = self.render({"row": values, **values})
+        except Exception as error:  # an expression may raise anything
+            names = ", ".join(map(shown_json, raw))
+            raise BadRow(f"[data] user_prompt: {error or type(error).__name__}; the columns are {names}") from error
+        if not text.strip():
+            raise BadRow("[data] user_prompt: the template makes a blank prompt of this row; remove the row")
+        return text
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """The mapping of `[data] columns` from our names to the dataset's."""
+    """The mapping of `[data] columns` from our names to the dataset's, and `[data] user_prompt`."""
 
     mapped: Mapping[str, str]
+    template: Template | None = None
 
     def titled(self, ours: str) -> str:
         """Return one of our columns as problems name it: with the dataset's name first, if they differ."""
         theirs = self.mapped.get(ours)
         return f'column "{ours}"' if theirs is None else f'column "{theirs}" ({ours})'
+
+    def with_nested(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a row with the values that are mapped from inside of objects, as in `messages = "input.chat"`."""
+        found = {}
+        for path in self.mapped.values():
+            if path not in raw and "." in path:
+                *parts, last = path.split(".")
+                at: Any = raw
+                for part in parts:
+                    at = at.get(part) if isinstance(at, Mapping) else None
+                if isinstance(at, Mapping) and last in at:
+                    found[path] = at[last]
+        return {**raw, **found} if found else raw
 
     def ours(self, names: Iterable[str]) -> list[str]:
         """Return our name for each column, or its own. Raises BadRow if two names mean the same column."""
@@ -268,7 +321,11 @@ def make_row(
 
     With `recorded`, the row holds a conversation that is only scored.
     """
+    if columns.mapped:
+        raw = columns.with_nested(raw)
     record = dict(zip(ours_of(columns, tuple(raw)), raw.values(), strict=True))
+    if columns.mapped and not recorded:
+        _exchange(record, columns)
     if text_cells and not _is_blank(record.get("messages")):
         try:
             record["messages"] = parse_json(record["messages"])
@@ -276,7 +333,10 @@ def make_row(
             raise BadRow(*(f"{columns.titled('messages')}: {fault}" for fault in error.faults)) from error
     if recorded:
         return _recorded_row(row_index, line, record, columns)
-    if METADATA_COLUMN in record and _is_blank(record.get("messages")) and _is_blank(record.get("user_prompt")):
+    if columns.template is not None:
+        prompt = {"role": "user", "content": columns.template.prompt(record, raw)}
+        messages = [*_system_messages(record, columns), prompt]
+    elif METADATA_COLUMN in record and _is_blank(record.get("messages")) and _is_blank(record.get("user_prompt")):
         if (metadata := metadata_of(record)) is None:
             must = "must be a JSON object that is not empty in a row without a prompt"
             got = f"got {shown_json(record[METADATA_COLUMN])}; write one, or a user_prompt"
@@ -288,6 +348,24 @@ def make_row(
     else:
         messages = _checked_messages(record, columns)
     return Row(row_index, messages, record.get("ground_truth"), record, line)
+
+
+def _exchange(record: dict[str, Any], columns: Columns) -> None:
+    """Let a mapped column hold a text in one row and a chat in another."""
+    if (
+        "user_prompt" in columns.mapped
+        and _is_blank(record.get("messages"))
+        and isinstance(chat := record.get("user_prompt"), list)
+        and any(isinstance(message, dict) for message in chat)
+    ):
+        record["messages"] = record.pop("user_prompt")
+    elif (
+        "messages" in columns.mapped
+        and _is_blank(record.get("user_prompt"))
+        and isinstance(text := record.get("messages"), str)
+        and not text.lstrip().startswith("[")
+    ):
+        record["user_prompt"] = record.pop("messages")
 
 
 def _recorded_row(row_index: int, line: int, record: dict[str, Any], columns: Columns) -> Row:
@@ -319,7 +397,10 @@ def missing(columns: Columns, names: Iterable[str], *, recorded: bool) -> str:
     one, other, add, what, example = "user_prompt", "messages", "it", "prompt", "user_prompt"
     if recorded:
         one, other, add, what, example = "messages", SOLUTION, "one of them", "answer", SOLUTION
-    fix = f'add {add}, or name the column with the {what} in [data] columns = {{{example} = "..."}}'
+    fix = (
+        f'add {add}, or name the column with the {what} in [data] columns = {{{example} = "..."}}, or with '
+        f"--osmosis-set=data.columns.{example}=..."
+    )
     return f'{columns.titled(one)}: missing, and no "{other}" either; the columns are {present}; {fix}'
 
 
@@ -336,7 +417,8 @@ def check_header(names: Iterable[str], columns: Columns, *, recorded: bool = Fal
         raise BadRow(*duplicates)
     ours = columns.ours(names)
     needed = {"messages", SOLUTION} if recorded else {"user_prompt", "messages", METADATA_COLUMN}
-    if needed.isdisjoint(ours):
+    nested = {name for name, path in columns.mapped.items() if path.partition(".")[0] in names}
+    if columns.template is None and needed.isdisjoint({*ours, *nested}):
         raise BadRow(otherwise_separated(names) or missing(columns, names, recorded=recorded))
 
 

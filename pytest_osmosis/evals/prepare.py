@@ -24,7 +24,7 @@ from pytest_osmosis.config.endpoints import Registry, load_registry
 from pytest_osmosis.config.eval_kinds import EVERY_RUN_AT_ONCE
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.rules import PRIME_MODEL
-from pytest_osmosis.config.tables import EXAMPLE_MODEL, Baseline, Evaluation, Execution, ModelTable
+from pytest_osmosis.config.tables import EXAMPLE_MODEL, HUB, Baseline, Evaluation, Execution, ModelTable
 from pytest_osmosis.datasets import Checked, Dataset, Row, check_rows, locate, open_dataset, select
 from pytest_osmosis.errors import CodeError, ConfigError, Problem, ProblemsError
 from pytest_osmosis.evals.cassettes import eval_cassette
@@ -70,7 +70,7 @@ class NotLoaded(ConfigError):
     """The environment of an eval does not load."""
 
 
-DATASET_KEYS = ("experiment.dataset", "data.path", "data.columns", "agent.agent")
+DATASET_KEYS = ("experiment.dataset", "data.path", "data.columns", "data.user_prompt", "agent.agent")
 MODEL_KEYS = ("experiment.model_path", "model")
 CODE_KEYS = ("experiment.commit_sha", "experiment.branch")
 """The keys on which the dataset, the target of the model, and the commit of the code depend."""
@@ -358,10 +358,17 @@ def _commit(config: EvalConfig) -> Commit | None:
 def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -> Dataset:
     """Open the dataset that the config names. Raises `ProblemsError`."""
     name = config.experiment.dataset or ""  # one of the two is set, and the rules of configs looked at the path
-    path = locate(config.workspace, name) if config.data.path is None else config.workspace / config.data.path
-    columns, recorded = config.data.columns, config.agent.is_recorded
-    shared, key = shared or SharedChecks(), (path, tuple(columns.items()), recorded)
-    dataset = shared.once(key, lambda: open_dataset(path, columns, shown(path), recorded=recorded))
+    columns, recorded = config.data.mapped, config.agent.is_recorded
+    shared, address = shared or SharedChecks(), config.data.path or name
+    if address.startswith(HUB):
+        from pytest_osmosis.datasets.hub import fetched
+
+        path, display = shared.once(address, lambda: fetched(address))
+    else:
+        path = locate(config.workspace, name) if config.data.path is None else config.workspace / config.data.path
+        display = shown(path)
+    key = (path, tuple(columns.items()), recorded)
+    dataset = shared.once(key, lambda: open_dataset(path, columns, display, recorded=recorded))
     prompt = system_prompt(config)
     return shared.once((*key, prompt), lambda: replace(dataset, system_prompt=prompt))
 

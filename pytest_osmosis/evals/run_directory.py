@@ -205,7 +205,7 @@ def _manifest(directory: RunDirectory, prepared: Prepared, began_at: datetime) -
         inputs=rollout_inputs(prepared, salt),
         input_salt=salt,
         dataset_sha256=prepared.dataset.digest(),
-        columns=config.data.columns,
+        columns=config.data.mapped,
         timeouts={
             "agent_workflow_timeout_s": config.evaluation.agent_workflow_timeout_s,
             "grader_timeout_s": config.evaluation.grader_timeout_s,

@@ -230,7 +230,7 @@ def _names_eval(config: pytest.Config, arg: str, path: Path | None, entry: str |
         rest = arg.partition("::")[2]
         return file == path and (entry is None or _entry_of(rest, [entry]) is not None)
     name = name_of(config.getoption(ENV.dest) or "")
-    return arg.rpartition("::")[2].startswith(f"{name}[") if name else file.suffix.lower() in DATASET_SUFFIXES
+    return arg.rpartition("::")[2].startswith(f"{name}[") if name else file.name.lower().endswith(DATASET_SUFFIXES)
 
 
 class NamedEntry(NamedTuple):

@@ -16,7 +16,9 @@ import yaml
 
 from pytest_osmosis import __version__, cli
 from pytest_osmosis.cli.init import create_workspace
+from pytest_osmosis.cli.main import argument_parser
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.plugin.options import GROUPS
 from tests import tiers
 from tests.cli.stored_runs import Cli
 from tests.running import RUNNING
@@ -73,6 +75,39 @@ def test_the_workflow_of_a_new_workspace_uploads_what_its_eval_writes(tmp_path: 
     assert upload["include-hidden-files"]
     cached = [step["with"]["cache-dependency-path"] for step in steps if "cache" in step.get("with", {})]
     assert all((tmp_path / path).is_file() for path in cached)
+
+
+@pytest.mark.slow
+def test_the_action_runs_an_eval_comments_and_exits_as_it_did(tmp_path: Path) -> None:
+    create_workspace(tmp_path, "sums")
+    action = yaml.safe_load((Path(__file__).parents[2] / "action.yml").read_text(encoding="utf-8"))
+    given = {name: each.get("default", "") for name, each in action["inputs"].items()}
+    given |= {"config": "configs/eval/sums.toml", "comment": "failure", "package": ""}
+    given["arguments"] = "--osmosis-set='gate.pass_rate=\">= 0.99\"' '--osmosis-limit=20'"
+    gh = tmp_path / "bin/gh"
+    gh.parent.mkdir()
+    gh.write_text('#!/bin/sh\necho "$@" > "$0.args"\n')
+    gh.chmod(0o755)
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
+    env |= {"GITHUB_OUTPUT": str(tmp_path / "output"), "GITHUB_REPOSITORY": "o/r", "NUMBER": "7"}
+    env["PATH"] = f"{gh.parent}:{Path(sys.executable).parent}:{env['PATH']}"
+    codes = []
+    for step in action["runs"]["steps"]:
+        if "run" not in step or "PACKAGE" in step["env"]:
+            continue
+        for name, value in step["env"].items():
+            if found := re.fullmatch(r"\$\{\{ inputs\.(\w+) \}\}", value):
+                env[name] = given[found[1]]
+            elif "outputs.status" in value:
+                env[name] = (tmp_path / "output").read_text().strip().removeprefix("status=")
+        bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        codes.append(subprocess.run(bash, cwd=tmp_path, env=env, check=False, capture_output=True).returncode)
+
+    assert codes[-1] == 1
+    assert not any(codes[:-1])
+    assert Path(f"{gh}.args").read_text().startswith("pr comment 7 --repo o/r --body-file comment.md")
+    assert "sums: a gate fails" in (tmp_path / "comment.md").read_text()
+    assert (tmp_path / "results.json").exists()
 
 
 def test_the_agent_of_a_new_workspace_answers_every_call_of_a_tool(tmp_path: Path) -> None:
@@ -134,6 +169,40 @@ def test_schema_prints_the_schema_of_results_or_of_a_config(typed: Cli) -> None:
     assert json.loads(typed("schema"))["title"] == "Results of one eval run"
     assert typed("schema", "results") == typed("schema")
     assert json.loads(typed("schema", "config"))["title"] == "Eval config of pytest-osmosis"
+
+
+def test_a_skill_is_written_where_agents_look_for_it_and_names_only_what_exists(
+    typed: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert typed("skill") == "written  .agents/skills/pytest-osmosis/SKILL.md\n"
+    assert typed("skill", ".claude/skills") == "written  .claude/skills/pytest-osmosis/SKILL.md\n"
+
+    text = (tmp_path / ".agents/skills/pytest-osmosis/SKILL.md").read_text(encoding="utf-8")
+    _, front, _ = text.split("---\n", 2)
+    assert yaml.safe_load(front)["name"] == "pytest-osmosis"  # agents want the name of the folder
+    commands = [shlex.split(command) for command in re.findall(r"`(pytest[^`]* [^`]*)`", text)]
+    for command in commands:
+        if command[0] == "pytest-osmosis":
+            argument_parser(command[1:]).parse_args(command[1:])
+    known = {option.flag for options in GROUPS.values() for option in options}
+    used = {word.partition("=")[0] for command in commands for word in command if word.startswith("--osmosis")}
+    assert len(commands) > 9
+    assert used
+    assert used <= known
+
+
+def test_an_error_of_a_command_with_json_is_json_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.toml").write_text("[evaluation]\nn = 0\n")
+    for command, named in ((["show", "nix", "--json"], 'run "nix"'), (["submit", "bad.toml", "--json"], "bad.toml:2:")):
+        assert cli.main(command) == 1
+        printed = capsys.readouterr()
+        message = json.loads(printed.out)["error"]["message"]
+        assert named in message
+        assert printed.err == f"{message}\n"
 
 
 def test_the_program_is_the_same_however_it_is_called(tmp_path: Path) -> None:

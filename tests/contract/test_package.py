@@ -87,7 +87,7 @@ def test_only_what_every_user_needs_is_required(project: dict[str, Any]) -> None
         "tomli",
     }
     assert set(project["optional-dependencies"]) == {
-        *("all", "asyncio", "parquet", "prices", "litellm", "lab", "mcp", "hub", "ray")
+        *("all", "asyncio", "parquet", "prices", "templates", "litellm", "lab", "mcp", "hub", "ray")
     }
 
 

@@ -1,22 +1,24 @@
-"""`--osmosis-save-to-hf-hub`: the files of `prime eval` are pushed to a Hub on loopback, by the real library."""
+"""Datasets come from a Hub on loopback, and files of `prime eval` are pushed to it, by the real library."""
 
 from __future__ import annotations
 
 import base64
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from tests.plugin.workspaces import Workspace
 
+SHA = "0123456789abcdef0123456789abcdef01234567"
 COMMAND = ("--osmosis-config=configs/eval/x.toml", "--osmosis-save-to-hf-hub")
 
 
 class Hub(ThreadingHTTPServer):
-    """A Hub that takes datasets: `created` are the bodies of those, `files` what was committed."""
+    """A Hub with datasets: `created` are the bodies of new ones, `files` what was committed. All are at commit SHA."""
 
     daemon_threads = True
 
@@ -57,17 +59,27 @@ class HubRequest(BaseHTTPRequestHandler):
             self._answer({"errors": [], "warnings": []})
 
     def do_HEAD(self) -> None:
-        self.send_response(404)
-        self.send_header("X-Error-Code", "EntryNotFound")
-        self.end_headers()
+        self.do_GET()
 
-    def _answer(self, value: object, status: int = 200) -> None:
-        body = json.dumps(value).encode()
+    def do_GET(self) -> None:
+        _, _, name = self.path.partition(f"/resolve/{SHA}/")
+        if self.path in ("/api/datasets/me/sums", "/api/datasets/me/sums/revision/refs%2Fpr%2F1"):
+            self._answer({"id": "me/sums", "sha": SHA, "siblings": [{"rfilename": each} for each in self.server.files]})
+        elif name in self.server.files:
+            self._answer(self.server.files[name].encode(), headers={"ETag": f'"{SHA}"', "X-Repo-Commit": SHA})
+        else:
+            self._answer({"error": "not here"}, 404, {"X-Error-Code": "RepoNotFound"})
+
+    def _answer(self, value: object, status: int = 200, headers: Mapping[str, str] = {}) -> None:
+        body = value if isinstance(value, bytes) else json.dumps(value).encode()
         self.send_response(status)
+        for name, text in headers.items():
+            self.send_header(name, text)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
@@ -109,3 +121,32 @@ def test_results_are_pushed_by_a_command_that_says_so(workspace: Workspace, hub:
     failed = workspace.run(*COMMAND, "--osmosis-hf-hub-dataset-name=me/mine", "-q")
     failed.stdout.fnmatch_lines(["osmosis: x: not pushed to the Hugging Face Hub (me/mine): HfHubHTTPError: *403*"])
     assert failed.ret == 0
+
+
+@pytest.mark.slow
+def test_a_dataset_of_the_hub_is_fetched_and_pinned_to_the_commit_that_a_branch_was(
+    workspace: Workspace, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In processes: the library reads the address of the Hub when it is imported."""
+    workspace.eval("x", [{"score": 1.0}], limits={"max_errors": 99})
+    hub.files = {"README.md": "Sums.", "test.jsonl": (workspace.root / "data/x.jsonl").read_text()}
+    command = (COMMAND[0], "-q", "--osmosis-set=experiment.dataset=hf://datasets/me/sums@refs%2Fpr%2F1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+
+    ran = workspace.run_process(*command)
+
+    assert ran.ret == 0
+    config = workspace.results()["config"]
+    assert config["dataset"] == f"hf://datasets/me/sums@{SHA}/test.jsonl"
+    hub.files["train.jsonl"] = ""
+    several = workspace.run_process(COMMAND[0], "--osmosis-dataset=hf://datasets/me/sums")
+    assert several.ret == 4
+    several.stderr.fnmatch_lines(
+        [
+            "ERROR: hf://datasets/me/sums: name one file, as in hf://datasets/me/sums/test.jsonl; "
+            "it has test.jsonl, train.jsonl"
+        ]
+    )
+    nowhere = workspace.run_process(COMMAND[0], "--osmosis-dataset=hf://datasets/me/none/x.jsonl")
+    assert nowhere.ret == 4
+    nowhere.stderr.fnmatch_lines(["ERROR: hf://datasets/me/none/x.jsonl: cannot be fetched: 404*"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import hashlib
 import json
 import tempfile
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_osmosis.datasets import Dataset, open_dataset
+from pytest_osmosis.datasets import Dataset, check_rows, locate, open_dataset
 from tests.unit.datasets.conftest import Opened
 
 Records = list[dict[str, Any]]
@@ -241,3 +242,63 @@ def test_many_threads_can_read_rows_at_once(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert all(actual == [f"prompt {i}" for i in range(500)] for actual in pool.map(read_all, range(8)))
+
+
+def chats_of(dataset: Dataset) -> list[list[str]]:
+    """Return the role and the content of each message, row by row, after all rows were checked."""
+    check_rows(dataset, range(len(dataset)))
+    rows = [dataset.row(row_index) for row_index in range(len(dataset))]
+    return [[f"{message['role']}: {message['content']}" for message in row.messages] for row in rows]
+
+
+def test_a_template_makes_the_prompt_and_sees_values_as_text_alone(opened: Opened) -> None:
+    text = (
+        '{"text": "{{ 7 * 7 }}", "system_prompt": "Be brief.", "to": ["de", "fr"]}\n'
+        '{"text": "Hi", "to": [], "messages": "mine", "my own": 1}\n'
+    )
+    template = "Translate{% for each in to %} {{ each }}{% endfor %}: {{ text }}{{ row.get('my own', '') }}\n"
+
+    dataset = opened(text, columns={"user_prompt": template, "ground_truth": "text"})
+
+    assert chats_of(dataset) == [
+        ["system: Be brief.", "user: Translate de fr: {{ 7 * 7 }}\n"],
+        ["user: Translate: Hi1\n"],
+    ]
+    assert dataset.row(1).record == {"ground_truth": "Hi", "to": [], "messages": "mine", "my own": 1}
+
+
+def test_a_template_can_use_a_prompt_that_is_there(opened: Opened) -> None:
+    columns = {"user_prompt": "Q: {{ user_prompt }}"}
+    for name, text in (("x.jsonl", '{"user_prompt": "2+2?"}\n'), ("x.csv", "user_prompt\n2+2?\n")):
+        assert chats_of(opened(text, name, columns)) == [["user: Q: 2+2?"]]
+
+
+@pytest.mark.parametrize("ours", ["user_prompt", "messages"])
+def test_a_mapped_column_holds_a_text_in_one_row_and_a_chat_in_another(opened: Opened, ours: str) -> None:
+    chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    rows = [{"input": "2+2?"}, {"input": chat}]
+    expected = [["user: 2+2?"], ["system: s", "user: u"]]
+
+    assert chats_of(opened("\n".join(map(json.dumps, rows)), columns={ours: "input"})) == expected
+
+
+def test_a_chat_may_lie_inside_an_object(opened: Opened) -> None:
+    rows = [{"input": {"chat": [{"role": "user", "content": "2+2?"}]}, "target": {"text": "4"}}, {"input.chat": "3+3?"}]
+    columns = {"messages": "input.chat", "ground_truth": "target.text"}
+
+    dataset = opened("\n".join(map(json.dumps, rows)), columns=columns)
+
+    assert chats_of(dataset) == [["user: 2+2?"], ["user: 3+3?"]]
+    assert [dataset.row(0).ground_truth, dataset.row(1).ground_truth] == ["4", None]
+
+
+def test_jsonl_may_be_compressed_by_gzip(opened: Opened, tmp_path: Path) -> None:
+    text = '\n{"user_prompt": "2+2?"}\n{"user_prompt": "3+3?"}\n'
+    dataset = opened(gzip.compress(text.encode()), "x.jsonl.gz")
+
+    assert chats_of(dataset) == [["user: 2+2?"], ["user: 3+3?"]]
+    assert dataset.line(1) == 3
+    assert dataset.digest() == hashlib.sha256((tmp_path / "x.jsonl.gz").read_bytes()).hexdigest()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "x.jsonl.gz").rename(tmp_path / "data/x.jsonl.gz")
+    assert locate(tmp_path, "x") == tmp_path / "data/x.jsonl.gz"

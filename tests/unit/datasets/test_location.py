@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pytest_osmosis.datasets import locate, open_dataset
+from pytest_osmosis.datasets.hub import fetched
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.text.names import shown
 
@@ -132,3 +134,9 @@ def test_files_in_a_workspace_that_is_a_symlink_are_inside_it(workspace: Path) -
     link = workspace.parent / "link"
     link.symlink_to(workspace)
     assert locate(link, "sums") == link / "data" / "sums.jsonl"
+
+
+@pytest.mark.parametrize("address", ["hf://models/a/b", "hf://datasets/a", "hf://datasets/a/b@", "hf://datasets/a/b/"])
+def test_an_address_on_the_hub_has_an_owner_and_a_name(address: str) -> None:
+    with pytest.raises(DatasetError, match=f"^{re.escape(address)}: must be hf://datasets/OWNER/NAME, and perhaps"):
+        fetched(address)

@@ -173,7 +173,8 @@ BROKEN: dict[str, tuple[Any, dict[str, str], list[str]]] = {
         {},
         [
             ': schema: column "user_prompt": missing, and no "messages" either; the columns are "question"; '
-            'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}'
+            'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}, or with '
+            "--osmosis-set=data.columns.user_prompt=..."
         ],
     ),
     "a column twice": (
