@@ -15,13 +15,10 @@ if TYPE_CHECKING:
     from pytest_osmosis.errors import ScoreError as ScoreError
     from pytest_osmosis.models.base import ChatReply as ChatReply
     from pytest_osmosis.models.base import Usage as Usage
-    from pytest_osmosis.plugin.rollout_fixture import Rollout as Rollout
     from pytest_osmosis.record.run_id import RunId as RunId
     from pytest_osmosis.record.run_record import RewardError as RewardError
     from pytest_osmosis.record.run_record import RunRecord as RunRecord
     from pytest_osmosis.results.results import Results as Results
-    from pytest_osmosis.rewards.decorator import RewardWarning as RewardWarning
-    from pytest_osmosis.rewards.decorator import osmosis_reward as osmosis_reward
     from pytest_osmosis.rewards.graders import Grader as Grader
     from pytest_osmosis.rewards.graders import GraderConfig as GraderConfig
     from pytest_osmosis.rewards.graders import GraderContext as GraderContext
@@ -35,8 +32,11 @@ if TYPE_CHECKING:
     from pytest_osmosis.seams import MissingAPIKeyError as MissingAPIKeyError
     from pytest_osmosis.seams import ModelNotFoundError as ModelNotFoundError
     from pytest_osmosis.seams import ProviderRequestError as ProviderRequestError
+    from pytest_osmosis.seams import RewardWarning as RewardWarning
+    from pytest_osmosis.seams import Rollout as Rollout
     from pytest_osmosis.seams import RubricResult as RubricResult
     from pytest_osmosis.seams import evaluate_rubric as evaluate_rubric
+    from pytest_osmosis.seams import osmosis_reward as osmosis_reward
     from pytest_osmosis.seams import osmosis_rubric as osmosis_rubric
     from pytest_osmosis.stats.intervals import Interval as Interval
     from pytest_osmosis.stats.summary import Summary as Summary
@@ -65,8 +65,8 @@ HOMES = {
     "ProviderRequestError": "pytest_osmosis.seams",
     "Results": "pytest_osmosis.results.results",
     "RewardError": "pytest_osmosis.record.run_record",
-    "RewardWarning": "pytest_osmosis.rewards.decorator",
-    "Rollout": "pytest_osmosis.plugin.rollout_fixture",
+    "RewardWarning": "pytest_osmosis.seams",
+    "Rollout": "pytest_osmosis.seams",
     "RolloutSample": "pytest_osmosis.rewards.graders",
     "RubricResult": "pytest_osmosis.seams",
     "RunId": "pytest_osmosis.record.run_id",
@@ -76,7 +76,7 @@ HOMES = {
     "Usage": "pytest_osmosis.models.base",
     "Verdict": "pytest_osmosis.verdicts.gates",
     "evaluate_rubric": "pytest_osmosis.seams",
-    "osmosis_reward": "pytest_osmosis.rewards.decorator",
+    "osmosis_reward": "pytest_osmosis.seams",
     "osmosis_rubric": "pytest_osmosis.seams",
 }
 

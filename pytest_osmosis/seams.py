@@ -5,6 +5,7 @@ Nothing else in the core names an add-on. Without the folder `addons/` the core 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pytest_osmosis.addons.lab.decorator import RewardWarning as RewardWarning
+    from pytest_osmosis.addons.lab.decorator import osmosis_reward as osmosis_reward
     from pytest_osmosis.addons.lab.items import RewardFiles as RewardFiles
+    from pytest_osmosis.addons.lab.marked_evals import TestEvals as TestEvals
+    from pytest_osmosis.addons.lab.rollout import Rollout as Rollout
+    from pytest_osmosis.addons.lab.rollout_tests import ModelSource as ModelSource
+    from pytest_osmosis.addons.lab.rollout_tests import parametrize as parametrize
+    from pytest_osmosis.addons.lab.rollout_tests import rollout_of as rollout_of
     from pytest_osmosis.addons.osmosis_sdk.agent_loop import agent_of
     from pytest_osmosis.addons.osmosis_sdk.eval_files import export_osmosis_files as export_osmosis_files
     from pytest_osmosis.addons.osmosis_sdk.evaluate_rubric import MissingAPIKeyError as MissingAPIKeyError
@@ -80,8 +88,17 @@ _HOMES: Mapping[str, str] = {
     "push_prime_files": "verifiers.prime_files:push",
     "resumed_from": "verifiers.prime_import:resumed_from",
     "save_prime_files": "verifiers.prime_files:save_prime_files",
-    # the plugin of pytest that collects reward functions of files, and a check of HTML reports
+    # tests that users write: the decorator of reward functions, and the plugin of pytest that collects them from files
     "RewardFiles": "lab.items:RewardFiles",
+    "RewardWarning": "lab.decorator:RewardWarning",
+    "osmosis_reward": "lab.decorator:osmosis_reward",
+    # tests over rollouts: each rollout, the source of models' rollouts for tests of a process, and the session's evals
+    "ModelSource": "lab.rollout_tests:ModelSource",
+    "Rollout": "lab.rollout:Rollout",
+    "TestEvals": "lab.marked_evals:TestEvals",
+    "parametrize": "lab.rollout_tests:parametrize",
+    "rollout_of": "lab.rollout_tests:rollout_of",
+    # a check of HTML reports
     "is_report": "viewer.report:is_report",
 }
 """The homes of what an add-on has under the same signature, by the names here. What asks for one needs its add-on."""
@@ -168,10 +185,13 @@ def trajectory_rows(folder: Path, display: str) -> TrajectoryRows:
 
 # -- tests of reward functions ---------------------------------------------------------------------------
 
+DECORATORS = ("pytest_osmosis.addons.lab.decorator", "osmosis_ai")
+"""Modules that define decorators of reward functions. Without them no function can be decorated."""
+
 
 def reward_tests(module: Any, name: str) -> list[Any] | None:
     """Return the tests of the function `name` of a module that pytest collects, None if it is no reward function."""
-    if not _has_addons():
+    if not any(each in sys.modules for each in DECORATORS) or not _has_addons():
         return None
     from pytest_osmosis.addons.lab.items import items_of
 

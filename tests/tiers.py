@@ -24,8 +24,8 @@ OF_ADD_ONS = (
     *("contract/test_docs_tables.py", "contract/test_layers.py"),
     *("engine/test_engine_judges.py", "hostile/test_dashboard.py", "hostile/test_fuzz_read_back.py"),
     *("plugin/test_html_reports.py", "plugin/test_hub.py"),
-    *("plugin/test_prime_files.py", "plugin/test_reward_functions.py", "unit/config/test_environment_config.py"),
-    "unit/config/test_verifiers_tomls.py",
+    *("plugin/test_prime_files.py", "plugin/test_reward_functions.py", "plugin/test_tests_over_rollouts.py"),
+    *("unit/config/test_environment_config.py", "unit/config/test_verifiers_tomls.py"),
     *("unit/evals/test_prime_import.py", "unit/host/test_own_arguments.py"),
     *(
         "unit/host/test_time_of_rollouts.py",

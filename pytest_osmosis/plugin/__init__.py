@@ -20,11 +20,11 @@ import pytest
 from pytest_osmosis.plugin import options, reward_options
 
 if TYPE_CHECKING:
-    from pytest_osmosis.plugin.rollout_fixture import Rollout
     from pytest_osmosis.processes.child import PrestartedHost
+    from pytest_osmosis.seams import Rollout
 
-DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
-"""Modules that define decorators of reward functions. Without them no function can be decorated."""
+DECORATORS = ("pytest_osmosis.seams", "osmosis_ai")
+"""Modules without which no decorator of reward functions was imported."""
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -181,15 +181,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test marked `osmosis_eval` a test for each row and run."""
     if metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME) is not None:
-        from pytest_osmosis.plugin.rollout_tests import parametrize
+        from pytest_osmosis import seams
 
-        parametrize(metafunc)
+        seams.parametrize(metafunc)
 
 
 @pytest.fixture
 def rollout(request: pytest.FixtureRequest) -> Rollout:
     """A rollout of the eval in @pytest.mark.osmosis_eval("configs/eval/x.toml"): its solution_str, messages,
     ground_truth, row, usage and scores."""
-    from pytest_osmosis.plugin.rollout_tests import rollout_of
+    from pytest_osmosis import seams
 
-    return rollout_of(request)
+    return seams.rollout_of(request)

@@ -37,7 +37,6 @@ from pytest_osmosis.plugin import named_evals, preparation, reward_options, sess
 from pytest_osmosis.plugin.debugger import InlineHosts
 from pytest_osmosis.plugin.eval_queue import EvalQueue, NamedEval, SessionEval, load_error
 from pytest_osmosis.plugin.items import Answer, UnitKey, by_file
-from pytest_osmosis.plugin.marked_evals import TestEvals
 from pytest_osmosis.plugin.named_evals import session_arguments, set_arguments
 from pytest_osmosis.plugin.session_end import HookCaller, SessionEnd
 from pytest_osmosis.plugin.session_options import environments_of
@@ -60,7 +59,8 @@ class EvalSession:
     `by_id` holds all that were prepared, `named` those that the command names, `selected` those with a selected run,
     `runs` the same ones once they have started. `plans` are what pytest collects, by file; `n_selected` is how many
     tests of ours were selected and will run, `kept_back` the units of those that marks keep from running. The evals
-    `not_loaded` are not even collected. The first host that an eval needs is `prestarted`, if there is one.
+    `not_loaded` are not even collected. The first host that an eval needs is `prestarted`, if there is one. `of_tests`
+    has the evals from which tests request rollouts, if models may be asked for them.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class EvalSession:
         self._prestarted = prestarted
         self._environments = environments_of(config, prestarted)
         self.preparer = preparation.EvalPreparer(config, naming, options)
-        self.test_evals = TestEvals(self)
+        self.of_tests = seams.TestEvals(self) if naming.asks_models else None
         self._clusters: seams.RayClusters | None = None
 
     def prepare(self) -> None:
@@ -114,15 +114,15 @@ class EvalSession:
     def select(self, collected: Sequence[UnitKey]) -> None:
         """Select the runs of these units, and those that tests request."""
         self._has_selected = True
-        self.test_evals.prepare()
-        self.by_id = {**self.test_evals.by_id, **self.named}
+        if self.of_tests is not None:
+            self.of_tests.prepare()
+            self.by_id = {**self.of_tests.by_id, **self.named}
+            self.selected.update(self.of_tests.selected())
         units: dict[str, dict[Unit, None]] = {}
         for key in collected:
             if key not in self.kept_back:
                 units.setdefault(key.eval_id, {})[key.unit] = None
         self.n_selected = sum(map(len, units.values()))
-        for test_eval in self.test_evals.by_id.values():
-            self.selected[test_eval.id] = SelectedRuns.of(test_eval.prepared, test_eval.runs, partial=test_eval.partial)
         with_tests = {key.eval_id for key in collected}
         for eval_id, named in self.named.items():
             prepared = named.prepared

@@ -17,11 +17,11 @@ import pytest
 from pytest_osmosis import seams
 from pytest_osmosis.addons.lab.calls import LabResult
 from pytest_osmosis.addons.lab.cases import RewardCase, cases_by_function
+from pytest_osmosis.addons.lab.decorator import Definition, RewardWarning
 from pytest_osmosis.addons.lab.target import Target, targets_in, untested_in
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.plugin import reward_options
 from pytest_osmosis.processes.child import GUARD
-from pytest_osmosis.rewards.decorator import Definition, RewardWarning
 from pytest_osmosis.text.names import shown
 
 TARGETS = pytest.StashKey[dict[str, tuple[Target, tuple[RewardCase, ...]]]]()

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin, overload
 
+from pytest_osmosis.addons.lab.decorator import RUBRIC_MARK, check_annotation, check_name, signature_of
 from pytest_osmosis.errors import ConfigError, JudgeError, ModelError
 from pytest_osmosis.judges.judge import Judge, Judgement, JudgeModel, Rubric, Submission, current_requests
 from pytest_osmosis.models.base import ChatReply, ChatRequest
@@ -25,7 +26,6 @@ from pytest_osmosis.models.json_bodies import given
 from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES
 from pytest_osmosis.models.targets import resolve
-from pytest_osmosis.rewards.decorator import RUBRIC_MARK, check_annotation, check_name, signature_of
 
 
 class MissingAPIKeyError(RuntimeError):

@@ -10,27 +10,28 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_osmosis.config import Override
-from pytest_osmosis.config.eval_kinds import merged
-from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
-from pytest_osmosis.evals import EvalRun, Prepared, begin
-from pytest_osmosis.formats.events import ROLLOUT
-from pytest_osmosis.models.base import own_copy
-from pytest_osmosis.plugin import options
-from pytest_osmosis.plugin.eval_queue import SessionEval
-from pytest_osmosis.plugin.items import UnitKey, eval_id
-from pytest_osmosis.plugin.preparation import EvalPreparer
-from pytest_osmosis.plugin.reports import OutputPaths
-from pytest_osmosis.plugin.rollout_fixture import RecordedScores, Rollout, RolloutResult
-from pytest_osmosis.plugin.rollout_tests import (
+from pytest_osmosis.addons.lab.rollout import RecordedScores, Rollout, RolloutResult
+from pytest_osmosis.addons.lab.rollout_tests import (
     MarkerRequest,
     RolloutRequest,
     file_and_entry,
 )
+from pytest_osmosis.config import Override
+from pytest_osmosis.config.eval_kinds import merged
+from pytest_osmosis.errors import DatasetError, Problem, ProblemsError
+from pytest_osmosis.evals import EvalRun, Prepared, SelectedRuns, begin
+from pytest_osmosis.formats.events import ROLLOUT
+from pytest_osmosis.models.base import own_copy
+from pytest_osmosis.plugin import options
+from pytest_osmosis.plugin.eval_queue import SessionEval
+from pytest_osmosis.plugin.header import compact_lines, eval_lines
+from pytest_osmosis.plugin.items import UnitKey, eval_id
+from pytest_osmosis.plugin.preparation import EvalPreparer
+from pytest_osmosis.plugin.reports import OutputPaths
 from pytest_osmosis.plugin.session_options import rerun_command
 from pytest_osmosis.record.manifest import TEST_EVAL
 from pytest_osmosis.record.plan import Plan
@@ -38,6 +39,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import INFRASTRUCTURE
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.chat_messages import prompt_length
+from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.verdicts.pass_rule import Outcome
 
 if TYPE_CHECKING:
@@ -69,8 +71,12 @@ class TestEval(SessionEval):
         return sorted(self.tests)
 
     @property
-    def n_tests(self) -> int:
-        return sum(map(len, self.tests.values()))
+    def size(self) -> str:
+        return f"{plural(len(self.runs), 'rollout')} of {plural(len({run.row for run in self.runs}), 'row')}"
+
+    @property
+    def used(self) -> str:
+        return f"used by {plural(sum(map(len, self.tests.values())), 'test')}"
 
     @property
     def partial(self) -> bool:
@@ -128,7 +134,7 @@ class TestEval(SessionEval):
 class TestEvals:
     """The test evals of a session, by id once they are prepared: `configs/eval/x.toml::x-tests`.
 
-    It is the source of their rollouts, also for the tests of workers of xdist, which ask from threads of their own.
+    It answers each `ModelSource`, also those of workers of xdist, which ask from threads of their own.
     """
 
     def __init__(self, evals: EvalSession) -> None:
@@ -139,15 +145,29 @@ class TestEvals:
         self._tests: dict[Path, dict[RunId, dict[str, None]]] = {}
         self._lock = threading.Lock()  # protects _plans and _tests
 
-    def plan(self, request: MarkerRequest) -> Plan:
-        """Return the plan of an eval, with the rows that the request selects. Raise `ProblemsError`."""
+    def answer(self, question: str, value: Any) -> object:
+        """Answer a question of a `ModelSource`."""
+        match question:
+            case "plan":
+                return self._plan(value)
+            case "select":
+                self._select(value)
+            case "rollout":
+                return self._rollout(value)
+        return None
+
+    def _plan(self, request: MarkerRequest) -> Plan | tuple[Problem, ...]:
+        """Return the plan of an eval, with the rows that the request selects, or its problems."""
         with self._lock:
             if request not in self._plans:
                 listed = request.to_list(self._evals.options.overrides)
-                self._plans[request] = begin(listed, self._evals.preparer.around)().plan
+                try:
+                    self._plans[request] = begin(listed, self._evals.preparer.around)().plan
+                except ProblemsError as error:
+                    return error.problems
             return self._plans[request]
 
-    def select(self, requests: Iterable[tuple[str, RolloutRequest]]) -> None:
+    def _select(self, requests: Iterable[tuple[str, RolloutRequest]]) -> None:
         """Take the requests of selected tests, each with its node id."""
         with self._lock:
             for nodeid, request in requests:
@@ -175,7 +195,26 @@ class TestEvals:
         if problems:
             raise pytest.UsageError(*map(str, problems))
 
-    def rollout(self, request: RolloutRequest) -> RolloutResult:
+    def selected(self) -> dict[str, SelectedRuns]:
+        """Return the runs that tests request, by the id of their eval."""
+        evals = self.by_id.items()
+        return {id: SelectedRuns.of(each.prepared, each.runs, partial=each.partial) for id, each in evals}
+
+    def lines(self) -> list[str]:
+        """Return the lines of evals that tests need, which is known after collection."""
+        needed = list(self.by_id.values())
+        if len(needed) > 1 and self._evals.config.get_verbosity() <= 0:
+            rollouts = plural(sum(len(each.runs) for each in needed), "rollout")
+            sizes = [(each.prepared, f"{each.size}, {each.used}") for each in needed]
+            first = f"osmosis: tests need {rollouts} of {plural(len(needed), 'eval')}; gates are not evaluated"
+            return [first, *compact_lines(sizes, self._evals, gated=False)]
+        lines: list[str] = []
+        for each in needed:
+            lines += eval_lines(each.prepared, self._evals, each.size)
+            lines.append(f"  {each.used}; gates are not evaluated")
+        return lines
+
+    def _rollout(self, request: RolloutRequest) -> RolloutResult:
         """Wait for the run; inline, perform it. With `--setup-only` there is none."""
         if self._evals.options.dry_run:
             return RolloutResult(None, "skipped", "--setup-only: no model is asked")

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import pytest
 
+from pytest_osmosis.addons.lab.rollout import Rollout, RolloutResult, Scores
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.eval_config import SELECTING
 from pytest_osmosis.config.named_keys import OPTIONS
@@ -34,7 +35,6 @@ from pytest_osmosis.host.protocol import Key, Setup, scoring_fields
 from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.plugin import options, reward_options, session_options
 from pytest_osmosis.plugin.items import may_run
-from pytest_osmosis.plugin.rollout_fixture import Rollout, RolloutResult, Scores
 from pytest_osmosis.plugin.session_options import environments_of, rerun_command
 from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
 from pytest_osmosis.record.plan import Plan
@@ -151,7 +151,7 @@ SOURCE = pytest.StashKey[RolloutSource]()
 
 
 def source_of(config: pytest.Config) -> RolloutSource:
-    """Return the session's source: reference solutions, unless the controller or a worker has set another one."""
+    """Return the session's source: reference solutions, unless a `ModelSource` has been made."""
     if SOURCE not in config.stash:
         source = ReferenceSource(config)
         config.add_cleanup(source.close)
@@ -193,16 +193,16 @@ def _marker(metafunc: pytest.Metafunc, where: str) -> pytest.Mark | None:
     return metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME) if takes_it else None
 
 
-def requested_by(item: pytest.Item) -> RolloutRequest | None:
+def _requested_by(item: pytest.Item) -> RolloutRequest | None:
     """Return the request of a test, None if it makes none or a marker keeps it from running."""
     callspec = getattr(item, "callspec", None)
     request = callspec.params.get(FIXTURE) if callspec is not None else None
     return request if isinstance(request, RolloutRequest) and may_run(item) else None
 
 
-def all_requests(items: Iterable[pytest.Item]) -> Iterator[tuple[str, RolloutRequest]]:
+def _all_requests(items: Iterable[pytest.Item]) -> Iterator[tuple[str, RolloutRequest]]:
     for item in items:
-        request = requested_by(item)
+        request = _requested_by(item)
         if request is not None:
             yield item.nodeid, request
 
@@ -231,12 +231,36 @@ def rollout_of(request: pytest.FixtureRequest) -> Rollout:
     return replace(result.rollout, messages=messages, row=row)
 
 
-class RolloutWait:
-    """Waits for a test's rollout before the test begins, so that neither its duration nor its timeout includes that."""
+class ModelSource:
+    """The models' rollouts for the tests of a process, which `ask` requests from the session's `TestEvals`.
+
+    `early`: it waits for a test's rollout before the test begins, so that neither its duration nor its timeout includes
+    that.
+    """
+
+    def __init__(self, config: pytest.Config, ask: Callable[[str, object], Any], *, early: bool = True) -> None:
+        self._ask = ask
+        self._early = early
+        config.stash[SOURCE] = self
+
+    def plan(self, request: MarkerRequest) -> Plan:
+        plan = self._ask("plan", request)
+        if isinstance(plan, Plan):
+            return plan
+        raise ProblemsError(plan)
+
+    def rollout(self, request: RolloutRequest) -> RolloutResult:
+        result: RolloutResult = self._ask("rollout", request)
+        return result
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Say what tests request, before the controller learns the rest."""
+        self._ask("select", list(_all_requests(session.items)))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        request = requested_by(item)
+        request = _requested_by(item) if self._early else None
         if request is not None:
             item.stash[RESULT] = source_of(item.config).rollout(request)
         return (yield)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.addons.lab.rollout import RecordedScores, Rollout, Scores
+from pytest_osmosis.addons.lab.rollout_tests import MarkerRequest, ReferenceSolutions, request_of
 from pytest_osmosis.config import Override
 from pytest_osmosis.errors import CodeError, ConfigError, ScoreError
-from pytest_osmosis.plugin.rollout_fixture import RecordedScores, Rollout, Scores
-from pytest_osmosis.plugin.rollout_tests import MarkerRequest, ReferenceSolutions, request_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RewardError
 from pytest_osmosis.rewards.graders import Reward
