@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_osmosis.addons.lab.decorator import RewardWarning as RewardWarning
     from pytest_osmosis.addons.lab.decorator import osmosis_reward as osmosis_reward
-    from pytest_osmosis.addons.lab.items import RewardFiles as RewardFiles
     from pytest_osmosis.addons.lab.marked_evals import TestEvals as TestEvals
+    from pytest_osmosis.addons.lab.reward_files import RewardFiles as RewardFiles
+    from pytest_osmosis.addons.lab.reward_files import outside_testpaths as outside_testpaths
     from pytest_osmosis.addons.lab.rollout import Rollout as Rollout
     from pytest_osmosis.addons.lab.rollout_tests import ModelSource as ModelSource
     from pytest_osmosis.addons.lab.rollout_tests import parametrize as parametrize
@@ -89,9 +90,10 @@ _HOMES: Mapping[str, str] = {
     "resumed_from": "verifiers.prime_import:resumed_from",
     "save_prime_files": "verifiers.prime_files:save_prime_files",
     # tests that users write: the decorator of reward functions, and the plugin of pytest that collects them from files
-    "RewardFiles": "lab.items:RewardFiles",
+    "RewardFiles": "lab.reward_files:RewardFiles",
     "RewardWarning": "lab.decorator:RewardWarning",
     "osmosis_reward": "lab.decorator:osmosis_reward",
+    "outside_testpaths": "lab.reward_files:outside_testpaths",
     # tests over rollouts: each rollout, the source of models' rollouts for tests of a process, and the session's evals
     "ModelSource": "lab.rollout_tests:ModelSource",
     "Rollout": "lab.rollout:Rollout",

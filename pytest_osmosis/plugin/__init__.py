@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_osmosis.plugin import options, reward_options
+from pytest_osmosis.plugin import options
 
 if TYPE_CHECKING:
     from pytest_osmosis.processes.child import PrestartedHost
@@ -51,9 +51,8 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Gen
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", options.MARKER)
     config.addinivalue_line("markers", options.EVAL_MARKER)
-    config.addinivalue_line("markers", reward_options.MARKER)
-    reward_options.check(config)
-    if reward_options.names_files(config):
+    config.addinivalue_line("markers", options.REWARD_MARKER)
+    if options.concerns_rewards(config):
         from pytest_osmosis import seams
 
         config.pluginmanager.register(seams.RewardFiles(config), "osmosis-reward-files")
@@ -68,8 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
     elif sent is not None and "osmosis-args" in sent:
         _set_arguments(config, sent["osmosis-args"])
-    elif extra := reward_options.outside_testpaths(config):
-        _set_arguments(config, [*config.args, *extra])
+    elif options.names_reward_files(config) and (others := seams.outside_testpaths(config)):
+        _set_arguments(config, [*config.args, *others])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -164,17 +163,13 @@ def pytest_pycollect_makeitem(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
-    """Say what an eval or a reward function needs to be collected, if nothing was, or if its module does not load."""
-    stats = terminalreporter.stats
-    nothing = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not stats.get("deselected")
-    names_rewards = reward_options.lab(config) or reward_options.names_files(config)
-    if not (nothing or (stats.get("error") and names_rewards)):
-        return
-    from pytest_osmosis.plugin.named_evals import hints, import_hints
-    from pytest_osmosis.plugin.terminal import write_line
+    """Say what an eval needs to be collected, if nothing was."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not terminalreporter.stats.get("deselected"):
+        from pytest_osmosis.plugin.named_evals import hints
+        from pytest_osmosis.plugin.terminal import write_line
 
-    for line in [*(hints(config) if nothing else ()), *import_hints(config, stats.get("error", ()))]:
-        write_line(terminalreporter, line)
+        for line in hints(config):
+            write_line(terminalreporter, line)
 
 
 @pytest.hookimpl(tryfirst=True)

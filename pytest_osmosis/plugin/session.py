@@ -33,11 +33,12 @@ from pytest_osmosis.evals import (
     Worktrees,
 )
 from pytest_osmosis.evals.prepare import WITHOUT_MODEL
-from pytest_osmosis.plugin import named_evals, preparation, reward_options, session_options
+from pytest_osmosis.plugin import named_evals, preparation, session_options
 from pytest_osmosis.plugin.debugger import InlineHosts
 from pytest_osmosis.plugin.eval_queue import EvalQueue, NamedEval, SessionEval, load_error
 from pytest_osmosis.plugin.items import Answer, UnitKey, by_file
 from pytest_osmosis.plugin.named_evals import session_arguments, set_arguments
+from pytest_osmosis.plugin.options import stands_in
 from pytest_osmosis.plugin.session_end import HookCaller, SessionEnd
 from pytest_osmosis.plugin.session_options import environments_of
 from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
@@ -239,7 +240,7 @@ class EvalSession:
             hosts=session_options.workers(self.config),
             spawn=spawn,
             probe=self.options.probe,
-            sdk_shim=reward_options.stands_in(self.config),
+            sdk_shim=stands_in(self.config),
             inline=self.inline is not None,
             keep_conversations=self.hook_caller.want_rollouts or not each.reports_units,
             stop_when_decided=each.may_stop_early and not self.config.getoption("runxfail", False),

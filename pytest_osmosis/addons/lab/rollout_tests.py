@@ -33,7 +33,7 @@ from pytest_osmosis.evals import EvalRequest, Prepared, RunSettings, Surrounding
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.host.protocol import Key, Setup, scoring_fields
 from pytest_osmosis.models.base import Message, own_copy
-from pytest_osmosis.plugin import options, reward_options, session_options
+from pytest_osmosis.plugin import options, session_options
 from pytest_osmosis.plugin.items import may_run
 from pytest_osmosis.plugin.session_options import environments_of, rerun_command
 from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
@@ -303,7 +303,7 @@ class ReferenceSource:
     def _solutions(self, request: MarkerRequest) -> ReferenceSolutions:
         if request not in self._evals:
             prepared = begin(request.to_list(self._overrides), self._around)()
-            pythonpath, sdk_shim = session_options.pythonpath(self._config), reward_options.stands_in(self._config)
+            pythonpath, sdk_shim = session_options.pythonpath(self._config), options.stands_in(self._config)
             self._evals[request] = ReferenceSolutions(prepared, os.environ, pythonpath, sdk_shim=sdk_shim)
         return self._evals[request]
 
