@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim as SdkShim
     from pytest_osmosis.addons.osmosis_sdk.trajectories import TrajectoryRows as TrajectoryRows
     from pytest_osmosis.addons.osmosis_sdk.workflows import grader_code, workflow_agent
+    from pytest_osmosis.addons.ray.artifact_sender import ArtifactSender as ArtifactSender
+    from pytest_osmosis.addons.ray.artifacts import Artifacts as Artifacts
     from pytest_osmosis.addons.ray.clusters import RayClusters as RayClusters
     from pytest_osmosis.addons.verifiers import load
     from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode as EnvironmentCode
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.addons.verifiers.hosted import release as release
     from pytest_osmosis.addons.verifiers.load import LoadedEnvironment as LoadedEnvironment
     from pytest_osmosis.addons.verifiers.prime_files import GrowingPrimeFiles as GrowingPrimeFiles
+    from pytest_osmosis.addons.verifiers.prime_files import Heartbeat as Heartbeat
     from pytest_osmosis.addons.verifiers.prime_files import export_prime_files as export_prime_files
     from pytest_osmosis.addons.verifiers.prime_files import push
     from pytest_osmosis.addons.verifiers.prime_files import save_prime_files as save_prime_files
@@ -76,15 +79,18 @@ _HOMES: Mapping[str, str] = {
     },
     "sdk_grader": "osmosis_sdk.workflows:grader_code",
     "sdk_workflow": "osmosis_sdk.workflows:workflow_agent",
-    # places for hosts
+    # places for hosts, and the files that they send from there
+    "ArtifactSender": "ray.artifact_sender:ArtifactSender",
+    "Artifacts": "ray.artifacts:Artifacts",
     "RayClusters": "ray.clusters:RayClusters",
     # environments of verifiers: what loads one, asks it and rolls out, and what releases one that does not
     "EnvironmentCode": "verifiers.hosted:EnvironmentCode",
     "environment_facts": "verifiers.hosted:facts_told",
     "load_environment": "verifiers.load:load",
     "release": "verifiers.hosted:release",
-    # files of `prime eval`
+    # files and heartbeats of `prime eval`
     "GrowingPrimeFiles": "verifiers.prime_files:GrowingPrimeFiles",
+    "Heartbeat": "verifiers.prime_files:Heartbeat",
     "export_prime_files": "verifiers.prime_files:export_prime_files",
     "push_prime_files": "verifiers.prime_files:push",
     "resumed_from": "verifiers.prime_import:resumed_from",

@@ -22,7 +22,7 @@ from pytest_osmosis.evals import (
     sampling_text,
 )
 from pytest_osmosis.evals.resume import spent_before
-from pytest_osmosis.evals.rollout_source import ImportedRollouts, NewRollouts
+from pytest_osmosis.evals.rollout_source import NewRollouts, PartlyStored
 from pytest_osmosis.plugin import options
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.report.failure_text import lost_text
@@ -277,8 +277,8 @@ def _source_lines(prepared: Prepared, source: NewRollouts) -> Iterator[str]:
         if n_lost := source.resumption.progress.ledger.most_lost:
             yield f"  note: {lost_text(n_lost)}"
         return
-    if isinstance(source, ImportedRollouts):
-        yield f"  from {source.facts['folder']}: {', '.join(_taken_and_left(prepared))}"
+    if isinstance(source, PartlyStored):
+        yield f"  from {source.origin}: {', '.join(_taken_and_left(prepared))}"
     if source.name is not None:
         place = ", in place of the run that has this name, which is kept under another"
         yield f"  run: {source.name}{place if source.archives else ''}"

@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 import pytest
 
+from pytest_osmosis.addons.ray.artifact_sender import PIECE_BYTES
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Post
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.host.output import PIECE_BYTES
 from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, Setup
 from tests.engine import evaluating
 from tests.engine.evaluating import Live, Workspace, evaluated

@@ -15,7 +15,7 @@ from pytest_osmosis.plugin import options
 from pytest_osmosis.text import names
 
 LIBRARIES = ("psutil", "time_machine")
-"""What the lab needs besides this package."""
+"""The libraries that the lab needs."""
 
 
 class RewardFiles:
