@@ -60,63 +60,53 @@ if TYPE_CHECKING:
     agent_loop, sdk_grader, sdk_workflow = agent_of, grader_code, workflow_agent
     environment_facts, load_environment, push_prime_files = facts_told, load.load, push
 
-_HOMES: Mapping[str, str] = {
-    # workflows, Graders, MCP tools, rubrics and files of the Osmosis SDK
-    "agent_loop": "osmosis_sdk.agent_loop:agent_of",
-    "export_osmosis_files": "osmosis_sdk.eval_files:export_osmosis_files",
-    "import_fastmcp": "osmosis_sdk.mcp_server:import_fastmcp",
-    "mcp_agent": "osmosis_sdk.mcp_server:mcp_agent",
-    **{
-        name: f"osmosis_sdk.evaluate_rubric:{name}"
-        for name in (
-            "MissingAPIKeyError",
-            "ModelNotFoundError",
-            "ProviderRequestError",
-            "RubricResult",
-            "evaluate_rubric",
-            "osmosis_rubric",
-        )
-    },
-    "sdk_grader": "osmosis_sdk.workflows:grader_code",
-    "sdk_workflow": "osmosis_sdk.workflows:workflow_agent",
-    # places for hosts, and the files that they send from there
-    "ArtifactSender": "ray.artifact_sender:ArtifactSender",
-    "Artifacts": "ray.artifacts:Artifacts",
-    "RayClusters": "ray.clusters:RayClusters",
-    # environments of verifiers: what loads one, asks it and rolls out, and what releases one that does not
-    "EnvironmentCode": "verifiers.hosted:EnvironmentCode",
-    "environment_facts": "verifiers.hosted:facts_told",
-    "load_environment": "verifiers.load:load",
-    "release": "verifiers.hosted:release",
-    # files and heartbeats of `prime eval`
-    "GrowingPrimeFiles": "verifiers.prime_files:GrowingPrimeFiles",
-    "Heartbeat": "verifiers.prime_files:Heartbeat",
-    "export_prime_files": "verifiers.prime_files:export_prime_files",
-    "push_prime_files": "verifiers.prime_files:push",
-    "resumed_from": "verifiers.prime_import:resumed_from",
-    "save_prime_files": "verifiers.prime_files:save_prime_files",
+_NAMES: Mapping[str, tuple[str, ...]] = {
     # tests that users write: the decorator of reward functions, and the plugin of pytest that collects them from files
-    "RewardFiles": "lab.reward_files:RewardFiles",
-    "RewardWarning": "lab.decorator:RewardWarning",
-    "osmosis_reward": "lab.decorator:osmosis_reward",
-    "outside_testpaths": "lab.reward_files:outside_testpaths",
+    "lab.decorator": ("RewardWarning", "osmosis_reward"),
+    "lab.reward_files": ("RewardFiles", "outside_testpaths"),
     # tests over rollouts: each rollout, the source of models' rollouts for tests of a process, and the session's evals
-    "ModelSource": "lab.rollout_tests:ModelSource",
-    "Rollout": "lab.rollout:Rollout",
-    "TestEvals": "lab.marked_evals:TestEvals",
-    "parametrize": "lab.rollout_tests:parametrize",
-    "rollout_of": "lab.rollout_tests:rollout_of",
+    "lab.marked_evals": ("TestEvals",),
+    "lab.rollout": ("Rollout",),
+    "lab.rollout_tests": ("ModelSource", "parametrize", "rollout_of"),
+    # rubrics, MCP tools and files of the Osmosis SDK
+    "osmosis_sdk.eval_files": ("export_osmosis_files",),
+    "osmosis_sdk.evaluate_rubric": (
+        *("MissingAPIKeyError", "ModelNotFoundError", "ProviderRequestError", "RubricResult"),
+        *("evaluate_rubric", "osmosis_rubric"),
+    ),
+    "osmosis_sdk.mcp_server": ("import_fastmcp", "mcp_agent"),
+    # places for hosts, and the files that they send from there
+    "ray.artifact_sender": ("ArtifactSender",),
+    "ray.artifacts": ("Artifacts",),
+    "ray.clusters": ("RayClusters",),
+    # what asks an environment of verifiers and rolls out, and what releases one that does not
+    "verifiers.hosted": ("EnvironmentCode", "release"),
+    # files and heartbeats of `prime eval`
+    "verifiers.prime_files": ("GrowingPrimeFiles", "Heartbeat", "export_prime_files", "save_prime_files"),
+    "verifiers.prime_import": ("resumed_from",),
     # a check of HTML reports
-    "is_report": "viewer.report:is_report",
+    "viewer.report": ("is_report",),
 }
-"""The homes of what an add-on has under the same signature, by the names here. What asks for one needs its add-on."""
+"""The names that add-ons have with the same signature, by their modules. Whoever asks for one needs its add-on."""
+_HOMES: Mapping[str, tuple[str, str]] = {
+    # agent loops, workflows and Graders of the Osmosis SDK
+    "agent_loop": ("osmosis_sdk.agent_loop", "agent_of"),
+    "sdk_grader": ("osmosis_sdk.workflows", "grader_code"),
+    "sdk_workflow": ("osmosis_sdk.workflows", "workflow_agent"),
+    # environments of verifiers, and the files of `prime eval` that are pushed
+    "environment_facts": ("verifiers.hosted", "facts_told"),
+    "load_environment": ("verifiers.load", "load"),
+    "push_prime_files": ("verifiers.prime_files", "push"),
+    **{name: (module, name) for module, names in _NAMES.items() for name in names},
+}
+"""The module and the name there, by the name here."""
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module, _, attribute = _HOMES[name].partition(":")
+        module, attribute = _HOMES[name]
         return getattr(import_module(f"pytest_osmosis.addons.{module}"), attribute)
 
 

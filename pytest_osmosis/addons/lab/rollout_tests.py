@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pytest
 
@@ -137,20 +137,11 @@ FIXTURE = "rollout"
 RESULT = pytest.StashKey[RolloutResult]()
 
 
-class RolloutSource(Protocol):
-    def plan(self, request: MarkerRequest) -> Plan:
-        """Return the rows and runs to make tests of. Raise `ProblemsError` or `pytest.UsageError`."""
-        ...
-
-    def rollout(self, request: RolloutRequest) -> RolloutResult:
-        """Return what a test gets; wait for it if necessary."""
-        ...
+SOURCE = pytest.StashKey["ModelSource | ReferenceSource"]()
+"""The source that plans requests and gives each test its rollout, for which it may wait."""
 
 
-SOURCE = pytest.StashKey[RolloutSource]()
-
-
-def source_of(config: pytest.Config) -> RolloutSource:
+def source_of(config: pytest.Config) -> ModelSource | ReferenceSource:
     """Return the session's source: reference solutions, unless a `ModelSource` has been made."""
     if SOURCE not in config.stash:
         source = ReferenceSource(config)
