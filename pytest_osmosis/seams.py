@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.addons.lab.rollout_tests import ModelSource as ModelSource
     from pytest_osmosis.addons.lab.rollout_tests import parametrize as parametrize
     from pytest_osmosis.addons.lab.rollout_tests import rollout_of as rollout_of
-    from pytest_osmosis.addons.osmosis_sdk.agent_loop import agent_of
+    from pytest_osmosis.addons.osmosis_sdk.agent_loop import agent_loop as agent_loop
     from pytest_osmosis.addons.osmosis_sdk.eval_files import export_osmosis_files as export_osmosis_files
     from pytest_osmosis.addons.osmosis_sdk.evaluate_rubric import MissingAPIKeyError as MissingAPIKeyError
     from pytest_osmosis.addons.osmosis_sdk.evaluate_rubric import ModelNotFoundError as ModelNotFoundError
@@ -34,19 +34,20 @@ if TYPE_CHECKING:
     from pytest_osmosis.addons.osmosis_sdk.mcp_server import mcp_agent as mcp_agent
     from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim as SdkShim
     from pytest_osmosis.addons.osmosis_sdk.trajectories import TrajectoryRows as TrajectoryRows
-    from pytest_osmosis.addons.osmosis_sdk.workflows import grader_code, workflow_agent
+    from pytest_osmosis.addons.osmosis_sdk.workflows import sdk_grader as sdk_grader
+    from pytest_osmosis.addons.osmosis_sdk.workflows import sdk_workflow as sdk_workflow
     from pytest_osmosis.addons.ray.artifact_sender import ArtifactSender as ArtifactSender
     from pytest_osmosis.addons.ray.artifacts import Artifacts as Artifacts
     from pytest_osmosis.addons.ray.clusters import RayClusters as RayClusters
-    from pytest_osmosis.addons.verifiers import load
     from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode as EnvironmentCode
-    from pytest_osmosis.addons.verifiers.hosted import facts_told
+    from pytest_osmosis.addons.verifiers.hosted import environment_facts as environment_facts
     from pytest_osmosis.addons.verifiers.hosted import release as release
     from pytest_osmosis.addons.verifiers.load import LoadedEnvironment as LoadedEnvironment
+    from pytest_osmosis.addons.verifiers.load import load_environment as load_environment
     from pytest_osmosis.addons.verifiers.prime_files import GrowingPrimeFiles as GrowingPrimeFiles
     from pytest_osmosis.addons.verifiers.prime_files import Heartbeat as Heartbeat
     from pytest_osmosis.addons.verifiers.prime_files import export_prime_files as export_prime_files
-    from pytest_osmosis.addons.verifiers.prime_files import push
+    from pytest_osmosis.addons.verifiers.prime_files import push_prime_files as push_prime_files
     from pytest_osmosis.addons.verifiers.prime_files import save_prime_files as save_prime_files
     from pytest_osmosis.addons.verifiers.prime_import import resumed_from as resumed_from
     from pytest_osmosis.addons.verifiers.processes import Environments as Environments
@@ -57,9 +58,6 @@ if TYPE_CHECKING:
     from pytest_osmosis.record.run_directory import RunDirectory
     from pytest_osmosis.text.redaction import Redaction
 
-    agent_loop, sdk_grader, sdk_workflow = agent_of, grader_code, workflow_agent
-    environment_facts, load_environment, push_prime_files = facts_told, load.load, push
-
 _NAMES: Mapping[str, tuple[str, ...]] = {
     # tests that users write: the decorator of reward functions, and the plugin of pytest that collects them from files
     "lab.decorator": ("RewardWarning", "osmosis_reward"),
@@ -68,46 +66,43 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "lab.marked_evals": ("TestEvals",),
     "lab.rollout": ("Rollout",),
     "lab.rollout_tests": ("ModelSource", "parametrize", "rollout_of"),
-    # rubrics, MCP tools and files of the Osmosis SDK
+    # the Osmosis SDK: agent loops, workflows and Graders, rubrics, MCP tools and files
+    "osmosis_sdk.agent_loop": ("agent_loop",),
     "osmosis_sdk.eval_files": ("export_osmosis_files",),
     "osmosis_sdk.evaluate_rubric": (
         *("MissingAPIKeyError", "ModelNotFoundError", "ProviderRequestError", "RubricResult"),
         *("evaluate_rubric", "osmosis_rubric"),
     ),
     "osmosis_sdk.mcp_server": ("import_fastmcp", "mcp_agent"),
+    "osmosis_sdk.workflows": ("sdk_grader", "sdk_workflow"),
     # places for hosts, and the files that they send from there
     "ray.artifact_sender": ("ArtifactSender",),
     "ray.artifacts": ("Artifacts",),
     "ray.clusters": ("RayClusters",),
-    # what asks an environment of verifiers and rolls out, and what releases one that does not
-    "verifiers.hosted": ("EnvironmentCode", "release"),
+    # what loads an environment of verifiers, asks it and rolls out, and what releases one that does not
+    "verifiers.hosted": ("EnvironmentCode", "environment_facts", "release"),
+    "verifiers.load": ("load_environment",),
     # files and heartbeats of `prime eval`
-    "verifiers.prime_files": ("GrowingPrimeFiles", "Heartbeat", "export_prime_files", "save_prime_files"),
+    "verifiers.prime_files": (
+        *("GrowingPrimeFiles", "Heartbeat"),
+        *("export_prime_files", "push_prime_files", "save_prime_files"),
+    ),
     "verifiers.prime_import": ("resumed_from",),
     # a check of HTML reports
     "viewer.report": ("is_report",),
 }
-"""The names that add-ons have with the same signature, by their modules. Whoever asks for one needs its add-on."""
-_HOMES: Mapping[str, tuple[str, str]] = {
-    # agent loops, workflows and Graders of the Osmosis SDK
-    "agent_loop": ("osmosis_sdk.agent_loop", "agent_of"),
-    "sdk_grader": ("osmosis_sdk.workflows", "grader_code"),
-    "sdk_workflow": ("osmosis_sdk.workflows", "workflow_agent"),
-    # environments of verifiers, and the files of `prime eval` that are pushed
-    "environment_facts": ("verifiers.hosted", "facts_told"),
-    "load_environment": ("verifiers.load", "load"),
-    "push_prime_files": ("verifiers.prime_files", "push"),
-    **{name: (module, name) for module, names in _NAMES.items() for name in names},
-}
-"""The module and the name there, by the name here."""
+"""The names of add-ons, by their modules. Whoever asks for one needs its add-on."""
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module, attribute = _HOMES[name]
-        return getattr(import_module(f"pytest_osmosis.addons.{module}"), attribute)
+        return getattr(import_module(f"pytest_osmosis.addons.{_HOMES[name]}"), name)
+
+
+_MISSING = "the folder addons/ of pytest_osmosis, which is missing; install it again"
 
 
 def _has_addons() -> bool:
@@ -146,7 +141,7 @@ def find_environment(env_id: str, folder: Path) -> EnvironmentModule:
     if not _has_addons():
         from pytest_osmosis.config.eval_kinds import Unfound
 
-        raise Unfound("environments need the folder addons/ of pytest_osmosis, which is missing; install it again")
+        raise Unfound(f"environments need {_MISSING}")
     from pytest_osmosis.addons.verifiers.find_module import find_module
 
     return find_module(env_id, folder)
@@ -175,7 +170,7 @@ def trajectory_rows(folder: Path, display: str) -> TrajectoryRows:
     if not _has_addons():
         from pytest_osmosis.errors import DatasetError
 
-        raise DatasetError.at(display, "needs the folder addons/ of pytest_osmosis, which is missing; install it again")
+        raise DatasetError.at(display, f"needs {_MISSING}")
     from pytest_osmosis.addons.osmosis_sdk.trajectories import trajectory_rows
 
     return trajectory_rows(folder, display)

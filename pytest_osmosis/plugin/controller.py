@@ -99,7 +99,7 @@ class ControllerPlugin:
             self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        return [] if self.evals.of_tests is None else list(map(self.evals.sanitizer.shown, self.evals.of_tests.lines()))
+        return list(map(self.evals.sanitizer.shown, self.evals.lines_of_tests()))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -123,8 +123,7 @@ class ControllerPlugin:
             return
         keys = map(unit_key, ids)
         self.evals.select([key for key in keys if key is not None and key.eval_id in self.evals.named])
-        if self.evals.of_tests is not None:
-            say(self.config, self.evals.of_tests.lines())
+        say(self.config, self.evals.lines_of_tests())
         if self.evals.n_selected:
             alone = self.evals.n_selected == len(ids)
             self.progress.begin(alone=alone, undisturbed=alone)

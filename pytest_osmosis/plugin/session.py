@@ -133,6 +133,10 @@ class EvalSession:
                 runs = [run for unit in units.get(eval_id, ()) for run in prepared.collected.runs_of(unit)]
                 self.selected[eval_id] = SelectedRuns.of(prepared, runs)
 
+    def lines_of_tests(self) -> list[str]:
+        """Return the lines of evals that tests need, which is known after collection."""
+        return [] if self.of_tests is None else self.of_tests.lines()
+
     def unselected(self) -> Iterator[tuple[str, int]]:
         """Yield the name of each eval that this session was to run and of which no test was selected, and its tests."""
         if not self._has_selected:

@@ -35,6 +35,7 @@ from pytest_osmosis.host.protocol import Key, Setup, scoring_fields
 from pytest_osmosis.models.base import Message, own_copy
 from pytest_osmosis.plugin import options, session_options
 from pytest_osmosis.plugin.items import may_run
+from pytest_osmosis.plugin.preparation import NamedEntry
 from pytest_osmosis.plugin.session_options import environments_of, rerun_command
 from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
 from pytest_osmosis.record.plan import Plan
@@ -55,16 +56,20 @@ EXAMPLE = 'osmosis_eval("configs/eval/x.toml", limit=5)'
 
 @dataclass(frozen=True, slots=True)
 class MarkerRequest:
-    """A marker's request for the eval in `path`. `arguments` are its keyword arguments as JSON, `where` its place.
+    """A marker's request for the eval in `path`, or for that `entry` of several.
 
-    Requests for the same are equal, wherever they were made.
-
-    The path of one of several evals ends with its name, as in "x.toml::gsm8k".
+    `arguments` are its keyword arguments as JSON, `where` its place. Requests for the same are equal, wherever they
+    were made.
     """
 
     path: Path
+    entry: str | None
     arguments: str
     where: str = field(compare=False)
+
+    @property
+    def named(self) -> NamedEntry:
+        return NamedEntry(self.path, self.entry)
 
     def overrides(self) -> list[Override]:
         """Return the settings that take precedence over the TOML."""
@@ -76,23 +81,12 @@ class MarkerRequest:
 
     def to_list(self, session: Iterable[Override]) -> EvalRequest:
         """Return what asks for its rows alone. `session` are the overrides of the command and its surroundings."""
-        path, entry = file_and_entry(self.path)
-        return EvalRequest(path, entry, [*self.overrides(), *session], listing=True, compared=False)
+        return EvalRequest(*self.named, [*self.overrides(), *session], listing=True, compared=False)
 
 
 class RolloutRequest(NamedTuple):
     eval: MarkerRequest
     run: RunId
-
-
-def file_and_entry(path: Path) -> tuple[Path, str | None]:
-    """Return the file in the path of a request, and the name of the eval if the file has several.
-
-    >>> file_and_entry(Path("configs/x.toml::gsm8k"))
-    (PosixPath('configs/x.toml'), 'gsm8k')
-    """
-    file, colons, entry = str(path).rpartition(".toml::")
-    return (Path(f"{file}.toml"), entry) if colons else (path, None)
 
 
 def request_of(
@@ -104,9 +98,10 @@ def request_of(
     Raises `ConfigError` with every problem.
     """
     problems = []
-    path = None
+    path = entry = None
     if len(args) == 1 and isinstance(args[0], str | os.PathLike):
-        named, entry = file_and_entry(Path(args[0]))
+        file_name, colons, name = os.fspath(args[0]).rpartition(".toml::")
+        named, entry = (f"{file_name}.toml", name) if colons else (args[0], None)
         test_file, top = absolute(file), absolute(root)
         above = [each for each in test_file.parents if each == top or top in each.parents] or [test_file.parent, top]
         path = next((place for each in above if something_at(place := absolute(each / named))), None)
@@ -115,8 +110,6 @@ def request_of(
             problems.append(f'no file "{os.fspath(args[0])}"; {looked}')
         elif path.suffix != ".toml":
             problems.append(f'"{os.fspath(args[0])}" is not a TOML file; name the config of an eval, as in {EXAMPLE}')
-        elif entry is not None:
-            path = path.with_name(f"{path.name}::{entry}")
     else:
         problems.append(f"must name the config of one eval first, as in {EXAMPLE}")
     arguments = {}
@@ -130,7 +123,7 @@ def request_of(
             arguments[name] = value
     if problems or path is None:
         raise ConfigError(Problem(where, f"osmosis_eval: {problem}") for problem in problems)
-    return MarkerRequest(path, json.dumps(arguments, sort_keys=True), where)
+    return MarkerRequest(path, entry, json.dumps(arguments, sort_keys=True), where)
 
 
 FIXTURE = "rollout"

@@ -560,7 +560,7 @@ def default_name(env_id: str, model: str, n_examples: int, runs_per_example: int
     return f"{_UNFIT.sub('-', name)[: MOST_NAME_CHARS - len(size)].strip('-.')}{size}"
 
 
-def push(folder: Path, name: str | None) -> str:
+def push_prime_files(folder: Path, name: str | None) -> str:
     """Push the files in a folder to the dataset `name`, and return in a line what became of it."""
     metadata = json.loads((folder / METADATA).read_text(encoding="utf-8"))
     name = name or default_name(

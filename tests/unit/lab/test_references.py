@@ -168,6 +168,11 @@ def test_a_path_is_looked_for_from_the_tests_folder_upwards_to_the_rootdir(root:
         request_of(["y.toml"], {}, WHERE, root / "inner/tests/deep/test_x.py", root / "inner")
 
 
+def test_a_path_may_end_with_the_name_of_one_of_several_evals(root: Path) -> None:
+    assert requested(root, "x.toml::gsm8k").named == (root / "inner/x.toml", "gsm8k")
+    assert requested(root, "x.toml").named == (root / "inner/x.toml", None)
+
+
 def test_a_test_outside_the_rootdir_looks_in_its_own_folder_and_in_the_rootdir(root: Path) -> None:
     assert request_of(["y.toml"], {}, WHERE, root / "tests/test_x.py", root).path == root / "y.toml"
     assert request_of(["x.toml"], {}, WHERE, root / "test_x.py", root / "inner").path == root / "x.toml"
