@@ -206,6 +206,24 @@ def test_links_and_what_is_too_large_or_too_deep_are_left_out(
     ]
 
 
+def test_code_that_replaces_functions_of_the_library_loses_no_artifact(
+    workspace: Workspace, evaluated_elsewhere: Callable[..., Live]
+) -> None:
+    workspace.agent(
+        """
+        os.scandir = None
+
+        async def rollout(ctx):
+            with open(f"{ctx.artifacts_dir}/file", "w") as file:
+                file.write("whole")
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    live = evaluated_elsewhere(workspace.config(None))
+    assert live.kinds() == ["passed"] * 4
+    assert _files(_artifacts(live)) == {b"row%d-run0/file" % row: b"whole" for row in range(4)}
+
+
 def test_no_rollout_is_lost_if_another_cancels_it_while_its_files_are_sent(
     workspace: Workspace, evaluated_elsewhere: Callable[..., Live]
 ) -> None:
