@@ -15,13 +15,10 @@ if TYPE_CHECKING:
     from pytest_osmosis.errors import ScoreError as ScoreError
     from pytest_osmosis.models.base import ChatReply as ChatReply
     from pytest_osmosis.models.base import Usage as Usage
-    from pytest_osmosis.plugin.rollout_fixture import Rollout as Rollout
     from pytest_osmosis.record.run_id import RunId as RunId
     from pytest_osmosis.record.run_record import RewardError as RewardError
     from pytest_osmosis.record.run_record import RunRecord as RunRecord
     from pytest_osmosis.results.results import Results as Results
-    from pytest_osmosis.rewards.decorator import RewardWarning as RewardWarning
-    from pytest_osmosis.rewards.decorator import osmosis_reward as osmosis_reward
     from pytest_osmosis.rewards.graders import Grader as Grader
     from pytest_osmosis.rewards.graders import GraderConfig as GraderConfig
     from pytest_osmosis.rewards.graders import GraderContext as GraderContext
@@ -35,8 +32,11 @@ if TYPE_CHECKING:
     from pytest_osmosis.seams import MissingAPIKeyError as MissingAPIKeyError
     from pytest_osmosis.seams import ModelNotFoundError as ModelNotFoundError
     from pytest_osmosis.seams import ProviderRequestError as ProviderRequestError
+    from pytest_osmosis.seams import RewardWarning as RewardWarning
+    from pytest_osmosis.seams import Rollout as Rollout
     from pytest_osmosis.seams import RubricResult as RubricResult
     from pytest_osmosis.seams import evaluate_rubric as evaluate_rubric
+    from pytest_osmosis.seams import osmosis_reward as osmosis_reward
     from pytest_osmosis.seams import osmosis_rubric as osmosis_rubric
     from pytest_osmosis.stats.intervals import Interval as Interval
     from pytest_osmosis.stats.summary import Summary as Summary
@@ -45,39 +45,39 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 HOMES = {
-    "AgentWorkflow": "pytest_osmosis.rollouts.agents",
-    "AgentWorkflowConfig": "pytest_osmosis.rollouts.agents",
-    "AgentWorkflowContext": "pytest_osmosis.rollouts.agents",
-    "AgentWorkflowOutput": "pytest_osmosis.rollouts.agents",
-    "BoundError": "pytest_osmosis.errors",
-    "ChatContext": "pytest_osmosis.rollouts.agents",
-    "ChatReply": "pytest_osmosis.models.base",
-    "ConcurrencyConfig": "pytest_osmosis.rollouts.agents",
-    "Grader": "pytest_osmosis.rewards.graders",
-    "GraderConfig": "pytest_osmosis.rewards.graders",
-    "GraderContext": "pytest_osmosis.rewards.graders",
-    "Interval": "pytest_osmosis.stats.intervals",
-    "JudgeError": "pytest_osmosis.errors",
-    "MissingAPIKeyError": "pytest_osmosis.seams",
-    "ModelError": "pytest_osmosis.errors",
-    "ModelNotFoundError": "pytest_osmosis.seams",
-    "OsmosisError": "pytest_osmosis.errors",
-    "ProviderRequestError": "pytest_osmosis.seams",
-    "Results": "pytest_osmosis.results.results",
-    "RewardError": "pytest_osmosis.record.run_record",
-    "RewardWarning": "pytest_osmosis.rewards.decorator",
-    "Rollout": "pytest_osmosis.plugin.rollout_fixture",
-    "RolloutSample": "pytest_osmosis.rewards.graders",
-    "RubricResult": "pytest_osmosis.seams",
-    "RunId": "pytest_osmosis.record.run_id",
-    "RunRecord": "pytest_osmosis.record.run_record",
-    "ScoreError": "pytest_osmosis.errors",
-    "Summary": "pytest_osmosis.stats.summary",
-    "Usage": "pytest_osmosis.models.base",
-    "Verdict": "pytest_osmosis.verdicts.gates",
-    "evaluate_rubric": "pytest_osmosis.seams",
-    "osmosis_reward": "pytest_osmosis.rewards.decorator",
-    "osmosis_rubric": "pytest_osmosis.seams",
+    "AgentWorkflow": "rollouts.agents",
+    "AgentWorkflowConfig": "rollouts.agents",
+    "AgentWorkflowContext": "rollouts.agents",
+    "AgentWorkflowOutput": "rollouts.agents",
+    "BoundError": "errors",
+    "ChatContext": "rollouts.agents",
+    "ChatReply": "models.base",
+    "ConcurrencyConfig": "rollouts.agents",
+    "Grader": "rewards.graders",
+    "GraderConfig": "rewards.graders",
+    "GraderContext": "rewards.graders",
+    "Interval": "stats.intervals",
+    "JudgeError": "errors",
+    "MissingAPIKeyError": "seams",
+    "ModelError": "errors",
+    "ModelNotFoundError": "seams",
+    "OsmosisError": "errors",
+    "ProviderRequestError": "seams",
+    "Results": "results.results",
+    "RewardError": "record.run_record",
+    "RewardWarning": "seams",
+    "Rollout": "seams",
+    "RolloutSample": "rewards.graders",
+    "RubricResult": "seams",
+    "RunId": "record.run_id",
+    "RunRecord": "record.run_record",
+    "ScoreError": "errors",
+    "Summary": "stats.summary",
+    "Usage": "models.base",
+    "Verdict": "verdicts.gates",
+    "evaluate_rubric": "seams",
+    "osmosis_reward": "seams",
+    "osmosis_rubric": "seams",
 }
 
 __all__ = ["__version__", *HOMES]
@@ -88,6 +88,6 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(HOMES[name]), name)
+    value = getattr(importlib.import_module(f"{__name__}.{HOMES[name]}"), name)
     globals()[name] = value
     return value

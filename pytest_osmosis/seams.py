@@ -5,6 +5,7 @@ Nothing else in the core names an add-on. Without the folder `addons/` the core 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,8 +14,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_osmosis.addons.lab.items import RewardFiles as RewardFiles
-    from pytest_osmosis.addons.osmosis_sdk.agent_loop import agent_of
+    from pytest_osmosis.addons.lab.decorator import RewardWarning as RewardWarning
+    from pytest_osmosis.addons.lab.decorator import osmosis_reward as osmosis_reward
+    from pytest_osmosis.addons.lab.marked_evals import TestEvals as TestEvals
+    from pytest_osmosis.addons.lab.reward_files import RewardFiles as RewardFiles
+    from pytest_osmosis.addons.lab.reward_files import outside_testpaths as outside_testpaths
+    from pytest_osmosis.addons.lab.rollout import Rollout as Rollout
+    from pytest_osmosis.addons.lab.rollout_tests import ModelSource as ModelSource
+    from pytest_osmosis.addons.lab.rollout_tests import parametrize as parametrize
+    from pytest_osmosis.addons.lab.rollout_tests import rollout_of as rollout_of
+    from pytest_osmosis.addons.osmosis_sdk.agent_loop import agent_loop as agent_loop
     from pytest_osmosis.addons.osmosis_sdk.eval_files import export_osmosis_files as export_osmosis_files
     from pytest_osmosis.addons.osmosis_sdk.evaluate_rubric import MissingAPIKeyError as MissingAPIKeyError
     from pytest_osmosis.addons.osmosis_sdk.evaluate_rubric import ModelNotFoundError as ModelNotFoundError
@@ -26,16 +35,20 @@ if TYPE_CHECKING:
     from pytest_osmosis.addons.osmosis_sdk.mcp_server import mcp_agent as mcp_agent
     from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim as SdkShim
     from pytest_osmosis.addons.osmosis_sdk.trajectories import TrajectoryRows as TrajectoryRows
-    from pytest_osmosis.addons.osmosis_sdk.workflows import grader_code, workflow_agent
+    from pytest_osmosis.addons.osmosis_sdk.workflows import sdk_grader as sdk_grader
+    from pytest_osmosis.addons.osmosis_sdk.workflows import sdk_workflow as sdk_workflow
+    from pytest_osmosis.addons.ray.artifact_sender import ArtifactSender as ArtifactSender
+    from pytest_osmosis.addons.ray.artifacts import Artifacts as Artifacts
     from pytest_osmosis.addons.ray.clusters import RayClusters as RayClusters
-    from pytest_osmosis.addons.verifiers import load
     from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode as EnvironmentCode
-    from pytest_osmosis.addons.verifiers.hosted import facts_told
+    from pytest_osmosis.addons.verifiers.hosted import environment_facts as environment_facts
     from pytest_osmosis.addons.verifiers.hosted import release as release
     from pytest_osmosis.addons.verifiers.load import LoadedEnvironment as LoadedEnvironment
+    from pytest_osmosis.addons.verifiers.load import load_environment as load_environment
     from pytest_osmosis.addons.verifiers.prime_files import GrowingPrimeFiles as GrowingPrimeFiles
+    from pytest_osmosis.addons.verifiers.prime_files import Heartbeat as Heartbeat
     from pytest_osmosis.addons.verifiers.prime_files import export_prime_files as export_prime_files
-    from pytest_osmosis.addons.verifiers.prime_files import push
+    from pytest_osmosis.addons.verifiers.prime_files import push_prime_files as push_prime_files
     from pytest_osmosis.addons.verifiers.prime_files import save_prime_files as save_prime_files
     from pytest_osmosis.addons.verifiers.prime_import import resumed_from as resumed_from
     from pytest_osmosis.addons.verifiers.processes import Environments as Environments
@@ -46,54 +59,51 @@ if TYPE_CHECKING:
     from pytest_osmosis.record.run_directory import RunDirectory
     from pytest_osmosis.text.redaction import Redaction
 
-    agent_loop, sdk_grader, sdk_workflow = agent_of, grader_code, workflow_agent
-    environment_facts, load_environment, push_prime_files = facts_told, load.load, push
-
-_HOMES: Mapping[str, str] = {
-    # workflows, Graders, MCP tools, rubrics and files of the Osmosis SDK
-    "agent_loop": "osmosis_sdk.agent_loop:agent_of",
-    "export_osmosis_files": "osmosis_sdk.eval_files:export_osmosis_files",
-    "import_fastmcp": "osmosis_sdk.mcp_server:import_fastmcp",
-    "mcp_agent": "osmosis_sdk.mcp_server:mcp_agent",
-    **{
-        name: f"osmosis_sdk.evaluate_rubric:{name}"
-        for name in (
-            "MissingAPIKeyError",
-            "ModelNotFoundError",
-            "ProviderRequestError",
-            "RubricResult",
-            "evaluate_rubric",
-            "osmosis_rubric",
-        )
-    },
-    "sdk_grader": "osmosis_sdk.workflows:grader_code",
-    "sdk_workflow": "osmosis_sdk.workflows:workflow_agent",
-    # places for hosts
-    "RayClusters": "ray.clusters:RayClusters",
-    # environments of verifiers: what loads one, asks it and rolls out, and what releases one that does not
-    "EnvironmentCode": "verifiers.hosted:EnvironmentCode",
-    "environment_facts": "verifiers.hosted:facts_told",
-    "load_environment": "verifiers.load:load",
-    "release": "verifiers.hosted:release",
-    # files of `prime eval`
-    "GrowingPrimeFiles": "verifiers.prime_files:GrowingPrimeFiles",
-    "export_prime_files": "verifiers.prime_files:export_prime_files",
-    "push_prime_files": "verifiers.prime_files:push",
-    "resumed_from": "verifiers.prime_import:resumed_from",
-    "save_prime_files": "verifiers.prime_files:save_prime_files",
-    # the plugin of pytest that collects reward functions of files, and a check of HTML reports
-    "RewardFiles": "lab.items:RewardFiles",
-    "is_report": "viewer.report:is_report",
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    # tests that users write: the decorator of reward functions, and the plugin of pytest that collects them from files
+    "lab.decorator": ("RewardWarning", "osmosis_reward"),
+    "lab.reward_files": ("RewardFiles", "outside_testpaths"),
+    # tests over rollouts: each rollout, the source of models' rollouts for tests of a process, and the session's evals
+    "lab.marked_evals": ("TestEvals",),
+    "lab.rollout": ("Rollout",),
+    "lab.rollout_tests": ("ModelSource", "parametrize", "rollout_of"),
+    # the Osmosis SDK: agent loops, workflows and Graders, rubrics, MCP tools and files
+    "osmosis_sdk.agent_loop": ("agent_loop",),
+    "osmosis_sdk.eval_files": ("export_osmosis_files",),
+    "osmosis_sdk.evaluate_rubric": (
+        *("MissingAPIKeyError", "ModelNotFoundError", "ProviderRequestError", "RubricResult"),
+        *("evaluate_rubric", "osmosis_rubric"),
+    ),
+    "osmosis_sdk.mcp_server": ("import_fastmcp", "mcp_agent"),
+    "osmosis_sdk.workflows": ("sdk_grader", "sdk_workflow"),
+    # places for hosts, and the files that they send from there
+    "ray.artifact_sender": ("ArtifactSender",),
+    "ray.artifacts": ("Artifacts",),
+    "ray.clusters": ("RayClusters",),
+    # what loads an environment of verifiers, asks it and rolls out, and what releases one that does not
+    "verifiers.hosted": ("EnvironmentCode", "environment_facts", "release"),
+    "verifiers.load": ("load_environment",),
+    # files and heartbeats of `prime eval`
+    "verifiers.prime_files": (
+        *("GrowingPrimeFiles", "Heartbeat"),
+        *("export_prime_files", "push_prime_files", "save_prime_files"),
+    ),
+    "verifiers.prime_import": ("resumed_from",),
+    # a check of HTML reports
+    "viewer.report": ("is_report",),
 }
-"""The homes of what an add-on has under the same signature, by the names here. What asks for one needs its add-on."""
+"""The names of add-ons, by their modules. Whoever asks for one needs its add-on."""
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module, _, attribute = _HOMES[name].partition(":")
-        return getattr(import_module(f"pytest_osmosis.addons.{module}"), attribute)
+        return getattr(import_module(f"pytest_osmosis.addons.{_HOMES[name]}"), name)
+
+
+_MISSING = "the folder addons/ of pytest_osmosis, which is missing; install it again"
 
 
 _MISSING = "the folder addons/ of pytest_osmosis, which is missing; install it again"
@@ -172,10 +182,13 @@ def trajectory_rows(folder: Path, display: str) -> TrajectoryRows:
 
 # -- tests of reward functions ---------------------------------------------------------------------------
 
+DECORATORS = ("pytest_osmosis.addons.lab.decorator", "osmosis_ai")
+"""Modules that define decorators of reward functions. Without them no function can be decorated."""
+
 
 def reward_tests(module: Any, name: str) -> list[Any] | None:
     """Return the tests of the function `name` of a module that pytest collects, None if it is no reward function."""
-    if not _has_addons():
+    if not any(each in sys.modules for each in DECORATORS) or not _has_addons():
         return None
     from pytest_osmosis.addons.lab.items import items_of
 

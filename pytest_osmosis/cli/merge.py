@@ -16,7 +16,7 @@ from pytest_osmosis.report.style import bold, dim, joined, warning
 from pytest_osmosis.report.summary import summary_lines, verdict_lines
 from pytest_osmosis.results import publish
 from pytest_osmosis.results.merge import MergedEval, merge, missing_text
-from pytest_osmosis.results.publish import published, published_text
+from pytest_osmosis.results.publish import partial_path, published, published_text, typed_path
 from pytest_osmosis.results.read import is_results
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import shown
@@ -95,13 +95,10 @@ def _place(folder: Path, to: str | None, merged: MergedEval, n_evals: int) -> Pa
     """Return where the results of an eval go. Those of a part never replace whole ones."""
     if to is None:
         return None
-    name = merged.results.description.name
-    path = folder / to.replace("{name}", name)
-    if path.is_dir() or to.endswith(("/", os.sep)):
-        path = path / f"{name}.json"
-    elif n_evals > 1 and "{name}" not in to:
+    path = typed_path(folder, to, merged.results.description.name, n_evals)
+    if path is None:
         raise OsmosisError(f"-o {to}: {n_evals} evals are merged; name a folder, or a path with {{name}}")
-    return path.with_name(f"{path.stem}.partial{path.suffix}") if merged.results.partial else path
+    return partial_path(path) if merged.results.partial else path
 
 
 def _check(sources: Sequence[Path], markdown: Path | None, places: Sequence[Path | None]) -> None:

@@ -14,13 +14,14 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from pytest_osmosis import seams
 from pytest_osmosis.cassettes.writer import ExchangeLog
-from pytest_osmosis.engine.artifacts import Artifacts, bound_log
 from pytest_osmosis.engine.feed import Feed
-from pytest_osmosis.engine.host_connection import Died, EndedBy, Heard
+from pytest_osmosis.engine.host_connection import Died, EndedBy, Heard, bound_log
 from pytest_osmosis.engine.hosts import Hosts, Most, start_failure
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.notices import Notices, StallNotice, WaitNotice
@@ -96,7 +97,8 @@ class EngineLoop:
         self._stall_notice = StallNotice(job.watchdog_s, self._clock.now())
         self._wait_notice = WaitNotice(told=job.told_waiting)
         self.exchanges = ExchangeLog(job.exchanges)
-        self.artifacts = Artifacts(job.setup, self.notices)
+        sent = job.setup.sends_artifacts
+        self.artifacts = seams.Artifacts(Path(job.setup.artifacts), self.notices) if sent else None
         self._looked_at = 0.0
         self._looked_after_at = 0.0
         self._waits_to_go = False
@@ -249,7 +251,8 @@ class EngineLoop:
                 self._handle(message)
         stopped = self.runs.stopped
         reason = stopped.text if stopped is not None and stopped.reason != "closed" else "interrupted"
-        self.artifacts.close()
+        if self.artifacts is not None:
+            self.artifacts.close()
         self.runs.abandon(reason)
         self._feed.report_rest(reason)
         self.runs.judge_all()
@@ -344,12 +347,9 @@ class EngineLoop:
                 host.gives_back = False
                 for key in reversed(event["runs"]):  # those that come back are queued before all others, in order
                     self.runs.dropped(Key.of(key))
-            case "artifact":
-                if self.table.of(event) is not None:
+            case "artifact" | "left_out":
+                if self.artifacts is not None and self.table.of(event) is not None:
                     self.artifacts.take(host, event)
-            case "left_out":
-                if self.table.of(event) is not None:
-                    self.artifacts.left_out(event)
             case "exchange":
                 self.exchanges.add(raw, sent="stored" not in event)
             case "stalled":
@@ -407,7 +407,8 @@ class EngineLoop:
             self.probing.host = None  # another one probes, once it is ready
         if not self.paused:
             self.probing.go_on()
-        self.artifacts.died(host)
+        if self.artifacts is not None:
+            self.artifacts.died(host)
         self.permits.died(host)
         self.judge_permits.died(host)
         self._recovery.died(host, how, by, machine)

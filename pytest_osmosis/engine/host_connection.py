@@ -271,3 +271,28 @@ def exit_text(status: int) -> str:
         return signal.Signals(-status).name
     except ValueError:
         return f"signal {-status}"
+
+
+# -- the log of hosts ------------------------------------------------------------------------------------
+
+MOST_LOG_BYTES = 8 << 20
+HEAD_BYTES = 2 << 20
+TAIL_BYTES = 2 << 20
+"""The parts of a larger log that are kept."""
+
+
+def bound_log(path: Path) -> None:
+    """Replace the middle of a log that is too large by a note. Do nothing if there is none, or the disk takes nothing.
+
+    Hosts, and all processes that they start, append to it directly, so that it has the last words of a process that
+    dies. Bytes that they append during this call may be lost.
+    """
+    with contextlib.suppress(OSError):
+        if path.stat().st_size <= MOST_LOG_BYTES:
+            return
+        with path.open("r+b") as file:
+            file.seek(-TAIL_BYTES, os.SEEK_END)
+            tail = file.read()
+            file.truncate(HEAD_BYTES)
+        with path.open("ab") as file:
+            file.write(b"\n[... bytes left out ...]\n" + tail)

@@ -32,7 +32,6 @@ from pytest_osmosis.text.numbers import count, plural
 RECORDED = (None, "model", "agent")
 """The boundaries of rollouts that are recorded: they would break again in a replay. Outages and timeouts would not."""
 MOST_NAMED = 5
-READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +190,8 @@ def finish_cassette(cassette: EvalCassette, directory: RunDirectory, records: It
 
 def _digest(path: Path) -> str:
     """Return the SHA-256 of a file. Raises `CassetteError` if it cannot be read."""
-    digest = hashlib.sha256()
     try:
         with open_file(path) as file:
-            while part := file.read(READ_BYTES):
-                digest.update(part)
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except (FileFault, OSError) as error:
         raise CassetteError.at(shown(path), str(error)) from None
-    return digest.hexdigest()

@@ -15,7 +15,6 @@ from pytest_osmosis.evals.output_files import (
     PUSH_FLAG,
     baseline_path,
     is_pushed,
-    partial_path,
     prime_folder,
     results_path,
     shard_path,
@@ -28,7 +27,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import publish, results
 from pytest_osmosis.results.conclude import Conclusion, FactsAtEnd, corrected
 from pytest_osmosis.results.entry_table import entry_table
-from pytest_osmosis.results.publish import published_text, redacted, text_of
+from pytest_osmosis.results.publish import partial_path, published_text, redacted, text_of
 from pytest_osmosis.results.read import shard_at
 from pytest_osmosis.results.results import Results, Throttling
 from pytest_osmosis.results.totals import CassetteUse

@@ -21,7 +21,7 @@ from pytest_osmosis.evals.prepared import Prepared
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.record.plan import Shard
-from pytest_osmosis.results.publish import why_not_writable
+from pytest_osmosis.results.publish import partial_path, why_not_writable
 from pytest_osmosis.results.read import is_results
 from pytest_osmosis.text.names import absolute, shown
 
@@ -170,11 +170,6 @@ def html_path(config: EvalConfig) -> Path | None:
     """Return the path of the HTML report on the evals of the config, None if it names none."""
     html = config.output.html
     return None if html is None else config.workspace / html.replace("{name}", config.name)
-
-
-def partial_path(path: Path) -> Path:
-    """Return the path of partial results, which never replace whole ones: x.partial.json for x.json."""
-    return path.with_name(f"{path.stem}.partial{path.suffix}")
 
 
 def shard_path(path: Path, shard: Shard) -> Path:

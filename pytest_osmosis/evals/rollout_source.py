@@ -26,7 +26,6 @@ from pytest_osmosis.evals.run_directory import (
     runs_folder,
     utc_text,
 )
-from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.record.journal import Journal
@@ -201,7 +200,7 @@ def spent_text(prepared: Prepared, rolled: Collection[RunRecord]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _PartlyStored(NewRollouts):
+class PartlyStored(NewRollouts):
     """The rollouts of an eval run for which some are stored already, by a `resumption`; it makes the others itself."""
 
     resumption: Resumption = field(kw_only=True)
@@ -235,7 +234,7 @@ class _PartlyStored(NewRollouts):
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeSource(_PartlyStored):
+class ResumeSource(PartlyStored):
     """The rollouts of a resumed eval run: earlier sessions made some of them, this one makes the others."""
 
     run: StoredEvalRun = field(kw_only=True)
@@ -268,7 +267,7 @@ class ResumeSource(_PartlyStored):
         return run.directory.partial_results if self.leaves_out(run.selected) else run.directory.results
 
     def notes(self, run: EvalRun) -> Sequence[str]:
-        notes, progress = _PartlyStored.notes(self, run), self.resumption.progress
+        notes, progress = PartlyStored.notes(self, run), self.resumption.progress
         again = (
             record
             for record in progress.records.values()
@@ -288,35 +287,6 @@ class ResumeSource(_PartlyStored):
             "sessions": sessions,
             **present(imported=dict(manifest.imported)),
         }
-
-
-@dataclass(frozen=True, slots=True)
-class ImportedRollouts(_PartlyStored):
-    """Rollouts from files of `prime eval`, with which a new eval run begins; it makes the others itself.
-
-    `journal` holds their events until the run has a directory. `facts` is what results say of the files.
-    """
-
-    journal: Path = field(kw_only=True)
-    facts: Mapping[str, Any] = field(kw_only=True)
-
-    @property
-    def origin(self) -> str:
-        return str(self.facts["folder"])
-
-    def open_run(self, prepared: Prepared, began_at: datetime) -> tuple[RunDirectory, Journal]:
-        directory = new_run_directory(prepared, began_at, self.name, imported=self.facts)
-        try:
-            with open(directory.journal, "xb", opener=private.opener) as file, self.journal.open("rb") as imported:
-                shutil.copyfileobj(imported, file)
-            self.resumption.progress.moved(directory.journal)
-            return directory, Journal.reopen(directory.journal)
-        except OSError as error:
-            self.discard(directory)
-            raise JournalError(f"{shown(directory.journal)}: cannot be written: {error.strerror}") from error
-
-    def provenance(self, began_at: datetime) -> Mapping[str, Any]:
-        return {**NewRollouts.provenance(self, began_at), "imported": dict(self.facts)}
 
 
 @dataclass(frozen=True, slots=True)

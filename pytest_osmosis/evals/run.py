@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
-from urllib.parse import urlsplit
 
 from pytest_osmosis import seams
 from pytest_osmosis.engine.engine import Engine
@@ -41,7 +38,6 @@ from pytest_osmosis.report.junit import Property, properties_of
 from pytest_osmosis.results.conclude import EvalFacts, Rules
 from pytest_osmosis.results.results import BaselineFile, ShardFacts, max_errors_text
 from pytest_osmosis.text.names import absolute, shown
-from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, Transcript, judged_by_no_score, kind_of
 
 
@@ -61,8 +57,7 @@ class EvalRun:
     provenance: Mapping[str, Any]
     facts: EvalFacts
     git: GitQuery | None = None
-    heartbeat: Heartbeat | None = None
-    saved: seams.GrowingPrimeFiles | None = None
+    listeners: Sequence[seams.Heartbeat | seams.GrowingPrimeFiles] = ()
     cassette: FinishedCassette | None = None
     ended_at: datetime | None = None
     _began_s: float | None = None
@@ -123,20 +118,19 @@ class EvalRun:
         job = engine_job(
             prepared, selected, settings, directory, outcomes.describe, outcomes.shows, worktree, encode(facts)
         )
-        url = prepared.config.output.heartbeat_url
-        heartbeat = None if url is None or not prepared.source.asks_models else Heartbeat(url, runs)
-        saved = None
-        if prepared.source.asks_models and (base := prime_folder(prepared)) is not None:
-            saved = seams.GrowingPrimeFiles(
-                directory, base, runs, lambda: engine.recorder.pass_rule, prepared.redaction
+        url, base = prepared.config.output.heartbeat_url, prime_folder(prepared)
+        listeners: list[seams.Heartbeat | seams.GrowingPrimeFiles] = []
+        if url is not None and prepared.source.asks_models:
+            listeners.append(seams.Heartbeat(url, runs))
+        if base is not None and prepared.source.asks_models:
+            listeners.append(
+                seams.GrowingPrimeFiles(directory, base, runs, lambda: engine.recorder.pass_rule, prepared.redaction)
             )
 
         def done(run: RunId, outcome: Outcome) -> None:
             on_done(run, outcome)
-            if heartbeat is not None:
-                heartbeat.run_done(run)
-            if saved is not None:
-                saved.run_done(run)
+            for each in listeners:
+                each.run_done(run)
 
         engine = Engine(job, journal, done)
         if cassette is not None and (missing := missing_text(cassette, runs)) is not None:
@@ -145,7 +139,7 @@ class EvalRun:
             engine.notices.alert(said)
         if not hosts_wait:
             engine.start()
-        return cls(prepared, selected, settings, directory, engine, outcomes, provenance, facts, git, heartbeat, saved)
+        return cls(prepared, selected, settings, directory, engine, outcomes, provenance, facts, git, listeners)
 
     def start_hosts(self) -> None:
         """Start the hosts, if `start` has not."""
@@ -158,8 +152,8 @@ class EvalRun:
     def discard(self) -> None:
         """Close the engine and remove the run directory, unless it holds stored rollouts."""
         self.engine.close()
-        if self.saved is not None:
-            self.saved.close()
+        for listener in self.listeners:
+            listener.close()
         self.prepared.source.discard(self.directory)
 
     def go(self, first: Sequence[RunId] | None = None) -> None:
@@ -227,8 +221,8 @@ class EvalRun:
         self.engine.close(grace_s)
         self.stop_clock()
         self._closed = True
-        if self.saved is not None:
-            self.saved.close()
+        for listener in self.listeners:
+            listener.close()
         if self.prepared.models.cassette is not None:
             records = list(map(self.record, self.selected.runs))
             self.cassette = finish_cassette(self.prepared.models.cassette, self.directory, records)
@@ -241,10 +235,8 @@ class EvalRun:
             self._complete_manifest(version)  # git may have taken its time
         for note in self.prepared.source.notes(self):
             self.notices.add(note)
-        if self.heartbeat is not None:
-            self.heartbeat.close()
-            if (notice := self.heartbeat.notice) is not None:
-                self.notices.add(notice)
+        for notice in filter(None, (listener.notice for listener in self.listeners)):
+            self.notices.add(notice)
         if (failure := redact_log(self.directory, self.prepared)) is not None:
             self.notices.add(failure)
 
@@ -349,55 +341,3 @@ def _spans(runs: Sequence[RunId]) -> Iterator[tuple[ModelTag, int, int, int]]:
     for (model, index), group in groupby(ordered, key=lambda run: (run.model, run.index)):
         for span in spans_of((run.row for run in group), lambda row: row):
             yield model, index, span.first, span.n_rows
-
-
-# -- heartbeats --------------------------------------------------------------------------------------------
-
-HEARTBEAT_TIMEOUT_S = 5.0
-LAST_S = 1.0
-"""The end of an eval run waits so long for a request that is open."""
-
-
-class Heartbeat:
-    """The requests to a monitor at `url` that tell that an eval is alive: one whenever all `runs` of a row are done.
-
-    A thread sends them, none while another one is open. Only the end of an eval run waits for an open one.
-    """
-
-    def __init__(self, url: str, runs: Iterable[RunId]) -> None:
-        self._url = url
-        self._left = Counter(run.row for run in runs)
-        self._idle = threading.Lock()  # held while a request is open
-        self._n_sent = self._n_failed = 0
-        self._failure: str | None = None
-
-    def run_done(self, run: RunId) -> None:
-        """Send a request if this was the last run of its row. Returns at once."""
-        self._left[run.row] -= 1
-        if self._left[run.row] == 0 and self._idle.acquire(blocking=False):
-            threading.Thread(target=self._send, name="osmosis-heartbeat", daemon=True).start()
-
-    def close(self) -> None:
-        """Wait for an open request, but not long, and send none from now on."""
-        self._idle.acquire(timeout=LAST_S)
-
-    @property
-    def notice(self) -> str | None:
-        """A line on requests that failed, None if none did. It names the host alone: the rest may be a secret."""
-        if self._failure is None:
-            return None
-        where = urlsplit(self._url).hostname
-        return f"{self._n_failed} of {plural(self._n_sent, 'heartbeat')} to {where} failed: {self._failure}"
-
-    def _send(self) -> None:
-        from http.client import HTTPException
-        from urllib.request import urlopen
-
-        self._n_sent += 1
-        try:
-            urlopen(self._url, timeout=HEARTBEAT_TIMEOUT_S).close()
-        except (OSError, ValueError, HTTPException) as error:
-            self._n_failed += 1
-            self._failure = self._failure or str(error) or type(error).__name__
-        finally:
-            self._idle.release()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
-DEEPEST = 64
-"""A relative path has no more parts."""
 
 
 def make_folder(path: Path) -> None:
@@ -53,37 +51,3 @@ def append(path: Path, data: bytes) -> None:
     with open(path, "ab", buffering=0, opener=lambda name, _: opener(name, flags)) as file:
         while data:
             data = data[file.write(data) :]
-
-
-def relative_parts(path: str) -> tuple[str, ...]:
-    """Return the parts of a relative path that others chose. Raises `ValueError` for one that may lead elsewhere.
-
-    >>> relative_parts("logs/a.txt")
-    ('logs', 'a.txt')
-    >>> relative_parts("../a.txt")
-    Traceback (most recent call last):
-    ValueError: not a relative path
-    """
-    parts = tuple(path.split("/"))
-    if len(parts) > DEEPEST or "\0" in path or any(part in ("", ".", "..") for part in parts):
-        raise ValueError("not a relative path")
-    return parts
-
-
-def move_into(folder: Path, parts: Sequence[str], source: Path) -> None:
-    """Move `source` to the path `parts` in `folder`, in place of a file there. Raises `OSError`.
-
-    Private folders are made where there are none. No link below `folder` is followed, whoever made it.
-    """
-    *folders, name = parts
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-    inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for each in folders:
-            with suppress(FileExistsError):
-                os.mkdir(each, FOLDER_MODE, dir_fd=inner)
-            outer, inner = inner, os.open(each, flags, dir_fd=inner)
-            os.close(outer)
-        os.rename(source, name, dst_dir_fd=inner)
-    finally:
-        os.close(inner)

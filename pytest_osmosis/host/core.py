@@ -20,6 +20,7 @@ from pathlib import Path
 from time import perf_counter, time_ns
 from typing import Any, TypeVar
 
+from pytest_osmosis import seams
 from pytest_osmosis.formats.events import (
     ROLLOUT,
     RemovalEvent,
@@ -42,7 +43,6 @@ from pytest_osmosis.host.deadline import Deadline, Interrupted, LoopMonitor, Mon
 from pytest_osmosis.host.exchanges import HostExchanges
 from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
 from pytest_osmosis.host.loading import UserCode
-from pytest_osmosis.host.output import ArtifactSender
 from pytest_osmosis.host.protocol import JUDGE, RUBRIC, EventSink, Key, RunRequest, ScoringFields, Setup, scoring_fields
 from pytest_osmosis.host.slots import HostLimits, RolloutSlot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
@@ -117,7 +117,7 @@ class HostCore:
         self._judges = JudgeGateway(setup, limits, monitor.stalls, events, store)
         self._store = store
         self._pid = os.getpid()
-        self._sent_artifacts = ArtifactSender(setup.artifacts, events) if setup.sends_artifacts else None
+        self._sent_artifacts = seams.ArtifactSender(setup.artifacts, events) if setup.sends_artifacts else None
 
     async def perform(self, request: RunRequest) -> None:
         """Perform a run whose slot is held already. Emits `start`, `rollout`, and the events of `score`."""

@@ -311,7 +311,7 @@ def _grader_code(setup: Setup, imports: _Imports, entrypoint: ModuleType | None)
         if not inspect.isclass(value) or not derives(value, GRADER):
             raise CodeError(f"{name}: must be a class that derives from Grader, got {type(value).__name__}")
         return grader_code(configured(name, value, GRADER))
-    grader = grader_in(entrypoint) if entrypoint is not None else None
+    grader = None if entrypoint is None else _class_in(entrypoint, GRADER, "grader")
     return None if grader is None else grader_code(grader)
 
 
@@ -499,13 +499,11 @@ def workflow_in(module: ModuleType) -> Configured:
     return workflow
 
 
-def grader_in(module: ModuleType) -> Configured | None:
-    """Return the Grader of an entrypoint as `workflow_in` does, None if it has none. Raises `CodeError`."""
-    return _class_in(module, GRADER, "grader")
-
-
 def _class_in(module: ModuleType, base: str, served: str) -> Configured | None:
-    """Return the class that the backend of a module says it serves, or else its only one that derives from `base`."""
+    """Return the class that the backend of a module says it serves, or else its only one that derives from `base`.
+
+    Raises `CodeError` if there are several.
+    """
     backends = [backend for backend in _instances(module, BACKEND) if hasattr(backend, "workflow_cls")]
     backend = _at_most_one(module, BACKEND, backends)
     if backend is not None:

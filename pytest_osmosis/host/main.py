@@ -366,6 +366,8 @@ def main() -> None:
             _finish()
             return
     setup = Setup.from_json(request)
+    if setup.sends_artifacts:
+        _ = seams.ArtifactSender  # imported now, because user code may replace what it calls
     reader = RequestReader(requests)
     reader.start()
     as_given = {name: environ.get(name) for name in {*environ, *os.environ}}  # an environment may have changed it

@@ -123,6 +123,7 @@ MOST_BYTES = 64 << 20
 MOST_FILES = 10_000
 """The artifacts of an attempt are sent up to this number of files and folders."""
 
+
 TEARDOWN_S = 30.0
 """An environment gets this long at the end to release what it holds, like sandboxes."""
 

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_osmosis.plugin import options, reward_options
+from pytest_osmosis.plugin import options
 
 if TYPE_CHECKING:
-    from pytest_osmosis.plugin.rollout_fixture import Rollout
     from pytest_osmosis.processes.child import PrestartedHost
+    from pytest_osmosis.seams import Rollout
 
-DECORATORS = ("pytest_osmosis.rewards.decorator", "osmosis_ai")
-"""Modules that define decorators of reward functions. Without them no function can be decorated."""
+DECORATORS = ("pytest_osmosis.seams", "osmosis_ai")
+"""Modules without which no decorator of reward functions was imported."""
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -51,9 +51,8 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Gen
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", options.MARKER)
     config.addinivalue_line("markers", options.EVAL_MARKER)
-    config.addinivalue_line("markers", reward_options.MARKER)
-    reward_options.check(config)
-    if reward_options.names_files(config):
+    config.addinivalue_line("markers", options.REWARD_MARKER)
+    if options.concerns_rewards(config):
         from pytest_osmosis import seams
 
         config.pluginmanager.register(seams.RewardFiles(config), "osmosis-reward-files")
@@ -68,8 +67,8 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(WorkerPlugin(config), "osmosis-worker")
     elif sent is not None and "osmosis-args" in sent:
         _set_arguments(config, sent["osmosis-args"])
-    elif extra := reward_options.outside_testpaths(config):
-        _set_arguments(config, [*config.args, *extra])
+    elif options.names_reward_files(config) and (others := seams.outside_testpaths(config)):
+        _set_arguments(config, [*config.args, *others])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -164,32 +163,28 @@ def pytest_pycollect_makeitem(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
-    """Say what an eval or a reward function needs to be collected, if nothing was, or if its module does not load."""
-    stats = terminalreporter.stats
-    nothing = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not stats.get("deselected")
-    names_rewards = reward_options.lab(config) or reward_options.names_files(config)
-    if not (nothing or (stats.get("error") and names_rewards)):
-        return
-    from pytest_osmosis.plugin.named_evals import hints, import_hints
-    from pytest_osmosis.plugin.terminal import write_line
+    """Say what an eval needs to be collected, if nothing was."""
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and not terminalreporter.stats.get("deselected"):
+        from pytest_osmosis.plugin.named_evals import hints
+        from pytest_osmosis.plugin.terminal import write_line
 
-    for line in [*(hints(config) if nothing else ()), *import_hints(config, stats.get("error", ()))]:
-        write_line(terminalreporter, line)
+        for line in hints(config):
+            write_line(terminalreporter, line)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test marked `osmosis_eval` a test for each row and run."""
     if metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME) is not None:
-        from pytest_osmosis.plugin.rollout_tests import parametrize
+        from pytest_osmosis import seams
 
-        parametrize(metafunc)
+        seams.parametrize(metafunc)
 
 
 @pytest.fixture
 def rollout(request: pytest.FixtureRequest) -> Rollout:
     """A rollout of the eval in @pytest.mark.osmosis_eval("configs/eval/x.toml"): its solution_str, messages,
     ground_truth, row, usage and scores."""
-    from pytest_osmosis.plugin.rollout_tests import rollout_of
+    from pytest_osmosis import seams
 
-    return rollout_of(request)
+    return seams.rollout_of(request)

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_osmosis import seams
 from pytest_osmosis.plugin.debugger import DebuggerHooks
-from pytest_osmosis.plugin.header import header, test_eval_lines
+from pytest_osmosis.plugin.header import header
 from pytest_osmosis.plugin.items import (
     EvalFiles,
     EvalItem,
@@ -34,7 +35,6 @@ from pytest_osmosis.plugin.items import (
 from pytest_osmosis.plugin.named_evals import NamedEvals, not_started_lines
 from pytest_osmosis.plugin.options import plans_setup
 from pytest_osmosis.plugin.progress_line import ProgressLine
-from pytest_osmosis.plugin.rollout_tests import SOURCE, RolloutWait, all_requests
 from pytest_osmosis.plugin.session import EvalSession
 from pytest_osmosis.plugin.terminal import TerminalSummary, say
 
@@ -63,15 +63,14 @@ class ControllerPlugin:
     def register(self) -> None:
         register, inline = self.config.pluginmanager.register, self.evals.inline is not None
         register(DebuggerHooks(self.evals), "osmosis-debugger")
-        if self.evals.naming.asks_models:
-            self.config.stash[SOURCE] = self.evals.test_evals
-            if not inline:
-                register(RolloutWait(), "osmosis-rollout-wait")
         if self.evals.options.dry_run:
             self.config.option.dist = "no"  # nothing runs, so no xdist workers are needed
             register(DryRun(self.evals), "osmosis-dry-run")
         register(EvalFiles(self.evals.plans, self.evals.answer, inline=inline), "osmosis-files")
         register(self, "osmosis-controller")
+        if self.evals.of_tests is not None:  # after the controller, so that pytest calls its hooks first
+            source = seams.ModelSource(self.config, self.evals.of_tests.answer, early=not inline)
+            register(source, "osmosis-rollouts")
         register(TerminalSummary(self.config, self.evals), "osmosis-summary")
 
     @pytest.hookimpl(tryfirst=True)
@@ -89,9 +88,8 @@ class ControllerPlugin:
         broken = session.testsfailed and not option.continue_on_collection_errors  # pytest will not run anything
         if self.distributed or broken:
             return
-        if self.evals.naming.asks_models:
-            self.evals.test_evals.select(all_requests(session.items))
-        self.evals.test_evals.prepare()
+        if self.evals.of_tests is not None:
+            self.evals.of_tests.prepare()
         if option.collectonly or self.evals.options.dry_run:
             return
         ours = eval_items(session.items)
@@ -101,7 +99,7 @@ class ControllerPlugin:
             self.config.pluginmanager.register(CompletionLoop(self.evals, self.progress), "osmosis-loop")
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        return list(map(self.evals.sanitizer.shown, test_eval_lines(self.evals)))
+        return list(map(self.evals.sanitizer.shown, self.evals.lines_of_tests()))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -125,7 +123,7 @@ class ControllerPlugin:
             return
         keys = map(unit_key, ids)
         self.evals.select([key for key in keys if key is not None and key.eval_id in self.evals.named])
-        say(self.config, test_eval_lines(self.evals))
+        say(self.config, self.evals.lines_of_tests())
         if self.evals.n_selected:
             alone = self.evals.n_selected == len(ids)
             self.progress.begin(alone=alone, undisturbed=alone)

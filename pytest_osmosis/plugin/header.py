@@ -22,7 +22,7 @@ from pytest_osmosis.evals import (
     sampling_text,
 )
 from pytest_osmosis.evals.resume import spent_before
-from pytest_osmosis.evals.rollout_source import ImportedRollouts, NewRollouts
+from pytest_osmosis.evals.rollout_source import NewRollouts, PartlyStored
 from pytest_osmosis.plugin import options
 from pytest_osmosis.record.plan import Plan
 from pytest_osmosis.report.failure_text import lost_text
@@ -55,9 +55,9 @@ def header(evals: EvalSession) -> list[str]:
             size = _rows_and_runs(each.collected)
             of = "" if each.shard is None else f" of {each.shard}"
             sizes.append((each, f"smoke: {size}" if each.smoke is not None else f"{size}{of}"))
-        lines += _compact_lines(sizes, evals, gated=True)
+        lines += compact_lines(sizes, evals, gated=True)
     else:
-        lines = [line for each in prepared for line in _eval_lines(each, evals)]
+        lines = [line for each in prepared for line in eval_lines(each, evals)]
     lines += [f"osmosis: not measured: {str(error).splitlines()[0]}" for error in evals.not_loaded.values()]
     lines += evals.not_listed
     if evals.naming.asks_models:
@@ -66,7 +66,7 @@ def header(evals: EvalSession) -> list[str]:
     return lines
 
 
-def _compact_lines(prepared: Sequence[tuple[Prepared, str]], evals: EvalSession, *, gated: bool) -> Iterator[str]:
+def compact_lines(prepared: Sequence[tuple[Prepared, str]], evals: EvalSession, *, gated: bool) -> Iterator[str]:
     """Yield a line on each eval, with its size in words, and what concerns the secrets of all.
 
     `gated` evals have tests of their own; in place of others tests over their rollouts decide.
@@ -112,25 +112,7 @@ def _taken_and_left(prepared: Prepared) -> tuple[str, str]:
     return f"{count(len(runs) - n_left)} of {plural(len(runs), 'rollout')}", f"{count(n_left)} left"
 
 
-def test_eval_lines(evals: EvalSession) -> list[str]:
-    """Return the lines of evals that tests need, which is known after collection."""
-    needed = list(evals.test_evals.by_id.values())
-    several = len(needed) > 1 and evals.config.get_verbosity() <= 0
-    lines: list[str] = []
-    sizes: list[tuple[Prepared, str]] = []
-    for each in needed:
-        size = f"{plural(len(each.runs), 'rollout')} of {plural(len({run.row for run in each.runs}), 'row')}"
-        used = f"used by {plural(each.n_tests, 'test')}"
-        sizes.append((each.prepared, f"{size}, {used}"))
-        lines += [] if several else [*_eval_lines(each.prepared, evals, size), f"  {used}; gates are not evaluated"]
-    if several:
-        rollouts = plural(sum(len(each.runs) for each in needed), "rollout")
-        lines = [f"osmosis: tests need {rollouts} of {plural(len(needed), 'eval')}; gates are not evaluated"]
-        lines += _compact_lines(sizes, evals, gated=False)
-    return lines
-
-
-def _eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None) -> Iterator[str]:
+def eval_lines(prepared: Prepared, evals: EvalSession, size: str | None = None) -> Iterator[str]:
     """Yield the lines of one eval; `size` replaces "rows x runs"."""
     config = prepared.config
     if config.training is not None:
@@ -295,8 +277,8 @@ def _source_lines(prepared: Prepared, source: NewRollouts) -> Iterator[str]:
         if n_lost := source.resumption.progress.ledger.most_lost:
             yield f"  note: {lost_text(n_lost)}"
         return
-    if isinstance(source, ImportedRollouts):
-        yield f"  from {source.facts['folder']}: {', '.join(_taken_and_left(prepared))}"
+    if isinstance(source, PartlyStored):
+        yield f"  from {source.origin}: {', '.join(_taken_and_left(prepared))}"
     if source.name is not None:
         place = ", in place of the run that has this name, which is kept under another"
         yield f"  run: {source.name}{place if source.archives else ''}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,13 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from pytest_osmosis import seams
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import fault_of
 from pytest_osmosis.plugin import options
 from pytest_osmosis.plugin.items import unit_key
-from pytest_osmosis.plugin.options import is_eval_toml
-from pytest_osmosis.plugin.reward_options import lab, names_files, outside_testpaths, path_of, typed_arguments
-from pytest_osmosis.text.names import absolute, listed, natural_key, shown
+from pytest_osmosis.plugin.options import is_eval_toml, names_reward_files, path_of, typed_arguments
+from pytest_osmosis.text.names import absolute, natural_key, shown
 
 if TYPE_CHECKING:
     from pytest_osmosis.record.find_run import StoredEvalRun
@@ -295,7 +294,8 @@ def session_arguments(config: pytest.Config, named: NamedEvals, files: Sequence[
     """
     evals = {*named.explicit, *files}
     if not named.explicit:
-        arguments = [*remaining_arguments(config, evals), *outside_testpaths(config)]
+        others = seams.outside_testpaths(config) if names_reward_files(config) else ()
+        arguments = [*remaining_arguments(config, evals), *others]
     elif tuple(config.args) == named.untyped:  # else another plugin chose them, like pytest-picked
         arguments = []
     else:
@@ -321,27 +321,3 @@ def hints(config: pytest.Config) -> Iterator[str]:
             runs, pronoun = ("an eval that runs", "it") if n == 1 else (f"{n} evals that run", "them")
             command = f"pytest --osmosis-config={shlex.quote(shown(folder))}"
             yield f"osmosis: {shown(folder)} holds {runs} only if the command names {pronoun}: {command}"
-    if lab(config):
-        shape = "whose first parameter is solution_str or messages and that takes a ground_truth"
-        fix = f"name the file of a function {shape}, or decorate one in a test module with @osmosis_reward"
-        yield f"osmosis: no reward function was found in {listed(map(shown, paths), 3)}; {fix}"
-
-
-def import_hints(config: pytest.Config, reports: Iterable[object]) -> list[str]:
-    """Return lines about modules and names that could not be imported, if the command names reward functions."""
-    if not (lab(config) or names_files(config)):
-        return []
-    from pytest_osmosis.text.user_code import module_advice
-
-    texts = [report.longreprtext for report in reports if isinstance(report, pytest.CollectReport)]
-    missing = dict.fromkeys(found for text in texts for found in _MISSING.findall(text))
-    return [
-        f"osmosis: no {f'{name} in' if name else 'module'} {module}: {advice}"
-        for name, module in missing
-        if (advice := module_advice(module)) is not None
-    ]
-
-
-_MISSING = re.compile(
-    r"(?:ModuleNotFoundError: No module named|ImportError: cannot import name '(\w+)' from) '([\w.]+)'"
-)

@@ -7,13 +7,13 @@ cannot, because an eval costs money and starts only if the command itself names 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
-from pytest_osmosis.plugin import reward_options
 
 MARKER = "osmosis: a run of an eval, or a test of a reward function (pytest-osmosis)"
 EVAL_MARKER_NAME = "osmosis_eval"
@@ -21,6 +21,7 @@ EVAL_MARKER = (
     f"{EVAL_MARKER_NAME}(path, limit=, n=, rows=, offset=): run this test for each rollout of an eval, in the fixture "
     "rollout: reference solutions, or with --osmosis-source=model a model's answers (pytest-osmosis)"
 )
+REWARD_MARKER = "osmosis_reward: a test of a reward function (pytest-osmosis)"
 
 
 class Option(NamedTuple):
@@ -336,6 +337,14 @@ COLLECT = "osmosis_collect"
 INI_SET = "osmosis_set"
 NOT_MEASURED_EXIT = "osmosis_not_measured_exit"
 
+REWARD_FILES = "osmosis_rewards"
+COMPAT = "osmosis_compat"
+LAB = "osmosis_lab"
+LAB_BUDGET = "osmosis_lab_budget"
+LAB_FLAG = "--osmosis-lab"
+BUDGET_FLAG = "--osmosis-lab-budget"
+_BUDGET_HELP = "Seconds that each test of the lab may take; the calls that it leaves out are reported (default: 20)."
+
 
 def add(parser: pytest.Parser) -> None:
     for number, (title, options) in enumerate(GROUPS.items()):
@@ -349,7 +358,7 @@ def add(parser: pytest.Parser) -> None:
             elif option.repeatable:
                 settings |= {"action": "append", "default": []}
             group.addoption(option.flag, help=option.help, **settings)
-    reward_options.add(parser)
+    _add_those_of_reward_functions(parser)
     parser.addini(
         COLLECT,
         "Collect evals in folders (configs/eval/*.toml): never; list: --co and IDEs show them, they run if named; "
@@ -363,6 +372,27 @@ def add(parser: pytest.Parser) -> None:
         if "ini" in option.marks:
             parser.addini(option.dest, f"Same as {option.flag}. {option.help}", default=None)
     parser.addini(NOT_MEASURED_EXIT, "Exit status if an eval could not be measured (default: 9).", default="9")
+
+
+def _add_those_of_reward_functions(parser: pytest.Parser) -> None:
+    group = parser.getgroup("osmosis-rewards", "osmosis: tests of reward functions")
+    group.addoption(
+        LAB_FLAG,
+        action="store_true",
+        help="Look for bugs in reward functions: unstable scores, points for empty answers, crashes, slow patterns.",
+    )
+    group.addoption(BUDGET_FLAG, metavar="SECONDS", help=_BUDGET_HELP)
+    parser.addini(LAB_BUDGET, f"Same as {BUDGET_FLAG}. {_BUDGET_HELP}", default="20")
+    parser.addini(LAB, "Always look for bugs in reward functions, like --osmosis-lab (default: false).", type="bool")
+    parser.addini(
+        COMPAT,
+        "Stand in for names of osmosis_ai that evals and reward functions import and that are not installed "
+        "(default: true).",
+        type="bool",
+        default=True,
+    )
+    text = "Test the reward functions in these files; patterns like reward_fn/*.py, from the rootdir."
+    parser.addini(REWARD_FILES, text, type="args")
 
 
 def describe(config: pytest.Config) -> None:
@@ -390,7 +420,7 @@ def refuse_unknown(words: list[str]) -> None:
     """
     from pytest_osmosis.config.named_keys import PREFIX, refusals
 
-    flags = (*(option.flag for option in ALL), reward_options.LAB_FLAG, reward_options.BUDGET_FLAG)
+    flags = (*(option.flag for option in ALL), LAB_FLAG, BUDGET_FLAG)
     if errors := refusals(words, [flag.removeprefix(PREFIX) for flag in flags]):
         raise pytest.UsageError(*errors)
 
@@ -468,3 +498,49 @@ def is_eval_toml(arg: str) -> bool:
     """True if an argument or a node id names a TOML, apart from pyproject.toml."""
     path = next((part for part in arg.split("::") if part.endswith((".toml", ".py"))), "")
     return path.endswith(".toml") and Path(path).name != "pyproject.toml"
+
+
+# -- reward functions, and arguments ------------------------------------------------------------------------
+
+
+def stands_in(config: pytest.Config) -> bool:
+    """Return True if code may import names of `osmosis_ai` that are not installed."""
+    return bool(config.getini(COMPAT))
+
+
+def lab(config: pytest.Config) -> bool:
+    return bool(config.getoption(LAB_FLAG) or config.getini(LAB))
+
+
+def concerns_rewards(config: pytest.Config) -> bool:
+    """True if the command has to do with tests of reward functions, apart from those in test modules."""
+    return lab(config) or names_reward_files(config) or config.getoption(BUDGET_FLAG) is not None
+
+
+def names_reward_files(config: pytest.Config) -> bool:
+    """True if the ini key or an argument names a Python file that is not a test module."""
+    return bool(config.getini(REWARD_FILES) or typed_files(config))
+
+
+def typed_files(config: pytest.Config) -> set[Path]:
+    """Return the Python files among the arguments, apart from test modules."""
+    words = typed_arguments(config)
+    paths = {path_of(config, arg) for arg in words if any(part.endswith(".py") for part in arg.split("::"))}
+    return {path for path in paths if not is_test_module(config, path)}
+
+
+def typed_arguments(config: pytest.Config) -> list[str]:
+    """Return pytest's arguments; none if it took them from testpaths or the current folder."""
+    return config.args if config.args_source is config.ArgsSource.ARGS else []
+
+
+def path_of(config: pytest.Config, arg: str) -> Path:
+    """Return the absolute path in an argument or node id; symlinks are kept."""
+    return Path(os.path.abspath(config.invocation_params.dir / arg.partition("::")[0]))  # noqa: PTH100 (keeps symlinks)
+
+
+def is_test_module(config: pytest.Config, path: Path) -> bool:
+    return any(
+        fnmatch(str(path), f"*/{pattern}") if "/" in pattern else fnmatch(path.name, pattern)
+        for pattern in config.getini("python_files")
+    )

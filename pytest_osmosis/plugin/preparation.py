@@ -29,9 +29,8 @@ from pytest_osmosis.evals.rescore import concerns_rollouts, prepare_rescore
 from pytest_osmosis.evals.resume import resumed
 from pytest_osmosis.plugin.items import eval_id, file_id, node_id, uncollected, ungrouped, unit_key
 from pytest_osmosis.plugin.named_evals import NamedEvals
-from pytest_osmosis.plugin.options import ENV, FROM, is_eval_toml, plans_setup
+from pytest_osmosis.plugin.options import ENV, FROM, is_eval_toml, path_of, plans_setup, typed_arguments
 from pytest_osmosis.plugin.reports import OutputPaths
-from pytest_osmosis.plugin.reward_options import path_of, typed_arguments
 from pytest_osmosis.plugin.session_options import SMOKE_ROWS, SessionOptions, environments_of
 from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
 from pytest_osmosis.record.run_id import Unit

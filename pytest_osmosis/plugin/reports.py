@@ -26,7 +26,6 @@ from pytest_osmosis.evals.output_files import (
     inputs_of,
     output_problems,
     outputs_of,
-    partial_path,
     problems_of_saving,
     shard_path,
 )
@@ -37,6 +36,7 @@ from pytest_osmosis.report.markdown import is_page, page, sections
 from pytest_osmosis.report.style import StyledText, warning
 from pytest_osmosis.results import publish
 from pytest_osmosis.results.entry_table import is_comparison
+from pytest_osmosis.results.publish import partial_path, typed_path
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Sanitizer
@@ -143,10 +143,8 @@ class OutputPaths:
         output = self._options.output
         if output is None:
             return prepared
-        path = self._folder / output.replace("{name}", prepared.config.name)
-        if path.is_dir() or output.endswith(("/", os.sep)):
-            path = path / f"{prepared.config.name}.json"
-        elif n_evals > 1 and "{name}" not in output:
+        path = typed_path(self._folder, output, prepared.config.name, n_evals)
+        if path is None:
             fix = "pass a folder, or a path with {name}"
             raise ProblemsError.at(f"--osmosis-output={output}", f"{n_evals} evals run; {fix}")
         config = replace(prepared.config, output=replace(prepared.config.output, results=str(path)))

@@ -33,12 +33,12 @@ from pytest_osmosis.evals import (
     Worktrees,
 )
 from pytest_osmosis.evals.prepare import WITHOUT_MODEL
-from pytest_osmosis.plugin import named_evals, preparation, reward_options, session_options
+from pytest_osmosis.plugin import named_evals, preparation, session_options
 from pytest_osmosis.plugin.debugger import InlineHosts
 from pytest_osmosis.plugin.eval_queue import EvalQueue, NamedEval, SessionEval, load_error
 from pytest_osmosis.plugin.items import Answer, UnitKey, by_file
-from pytest_osmosis.plugin.marked_evals import TestEvals
 from pytest_osmosis.plugin.named_evals import session_arguments, set_arguments
+from pytest_osmosis.plugin.options import stands_in
 from pytest_osmosis.plugin.session_end import HookCaller, SessionEnd
 from pytest_osmosis.plugin.session_options import environments_of
 from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
@@ -60,7 +60,8 @@ class EvalSession:
     `by_id` holds all that were prepared, `named` those that the command names, `selected` those with a selected run,
     `runs` the same ones once they have started. `plans` are what pytest collects, by file; `n_selected` is how many
     tests of ours were selected and will run, `kept_back` the units of those that marks keep from running. The evals
-    `not_loaded` are not even collected. The first host that an eval needs is `prestarted`, if there is one.
+    `not_loaded` are not even collected. The first host that an eval needs is `prestarted`, if there is one. `of_tests`
+    has the evals from which tests request rollouts, if models may be asked for them.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class EvalSession:
         self._prestarted = prestarted
         self._environments = environments_of(config, prestarted)
         self.preparer = preparation.EvalPreparer(config, naming, options)
-        self.test_evals = TestEvals(self)
+        self.of_tests = seams.TestEvals(self) if naming.asks_models else None
         self._clusters: seams.RayClusters | None = None
 
     def prepare(self) -> None:
@@ -114,15 +115,15 @@ class EvalSession:
     def select(self, collected: Sequence[UnitKey]) -> None:
         """Select the runs of these units, and those that tests request."""
         self._has_selected = True
-        self.test_evals.prepare()
-        self.by_id = {**self.test_evals.by_id, **self.named}
+        if self.of_tests is not None:
+            self.of_tests.prepare()
+            self.by_id = {**self.of_tests.by_id, **self.named}
+            self.selected.update(self.of_tests.selected())
         units: dict[str, dict[Unit, None]] = {}
         for key in collected:
             if key not in self.kept_back:
                 units.setdefault(key.eval_id, {})[key.unit] = None
         self.n_selected = sum(map(len, units.values()))
-        for test_eval in self.test_evals.by_id.values():
-            self.selected[test_eval.id] = SelectedRuns.of(test_eval.prepared, test_eval.runs, partial=test_eval.partial)
         with_tests = {key.eval_id for key in collected}
         for eval_id, named in self.named.items():
             prepared = named.prepared
@@ -131,6 +132,10 @@ class EvalSession:
             if eval_id in units or (in_shard and eval_id not in with_tests):
                 runs = [run for unit in units.get(eval_id, ()) for run in prepared.collected.runs_of(unit)]
                 self.selected[eval_id] = SelectedRuns.of(prepared, runs)
+
+    def lines_of_tests(self) -> list[str]:
+        """Return the lines of evals that tests need, which is known after collection."""
+        return [] if self.of_tests is None else self.of_tests.lines()
 
     def unselected(self) -> Iterator[tuple[str, int]]:
         """Yield the name of each eval that this session was to run and of which no test was selected, and its tests."""
@@ -239,7 +244,7 @@ class EvalSession:
             hosts=session_options.workers(self.config),
             spawn=spawn,
             probe=self.options.probe,
-            sdk_shim=reward_options.stands_in(self.config),
+            sdk_shim=stands_in(self.config),
             inline=self.inline is not None,
             keep_conversations=self.hook_caller.want_rollouts or not each.reports_units,
             stop_when_decided=each.may_stop_early and not self.config.getoption("runxfail", False),

@@ -44,7 +44,7 @@ from pytest_osmosis.errors import Problem
 from pytest_osmosis.evals import InFlightLimit
 from pytest_osmosis.evals.resume import ResumeRequest, why_no_name
 from pytest_osmosis.files.reading import read_stdin
-from pytest_osmosis.plugin import options, reward_options
+from pytest_osmosis.plugin import options
 from pytest_osmosis.plugin.items import ungrouped
 from pytest_osmosis.plugin.options import Option, plans_setup
 from pytest_osmosis.record.plan import Shard
@@ -483,7 +483,7 @@ def environments_of(config: pytest.Config, prestarted: PrestartedHost | None = N
         environments = seams.environments(
             pythonpath(config),
             lambda line: say(config, [line]),
-            sdk_shim=reward_options.stands_in(config),
+            sdk_shim=options.stands_in(config),
             prestarted=prestarted,
         )
         config.stash[ENVIRONMENTS] = environments

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_osmosis.errors import ProblemsError
+from pytest_osmosis import seams
 from pytest_osmosis.formats.codec import decode, encode
 from pytest_osmosis.plugin.items import (
     Answer,
@@ -28,14 +28,6 @@ from pytest_osmosis.plugin.items import (
     unit_key,
 )
 from pytest_osmosis.plugin.named_evals import set_arguments
-from pytest_osmosis.plugin.rollout_fixture import RolloutResult
-from pytest_osmosis.plugin.rollout_tests import (
-    SOURCE,
-    MarkerRequest,
-    RolloutRequest,
-    RolloutWait,
-    all_requests,
-)
 from pytest_osmosis.record.plan import Plan
 
 if TYPE_CHECKING:
@@ -78,7 +70,7 @@ class OutcomeServer:
             "key": self._key,
             "plans": plans,
             "args": list(self._evals.config.args),
-            "asks_models": self._evals.naming.asks_models,
+            "asks_models": self._evals.of_tests is not None,
         }
 
     def close(self) -> None:
@@ -114,20 +106,13 @@ class OutcomeServer:
                 return self._evals.answer(value)
             case "keep_back":
                 self._evals.kept_back.update(value)
-            case "select":
-                self._evals.test_evals.select(value)
-            case "rollout":
-                return self._evals.test_evals.rollout(value)
-            case "plan":
-                try:
-                    return self._evals.test_evals.plan(value)
-                except ProblemsError as error:
-                    return error.problems
+            case _ if self._evals.of_tests is not None:
+                return self._evals.of_tests.answer(question, value)
         return None
 
 
 class WorkerPlugin:
-    """The hooks of a worker, and its source of models' rollouts."""
+    """The hooks of a worker."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._sent = config.workerinput["osmosis"]  # type: ignore[attr-defined]
@@ -135,8 +120,7 @@ class WorkerPlugin:
         files = EvalFiles(by_file(decode(self._sent["plans"], list[Plan])), self._fetch)
         config.pluginmanager.register(files, "osmosis-files")
         if self._sent["asks_models"]:
-            config.stash[SOURCE] = self
-            config.pluginmanager.register(RolloutWait(), "osmosis-rollout-wait")
+            config.pluginmanager.register(seams.ModelSource(config, self._ask), "osmosis-rollouts")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -145,11 +129,9 @@ class WorkerPlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Say which tests marks keep from running, and what tests request, before the controller learns the rest."""
+        """Say which tests marks keep from running, before the controller learns the rest."""
         if kept_back := [item.key for item in eval_items(session.items) if not may_run(item)]:
             self._ask("keep_back", kept_back)
-        if self._sent["asks_models"]:
-            self._ask("select", list(all_requests(session.items)))
 
     def pytest_unconfigure(self) -> None:
         if self._connection is not None:
@@ -158,16 +140,6 @@ class WorkerPlugin:
     def _fetch(self, key: UnitKey) -> Answer:
         answer: Answer = self._ask("outcome", key)
         return answer
-
-    def plan(self, request: MarkerRequest) -> Plan:
-        plan = self._ask("plan", request)
-        if isinstance(plan, Plan):
-            return plan
-        raise ProblemsError(plan)
-
-    def rollout(self, request: RolloutRequest) -> RolloutResult:
-        result: RolloutResult = self._ask("rollout", request)
-        return result
 
     def _ask(self, question: str, value: object) -> Any:
         if self._connection is None:

@@ -383,3 +383,16 @@ def append(path: Path, text: str) -> None:
 
 def _open_without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+
+
+def typed_path(folder: Path, output: str, name: str, n_evals: int) -> Path | None:
+    """Return where an option lets the results of one of `n_evals` go, None if all would go to the same file."""
+    path = folder / output.replace("{name}", name)
+    if path.is_dir() or output.endswith(("/", os.sep)):
+        return path / f"{name}.json"
+    return None if n_evals > 1 and "{name}" not in output else path
+
+
+def partial_path(path: Path) -> Path:
+    """Return the path of partial results, which never replace whole ones: x.partial.json for x.json."""
+    return path.with_name(f"{path.stem}.partial{path.suffix}")

@@ -19,7 +19,6 @@ OURS = {
     "pytest_osmosis.plugin",
     "pytest_osmosis.plugin.options",
     "pytest_osmosis.plugin.hooks",
-    "pytest_osmosis.plugin.reward_options",
 }
 ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 RECORD_MODULES = """

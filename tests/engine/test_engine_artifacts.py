@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 import pytest
 
+from pytest_osmosis.addons.ray.artifact_sender import PIECE_BYTES
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Post
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.host.output import PIECE_BYTES
 from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, Setup
 from tests.engine import evaluating
 from tests.engine.evaluating import Live, Workspace, evaluated
@@ -204,6 +204,24 @@ def test_links_and_what_is_too_large_or_too_deep_are_left_out(
         "artifacts of 2 runs hold links, pipes or devices, which are not copied from other machines",
         "artifacts of 3 runs went beyond 64 MB or 10,000 files, and the rest stayed where they ran",
     ]
+
+
+def test_code_that_replaces_functions_of_the_library_loses_no_artifact(
+    workspace: Workspace, evaluated_elsewhere: Callable[..., Live]
+) -> None:
+    workspace.agent(
+        """
+        os.scandir = None
+
+        async def rollout(ctx):
+            with open(f"{ctx.artifacts_dir}/file", "w") as file:
+                file.write("whole")
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+        """
+    )
+    live = evaluated_elsewhere(workspace.config(None))
+    assert live.kinds() == ["passed"] * 4
+    assert _files(_artifacts(live)) == {b"row%d-run0/file" % row: b"whole" for row in range(4)}
 
 
 def test_no_rollout_is_lost_if_another_cancels_it_while_its_files_are_sent(

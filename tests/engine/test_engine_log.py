@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.engine import artifacts
-from pytest_osmosis.engine.artifacts import HEAD_BYTES, MOST_LOG_BYTES, TAIL_BYTES, bound_log
+from pytest_osmosis.engine import host_connection
+from pytest_osmosis.engine.host_connection import HEAD_BYTES, MOST_LOG_BYTES, TAIL_BYTES, bound_log
 from pytest_osmosis.host.main import COLLECT_AFTER, COLLECT_AFTER_LOADING
 from pytest_osmosis.record.journal import replay
 from tests.engine.evaluating import Live, Workspace, evaluated
@@ -47,9 +47,9 @@ def test_a_fatal_error_after_the_log_was_cut_is_still_reported(
     workspace: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The quarantine began to write far behind the end of the shortened log."""
-    monkeypatch.setattr(artifacts, "MOST_LOG_BYTES", 100_000)
-    monkeypatch.setattr(artifacts, "HEAD_BYTES", 1_000)
-    monkeypatch.setattr(artifacts, "TAIL_BYTES", 9_000)
+    monkeypatch.setattr(host_connection, "MOST_LOG_BYTES", 100_000)
+    monkeypatch.setattr(host_connection, "HEAD_BYTES", 1_000)
+    monkeypatch.setattr(host_connection, "TAIL_BYTES", 9_000)
     workspace.agent(
         """
         import ctypes

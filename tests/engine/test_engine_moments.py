@@ -807,6 +807,19 @@ def test_a_host_that_dies_while_the_session_ends_is_not_replaced(make: Make) -> 
     assert stepped.hosts == before
 
 
+def test_nothing_is_stored_for_a_host_that_writes_artifacts_itself(make: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "artifacts"
+    stepped = make(1, setup=Setup(HostCode("roll", str(tmp_path), (), CLIENT), artifacts=str(folder))).begin()
+    host = stepped.host("host")
+    host.starts(RUN)
+    piece = {"path": "log", "data": base64.b64encode(b"whole").decode(), "offset": 0, "last": True}
+    stepped.after(host.say, "artifact", RUN, **piece)
+    stepped.after(host.say, "left_out", RUN, why="large")
+    assert not folder.exists()
+    assert stepped.loop.notices.texts == []
+
+
+@pytest.mark.addon
 def test_the_part_of_an_artifact_that_a_dead_host_has_sent_is_removed_at_once(make: Make, tmp_path: Path) -> None:
     folder = tmp_path / "artifacts"
     setup = Setup(HostCode("roll", str(tmp_path), (), CLIENT), artifacts=str(folder), sends_artifacts=True)

@@ -150,6 +150,7 @@ def test_a_secrets_file_is_never_quoted(secrets: HostileWorkspace) -> None:
     assert secrets.run(CONFIG, "--osmosis-secrets-file=-", "--osmosis-n=named-by-nobody-22", stdin=given).ret == 4
 
 
+@pytest.mark.addon
 def test_tests_over_rollouts_do_not_quote_secrets(secrets: HostileWorkspace) -> None:
     secrets.eval(rows=[{"solution_str": f"{API_KEY} ##[error] \x1b[31m", "extra": TOKEN}] * 2, secrets={"required": []})
     secrets.write("configs/eval/broken.toml", BROKEN)

@@ -119,6 +119,7 @@ def test_nothing_is_a_command_on_a_runner_of_ci(hostile: HostileWorkspace, monke
     assert page.exists()
 
 
+@pytest.mark.addon
 def test_tests_over_rollouts_show_rollouts_as_escapes(hostile: HostileWorkspace) -> None:
     hostile.eval(rows=[{"user_prompt": NASTY, "solution_str": NASTY.replace("\ud800", "")}])
     hostile.write("rewards.py", SAYS_EVERYTHING)

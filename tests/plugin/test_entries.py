@@ -100,6 +100,7 @@ def test_it(rollout):
 """
 
 
+@pytest.mark.addon
 @pytest.mark.slow
 def test_a_test_over_rollouts_names_an_entry(many: Workspace) -> None:
     for number, name in enumerate(("plain", "x~temperature=0.5", "nix")):

@@ -129,6 +129,7 @@ def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> No
     some.stdout.fnmatch_lines(["*= 2 deselected, 1 not run (dry run) in *"])
 
 
+@pytest.mark.addon
 @pytest.mark.parametrize("workers", [(), pytest.param(("-n1",), marks=pytest.mark.slow)])
 def test_setup_plan_and_setup_only_request_no_model_and_report_no_passed_test(
     workspace: Workspace, workers: tuple[str, ...]

@@ -45,6 +45,7 @@ def write_eval(workspace: Workspace) -> None:
     )
 
 
+@pytest.mark.addon
 @pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_reward_files_are_tested_and_other_tests_see_no_sdk(workspace: Workspace) -> None:

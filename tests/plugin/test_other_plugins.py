@@ -208,6 +208,7 @@ def test_every_dist_mode_rolls_out_each_run_once(workspace: Workspace, dist: str
     assert sorted(event["row"] for event in workspace.events("start")) == list(range(6))
 
 
+@pytest.mark.addon
 @pytest.mark.slow
 def test_groups_of_xdist_are_not_part_of_a_tests_name(workspace: Workspace) -> None:
     """Before 9.2, pytest lets xdist append groups to node ids."""

@@ -108,7 +108,7 @@ def test_a_folder_outside_the_workspace_is_refused(workspace: Workspace) -> None
     result.stderr.fnmatch_lines(["*output_dir: must be inside the workspace*"])
 
 
-PATIENT = constants({"evals.run.LAST_S": 60.0})
+PATIENT = constants({"addons.verifiers.prime_files.LAST_S": 60.0})
 """The end of an eval waits for a heartbeat as long as it takes on a loaded machine."""
 
 

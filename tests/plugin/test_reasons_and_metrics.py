@@ -84,6 +84,7 @@ def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
     assert "  reason: exact" in workspace.show("row1-run0"), "passed runs have reasons too"
 
 
+@pytest.mark.addon
 @pytest.mark.parametrize("workers", [[], pytest.param(["-n1"], marks=pytest.mark.slow)], ids=["plain", "-n1"])
 def test_tests_over_rollouts_read_them(workspace: Workspace, workers: list[str]) -> None:
     prepare(workspace, OFF)

@@ -64,6 +64,7 @@ def test_judges_are_replayed_for_rescoring(workspace: Workspace) -> None:
     assert use(workspace)["replayed"] == 3 * 2
 
 
+@pytest.mark.addon
 @pytest.mark.slow
 def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
     workspace.eval(rows=3)

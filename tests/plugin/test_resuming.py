@@ -305,6 +305,7 @@ def test_of_several_evals_none_is_reported_from_a_run_that_does_not_fit(workspac
     assert "ERROR: none of the stored runs of x can be resumed:\n  x1: [experiment] model_path: " in result.stderr.str()
 
 
+@pytest.mark.addon
 @pytest.mark.slow
 def test_tests_over_rollouts_go_on_too(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)

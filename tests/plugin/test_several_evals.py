@@ -170,6 +170,7 @@ def test_verbose_shows_every_eval_whole_quiet_the_verdict_and_quieter_one_line(w
     assert not any(line.startswith("eval ") for line in quieter)
 
 
+@pytest.mark.addon
 @pytest.mark.slow
 def test_evals_that_tests_need_have_a_line_each_and_the_table(workspace: Workspace) -> None:
     workspace.ini("pythonpath = .", "addopts = --strict-markers")

@@ -61,6 +61,7 @@ def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(workspace: 
     assert every.count("score 0 < 1") == 25
 
 
+@pytest.mark.addon
 @pytest.mark.slow
 def test_a_test_eval_is_called_one(workspace: Workspace) -> None:
     workspace.eval(rows=2)

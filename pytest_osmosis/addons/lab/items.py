@@ -6,7 +6,8 @@ probes of the lab call the function in a child process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,11 +18,11 @@ import pytest
 from pytest_osmosis import seams
 from pytest_osmosis.addons.lab.calls import LabResult
 from pytest_osmosis.addons.lab.cases import RewardCase, cases_by_function
+from pytest_osmosis.addons.lab.decorator import Definition, RewardWarning
 from pytest_osmosis.addons.lab.target import Target, targets_in, untested_in
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.plugin import reward_options
+from pytest_osmosis.plugin import options
 from pytest_osmosis.processes.child import GUARD
-from pytest_osmosis.rewards.decorator import Definition, RewardWarning
 from pytest_osmosis.text.names import shown
 
 TARGETS = pytest.StashKey[dict[str, tuple[Target, tuple[RewardCase, ...]]]]()
@@ -42,58 +43,9 @@ class RewardModule(pytest.Module):
             item for item in super().collect() if isinstance(item, RewardItem)
         ]
         if self.must_hold_one and not items:
-            fix = f"decorate one with @osmosis_reward, or take the file out of the ini key {reward_options.FILES}"
+            fix = f"decorate one with @osmosis_reward, or take the file out of the ini key {options.REWARD_FILES}"
             raise self.CollectError(f"{shown(self.path)}: holds no reward function; {fix}")
         return items
-
-
-class RewardFiles:
-    """Collects the reward functions of files that the ini key or the arguments name."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        typed, listed = reward_options.typed(config), reward_options.listed(config)
-        config.stash[NAMED] = typed | listed
-        config.stash[SDK_SHIM] = sdk_shim = seams.sdk_shim() if reward_options.stands_in(config) else None
-        self.listed = listed - typed
-        self._sdk_shim = sdk_shim
-        self._named = reward_options.named(config)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Refuse names of the ini key that lead to no test. `--help` still works."""
-        problems = reward_options.problems(session.config)
-        if problems:
-            raise pytest.UsageError(*problems)
-
-    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-        """Collect a file of the ini key; pytest itself collects files among the arguments."""
-        return None if parent.session.isinitpath(file_path) else self._module(file_path, parent)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, object, object]:
-        """Let the files that were named find names of `osmosis_ai` while they are imported, and no other code."""
-        if self._sdk_shim is None or collector.path not in collector.config.stash[NAMED]:
-            return (yield)
-        with self._sdk_shim.active():
-            return (yield)
-
-    def pytest_report_collectionfinish(self, config: pytest.Config) -> list[str]:
-        """Say what stands in for `osmosis_ai`, unless pytest is quiet."""
-        if self._sdk_shim is None or config.get_verbosity() < 0:
-            return []
-        return [f"osmosis: {note}" for note in self._sdk_shim.notes]
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-        """Collect a file of the ini key that was added to testpaths."""
-        return self._module(module_path, parent)
-
-    def _module(self, path: Path, parent: pytest.Collector) -> RewardModule | None:
-        if path not in self.listed:
-            return None
-        module: RewardModule = RewardModule.from_parent(parent, path=path)
-        module.must_hold_one = path in self._named
-        return module
 
 
 def items_of(module: pytest.Module, name: str) -> list[pytest.Item | pytest.Collector] | None:
@@ -140,15 +92,29 @@ def _items(module: pytest.Module, target: Target, cases: tuple[RewardCase, ...])
         yield _item(CaseItem, module, target, f"cases-{case.id}", case=case)
     if target.declaration.dataset is not None:
         yield _item(CheckItem, module, target, "rows", check=partial(check_rows, target))
-    if target.mode is not None and reward_options.lab(module.config):
+    if target.mode is not None and options.lab(module.config):
         from pytest_osmosis.addons.lab.probe_context import ProbeContext
         from pytest_osmosis.addons.lab.probes import PROBES, examine
 
-        context = ProbeContext(target, [case.input for case in scored], reward_options.lab_budget_s(module.config))
+        context = ProbeContext(target, [case.input for case in scored], lab_budget_s(module.config))
         module.config.add_cleanup(context.close)
         for name in PROBES:
             check = partial(examine, context, name)
             yield _item(CheckItem, module, target, f"lab-{name}", check=check, close=context.close)
+
+
+def lab_budget_s(config: pytest.Config) -> float:
+    """Return the seconds that a test of the lab may take. Raises `pytest.UsageError` for anything but seconds."""
+    typed = config.getoption(options.BUDGET_FLAG)
+    text = str(config.getini(options.LAB_BUDGET) if typed is None else typed)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        origin = f"ini {options.LAB_BUDGET}" if typed is None else options.BUDGET_FLAG
+        raise pytest.UsageError(f"{origin}: must be a number of seconds above 0, like 60, got {text!a}")
+    return seconds
 
 
 def _item(kind: type[RewardItem], module: pytest.Module, target: Target, label: str, **options: Any) -> pytest.Item:

@@ -17,10 +17,10 @@ from types import CodeType
 from typing import Any
 
 from pytest_osmosis.addons.lab.calls import MISSING, CallInput, CallOutcome, ScoredCall, to_json
+from pytest_osmosis.addons.lab.decorator import python_function
 from pytest_osmosis.addons.lab.process import BUDGET_S, CPU_S, LabProcess, TimeBudget
 from pytest_osmosis.addons.lab.target import Target
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.rewards.decorator import python_function
 
 Call = Callable[[CallInput], CallOutcome]
 Score = Callable[[CallInput], float | None]

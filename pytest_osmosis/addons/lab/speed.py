@@ -20,9 +20,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pytest_osmosis.addons.lab.calls import CallInput, CallOutcome, LabResult, RewardFinding, ScoredCall
+from pytest_osmosis.addons.lab.decorator import python_function
 from pytest_osmosis.addons.lab.probe_context import ProbeContext, constants
 from pytest_osmosis.addons.lab.target import Target
-from pytest_osmosis.rewards.decorator import python_function
 from pytest_osmosis.text.user_code import is_users_own
 
 try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.rewards.decorator import (
+from pytest_osmosis.addons.lab.decorator import (
     Declaration,
     Definition,
     declaration_of,

@@ -140,7 +140,7 @@ class AgentLoopAgent:
         return RolloutOutput(output_of(messages, ctx, who).messages, _metrics(result), info)
 
 
-def agent_of(name: str, value: Any, reporting: Callable[[str, Callable[[], Any]], Any]) -> AgentLoopAgent:
+def agent_loop(name: str, value: Any, reporting: Callable[[str, Callable[[], Any]], Any]) -> AgentLoopAgent:
     """Return the agent of a loop, or of a class, which is instantiated once. Raises `CodeError`.
 
     `reporting` makes errors of the user's code a `CodeError`.

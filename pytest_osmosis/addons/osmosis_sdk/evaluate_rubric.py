@@ -13,11 +13,12 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-import types
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin, overload
+from functools import partial
+from typing import Any, TypedDict, TypeVar, overload
 
+from pytest_osmosis.addons.lab.decorator import RUBRIC_MARK, check_annotation, check_name, or_none, signature_of
 from pytest_osmosis.errors import ConfigError, JudgeError, ModelError
 from pytest_osmosis.judges.judge import Judge, Judgement, JudgeModel, Rubric, Submission, current_requests
 from pytest_osmosis.models.base import ChatReply, ChatRequest
@@ -25,7 +26,6 @@ from pytest_osmosis.models.json_bodies import given
 from pytest_osmosis.models.own_loop import OWN_LOOP
 from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES
 from pytest_osmosis.models.targets import resolve
-from pytest_osmosis.rewards.decorator import RUBRIC_MARK, check_annotation, check_name, signature_of
 
 
 class MissingAPIKeyError(RuntimeError):
@@ -284,7 +284,7 @@ def osmosis_rubric(function: RubricFunction) -> RubricFunction:
     if solution.default is not solution.empty:
         raise TypeError("First parameter 'solution_str' cannot have a default value")
     check_name(truth, "Second", "ground_truth")
-    check_annotation(function, truth, "Second", _is_text_or_none, "str or Optional[str]")
+    check_annotation(function, truth, "Second", partial(or_none, _is_text), "str or Optional[str]")
     if truth.default is not truth.empty:
         raise TypeError("Second parameter 'ground_truth' cannot have a default value")
     check_name(extra, "Third", "extra_info")
@@ -293,9 +293,3 @@ def osmosis_rubric(function: RubricFunction) -> RubricFunction:
 
 def _is_text(annotation: object) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, str)
-
-
-def _is_text_or_none(annotation: object) -> bool:
-    if get_origin(annotation) in (Union, types.UnionType):
-        return [_is_text(member) for member in get_args(annotation) if member is not type(None)] == [True]
-    return _is_text(annotation)

@@ -235,13 +235,13 @@ class SdkGraderCode(GraderCode):
         return with_notes(reward, metrics, {"rewards": scores}, rollout.metrics)
 
 
-def workflow_agent(workflow: Configured, package: str) -> SdkWorkflowAgent:
+def sdk_workflow(workflow: Configured, package: str) -> SdkWorkflowAgent:
     """Return the agent that runs a workflow of the SDK in `package`. Raises `CodeError` if it cannot be called."""
     _check(workflow, package, "run")
     return SdkWorkflowAgent(workflow.cls, package, workflow.config)
 
 
-def grader_code(grader: Configured, package: str) -> SdkGraderCode:
+def sdk_grader(grader: Configured, package: str) -> SdkGraderCode:
     """Return the code that calls a Grader of the SDK in `package`. Raises `CodeError` if it cannot be called."""
     _check(grader, package, "grade")
     return SdkGraderCode(grader.cls, grader.config, package=package)

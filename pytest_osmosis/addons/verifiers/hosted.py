@@ -100,7 +100,7 @@ class EnvironmentCode:
         await self._loaded.tear_down()
 
 
-def facts_told(loaded: LoadedEnvironment, code: HostCode, rows: Path) -> Mapping[str, Any]:
+def environment_facts(loaded: LoadedEnvironment, code: HostCode, rows: Path) -> Mapping[str, Any]:
     """Write the rows of an environment. Returns the facts, with the digests of its files. Raises `CodeError`."""
     assert code.environment is not None
     try:

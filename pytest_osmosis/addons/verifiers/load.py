@@ -53,7 +53,7 @@ class LoadedEnvironment:
             raise ExceptionGroup("an environment could not be torn down", errors)
 
 
-def load(source: EnvironmentSource) -> LoadedEnvironment:
+def load_environment(source: EnvironmentSource) -> LoadedEnvironment:
     """Return the environment, loaded in this process. The `CodeError` says what is wrong with its code."""
     with _signals_restored(), _exit_handlers() as handlers:
         module = _imported(source)

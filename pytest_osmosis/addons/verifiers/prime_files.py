@@ -29,7 +29,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
+from urllib.parse import urlsplit
 
 from pytest_osmosis.addons.viewer.stored_results import LastTerms, Replayed, replayed
 from pytest_osmosis.errors import OsmosisError, writing
@@ -135,6 +136,8 @@ class GrowingPrimeFiles:
     `rule` returns the rule by which runs pass, once one is done.
     """
 
+    notice: ClassVar[None] = None
+
     def __init__(
         self,
         directory: RunDirectory,
@@ -191,6 +194,56 @@ class GrowingPrimeFiles:
                     private.append(folder / RESULTS, "".join(lines).encode())
                 private.write(folder / METADATA, [files.metadata(found)])
                 written = rows | (written or set())
+
+
+HEARTBEAT_TIMEOUT_S = 5.0
+LAST_S = 1.0
+"""The end of an eval run waits so long for a request that is open."""
+
+
+class Heartbeat:
+    """The requests to a monitor at `url` that tell that an eval is alive: one whenever all `runs` of a row are done.
+
+    A thread sends them, none while another one is open. Only the end of an eval run waits for an open one.
+    """
+
+    def __init__(self, url: str, runs: Iterable[RunId]) -> None:
+        self._url = url
+        self._left = Counter(run.row for run in runs)
+        self._idle = threading.Lock()  # held while a request is open
+        self._n_sent = self._n_failed = 0
+        self._failure: str | None = None
+
+    def run_done(self, run: RunId) -> None:
+        """Send a request if this was the last run of its row. Returns at once."""
+        self._left[run.row] -= 1
+        if self._left[run.row] == 0 and self._idle.acquire(blocking=False):
+            threading.Thread(target=self._send, name="osmosis-heartbeat", daemon=True).start()
+
+    def close(self) -> None:
+        """Wait for an open request, but not long, and send none from now on."""
+        self._idle.acquire(timeout=LAST_S)
+
+    @property
+    def notice(self) -> str | None:
+        """A line on requests that failed, None if none did. It names the host alone: the rest may be a secret."""
+        if self._failure is None:
+            return None
+        where = urlsplit(self._url).hostname
+        return f"{self._n_failed} of {plural(self._n_sent, 'heartbeat')} to {where} failed: {self._failure}"
+
+    def _send(self) -> None:
+        from http.client import HTTPException
+        from urllib.request import urlopen
+
+        self._n_sent += 1
+        try:
+            urlopen(self._url, timeout=HEARTBEAT_TIMEOUT_S).close()
+        except (OSError, ValueError, HTTPException) as error:
+            self._n_failed += 1
+            self._failure = self._failure or str(error) or type(error).__name__
+        finally:
+            self._idle.release()
 
 
 class _PrimeFiles:
@@ -507,7 +560,7 @@ def default_name(env_id: str, model: str, n_examples: int, runs_per_example: int
     return f"{_UNFIT.sub('-', name)[: MOST_NAME_CHARS - len(size)].strip('-.')}{size}"
 
 
-def push(folder: Path, name: str | None) -> str:
+def push_prime_files(folder: Path, name: str | None) -> str:
     """Push the files in a folder to the dataset `name`, and return in a line what became of it."""
     metadata = json.loads((folder / METADATA).read_text(encoding="utf-8"))
     name = name or default_name(

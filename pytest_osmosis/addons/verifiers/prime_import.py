@@ -19,23 +19,25 @@ import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from pytest_osmosis.addons.verifiers.client import tool_call
 from pytest_osmosis.addons.verifiers.prime_files import METADATA, MOST_METADATA_BYTES, RESULTS, REWARD, eval_run_of
-from pytest_osmosis.errors import OsmosisError, ProblemsError
+from pytest_osmosis.errors import JournalError, OsmosisError, ProblemsError
 from pytest_osmosis.evals.eval_models import request_sampling
 from pytest_osmosis.evals.resume import ResumeRequest, resumed, why_no_name
-from pytest_osmosis.evals.rollout_source import ImportedRollouts
-from pytest_osmosis.evals.run_directory import changed_value, runs_folder
+from pytest_osmosis.evals.rollout_source import NewRollouts, PartlyStored
+from pytest_osmosis.evals.run_directory import changed_value, new_run_directory, runs_folder
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import DEEPEST, FileFault, JsonFault, depth, open_file, read_text
 from pytest_osmosis.formats.codec import LARGEST, Amount, Count, Positive, decode
 from pytest_osmosis.record.find_run import is_run
-from pytest_osmosis.record.journal import encode
+from pytest_osmosis.record.journal import Journal, encode
+from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
 from pytest_osmosis.text.chat_messages import text_of
@@ -72,6 +74,35 @@ def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared
         text = f"cannot be resumed, because its rollouts were made with other inputs:\n{lines}\n{fix}"
         raise ProblemsError.at(where, text)
     return replace(prepared, source=source, notes=(*prepared.notes, *imported.notes))
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedRollouts(PartlyStored):
+    """Rollouts from files of `prime eval`, with which a new eval run begins; it makes the others itself.
+
+    `journal` holds their events until the run has a directory. `facts` is what results say of the files.
+    """
+
+    journal: Path = field(kw_only=True)
+    facts: Mapping[str, Any] = field(kw_only=True)
+
+    @property
+    def origin(self) -> str:
+        return str(self.facts["folder"])
+
+    def open_run(self, prepared: Prepared, began_at: datetime) -> tuple[RunDirectory, Journal]:
+        directory = new_run_directory(prepared, began_at, self.name, imported=self.facts)
+        try:
+            with open(directory.journal, "xb", opener=private.opener) as file, self.journal.open("rb") as imported:
+                shutil.copyfileobj(imported, file)
+            self.resumption.progress.moved(directory.journal)
+            return directory, Journal.reopen(directory.journal)
+        except OSError as error:
+            self.discard(directory)
+            raise JournalError(f"{shown(directory.journal)}: cannot be written: {error.strerror}") from error
+
+    def provenance(self, began_at: datetime) -> Mapping[str, Any]:
+        return {**NewRollouts.provenance(self, began_at), "imported": dict(self.facts)}
 
 
 class _Import:

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_osmosis.addons.verifiers.client import client_for
 from pytest_osmosis.addons.verifiers.hosted import EnvironmentAgent
-from pytest_osmosis.addons.verifiers.load import Concurrency, load
+from pytest_osmosis.addons.verifiers.load import Concurrency, load_environment
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.models.base import ChatReply, Message, Usage
@@ -143,7 +143,7 @@ def test_an_environment_that_does_not_load_is_refused(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "odd_env", raising=False)
     with pytest.raises(CodeError, match=message):
-        load(EnvironmentSource("odd-env", "odd_env", **fields))
+        load_environment(EnvironmentSource("odd-env", "odd_env", **fields))
 
 
 async def test_without_a_method_of_its_own_the_pool_of_the_loop_gets_them() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode
-from pytest_osmosis.addons.verifiers.load import Concurrency, LoadedEnvironment, load
+from pytest_osmosis.addons.verifiers.load import Concurrency, LoadedEnvironment, load_environment
 from pytest_osmosis.addons.verifiers.rubric import EnvironmentRubric
 from pytest_osmosis.addons.verifiers.state import UnkeptState
 from pytest_osmosis.errors import CodeError
@@ -91,7 +91,7 @@ def test_rewards_of_all_runs_of_a_row_are_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "load_environment", Environment, raising=False)
     monkeypatch.setitem(sys.modules, "made", module)
     with pytest.raises(CodeError, match="needs all runs of a row"):
-        load(EnvironmentSource("x", "made"))
+        load_environment(EnvironmentSource("x", "made"))
 
 
 # -- rubrics ----------------------------------------------------------------------------------------------

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.verifiers.prime_import import resumed_from
+from pytest_osmosis.addons.verifiers.prime_import import ImportedRollouts, resumed_from
 from pytest_osmosis.addons.verifiers.processes import Environments
 from pytest_osmosis.config.tables import EnvironmentModule
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import Prepared, RunSettings, SelectedRuns, host_setup
 from pytest_osmosis.evals.engine_job import engine_job
-from pytest_osmosis.evals.rollout_source import ImportedRollouts
 from pytest_osmosis.host.protocol import HostCode, Setup, encode
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId

@@ -1,13 +1,15 @@
-"""Code that no run could call is refused when it loads."""
+"""Code that no run could call is refused when it loads; the context of an agent that a test makes."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_osmosis import AgentWorkflowContext
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.loading import check_class, check_function
 from pytest_osmosis.rewards.graders import Grader, eval_function
@@ -155,3 +157,14 @@ def test_a_function_that_no_call_can_score_with_is_refused(function: object, tex
     with pytest.raises(CodeError) as refused:
         eval_function("rewards:odd", function)
     assert str(refused.value).startswith(f"rewards:odd: {text}")
+
+
+def test_a_context_that_a_test_makes_is_its_own_and_has_no_endpoint(tmp_path: Path) -> None:
+    run: Any = {"row_index": 0, "run_index": 0, "max_turns": 1, "artifacts": tmp_path, "chat": None}
+    first, second = (AgentWorkflowContext(prompt=[], metadata={}, **run) for _ in range(2))
+
+    first.sampling["top_p"] = 0.5
+
+    assert (second.sampling, second.model, second.model_tag) == ({}, "", "primary")
+    with pytest.raises(RuntimeError, match="this context has no endpoint: only the rollouts of an eval have one"):
+        _ = second.base_url

@@ -9,9 +9,9 @@ import pytest
 
 from pytest_osmosis.addons.lab.calls import MISSING, CallInput, CallOutcome
 from pytest_osmosis.addons.lab.cases import RewardCase, cases_by_function
+from pytest_osmosis.addons.lab.decorator import osmosis_reward
 from pytest_osmosis.addons.lab.target import Target, target_of
 from pytest_osmosis.errors import ConfigError
-from pytest_osmosis.rewards.decorator import osmosis_reward
 
 
 @pytest.fixture

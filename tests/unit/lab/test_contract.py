@@ -10,7 +10,7 @@ import pytest
 
 from pytest_osmosis.addons.lab.calls import CallInput
 from pytest_osmosis.addons.lab.contract import check
-from pytest_osmosis.rewards.decorator import osmosis_reward
+from pytest_osmosis.addons.lab.decorator import osmosis_reward
 from tests.unit.lab.test_calls import target
 
 Info = dict[str, Any]

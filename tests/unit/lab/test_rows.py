@@ -9,8 +9,8 @@ from typing import Any
 
 from pytest_osmosis.addons.lab.calls import LabResult
 from pytest_osmosis.addons.lab.cases import check_rows
+from pytest_osmosis.addons.lab.decorator import osmosis_reward
 from pytest_osmosis.addons.lab.target import target_of
-from pytest_osmosis.rewards.decorator import osmosis_reward
 from tests.unit.lab import planted, right
 
 ROWS = [

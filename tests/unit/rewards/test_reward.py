@@ -14,7 +14,6 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from pytest_osmosis import osmosis_reward
 from pytest_osmosis.rewards.graders import (
     MOST_REASON_CHARS,
     GraderCode,
@@ -271,7 +270,13 @@ def rewards() -> dict[str, Any]:
     return names
 
 
-@pytest.mark.parametrize("decorate", [lambda function: function, osmosis_reward], ids=["plain", "osmosis_reward"])
+def decorated(function: Any) -> Any:
+    from pytest_osmosis import osmosis_reward
+
+    return osmosis_reward(function)
+
+
+@pytest.mark.parametrize("decorate", [lambda function: function, pytest.param(decorated, marks=pytest.mark.addon)])
 def test_simple_mode_gets_the_last_answer_and_the_row(rewards: dict[str, Any], decorate: Any) -> None:
     function = decorate(rewards["exact_match"])
     found = eval_function("rewards:exact_match", function)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pytest_osmosis.rewards.decorator import osmosis_reward
+from pytest_osmosis.addons.lab.decorator import osmosis_reward
 
 __all__ = ["osmosis_reward"]

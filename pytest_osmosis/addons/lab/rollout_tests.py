@@ -19,10 +19,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pytest
 
+from pytest_osmosis.addons.lab.rollout import Rollout, RolloutResult, Scores
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.eval_config import SELECTING
 from pytest_osmosis.config.named_keys import OPTIONS
@@ -32,9 +33,9 @@ from pytest_osmosis.evals import EvalRequest, Prepared, RunSettings, Surrounding
 from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.host.protocol import Key, Setup, scoring_fields
 from pytest_osmosis.models.base import Message, own_copy
-from pytest_osmosis.plugin import options, reward_options, session_options
+from pytest_osmosis.plugin import options, session_options
 from pytest_osmosis.plugin.items import may_run
-from pytest_osmosis.plugin.rollout_fixture import Rollout, RolloutResult, Scores
+from pytest_osmosis.plugin.preparation import NamedEntry
 from pytest_osmosis.plugin.session_options import environments_of, rerun_command
 from pytest_osmosis.plugin.session_sanitizer import sanitizer_of
 from pytest_osmosis.record.plan import Plan
@@ -55,16 +56,20 @@ EXAMPLE = 'osmosis_eval("configs/eval/x.toml", limit=5)'
 
 @dataclass(frozen=True, slots=True)
 class MarkerRequest:
-    """A marker's request for the eval in `path`. `arguments` are its keyword arguments as JSON, `where` its place.
+    """A marker's request for the eval in `path`, or for that `entry` of several.
 
-    Requests for the same are equal, wherever they were made.
-
-    The path of one of several evals ends with its name, as in "x.toml::gsm8k".
+    `arguments` are its keyword arguments as JSON, `where` its place. Requests for the same are equal, wherever they
+    were made.
     """
 
     path: Path
+    entry: str | None
     arguments: str
     where: str = field(compare=False)
+
+    @property
+    def named(self) -> NamedEntry:
+        return NamedEntry(self.path, self.entry)
 
     def overrides(self) -> list[Override]:
         """Return the settings that take precedence over the TOML."""
@@ -76,23 +81,12 @@ class MarkerRequest:
 
     def to_list(self, session: Iterable[Override]) -> EvalRequest:
         """Return what asks for its rows alone. `session` are the overrides of the command and its surroundings."""
-        path, entry = file_and_entry(self.path)
-        return EvalRequest(path, entry, [*self.overrides(), *session], listing=True, compared=False)
+        return EvalRequest(*self.named, [*self.overrides(), *session], listing=True, compared=False)
 
 
 class RolloutRequest(NamedTuple):
     eval: MarkerRequest
     run: RunId
-
-
-def file_and_entry(path: Path) -> tuple[Path, str | None]:
-    """Return the file in the path of a request, and the name of the eval if the file has several.
-
-    >>> file_and_entry(Path("configs/x.toml::gsm8k"))
-    (PosixPath('configs/x.toml'), 'gsm8k')
-    """
-    file, colons, entry = str(path).rpartition(".toml::")
-    return (Path(f"{file}.toml"), entry) if colons else (path, None)
 
 
 def request_of(
@@ -104,9 +98,10 @@ def request_of(
     Raises `ConfigError` with every problem.
     """
     problems = []
-    path = None
+    path = entry = None
     if len(args) == 1 and isinstance(args[0], str | os.PathLike):
-        named, entry = file_and_entry(Path(args[0]))
+        file_name, colons, name = os.fspath(args[0]).rpartition(".toml::")
+        named, entry = (f"{file_name}.toml", name) if colons else (args[0], None)
         test_file, top = absolute(file), absolute(root)
         above = [each for each in test_file.parents if each == top or top in each.parents] or [test_file.parent, top]
         path = next((place for each in above if something_at(place := absolute(each / named))), None)
@@ -115,8 +110,6 @@ def request_of(
             problems.append(f'no file "{os.fspath(args[0])}"; {looked}')
         elif path.suffix != ".toml":
             problems.append(f'"{os.fspath(args[0])}" is not a TOML file; name the config of an eval, as in {EXAMPLE}')
-        elif entry is not None:
-            path = path.with_name(f"{path.name}::{entry}")
     else:
         problems.append(f"must name the config of one eval first, as in {EXAMPLE}")
     arguments = {}
@@ -130,28 +123,19 @@ def request_of(
             arguments[name] = value
     if problems or path is None:
         raise ConfigError(Problem(where, f"osmosis_eval: {problem}") for problem in problems)
-    return MarkerRequest(path, json.dumps(arguments, sort_keys=True), where)
+    return MarkerRequest(path, entry, json.dumps(arguments, sort_keys=True), where)
 
 
 FIXTURE = "rollout"
 RESULT = pytest.StashKey[RolloutResult]()
 
 
-class RolloutSource(Protocol):
-    def plan(self, request: MarkerRequest) -> Plan:
-        """Return the rows and runs to make tests of. Raise `ProblemsError` or `pytest.UsageError`."""
-        ...
-
-    def rollout(self, request: RolloutRequest) -> RolloutResult:
-        """Return what a test gets; wait for it if necessary."""
-        ...
+SOURCE = pytest.StashKey["ModelSource | ReferenceSource"]()
+"""The source that plans requests and gives each test its rollout, for which it may wait."""
 
 
-SOURCE = pytest.StashKey[RolloutSource]()
-
-
-def source_of(config: pytest.Config) -> RolloutSource:
-    """Return the session's source: reference solutions, unless the controller or a worker has set another one."""
+def source_of(config: pytest.Config) -> ModelSource | ReferenceSource:
+    """Return the session's source: reference solutions, unless a `ModelSource` has been made."""
     if SOURCE not in config.stash:
         source = ReferenceSource(config)
         config.add_cleanup(source.close)
@@ -193,16 +177,16 @@ def _marker(metafunc: pytest.Metafunc, where: str) -> pytest.Mark | None:
     return metafunc.definition.get_closest_marker(options.EVAL_MARKER_NAME) if takes_it else None
 
 
-def requested_by(item: pytest.Item) -> RolloutRequest | None:
+def _requested_by(item: pytest.Item) -> RolloutRequest | None:
     """Return the request of a test, None if it makes none or a marker keeps it from running."""
     callspec = getattr(item, "callspec", None)
     request = callspec.params.get(FIXTURE) if callspec is not None else None
     return request if isinstance(request, RolloutRequest) and may_run(item) else None
 
 
-def all_requests(items: Iterable[pytest.Item]) -> Iterator[tuple[str, RolloutRequest]]:
+def _all_requests(items: Iterable[pytest.Item]) -> Iterator[tuple[str, RolloutRequest]]:
     for item in items:
-        request = requested_by(item)
+        request = _requested_by(item)
         if request is not None:
             yield item.nodeid, request
 
@@ -231,12 +215,36 @@ def rollout_of(request: pytest.FixtureRequest) -> Rollout:
     return replace(result.rollout, messages=messages, row=row)
 
 
-class RolloutWait:
-    """Waits for a test's rollout before the test begins, so that neither its duration nor its timeout includes that."""
+class ModelSource:
+    """The models' rollouts for the tests of a process, which `ask` requests from the session's `TestEvals`.
+
+    `early`: it waits for a test's rollout before the test begins, so that neither its duration nor its timeout includes
+    that.
+    """
+
+    def __init__(self, config: pytest.Config, ask: Callable[[str, object], Any], *, early: bool = True) -> None:
+        self._ask = ask
+        self._early = early
+        config.stash[SOURCE] = self
+
+    def plan(self, request: MarkerRequest) -> Plan:
+        plan = self._ask("plan", request)
+        if isinstance(plan, Plan):
+            return plan
+        raise ProblemsError(plan)
+
+    def rollout(self, request: RolloutRequest) -> RolloutResult:
+        result: RolloutResult = self._ask("rollout", request)
+        return result
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Say what tests request, before the controller learns the rest."""
+        self._ask("select", list(_all_requests(session.items)))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        request = requested_by(item)
+        request = _requested_by(item) if self._early else None
         if request is not None:
             item.stash[RESULT] = source_of(item.config).rollout(request)
         return (yield)
@@ -279,7 +287,7 @@ class ReferenceSource:
     def _solutions(self, request: MarkerRequest) -> ReferenceSolutions:
         if request not in self._evals:
             prepared = begin(request.to_list(self._overrides), self._around)()
-            pythonpath, sdk_shim = session_options.pythonpath(self._config), reward_options.stands_in(self._config)
+            pythonpath, sdk_shim = session_options.pythonpath(self._config), options.stands_in(self._config)
             self._evals[request] = ReferenceSolutions(prepared, os.environ, pythonpath, sdk_shim=sdk_shim)
         return self._evals[request]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_osmosis.addons.lab.rollout import RecordedScores, Rollout, Scores
+from pytest_osmosis.addons.lab.rollout_tests import MarkerRequest, ReferenceSolutions, request_of
 from pytest_osmosis.config import Override
 from pytest_osmosis.errors import CodeError, ConfigError, ScoreError
-from pytest_osmosis.plugin.rollout_fixture import RecordedScores, Rollout, Scores
-from pytest_osmosis.plugin.rollout_tests import MarkerRequest, ReferenceSolutions, request_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RewardError
 from pytest_osmosis.rewards.graders import Reward
@@ -166,6 +166,11 @@ def test_a_path_is_looked_for_from_the_tests_folder_upwards_to_the_rootdir(root:
     assert requested(root, root / "y.toml").path == root / "y.toml"
     with pytest.raises(ConfigError, match=r'no file "y.toml"; looked in .*deep and the folders above it up to .*inner'):
         request_of(["y.toml"], {}, WHERE, root / "inner/tests/deep/test_x.py", root / "inner")
+
+
+def test_a_path_may_end_with_the_name_of_one_of_several_evals(root: Path) -> None:
+    assert requested(root, "x.toml::gsm8k").named == (root / "inner/x.toml", "gsm8k")
+    assert requested(root, "x.toml").named == (root / "inner/x.toml", None)
 
 
 def test_a_test_outside_the_rootdir_looks_in_its_own_folder_and_in_the_rootdir(root: Path) -> None:

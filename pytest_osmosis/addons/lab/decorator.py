@@ -209,7 +209,7 @@ def _check_signature(function: Callable[..., Any]) -> None:
     check_name(truth, "Second", "ground_truth")
     check_annotation(function, truth, "Second", _is_str, "str")
     check_name(extra, "Third", "extra_info")
-    check_annotation(function, extra, "Third", _is_dict, "dict or dict | None")
+    check_annotation(function, extra, "Third", functools.partial(or_none, _is_dict), "dict or dict | None")
     if extra.default is extra.empty:
         raise TypeError("Third parameter 'extra_info' must have a default value of None")
 
@@ -260,6 +260,11 @@ def _is_str(annotation: object) -> bool:
 
 
 def _is_dict(annotation: object) -> bool:
-    if get_origin(annotation) in (Union, types.UnionType):
-        return [_is_dict(member) for member in get_args(annotation) if member is not type(None)] == [True]
     return annotation is dict or get_origin(annotation) is dict
+
+
+def or_none(is_right: Callable[[object], bool], annotation: object) -> bool:
+    """Return True for an annotation that is right, also in a union with None."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [is_right(member) for member in get_args(annotation) if member is not type(None)] == [True]
+    return is_right(annotation)

@@ -1,4 +1,4 @@
-"""`@osmosis_reward`: its result, signatures and arguments it refuses, functions that are recognised; contexts."""
+"""`@osmosis_reward`: its result, signatures and arguments it refuses, functions that are recognised."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 
-from pytest_osmosis import AgentWorkflowContext, osmosis_reward
-from pytest_osmosis.rewards.decorator import Declaration, declaration_of, take_definitions
+from pytest_osmosis import osmosis_reward
+from pytest_osmosis.addons.lab.decorator import Declaration, declaration_of, take_definitions
 
 
 def reward(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
@@ -167,7 +166,8 @@ def test_the_decorator_imports_no_other_module_of_ours_and_nothing_heavy() -> No
 
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
 
-    assert done.stdout.split() == ["pytest_osmosis", "pytest_osmosis.rewards", "pytest_osmosis.rewards.decorator"]
+    folders = ["pytest_osmosis", "pytest_osmosis.addons", "pytest_osmosis.addons.lab"]
+    assert done.stdout.split() == [*folders, "pytest_osmosis.addons.lab.decorator", "pytest_osmosis.seams"]
 
 
 def test_modules_of_one_name_have_definitions_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,17 +180,3 @@ def test_modules_of_one_name_have_definitions_of_their_own(monkeypatch: pytest.M
     assert [definition.name for definition in take_definitions(second)] == ["two"]
     assert [definition.name for definition in take_definitions(first)] == ["one"]
     assert take_definitions(first) == []
-
-
-# -- contexts ---------------------------------------------------------------------------------------------
-
-
-def test_a_context_that_a_test_makes_is_its_own_and_has_no_endpoint(tmp_path: Path) -> None:
-    run: Any = {"row_index": 0, "run_index": 0, "max_turns": 1, "artifacts": tmp_path, "chat": None}
-    first, second = (AgentWorkflowContext(prompt=[], metadata={}, **run) for _ in range(2))
-
-    first.sampling["top_p"] = 0.5
-
-    assert (second.sampling, second.model, second.model_tag) == ({}, "", "primary")
-    with pytest.raises(RuntimeError, match="this context has no endpoint: only the rollouts of an eval have one"):
-        _ = second.base_url
