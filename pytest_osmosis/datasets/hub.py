@@ -56,4 +56,5 @@ def _file(address: str, asked: str | None, files: list[str]) -> str:
 
 
 def _told(files: list[str]) -> str:
-    return f"it has {listed(files, _MOST_LISTED) or f'none that ends in {listed(DATASET_SUFFIXES, len(DATASET_SUFFIXES))}'}"
+    none = f"no file that ends in {listed(DATASET_SUFFIXES, len(DATASET_SUFFIXES))}"
+    return f"it has {listed(files, _MOST_LISTED) or none}"
