@@ -45,7 +45,7 @@ RESULTS_S = 10.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", type=filled, metavar="NAME", help="the eval run, named as for show")
-    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="wait no longer (default: until it ends)")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="wait no longer (default: until it ends)")
     add_output_options(parser)
 
 
@@ -70,16 +70,6 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
         [joined(bold(f"{directory.name} {is_still} {end.status}"), f"{reason}{passed}{gates} (exit status {status})")]
     )
     return status
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not 0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f'must be a number of seconds, got "{text}"')
-    return seconds
 
 
 def _ended(directory: RunDirectory, timeout_s: float | None, output: CommandOutput, *, says: bool) -> Lifecycle:
@@ -111,4 +101,8 @@ def _written_since(path: Path, moment: float) -> bool:
 def _status(directory: RunDirectory, end: Lifecycle) -> int:
     if not end.has_ended:
         return TIMED_OUT
-    return stored_status(directory.results) if not end.was_killed and directory.results.exists() else NOT_MEASURED
+    ended_at = math.inf if end.ended_at is None else datetime.fromisoformat(end.ended_at).timestamp()
+    has_results = end.results_are_current and directory.results.exists()
+    if not has_results or (end.status == "failed" and not _written_since(directory.results, ended_at)):
+        return NOT_MEASURED  # or the results are those of an earlier session
+    return stored_status(directory.results)
