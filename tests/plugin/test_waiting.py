@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from pytest_osmosis.cli import wait
 from tests.plugin.workspaces import CONFIG, Workspace
 
 HALF = [{"score": 1.0}, {"score": 0.0}]
@@ -44,3 +46,18 @@ def test_an_eval_run_that_is_not_there_is_no_verdict(workspace: Workspace) -> No
     workspace.eval()
     assert workspace.cli("runs", "wait", "nightly").ret == 4
     assert workspace.cli("runs", "wait", "nightly", "--timeout=soon").ret == 2
+
+
+@pytest.mark.slow
+def test_results_of_an_earlier_session_are_no_verdict(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait, "RESULTS_S", 0.0)
+    workspace.eval(rows=[{}])
+    workspace.run(CONFIG, exits=0)
+    earlier = (workspace.run_dirs()[-1] / "results.json").read_bytes()
+    workspace.eval(rows=BROKEN)
+    workspace.run(CONFIG, exits=9)
+    results = workspace.run_dirs()[-1] / "results.json"
+    results.write_bytes(earlier)
+    assert workspace.cli("runs", "wait", "latest").ret == 0
+    os.utime(results, (0, 0))
+    assert workspace.cli("runs", "wait", "latest").ret == 9
