@@ -12,8 +12,8 @@ HEAD = """\
 Without `[model] base_url`, the prefix of `model_path` selects the provider. With a `base_url`, the name is sent as
 written and prefixes mean nothing.
 
-`demo/arithmetic` is the embedded model: offline, without a key. Each prefix is listed with its address, the variable
-that holds the key, and the client, if that is not `light`:
+`demo/arithmetic` and `demo/script` are embedded: offline, without a key. Each prefix is listed with its address, the
+variable that holds the key, and the client, if that is not `light`:
 """
 
 LITELLM = """\

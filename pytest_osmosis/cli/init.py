@@ -5,34 +5,58 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 from pytest_osmosis.cli.output import CommandOutput
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.text.arguments import filled
 
 DESCRIPTION = """\
-Write a small workspace into the current folder: an eval, its dataset, agent
-and reward functions, a workflow for GitHub Actions and a .gitignore. The eval
-runs at once, on an embedded model, offline and without a key. No file that
-exists is changed.
+Write a small workspace into the current folder: an eval, its dataset and agent,
+a workflow for GitHub Actions and a .gitignore. The eval runs at once, on an
+embedded model, offline and without a key. No file that exists is changed. The
+eval "support" fails at first: find out why. Any other name begins with an agent
+that adds, and reward functions.
 """
 N_ROWS = 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
-_OWN = {
-    "eval.toml": "configs/eval/{name}.toml",
-    "main.py.txt": "rollouts/{name}/main.py",
-}
-"""The files of the eval by template. They must not exist yet. The rows are generated."""
+
+
+class Example(NamedTuple):
+    """The files of an example by template: those of its eval, which must not exist yet, and those that others share.
+
+    `says` is printed before the command that runs it.
+    """
+
+    own: Mapping[str, str]
+    shared: Mapping[str, str]
+    says: str = "next, offline and without a key:"
+
+
 _SHARED = {
-    "rewards.py.txt": "rewards.py",
     "evals.yml": ".github/workflows/evals.yml",
     "pyproject.toml": "pyproject.toml",
-    "README.md": "README.md",
     "gitignore.txt": ".gitignore",
 }
-"""The files that several evals share, by template. Existing ones are kept."""
+_SUMS = Example(
+    {"eval.toml": "configs/eval/{name}.toml", "main.py.txt": "rollouts/{name}/main.py"},  # the rows are generated
+    {"rewards.py.txt": "rewards.py", **_SHARED, "README.md": "README.md"},
+)
+_EXAMPLES = {
+    "support": Example(
+        {
+            "support/eval.toml": "configs/eval/{name}.toml",
+            "support/agent.py.txt": "{name}.py",
+            "support/rows.jsonl": "data/{name}.jsonl",
+        },
+        {**_SHARED, "support/README.md": "README.md"},
+        "next, offline and without a key; its gate fails, because support.py has a bug:",
+    )
+}
+"""The examples of evals with these names."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,19 +76,20 @@ def create_workspace(folder: Path, name: str) -> list[str]:
     if not _NAME.fullmatch(name):
         raise OsmosisError(f'init "{name}": the name must be letters, digits, - and _, and not begin with - or _')
     has_rewards = (folder / "rewards.py").exists()
-    own = {path.format(name=name): _filled(template, name, has_rewards) for template, path in _OWN.items()}
-    own[f"data/{name}.jsonl"] = _rows()
+    example = _EXAMPLES.get(name, _SUMS)
+    own = {path.format(name=name): _filled(template, name, has_rewards) for template, path in example.own.items()}
+    own.setdefault(f"data/{name}.jsonl", _rows())
     existing = [path for path in own if (folder / path).exists()]
     if existing:
         them = "it" if len(existing) == 1 else "them"
         raise OsmosisError(f"init {name}: cannot overwrite {', '.join(existing)}; choose another name or delete {them}")
-    shared = {path: _filled(template, name, has_rewards) for template, path in _SHARED.items()}
+    shared = {path: _filled(template, name, has_rewards) for template, path in example.shared.items()}
     lines = [_written(folder, path, text) for path, text in {**own, **shared}.items()]
-    return [*lines, "", "next, offline and without a key:", f"  {command(name)}"]
+    return [*lines, "", example.says, f"  {command(name)}"]
 
 
 def command(name: str) -> str:
-    return f"pytest --osmosis-config=configs/eval/{name}.toml"
+    return f"pytest configs/eval/{name}.toml"
 
 
 def _written(folder: Path, path: str, text: str) -> str:

@@ -41,6 +41,7 @@ RUNS: Mapping[str, str] = {
     "list": "list the eval runs, the newest first (default)",
     "logs": "print the log of a submitted eval run",
     "stop": "stop an eval run, and wait until its results are written",
+    "wait": "wait until an eval run has ended, and exit with its exit status",
     "compare": "compare two eval runs row by row",
     "export": "write the results of an eval run, or a line for each of its runs",
 }

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 from pytest_osmosis.report.style import ansi, painted
 from pytest_osmosis.text.redaction import Sanitizer
+from pytest_osmosis.text.safe import fitted
 
 Color = Literal["auto", "yes", "no"]
 NOBODY_TO_ASK = 2
@@ -54,6 +55,11 @@ class CommandOutput:
         """Print lines at once, although more may follow later."""
         self.lines(lines)
         sys.stdout.flush()
+
+    def in_place(self, text: str) -> None:
+        """Show a text in the last line of a terminal, in place of the one before; "" leaves none."""
+        if (columns := terminal_columns()) is not None:
+            print(f"\r{fitted(self.sanitizer.shown(text), columns - 1).ljust(columns - 1)}\r", end="", flush=True)
 
     def complain(self, text: object) -> None:
         print(self.sanitizer.shown(str(text)), file=sys.stderr)

@@ -274,4 +274,5 @@ def _end_lines(plan: SubmissionPlan, directory: RunDirectory, now: Lifecycle) ->
     run = plan.run if directory.path.parent.parts[-2:] == RUNS.parts else shlex.quote(shown(directory.path))
     yield f"  pytest-osmosis show {run}"
     yield f"  pytest-osmosis runs logs {run} --follow"
+    yield f"  pytest-osmosis runs wait {run}"
     yield f"  pytest-osmosis runs stop {run}"

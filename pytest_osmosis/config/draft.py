@@ -178,6 +178,10 @@ class Draft:
         origin = next((self._origins[place] for place in places if place in self._origins), None)
         return 1 if origin is None or origin.level != "file" else origin.order()[1]
 
+    def where(self, *places: TableKey) -> str:
+        """Return the place of the first of these keys that is set, as problems show it; "" if none is."""
+        return next((self._origins[place].where() for place in places if place in self._origins), "")
+
     def table(self, name: str) -> dict[str, Any]:
         return {key: value for (table, key), value in self.values.items() if table == name}
 

@@ -313,6 +313,7 @@ def config_of(draft: Draft, path: Path, sampling: Mapping[str, Any] | None = Non
         gates=gates_of(draft),
         prices=MappingProxyType(draft.table("prices")),
         dataset_line=draft.line_of(("data", "path"), ("experiment", "dataset"), ("environment", "env_id")),
+        script_at=draft.where(("sampling", "extra_body"), ("experiment", "model_path"), ("baseline", "model_path")),
         overridden=overridden,
         preset=preset,
         notes=(ADVANCED_NOTE,) if draft.document is not None and "advanced" in draft.document.content else (),

@@ -29,7 +29,7 @@ from pytest_osmosis.config.tables import (
 )
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.files.reading import fault_of
-from pytest_osmosis.text.chat_messages import RECORDED
+from pytest_osmosis.text.chat_messages import RECORDED, SCRIPTED
 from pytest_osmosis.text.names import absolute, listed, shown, suggestion
 
 BUILT_IN: Mapping[TableKey, tuple[int, str | None]] = {
@@ -160,6 +160,7 @@ def check(draft: Draft) -> None:
     if is_recorded(draft) and draft.is_set("agent", "prompt"):
         draft.fail("agent", "prompt", f'cannot be used with agent = "{RECORDED}", which sends no prompt; leave it out')
     _check_text_file(draft, "agent", "prompt")
+    _script(draft)
     _score_names(draft)
     _gates(draft)
     _baseline(draft)
@@ -339,6 +340,23 @@ def _rubric(draft: Draft) -> None:
     for key in draft.table("judge"):
         if key not in FOR_ALL_JUDGES and not draft.is_shared("judge", key):
             draft.fail("judge", key, "needs [scoring] rubric, by which the judge scores; without one it is not asked")
+
+
+def _script(draft: Draft) -> None:
+    if SCRIPTED in (draft.get("experiment", "model_path"), draft.get("baseline", "model_path")):
+        body = draft.get("sampling", "extra_body") or {}
+        column, accuracy = body.get("column", "ground_truth"), body.get("accuracy", 1.0)
+        if not isinstance(column, str) or not column.strip():
+            draft.fail("sampling", "extra_body", f"must be the name of a column, got {toml(column)}", "column")
+        if isinstance(accuracy, bool) or not isinstance(accuracy, int | float) or not 0 <= accuracy <= 1:
+            draft.fail("sampling", "extra_body", f"must be a number from 0 to 1, got {toml(accuracy)}", "accuracy")
+        for name in body.keys() - {"column", "accuracy"}:
+            if meant := suggestion(name, ("column", "accuracy")):
+                draft.fail("sampling", "extra_body", f"unknown key of {SCRIPTED}{meant}", name)
+    if draft.get("judge", "model_path") == SCRIPTED:
+        draft.fail(
+            "judge", "model_path", f'{SCRIPTED} answers rows and judges nothing; the embedded judge is "demo/judge"'
+        )
 
 
 def _check_text_file(draft: Draft, table: str, key: str) -> None:

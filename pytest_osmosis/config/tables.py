@@ -933,11 +933,12 @@ class EvalConfig:
 
     `path` is the file that pytest collects: the TOML, or the dataset of an eval without one. `text` is the content of
     the TOML. `name` is that of the `entry` in a config with several evals, or the stem of `path`. Relative paths start
-    from `workspace`. `dataset_line` is the line of `path` that names the dataset. Keys of `prices` are models, as typed
-    or as sent. `overridden` lists values of the command line and the environment, like "n = 5 (--osmosis-n)". `preset`
-    lists values of pyproject.toml and pytest's ini that the TOML does not set. The header prints `notes`.
-    `environment_module` is the module of `[environment] env_id`, None without one; with `own_threshold` the pass
-    threshold is that environment's own. Unless it `names_model`, the model is that of `prime eval`.
+    from `workspace`. `dataset_line` is the line of `path` that names the dataset, and `script_at` the place that says
+    what `demo/script` answers. Keys of `prices` are models, as typed or as sent. `overridden` lists values of the
+    command line and the environment, like "n = 5 (--osmosis-n)". `preset` lists values of pyproject.toml and pytest's
+    ini that the TOML does not set. The header prints `notes`. `environment_module` is the module of `[environment]
+    env_id`, None without one; with `own_threshold` the pass threshold is that environment's own. Unless it
+    `names_model`, the model is that of `prime eval`.
     """
 
     path: Path
@@ -963,6 +964,7 @@ class EvalConfig:
     cassette: CassetteTable = CassetteTable()
     prices: Mapping[str, TokenPrices] = field(default_factory=lambda: EMPTY)
     dataset_line: int = field(default=1, repr=False, compare=False)
+    script_at: str = field(default="", repr=False, compare=False)
     overridden: tuple[str, ...] = ()
     preset: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -350,14 +350,19 @@ class Feed:
         host.hand(requests)
 
     def _run_request(self, state: RunState) -> RunRequest:
-        return {
+        seed = run_seed(self._job.seed, state.run) if self._job.seed is not None else None
+        request: RunRequest = {
             "op": "run",
-            **state.key.to_json(),
+            **state.key.to_json(),  # type: ignore[typeddict-item]  # it has no "script", which is not required
             "prompt": state.row.messages,
             "ground_truth": state.row.ground_truth,
             "record": state.row.record,
-            "seed": run_seed(self._job.seed, state.run) if self._job.seed is not None else None,
+            "seed": seed,
         }
+        if self._job.script is not None:
+            key = str(state.run if seed is None else seed)
+            request["script"] = self._job.script.cell(self._job.dataset, state.row, key)
+        return request
 
     def _score_request(self, state: RunState, place: Place) -> ScoreRequest:
         names = self._recorder.unscored(state.run, place)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.datasets import Content, Dataset
+from pytest_osmosis.datasets.script import Script
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_id import ModelTag, RunId
@@ -123,6 +124,7 @@ class Job:
     limits: Limits = field(default_factory=Limits)
     judge_limits: Limits = field(default_factory=Limits)
     seed: int | None = None
+    script: Script | None = None
     probes: Sequence[str] = (ModelTag.PRIMARY,)
     hosts: int = 1
     watchdog_s: float = 120.0

@@ -15,7 +15,7 @@ from pytest_osmosis.config.tables import EvalConfig
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.engine.job import Bounds, Describe, Job, Limits, ScoreInputs, undecided
 from pytest_osmosis.errors import CodeError
-from pytest_osmosis.evals.eval_models import judge_limits, rate_limits, request_sampling
+from pytest_osmosis.evals.eval_models import judge_limits, rate_limits, request_sampling, script_of
 from pytest_osmosis.evals.prepared import Models, Prepared, SelectedRuns, pass_rule
 from pytest_osmosis.git import GitFault, GitQueries, Worktree, Worktrees
 from pytest_osmosis.host.protocol import JUDGE, CassetteFields, HostCode, Role, RolloutBounds, Setup
@@ -229,6 +229,7 @@ def engine_job(
         decided=GateTracker(config.gates, selected.own).done if ends_early else undecided,
         low_latency=ends_early or settings.stops_at_failures or spending_is_limited,
         seed=config.sampling.seed,
+        script=script_of(config),
         probes=_probes(prepared, selected) if settings.probe and prepared.source.asks_models and selected.runs else (),
         hosts=hosts,
         told_waiting=hosts > settings.n_places,

@@ -20,6 +20,7 @@ from pytest_osmosis.config.eval_kinds import TokenPrices
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.rules import text_file
 from pytest_osmosis.config.tables import EXAMPLE_MODEL, EvalConfig, JudgeTable, ModelTable
+from pytest_osmosis.datasets.script import Script
 from pytest_osmosis.engine.job import Limits
 from pytest_osmosis.errors import ConfigError, Problem, ResultsError
 from pytest_osmosis.files.reading import FileFault, read_text, something_at
@@ -29,8 +30,7 @@ from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.prices import price_of
 from pytest_osmosis.models.providers import OPENAI_APIS, SERVICES
 from pytest_osmosis.models.targets import (
-    DEMO,
-    DEMO_JUDGE,
+    EMBEDDED,
     SWITCH,
     ModelTarget,
     asks_responses,
@@ -43,6 +43,7 @@ from pytest_osmosis.results.conclude import why_unfit
 from pytest_osmosis.results.read import PublishedResults, read_results
 from pytest_osmosis.results.totals import PriceOf
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
+from pytest_osmosis.text.chat_messages import SCRIPTED
 from pytest_osmosis.text.names import closest, merged_headers, shown
 from pytest_osmosis.text.numbers import money, plural
 
@@ -221,7 +222,7 @@ def _is_for_prime(model_path: str, table: ModelTable, environ: Mapping[str, str]
     service = SERVICES.get(model_path.partition("/")[0])
     is_local = service is not None and service.api_key_env is None
     says_nothing = table.base_url is None and table.client == "auto" and table.api_key_env in (None, PRIME_KEY)
-    is_ours = model_path in (DEMO, DEMO_JUDGE) or model_path.startswith("litellm/") or is_local
+    is_ours = model_path in EMBEDDED or model_path.startswith("litellm/") or is_local
     return says_nothing and not is_ours and bool(environ.get(PRIME_KEY, "").strip())
 
 
@@ -272,6 +273,14 @@ def request_sampling(config: EvalConfig) -> dict[str, Any]:
         "stop": list(sampling.stop) or None,
     }
     return {**{name: value for name, value in values.items() if value is not None}, **sampling.extra_body}
+
+
+def script_of(config: EvalConfig) -> Script | None:
+    """Return what `demo/script` answers, None for an eval that does not ask it."""
+    body = config.sampling.extra_body
+    if SCRIPTED not in (config.experiment.model_path, config.baseline.model_path) or config.agent.is_recorded:
+        return None
+    return Script(body.get("column", "ground_truth"), body.get("accuracy", 1.0))
 
 
 def request_keys(config: EvalConfig) -> list[str]:

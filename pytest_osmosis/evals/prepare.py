@@ -22,11 +22,11 @@ from pytest_osmosis.config import (
 )
 from pytest_osmosis.config.endpoints import Registry, load_registry
 from pytest_osmosis.config.eval_kinds import EVERY_RUN_AT_ONCE
-from pytest_osmosis.config.kinds import toml
+from pytest_osmosis.config.kinds import quoted_list, toml
 from pytest_osmosis.config.rules import PRIME_MODEL
 from pytest_osmosis.config.tables import EXAMPLE_MODEL, HUB, Baseline, Evaluation, Execution, ModelTable
 from pytest_osmosis.datasets import Checked, Dataset, Row, check_rows, locate, open_dataset, select
-from pytest_osmosis.errors import CodeError, ConfigError, Problem, ProblemsError
+from pytest_osmosis.errors import CodeError, ConfigError, DatasetError, Problem, ProblemsError
 from pytest_osmosis.evals.cassettes import eval_cassette
 from pytest_osmosis.evals.engine_job import host_code
 from pytest_osmosis.evals.eval_models import (
@@ -42,6 +42,7 @@ from pytest_osmosis.evals.eval_models import (
     of_table,
     read_baseline,
     resolve_model,
+    script_of,
     system_prompt,
 )
 from pytest_osmosis.evals.known_secrets import known_secrets
@@ -59,8 +60,8 @@ from pytest_osmosis.record.run_id import ModelTag
 from pytest_osmosis.results.previous_run import plan_digest, previous_run
 from pytest_osmosis.results.read import PublishedResults
 from pytest_osmosis.rollouts.environment import EnvironmentFacts
-from pytest_osmosis.text.chat_messages import label_of, metadata_of, text_of
-from pytest_osmosis.text.names import shown
+from pytest_osmosis.text.chat_messages import SCRIPTED, label_of, metadata_of, text_of
+from pytest_osmosis.text.names import shown, suggestion
 from pytest_osmosis.text.numbers import count, plural
 
 T = TypeVar("T", Evaluation, Execution)
@@ -468,6 +469,7 @@ def _opened(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int], sha
             (id(dataset), rows, must_ask, metadata),
             lambda: check_rows(dataset, rows, must_ask=must_ask, metadata=metadata),
         )
+    check_script(config, dataset, rows)
     plan = Plan(
         name=config.name,
         path=str(config.path),
@@ -481,6 +483,35 @@ def _opened(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int], sha
         line=config.dataset_line,
     )
     return Opened(config, dataset, checked, plan.with_named(named, dataset.line))
+
+
+def check_script(config: EvalConfig, dataset: Dataset, rows: Sequence[int]) -> None:
+    """Check that `demo/script` can answer all rows. If it can answer none, the config names no column of theirs.
+
+    Raises `ConfigError`, or `DatasetError` with the rows that it cannot answer.
+    """
+    script = script_of(config)
+    if script is None:
+        return
+    answers = f'{SCRIPTED} answers from the column "{script.column}"'
+    columns: dict[str, None] = {}
+    n_lacking = 0
+
+    def fault_of(row: Row) -> str | None:
+        nonlocal n_lacking
+        columns.update(dict.fromkeys(row.record))
+        is_lacking = script.right(dataset, row) is None
+        n_lacking += is_lacking
+        return f"{answers}, which is empty here" if is_lacking else None
+
+    try:
+        check_rows(dataset, rows, fault_of=fault_of)
+    except DatasetError:
+        if n_lacking < len(rows):
+            raise
+        meant = suggestion(script.column, columns) or '; name another in [sampling] extra_body = {column = "..."}'
+        text = f"{answers}, which no selected row has{meant} (columns: {quoted_list(columns)})"
+        raise ConfigError.at(config.script_at, text) from None
 
 
 def dataset_path(config: EvalConfig, dataset: Dataset) -> str:

@@ -364,7 +364,7 @@ def _in_standby(own: Model, host: DeniableModel, loop: asyncio.AbstractEventLoop
 class RolloutChat:
     """The requests of one rollout. `slot` is the rollout's slot, which it releases while it only waits for retries.
 
-    `state` holds what headers may take from the state of any rollout.
+    `state` holds what headers may take from the state of any rollout, and `script` what `demo/script` answers from.
     """
 
     def __init__(self, gateway: ModelGateway, key: Key, deadline: Deadline) -> None:
@@ -374,6 +374,7 @@ class RolloutChat:
             "run_index": key.run.index,
             "trajectory_id": uuid4().hex,
         }
+        self.script: Any = None
         self.deadline = deadline
         self.slot = RolloutSlot(gateway.limits.slots, gateway.limits.requests, deadline)
         self.totals = RequestTotals()
@@ -406,6 +407,8 @@ class RolloutChat:
         A request that is answered from a store waits too, but for no permit.
         """
         request = self._with_items(self._with_headers(request))
+        if self.script is not None:
+            request = replace(request, script=self.script)
         with self._counting:
             self.totals.asked += 1
             turn = self.totals.asked

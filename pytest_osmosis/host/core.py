@@ -123,6 +123,7 @@ class HostCore:
         """Perform a run whose slot is held already. Emits `start`, `rollout`, and the events of `score`."""
         key = Key.of(request)
         chat = RolloutChat(self._gateway, key, self._deadline(key, self._setup.agent_timeout_s))
+        chat.script = request.get("script")
         chat.state["example_id"] = request["record"].get("example_id", key.run.row)
         self._endpoint.attach(asyncio.get_running_loop())
         endpoint = RolloutEndpoint(self._endpoint, chat, self._setup.sampling, request["seed"])

@@ -311,13 +311,14 @@ ControlRequest = TypedDict("ControlRequest", {"op": Literal["pause", "resume", "
 
 
 class RunRequest(AttemptFields):
-    """Roll out a run, then score it with the functions that do not block."""
+    """Roll out a run, then score it with the functions that do not block. `script` is for `demo/script`."""
 
     op: Literal["run"]
     prompt: list[dict[str, Any]]
     ground_truth: Any
     record: dict[str, Any]
     seed: int | None
+    script: NotRequired[Any]
 
 
 class RolloutFacts(TypedDict):

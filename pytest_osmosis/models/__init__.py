@@ -28,9 +28,9 @@ def create(target: ModelTarget, environ: Mapping[str, str], max_in_flight: int) 
     api_key = None if target.api_key_env is None else environ[target.api_key_env].strip()
     match target.client:
         case "embedded":
-            from pytest_osmosis.models.embedded import ArithmeticModel
+            from pytest_osmosis.models.embedded import EmbeddedModel
 
-            return ArithmeticModel()
+            return EmbeddedModel(scripted=target.model == "script")
         case "openai":
             from pytest_osmosis.models.official import OpenAIModel
 

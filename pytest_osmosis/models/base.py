@@ -77,7 +77,7 @@ class ChatRequest:
     `seed` is that of the run. `headers` are HTTP headers of this request alone: they replace those of the target that
     have the same name in any case, and are no part of a cassette's digest. `failed_at` are the replicas of the model
     that failed this request before. `native` is the body of a request that came in the form of OpenAI's Responses, for
-    a model that is asked in that form.
+    a model that is asked in that form. `script` is what `demo/script` answers from.
     """
 
     messages: Sequence[Message]
@@ -88,6 +88,7 @@ class ChatRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     failed_at: tuple[str, ...] = ()
     native: Mapping[str, Any] | None = field(default=None, compare=False)
+    script: Any = field(default=None, compare=False)
 
     @property
     def keys(self) -> list[str]:

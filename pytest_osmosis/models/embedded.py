@@ -1,10 +1,11 @@
-"""The embedded model `demo/arithmetic`: offline, deterministic, solves the arithmetic in the last user message.
+"""The embedded models, offline and deterministic: `demo/arithmetic` solves what the last user message asks.
 
 The same request gets the same reply, in this process and over HTTP (`pytest_osmosis.demo`). A hash of the key (the
 run's seed, or else its identity) and of the conversation up to the last user message decides if the model is right, so
 all turns of a conversation with tool calls agree. Arithmetic is exact, in rational numbers.
 
 `demo/judge` is the same model as a judge: a request that quotes a candidate gets an opinion, whatever the name.
+`demo/script` says what the script of its run tells it to: texts, and calls of tools.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import functools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from hashlib import blake2b
@@ -22,7 +25,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
-from pytest_osmosis.text.chat_messages import ANSWER, CONVERSATION, INPUT, TRUTH, blocks_in, text_of
+from pytest_osmosis.text.chat_messages import ANSWER, CONVERSATION, INPUT, SCRIPTED, TRUTH, blocks_in, text_of
 
 NAME = "demo/arithmetic"
 JUDGE = "demo/judge"
@@ -37,22 +40,25 @@ NOTHING_TO_SOLVE = "I only solve arithmetic with + - * /, and found none here th
 DIVISION_BY_ZERO = "I cannot solve this: it divides by zero."
 
 
-class ArithmeticModel:
-    """`demo/arithmetic` as a `Model`, without a connection and without a key."""
+@dataclass(frozen=True, slots=True)
+class EmbeddedModel:
+    """`demo/arithmetic`, or `demo/script` if it is `scripted`, as a `Model`: without a connection and without a key."""
+
+    scripted: bool = False
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         await asyncio.sleep(0)  # let other rollouts run, although this model answers at once
-        return reply_to(request)
+        return reply_to(request, scripted=self.scripted)
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""
 
 
-def reply_to(request: ChatRequest) -> ChatReply:
+def reply_to(request: ChatRequest, *, scripted: bool = False) -> ChatReply:
     """Return the reply to a request, according to its sampling, seed and run. It is an opinion if a judge is asked for.
 
-    Raises `ModelError` (boundary "model", status 400) for messages or tools of the wrong shape, an accuracy outside
-    0..1, or a max_tokens below 1.
+    A `scripted` one is the next step of the request's script. Raises `ModelError` (boundary "model", status 400) for
+    messages or tools of the wrong shape, an accuracy outside 0..1, a max_tokens below 1, or the lack of a script.
     """
     if not request.messages or not all(isinstance(_object(each).get("role"), str) for each in request.messages):
         _refuse("messages must be a list of at least one object, each with a role")
@@ -62,7 +68,11 @@ def reply_to(request: ChatRequest) -> ChatReply:
     key = request.run if request.seed is None else str(request.seed)
     choice = request.sampling.get("tool_choice")
     tools = () if choice == "none" else request.tools
-    reply = judge_reply(request.messages, accuracy, key) or answer(request.messages, tools, accuracy=accuracy, key=key)
+    if scripted:
+        reply = _next_step(request, tools)
+    else:
+        opinion = judge_reply(request.messages, accuracy, key)
+        reply = opinion or answer(request.messages, tools, accuracy=accuracy, key=key)
     if choice == "required":
         reply = _as_call(reply, request)
     return reply if max_tokens is None else _truncated(reply, max_tokens)
@@ -94,6 +104,63 @@ def answer(
         return _call_reply(messages, call, f"call_{decision.digest[:20]}_{call.number}")
     number = format_number(value + decision.offset)
     return _text_reply(messages, f"{format_expression(expression)} = {number}\n#### {number}")
+
+
+# -- scripts ----------------------------------------------------------------------------------------------
+
+
+def _next_step(request: ChatRequest, tools: Sequence[Mapping[str, Any]]) -> ChatReply:
+    """Return the next step of a script, which begins anew after each message of the user.
+
+    After a call that is the last step, the model repeats the tool's result. Without tools it makes no calls.
+    """
+    if request.script is None:
+        _refuse("answers from the rows of an eval's dataset, and this request belongs to none", SCRIPTED)
+    messages, steps = request.messages, _steps(request.script)
+    if not tools:
+        steps = [step for step in steps if isinstance(step, str)] or [_as_text(request.script)]
+    question = max((index for index, message in enumerate(messages) if _is_of_user(message)), default=-1)
+    n_said = sum(message["role"] == "assistant" for message in messages[question + 1 :])
+    step = steps[min(n_said, len(steps) - 1)]
+    if isinstance(step, str):
+        return _text_reply(messages, step, SCRIPTED)
+    if n_said >= len(steps):
+        return _text_reply(messages, _text(messages[-1]), SCRIPTED)
+    digest = blake2b(f"{request.run} {question} {step}".encode(), digest_size=10).hexdigest()
+    return _call_reply(messages, step, f"call_{digest}_{n_said}", SCRIPTED)
+
+
+def _steps(script: object) -> Sequence[str | _CallNeeded]:
+    """Return what a cell says: a text, the call of a tool, or a list of both. Cells of a CSV hold calls as JSON.
+
+    >>> [step if isinstance(step, str) else step.name for step in _steps([{"tool": "find", "arguments": {}}, "42"])]
+    ['find', '42']
+
+    Of a list of texts, which are all right, it is the first one.
+    """
+    value = script
+    if isinstance(script, str) and script.lstrip().startswith(("{", "[")):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(script)
+    parts = value if isinstance(value, list) else [value]
+    steps = [part if isinstance(part, str) else _call_of(part, number) for number, part in enumerate(parts)]
+    found = [step for step in steps if step is not None]
+    has_calls = any(isinstance(step, _CallNeeded) for step in found)
+    return found if found and len(found) == len(parts) and (has_calls or value is script) else [_as_text(script)]
+
+
+def _call_of(value: object, number: int) -> _CallNeeded | None:
+    call = _object(_object(value).get("function")) or _object(value)
+    name, arguments = call.get("tool", call.get("name")), call.get("arguments", {})
+    if isinstance(arguments, str):
+        with suppress(ValueError, RecursionError):
+            arguments = json.loads(arguments)
+    is_call = isinstance(name, str) and isinstance(arguments, dict) and "arguments" in call
+    return _CallNeeded(name, arguments, number) if is_call else None
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 # -- judging ----------------------------------------------------------------------------------------------
@@ -343,8 +410,8 @@ def _decide(conversation: Sequence[Message], accuracy: float, key: str) -> _Deci
 # -- requests and replies ---------------------------------------------------------------------------------
 
 
-def _refuse(text: str) -> NoReturn:
-    raise ModelError(f"{NAME}: {text}", boundary="model", status=400)
+def _refuse(text: str, name: str = NAME) -> NoReturn:
+    raise ModelError(f"{name}: {text}", boundary="model", status=400)
 
 
 def _accuracy(sampling: Mapping[str, Any]) -> float:
@@ -369,10 +436,10 @@ def _text_reply(messages: Sequence[Message], text: str, name: str = NAME) -> Cha
     return _reply(messages, {"role": "assistant", "content": text}, "stop", name)
 
 
-def _call_reply(messages: Sequence[Message], call: _CallNeeded, call_id: str) -> ChatReply:
+def _call_reply(messages: Sequence[Message], call: _CallNeeded, call_id: str, name: str = NAME) -> ChatReply:
     function = {"name": call.name, "arguments": json.dumps(call.arguments)}
     tool_call = {"id": call_id, "type": "function", "function": function}
-    return _reply(messages, {"role": "assistant", "content": None, "tool_calls": [tool_call]}, "tool_calls")
+    return _reply(messages, {"role": "assistant", "content": None, "tool_calls": [tool_call]}, "tool_calls", name)
 
 
 def _as_call(reply: ChatReply, request: ChatRequest) -> ChatReply:

@@ -22,7 +22,7 @@ from pytest_osmosis.models.providers import (
     Service,
     service_at,
 )
-from pytest_osmosis.text.chat_messages import RECORDED
+from pytest_osmosis.text.chat_messages import RECORDED, SCRIPTED
 from pytest_osmosis.text.names import suggestion
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Sticky = Literal["none", "row", "run"]
 
 DEMO, DEMO_JUDGE = "demo/arithmetic", "demo/judge"
+EMBEDDED = (DEMO, DEMO_JUDGE, SCRIPTED)
 MESSAGE_SHARE = 16
 REQUEST_PATHS = ("/chat/completions", "/completions", "/messages", "/responses")
 CHAT_ONLY = (
@@ -152,7 +153,7 @@ def resolve(model_path: str, table: ModelTable, environ: Mapping[str, str], *, w
     if table.base_url is not None:
         check_url(table.base_url, "[model] base_url", where)
         return at_address(model_path, table, table.base_url, where)
-    if model_path in (DEMO, DEMO_JUDGE):
+    if model_path in EMBEDDED:
         return _target("demo", name, table, client="embedded")
     if name and prefix in SERVICES:
         return _at_service(prefix, name, table, environ, where)
@@ -316,7 +317,7 @@ def check_url(url: str, name: str, where: str) -> None:
 
 def _refusal(prefix: str, name: str) -> str:
     if prefix in KNOWN:
-        valid = {"demo": f"{DEMO} and {DEMO_JUDGE}", "litellm": "litellm/<provider>/<model>"}
+        valid = {"demo": f"{DEMO}, {DEMO_JUDGE} and {SCRIPTED}", "litellm": "litellm/<provider>/<model>"}
         return f'"{prefix}/{name}" names no model (valid: {valid.get(prefix, f"{prefix}/<model>")})'
     direct, through = (", ".join(f"{each}/" for each in names) for names in (("demo", *SERVICES), LITELLM_PREFIXES))
     close = suggestion(prefix.lower(), KNOWN) if name else ""

@@ -39,7 +39,8 @@ from pytest_osmosis.verdicts.comparison import BaselineComparison
 from pytest_osmosis.verdicts.gates import UNDECIDED
 from pytest_osmosis.verdicts.pass_rule import kind_of
 
-NOT_MEASURED = 9
+INTERRUPTED, NOT_MEASURED = 2, 9
+"""Exit statuses of pytest."""
 COMPARISON = "comparison.json"
 """The end of the name of a file with the table of several evals, in the folder of their results."""
 _MOST_LISTED = 10
@@ -72,8 +73,7 @@ class MergedEval:
         sources = [each.path for each in files]
         if files[0].shard is None:
             whole = results_of(files[0])
-            decides = not whole.partial and any(verdict.state not in UNDECIDED for verdict in whole.verdicts)
-            return cls(whole, sources, decides)
+            return cls(whole, sources, _decides(whole))
         files, facts = zip(*sorted(_shards(files), key=lambda each: each.facts.index), strict=True)
         there = {each.index for each in facts}
         missing = [number for number in range(1, facts[0].of + 1) if number not in there]
@@ -101,18 +101,37 @@ class MergedEval:
 
     @property
     def status(self) -> int:
-        results, gated = self.results, self.gated
-        reason = "requested" if results.stop_reason == "interrupt" else results.stop_reason
+        results = self.results
         part = bool(self.missing) or (results.is_merged and results.partial and results.smoke_of is None)
-        if not part and results.n_unrecorded:
-            return 1
-        if part or is_not_measured(results, reason, gated=gated, measured=any_answer(results)):
-            return NOT_MEASURED
-        if any(verdict.state == "fails" for verdict in results.verdicts):
-            return 1
-        if results.smoke_of is not None or gated:
-            return 0
-        return int(any(kind_of(record, results.pass_rule) in ("failed", "error") for record in results.records))
+        return NOT_MEASURED if part else exit_status(results, gated=self.gated)
+
+
+def exit_status(results: Results, *, gated: bool) -> int:
+    """Return the exit status that pytest has for the results of an eval. `gated` is True if gates decide."""
+    reason = "requested" if results.stop_reason == "interrupt" else results.stop_reason
+    if results.n_unrecorded:
+        return 1
+    if is_not_measured(results, reason, gated=gated, measured=any_answer(results)):
+        return NOT_MEASURED
+    if any(verdict.state == "fails" for verdict in results.verdicts):
+        return 1
+    if results.smoke_of is not None or gated:
+        return 0
+    return int(any(kind_of(record, results.pass_rule) in ("failed", "error") for record in results.records))
+
+
+def stored_status(path: Path) -> int:
+    """Return the exit status of the pytest that wrote a results file. Raises `ResultsError` if it cannot be read."""
+    results = results_of(read_results(path))
+    if results.stop_reason == "interrupt":
+        return INTERRUPTED
+    if results.shard is not None:
+        return exit_status(results, gated=results.shard.decides)
+    return exit_status(results, gated=_decides(results))
+
+
+def _decides(whole: Results) -> bool:
+    return not whole.partial and any(verdict.state not in UNDECIDED for verdict in whole.verdicts)
 
 
 def merge(paths: Sequence[Path], *, baseline: Path | None = None, runs: Path | None = None) -> list[MergedEval]:

@@ -221,6 +221,8 @@ def blocks_in(prompt: str) -> Mapping[str, str]:
 
 RECORDED = "recorded"
 """The built-in agent that returns the conversation of its row."""
+SCRIPTED = "demo/script"
+"""The embedded model that answers from a column of the dataset."""
 SOLUTION = "solution_str"
 """The column with an answer: the one to score, or the reference solution of a row that is rolled out."""
 METADATA_COLUMN = "metadata"

@@ -90,6 +90,15 @@ collected 6 items"""
     assert not (workspace.root / ".osmosis").exists()
 
 
+@pytest.mark.slow
+def test_the_scripted_model_says_the_answers_of_an_environment(workspace: Workspace) -> None:
+    write(workspace)
+    words = ("--osmosis-env=me/double-it", "--osmosis-model=demo/script")
+    workspace.run(*words).assert_outcomes(passed=9)
+    refused = workspace.run(*words, '--osmosis-sampling-args={"column": "x"}', exits=4)
+    refused.stderr.fnmatch_lines(['ERROR: --osmosis-sampling-args: demo/script answers from the column "x", which *'])
+
+
 @PLAIN_AND_XDIST
 def test_an_eval_of_an_environment_runs_whole_and_by_node_id(workspace: Workspace) -> None:
     write(workspace)

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.endpoint.rollouts import Address, EndpointRollout
 from pytest_osmosis.endpoint.server import MAX_BODY_BYTES, Endpoint
-from pytest_osmosis.models.embedded import ArithmeticModel
+from pytest_osmosis.models.embedded import EmbeddedModel
 from tests.hostile.fuzzing import Fuzzer, json_of
 from tests.hostile.test_fuzz_http import SCRAPS, changed
 
@@ -42,7 +42,7 @@ class Attacked:
         self.loop.set_exception_handler(lambda _loop, context: self.faults.append(context))
         self.endpoint = Endpoint.listening()
         self.endpoint.attach(self.loop)
-        model = ArithmeticModel()
+        model = EmbeddedModel()
         self.rollout = EndpointRollout("row0-run0", "arithmetic", model.chat, model.chat)
         self.address: Address = self.endpoint.address_of(self.rollout)
         self.shared = self.endpoint.share()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -173,3 +175,20 @@ def test_pycharm_runs_the_toml_of_a_run_configuration_and_no_eval_of_a_folder(
     assert [each for each in of_toml if each[0] == "Started"] == [("Started", passed), ("Started", failed)]
     assert ("Finished", failed) in of_toml
     assert [row["runs"][0]["passed"] for row in workspace.results()["rows"]] == [True, False]
+
+
+@pytest.mark.slow
+def test_the_launch_json_of_the_docs_runs_one_row_in_the_process_of_the_debugger(workspace: Workspace) -> None:
+    page = (ROOT / "docs/how-to/gate-in-ci.md").read_text(encoding="utf-8")
+    (launch,) = re.findall(r"^```json file=.vscode/launch.json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (debugging,) = json.loads(launch)["configurations"]
+    assert (debugging["module"], debugging["subProcess"]) == ("pytest", False)
+    agent = (
+        "import os\nasync def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n    print('rolled out in', os.getpid())\n"
+    )
+    workspace.write("agent.py", agent)
+    workspace.eval("sums", agent={"agent": "agent:rollout"})
+    result = workspace.run(*(word.replace("${input:row}", "2") for word in debugging["args"]), "-rP", exits=0)
+    result.stdout.fnmatch_lines(["*sums[[]row2-run0[]]*"])
+    assert [event["row"] for event in workspace.events("rollout", "sums")] == [2]
+    assert f"rolled out in {os.getpid()}" in result.stdout.str()

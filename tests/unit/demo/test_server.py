@@ -18,7 +18,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from pytest_osmosis.demo import application, main
 from pytest_osmosis.models.base import ChatRequest
-from pytest_osmosis.models.embedded import ArithmeticModel
+from pytest_osmosis.models.embedded import EmbeddedModel
 
 DEADLINE_S = 60
 CHAT = "/v1/chat/completions"
@@ -51,7 +51,7 @@ async def test_each_api_answers_whole_and_streamed() -> None:
 
 
 async def test_a_seed_gets_the_reply_of_the_embedded_model() -> None:
-    embedded = ArithmeticModel()
+    embedded = EmbeddedModel()
     sampling = {"accuracy": 0.5, "max_tokens": 6}
     texts = set()
     async with served() as client:

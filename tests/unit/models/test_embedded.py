@@ -10,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.base import ChatRequest, Message, Usage
-from pytest_osmosis.models.embedded import DIVISION_BY_ZERO, MAX_OPERATIONS, NOTHING_TO_SOLVE, answer, reply_to
+from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.models.embedded import (
+    DIVISION_BY_ZERO,
+    MAX_OPERATIONS,
+    NOTHING_TO_SOLVE,
+    answer,
+    reply_to,
+)
 
 
 def user(text: str) -> list[Message]:
@@ -218,3 +224,92 @@ def test_usage_counts_words_and_an_answer_longer_than_max_tokens_is_cut() -> Non
 
     assert (cut.content, cut.finish_reason, cut.usage) == ("17 * 23 =", "length", Usage(3, 4))
     assert (whole.content, whole.finish_reason) == ("17 * 23 = 391\n#### 391", "stop")
+
+
+# -- scripts ----------------------------------------------------------------------------------------------
+
+
+def scripted(request: ChatRequest) -> ChatReply:
+    return reply_to(request, scripted=True)
+
+
+def said(script: object, *results: str, tools: list[dict[str, Any]] | None = None, **sampling: Any) -> list[object]:
+    """The calls and texts of a script, one for each result of a tool and a last one."""
+    messages, steps = user("?"), list[object]()
+    for result in [*results, None]:
+        reply = scripted(ChatRequest(messages, [ADD] if tools is None else tools, sampling, script=script))
+        functions = [call["function"] for call in reply.tool_calls]
+        steps += [(each["name"], json.loads(each["arguments"])) for each in functions] or [reply.content]
+        messages = [*messages, reply.message, {"role": "tool", "content": result}]
+    return steps
+
+
+FIND: dict[str, Any] = {"tool": "find", "arguments": {"id": 7}}
+
+
+def test_a_script_is_said_step_by_step_and_its_last_text_again() -> None:
+    assert said([FIND, "It is blue."], "blue", "?") == [("find", {"id": 7}), "It is blue.", "It is blue."]
+    assert said("Paris") == ["Paris"]
+
+
+def test_after_a_call_that_is_the_last_step_the_tools_result_is_said() -> None:
+    assert said(FIND, "blue") == [("find", {"id": 7}), "blue"]
+    assert said([FIND, {**FIND, "tool": "other"}], "1", "2") == [("find", {"id": 7}), ("other", {"id": 7}), "2"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        json.dumps(FIND),
+        f" [{json.dumps(FIND)}]",
+        {"name": "find", "arguments": {"id": 7}},
+        {"type": "function", "function": {"name": "find", "arguments": '{"id": 7}'}},
+    ],
+    ids=["in a text", "in a list in a text", "name", "as OpenAI has it"],
+)
+def test_a_call_may_be_written_as_others_write_it(call: object) -> None:
+    assert said(call) == [("find", {"id": 7})]
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (42, "42"),
+        (True, "true"),
+        ({"name": "Z\u00fcrich"}, '{"name": "Z\u00fcrich"}'),
+        ('{"name": "find"}', '{"name": "find"}'),
+        ({"name": "find", "arguments": "?"}, '{"name": "find", "arguments": "?"}'),
+        ('["a", "b"]', '["a", "b"]'),
+        (["a", "b"], "a"),
+        ([1, "b"], '[1, "b"]'),
+        ("[1", "[1"),
+    ],
+)
+def test_any_other_cell_is_a_text(cell: object, text: str) -> None:
+    assert said(cell) == [text]
+
+
+def test_without_tools_nothing_is_called() -> None:
+    assert said([FIND, "blue"], tools=[]) == ["blue"]
+    assert said(FIND, tool_choice="none") == [json.dumps(FIND)]
+
+
+def test_a_scripted_text_is_called_and_cut_as_the_request_asks() -> None:
+    finish = tool("final_answer", answer="string")
+    assert said("one two", tools=[finish], tool_choice="required") == [("final_answer", {"answer": "one two"})]
+    assert said("one two", max_tokens=1) == ["one"]
+
+
+def test_a_script_begins_anew_after_a_message_of_the_user() -> None:
+    messages = [*user("?"), {"role": "assistant", "content": "Paris"}, *user("Sure?")]
+    assert scripted(ChatRequest(messages, script="Paris")).content == "Paris"
+
+
+def test_scripted_replies_name_their_model_and_count_tokens() -> None:
+    reply = scripted(ChatRequest(user("What is it?"), script="It is blue."))
+    assert (reply.model, reply.usage, reply.finish_reason) == ("demo/script", Usage(3, 3), "stop")
+
+
+def test_a_request_of_no_row_has_no_script() -> None:
+    with pytest.raises(ModelError, match="demo/script: answers from the rows of an eval's dataset"):
+        scripted(ChatRequest(user("?")))

@@ -210,7 +210,7 @@ def test_an_unknown_provider_lists_the_known_ones_and_guesses() -> None:
     [
         ("OpenAI/gpt-5", 'unknown provider "OpenAI", did you mean "openai"?'),
         ("gpt-5-mini", 'unknown provider "gpt-5-mini" (valid: demo/, openai/'),
-        ("demo/aritmetic", '"demo/aritmetic" names no model (valid: demo/arithmetic and demo/judge)'),
+        ("demo/aritmetic", '"demo/aritmetic" names no model (valid: demo/arithmetic, demo/judge and demo/script)'),
         ("openai/", '"openai/" names no model (valid: openai/<model>)'),
         ("litellm/m", '"litellm/m" names no model (valid: litellm/<provider>/<model>)'),
     ],
