@@ -197,7 +197,7 @@ def reward_tests(module: Any, name: str) -> list[Any] | None:
 
 # -- readers of stored eval runs -------------------------------------------------------------------------
 
-COMMANDS = frozenset({"show", "html", "view", "list", "compare", "export"})
+COMMANDS = frozenset({"show", "html", "view", "list", "wait", "compare", "export"})
 """The commands of `pytest-osmosis` that the add-on has, each in a module with its name."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.cli import wait
+from pytest_osmosis.addons.viewer import wait
 from tests.plugin.workspaces import CONFIG, Workspace
 
 HALF = [{"score": 1.0}, {"score": 0.0}]

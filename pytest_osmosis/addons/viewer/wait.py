@@ -8,14 +8,14 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from pytest_osmosis.cli.list import gates_text
+from pytest_osmosis.addons.viewer.list import gates_text
+from pytest_osmosis.addons.viewer.run_entry import RolloutCounter, run_entry
 from pytest_osmosis.cli.output import CommandOutput, add_output_options
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import find_run
 from pytest_osmosis.record.lifecycle import Lifecycle, lifecycle_of
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.report.style import bold, joined
-from pytest_osmosis.results.heads import RolloutCounter, run_entry
 from pytest_osmosis.results.merge import NOT_MEASURED, stored_status
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.numbers import count
