@@ -17,29 +17,6 @@ LAB_BUDGET = "osmosis_lab_budget"
 LAB_FLAG = "--osmosis-lab"
 LAB_LIBRARIES = ("psutil", "time_machine")
 BUDGET_FLAG = "--osmosis-lab-budget"
-BUDGET_HELP = "Seconds that each test of the lab may take; the calls that it leaves out are reported (default: 20)."
-
-
-def add(parser: pytest.Parser) -> None:
-    group = parser.getgroup("osmosis-rewards", "osmosis: tests of reward functions")
-    group.addoption(
-        LAB_FLAG,
-        action="store_true",
-        help="Look for bugs in reward functions: unstable scores, points for empty answers, crashes, slow patterns.",
-    )
-    group.addoption(BUDGET_FLAG, metavar="SECONDS", help=BUDGET_HELP)
-    parser.addini(LAB_BUDGET, f"Same as {BUDGET_FLAG}. {BUDGET_HELP}", default="20")
-    parser.addini(LAB, "Always look for bugs in reward functions, like --osmosis-lab (default: false).", type="bool")
-    parser.addini(
-        COMPAT,
-        "Stand in for names of osmosis_ai that evals and reward functions import and that are not installed "
-        "(default: true).",
-        type="bool",
-        default=True,
-    )
-    parser.addini(
-        FILES, "Test the reward functions in these files; patterns like reward_fn/*.py, from the rootdir.", type="args"
-    )
 
 
 def stands_in(config: pytest.Config) -> bool:

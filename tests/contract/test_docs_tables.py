@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from docs.pages import prime_eval
-from docs.pages.command_line import registered
+from docs.pages.command_line import GROUPS
 from pytest_osmosis.cli.main import argument_parser
 from pytest_osmosis.config.named_keys import remark
 from pytest_osmosis.config.tables import EVAL_TABLES
@@ -96,12 +96,7 @@ COMMANDS = {
     for name, parser in command_parsers(argument_parser())
 }
 """The commands of pytest-osmosis, like "runs list", and their options."""
-OPTIONS = {
-    flag
-    for option in registered().options
-    for flag in option.flags
-    if "not supported yet" not in option.settings["help"]
-}
+OPTIONS = {option.flag for options in GROUPS.values() for option in options}
 
 
 def is_supported(table: str, key: str) -> bool:
