@@ -12,7 +12,7 @@ from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.redaction import Sanitizer
 from pytest_osmosis.verdicts.comparison import Matched, Pair
 from pytest_osmosis.verdicts.gates import State, Verdict
-from tests.unit.made import A, failed, finished, pending, results_of
+from tests.unit.made import A, failed, finished, of_baseline, pending, results_of
 
 
 def title(results: Results) -> str:
@@ -40,6 +40,19 @@ def test_the_title_is_the_verdict_if_an_eval_ended_once_it_was_decided_and_count
 def test_the_title_is_the_worst_verdict_of_the_gates(states: tuple[State, ...], expected: str) -> None:
     verdicts = [Verdict(f"gate {number}", state, "why") for number, state in enumerate(states)]
     assert title(replace(results_of([finished({A: 1.0})]), verdicts=verdicts)) == expected
+
+
+def test_the_line_below_the_title_names_model_dataset_and_rows() -> None:
+    of_rows = {"dataset": "data/x.jsonl", "selection": "sample 6 of 60, seed 0"}
+    whole = results_of([finished({A: 1.0})], n=2, extra=of_rows)
+    compared = results_of([finished({A: 1.0})], baseline=[of_baseline(finished({A: 1.0}))])
+
+    lines = [markdown(results).splitlines()[2] for results in (whole, compared)]
+
+    assert lines == [
+        "vendor/some-model on data/x.jsonl (rows: sample 6 of 60, seed 0), n = 2",
+        "vendor/some-model, baseline other",
+    ]
 
 
 def test_runs_that_did_not_pass_and_rows_that_changed_are_listed_up_to_a_bound() -> None:
