@@ -17,10 +17,10 @@ HEAD = """\
 
 ## Options of pytest
 
-Write options with `=`, as in `--osmosis-n=5`. Paths are relative to the current folder. An option that sets one key of
-the [config](config.md) is shown with the key. `--osmosis-batch-size` has the variable `PYTEST_OSMOSIS_BATCH_SIZE`,
-which applies if the option is not typed, and so have all others that are not marked *no variable*; see
-[where values come from](precedence.md).
+`pytest-osmosis help` prints them, and `pytest-osmosis help resume` those with that word. Write options with `=`, as in
+`--osmosis-n=5`. Paths are relative to the current folder. Variables apply if the option is not typed:
+`PYTEST_OSMOSIS_BATCH_SIZE` is that of `--osmosis-batch-size`, and some have *no variable*
+([where values come from](precedence.md)).
 """
 
 INI = """\
@@ -36,9 +36,9 @@ PRIME = """\
 COMMANDS = """\
 ## `pytest-osmosis`
 
-The commands work in a workspace or in any folder below it. `python -m pytest_osmosis` is the same program. The exit
-status is 0, 1 if the command failed, or 2 for a usage error. `--json` prints JSON, for other programs. `--color` is
-`yes`, `no` or `auto`: on a terminal, as NO_COLOR and FORCE_COLOR allow.
+It works in a workspace and below it, also as `python -m pytest_osmosis`. The exit status is 0, 1 if the command failed,
+or 2 for a usage error. `--json` is for other programs; `--color` is `yes`, `no` or `auto`: on a terminal, as NO_COLOR
+and FORCE_COLOR allow.
 """
 
 EXPLAINED = frozenset({"--json", "--color"})

@@ -220,7 +220,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         Option(
             "confirm-above",
             "USD",
-            "Ask first if the last run cost more than USD, or its cost is unknown; without a terminal, refuse "
+            "Ask first if the last eval run cost more than USD, or its cost is unknown; without a terminal, refuse "
             "(default: never ask).",
             "ini",
         ),

@@ -23,7 +23,7 @@ REASON_CHARS = 300
 
 AGAINST: Mapping[Against, str] = {
     "rescored": "Against the previous verdicts",
-    "last_run": "Against the last run",
+    "last_run": "Against the last eval run",
     "baseline": "Against the baseline",
 }
 

@@ -282,7 +282,7 @@ def last_run_line(last: PublishedHead) -> str:
     judges = f", judges {money(spent.cost_usd)}" if spent is not None and spent.cost_usd else ""
     rollouts, tokens = plural(found.total_runs, "rollout"), plural(found.total_tokens, "token")
     cost, took = known_cost(found.cost_usd, found.cost_unknown), seconds(found.total_duration_ms / 1000)
-    return f"last run ({moment(last.provenance['started_at'])}): {rollouts}, {tokens}, {cost}{judges}, {took}"
+    return f"last eval run ({moment(last.provenance['started_at'])}): {rollouts}, {tokens}, {cost}{judges}, {took}"
 
 
 def _compared(found: Compared, results: Results) -> list[str]:
@@ -297,7 +297,7 @@ def _compared(found: Compared, results: Results) -> list[str]:
         if found.better + found.worse and found.p_value is not None:
             cause = "may be chance" if found.p_value >= ALPHA else "unlikely to be chance"
             any_change += f"; {cause} (p {p_value(found.p_value)})"
-        return [f"against the last run{when}: {any_change}{left_out}"]
+        return [f"against the last eval run{when}: {any_change}{left_out}"]
     counts = {"changed": found.changed, "added": found.added, "removed": found.removed}
     left_out = rows_left_out({**counts, "not measured": found.unmeasured})
     left_out = left_out and f"; {left_out}"

@@ -71,7 +71,7 @@ def test_runs_that_did_not_pass_and_rows_that_changed_are_listed_up_to_a_bound()
 
     changed = markdown(results_of(rerun, previous=Matched(pairs))).splitlines()
 
-    assert "<details><summary>Against the last run: 1 row better, 1,002 worse</summary>" in changed
+    assert "<details><summary>Against the last eval run: 1 row better, 1,002 worse</summary>" in changed
     assert "| row | passed then | passed now |" in changed
     assert "| row1 | 1/1 | 0/1 |" in changed
     assert "| ... | 3 more in results.json |  |" in changed

@@ -240,7 +240,7 @@ def test_the_header_shows_the_time_and_cost_of_the_last_run(
 
     line = last_run_line(structs.replace(head, summary=structs.replace(found, cost_usd=cost, cost_unknown=n_unknown)))
 
-    assert line == f"last run (2026-11-20 14:03 UTC): 500 rollouts, 625,000 tokens, {said}, 3 min 50 s"
+    assert line == f"last eval run (2026-11-20 14:03 UTC): 500 rollouts, 625,000 tokens, {said}, 3 min 50 s"
 
 
 def test_the_verdict_on_a_replay_says_so() -> None:
