@@ -19,6 +19,16 @@ ENDED = {"ev": "ended", "at": "2026-01-01T00:00:09+00:00", "status": "finished",
 (GATE,) = published([finished({A: 1.0})], minimum=0.7)["gates"]
 
 
+LISTED = """\
+run     model                  started (UTC)           status  pass rate        passed  gates  tokens      cost
+new     demo/arithmetic  2026-01-02 03:04:05         finished      0.500        1 of 2      -  12,345   unknown
+part    demo/arithmetic  2026-01-02 03:04:05  failed, partial          -        1 of 2      -  12,345  >= $1.25
+torn    -                                  -       unreadable          -             -      -       -         -
+killed  demo/arithmetic  2026-01-01 00:00:00           failed          -  0 of 4 ended      -       -         -
+old     demo/arithmetic  2026-01-02 03:04:05         finished      0.500        1 of 2      -  12,345     $1.25
+"""
+
+
 def test_runs_lists_the_newest_first(typed: Cli, stored: Stored) -> None:
     stored("old", age_s=4)
     stored("killed", results=None, age_s=3)
@@ -28,14 +38,7 @@ def test_runs_lists_the_newest_first(typed: Cli, stored: Stored) -> None:
     stopped = {"status": "failed", "stop_reason": "401", "stopped_by": "systemic", "partial": True}
     stored("part", results={**RESULTS, **stopped, "summary": begun}, age_s=1)
     stored("new", results={**RESULTS, "summary": {**summary, "cost_usd": None}}, age_s=0)
-    assert typed("runs").splitlines() == [
-        "run     model                  started (UTC)           status  pass rate        passed  gates  tokens      cost",
-        "new     demo/arithmetic  2026-01-02 03:04:05         finished      0.500        1 of 2      -  12,345   unknown",
-        "part    demo/arithmetic  2026-01-02 03:04:05  failed, partial          -        1 of 2      -  12,345  >= $1.25",
-        "torn    -                                  -       unreadable          -             -      -       -         -",
-        "killed  demo/arithmetic  2026-01-01 00:00:00           failed          -  0 of 4 ended      -       -         -",
-        "old     demo/arithmetic  2026-01-02 03:04:05         finished      0.500        1 of 2      -  12,345     $1.25",
-    ]
+    assert typed("runs").splitlines() == LISTED.splitlines()
 
 
 def test_a_run_that_was_cut_has_no_pass_rate(typed: Cli, stored: Stored) -> None:
