@@ -227,7 +227,8 @@ class TerminalSummary:
         reasons = {each.results.stop_reason for each in unfinished}
         limits = [text for reason, text in LIMITS.items() if reason in reasons]
         first = [f"after you have raised {' and '.join(limits)}"] if limits else []
-        first += dict.fromkeys(_remedy(each.results) for each in unfinished if each.results.stop_reason == "max_errors")
+        advised = [each.results for each in unfinished if each.results.stop_reason in ("max_errors", "systemic")]
+        first += dict.fromkeys(map(_remedy, advised))
         first = ["after you have freed some space on the disk"] if "journal" in reasons else first
         yield f"osmosis: what was measured will not run again; {', '.join(['to resume', *first])}:"
         flag, words, before = "--osmosis-resume-from", list[str](), ""  # its files were taken over already
@@ -343,6 +344,8 @@ def _names(finished: Sequence[FinishedEval]) -> list[str]:
 
 
 def _remedy(results: Results) -> str:
-    """Return what has to happen before an eval is resumed that could not measure too many runs."""
+    """Return what has to happen before an eval is resumed that could not measure runs."""
+    if results.stop_reason == "systemic":
+        return "once that is fixed"
     broken = next(cause.boundary for cause in results.causes if not cause.is_measured)
     return RECORDED if results.is_replay and broken == "provider" else REMEDIES[broken]
