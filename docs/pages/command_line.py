@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from docs.pages import markdown
 from docs.pages.markdown import escape, item
@@ -45,12 +45,9 @@ EXPLAINED = frozenset({"--json", "--color"})
 """The arguments of many commands, which `COMMANDS` explains."""
 
 
-GROUPS: Mapping[str, Sequence[Option]] = {**options.GROUPS, "tests of reward functions": options.of_rewards()}
-
-
 def page() -> str:
     parts: list[Iterable[str] | str] = [HEAD]
-    for title, group in GROUPS.items():
+    for title, group in options.groups().items():
         parts += [f"### {title[0].upper()}{title[1:]}", list(options_of(group))]
     parts += [INI, list(ini_items())]
     parts.append(COMMANDS)

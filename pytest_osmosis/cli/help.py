@@ -43,7 +43,6 @@ class Listed(NamedTuple):
     group: str
     name: str
     help: str
-    is_alias: bool = False
 
     def has(self, word: str) -> bool:
         """Return True if a word of the name or the help begins like this one."""
@@ -58,36 +57,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
     found = matching(options.words)
     if options.json:
-        listed = [{"name": each.name, "group": each.group, "help": each.help} for each in found]
-        output.json({"schema_version": SCHEMA_VERSION, "options": listed})
+        output.json({"schema_version": SCHEMA_VERSION, "options": [each._asdict() for each in found]})
     else:
         output.lines(help_lines(found, min(terminal_columns() or COLUMNS, COLUMNS)))
     return 0
 
 
-def entries() -> Iterator[Listed]:
-    keys = set(OPTIONS.values())
-    for group, options in of_pytest.GROUPS.items():
-        for option in options:
-            alias = option in of_pytest.OF_PRIME and key_of(option) in keys
-            yield Listed(group, option.typed, help_of(option), alias)
-    for option in of_pytest.of_rewards():
-        yield Listed("tests of reward functions", option.typed, option.help)
-    for name, help, *_ in of_pytest.ini_keys():
-        yield Listed("keys of pytest's configuration", name, help or "The option of this name.")
-
-
 def matching(words: Sequence[str]) -> list[Listed]:
-    """Return what has all the words; without any, all but the aliases. Raises `OsmosisError` if nothing has them."""
-    every = list(entries())
+    """Return what has all the words; without any, all but other names. Raises `OsmosisError` if nothing has them."""
+    groups, keys = of_pytest.groups(), {*OPTIONS.values()}
+    every = [Listed(group, option.typed, help_of(option)) for group, options in groups.items() for option in options]
+    for name, help, *_ in of_pytest.ini_keys():
+        every.append(Listed("keys of pytest's configuration", name, help or "The option of this name."))
     if not words:
-        return [entry for entry in every if not entry.is_alias]
-    found = [entry for entry in every if all(map(entry.has, words))]
+        others = {option.typed for option in of_pytest.OF_PRIME if key_of(option) in keys}
+        return [each for each in every if each.name not in others]
+    found = [each for each in every if all(map(each.has, words))]
     if not found:
-        texts = " ".join(f"{entry.name} {entry.help}".lower().replace("--osmosis-", "") for entry in every)
+        texts = " ".join(f"{each.name} {each.help}".lower().replace("--osmosis-", "") for each in every)
         known = sorted({*re.findall(r"[a-z][a-z_-]*[a-z]", texts), *re.findall(r"[a-z]{2,}", texts)})
-        unknown = next((word for word in words if not any(entry.has(word) for entry in every)), None)
-        meant = "" if unknown is None else suggestion(unknown.lower(), known)
+        unknown = next((word for word in words if not any(each.has(word) for each in every)), "")
+        meant = suggestion(unknown.lower(), known)
         raise OsmosisError(f"help {' '.join(words)}: no option has this in its name or help{meant}")
     return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -351,20 +351,22 @@ NOT_MEASURED_EXIT = "osmosis_not_measured_exit"
 EVERYDAY = "osmosis: the everyday options; pytest-osmosis help [WORD] finds all others"
 
 
-def of_rewards() -> tuple[Option, Option]:
-    """Return the options for tests of reward functions."""
+def groups() -> Mapping[str, Sequence[Option]]:
+    """Return all options by group: those of evals, and those for tests of reward functions."""
     bugs = "unstable scores, points for empty answers, crashes, slow patterns"
+    lab = Option("lab", None, f"Look for bugs in reward functions: {bugs}.", "everyday")
     budget = "Seconds that each test of the lab may take; the calls that it leaves out are reported (default: 20)."
-    return (
-        Option("lab", None, f"Look for bugs in reward functions: {bugs}.", "everyday"),
-        Option("lab-budget", "SECONDS", budget),
-    )
+    return {**GROUPS, "tests of reward functions": (lab, Option("lab-budget", "SECONDS", budget))}
+
+
+def every_option() -> list[Option]:
+    return [option for options in groups().values() for option in options]
 
 
 def add(parser: pytest.Parser) -> None:
     """Register all options and ini keys. `pytest --help` shows the everyday ones (`describe`)."""
     group = parser.getgroup("osmosis", EVERYDAY)
-    for option in (*ALL, *of_rewards()):
+    for option in every_option():
         settings: dict[str, Any] = {"metavar": option.metavar}
         if option.metavar is None:
             settings = {"action": "store_true"}
@@ -415,7 +417,7 @@ def describe(config: pytest.Config) -> None:
 
     helps = {
         option.dest: in_short(help_of(option)).replace("%", "%%")
-        for option in (*ALL, *of_rewards())
+        for option in every_option()
         if "everyday" in option.marks
     }
     for action in config._parser.optparser._actions:
@@ -435,7 +437,7 @@ def refuse_unknown(words: list[str]) -> None:
     """
     from pytest_osmosis.config.named_keys import refusals
 
-    if errors := refusals(words, [option.name for option in (*ALL, *of_rewards())]):
+    if errors := refusals(words, [option.name for option in every_option()]):
         raise pytest.UsageError(*errors)
 
 

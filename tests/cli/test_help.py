@@ -20,7 +20,7 @@ def test_all_options_and_ini_keys_are_listed_but_names_of_prime_eval_for_others(
     listed = {name.partition("=")[0].removesuffix("[") for name in names()}
 
     aliases = ("num-examples", "rollouts-per-example", "max-concurrent", "num-workers", "api-base-url", "api-key-var")
-    every = {option.flag for option in (*options.ALL, *options.of_rewards())}
+    every = {option.flag for option in options.every_option()}
     assert listed == (every - {f"--osmosis-{name}" for name in aliases}) | {name for name, *_ in options.ini_keys()}
 
 

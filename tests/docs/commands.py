@@ -81,7 +81,7 @@ def options_of(module: str, *command: str) -> frozenset[str]:
     words = [sys.executable, "-m", module, *command, "--help"]
     shown = subprocess.run(words, check=True, capture_output=True, text=True, timeout=300, cwd=REPOSITORY).stdout
     listed = [re.split(r"\s{2,}", line.strip())[0] for line in shown.splitlines() if re.match(r"\s+-", line)]
-    ours = [option.flag for option in (*options.ALL, *options.of_rewards())] if module == "pytest" else []
+    ours = [option.flag for option in options.every_option()] if module == "pytest" else []
     return UNLISTED.union(ours, (option for names in listed for option in OPTION.findall(names)))
 
 

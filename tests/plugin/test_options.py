@@ -204,7 +204,7 @@ def test_pytest_s_help_shows_the_everyday_options_and_leads_to_all_others(
     without_ours = len(workspace.run("--help", "-p", "no:osmosis").outlines)
     assert len(lines) - without_ours <= 40
     flags = [line.split()[0].partition("=")[0] for line in lines if line.startswith("  --osmosis-")]
-    everyday = [option.flag for option in (*options.ALL, *options.of_rewards()) if "everyday" in option.marks]
+    everyday = [option.flag for option in options.every_option() if "everyday" in option.marks]
     assert flags == everyday
     assert len(flags) <= 15
     assert "osmosis: the everyday options; pytest-osmosis help [WORD] finds all others:" in lines
