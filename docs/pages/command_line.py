@@ -17,10 +17,9 @@ HEAD = """\
 
 ## Options of pytest
 
-`pytest-osmosis help` prints them, and `pytest-osmosis help resume` those with that word. Write options with `=`, as in
-`--osmosis-n=5`. Paths are relative to the current folder. Variables apply if the option is not typed:
-`PYTEST_OSMOSIS_BATCH_SIZE` is that of `--osmosis-batch-size`, and some have *no variable*
-([where values come from](precedence.md)).
+`pytest-osmosis help [WORD]` prints them. Write options with `=`, as in `--osmosis-n=5`. Paths are relative to the
+current folder. Variables apply if the option is not typed: `PYTEST_OSMOSIS_BATCH_SIZE` is that of
+`--osmosis-batch-size`, and some have *no variable* ([precedence](precedence.md)).
 """
 
 INI = """\

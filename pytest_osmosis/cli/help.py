@@ -50,7 +50,7 @@ class Listed(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="WORD", help="a word, or its beginning; several must all be there")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="a word or its beginning; all must be there")
     add_output_options(parser)
 
 

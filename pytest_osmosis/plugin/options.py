@@ -395,8 +395,12 @@ def ini_keys() -> Iterator[tuple[str, str, Literal["string", "args", "bool", "li
         False,
     )
     yield reward_options.LAB_BUDGET, "", "string", "20"
-    names = "those that evals and reward functions import (default: true)."
-    yield reward_options.COMPAT, f"Stand in for names of osmosis_ai that are not installed: {names}", "bool", True
+    yield (
+        reward_options.COMPAT,
+        "Stand in for names of osmosis_ai that are not installed (default: true).",
+        "bool",
+        True,
+    )
 
 
 def in_short(help: str) -> str:
