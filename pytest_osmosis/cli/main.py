@@ -26,6 +26,7 @@ from pytest_osmosis.text.arguments import CommandParser
 from pytest_osmosis.text.redaction import Sanitizer
 
 COMMANDS: Mapping[str, str] = {
+    "help": "show all our options of pytest, or those with a word",
     "init": "begin a workspace: an eval that runs offline at once",
     "show": "show an eval run, one of its conversations, or all runs of a row",
     "html": "write eval runs into one HTML file",

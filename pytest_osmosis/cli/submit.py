@@ -197,7 +197,7 @@ def _dry_run(arguments: Sequence[str], stdin: bytes, folder: Path) -> Submission
 
 def _plan_lines(plan: SubmissionPlan, directory: RunDirectory) -> Iterator[str]:
     yield from plan.lines
-    cost = f"about {money(plan.cost_usd)}, by the last run" if plan.cost_usd else "none"
+    cost = f"about {money(plan.cost_usd)}, by the last eval run" if plan.cost_usd else "none"
     if plan.cost_usd is None:
         cost = "unknown, because no earlier run of this plan recorded one"
     yield f"  cost of {plural(plan.n_rollouts, 'rollout')}: {cost}"

@@ -240,7 +240,7 @@ def remark(word: str, names: Collection[str] = OF_EVALS) -> str | None:
     flag = _spelt_flag(word).replace("_", "-")
     if flag.startswith(PREFIX):
         near = suggestion(flag.removeprefix(PREFIX), names, f"{PREFIX}{{}}")
-        return near or "; pytest --help lists those of pytest-osmosis"
+        return near or "; pytest-osmosis help lists all options"
     if flag in NOT_OFFERED:
         return f"; not offered: {NOT_OFFERED[flag].replace('`', '')}"
     name = _OF_PRIME_RENAMED.get(flag) or flag.removeprefix("--")

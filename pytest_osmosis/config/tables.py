@@ -214,7 +214,7 @@ class RowSelection:
     )
     limit: int | Literal["all"] | None = key(
         integer(1),
-        "Number of rows, counted from the first one or from [data] offset.",
+        "Number of rows: counted from the first one, or from [data] offset.",
         override=integer_or("all", "all", integer(1)),
         option="limit",
         prime={"num_examples": all_if_minus_1},
@@ -523,7 +523,7 @@ class Data:
 
     path: str | None = key(
         PATH,
-        'Dataset file, or with agent = "recorded" a folder of trajectories, inside the workspace.',
+        'Dataset file inside the workspace; with agent = "recorded", also a folder of trajectories.',
         option="dataset",
         replaces=("environment.env_id", "experiment.dataset"),
     )

@@ -522,8 +522,8 @@ def notes_of(rows: Iterable[tuple[Row, Content]]) -> tuple[str, ...]:
     notes = []
     for first, others in list(repeats.items())[:1]:
         times = plural(sum(map(len, repeats.values())), "time")
-        what, otherwise = ("conversation", "") if recorded else ("prompt", ", or raise n")
-        repeated = f"the {what} of an earlier row is repeated {times} (rows {first} and {others[0]} first)"
+        what, otherwise = ("conversation", "") if recorded else ("prompt", " (n gives all rows more runs)")
+        repeated = f"the {what} of an earlier row is repeated {times} (first: row {others[0]} has that of row {first})"
         notes.append(f"{repeated}, so such rows weigh more; remove them{otherwise}")
     labels = len(truths) > 1 and len(truths) * ROWS_PER_LABEL <= n_truths
     if revealed and not labels:

@@ -199,7 +199,7 @@ class Systemic:
             self.succeeded = True
             return None
         if self.is_of_probe(rollout):
-            return f"the test request (probe) and a run failed the same way: {error}"
+            return f"the test request and a run failed the same way: {error}"
         if systemic == "always" or (systemic == "until_success" and not self.succeeded):
             return error
         if self.succeeded:

@@ -252,7 +252,7 @@ class Probing:
             return  # the host that died meanwhile had sent it
         self._left.remove(tag)
         if error is not None and event["is_systemic"]:
-            self._runs.stop_model(tag, f"the test request (probe) failed: {error}")
+            self._runs.stop_model(tag, f"the test request failed: {error}")
         elif error is not None:
             self._runs.probe_failed(tag, error)
         if not self._left:

@@ -6,12 +6,14 @@ cannot, because an eval costs money and starts only if the command itself names 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -30,7 +32,7 @@ class Option(NamedTuple):
     An option without a `help` has that of its key of the config (`session_options.help_of`).
     `bare` is the value of an option that may be written without one. `marks` are words: "names" an eval; is about the
     verdict or the results of a "whole" eval; holds "once", not for the command that repeats a single run; is an "ini"
-    key too.
+    key too; is one of the "everyday" options, which `pytest --help` shows.
     """
 
     name: str
@@ -52,14 +54,55 @@ class Option(NamedTuple):
     def variable(self) -> str:
         return f"PYTEST_OSMOSIS_{self.name.replace('-', '_').upper()}"
 
+    @property
+    def typed(self) -> str:
+        """The option as it is typed: `--osmosis-n=N`."""
+        if self.metavar is None:
+            return self.flag
+        return f"{self.flag}[={self.metavar}]" if self.bare is not None else f"{self.flag}={self.metavar}"
 
+
+OF_PRIME = (
+    Option("env-args", "JSON"),
+    Option("extra-env-kwargs", "JSON"),
+    Option("env-dir-path", "DIR"),
+    Option("independent-scoring", None),
+    Option("rollout-retries", "N"),
+    Option("state-columns", "A,B"),
+    Option("num-examples", "N"),
+    Option("rollouts-per-example", "N"),
+    Option("timeout", "SECONDS"),
+    Option("max-concurrent", "N"),
+    Option("max-concurrent-generation", "N"),
+    Option("max-concurrent-scoring", "N"),
+    Option(
+        "no-interleave-scoring",
+        None,
+        "Score no run before the last is rolled out ([execution] interleave_scoring).",
+    ),
+    Option("num-workers", "N|auto"),
+    Option("sampling-args", "JSON", "Sampling parameters, with any others of the model's API ([sampling])."),
+    Option("endpoints-path", "PATH"),
+    Option("api-client-type", "TYPE"),
+    Option("api-base-url", "URL"),
+    Option("api-key-var", "NAME"),
+    Option("header", "NAME: VALUE", repeatable=True),
+    Option("header-from-state", "NAME: KEY", repeatable=True),
+    Option("save-results", None, marks="whole once"),
+    Option("output-dir", "DIR", marks="whole once"),
+    Option("save-to-hf-hub", None, marks="whole once"),
+    Option("hf-hub-dataset-name", "NAME", marks="whole once"),
+    Option("heartbeat-url", "URL", marks="whole once"),
+    Option("abbreviated-summary", None, marks="whole once"),
+)
+"""Options of environments, and those by the names of `prime eval`."""
 GROUPS: Mapping[str, tuple[Option, ...]] = {
-    "osmosis: which eval (write options with '='; variables work too: --osmosis-n is PYTEST_OSMOSIS_N)": (
+    "which eval": (
         Option(
             "config",
             "PATH",
-            "Run the eval in this TOML, or all evals directly in this folder; repeatable.",
-            "names",
+            "Run the eval in this TOML, or those directly in a folder; repeatable.",
+            "names everyday",
             repeatable=True,
         ),
         Option(
@@ -67,7 +110,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "MODULE:ATTR|chat|recorded",
             "Run this agent on --osmosis-dataset, without a TOML; chat is the built-in single-turn agent, and "
             "recorded only scores the conversations of the rows. With a TOML: replaces its agent.",
-            "names",
+            "names everyday",
         ),
         Option(
             "mcp",
@@ -81,14 +124,14 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "ID",
             "Run this verifiers environment, without a TOML: gsm8k, owner/name or owner/name@version. With a TOML: "
             "replaces its environment ([environment] env_id).",
-            "names",
+            "names everyday",
         ),
         Option(
             "from",
             "RUN",
-            "Rescore the stored rollouts of this run with the current reward functions, thresholds and gates, without "
+            "Rescore the stored rollouts of this run: with current reward functions, thresholds and gates, without "
             "requests to a model. RUN is a run's name or its beginning, its folder, its results file, or latest.",
-            "names",
+            "names everyday",
         ),
         Option(
             "source",
@@ -101,20 +144,21 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "TABLE.KEY=VALUE",
             "Set any key of the config; the value is TOML or a bare word; repeatable. The key's own option wins over "
             "this one.",
+            "everyday",
             repeatable=True,
         ),
     ),
-    "osmosis: which rows, and how often": (
-        Option("dataset", "PATH"),
-        Option("limit", "N|all"),
+    "which rows, and how often": (
+        Option("dataset", "PATH", marks="everyday"),
+        Option("limit", "N|all", marks="everyday"),
         Option("offset", "N"),
-        Option("n", "N"),
+        Option("n", "N", marks="everyday"),
         Option("granularity", "run|row"),
         Option(
             "smoke",
             None,
-            "Smoke test: run the first rows of each eval once. Errors fail it; scores and gates do not.",
-            "whole",
+            "Run the first rows of each eval once, as a smoke test. Errors fail it; scores and gates do not.",
+            "whole everyday",
         ),
         Option("smoke-rows", "N", "Rows of a smoke test (default: 5).", "whole"),
         Option(
@@ -125,8 +169,8 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "whole once",
         ),
     ),
-    "osmosis: the model": (
-        Option("model", "MODEL"),
+    "the model": (
+        Option("model", "MODEL", marks="everyday"),
         Option("base-url", "URL"),
         Option("api-key-env", "NAME"),
         Option(
@@ -140,7 +184,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         Option("max-turns", "N"),
         Option("no-probe", None, "Skip the test request to the model before the first rollout."),
     ),
-    "osmosis: deciding what passes": (
+    "deciding what passes": (
         Option("eval-fn", "MODULE:FUNCTION", repeatable=True),
         Option("pass-threshold", "X"),
         Option(
@@ -167,7 +211,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "With --osmosis-from: recompute all scores, also those of functions whose code has not changed.",
         ),
     ),
-    "osmosis: spending time and money": (
+    "spending time and money": (
         Option("batch-size", "N"),
         Option(
             "max-in-flight", "N", "Run at most N rollouts at once, whatever batch_size says (default: no limit).", "ini"
@@ -177,7 +221,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         Option(
             "confirm-above",
             "USD",
-            "Ask first if the last run cost more than USD, or its cost is unknown; without a terminal, refuse "
+            "Ask first if the last eval run cost more than USD, or its cost is unknown; without a terminal, refuse "
             "(default: never ask).",
             "ini",
         ),
@@ -193,15 +237,16 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             None,
             "Give the answers again that the eval's cassette holds: no model is asked, and no key is needed "
             "([cassette] path).",
+            "everyday",
         ),
     ),
-    "osmosis: resuming a run": (
+    "resuming a run": (
         Option(
             "resume",
             None,
-            "Resume the newest run of each eval that fits and has something left: what is stored is not run again, "
+            "Resume the newest run that fits and has something left (of each eval): what is stored is not run again, "
             "pending runs and those that failed at boundary provider or host are.",
-            "once",
+            "once everyday",
         ),
         Option(
             "run",
@@ -224,7 +269,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "whole once",
         ),
     ),
-    "osmosis: results": (
+    "results": (
         Option(
             "output",
             "PATH",
@@ -241,7 +286,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "html",
             "PATH",
             "Write one HTML report on all evals here; [output] html_conversations says which conversations it holds.",
-            "once",
+            "once everyday",
         ),
         Option(
             "overwrite",
@@ -258,11 +303,12 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "once ini",
         ),
     ),
-    "osmosis: debugging": (
+    "debugging": (
         Option(
             "dry-run",
             None,
             "Check everything and show what would run: load no code but environments, ask no model, write nothing.",
+            "everyday",
         ),
         Option(
             "inline",
@@ -271,41 +317,9 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "once",
         ),
     ),
-    "osmosis: verifiers environments, and settings by their names in prime eval": (
-        Option("env-args", "JSON"),
-        Option("extra-env-kwargs", "JSON"),
-        Option("env-dir-path", "DIR"),
-        Option("independent-scoring", None),
-        Option("rollout-retries", "N"),
-        Option("state-columns", "A,B"),
-        Option("num-examples", "N"),
-        Option("rollouts-per-example", "N"),
-        Option("timeout", "SECONDS"),
-        Option("max-concurrent", "N"),
-        Option("max-concurrent-generation", "N"),
-        Option("max-concurrent-scoring", "N"),
-        Option(
-            "no-interleave-scoring",
-            None,
-            "Score no run before the last is rolled out ([execution] interleave_scoring).",
-        ),
-        Option("num-workers", "N|auto"),
-        Option("sampling-args", "JSON", "Sampling parameters, with any others of the model's API ([sampling])."),
-        Option("endpoints-path", "PATH"),
-        Option("api-client-type", "TYPE"),
-        Option("api-base-url", "URL"),
-        Option("api-key-var", "NAME"),
-        Option("header", "NAME: VALUE", repeatable=True),
-        Option("header-from-state", "NAME: KEY", repeatable=True),
-        Option("save-results", None, marks="whole once"),
-        Option("output-dir", "DIR", marks="whole once"),
-        Option("save-to-hf-hub", None, marks="whole once"),
-        Option("hf-hub-dataset-name", "NAME", marks="whole once"),
-        Option("heartbeat-url", "URL", marks="whole once"),
-        Option("abbreviated-summary", None, marks="whole once"),
-    ),
+    "verifiers environments, and settings by their names in prime eval": OF_PRIME,
 }
-"""The options by the groups of `pytest --help`, in this order. The last ones are those by the names of `prime eval`."""
+"""The options of evals by group."""
 
 ALL = [option for options in GROUPS.values() for option in options]
 BY_NAME = {option.name: option for option in ALL}
@@ -323,7 +337,6 @@ OF_CONFIG = [
     )
 ]  # fmt: skip
 """Options that set a key of the config, in the order in which headers and commands tell their values."""
-OF_PRIME = tuple(GROUPS.values())[-1]
 OF_KEYS = (*AGENTS, *OF_CONFIG, *OF_PRIME)
 """Options that set a key of the config (`config.tables`), or some."""
 _OTHERS = {*NAMING, SOURCE, *OF_CONFIG, SET, GATE, *OF_PRIME}
@@ -336,6 +349,20 @@ OF_TESTS = [option for option in OF_AN_EVAL if "whole" not in option.marks]
 COLLECT = "osmosis_collect"
 INI_SET = "osmosis_set"
 NOT_MEASURED_EXIT = "osmosis_not_measured_exit"
+EVERYDAY = "osmosis: the everyday options; pytest-osmosis help [WORD] finds all others"
+
+
+def groups() -> Mapping[str, Sequence[Option]]:
+    """Return all options by group: those of evals, and those for tests of reward functions."""
+    bugs = "unstable scores, points for empty answers, crashes, slow patterns"
+    lab = Option("lab", None, f"Look for bugs in reward functions: {bugs}.", "everyday")
+    budget = "Seconds that each test of the lab may take; the calls that it leaves out are reported (default: 20)."
+    return {**GROUPS, "tests of reward functions": (lab, Option("lab-budget", "SECONDS", budget))}
+
+
+def every_option() -> list[Option]:
+    return [option for options in groups().values() for option in options]
+
 
 REWARD_FILES = "osmosis_rewards"
 COMPAT = "osmosis_compat"
@@ -343,66 +370,69 @@ LAB = "osmosis_lab"
 LAB_BUDGET = "osmosis_lab_budget"
 LAB_FLAG = "--osmosis-lab"
 BUDGET_FLAG = "--osmosis-lab-budget"
-_BUDGET_HELP = "Seconds that each test of the lab may take; the calls that it leaves out are reported (default: 20)."
 
 
 def add(parser: pytest.Parser) -> None:
-    for number, (title, options) in enumerate(GROUPS.items()):
-        group = parser.getgroup(f"osmosis-{number}" if number else "osmosis", title)
-        for option in options:
-            settings: dict[str, Any] = {"metavar": option.metavar}
-            if option.metavar is None:
-                settings = {"action": "store_true"}
-            elif option.bare is not None:
-                settings |= {"nargs": "?", "const": option.bare}
-            elif option.repeatable:
-                settings |= {"action": "append", "default": []}
-            group.addoption(option.flag, help=option.help, **settings)
-    _add_those_of_reward_functions(parser)
-    parser.addini(
-        COLLECT,
-        "Collect evals in folders (configs/eval/*.toml): never; list: --co and IDEs show them, they run if named; "
-        "run: a plain pytest runs them (default: never).",
-        default="never",
-    )
-    parser.addini(
-        INI_SET, "Defaults for every eval's config, one TABLE.KEY=VALUE per line; all else wins.", type="linelist"
-    )
-    for option in ALL:
-        if "ini" in option.marks:
-            parser.addini(option.dest, f"Same as {option.flag}. {option.help}", default=None)
-    parser.addini(NOT_MEASURED_EXIT, "Exit status if an eval could not be measured (default: 9).", default="9")
+    """Register all options and ini keys. `pytest --help` shows the everyday ones (`describe`)."""
+    group = parser.getgroup("osmosis", EVERYDAY)
+    for option in every_option():
+        settings: dict[str, Any] = {"metavar": option.metavar}
+        if option.metavar is None:
+            settings = {"action": "store_true"}
+        elif option.bare is not None:
+            settings |= {"nargs": "?", "const": option.bare}
+        elif option.repeatable:
+            settings |= {"action": "append", "default": []}
+        group.addoption(option.flag, help=option.help if "everyday" in option.marks else argparse.SUPPRESS, **settings)
+    for name, help, type, default in ini_keys():
+        parser.addini(name, in_short(help), type, default)
 
 
-def _add_those_of_reward_functions(parser: pytest.Parser) -> None:
-    group = parser.getgroup("osmosis-rewards", "osmosis: tests of reward functions")
-    group.addoption(
-        LAB_FLAG,
-        action="store_true",
-        help="Look for bugs in reward functions: unstable scores, points for empty answers, crashes, slow patterns.",
+def ini_keys() -> Iterator[tuple[str, str, Literal["string", "args", "bool", "linelist"], object]]:
+    """Yield the name, help, type and default of pytest's keys. One without a help is the same as its option."""
+    collect = "never; list: --co and IDEs show them, they run if named; run: a plain pytest runs them (default: never)."
+    yield COLLECT, f"Collect evals in folders (configs/eval/*.toml): {collect}", "string", "never"
+    yield INI_SET, "Defaults for every eval's config: one TABLE.KEY=VALUE per line; all else wins.", "linelist", []
+    yield from ((option.dest, "", "string", None) for option in ALL if "ini" in option.marks)
+    yield NOT_MEASURED_EXIT, "Exit status if an eval could not be measured (default: 9).", "string", "9"
+    files = "Test the reward functions in these files; patterns like reward_fn/*.py, from the rootdir."
+    yield REWARD_FILES, files, "args", []
+    yield (
+        LAB,
+        f"Always look for bugs in reward functions (as {LAB_FLAG}; default: false).",
+        "bool",
+        False,
     )
-    group.addoption(BUDGET_FLAG, metavar="SECONDS", help=_BUDGET_HELP)
-    parser.addini(LAB_BUDGET, f"Same as {BUDGET_FLAG}. {_BUDGET_HELP}", default="20")
-    parser.addini(LAB, "Always look for bugs in reward functions, like --osmosis-lab (default: false).", type="bool")
-    parser.addini(
+    yield LAB_BUDGET, "", "string", "20"
+    yield (
         COMPAT,
-        "Stand in for names of osmosis_ai that evals and reward functions import and that are not installed "
-        "(default: true).",
-        type="bool",
-        default=True,
+        "Stand in for names of osmosis_ai that are not installed (default: true).",
+        "bool",
+        True,
     )
-    text = "Test the reward functions in these files; patterns like reward_fn/*.py, from the rootdir."
-    parser.addini(REWARD_FILES, text, type="args")
+
+
+def in_short(help: str) -> str:
+    """Return the beginning of a help, which fits on a line of `pytest --help`.
+
+    >>> in_short("Runs per row ([evaluation] n; default: 1)."), in_short("Rescore this run: by current rules.")
+    ('Runs per row', 'Rescore this run')
+    """
+    return re.split(r"[.:;] |[.;]$| \(", help)[0]
 
 
 def describe(config: pytest.Config) -> None:
-    """Give options their help, which for those of keys is imported with the config, for `pytest --help` alone.
+    """Give everyday options their help, which for those of keys is imported with the config, for `pytest --help` alone.
 
     pytest's parser is private, as in `named_evals`. If it changes, they have no help.
     """
     from pytest_osmosis.plugin.session_options import help_of
 
-    helps = {option.dest: help_of(option).replace("%", "%%") for option in ALL}
+    helps = {
+        option.dest: in_short(help_of(option)).replace("%", "%%")
+        for option in every_option()
+        if "everyday" in option.marks
+    }
     for action in config._parser.optparser._actions:
         action.help = helps.get(action.dest, action.help)
 
@@ -418,10 +448,9 @@ def refuse_unknown(words: list[str]) -> None:
 
     Such are options of `osmosis eval` and `prime eval`, and misspelt ones of ours.
     """
-    from pytest_osmosis.config.named_keys import PREFIX, refusals
+    from pytest_osmosis.config.named_keys import refusals
 
-    flags = (*(option.flag for option in ALL), LAB_FLAG, BUDGET_FLAG)
-    if errors := refusals(words, [flag.removeprefix(PREFIX) for flag in flags]):
+    if errors := refusals(words, [option.name for option in every_option()]):
         raise pytest.UsageError(*errors)
 
 

@@ -42,6 +42,7 @@ STRONGER = (2, 3, 4)
 """Exit statuses that "not measured" never replaces: interrupted, internal error, usage error."""
 MAX_FAILED = 2000
 MOST_LISTED = 3
+PROBE = "probe"
 LAST_FAILED = "cache/lastfailed"
 NODE_IDS = "cache/nodeids"
 
@@ -73,13 +74,17 @@ class SessionEnd:
             if not finished.results.partial and self._evals.by_id[eval_id].reports_units:
                 finished.add_verdicts(self._evals.hook_caller.call(GATE, eval_id, results=finished.results))
         self._write_results()
+        stopped: dict[str, str] = {}
         for eval_id, finished in self._queue.finished.items():
+            name = finished.results.description.name
             try:
                 findings = list(_findings(finished, gated=self._evals.by_id[eval_id].decides(finished.run)))
             except Exception as error:  # a defect of ours: other evals have their reports
                 findings = [("gates", "error", f"its gates could not be reported: {error_text(error)}")]
-            for finding in findings:
-                send(session, eval_id, *finding, finished.run.prepared.plan.path)
+            for title, kind, text in findings:
+                first = stopped.setdefault(text, name) if title == PROBE else name
+                said = text if first == name else f"stopped for the same reason as {first}"
+                send(session, eval_id, title, kind, said, finished.run.prepared.plan.path)
         for eval_id, failure in self._queue.failures.items():
             run = self._queue.runs[eval_id]
             text = f"no results: {error_text(failure)}\n{journal_line(run)}"
@@ -238,7 +243,7 @@ def _findings(finished: FinishedEval, *, gated: bool) -> Iterator[tuple[str, Kin
     if stopped is not None and stopped.reason in (*SYSTEMIC, *CUT_SHORT):
         text = stop_text(stopped.reason, results.stopped or stopped.text)
         if stopped.reason in SYSTEMIC:
-            yield "code" if finished.run.engine.has_refused_code else "probe", "error", text
+            yield "code" if finished.run.engine.has_refused_code else PROBE, "error", text
         else:
             title = "stop" if stopped.reason == "requested" else f"limit {stopped.reason}"
             yield title, "error" if stopped.reason == "max_errors" else kind, text

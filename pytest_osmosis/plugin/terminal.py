@@ -25,7 +25,14 @@ from pytest_osmosis.record.submission import typed_words
 from pytest_osmosis.report.overview import distinct_names, overview_lines, total_line
 from pytest_osmosis.report.statistics import show_command
 from pytest_osmosis.report.style import Style, bold, dim, joined, painted
-from pytest_osmosis.report.summary import brief_lines, notice_lines, short_verdict_lines, summary_lines, verdict_lines
+from pytest_osmosis.report.summary import (
+    brief_lines,
+    notice_lines,
+    short_verdict_lines,
+    summary_lines,
+    verdict_lines,
+    worst_rows_lines,
+)
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.text.safe import escaped
@@ -220,7 +227,8 @@ class TerminalSummary:
         reasons = {each.results.stop_reason for each in unfinished}
         limits = [text for reason, text in LIMITS.items() if reason in reasons]
         first = [f"after you have raised {' and '.join(limits)}"] if limits else []
-        first += dict.fromkeys(_remedy(each.results) for each in unfinished if each.results.stop_reason == "max_errors")
+        advised = [each.results for each in unfinished if each.results.stop_reason in ("max_errors", "systemic")]
+        first += dict.fromkeys(map(_remedy, advised))
         first = ["after you have freed some space on the disk"] if "journal" in reasons else first
         yield f"osmosis: what was measured will not run again; {', '.join(['to resume', *first])}:"
         flag, words, before = "--osmosis-resume-from", list[str](), ""  # its files were taken over already
@@ -293,11 +301,16 @@ def _eval_lines(finished: FinishedEval, reports: Iterable[str], *, verbose: bool
 
 
 def _remarks(finished: Sequence[FinishedEval]) -> Iterator[str]:
-    """Yield what the table of several evals does not explain, under the name of each eval."""
+    """Yield what the table of several evals does not explain, under the names of the evals that it holds for."""
+    told: dict[tuple[str, ...], list[tuple[str, FinishedEval]]] = {}
     for name, each in zip(_names(finished), finished, strict=True):
-        remarks = [*brief_lines(each.results), *notice_lines(each.run.notices.texts), *each.unwritten]
+        remarks = (*brief_lines(each.results), *notice_lines(each.run.notices.texts), *each.unwritten)
+        told.setdefault(remarks, []).append((name, each))
+    for remarks, evals in told.items():
         if remarks:
-            yield joined(bold(name), dim(f" ({show_command(Path(each.results.provenance['run_dir']))})"))
+            run = Path(evals[0][1].results.provenance["run_dir"])
+            command = dim(f" ({show_command(run)})") if len(evals) == 1 else ""
+            yield joined(bold(listed((name for name, _ in evals), MOST_LISTED)), command)
             yield from (joined("  ", remark) for remark in remarks)
             yield ""
 
@@ -314,12 +327,14 @@ def _places(finished: Sequence[FinishedEval]) -> Iterator[str]:
 
 
 def _quiet_lines(finished: Sequence[FinishedEval], verbosity: int, columns: int | None) -> Iterator[str]:
-    """Yield the verdicts, and of several evals their table, with `-qq` only the line below it."""
+    """Yield the verdicts, and of several evals what failed and their table, with `-qq` only the line below it."""
+    several = len(finished) > 1
     for name, each in zip(_names(finished), finished, strict=True):
-        verdicts = short_verdict_lines(each.results) if len(finished) == 1 else []
+        verdicts = short_verdict_lines(each.results) if not several else []
+        verdicts += worst_rows_lines(each.results) if several and verbosity == -1 else []
         pushed = [each.pushed] if each.pushed is not None else []
         yield from (joined(f"osmosis: {name}: ", line) for line in (*verdicts, *each.unwritten, *pushed))
-    if len(finished) > 1:
+    if several:
         results = [each.results for each in finished]
         yield from overview_lines(results, columns) if verbosity == -1 else [joined("osmosis: ", total_line(results))]
 
@@ -329,6 +344,8 @@ def _names(finished: Sequence[FinishedEval]) -> list[str]:
 
 
 def _remedy(results: Results) -> str:
-    """Return what has to happen before an eval is resumed that could not measure too many runs."""
+    """Return what has to happen before an eval is resumed that could not measure runs."""
+    if results.stop_reason == "systemic":
+        return "once that is fixed"
     broken = next(cause.boundary for cause in results.causes if not cause.is_measured)
     return RECORDED if results.is_replay and broken == "provider" else REMEDIES[broken]

@@ -20,9 +20,8 @@ from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.safe import escaped, one_line, shortened
 from pytest_osmosis.verdicts.pass_rule import Kind, Outcome, PassRule, Transcript, kind_of, reason_of, score_line
 
-ANSWER_IN_A_LINE = 40
-"""The most characters of an answer, and of a ground truth, in a line. Of a longer one the line has the end, where most
-answers say what they come to; the block has more of it."""
+ANSWER_IN_A_LINE = 80
+"""The most characters of an answer, and of a ground truth, in a line. A longer one lacks its middle there."""
 T = TypeVar("T")
 REASON_IN_A_LINE = 80
 """The most characters of a reason in a line. Of a longer one the line has the beginning."""
@@ -84,17 +83,17 @@ def _text(value: object) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """Return a value on one line, a string in quotes, and only the end of a long one.
+    """Return a value on one line, a string in quotes, and a long one without its middle.
 
     >>> _quoted("14"), _quoted(15), _quoted(["a", "b"])
     ('"14"', '15', '["a", "b"]')
-    >>> _quoted("First add the tens, then the units, and at last carry the one. #### 14")
-    '"...nits, and at last carry the one. #### 14" (70 characters)'
+    >>> _quoted("First add the tens, then the units, and at last carry the one, which gives this: #### 14")
+    '"First add the tens, then the units, and...carry the one, which gives this: #### 14" (88 characters)'
     """
-    text = _text(value)
-    flat = " ".join(text[-2000:].split())
+    text, half = _text(value), ANSWER_IN_A_LINE // 2
+    flat = " ".join((text if len(text) <= 2000 else f"{text[:1000]} {text[-1000:]}").split())
     is_cut = len(text) > 2000 or len(flat) > ANSWER_IN_A_LINE
-    shown = one_line(f"...{flat[-ANSWER_IN_A_LINE:].lstrip()}" if is_cut else flat)
+    shown = one_line(f"{flat[:half].rstrip()}...{flat[-half:].lstrip()}" if is_cut else flat)
     quoted = f'"{shown}"' if isinstance(value, str) else shown
     return f"{quoted} ({plural(len(text), 'character')})" if is_cut else quoted
 
@@ -151,7 +150,7 @@ def outcome_of(
     """
     details = transcript.details
     kind = kind_of(record, pass_rule)
-    reason = "" if kind == "passed" else one_line(reason_of(record, pass_rule))
+    reason = headline = "" if kind == "passed" else one_line(reason_of(record, pass_rule))
     answer = ScoredAnswer.of(transcript)
     said = reason_in_a_line(record, pass_rule) if kind == "failed" else ""
     if kind == "failed" and (line := answer_line(record, pass_rule, answer)):
@@ -159,7 +158,8 @@ def outcome_of(
     text = ""
     if kind in ("failed", "error"):
         several = len(pass_rule.scorers) > 1 and record.status == "finished"
-        scores = [f"  {line}" for _, line in score_lines(record, pass_rule.scorers, pass_rule)] if several else []
+        lines = score_lines(record, pass_rule.scorers, pass_rule) if several else ()
+        scores = [f"  {line}" for _, line in lines if line not in headline]
         answers = answer.lines(_shortened, after_line=kind == "failed") if record.boundary is None else []
         notes = note_lines(record.notes, pass_rule.scorers, _shortened, said=said)
         raised = [escaped(shortened(details.rstrip(), DETAILS_CHARS))] if details else []

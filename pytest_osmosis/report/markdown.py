@@ -23,7 +23,7 @@ REASON_CHARS = 300
 
 AGAINST: Mapping[Against, str] = {
     "rescored": "Against the previous verdicts",
-    "last_run": "Against the last run",
+    "last_run": "Against the last eval run",
     "baseline": "Against the baseline",
 }
 
@@ -56,7 +56,7 @@ def is_page(path: Path) -> bool:
 
 def markdown(results: Results) -> str:
     """Return a section on one eval: its verdict, its gates, the table of statistics, and the runs and rows of note."""
-    blocks = [f"### {_text(results.description.name)}: {_verdict(results)}"]
+    blocks = [f"### {_text(results.description.name)}: {_verdict(results)}", _text(_subject(results))]
     if results.verdicts:
         gates = [[verdict.title, str(state_text(verdict)).lower(), verdict.text] for verdict in results.verdicts]
         blocks.append(_table([["gate", "", ""], *gates]))
@@ -67,6 +67,14 @@ def markdown(results: Results) -> str:
     blocks += _not_passed(results)
     blocks += [block for against in AGAINST for block in _changed(changed_rows(results, against))]
     return "\n\n".join(blocks) + "\n"
+
+
+def _subject(results: Results) -> str:
+    """Return what was evaluated on which rows: the title names the eval alone."""
+    found = results.description
+    models = ", baseline ".join(each.model for each in results.models)
+    rows = f" on {found.extra['dataset']} (rows: {found.extra['selection']})" if "dataset" in found.extra else ""
+    return models + rows + (f", n = {found.n}" if found.n > 1 else "")
 
 
 def _verdict(results: Results) -> str:

@@ -173,11 +173,14 @@ def total_line(evals: Sequence[Results], model: str | None = None) -> str:
     costs = [results.cost_usd for results in evals if results.cost_usd is not None]
     cost = _cost(records, sum(costs) if costs else None, sum(map(n_cost_unknown, evals)))
     spent = ["cost unknown" if cost == "unknown" else cost, seconds(_duration_ms(evals) / 1000)]
+    missing = sum(results.count("pending") for results in evals if not results.decided)
     runs = [f"; {count(passed)} of {plural(n_runs, 'run')} passed"]
     if unmeasured:
         runs += [", ", warning(f"{count(unmeasured)} not measured")]
-    if missing := sum(results.count("pending") for results in evals if not results.decided):
+    if missing:
         runs += [", ", warning(f"{count(missing)} did not run")]
+    if missing and not n_runs:
+        runs = ["; ", warning(f"none of {plural(missing, 'run')} finished")]
     head = plural(len(evals), "eval") + (f" of {model}" if model is not None else "")
     return joined(head, *_by_state(evals), *runs, dim(f"; {', '.join(spent)}"))
 

@@ -23,6 +23,7 @@ NAME_COLUMNS = 60
 
 Column = tuple[str, Callable[[Summary], str]]
 MOST_ROWS = 20
+ASSUMED = "95% intervals assume only the range of scores: that of a mean near one end reaches far towards the other"
 
 
 def statistics_lines(results: Results, *, verbose: bool = False, columns: int | None = None) -> list[str]:
@@ -77,7 +78,8 @@ def _verbose_lines(results: Results, columns: int | None) -> list[str]:
                 "",
                 *fitted_tables(_rows(results, table), [len(model_names(results)), *(1 for _ in table)], columns),
             ]
-    return lines
+    graded = any(each.mean_interval != each.pass_rate_interval for each in results.by_function.values())
+    return [*lines, "", ASSUMED] if graded else lines
 
 
 def _passed(summary: Summary) -> str:

@@ -282,7 +282,7 @@ def last_run_line(last: PublishedHead) -> str:
     judges = f", judges {money(spent.cost_usd)}" if spent is not None and spent.cost_usd else ""
     rollouts, tokens = plural(found.total_runs, "rollout"), plural(found.total_tokens, "token")
     cost, took = known_cost(found.cost_usd, found.cost_unknown), seconds(found.total_duration_ms / 1000)
-    return f"last run ({moment(last.provenance['started_at'])}): {rollouts}, {tokens}, {cost}{judges}, {took}"
+    return f"last eval run ({moment(last.provenance['started_at'])}): {rollouts}, {tokens}, {cost}{judges}, {took}"
 
 
 def _compared(found: Compared, results: Results) -> list[str]:
@@ -297,7 +297,7 @@ def _compared(found: Compared, results: Results) -> list[str]:
         if found.better + found.worse and found.p_value is not None:
             cause = "may be chance" if found.p_value >= ALPHA else "unlikely to be chance"
             any_change += f"; {cause} (p {p_value(found.p_value)})"
-        return [f"against the last run{when}: {any_change}{left_out}"]
+        return [f"against the last eval run{when}: {any_change}{left_out}"]
     counts = {"changed": found.changed, "added": found.added, "removed": found.removed}
     left_out = rows_left_out({**counts, "not measured": found.unmeasured})
     left_out = left_out and f"; {left_out}"
@@ -329,8 +329,13 @@ def verdict_lines(results: Results) -> list[str]:
 
 
 def short_verdict_lines(results: Results) -> list[str]:
-    """Return what an eval run came to and nothing else: why it stopped, its pass rate and its gates."""
-    return [*_stop(results), _pass_rate(results), *map(_gate, results.verdicts)]
+    """Return what an eval run came to and nothing else: why it stopped, its pass rate, its gates and what failed."""
+    return [*_stop(results), _pass_rate(results), *_gates(results, results.verdicts, power=False, indent="")]
+
+
+def worst_rows_lines(results: Results) -> list[str]:
+    """Return the rows that kept gates from holding, once if several gates have the same."""
+    return list(dict.fromkeys(line for verdict in results.verdicts for line in _worst_rows(results, verdict)))
 
 
 def brief_lines(results: Results) -> list[str]:
@@ -437,10 +442,10 @@ def _baseline_model(results: Results, baseline: ModelResults) -> list[str]:
     return [f"baseline {baseline.model}: {rate}", *map(warning, _given_up(missing, "of the baseline never ran"))]
 
 
-def _gates(results: Results, verdicts: Sequence[Verdict], *, power: bool = True) -> list[str]:
+def _gates(results: Results, verdicts: Sequence[Verdict], *, power: bool = True, indent: str = "  ") -> list[str]:
     lines: list[str] = []
     for verdict in verdicts:
-        rows = [line for line in _worst_rows(results, verdict) if line not in lines]
+        rows = [line for row in _worst_rows(results, verdict) if (line := f"{indent}{row}") not in lines]
         lines += [_gate(verdict), *rows, *(_power(verdict) if power else [])]
     return lines
 
@@ -497,6 +502,6 @@ def _worst_rows(results: Results, verdict: Verdict) -> list[str]:
     if not worst:
         return []
     worst.sort()
-    rows = f"  worst rows: {listed((text for _, _, text in worst), WORST_ROWS)}"
+    rows = f"worst rows: {listed((text for _, _, text in worst), WORST_ROWS)}"
     show = "" if results.is_merged else f"; {show_command(Path(results.provenance['run_dir']), worst[0][1])}"
     return [rows + show]

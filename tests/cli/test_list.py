@@ -11,6 +11,16 @@ ENDED = {"ev": "ended", "at": "2026-01-01T00:00:09+00:00", "status": "finished",
 (GATE,) = published([finished({A: 1.0})], minimum=0.7)["gates"]
 
 
+LISTED = """\
+run     model                  started (UTC)           status  pass rate        passed  gates  tokens      cost
+new     demo/arithmetic  2026-01-02 03:04:05         finished      0.500        1 of 2      -  12,345   unknown
+part    demo/arithmetic  2026-01-02 03:04:05  failed, partial          -        1 of 2      -  12,345  >= $1.25
+torn    -                                  -       unreadable          -             -      -       -         -
+killed  demo/arithmetic  2026-01-01 00:00:00           failed          -  0 of 4 ended      -       -         -
+old     demo/arithmetic  2026-01-02 03:04:05         finished      0.500        1 of 2      -  12,345     $1.25
+"""
+
+
 def test_runs_lists_the_newest_first(typed: Cli, stored: Stored) -> None:
     stored("old", age_s=4)
     stored("killed", results=None, age_s=3)
@@ -20,14 +30,18 @@ def test_runs_lists_the_newest_first(typed: Cli, stored: Stored) -> None:
     stopped = {"status": "failed", "stop_reason": "401", "stopped_by": "systemic", "partial": True}
     stored("part", results={**RESULTS, **stopped, "summary": begun}, age_s=1)
     stored("new", results={**RESULTS, "summary": {**summary, "cost_usd": None}}, age_s=0)
-    assert typed("runs").splitlines() == [
-        "run           started (UTC)           status  pass rate        passed  gates  tokens      cost",
-        "new     2026-01-02 03:04:05         finished      0.500        1 of 2      -  12,345   unknown",
-        "part    2026-01-02 03:04:05  failed, partial          -        1 of 2      -  12,345  >= $1.25",
-        "torn                      -       unreadable          -             -      -       -         -",
-        "killed  2026-01-01 00:00:00           failed          -  0 of 4 ended      -       -         -",
-        "old     2026-01-02 03:04:05         finished      0.500        1 of 2      -  12,345     $1.25",
-    ]
+    assert typed("runs").splitlines() == LISTED.splitlines()
+
+
+def test_a_run_that_was_cut_has_no_pass_rate(typed: Cli, stored: Stored) -> None:
+    """Its runs that are missing could change it, so `show` and the browser say none either."""
+    cut = {**RESULTS["summary"], "selected": 58, "pending": 4}
+    for name, status in (("stopped", "stopped"), ("decided", "finished")):  # the latter stopped as gates were decided
+        stored(name, {**ENDED, "status": status}, results={**RESULTS, "status": status, "summary": cut})
+
+    rates = {run["name"]: (run["pass_rate"], run["passed"]) for run in json.loads(typed("runs", "--json"))["runs"]}
+
+    assert rates == {"stopped": (None, 1), "decided": (0.5, 1)}
 
 
 def test_what_was_not_measured_is_no_pass_rate(typed: Cli, stored: Stored) -> None:
@@ -43,7 +57,7 @@ def test_runs_show_the_states_of_gates(typed: Cli, stored: Stored) -> None:
     for age_s, states in enumerate((["holds"], ["fails"], ["holds", "fails"], ["holds"] * 2, ["not measured"])):
         stored(f"run{age_s}", results={**RESULTS, "gates": [{**GATE, "state": state} for state in states]}, age_s=age_s)
     cells = [line.split("  ") for line in typed("runs").splitlines()[1:]]
-    assert [[cell.strip() for cell in line if cell][5] for line in cells] == [
+    assert [[cell.strip() for cell in line if cell][6] for line in cells] == [
         "holds",
         "fails",
         "1 of 2 fails",

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from docs.pages import prime_eval
-from docs.pages.command_line import registered
 from pytest_osmosis.cli.main import argument_parser
 from pytest_osmosis.config.named_keys import remark
 from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.models.failures import CLIENT_ERRORS, Failures
+from pytest_osmosis.plugin.options import every_option
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, Boundary, RunRecord
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
 from tests.unit import made
@@ -96,12 +96,7 @@ COMMANDS = {
     for name, parser in command_parsers(argument_parser())
 }
 """The commands of pytest-osmosis, like "runs list", and their options."""
-OPTIONS = {
-    flag
-    for option in registered().options
-    for flag in option.flags
-    if "not supported yet" not in option.settings["help"]
-}
+OPTIONS = {option.flag for option in every_option()}
 
 
 def is_supported(table: str, key: str) -> bool:

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import tomllib
 
+from pytest_osmosis.plugin import options
 from tests.docs.blocks import REPOSITORY
 
 OPTION = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
 OURS = re.compile(r"\b(pytest|pytest_osmosis)\b")
 UNLISTED = frozenset({"--junitxml"})
-"""Alternative names of options, which --help does not list."""
+"""Alternative names of options, which --help does not list, as it does not most of ours."""
 
 
 def commands(text: str) -> list[list[str]]:
@@ -80,10 +81,11 @@ def options_of(module: str, *command: str) -> frozenset[str]:
     words = [sys.executable, "-m", module, *command, "--help"]
     shown = subprocess.run(words, check=True, capture_output=True, text=True, timeout=300, cwd=REPOSITORY).stdout
     listed = [re.split(r"\s{2,}", line.strip())[0] for line in shown.splitlines() if re.match(r"\s+-", line)]
-    return UNLISTED.union(option for names in listed for option in OPTION.findall(names))
+    ours = [option.flag for option in options.every_option()] if module == "pytest" else []
+    return UNLISTED.union(ours, (option for names in listed for option in OPTION.findall(names)))
 
 
 def unknown_options(module: str, words: list[str], *command: str) -> list[str]:
     """Return the options of a command that its program does not have."""
-    options = [word.partition("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)]
-    return [option for option in options if option not in options_of(module, *command)]
+    typed = [word.partition("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)]
+    return [option for option in typed if option not in options_of(module, *command)]

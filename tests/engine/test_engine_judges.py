@@ -186,7 +186,7 @@ def test_the_model_of_a_judge_is_probed_before_the_first_run(questions: Workspac
     with ChatServer(status(404)) as server:
         live = evaluated(judged_config(questions, server), probe=True)
 
-    assert live.stop.text.startswith("the judge: the test request (probe) failed: ")
+    assert live.stop.text.startswith("the judge: the test request failed: ")
     assert [record.rolled for record in live.results.records] == [False] * ROWS
 
 

@@ -32,7 +32,7 @@ def test_a_404_at_the_probe_says_where_it_asked_and_how_to_leave_the_probe_out(w
     assert live.kinds() == ["skipped"] * 8
     assert {record.status for record in live.results.records} == {"pending"}
     assert stopped_with(
-        live, f"the test request (probe) failed: the server answered 404 Not Found at {server.url}/chat/completions"
+        live, f"the test request failed: the server answered 404 Not Found at {server.url}/chat/completions"
     )
     assert stopped_with(live, f'[model] base_url = "{server.url}/v1"')
     assert stopped_with(live, "--osmosis-no-probe")

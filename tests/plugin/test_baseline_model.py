@@ -110,9 +110,9 @@ def test_a_baseline_that_is_not_reached_is_not_measured_and_ends_with_its_eval(
     result.stdout.fnmatch_lines(
         [
             "against the baseline old: not measured: no row was measured on both sides (*401*); *: 7 not measured",
-            "no further request is sent to the baseline's model: the test request (probe) failed: *401*",
+            "no further request is sent to the baseline's model: the test request failed: *401*",
             "baseline old: pass rate -: no run was measured",
-            "7 runs of the baseline never ran: the test request (probe) failed: *401*",
+            "7 runs of the baseline never ran: the test request failed: *401*",
             "gate max_regression <= 0.02: NOT MEASURED: no row was measured on both sides (the test request *: *401*)",
             "gate pass_rate >= 0.5: HOLDS: *",
         ]

@@ -62,7 +62,7 @@ def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace
 
         result = workspace.run(CONFIG, exits=9)
 
-    stopped = "stopped: the test request (probe) and a run failed the same way: the server answered 400 Bad Request: "
+    stopped = "stopped: the test request and a run failed the same way: the server answered 400 Bad Request: "
     result.stdout.fnmatch_lines([f"{stopped}Malformed API Key passed in"])
     result.stdout.fnmatch_lines([UNMEASURED])
     boundaries = [run["boundary"] for row in workspace.results()["rows"] for run in row["runs"]]

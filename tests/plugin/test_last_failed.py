@@ -67,13 +67,13 @@ def test_the_second_run_is_compared_with_the_first(workspace: Workspace) -> None
     listed = workspace.run(CONFIG, "--co")
     second = workspace.run(CONFIG)
 
-    assert "last run" not in first.stdout.str()
-    last = r"  last run \(\d{4}-\d\d-\d\d \d\d:\d\d UTC\): 4 rollouts, [\d,]+ tokens, \$0, \S+ s"
+    assert "last eval run" not in first.stdout.str()
+    last = r"  last eval run \(\d{4}-\d\d-\d\d \d\d:\d\d UTC\): 4 rollouts, [\d,]+ tokens, \$0, \S+ s"
     listed.stdout.re_match_lines([last])
     second.stdout.re_match_lines(
-        [last, r"against the last run \(.* UTC\): 0 rows better, 1 worse; may be chance \(p = 1\)"]
+        [last, r"against the last eval run \(.* UTC\): 0 rows better, 1 worse; may be chance \(p = 1\)"]
     )
     assert workspace.results()["last_run"]["run"] == workspace.run_dirs()[0].name
-    assert "last run" not in workspace.run(CONFIG, "--osmosis-n=2").stdout.str(), "it has another plan"
-    assert "against the last run" not in workspace.run(CONFIG, "-k", "row1-").stdout.str()
+    assert "last eval run" not in workspace.run(CONFIG, "--osmosis-n=2").stdout.str(), "it has another plan"
+    assert "against the last eval run" not in workspace.run(CONFIG, "-k", "row1-").stdout.str()
     assert workspace.results()["last_run"] is None

@@ -177,7 +177,7 @@ REFUSED = {
     "--osmosis-lmit=3": ["--osmosis-lmit: unrecognized argument, did you mean --osmosis-limit?"],
     "--osmosis_batch_size=3": ["--osmosis_batch_size: unrecognized argument, did you mean --osmosis-batch-size?"],
     "--osmosis-labb": ["--osmosis-labb: unrecognized argument, did you mean --osmosis-lab?"],
-    "--osmosis-xyzzy": ["--osmosis-xyzzy: unrecognized argument; pytest --help lists those of pytest-osmosis"],
+    "--osmosis-xyzzy": ["--osmosis-xyzzy: unrecognized argument; pytest-osmosis help lists all options"],
     "--hosted --other=1": [
         "--hosted: unrecognized argument; not offered: evals run on your machine, and requests go only to the model",
         "--other: unrecognized argument",
@@ -192,6 +192,23 @@ def test_an_option_of_another_system_is_refused_with_its_equivalent(workspace: W
     for typed, errors in REFUSED.items():
         result = workspace.run("configs/eval/x.toml", *typed.split(), exits=4)
         assert [line for line in result.errlines if line] == [f"ERROR: {error}" for error in errors]
+
+
+def test_pytest_s_help_shows_the_everyday_options_and_leads_to_all_others(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+    lines = workspace.run("--help").outlines
+
+    without_ours = len(workspace.run("--help", "-p", "no:osmosis").outlines)
+    assert len(lines) - without_ours <= 40
+    flags = [line.split()[0].partition("=")[0] for line in lines if line.startswith("  --osmosis-")]
+    everyday = [option.flag for option in options.every_option() if "everyday" in option.marks]
+    assert flags == everyday
+    assert len(flags) <= 15
+    assert "osmosis: the everyday options; pytest-osmosis help [WORD] finds all others:" in lines
+    assert {"  --osmosis-n=N         Runs per row", f"{'':24}Dataset file inside the workspace"} <= {*lines}
 
 
 def test_help_and_the_version_are_shown_and_what_else_is_typed_is_pytest_s_to_refuse(workspace: Workspace) -> None:

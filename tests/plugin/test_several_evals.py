@@ -145,6 +145,27 @@ def test_what_ends_the_session_stops_no_eval_that_is_done(workspace: Workspace, 
 
 
 @pytest.mark.slow
+def test_what_several_evals_met_is_told_once(workspace: Workspace) -> None:
+    model = {"base_url": "http://127.0.0.1:9/v1", "max_retries": 0}
+    for name in ("a", "b", "c"):
+        workspace.eval(name, rows=2, gate={"pass_rate": ">= 0.5"}, model=model)
+
+    result = workspace.run(CONFIGS, exits=9)
+
+    lines = [line for line in result.outlines if not line.startswith("ERROR ")]
+    reason = "stopped: the test request failed: cannot reach http://127.0.0.1:9/v1: "
+    assert [line[: len(reason)] for line in lines if "cannot reach" in line] == [reason, f"  {reason}"[: len(reason)]]
+    assert lines.count("stopped for the same reason as a") == 2
+    told = lines.index("a, b, c")
+    assert lines[told + 2 : told + 5] == [
+        "  2 of 2 runs never started",
+        "  gate pass_rate >= 0.5: NOT MEASURED: no rollout succeeded before the eval stopped",
+        "",
+    ]
+    assert table(lines)[-1][0].startswith("3 evals: 3 not measured; none of 6 runs finished; ")
+
+
+@pytest.mark.slow
 def test_verbose_shows_every_eval_whole_quiet_the_verdict_and_quieter_one_line(workspace: Workspace) -> None:
     four_evals(workspace)
 
@@ -156,6 +177,8 @@ def test_verbose_shows_every_eval_whole_quiet_the_verdict_and_quieter_one_line(w
     verbose.stdout.fnmatch_lines(["osmosis: set10 (configs/eval/set10.toml)", "  dataset: data/set10.jsonl, all 2"])
 
     several, one = workspace.run(CONFIGS, "-q"), workspace.run("--osmosis-config=configs/eval/set10.toml", "-q")
+    several_name, one_name = (folder.name for folder in workspace.run_dirs("set10")[-2:])
+    worst = "worst rows: row0 0 of 1, row1 0 of 1; pytest-osmosis show {} row0-run0"
     quieter = workspace.run(CONFIGS, "-qq").outlines
 
     assert len(table(several.outlines)) == 7
@@ -163,7 +186,9 @@ def test_verbose_shows_every_eval_whole_quiet_the_verdict_and_quieter_one_line(w
     assert [line for line in one.outlines if line.startswith("osmosis: set10: ")] == [
         "osmosis: set10: pass rate 0.000: 0 of 2 runs passed; 95% interval 0.000 to 0.776 (Gaffke, mid-p)",
         "osmosis: set10: gate pass_rate >= 0.5: FAILS: 0.000 (0 of 2 runs passed)",
+        f"osmosis: set10: {worst.format(one_name)}",
     ]
+    assert f"osmosis: set10: {worst.format(several_name)}" in several.outlines
     assert not any("tokens" in line for line in one.outlines)
     (ours,) = (line for line in quieter if "osmosis" in line)
     assert ours.startswith("osmosis: 4 evals: 1 fails, 1 not measured, 1 holds, 1 without a gate; 6 of 11 runs")

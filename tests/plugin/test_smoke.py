@@ -61,7 +61,7 @@ def test_a_smoke_run_of_all_rows_is_not_a_run_of_the_plan(workspace: Workspace) 
 
     smoke.stdout.fnmatch_lines(["  smoke: first 2 rows, *", "smoke: 2 of 2 runs, *"])
     assert read_json(workspace.run_dirs()[0] / "results.json")["partial"] is True
-    assert "last run" not in whole.stdout.str()
+    assert "last eval run" not in whole.stdout.str()
 
 
 @pytest.mark.slow

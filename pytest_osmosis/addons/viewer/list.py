@@ -15,11 +15,12 @@ from pytest_osmosis.report.style import STATUSES, Style, StyledText, aligned, bo
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import hint, listed, natural_key, shown
 from pytest_osmosis.text.numbers import count, money, plural, score
+from pytest_osmosis.text.safe import fitted_middle, one_line
 
-_HEAD = ["run", "started (UTC)", "status", "pass rate", "passed", "gates", "tokens", "cost"]
+_HEAD = ["run", "model", "started (UTC)", "status", "pass rate", "passed", "gates", "tokens", "cost"]
 DESCRIPTION = """\
-List the eval runs of this workspace, newest first: their status, pass rate,
-gates and cost. The statuses are those of Osmosis' hosted evals: pending (no
+List the eval runs of this workspace, newest first: their model, status, pass
+rate, gates and cost. The statuses are those of Osmosis' hosted evals: pending (no
 code is loaded yet), running, finished, failed (killed, or every run met the
 same error) and stopped. A run that fails a gate has finished.
 """
@@ -34,6 +35,7 @@ SCHEMA_VERSION = 1
 NEWEST = 20
 """The number of runs that are listed unless all are asked for."""
 MOST_LISTED = 10
+MODEL_COLUMNS = 30
 
 
 def _cells(entry: RunEntry) -> list[str]:
@@ -45,9 +47,10 @@ def _cells(entry: RunEntry) -> list[str]:
         cost = f">= {cost}"
     return [
         entry.name,
+        "-" if entry.model is None else fitted_middle(one_line(entry.model), MODEL_COLUMNS),
         "-" if entry.started_at is None else entry.started_at[:19].replace("T", " "),
         StyledText((status, STATUSES.get(entry.status))),
-        "-" if entry.partial else score(entry.pass_rate),
+        score(entry.pass_rate),
         _passed(entry),
         StyledText((gates, None if gates in ("-", "not decided", "partial") else style)),
         "-" if entry.tokens is None else count(entry.tokens),
@@ -104,7 +107,7 @@ def list_runs(folder: Path, eval: str | None = None, *, every: bool = False) -> 
     if not entries:
         return [f"no runs in {shown(home)}; {NO_RUNS}"]
     more = [dim(f"and {plural(n_more, 'older run')}; --all lists {'it' if n_more == 1 else 'them'} too")]
-    head, *lines = aligned([_HEAD, *map(_cells, entries)])
+    head, *lines = aligned([_HEAD, *map(_cells, entries)], left=[0, 1])
     return [bold(head), *lines, *(more if n_more else [])]
 
 

@@ -33,7 +33,8 @@ class RunEntry:
     that made the rollouts: `[experiment] rollout`, else `[agent] agent`.
 
     `passed` of the `counted` runs of the eval's own model passed, and `measured` of them were measured; without any
-    there is no pass rate, and no `pass_rate_interval`, which is as published. `ended` of the `selected` ones ended; for
+    there is no pass rate, and no `pass_rate_interval`. Nor is there one of a part, and of an eval run that was cut:
+    runs are missing that could change it. `ended` of the `selected` ones ended; for
     an eval run without results of its last session these are rollouts of all models, and the planned ones. `gates` are
     the states of its gates, `git_commit` and `git_dirty` the version of its code. `replayed` is True if all answers
     came from a cassette.
@@ -115,17 +116,18 @@ def with_figures(
     gates: Sequence[Verdict],
 ) -> RunEntry:
     """Return the entry of an eval run with what the head of its results says."""
-    rate = found.pass_rate if found.measured else None
+    rate, ended = found.pass_rate if found.measured else None, found.selected - found.pending
+    is_whole = not partial and (entry.status == "finished" or ended == found.selected)
     return replace(
         entry,
         eval=name,
         partial=partial,
         started_at=provenance["started_at"],
-        pass_rate=rate,
+        pass_rate=rate if is_whole else None,
         passed=None if rate is None else round(rate * found.counted),
         counted=found.counted,
         measured=found.measured,
-        ended=found.selected - found.pending,
+        ended=ended,
         selected=found.selected,
         gates=[gate.state for gate in gates],
         tokens=found.total_tokens,
@@ -134,7 +136,7 @@ def with_figures(
         duration_s=found.total_duration_ms / 1000,
         git_commit=provenance.get("git_commit"),
         git_dirty=provenance.get("git_dirty"),
-        pass_rate_interval=None if rate is None else found.pass_rate_interval,
+        pass_rate_interval=found.pass_rate_interval if is_whole and found.measured else None,
     )
 
 

@@ -98,20 +98,9 @@ def row_of(stored: StoredResults) -> RunEntry:
         results.verdicts,
     )
     if not stored.is_from_journal:
-        return without_misleading_rate(entry)
+        return entry
     ended, selected = len(stored.records), manifest.selected.n_rollouts
-    return replace(_without_rate(entry), partial=False, ended=ended, selected=selected)
-
-
-def without_misleading_rate(entry: RunEntry) -> RunEntry:
-    """Return an eval run without its pass rate if it is a part: runs are missing that could change it."""
-    ended, selected = entry.ended, entry.selected
-    is_cut = entry.status != "finished" and ended is not None and selected is not None and ended < selected
-    return _without_rate(entry) if entry.partial or is_cut else entry
-
-
-def _without_rate(entry: RunEntry) -> RunEntry:
-    return replace(entry, pass_rate=None, pass_rate_interval=None)
+    return replace(entry, pass_rate=None, pass_rate_interval=None, partial=False, ended=ended, selected=selected)
 
 
 class _Listed(NamedTuple):
@@ -144,7 +133,7 @@ class RunList:
         kept = self._kept.get(folder)
         if kept is not None and kept[0] == version:
             return kept[1]
-        listed = _Listed(without_misleading_rate(run_entry(folder, self._rollouts.count)), _table_of(directory))
+        listed = _Listed(run_entry(folder, self._rollouts.count), _table_of(directory))
         self._kept[folder] = (version, listed)
         return listed
 

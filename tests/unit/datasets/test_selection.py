@@ -95,7 +95,9 @@ def test_merged_ranges_contain_exactly_the_requested_rows(ranges: list[tuple[int
 
 
 TOLD = "rows with their ground truth in their prompt: {}; a model can copy the answer, so remove it there"
-REPEATED = "the prompt of an earlier row is repeated {}, so such rows weigh more; remove them, or raise n"
+REPEATED = (
+    "the prompt of an earlier row is repeated {}, so such rows weigh more; remove them (n gives all rows more runs)"
+)
 
 
 def row(row_index: int, prompt: str, ground_truth: object = None, **more: Any) -> Row:
@@ -109,9 +111,9 @@ def notes_of(rows: Iterable[Row]) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("prompts", "note"),
     [
-        (["2+2?", "3+3?", "2+2?"], REPEATED.format("1 time (rows 0 and 2 first)")),
-        (["a", "b", "a", "c", "b"], REPEATED.format("2 times (rows 0 and 2 first)")),
-        (["a"] * 1002, REPEATED.format("1,001 times (rows 0 and 1 first)")),
+        (["2+2?", "3+3?", "2+2?"], REPEATED.format("1 time (first: row 2 has that of row 0)")),
+        (["a", "b", "a", "c", "b"], REPEATED.format("2 times (first: row 2 has that of row 0)")),
+        (["a"] * 1002, REPEATED.format("1,001 times (first: row 1 has that of row 0)")),
     ],
 )
 def test_repeated_prompts_are_one_warning_with_a_count(prompts: list[str], note: str) -> None:

@@ -242,7 +242,7 @@ def test_an_error_that_the_probe_met_too_stops_the_eval_at_once() -> None:
     met, other = failing("400: No connected db. (request 77be41aa)", "model"), failing("400: too long", "model")
     assert (systemic.is_of_probe(other), systemic.saw(other)) == (False, None)
     assert systemic.is_of_probe(met)
-    assert systemic.saw(met) == f"the test request (probe) and a run failed the same way: {met['error']}"
+    assert systemic.saw(met) == f"the test request and a run failed the same way: {met['error']}"
 
 
 def test_an_error_of_the_probe_is_forgotten_once_a_run_succeeds() -> None:

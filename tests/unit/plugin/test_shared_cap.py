@@ -238,6 +238,7 @@ def test_the_advice_after_too_many_errors_fits_their_cause(
     results = replace(results_of([failed("model"), broken], scorers=(A,)), cassette=cassette)
 
     assert _remedy(results) == advice
+    assert _remedy(replace(results, stop_reason="systemic")) == "once that is fixed"
 
 
 def frame_with_a_loop() -> FrameType:

@@ -207,6 +207,9 @@ def shown() -> dict[str, Outcome]:
             finished({A: 0.25, B: 0.5}, errors={"rewards:c": RewardError("ValueError: no\nreally")}),
             PassRule((A, B, "rewards:c"), 1.0, {B: 0.5}, A),
         ),
+        "scores that do not stand in the headline": outcome(
+            finished({A: 0.25, B: 0.5, "rewards:c": 1.0}), PassRule((A, B, "rewards:c"))
+        ),
         "a function that broke": outcome(
             finished({}, errors={A: BROKE}),
             details=TRACEBACK,
@@ -251,11 +254,13 @@ def answer(*messages: Any, truth: object = "15") -> ScoredAnswer:
     return ScoredAnswer.of(Transcript([SUM, *messages], 1, ground_truth=truth))
 
 
-def test_the_line_has_the_end_of_what_is_long_and_its_length() -> None:
-    line = answer(said("x" * 10_000 + "\n#### 14"), truth="y" * 100_000).line
+def test_the_line_lacks_the_middle_of_what_is_long_and_says_how_long_it_is() -> None:
+    line = answer(said("As an AI" + "x" * 10_000 + "\n#### 14"), truth="y" * 100_000).line
+    short = "As an AI language model, I cannot help with that."
 
-    assert line.startswith('answered "...xxx')
-    assert 'x #### 14" (10,008 characters), expected "...yyy' in line
+    assert answer(said(short), truth=None).line == f'answered "{short}"'
+    assert line.startswith('answered "As an AIxxx')
+    assert 'x #### 14" (10,016 characters), expected "yyy' in line
     assert line.endswith('yyy" (100,000 characters)')
     assert len(line) < 2 * ANSWER_IN_A_LINE + 80
 

@@ -12,7 +12,7 @@ from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.redaction import Sanitizer
 from pytest_osmosis.verdicts.comparison import Matched, Pair
 from pytest_osmosis.verdicts.gates import State, Verdict
-from tests.unit.made import A, failed, finished, pending, results_of
+from tests.unit.made import A, failed, finished, of_baseline, pending, results_of
 
 
 def title(results: Results) -> str:
@@ -42,6 +42,19 @@ def test_the_title_is_the_worst_verdict_of_the_gates(states: tuple[State, ...], 
     assert title(replace(results_of([finished({A: 1.0})]), verdicts=verdicts)) == expected
 
 
+def test_the_line_below_the_title_names_model_dataset_and_rows() -> None:
+    of_rows = {"dataset": "data/x.jsonl", "selection": "sample 6 of 60, seed 0"}
+    whole = results_of([finished({A: 1.0})], n=2, extra=of_rows)
+    compared = results_of([finished({A: 1.0})], baseline=[of_baseline(finished({A: 1.0}))])
+
+    lines = [markdown(results).splitlines()[2] for results in (whole, compared)]
+
+    assert lines == [
+        "vendor/some-model on data/x.jsonl (rows: sample 6 of 60, seed 0), n = 2",
+        "vendor/some-model, baseline other",
+    ]
+
+
 def test_runs_that_did_not_pass_and_rows_that_changed_are_listed_up_to_a_bound() -> None:
     records = [failed("agent", row)._replace(error="KeyError: 'x'") for row in range(MOST_LISTED + 7)]
 
@@ -58,7 +71,7 @@ def test_runs_that_did_not_pass_and_rows_that_changed_are_listed_up_to_a_bound()
 
     changed = markdown(results_of(rerun, previous=Matched(pairs))).splitlines()
 
-    assert "<details><summary>Against the last run: 1 row better, 1,002 worse</summary>" in changed
+    assert "<details><summary>Against the last eval run: 1 row better, 1,002 worse</summary>" in changed
     assert "| row | passed then | passed now |" in changed
     assert "| row1 | 1/1 | 0/1 |" in changed
     assert "| ... | 3 more in results.json |  |" in changed

@@ -104,6 +104,8 @@ def test_the_last_line_counts_evals_by_their_gates_and_adds_up() -> None:
         "$0.00036, 16.1 s"
     )
     assert total_line([results_of(HALF), made[0]]).endswith("; >= $0.000072, 6.4 s")
+    nothing = [results_of([pending(0), pending(1)]), results_of([pending(0)])]
+    assert total_line(nothing) == "2 evals; none of 3 runs finished; $0, 6.4 s"
 
 
 FIVE: list[tuple[State, ...]] = [("holds", "fails"), ("not measured",), ("partial",), ("holds",), ()]

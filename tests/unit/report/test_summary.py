@@ -15,7 +15,7 @@ from pytest_osmosis.config.eval_kinds import GateRule, TokenPrices
 from pytest_osmosis.formats import CassetteMode
 from pytest_osmosis.models.prices import FREE, price_from
 from pytest_osmosis.report.overview import overview_rows
-from pytest_osmosis.report.statistics import NAME_COLUMNS
+from pytest_osmosis.report.statistics import ASSUMED, NAME_COLUMNS
 from pytest_osmosis.report.style import aligned
 from pytest_osmosis.report.summary import brief_lines, last_run_line, short_verdict_lines, summary_lines, verdict_lines
 from pytest_osmosis.results.read import read_head
@@ -240,7 +240,7 @@ def test_the_header_shows_the_time_and_cost_of_the_last_run(
 
     line = last_run_line(structs.replace(head, summary=structs.replace(found, cost_usd=cost, cost_unknown=n_unknown)))
 
-    assert line == f"last run (2026-11-20 14:03 UTC): 500 rollouts, 625,000 tokens, {said}, 3 min 50 s"
+    assert line == f"last eval run (2026-11-20 14:03 UTC): 500 rollouts, 625,000 tokens, {said}, 3 min 50 s"
 
 
 def test_the_verdict_on_a_replay_says_so() -> None:
@@ -264,6 +264,13 @@ def test_the_ends_of_a_very_long_function_name_are_kept() -> None:
         assert each.startswith(start)
         assert each.endswith(end)
         assert width(head) == width(row)
+
+
+def test_verbose_says_why_the_interval_of_a_mean_reaches_far_to_one_side() -> None:
+    graded, right = ([finished({A: score}, row) for row in range(9)] for score in (0.9, 1.0))
+
+    assert ASSUMED in summary_lines(results_of(graded), verbose=True)
+    assert ASSUMED not in [*summary_lines(results_of(graded)), *summary_lines(results_of(right), verbose=True)]
 
 
 def test_a_threshold_that_is_nearly_one_is_not_shown_as_one_and_columns_fit_their_widest_cell() -> None:
