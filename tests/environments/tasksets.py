@@ -22,9 +22,17 @@ def module(name, **members):
     vars(made).update(members)
 
 
-class Message(SimpleNamespace):
+class Record(SimpleNamespace):
     def model_dump(self, **_):
-        return dict(vars(self))
+        return {name: dumped(value) for name, value in vars(self).items() if value is not None}
+
+
+def dumped(value):
+    if isinstance(value, list):
+        return [dumped(each) for each in value]
+    if isinstance(value, dict):
+        return {name: dumped(each) for name, each in value.items()}
+    return value.model_dump() if isinstance(value, Record) else value
 
 
 class Data(dict):
@@ -76,7 +84,7 @@ class Taskset:
 
 
 def agents_of(config):
-    return config.agents
+    return {name: each for name, each in vars(config).items() if isinstance(each, Agent)}
 
 
 class EvalClient:
@@ -95,10 +103,9 @@ class EvalClient:
 
 
 def trace_of(agent, task):
-    timing = SimpleNamespace(scoring=SimpleNamespace(start=0.0), model_dump=lambda **_: {})
-    return SimpleNamespace(
-        id=uuid4().hex, agent=SimpleNamespace(name=agent), ok=True, errors=[], last_error=None, rewards={}, metrics={},
-        branches=[], timing=timing, stop_condition=None, is_completed=True, is_truncated=False, reward=0.0,
+    return Record(
+        id=uuid4().hex, agent=Record(name=agent, config={}), ok=True, errors=[], rewards={}, metrics={}, nodes=[],
+        timing=Record(start=1.0, scoring=Record(start=0.0)), stop_condition=None, is_completed=True,
     )
 
 
@@ -126,35 +133,36 @@ class Env:
             on_trace(trace)
             traces.append(trace)
             await self.play(trace, task, context)
-        by_agent = {trace.agent.name: [trace] for trace in traces}
-        return SimpleNamespace(
-            traces=traces, by_agent=by_agent, ok=all(trace.ok for trace in traces), last_error=None,
+        about = Record(type="DoubleTask", data=dict(task.data), key=task.key)
+        return Record(
+            id=uuid4().hex, task=about, traces=traces, ok=all(trace.ok for trace in traces), errors=[],
             num_input_tokens=1, num_output_tokens=1,
         )
 
     async def play(self, trace, task, context):
-        node = lambda sampled, **message: SimpleNamespace(sampled=sampled, message=Message(**message))
+        def add(sampled, **message):
+            parent = len(trace.nodes) - 1 if trace.nodes else None
+            trace.nodes.append(Record(sampled=sampled, message=message, parent=parent))
+
         client = sys.modules["verifiers.v1.interception.server"].resolve_client(context.client)
         messages = [{"role": "user", "content": task.data["prompt"]}]
         body = {"model": context.model, "messages": messages, **context.sampling}
-        nodes = [node(False, **messages[0])]
+        add(False, **messages[0])
         try:
             if task.data.get("breaks") == "sandbox":
                 raise SandboxError("no box")
             reply = await client.get_response(None, body, context.sampling, session_id=trace.id)
-            nodes.append(node(True, role="assistant", content=reply))
+            add(True, role="assistant", content=reply)
             trace.timing.scoring.start = 1.0
             trace.rewards = {
-                name: SimpleNamespace(score=score, weight=weight)
+                name: Record(score=score, weight=weight)
                 for name, (score, weight) in task.rewards(reply).items()
             }
-            trace.reward = sum(each.score * each.weight for each in trace.rewards.values())
             trace.metrics = {"length": float(len(reply))}
         except Exception as error:
             name = type(error).__name__ if isinstance(error, SandboxError) else "TaskError"
             trace.ok = False
-            trace.last_error = SimpleNamespace(type=name, message=str(error), traceback="its traceback")
-        trace.branches = [SimpleNamespace(nodes=nodes)]
+            trace.errors = [Record(type=name, message=str(error), traceback="its traceback")]
 
 
 class SandboxError(Exception):
@@ -168,11 +176,19 @@ def resolve_env_config(given):
     agents = {}
     for name in ("agent", *(["judge"] if "judge" in given else [])):
         keys = given.get(name, {})
-        runtime = SimpleNamespace(**keys.get("runtime", {"type": "prime"}))
-        agents[name] = SimpleNamespace(
-            runtime=runtime, model=keys.get("model"), client=keys.get("client"), model_fields_set=set(keys)
-        )
-    return SimpleNamespace(taskset=SimpleNamespace(task=None, **given["taskset"]), agents=agents)
+        runtime = Record(**keys.get("runtime", {"type": "prime"}))
+        agents[name] = Agent(runtime=runtime, harness={}, model=keys.get("model"), client=keys.get("client"))
+        agents[name].model_fields_set = set(keys)
+    return Config(taskset=Record(task=None, **given["taskset"]), **agents)
+
+
+class Agent(Record):
+    def model_dump(self, **_):
+        return {name: dumped(value) for name, value in vars(self).items() if name != "model_fields_set"}
+
+
+class Config(Record):
+    pass
 
 
 module("v1", Task=Task, Taskset=Taskset)
