@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.addons.verifiers.prime_files import save_prime_files as save_prime_files
     from pytest_osmosis.addons.verifiers.prime_import import resumed_from as resumed_from
     from pytest_osmosis.addons.verifiers.processes import Environments as Environments
+    from pytest_osmosis.addons.verifiers.shown_files import run_of_files as run_of_files
     from pytest_osmosis.addons.viewer.report import Kept
     from pytest_osmosis.addons.viewer.report import is_report as is_report
     from pytest_osmosis.config.tables import EnvironmentModule
@@ -79,6 +80,7 @@ _HOMES: Mapping[str, str] = {
     "export_prime_files": "verifiers.prime_files:export_prime_files",
     "push_prime_files": "verifiers.prime_files:push",
     "resumed_from": "verifiers.prime_import:resumed_from",
+    "run_of_files": "verifiers.shown_files:run_of_files",
     "save_prime_files": "verifiers.prime_files:save_prime_files",
     # the plugin of pytest that collects reward functions of files, and a check of HTML reports
     "RewardFiles": "lab.items:RewardFiles",
