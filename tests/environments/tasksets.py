@@ -10,10 +10,12 @@ from tests.plugin.workspaces import Workspace
 VERIFIERS = """
 import asyncio, contextlib, hashlib, json, sys, types, urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from uuid import uuid4
 
 __version__ = "0.4.0"
+CACHE_DIR = Path("cache").absolute()
 THREADS = ThreadPoolExecutor(8)  # not those of the loop, with which the endpoint finds its model
 
 
@@ -132,7 +134,10 @@ class Env:
             trace = trace_of(name, task)
             on_trace(trace)
             traces.append(trace)
+            folder = CACHE_DIR / "runtimes" / "subprocess" / trace.id
+            folder.mkdir(parents=True)
             await self.play(trace, task, context)
+            folder.rmdir()
         about = Record(type="DoubleTask", data=dict(task.data), key=task.key)
         return Record(
             id=uuid4().hex, task=about, traces=traces, ok=all(trace.ok for trace in traces), errors=[],
@@ -200,6 +205,7 @@ module("v1.errors", model_error=lambda text, status_code: RuntimeError(text))
 module("v1.clients", ModelContext=SimpleNamespace, EvalClientConfig=SimpleNamespace)
 module("v1.clients.eval", EvalClient=EvalClient)
 module("v1.interception.server", resolve_client=EvalClient)
+module("v1.utils.paths", CACHE_DIR=CACHE_DIR)
 module("v1.utils.loaders", resolve_env_config=resolve_env_config, load_environment=Env)
 """
 TASKSET = """

@@ -119,7 +119,9 @@ def test_a_killed_session_loses_and_repeats_nothing(workspace: Workspace, monkey
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         session = workspace.start(*command, "--osmosis-batch-size=1")
         wait_until(lambda: len(server.requests) == 4, "a request that is held")
+        assert any((workspace.root / "cache/runtimes/subprocess").iterdir())
         session.kill()
+        wait_until(lambda: not any((workspace.root / "cache/runtimes/subprocess").iterdir()), "no files left behind")
         workspace.run(*command, "--osmosis-resume")
 
     assert len(server.requests) == 5, "only the run in flight was repeated"

@@ -22,6 +22,7 @@ from pytest_osmosis.addons.verifiers import framework_version
 from pytest_osmosis.addons.verifiers.client import body_of
 from pytest_osmosis.addons.verifiers.traces import EPISODE, state_of
 from pytest_osmosis.errors import CodeError
+from pytest_osmosis.processes.child import GUARD
 from pytest_osmosis.rollouts.environment import EnvironmentSource
 from pytest_osmosis.text.names import suggestion
 from pytest_osmosis.text.user_code import UserValueFault, error_in_words
@@ -132,11 +133,16 @@ class TasksetEnvironment:
         sampling = import_module("verifiers.v1.types").SamplingConfig(**body_of(sampling_args))
         clients = import_module("verifiers.v1.clients")
         context = clients.ModelContext(client=clients.EvalClientConfig(**ENDPOINT), model=model, sampling=sampling)
-        traces: list[str] = []
+        cache, traces = import_module("verifiers.v1.utils.paths").CACHE_DIR, list[str]()
+
+        def folder_of(trace: str) -> str:
+            """Return where the subprocess runtime of a trace has its files, which verifiers removes unless killed."""
+            return str(cache / "runtimes" / "subprocess" / trace)
 
         def minted(trace: Any) -> None:
             traces.append(trace.id)
             self._addresses[trace.id] = client.address
+            GUARD.remove_at_end(folder_of(trace.id))
 
         try:
             [slot] = self._env.slots(task, 1)
@@ -144,6 +150,7 @@ class TasksetEnvironment:
         finally:
             for trace in traces:
                 del self._addresses[trace]
+                GUARD.keep(folder_of(trace))
         without = {
             "__all__": {"agent": {"config": {"client"}}, "nodes": {"__all__": {"routed_experts", "sampling_mask"}}}
         }

@@ -7,12 +7,13 @@ scored, and the last branch of its last trace is the conversation. Source: `v1/e
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from pytest_osmosis.files.reading import parsed
 from pytest_osmosis.formats.codec import LARGEST
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.rollouts.environment import STATE
@@ -230,8 +231,11 @@ def episode_of(line: Episode, rollout: Episode, row: Episode, environment: Mappi
 
 def _typed(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message of results.jsonl as verifiers has them."""
-    calls = {"tool_calls": list(map(json.loads, message["tool_calls"]))} if message.get("tool_calls") else {}
-    return {**message, **calls}
+    calls = []
+    for call in message.get("tool_calls") or ():
+        with suppress(ValueError):
+            calls.append(parsed(call))
+    return {**message, "tool_calls": calls or None}
 
 
 def settings_of(run: StoredEvalRun, folder: Path, address: str) -> dict[str, Any]:
