@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.addons.verifiers.prime_files import save_prime_files as save_prime_files
     from pytest_osmosis.addons.verifiers.prime_import import resumed_from as resumed_from
     from pytest_osmosis.addons.verifiers.processes import Environments as Environments
+    from pytest_osmosis.addons.verifiers.shown_files import run_of_files as run_of_files
     from pytest_osmosis.addons.viewer.report import Kept
     from pytest_osmosis.addons.viewer.report import is_report as is_report
     from pytest_osmosis.config.tables import EnvironmentModule
@@ -89,6 +90,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         *("export_prime_files", "push_prime_files", "save_prime_files"),
     ),
     "verifiers.prime_import": ("resumed_from",),
+    "verifiers.shown_files": ("run_of_files",),
     # a check of HTML reports
     "viewer.report": ("is_report",),
 }

@@ -722,7 +722,7 @@ class Output:
     results: str | None = key(PATH_INSIDE, "Results file, inside the workspace.")
     save_results: bool = key(
         FLAG,
-        "Also write results.jsonl and metadata.json as prime eval does, in output_dir/evals.",
+        "Also write the files of prime eval, to output_dir/evals.",
         False,
         prime="save_results",
     )

@@ -16,6 +16,7 @@ from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, S
 from pytest_osmosis.engine.job import Bounds, Describe, Job, Limits, ScoreInputs, undecided
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals.eval_models import judge_limits, rate_limits, request_sampling, script_of
+from pytest_osmosis.evals.output_files import prime_folder
 from pytest_osmosis.evals.prepared import Models, Prepared, SelectedRuns, pass_rule
 from pytest_osmosis.git import GitFault, GitQueries, Worktree, Worktrees
 from pytest_osmosis.host.protocol import JUDGE, CassetteFields, HostCode, Role, RolloutBounds, Setup
@@ -112,6 +113,7 @@ def host_setup(
         rollout_retries=config.environment.rollout_retries,
         independent_scoring=config.environment.independent_scoring,
         state_columns=config.environment.state_columns,
+        saves_results=prime_folder(prepared) is not None,
     )
 
 

@@ -317,6 +317,7 @@ def facts_of(answer: Mapping[str, Any], module: EnvironmentModule, rows: Path) -
         functions=tuple(answer["functions"]),
         notes=tuple(answer["notes"]),
         files=answer.get("files", {}),
+        config=answer.get("config", {}),
         **told,
     )
 

@@ -237,8 +237,8 @@ class Setup:
     `judge_retries` hold for the requests of all judges. `cassette` is the store of exchanges, if there is one.
     Without `scores_at_once`, a run is scored only once the engine asks for it. With `sends_artifacts` the engine gets
     the files in `artifacts`, because it runs on another machine.
-    An environment has `concurrency` runs in flight in this process; `rollout_retries`,
-    `independent_scoring` and `state_columns` are those of the config.
+    An environment has `concurrency` runs in flight in this process; `rollout_retries`, `independent_scoring`,
+    `state_columns` and `saves_results` are those of the config.
     """
 
     code: HostCode
@@ -266,6 +266,7 @@ class Setup:
     rollout_retries: int = 0
     independent_scoring: bool = False
     state_columns: tuple[str, ...] = ()
+    saves_results: bool = False
 
     @property
     def teardown_s(self) -> float:

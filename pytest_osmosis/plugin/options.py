@@ -264,8 +264,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         Option(
             "resume-from",
             "DIR",
-            "Resume the run whose results.jsonl and metadata.json are in DIR; those that verifiers wrote begin a new "
-            "run.",
+            "Resume the run whose files of prime eval are in DIR; those that verifiers wrote begin a new run.",
             "whole once",
         ),
     ),

@@ -34,6 +34,16 @@ class StoredEvalRun:
         return self.directory.results if something_at(self.directory.results) else None
 
     @property
+    def is_of_files(self) -> bool:
+        """True if it was made of another program's files, to be shown."""
+        return bool(self.manifest.imported.get("is_all"))
+
+    @property
+    def place(self) -> Path:
+        """Its directory, or the folder of the files of which it was made."""
+        return Path(self.manifest.folder) if self.is_of_files else self.directory.path
+
+    @property
     def workspace(self) -> Path:
         """The workspace of its eval: the recorded one, or the one that now surrounds a run directory that was moved."""
         return self._here(Path(self.manifest.workspace))

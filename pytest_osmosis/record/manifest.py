@@ -59,7 +59,9 @@ class TargetFields(TypedDict, total=False):
     """The members of a target (`models.targets.ModelTarget`) that are read besides the whole of it."""
 
     provider: str
+    model: str
     base_url: str | None
+    api_key_env: str | None
     replicas: Sequence[TargetFields]
 
 
@@ -97,6 +99,7 @@ class StoredEnvironment(TypedDict):
     sampling: Mapping[str, Any]
     tools: Sequence[Mapping[str, Any]]
     notes: Sequence[str]
+    config: NotRequired[Mapping[str, Any]]
 
 
 class CodeFields(TypedDict):
@@ -136,7 +139,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     - `plan_digest`: it identifies the question that the eval run asks (`results.previous_run`)
     - `code`: the digests of the code, None if none was loaded
     - `git`: the state of the workspace when it first began, None if no code was loaded
-    - `imported`: the files of `prime eval` from which it began
+    - `imported`: the files of `prime eval` from which it began; `is_all` if it was made of nothing else, to be shown
     - `result_facts`: facts that only the end of the last session could tell
     """
 

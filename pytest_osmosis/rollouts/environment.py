@@ -45,6 +45,7 @@ class EnvironmentFacts:
     - `functions`: the names of its reward functions and metrics, as far as they are known
     - `sampling`: its own `sampling_args`, which those of the config replace key by key
     - `tools`: the definitions of its tools; `notes` are for the header
+    - `config`: all settings of a taskset of verifiers 0.4, with defaults; empty for others
     """
 
     env_id: str
@@ -62,6 +63,7 @@ class EnvironmentFacts:
     sampling: Mapping[str, Any] = field(default_factory=dict)
     tools: Sequence[Mapping[str, Any]] = ()
     notes: Sequence[str] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
 
 
 class EnvironmentFault(OsmosisError):

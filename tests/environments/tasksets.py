@@ -10,10 +10,12 @@ from tests.plugin.workspaces import Workspace
 VERIFIERS = """
 import asyncio, contextlib, hashlib, json, sys, types, urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from uuid import uuid4
 
 __version__ = "0.4.0"
+CACHE_DIR = Path("cache").absolute()
 THREADS = ThreadPoolExecutor(8)  # not those of the loop, with which the endpoint finds its model
 
 
@@ -22,9 +24,17 @@ def module(name, **members):
     vars(made).update(members)
 
 
-class Message(SimpleNamespace):
+class Record(SimpleNamespace):
     def model_dump(self, **_):
-        return dict(vars(self))
+        return {name: dumped(value) for name, value in vars(self).items() if value is not None}
+
+
+def dumped(value):
+    if isinstance(value, list):
+        return [dumped(each) for each in value]
+    if isinstance(value, dict):
+        return {name: dumped(each) for name, each in value.items()}
+    return value.model_dump() if isinstance(value, Record) else value
 
 
 class Data(dict):
@@ -76,7 +86,7 @@ class Taskset:
 
 
 def agents_of(config):
-    return config.agents
+    return {name: each for name, each in vars(config).items() if isinstance(each, Agent)}
 
 
 class EvalClient:
@@ -95,10 +105,9 @@ class EvalClient:
 
 
 def trace_of(agent, task):
-    timing = SimpleNamespace(scoring=SimpleNamespace(start=0.0), model_dump=lambda **_: {})
-    return SimpleNamespace(
-        id=uuid4().hex, agent=SimpleNamespace(name=agent), ok=True, errors=[], last_error=None, rewards={}, metrics={},
-        branches=[], timing=timing, stop_condition=None, is_completed=True, is_truncated=False, reward=0.0,
+    return Record(
+        id=uuid4().hex, agent=Record(name=agent, config={}), ok=True, errors=[], rewards={}, metrics={}, nodes=[],
+        timing=Record(start=1.0, scoring=Record(start=0.0)), stop_condition=None, is_completed=True,
     )
 
 
@@ -125,36 +134,40 @@ class Env:
             trace = trace_of(name, task)
             on_trace(trace)
             traces.append(trace)
+            folder = CACHE_DIR / "runtimes" / "subprocess" / trace.id
+            folder.mkdir(parents=True)
             await self.play(trace, task, context)
-        by_agent = {trace.agent.name: [trace] for trace in traces}
-        return SimpleNamespace(
-            traces=traces, by_agent=by_agent, ok=all(trace.ok for trace in traces), last_error=None,
+            folder.rmdir()
+        about = Record(type="DoubleTask", data=dict(task.data), key=task.key)
+        return Record(
+            id=uuid4().hex, task=about, traces=traces, ok=all(trace.ok for trace in traces), errors=[],
             num_input_tokens=1, num_output_tokens=1,
         )
 
     async def play(self, trace, task, context):
-        node = lambda sampled, **message: SimpleNamespace(sampled=sampled, message=Message(**message))
+        def add(sampled, **message):
+            parent = len(trace.nodes) - 1 if trace.nodes else None
+            trace.nodes.append(Record(sampled=sampled, message=message, parent=parent))
+
         client = sys.modules["verifiers.v1.interception.server"].resolve_client(context.client)
         messages = [{"role": "user", "content": task.data["prompt"]}]
         body = {"model": context.model, "messages": messages, **context.sampling}
-        nodes = [node(False, **messages[0])]
+        add(False, **messages[0])
         try:
             if task.data.get("breaks") == "sandbox":
                 raise SandboxError("no box")
             reply = await client.get_response(None, body, context.sampling, session_id=trace.id)
-            nodes.append(node(True, role="assistant", content=reply))
+            add(True, role="assistant", content=reply)
             trace.timing.scoring.start = 1.0
             trace.rewards = {
-                name: SimpleNamespace(score=score, weight=weight)
+                name: Record(score=score, weight=weight)
                 for name, (score, weight) in task.rewards(reply).items()
             }
-            trace.reward = sum(each.score * each.weight for each in trace.rewards.values())
             trace.metrics = {"length": float(len(reply))}
         except Exception as error:
             name = type(error).__name__ if isinstance(error, SandboxError) else "TaskError"
             trace.ok = False
-            trace.last_error = SimpleNamespace(type=name, message=str(error), traceback="its traceback")
-        trace.branches = [SimpleNamespace(nodes=nodes)]
+            trace.errors = [Record(type=name, message=str(error), traceback="its traceback")]
 
 
 class SandboxError(Exception):
@@ -168,11 +181,19 @@ def resolve_env_config(given):
     agents = {}
     for name in ("agent", *(["judge"] if "judge" in given else [])):
         keys = given.get(name, {})
-        runtime = SimpleNamespace(**keys.get("runtime", {"type": "prime"}))
-        agents[name] = SimpleNamespace(
-            runtime=runtime, model=keys.get("model"), client=keys.get("client"), model_fields_set=set(keys)
-        )
-    return SimpleNamespace(taskset=SimpleNamespace(task=None, **given["taskset"]), agents=agents)
+        runtime = Record(**keys.get("runtime", {"type": "prime"}))
+        agents[name] = Agent(runtime=runtime, harness={}, model=keys.get("model"), client=keys.get("client"))
+        agents[name].model_fields_set = set(keys)
+    return Config(taskset=Record(task=None, **given["taskset"]), **agents)
+
+
+class Agent(Record):
+    def model_dump(self, **_):
+        return {name: dumped(value) for name, value in vars(self).items() if name != "model_fields_set"}
+
+
+class Config(Record):
+    pass
 
 
 module("v1", Task=Task, Taskset=Taskset)
@@ -184,6 +205,7 @@ module("v1.errors", model_error=lambda text, status_code: RuntimeError(text))
 module("v1.clients", ModelContext=SimpleNamespace, EvalClientConfig=SimpleNamespace)
 module("v1.clients.eval", EvalClient=EvalClient)
 module("v1.interception.server", resolve_client=EvalClient)
+module("v1.utils.paths", CACHE_DIR=CACHE_DIR)
 module("v1.utils.loaders", resolve_env_config=resolve_env_config, load_environment=Env)
 """
 TASKSET = """

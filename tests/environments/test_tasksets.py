@@ -1,8 +1,11 @@
-"""Tasksets of verifiers 0.4 as evals. tests/verifiers compares them with its own `vf-eval`."""
+"""Tasksets of verifiers 0.4 as evals, and their files. tests/verifiers compares both with those of `vf-eval`."""
 
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,10 +119,111 @@ def test_a_killed_session_loses_and_repeats_nothing(workspace: Workspace, monkey
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         session = workspace.start(*command, "--osmosis-batch-size=1")
         wait_until(lambda: len(server.requests) == 4, "a request that is held")
+        assert any((workspace.root / "cache/runtimes/subprocess").iterdir())
         session.kill()
+        wait_until(lambda: not any((workspace.root / "cache/runtimes/subprocess").iterdir()), "no files left behind")
         workspace.run(*command, "--osmosis-resume")
 
     assert len(server.requests) == 5, "only the run in flight was repeated"
     rows = workspace.results("double-it")["rows"]
     assert [len(row["runs"]) for row in rows] == [1, 1, 1, 1]
     assert json.dumps(rows).count('"attempt": 2') == 1
+
+
+def saved(workspace: Workspace, *command: str) -> Path:
+    """Run an eval with its files, and return a copy of their folder, which no eval run here is known to have made."""
+    workspace.run(*(command or COMMAND), "--osmosis-save-results")
+    (metadata,) = (workspace.root / "outputs").rglob("metadata.json")
+    copy = workspace.root / "files"
+    shutil.copytree(metadata.parent, copy)
+    (copy / "metadata.json").unlink()
+    return copy
+
+
+def episodes(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "traces.jsonl").read_text().splitlines()]
+
+
+def runs_of(workspace: Workspace) -> list[list[tuple[Any, Any]]]:
+    rows = workspace.results("double-it")["rows"]
+    return [[(run["scores"], run["metrics"]["reward"]) for run in row["runs"]] for row in rows]
+
+
+def test_files_are_those_of_verifiers_0_4_and_a_new_run_takes_them_over(workspace: Workspace) -> None:
+    write(workspace)
+    folder, then = saved(workspace), runs_of(workspace)
+
+    found = episodes(folder)
+    assert [(each["task"]["data"]["idx"], each["ok"]) for each in found] == [
+        (row, True) for row in (0, 0, 1, 1, 2, 2, 3, 3)
+    ]
+    assert found[0]["traces"][0]["rewards"]["exact"] == {"score": 1.0, "weight": 0.75}
+    assert "client" not in found[0]["traces"][0]["agent"]["config"]
+    settings = read_json(folder / "configs/resolved/eval.json")
+    assert (settings["env"]["taskset"]["id"], settings["env"]["agent"]["runtime"]) == (
+        "double-it",
+        {"type": "subprocess"},
+    )
+    assert (
+        settings.items()
+        >= {"model": "arithmetic", "num_rollouts": 2, "push": False, "select": {"skip": 0, "limit": 4}}.items()
+    )
+
+    lines = (folder / "traces.jsonl").read_text().splitlines()
+    failed = json.dumps({**found[2], "ok": False})
+    (folder / "traces.jsonl").write_text("\n".join([*reversed(lines[3:]), failed, lines[0], lines[1][:90]]))
+    resumed = workspace.run(*COMMAND, f"--osmosis-resume-from={folder}/traces.jsonl", "--osmosis-save-results")
+    for line in (
+        "*1 rollout in the files: made again*",
+        "*last line of traces.jsonl is torn*",
+        "*6 of 8 runs are from files",
+    ):
+        resumed.stdout.fnmatch_lines([line])
+    assert runs_of(workspace) == then
+    folders = (workspace.root / "outputs/evals/double-it--demo--arithmetic").iterdir()
+    (other,) = (each for each in folders if each.name == workspace.run_dirs("double-it")[-1].name)
+    assert {each["id"] for each in episodes(other)} >= {each["id"] for each in found[3:]}, "they are handed on whole"
+
+
+def test_a_run_without_an_episode_of_its_own_has_one_made_of_its_line(workspace: Workspace) -> None:
+    write(workspace)
+    option = config(workspace, 'taskset = {breaks = {1 = "reward"}, n = 2}')
+    workspace.run(option, "--osmosis-run=one")
+
+    workspace.cli("runs", "export", "one", "--format=prime", "-o", "files")
+    passed, failed = episodes(workspace.root / "files")
+    (trace,) = passed["traces"]
+    assert (trace["rewards"], trace["agent"]["name"]) == ({"reward": {"score": 0.875, "weight": 1.0}}, "agent")
+    assert [(node["parent"], node["sampled"]) for node in trace["nodes"]] == [(None, False), (0, True)]
+    (trace,) = failed["traces"]
+    assert (failed["ok"], trace["errors"]) == (False, [{"type": "TaskError", "message": "TaskError: division by zero"}])
+
+
+def test_other_settings_are_refused_but_another_runtime_is_not(workspace: Workspace) -> None:
+    write(workspace)
+    folder = saved(workspace)
+    path = folder / "configs/resolved/eval.json"
+    settings = read_json(path)
+    settings["env"]["taskset"]["n"], settings["env"]["agent"]["runtime"] = 9, {"type": "prime"}
+    path.write_text(json.dumps(settings))
+
+    refused = workspace.run(*COMMAND, f"--osmosis-resume-from={folder}", exits=4)
+
+    assert refused.stderr.str().count(" -> ") == 1
+    refused.stderr.fnmatch_lines(["  env.taskset.n: 9 -> not set"])
+
+
+def test_files_of_verifiers_are_shown(workspace: Workspace) -> None:
+    write(workspace)
+    tables = 'taskset = {breaks = {1 = "sandbox"}}\n[limits]\nmax_errors = "100%"'
+    folder = saved(workspace, config(workspace, tables))
+
+    page = workspace.cli("show", "files")
+    for line in ("files: finished, 4 of 4 planned runs ended", "3 of 4 runs passed*", "every run: *show files --all"):
+        page.stdout.fnmatch_lines([line])
+    workspace.cli("show", "files", "row1-run0").stdout.fnmatch_lines(
+        ["*boundary host", "  error: SandboxError: no box"]
+    )
+    (metadata,) = (workspace.root / "outputs").rglob("metadata.json")
+    shutil.copy(metadata, folder)
+    workspace.cli("show", "files").stdout.fnmatch_lines([f"{metadata.parent.name}: finished"])

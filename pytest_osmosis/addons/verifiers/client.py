@@ -8,7 +8,6 @@ errors of verifiers stay its own, and no request passes HTTP twice. Objects that
 from __future__ import annotations
 
 import functools
-import json
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Any
 
 from pytest_osmosis.addons.verifiers import imported
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.files.reading import parsed
 from pytest_osmosis.models.base import ChatReply, Message, usage_fields
 
 CHAT_CLIENT = "clients.openai_chat_completions_client"
@@ -255,7 +255,7 @@ def tool_call(call: Any) -> Mapping[str, Any]:
     {'id': 'c1', 'type': 'function', 'function': {'name': 'add', 'arguments': '{}'}}
     """
     if isinstance(call, str):
-        call = json.loads(call)
+        call = parsed(call)
     if not isinstance(call, Mapping):
         raise ValueError(f"a tool call must be a mapping, got {type(call).__name__}")
     if "function" in call or "name" not in call:

@@ -39,6 +39,7 @@ from pytest_osmosis.addons.verifiers.rubric import (
     is_grouped,
 )
 from pytest_osmosis.addons.verifiers.state import error_facts, finished, given_row, is_same, scored_columns
+from pytest_osmosis.addons.verifiers.tasksets import TasksetEnvironment
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.files import private
 from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Key, ScoringFields, Setup
@@ -146,6 +147,8 @@ class EnvironmentAgent:
         self.environment = environment
         self._setup = setup
         self._concurrency = concurrency
+        if isinstance(environment, TasksetEnvironment):
+            environment.keeps_episodes = setup.saves_results
 
     async def roll(self, ctx: ChatContext) -> RolloutOutput:
         """Return the conversation, the facts and the state of one rollout. Raises `EnvironmentFault`."""
@@ -289,6 +292,7 @@ def _facts(environment: Any) -> dict[str, Any]:
         "functions": list(function_names(environment)),
         "sampling": _plain(sampling if isinstance(sampling, Mapping) else {}),
         "tools": _plain(list(getattr(environment, "tool_defs", None) or ())),
+        "config": _plain(environment.settings) if isinstance(environment, TasksetEnvironment) else {},
     }
 
 

@@ -1,6 +1,7 @@
 """The files of `prime eval`: results.jsonl, a line for each run that ended, and metadata.json.
 
-They are made from the manifest and the journal of any stored eval run, so that programs that read the files of
+For a taskset of verifiers 0.4 they are its own: `traces` in place of lines, and its settings besides.
+All are made from the manifest and the journal of any stored eval run, so that programs that read the files of
 `prime eval` read ours. Source: the page on evaluation of verifiers 0.1.13, and `save_utils.py` of verifiers 0.1.14.
 They differ from theirs in this:
 
@@ -32,6 +33,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 from urllib.parse import urlsplit
 
+from pytest_osmosis.addons.verifiers.traces import SETTINGS, TRACES, episode_of, settings_of
 from pytest_osmosis.addons.viewer.stored_results import LastTerms, Replayed, replayed
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.files import private
@@ -90,7 +92,7 @@ def eval_run_of(folder: Path) -> str | None:
 
 
 def write_prime_files(run: StoredEvalRun, folder: Path, redaction: Redaction) -> int:
-    """Write both files, each whole or not at all, and return the number of lines.
+    """Write the files, each whole or not at all, and return the number of lines.
 
     Only their owner may read them. Raises `OsmosisError` if the eval run cannot be read, and `OSError`.
     """
@@ -98,11 +100,15 @@ def write_prime_files(run: StoredEvalRun, folder: Path, redaction: Redaction) ->
     if not found.ledger.scorers:
         raise OsmosisError(f"{run.directory.name}: holds no run: none had begun when it ended")
     files = _PrimeFiles(run, LastTerms.of(run, found.ledger.scorers).rule, redaction)
-    private.make_folders(folder)
     with ExitStack() as stack:
-        paths = [stack.enter_context(replacing(folder / name, follows_link=False)) for name in (RESULTS, METADATA)]
-        private.write(paths[0], files.lines(found))
-        private.write(paths[1], [files.metadata(found)])
+
+        def write(name: str, lines: Iterable[str]) -> None:
+            private.make_folders((folder / name).parent)
+            private.write(stack.enter_context(replacing(folder / name, follows_link=False)), lines)
+
+        write(files.name, files.lines(found))
+        for name, text in files.further(found, folder).items():
+            write(name, [text])
     return len(files.totals.rewards)
 
 
@@ -118,14 +124,15 @@ def export_prime_files(run: StoredEvalRun, folder: Path, named: str, redaction: 
 
     Raises `OsmosisError`, with the folder as the user `named` it.
     """
-    for name in (RESULTS, METADATA):
+    results = results_name(run)
+    for name in (results, METADATA):
         if (why_not := why_not_writable(folder / name)) is not None:
             raise OsmosisError(f"{named}: cannot be written: {why_not}")
-    if something_at(folder / RESULTS) and eval_run_of(folder) != run.directory.name:
-        raise OsmosisError(f"{named}: holds {RESULTS} of something else; name another folder")
+    if something_at(folder / results) and eval_run_of(folder) != run.directory.name:
+        raise OsmosisError(f"{named}: holds {results} of something else; name another folder")
     with writing(named):
         n_lines = write_prime_files(run, folder, redaction)
-    return f"{shown(folder)}: {RESULTS} and {METADATA}, {plural(n_lines, 'run')} of {run.directory.name}"
+    return f"{shown(folder)}: {results} and {METADATA}, {plural(n_lines, 'run')} of {run.directory.name}"
 
 
 class GrowingPrimeFiles:
@@ -188,11 +195,12 @@ class GrowingPrimeFiles:
                 rows = {record.row for record in found.ledger.records} - incomplete - (written or set())
                 lines = list(files.lines(found, rows))
                 if written is None:
-                    private.make_folders(folder)
-                    private.write(folder / RESULTS, lines)
+                    private.make_folders((folder / SETTINGS).parent if files.name == TRACES else folder)
+                    private.write(folder / files.name, lines)
                 else:
-                    private.append(folder / RESULTS, "".join(lines).encode())
-                private.write(folder / METADATA, [files.metadata(found)])
+                    private.append(folder / files.name, "".join(lines).encode())
+                for name, text in files.further(found, folder).items():
+                    private.write(folder / name, [text])
                 written = rows | (written or set())
 
 
@@ -246,13 +254,19 @@ class Heartbeat:
             self._idle.release()
 
 
+def results_name(run: StoredEvalRun) -> str:
+    """Return the name of the file that has a line for each run."""
+    return TRACES if run.manifest.environment.get("config") else RESULTS
+
+
 class _PrimeFiles:
-    """The texts of both files of an eval run. `totals` are those of the lines so far."""
+    """The texts of the files of an eval run. `totals` are those of the lines so far, in the file `name`."""
 
     def __init__(self, run: StoredEvalRun, rule: PassRule, redaction: Redaction) -> None:
         self._run = run
         self._rule = rule
         self._redaction = redaction
+        self.name = results_name(run)
         self.totals = _Totals(run.manifest.subject.n, rule.reward_threshold)
 
     def lines(self, found: Replayed, only: Set[int] | None = None) -> Iterator[str]:
@@ -273,6 +287,7 @@ class _PrimeFiles:
             has_rows = something_at(directory.rows)
             rows = enumerate(stack.enter_context(open_file(directory.rows)) if has_rows else ())
             at, row = -1, Line()
+            environment = self._run.manifest.environment
             for record in sorted(ended, key=lambda record: plan_order(record.run)):
                 if at < record.run.row:
                     at, found_row = next((each for each in rows if each[0] == record.run.row), (record.run.row, b"{}"))
@@ -281,12 +296,17 @@ class _PrimeFiles:
                 line = _line(record, self._rule, rollout, score, {**own, **row})
                 line = self._redaction.value(line, unchanged=_OWN)
                 self.totals.add(line)
+                if self.name == TRACES:
+                    line = self._redaction.value(episode_of(line, rollout, row, environment))
                 yield json.dumps(line, allow_nan=False) + "\n"
 
-    def metadata(self, found: Replayed) -> str:
-        """Return metadata.json on the lines so far."""
-        metadata = _metadata(self._run, found, self.totals)
-        return json.dumps(self._redaction.value(metadata, unchanged=frozenset({"osmosis"})), allow_nan=False) + "\n"
+    def further(self, found: Replayed, folder: Path) -> dict[str, str]:
+        """Return the texts of the further files in the folder, by name, on the lines so far."""
+        files = {METADATA: _metadata(self._run, found, self.totals)}
+        if self.name == TRACES:
+            files[SETTINGS] = settings_of(self._run, folder, _address(self._run.manifest.target))
+        redacted = {name: self._redaction.value(each, unchanged=frozenset({"osmosis"})) for name, each in files.items()}
+        return {name: json.dumps(each, allow_nan=False) + "\n" for name, each in redacted.items()}
 
 
 # -- results.jsonl ---------------------------------------------------------------------------------------
@@ -297,7 +317,7 @@ def _row_facts(line: bytes) -> Line:
     found = parsed(line.decode())
     metadata = found.get("metadata") or {}
     facts = {"example_id": found.get("example_id"), "answer": found.get("ground_truth")}
-    facts |= {name: metadata.get(name) for name in ("task", "info")}
+    facts |= {name: metadata.get(name) for name in ("task", "info", "data", "key")}
     return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -594,23 +614,26 @@ def _not_pushed(name: str, why: str) -> str:
 CARD = f"""---
 configs:
 - config_name: default
-  data_files: {RESULTS}
+  data_files: %(results)s
 ---
 
-Results of an evaluation, in the format of `prime eval`: a line for each rollout in `{RESULTS}`, settings and averages
+Results of an evaluation, in the format of `prime eval`: a line for each rollout in `%(results)s`, settings and averages
 in `{METADATA}`. Written by pytest-osmosis.
 """
 
 
 def push_files(folder: Path, name: str) -> str:
-    """Push both files to a dataset, which is made, private, if there is none. Return its address."""
+    """Push the files to a dataset, which is made, private, if there is none. Return its address."""
     from huggingface_hub import CommitOperationAdd, HfApi
 
     api = HfApi(library_name="pytest-osmosis")
     repo = api.create_repo(name, repo_type="dataset", private=True, exist_ok=True)
-    files = [CommitOperationAdd(each, str(folder / each)) for each in (RESULTS, METADATA)]
+    names = [each for each in (TRACES, RESULTS, METADATA, SETTINGS) if something_at(folder / each)]
+    files = [CommitOperationAdd(each, str(folder / each)) for each in names]
     if not api.file_exists(repo.repo_id, "README.md", repo_type="dataset"):
-        files.append(CommitOperationAdd("README.md", CARD.encode()))  # without it both files would be read as rows
+        files.append(
+            CommitOperationAdd("README.md", (CARD % {"results": names[0]}).encode())
+        )  # without it both files would be read as rows
     api.create_commit(repo.repo_id, files, commit_message=f"Results of {folder.name}", repo_type="dataset")
     return repo.url
 

@@ -1,4 +1,4 @@
-"""Resume what `prime eval` left (`--osmosis-resume-from=DIR`).
+"""Resume what `prime eval` left (`--osmosis-resume-from=DIR`), of verifiers 0.4 its `traces`.
 
 Files that we wrote belong to an eval run of ours, which is resumed by its own journal. Files of verifiers are imported:
 their rollouts become those of a new eval run, which journals them before it makes the others. Those that ended with an
@@ -17,23 +17,32 @@ import sys
 import tempfile
 import weakref
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from pytest_osmosis.addons.verifiers.client import tool_call
 from pytest_osmosis.addons.verifiers.prime_files import METADATA, MOST_METADATA_BYTES, RESULTS, REWARD, eval_run_of
+from pytest_osmosis.addons.verifiers.traces import (
+    SETTINGS,
+    TRACES,
+    answering,
+    line_of,
+    metadata_of,
+    scored_in,
+)
 from pytest_osmosis.errors import JournalError, OsmosisError, ProblemsError
 from pytest_osmosis.evals.eval_models import request_sampling
 from pytest_osmosis.evals.resume import ResumeRequest, resumed, why_no_name
 from pytest_osmosis.evals.rollout_source import NewRollouts, PartlyStored
 from pytest_osmosis.evals.run_directory import changed_value, new_run_directory, runs_folder
 from pytest_osmosis.files import private
-from pytest_osmosis.files.reading import DEEPEST, FileFault, JsonFault, depth, open_file, read_text
+from pytest_osmosis.files.reading import DEEPEST, FileFault, JsonFault, depth, open_file, read_text, something_at
 from pytest_osmosis.formats.codec import LARGEST, Amount, Count, Positive, decode
 from pytest_osmosis.record.find_run import is_run
 from pytest_osmosis.record.journal import Journal, encode
@@ -43,6 +52,7 @@ from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
 from pytest_osmosis.text.chat_messages import text_of
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.user_code import error_in_words
 
 if TYPE_CHECKING:
     from pytest_osmosis.evals.prepared import Prepared
@@ -56,7 +66,7 @@ Line = Mapping[str, Any]
 
 def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared:
     """Return an eval that resumes the files in a folder; `name` is that of a new run. Raises `ProblemsError`."""
-    where = f"{OPTION}={shown(folder)}"
+    where, folder = f"{OPTION}={shown(folder)}", folder.parent if folder.is_file() else folder
     own = eval_run_of(folder)
     if own is not None and why_no_name(own) is None and is_run(runs_folder(prepared.config) / own):
         if name is not None and name != own:
@@ -64,7 +74,7 @@ def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared
             raise ProblemsError.at(where, text)
         return resumed(prepared, ResumeRequest(own, only_resumes=True))
     try:
-        imported = _Import(prepared, read_prime_run(folder))
+        imported = _Import(prepared, read_prime_run(folder, prepared.config.environment.arguments))
         source = None if imported.differences else imported.source(name)
     except OsmosisError as error:
         raise ProblemsError.at(where, str(error)) from None
@@ -149,15 +159,18 @@ class _Import:
             yield changed_value("env_id", then["env_id"], env_id)
         if then["model"] not in (config.experiment.model_path, prepared.models.target.model):
             yield changed_value("model", then["model"], config.experiment.model_path)
-        env_args = dict(config.environment.arguments)
-        if (then.get("env_args") or {}) != env_args:
-            yield changed_value("env_args", then.get("env_args") or {}, env_args)
         facts = prepared.environment
-        sampling_then = _flat(then.get("sampling_args") or {})
+        if "settings" in then:
+            given_then, given = answering(then["settings"]), answering({} if facts is None else facts.config)
+        else:
+            given_then, given = (
+                {"env_args": each or {}} for each in (then.get("env_args"), config.environment.arguments)
+            )
         sampling = {**({} if facts is None else _flat(facts.sampling)), **_flat(request_sampling(config))}
-        for key in dict.fromkeys([*sampling_then, *sampling]):
-            if sampling_then.get(key) != sampling.get(key):
-                yield changed_value(f"sampling_args {key}", sampling_then.get(key), sampling.get(key))
+        for was, now in ((given_then, given), (_flat(then.get("sampling_args") or {}), sampling)):
+            title = "sampling_args " if now is sampling else ""
+            differing = [key for key in dict.fromkeys([*was, *now]) if was.get(key) != now.get(key)]
+            yield from (changed_value(f"{title}{key}", was.get(key), now.get(key)) for key in differing)
         n_then, n = then.get("rollouts_per_example", 1), config.evaluation.n
         if n_then > n:
             yield f"{changed_value('rollouts_per_example', n_then, n)}, and it may only grow"
@@ -193,7 +206,7 @@ class _Import:
         ):
             self.notes += [f"{plural(n_rollouts, 'rollout')} in the files: {text}"] if n_rollouts else []
         if self._found.torn:
-            self.notes.append("the last line of results.jsonl is torn and was passed over")
+            self.notes.append(f"the last line of {self._found.name} is torn and was passed over")
         return [(RunId(row, index), taken[row][index]) for row in sorted(taken) for index in sorted(taken[row])]
 
     def _example(self, row: int) -> Any:
@@ -202,7 +215,10 @@ class _Import:
 
     def _asks_the_same(self, row: int, line: Line) -> bool:
         """Return True if the row's last question is in the line's prompt; environments may add to a prompt."""
-        now = [text_of(message.get("content")) for message in self._prepared.dataset.row(row).messages]
+        found = self._prepared.dataset.row(row)
+        if line.get("task_key") not in (None, (found.record.get("input") or {}).get("key")):
+            return False
+        now = [text_of(message.get("content")) for message in found.messages]
         then = [text_of(message.get("content")) for message in prompt_of(line)]
         return not now or any(now[-1].strip() in text for text in then)
 
@@ -219,46 +235,53 @@ class _Import:
             "digests": {str(row): prepared.rows.digests[row] for row in sorted(contents)},
         }
         for run, line in taken:
-            yield prepared.redaction.value(self._rollout(run, line), unchanged=frozenset({"ev", "imported"}))
+            rollout = rollout_of(self._found, run, line, is_environment=self._is_environment)
+            yield prepared.redaction.value(rollout, unchanged=frozenset({"ev", "imported"}))
             if self._is_environment:
-                yield prepared.redaction.value(self._score(run, line), unchanged=frozenset({"ev", "scores"}))
+                yield prepared.redaction.value(score_of(run, line), unchanged=frozenset({"ev", "scores"}))
 
-    def _rollout(self, run: RunId, line: Line) -> Event:
-        return {
-            "ev": "rollout",
-            **run.to_json(),
-            "attempt": 1,
-            "ms": took_ms(line, "generation"),
-            "messages": [*prompt_of(line), *_messages(line.get("completion"), "assistant")],
-            "n_prompt": len(prompt_of(line)),
-            "finish_reason": "length" if line.get("is_truncated") is True else None,
-            "usage": usage_of(line),
-            "imported": {"folder": shown(self._found.folder), "scores": [REWARD] if self._is_environment else []},
-            **({"environment": self._environment(line)} if self._is_environment else {}),
-        }
 
-    def _environment(self, line: Line) -> dict[str, Any]:
-        """Return what the line says of its rollout besides the conversation. Of its trajectory it says nothing."""
-        columns = self._found.metadata.get("state_columns") or []
-        given = {name: line[name] for name in _OF_ENVIRONMENT if line.get(name) is not None}
-        kept = {name: line[name] for name in columns if name in line}
-        state = {"n_prompt": len(prompt_of(line)), "unkept": ["trajectory"], **({"kept": kept} if kept else {})}
-        return {**given, **({"columns": kept} if kept else {}), "state": state}
+def rollout_of(found: PrimeRun, run: RunId, line: Line, *, is_environment: bool) -> Event:
+    """Return the event on the rollout of a line, which ended well."""
+    return {
+        "ev": "rollout",
+        **run.to_json(),
+        "attempt": 1,
+        "ms": took_ms(line, "generation"),
+        "messages": [*prompt_of(line), *_messages(line.get("completion"), "assistant")],
+        "n_prompt": len(prompt_of(line)),
+        "finish_reason": "length" if line.get("is_truncated") is True else None,
+        "usage": usage_of(line),
+        "imported": {"folder": shown(found.folder), "scores": [REWARD] if is_environment else []},
+        **({"environment": _environment(found, line)} if is_environment else {}),
+    }
 
-    def _score(self, run: RunId, line: Line) -> Event:
-        told = {name: _number(value) for name, value in (line.get("metrics") or {}).items()}
-        metrics = {name: value for name, value in told.items() if value is not None}
-        return {
-            "ev": "score",
-            **run.to_json(),
-            "attempt": 1,
-            "ms": took_ms(line, "scoring"),
-            "scores": {REWARD: line["reward"]},
-            "errors": {},
-            "output": {},
-            "ground_truth": line.get("answer"),
-            **({"metrics": {REWARD: metrics}} if metrics else {}),
-        }
+
+def _environment(found: PrimeRun, line: Line) -> dict[str, Any]:
+    """Return what a line says of its rollout besides the conversation. Of its trajectory it says nothing."""
+    columns = found.metadata.get("state_columns") or []
+    given = {name: line[name] for name in _OF_ENVIRONMENT if line.get(name) is not None}
+    shown_columns = {name: line[name] for name in columns if name in line}
+    kept = line.get("kept") or shown_columns
+    state = {"n_prompt": len(prompt_of(line)), "unkept": ["trajectory"], **({"kept": kept} if kept else {})}
+    return {**given, **({"columns": shown_columns} if shown_columns else {}), "state": state}
+
+
+def score_of(run: RunId, line: Line) -> Event:
+    """Return the event on the score of a line."""
+    told = {name: number(value) for name, value in (line.get("metrics") or {}).items()}
+    metrics = {name: value for name, value in told.items() if value is not None}
+    return {
+        "ev": "score",
+        **run.to_json(),
+        "attempt": 1,
+        "ms": took_ms(line, "scoring"),
+        "scores": {REWARD: line["reward"]},
+        "errors": {},
+        "output": {},
+        "ground_truth": line.get("answer"),
+        **({"metrics": {REWARD: metrics}} if metrics else {}),
+    }
 
 
 _OF_ENVIRONMENT = (
@@ -313,9 +336,10 @@ class LineFields(TypedDict):
 
 
 class PrimeRun(NamedTuple):
-    """The files of one run of `prime eval`. `torn` says that the last line was passed over."""
+    """The files of one run of `prime eval`, with its lines in `name`. `torn` says that the last one was passed over."""
 
     folder: Path
+    name: str
     metadata: Mapping[str, Any]
     lines: Sequence[Line]
     torn: bool
@@ -334,7 +358,7 @@ def prompt_of(line: Line) -> list[dict[str, Any]]:
 def usage_of(line: Line) -> dict[str, int] | None:
     found = line.get("token_usage")
     told = found if isinstance(found, Mapping) else {}
-    counts = {name: _number(told.get(name), 0, LARGEST) for name in ("input_tokens", "output_tokens")}
+    counts = {name: number(told.get(name), 0, LARGEST) for name in ("input_tokens", "output_tokens")}
     return {name: int(count) for name, count in counts.items() if count is not None} or None
 
 
@@ -342,11 +366,11 @@ def took_ms(line: Line, phase: Literal["generation", "scoring"]) -> float:
     """Return the time of a phase, 0 if it is not known."""
     timing = line.get("timing") or {}
     span = timing.get(phase)
-    seconds = _number(span.get("duration"), 0, LARGEST) if isinstance(span, Mapping) else None
-    return (_number(timing.get(f"{phase}_ms"), 0, LARGEST) if seconds is None else min(seconds * 1000, LARGEST)) or 0.0
+    seconds = number(span.get("duration"), 0, LARGEST) if isinstance(span, Mapping) else None
+    return (number(timing.get(f"{phase}_ms"), 0, LARGEST) if seconds is None else min(seconds * 1000, LARGEST)) or 0.0
 
 
-def _number(value: object, least: float = -sys.float_info.max, most: float = sys.float_info.max) -> float | None:
+def number(value: object, least: float = -sys.float_info.max, most: float = sys.float_info.max) -> float | None:
     """Return a number within bounds, None for anything else."""
     return float(value) if isinstance(value, int | float) and least <= value <= most else None
 
@@ -372,14 +396,34 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**message, "tool_calls": readable}
 
 
-def read_prime_run(folder: Path) -> PrimeRun:
-    """Read the files in a folder. Raises `OsmosisError` with the file and the line."""
+def read_prime_run(folder: Path, env_args: Mapping[str, Any] = MappingProxyType({})) -> PrimeRun:
+    """Read the files in a folder. `env_args` can name the scored agent. Raises `OsmosisError` with file and line."""
     if not folder.is_dir():
         raise OsmosisError(f"{shown(folder)}: there is no such folder; name one that holds {RESULTS} and {METADATA}")
-    metadata = _metadata(folder / METADATA)
-    lines = list(_lines(folder / RESULTS))
+    if something_at(folder / TRACES):
+        name, metadata = TRACES, _metadata(folder / SETTINGS, metadata_of)
+        scored = scored_in(metadata["settings"], env_args)
+        lines = list(_lines(folder / TRACES, lambda episode: line_of(episode, scored)))
+    else:
+        name, metadata = RESULTS, _metadata(folder / METADATA, dict)
+        lines = list(_lines(folder / RESULTS, dict))
     torn = bool(lines) and lines[-1] is None
-    return PrimeRun(folder, metadata, [line for line in lines if line is not None], torn)
+    return PrimeRun(folder, name, metadata, [line for line in lines if line is not None], torn)
+
+
+Read = Callable[[Any], Mapping[str, Any]]
+"""Makes the members of prime's file of the JSON in another one."""
+
+
+def _read(text: str, read: Read, shape: Any) -> Mapping[str, Any]:
+    """Return the members that `read` makes of a JSON text. Raises `ValueError`."""
+    value = _decoded(text)
+    try:
+        value = read(value)
+    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise ValueError(f"is not as verifiers writes it: {error_in_words(error)}") from None
+    decode(value, shape)
+    return value
 
 
 def _decoded(text: str) -> Any:
@@ -401,17 +445,15 @@ def _float(text: str) -> float | None:
 DECODER = json.JSONDecoder(parse_float=_float, parse_constant=lambda constant: None)
 
 
-def _metadata(path: Path) -> Mapping[str, Any]:
+def _metadata(path: Path, read: Read) -> Mapping[str, Any]:
     try:
-        data: Mapping[str, Any] = _decoded(read_text(path, most_bytes=MOST_METADATA_BYTES))
-        decode(data, MetadataFields)
+        return _read(read_text(path, most_bytes=MOST_METADATA_BYTES), read, MetadataFields)
     except (FileFault, ValueError) as error:
         raise OsmosisError(f"{shown(path)}: {error}") from None
-    return data
 
 
-def _lines(path: Path) -> Iterator[Line | None]:
-    """Yield the lines of results.jsonl, None at the end for one that is torn."""
+def _lines(path: Path, read: Read) -> Iterator[Line | None]:
+    """Yield the lines of a file as those of results.jsonl, None at the end for one that is torn."""
     try:
         with open_file(path) as file:
             for number in count(1):
@@ -421,8 +463,7 @@ def _lines(path: Path) -> Iterator[Line | None]:
                 if not raw.strip():
                     continue
                 try:
-                    line: Line = _decoded(raw.decode("utf-8"))
-                    decode(line, LineFields)
+                    line = _read(raw.decode("utf-8"), read, LineFields)
                 except ValueError as error:
                     if file.readline(1):
                         raise OsmosisError(f"{shown(path)}:{number}: {error}") from None

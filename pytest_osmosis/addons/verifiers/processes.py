@@ -26,6 +26,7 @@ from pytest_osmosis.errors import CodeError
 from pytest_osmosis.evals.prepared import SharedChecks
 from pytest_osmosis.evals.run_directory import check_files, facts_of
 from pytest_osmosis.files import private
+from pytest_osmosis.files.reading import parsed
 from pytest_osmosis.host.protocol import TEARDOWN_S, HostCode, Setup, TellRequest, become, encode
 from pytest_osmosis.host.rollout_code import environment_code, read_anew
 from pytest_osmosis.processes.child import EXIT_S, GUARD, HOST, Child, PrestartedHost
@@ -171,7 +172,7 @@ class _Processes:
         host.put(encode([become(output, environ, code.workspace), tell]))
         last: Mapping[str, Any] = {}
         with contextlib.suppress(ValueError, TypeError):  # user code can write to the pipe too
-            last = {**json.loads(host.stdout.readline())}
+            last = {**parsed(host.stdout.readline().decode())}
         facts: Mapping[str, Any] | None = last.get("facts")
         if facts is not None and self._keep(host, loading):
             return facts

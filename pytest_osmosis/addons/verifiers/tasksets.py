@@ -12,16 +12,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from copy import copy, deepcopy
 from importlib import import_module
-from statistics import fmean
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 from pytest_osmosis.addons.verifiers import framework_version
 from pytest_osmosis.addons.verifiers.client import body_of
+from pytest_osmosis.addons.verifiers.traces import EPISODE, state_of
 from pytest_osmosis.errors import CodeError
+from pytest_osmosis.processes.child import GUARD
 from pytest_osmosis.rollouts.environment import EnvironmentSource
 from pytest_osmosis.text.names import suggestion
 from pytest_osmosis.text.user_code import UserValueFault, error_in_words
@@ -30,13 +31,6 @@ RUNTIMES = ("subprocess", "docker")
 """The runtimes that need no account and no tunnel, the usual one first."""
 ENDPOINT = {"base_url": "http://127.0.0.1:9/v1", "api_key_var": "OSMOSIS_ENDPOINT_KEY"}
 """The address that verifiers is told for all rollouts, where nobody listens: it keeps a client for each address."""
-FAMILIES = {
-    "SandboxError": "InfraError",
-    "TunnelError": "InfraError",
-    "InterceptionError": "InfraError",
-    "ProviderError": "ModelError",
-}
-"""The errors of 0.4 that are no fault of the taskset's code, and what earlier releases would have raised."""
 
 
 def is_taskset(module: ModuleType) -> bool:
@@ -47,7 +41,12 @@ def is_taskset(module: ModuleType) -> bool:
 
 
 class TasksetEnvironment:
-    """A taskset with its harness. The `source` has the keys of verifiers' `[env]`, `select` and `scored_agent`."""
+    """A taskset with its harness. The `source` has the keys of verifiers' `[env]`, `select` and `scored_agent`.
+
+    `settings` are all of `[env]`, with defaults. If it `keeps_episodes`, states hold them whole.
+    """
+
+    keeps_episodes = False
 
     def __init__(self, source: EnvironmentSource) -> None:
         self._env_id = source.env_id
@@ -57,6 +56,7 @@ class TasksetEnvironment:
         given["taskset"] = {**given.get("taskset", {}), "id": source.env_id}
         loaders = import_module("verifiers.v1.utils.loaders")
         config = self._with_runtimes(given, loaders.resolve_env_config)
+        self.settings: Mapping[str, Any] = config.model_dump(mode="json")
         self._scored = self._scored_agent(config, named)
         self._env = loaders.load_environment(config)
         if not callable(getattr(self._env, "run_slot", None)):
@@ -133,11 +133,16 @@ class TasksetEnvironment:
         sampling = import_module("verifiers.v1.types").SamplingConfig(**body_of(sampling_args))
         clients = import_module("verifiers.v1.clients")
         context = clients.ModelContext(client=clients.EvalClientConfig(**ENDPOINT), model=model, sampling=sampling)
-        traces: list[str] = []
+        cache, traces = import_module("verifiers.v1.utils.paths").CACHE_DIR, list[str]()
+
+        def folder_of(trace: str) -> str:
+            """Return where the subprocess runtime of a trace has its files, which verifiers removes unless killed."""
+            return str(cache / "runtimes" / "subprocess" / trace)
 
         def minted(trace: Any) -> None:
             traces.append(trace.id)
             self._addresses[trace.id] = client.address
+            GUARD.remove_at_end(folder_of(trace.id))
 
         try:
             [slot] = self._env.slots(task, 1)
@@ -145,7 +150,13 @@ class TasksetEnvironment:
         finally:
             for trace in traces:
                 del self._addresses[trace]
-        return _state(episode, self._scored, self._env.complete(episode))
+                GUARD.keep(folder_of(trace))
+        without = {
+            "__all__": {"agent": {"config": {"client"}}, "nodes": {"__all__": {"routed_experts", "sampling_mask"}}}
+        }
+        told = episode.model_dump(mode="json", exclude_none=True, exclude={"traces": without})
+        state = state_of(told, self._scored, is_complete=self._env.complete(episode))
+        return {**state, EPISODE: told} if self.keeps_episodes else state
 
     async def _serving(self) -> None:
         """Wait until verifiers' server serves. The first rollout starts it, for all that this process performs."""
@@ -229,58 +240,3 @@ class _KeptScores:
 
     async def score_rollout(self, state: Any) -> None:
         state["reward"], state["metrics"] = state["scores"]["reward"], state["scores"]["metrics"]
-
-
-def _state(episode: Any, scored: str, is_complete: bool) -> dict[str, Any]:
-    """Return what an environment would know of the episode. Its conversation is the last of the agent `scored`."""
-    traces = episode.by_agent.get(scored, [])
-    error = None if is_complete and traces else _error(episode, scored)
-    usage = {"input_tokens": episode.num_input_tokens, "output_tokens": episode.num_output_tokens}
-    state: dict[str, Any] = {"error": error, "usage": usage}
-    if traces:
-        trace = traces[-1]
-        nodes = trace.branches[-1].nodes if trace.branches else []
-        n_prompt = next((index for index, node in enumerate(nodes) if node.sampled), len(nodes))
-        messages = [node.message for node in nodes]
-        state |= {"prompt": messages[:n_prompt], "completion": messages[n_prompt:], "timing": trace.timing}
-        state |= {name: getattr(trace, name) for name in ("stop_condition", "is_completed", "is_truncated")}
-        state["trajectory_id"] = trace.id
-    if error is None:
-        metrics = {
-            f"{'' if name == scored else f'{name}.'}{metric}": value
-            for name, of_agent in episode.by_agent.items()
-            for metric, value in _metrics(of_agent, is_scored=name == scored).items()
-        }
-        state["scores"] = {"reward": fmean(trace.reward for trace in traces), "metrics": metrics}
-    return state
-
-
-def _metrics(traces: Sequence[Any], *, is_scored: bool) -> dict[str, float]:
-    """Return the means of an agent's metrics and unweighted rewards, and of its reward unless that is the score."""
-    values: dict[str, list[float]] = {}
-    for trace in traces:
-        rewards = {name: reward.score for name, reward in trace.rewards.items() if reward is not None}
-        own = {**trace.metrics, **rewards, **({} if is_scored else {"reward": trace.reward})}
-        for name, value in own.items():
-            values.setdefault(name, []).append(value)
-    return {name: fmean(each) for name, each in values.items()}
-
-
-def _error(episode: Any, scored: str) -> dict[str, str]:
-    """Return the error that an episode ended with, in the words of an environment's state."""
-    failed = [trace for trace in episode.traces if not trace.ok]
-    if (error := episode.last_error) is not None:
-        is_scoring = ".finalize()" in error.message  # of the environment's class, which judges all agents at the end
-    elif failed:
-        error = failed[0].last_error
-        is_scoring = error.type == "TaskError" and bool(failed[0].timing.scoring.start)
-    else:
-        error = SimpleNamespace(type="EnvError", message=f"agent {scored} did not run", traceback=None)
-        is_scoring = False
-    family = "RewardError" if is_scoring else FAMILIES.get(error.type)
-    return {
-        "error": error.type,
-        "error_chain_repr": f"{error.type}: {error.message}",
-        "error_chain_str": " -> ".join(filter(None, [error.type, family])),
-        "traceback": error.traceback or "",
-    }

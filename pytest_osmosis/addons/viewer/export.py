@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="json",
         metavar="|".join(FORMATS),
         help="json (default): results.json, made again from the manifest and the journal; jsonl: a line for each run, "
-        "with its whole conversation; prime: results.jsonl and metadata.json as prime eval writes them; osmosis: a "
+        "with its whole conversation; prime: the files of prime eval; osmosis: a "
         "folder that osmosis eval upload takes",
     )
     parser.add_argument(

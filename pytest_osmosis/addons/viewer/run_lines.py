@@ -103,7 +103,7 @@ def remarks(stored: StoredResults) -> Iterator[str]:
     """Yield lines that warn: what the numbers are not, and how to go on."""
     manifest, directory, results = stored.run.manifest, stored.run.directory, stored.results
     life = stored.lifecycle
-    if stored.is_from_journal and life.has_ended:
+    if stored.is_from_journal and life.has_ended and not stored.run.is_of_files:
         why = life.reason or "it wrote no results"
         numbers = ": these numbers are made from its journal, for the runs that ended" if stored.records else ""
         yield why + numbers
@@ -180,7 +180,7 @@ def _unmeasured(results: Results, lost: Sequence[RunRecord]) -> str:
 
 
 def _commands(stored: StoredResults, lost: Sequence[RunRecord], listing: Listing) -> Iterator[str]:
-    results, command, commands = stored.results, show_command(stored.run.directory.path), []
+    results, command, commands = stored.results, show_command(stored.run.place), []
     if listing == "first" and len(lost) > MOST_LISTED:
         commands.append((f"all {count(len(lost))}:", f"{command} --failed"))
     example = next(iter([*lost, *(record for record in results.records if record.rolled)]), None)
@@ -371,7 +371,7 @@ def _page(stored: StoredResults, runs: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "eval_run": directory.name,
-        "path": str(directory.path),
+        "path": str(stored.run.place),
         "status": stored.status,
         "reason": stored.lifecycle.reason,
         "rescoring": stored.lifecycle.is_being_rescored,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
+from pytest_osmosis import seams
 from pytest_osmosis.addons.viewer.message_layout import MOST_CHARS, Shortener
 from pytest_osmosis.addons.viewer.run_lines import (
     Listing,
@@ -23,6 +24,7 @@ from pytest_osmosis.addons.viewer.stored_results import LastTerms, Replayed, Run
 from pytest_osmosis.cli.output import CommandOutput, add_output_options, terminal_columns
 from pytest_osmosis.config.eval_kinds import merged
 from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.files.reading import something_at
 from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, stored
 from pytest_osmosis.record.journal import EventReader
 from pytest_osmosis.record.run_directory import RunDirectory
@@ -31,8 +33,9 @@ from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import listed, shown
 
 _RUN_HELP = (
-    "the eval run: its folder, its name in .osmosis/runs or the beginning of the name, its results file, the name of "
-    "an eval (its newest run), or latest (default), the newest of all; ~1 after one of these means the run before"
+    "the eval run: its folder, its name in .osmosis/runs or the beginning of the name, its results file, a folder of "
+    "vf-eval, the name of an eval (its newest run), or latest (default), the newest of all; ~1 after one of these "
+    "means the run before"
 )
 _ROW_RUN_HELP = "a run like row3-run1, a row like row3, or a node id that ends in [row3-run1]; may stand alone"
 DESCRIPTION = """\
@@ -67,17 +70,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
     listing: Listing = "all" if options.all else "failed" if options.failed else "first"
     name, unit = named(options.run, options.row_run)
+    directory = _directory(folder, name)
     if unit is not None and listing != "first":
         raise OsmosisError(
             f"--{listing}: selects the runs on the page of an eval run, but {unit} is named; leave one out"
         )
     if options.json:
-        output.json(show_json(find_run(folder, name), unit, only_failed=options.failed))
+        output.json(show_json(directory, unit, only_failed=options.failed))
     elif unit is None:
-        output.lines(page_lines(read_stored(stored(find_run(folder, name))), listing, terminal_columns()))
+        output.lines(page_lines(read_stored(stored(directory)), listing, terminal_columns()))
     else:
-        output.lines(unit_lines(find_run(folder, name), unit, full=options.full))
+        output.lines(unit_lines(directory, unit, full=options.full))
     return 0
+
+
+def _directory(folder: Path, name: str) -> RunDirectory:
+    """Return the directory of the eval run that `name` means, or that holds what files of `prime eval` say."""
+    is_foreign = any(something_at(folder / name / file) for file in ("traces.jsonl", "results.jsonl"))
+    return seams.run_of_files(folder / name) if is_foreign else find_run(folder, name)
 
 
 def named(run: str, row_run: str | None) -> tuple[str, Unit | None]:

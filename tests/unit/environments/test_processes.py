@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import fields, replace
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -47,6 +48,20 @@ def test_a_process_becomes_a_host_that_would_load_the_same_in_a_session_that_rol
 def test_only_so_many_processes_wait_for_their_eval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_session, "MOST_KEPT", 0)
     assert keeping().take(CODE, VARIABLES) is None
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000 + b"\n", b"\xff\n", b"[1]\n", b""])
+def test_a_line_that_user_code_forged_is_no_answer(tmp_path: Path, line: bytes) -> None:
+    process: Any = Process(is_alive=True)
+    process.stdout, process.put, process.reaped = BytesIO(line), lambda data: None, lambda within_s: 0
+    processes: Any = of_session._Processes(None)
+    processes._start = lambda *_: process
+    loading = of_session._Loading(CODE, cast(Any, SimpleNamespace(env_id="sums")), VARIABLES, True)
+    loading.folder = tmp_path
+    (tmp_path / of_session.OUTPUT).touch()
+
+    with pytest.raises(CodeError, match="environment sums does not load: its process ended"):
+        processes.answer(loading)
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(HostCode)])
