@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.datasets import Content, Dataset
-from pytest_osmosis.datasets.script import Script
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Spawn
 from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredRollouts
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, Transcript
+
+if TYPE_CHECKING:
+    from pytest_osmosis.datasets.script import Script
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
 from pytest_osmosis.config.eval_kinds import TokenPrices
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.rules import text_file
 from pytest_osmosis.config.tables import EXAMPLE_MODEL, EvalConfig, JudgeTable, ModelTable
-from pytest_osmosis.datasets.script import Script
 from pytest_osmosis.engine.job import Limits
 from pytest_osmosis.errors import ConfigError, Problem, ResultsError
 from pytest_osmosis.files.reading import FileFault, read_text, something_at
@@ -46,6 +45,9 @@ from pytest_osmosis.rollouts.environment import EnvironmentFacts
 from pytest_osmosis.text.chat_messages import SCRIPTED
 from pytest_osmosis.text.names import closest, merged_headers, shown
 from pytest_osmosis.text.numbers import money, plural
+
+if TYPE_CHECKING:
+    from pytest_osmosis.datasets.script import Script
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +282,8 @@ def script_of(config: EvalConfig) -> Script | None:
     body = config.sampling.extra_body
     if SCRIPTED not in (config.experiment.model_path, config.baseline.model_path) or config.agent.is_recorded:
         return None
+    from pytest_osmosis.datasets.script import Script
+
     return Script(body.get("column", "ground_truth"), body.get("accuracy", 1.0))
 
 

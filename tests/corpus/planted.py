@@ -25,7 +25,7 @@ class Planted(NamedTuple):
 
 PLANTED: Sequence[Planted] = (
     Planted("a message", "report/summary.py", "counted as failed: {cause", "taken as: {cause", "option -ra"),
-    Planted("an exit status", "plugin/options.py", 'default="9"', 'default="8"', "values, all break"),
+    Planted("an exit status", "plugin/options.py", '"string", "9"', '"string", "8"', "values, all break"),
     Planted("a digit less", "text/numbers.py", 'f"{value:.3f}" if', 'f"{value:.2f}" if', "option -ra"),
     Planted(
         "a field", "results/publish.py", '"standard_error": summary.se', '"standard_error": summary.mean', "option -ra"
