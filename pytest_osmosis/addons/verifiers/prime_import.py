@@ -405,14 +405,18 @@ def read_prime_run(folder: Path, env_args: Mapping[str, Any] = MappingProxyType(
         scored = scored_in(metadata["settings"], env_args)
         lines = list(_lines(folder / TRACES, lambda episode: line_of(episode, scored)))
     else:
-        name, metadata = RESULTS, _metadata(folder / METADATA, dict)
-        lines = list(_lines(folder / RESULTS, dict))
+        name, metadata = RESULTS, _metadata(folder / METADATA, _as_it_is)
+        lines = list(_lines(folder / RESULTS, _as_it_is))
     torn = bool(lines) and lines[-1] is None
     return PrimeRun(folder, name, metadata, [line for line in lines if line is not None], torn)
 
 
 Read = Callable[[Any], Mapping[str, Any]]
 """Makes the members of prime's file of the JSON in another one."""
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _read(text: str, read: Read, shape: Any) -> Mapping[str, Any]:
