@@ -60,6 +60,7 @@ def test_a_new_workspace_runs_green_and_warns_of_nothing(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.addon
 @pytest.mark.journey
 def test_the_example_fails_for_a_reason_that_a_stranger_finds_and_fixes(tmp_path: Path) -> None:
     began = python(tmp_path, "-m", "pytest_osmosis", "init", "support").stdout.splitlines()
@@ -198,6 +199,7 @@ def test_schema_prints_the_schema_of_results_or_of_a_config(typed: Cli) -> None:
     assert json.loads(typed("schema", "config"))["title"] == "Eval config of pytest-osmosis"
 
 
+@pytest.mark.addon
 def test_a_skill_is_written_where_agents_look_for_it_and_names_only_what_exists(
     typed: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +221,7 @@ def test_a_skill_is_written_where_agents_look_for_it_and_names_only_what_exists(
     assert used <= known
 
 
+@pytest.mark.addon
 def test_an_error_of_a_command_with_json_is_json_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
