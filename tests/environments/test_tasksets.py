@@ -119,6 +119,7 @@ def test_a_killed_session_loses_and_repeats_nothing(workspace: Workspace, monkey
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         session = workspace.start(*command, "--osmosis-batch-size=1")
         wait_until(lambda: len(server.requests) == 4, "a request that is held")
+        wait_until(lambda: len(workspace.events("score", "double-it")) == 3, "the scores of those before")
         assert any((workspace.root / "cache/runtimes/subprocess").iterdir())
         session.kill()
         wait_until(lambda: not any((workspace.root / "cache/runtimes/subprocess").iterdir()), "no files left behind")
