@@ -110,9 +110,7 @@ def _run(typed: list[str]) -> int:
         output = replace(output, color=getattr(options, "color", "auto"))
         status: int = options.perform(options, Path.cwd(), output)
     except OsmosisError as error:
-        output.complain(error)
-        if "--json" in arguments:
-            output.json({"error": {"message": str(error)}})
+        output.fail(error, as_json="--json" in arguments)
         return 1
     return status
 

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
         if markdown is not None:
             _write(markdown, [output.sanitizer.text(page([each.results for each in evals]))])
     except OsmosisError as error:
-        output.complain(error)
+        output.fail(error, as_json=options.json)
         return USAGE_ERROR
     if options.json:
         documents = [published(each.results) for each in evals]

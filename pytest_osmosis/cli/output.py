@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.report.style import ansi, painted
 from pytest_osmosis.text.redaction import Sanitizer
 from pytest_osmosis.text.safe import fitted
@@ -63,6 +64,11 @@ class CommandOutput:
 
     def complain(self, text: object) -> None:
         print(self.sanitizer.shown(str(text)), file=sys.stderr)
+
+    def fail(self, error: OsmosisError, *, as_json: bool) -> None:
+        self.complain(error)
+        if as_json:
+            self.json({"error": {"message": str(error)}})
 
     def refusal(self, question: str, unconfirmed: str, *, asks: bool) -> int | None:
         """Ask before something that costs money or cannot be undone. Return None for yes, else the exit status.

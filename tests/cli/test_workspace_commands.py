@@ -227,8 +227,13 @@ def test_an_error_of_a_command_with_json_is_json_too(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.toml").write_text("[evaluation]\nn = 0\n")
-    for command, named in ((["show", "nix", "--json"], 'run "nix"'), (["submit", "bad.toml", "--json"], "bad.toml:2:")):
-        assert cli.main(command) == 1
+    for command, status, named in (
+        (["show", "nix", "--json"], 1, 'run "nix"'),
+        (["submit", "bad.toml", "--json"], 1, "bad.toml:2:"),
+        (["runs", "wait", "nix", "--json"], 4, 'run "nix"'),
+        (["merge", "nix.json", "--json"], 4, "nix.json"),
+    ):
+        assert cli.main(command) == status
         printed = capsys.readouterr()
         message = json.loads(printed.out)["error"]["message"]
         assert named in message

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
         end = _ended(directory, options.timeout, output, says=not options.json)
         status = _status(directory, end)
     except OsmosisError as error:
-        output.complain(error)
+        output.fail(error, as_json=options.json)
         return USAGE_ERROR
     entry = run_entry(directory.path)
     if options.json:
