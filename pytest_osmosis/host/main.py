@@ -57,14 +57,16 @@ from pytest_osmosis.host.protocol import (
     TellRequest,
     ToldEvent,
     encode,
+    line_of,
     lines,
+    read_request,
     secrets_of,
 )
 from pytest_osmosis.host.slots import HostLimits, grant
 from pytest_osmosis.host.user_errors import broken, raise_no_terminal
 from pytest_osmosis.processes.child import allow_many_files, leave_no_core_file
 from pytest_osmosis.text.redaction import Redaction
-from pytest_osmosis.text.safe import dumps, loads
+from pytest_osmosis.text.safe import dumps
 
 READ_BYTES = 1 << 18
 
@@ -104,7 +106,7 @@ class RequestReader:
     def _read(self) -> None:
         try:
             for read in lines(partial(self._pipe.read1, READ_BYTES)):
-                requests: list[Request] = [loads(line.decode()) for line in read]
+                requests = [read_request(line) for line in read]
                 with self._lock:
                     if self._receive is None:
                         self._waiting += requests
@@ -136,7 +138,7 @@ class EventWriter:
         self._redaction.add({name: value})
 
     def emit(self, event: HostEvent) -> None:
-        self._lines.append(self._redaction.event(event))
+        self._lines.append(self._redaction.event(event, line_of))
         if not self._turn_ends:
             self._turn_ends = True
             self._loop.call_soon(self._end_turn)

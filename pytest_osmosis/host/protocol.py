@@ -11,12 +11,15 @@ tokens or dollars by its last request, or by those that it sends at once; it nev
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Protocol, TypedDict
+
+from msgspec import MsgspecError
+from msgspec.json import Decoder, decode
+from msgspec.json import encode as encode_json
 
 from pytest_osmosis.cassettes.exchange import AskedFields
 from pytest_osmosis.errors import BoundError, ModelError
@@ -35,7 +38,7 @@ from pytest_osmosis.formats.price import Price
 from pytest_osmosis.models.providers import provider_secrets, secret_headers
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.numbers import money, plural
-from pytest_osmosis.text.safe import dumps
+from pytest_osmosis.text.safe import dumps, loads
 
 if TYPE_CHECKING:
     from pytest_osmosis.host.chat import RequestTotals
@@ -532,10 +535,59 @@ class EventSink(Protocol):
 
 def read_event(line: bytes) -> HostEvent:
     """Return the event on a line. Raises `ValueError` if it is none: user code can write to the pipe too."""
-    event = json.loads(line)
+    if (frequent := _frequent_event(line)) is not None:
+        return frequent
+    event = loads(line.decode())
     if not isinstance(event, dict) or not check_event(event, _kinds()):
         raise ValueError("not an event of a host")
     return event  # type: ignore[return-value]  # it was checked
+
+
+def read_request(line: bytes) -> Request:
+    """Return the request on a line of the engine."""
+    try:
+        return decode(line)  # type: ignore[no-any-return]
+    except MsgspecError:
+        return loads(line.decode())  # type: ignore[no-any-return]
+
+
+def line_of(event: HostEvent) -> str:
+    """Return an event as ASCII JSON, in a fifth of the time if it is one of every rollout, whose values are plain JSON.
+
+    What msgspec would write in other ways than `dumps` is left to that: NaN as null, and text that is not ASCII.
+    """
+    if event["ev"] not in FREQUENT or event.keys() & FROM_USERS:
+        return dumps(event)
+    try:
+        line = encode_json(event)
+    except (MsgspecError, TypeError, UnicodeError):
+        return dumps(event)
+    is_same = line.isascii() and b"null" not in line and b"\x7f" not in line
+    return line.decode() if is_same else dumps(event)
+
+
+FREQUENT = ("start", "rollout", "scoring", "score")
+"""The events of every rollout."""
+FROM_USERS = frozenset({"samples", "environment"})
+"""Members of a rollout that may hold any object."""
+
+
+def _frequent_event(line: bytes) -> HostEvent | None:
+    """Return an event of every rollout, None for others, and for lines that msgspec refuses: with lone surrogates."""
+    decoder = _frequent().get(line[: line.find(b",")])
+    if decoder is None or b'"removed"' in line:
+        return None
+    try:
+        return decoder.decode(line)  # type: ignore[no-any-return]
+    except MsgspecError:
+        return None
+
+
+@functools.cache
+def _frequent() -> Mapping[bytes, Decoder[Any]]:
+    """Return what reads the events of every rollout in a fifth of the time, by the beginning of their lines."""
+    kinds = _kinds()
+    return {b'{"ev":"%s"' % kind.encode(): Decoder(kinds[kind]) for kind in FREQUENT}
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pytest_osmosis.cassettes.reader import CassetteReader
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.exchanges import MOST_LINES, AskerExchanges, HostExchanges, difference
-from pytest_osmosis.host.protocol import Key, read_event
+from pytest_osmosis.host.protocol import Key, line_of, read_event
 from pytest_osmosis.host.slots import size_of
 from pytest_osmosis.models.base import ChatRequest, Message
 from pytest_osmosis.record.run_id import RunId
@@ -173,9 +174,28 @@ DENIED = {"ev": "denied", "model_tag": "judge", "error": "401"}
 OF_BASELINE, REMOVED = {**START, "model_tag": "baseline", "later": 1}, {**SCORE, "removed": True, "name": "f"}
 
 
-@pytest.mark.parametrize("event", [START, OF_BASELINE, SCORE, REMOVED, DENIED])
-def test_events_are_read(event: dict[str, object]) -> None:
+ODD = ["\ud800", "\x7f", "caf\u00e9", "null", None, 2**70, 1e22, -0.0, {"a": [1.5]}]
+ROLLOUT: dict[str, object] = {"ev": "rollout", **RUN, "ms": 1.5, "messages": ODD, "n_prompt": 0, "usage": None}
+
+
+@pytest.mark.parametrize(
+    "event", [START, OF_BASELINE, SCORE, REMOVED, DENIED, {**SCORE, "ground_truth": ODD[-4:]}, ROLLOUT]
+)
+def test_events_are_read_as_they_were_written(event: dict[str, Any]) -> None:
     assert read_event(json.dumps(event).encode()) == event
+    line = line_of(event)
+    assert line.isascii()
+    assert "\x7f" not in line
+    assert json.loads(line) == event
+    assert read_event(line.encode()) == {name: value for name, value in event.items() if name != "later"}
+
+
+@pytest.mark.parametrize("odd", [float("nan"), b"x", datetime(2024, 1, 1)])  # noqa: DTZ001 (it is only shown)
+def test_values_without_a_form_in_json_become_their_text(odd: object) -> None:
+    rollout: Any = {**ROLLOUT, "environment": {"state": odd}}
+    assert json.loads(line_of(rollout))["environment"] == {"state": str(odd)}
+    rollout = {**ROLLOUT, "messages": [float("nan")]}
+    assert json.loads(line_of(rollout))["messages"] == ["nan"]
 
 
 @pytest.mark.parametrize(
