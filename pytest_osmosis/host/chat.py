@@ -364,23 +364,24 @@ def _in_standby(own: Model, host: DeniableModel, loop: asyncio.AbstractEventLoop
 class RolloutChat:
     """The requests of one rollout. `slot` is the rollout's slot, which it releases while it only waits for retries.
 
-    `state` holds what headers may take from the state of any rollout, and `script` what `demo/script` answers from.
+    `script` is what `demo/script` answers from, `example_id` the row's id for headers that name it.
     """
 
-    def __init__(self, gateway: ModelGateway, key: Key, deadline: Deadline) -> None:
+    def __init__(
+        self, gateway: ModelGateway, key: Key, deadline: Deadline, *, script: Any = None, example_id: object = None
+    ) -> None:
         self.key = key
-        self.state: dict[str, Any] = {
-            "row_index": key.run.row,
-            "run_index": key.run.index,
-            "trajectory_id": uuid4().hex,
-        }
-        self.script: Any = None
+        self.script = script
         self.deadline = deadline
         self.slot = RolloutSlot(gateway.limits.slots, gateway.limits.requests, deadline)
         self.totals = RequestTotals()
         self._gateway = gateway
         self._exchanges = gateway.exchanges(key, ROLLOUT)
         self._target = gateway.targets[key.run.model]
+        self._headers: Mapping[str, str] = {}
+        if wanted := self._target.get("headers_from_state"):
+            state = {"row_index": key.run.row, "run_index": key.run.index, "example_id": example_id}
+            self._headers = state_headers(wanted, {**state, "trajectory_id": uuid4().hex})
         self._items: dict[str, Any] = {}
         """The items of answers that only OpenAI's Responses can represent, by the id of their first tool call."""
         self._counting = Lock()  # protects `totals`, which the endpoint's standby changes in its own thread
@@ -463,7 +464,7 @@ class RolloutChat:
 
     def _with_headers(self, request: ChatRequest) -> ChatRequest:
         """Return a request with the headers whose values are in the state of every rollout; its own ones stay."""
-        headers = state_headers(self._target.get("headers_from_state", {}), self.state)
+        headers = self._headers
         return replace(request, headers=merged_headers(headers, request.headers)) if headers else request
 
     async def _stay_within_bounds(self, turn: int) -> None:

@@ -122,14 +122,18 @@ class HostCore:
     async def perform(self, request: RunRequest) -> None:
         """Perform a run whose slot is held already. Emits `start`, `rollout`, and the events of `score`."""
         key = Key.of(request)
-        chat = RolloutChat(self._gateway, key, self._deadline(key, self._setup.agent_timeout_s))
-        chat.script = request.get("script")
-        chat.state["example_id"] = request["record"].get("example_id", key.run.row)
+        chat = RolloutChat(
+            self._gateway,
+            key,
+            self._deadline(key, self._setup.agent_timeout_s),
+            script=request.get("script"),
+            example_id=request["record"].get("example_id", key.run.row),
+        )
         self._endpoint.attach(asyncio.get_running_loop())
         endpoint = RolloutEndpoint(self._endpoint, chat, self._setup.sampling, request["seed"])
         if self._setup.agent == RECORDED:
             chat.totals.usage = Usage(0, 0)  # known: nobody is asked
-        with output.captured() as sink:
+        with output.Sink() as sink:
             try:
                 self._emit({"ev": "start", **key.to_json(), "at": _now()})
                 self._flush()
@@ -159,7 +163,7 @@ class HostCore:
             for name in names:
                 writes = self._sent_artifacts is not None and name == REWARD and self._code.grader is not None
                 since_ns = time_ns() if writes else 0
-                with output.captured() as sink:
+                with output.Sink() as sink:
                     for key in keys:
                         self._emit({"ev": "scoring", **key.to_json(), "name": name})
                     self._flush()

@@ -64,22 +64,23 @@ class Deadline:
     loop that it is used from.
     """
 
+    expired = False
+    _owed_s = 0.0
+    _paused_s = 0.0
+    _paused_at: float | None = None
+    _frozen_s: float | None = None
+    _n_waits = _n_works = 0
+    _stalls_at_pause = 0.0
+    _cancels = 0
+    _timer: asyncio.TimerHandle | None = None
+
     def __init__(self, budget_s: float, stalls: StallTime, on_stuck: OnStuck) -> None:
         self.budget_s = budget_s
-        self.expired = False
         self.loop = asyncio.get_running_loop()
         self._stalls = stalls
         self._on_stuck = on_stuck
         self._begun = self.loop.time()
         self._stalls_before = stalls.total_s
-        self._owed_s = 0.0
-        self._paused_s = 0.0
-        self._paused_at: float | None = None
-        self._frozen_s: float | None = None
-        self._n_waits = self._n_works = 0
-        self._stalls_at_pause = 0.0
-        self._cancels = 0
-        self._timer: asyncio.TimerHandle | None = None
 
     def owe(self, seconds: float) -> None:
         """Count a stall after all: this run caused it."""

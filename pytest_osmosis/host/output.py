@@ -12,10 +12,9 @@ import io
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 HEAD_CHARS = 32 * 1024
 TAIL_CHARS = 32 * 1024
@@ -53,10 +52,20 @@ class TruncatedText:
 
 
 class Sink:
-    """The output of one run, by kind: "stdout" (with stderr, in order), "log", "warnings"."""
+    """The output of one run, by kind: "stdout" (with stderr, in order), "log", "warnings".
+
+    As a context, it takes the output of that context and of tasks that are started in it.
+    """
 
     def __init__(self) -> None:
         self._kinds: dict[str, TruncatedText] = {}
+
+    def __enter__(self) -> Self:
+        self._token = CURRENT.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        CURRENT.reset(self._token)
 
     def write(self, kind: str, text: str) -> None:
         if text:
@@ -69,17 +78,6 @@ class Sink:
 
 
 CURRENT: ContextVar[Sink | None] = ContextVar("osmosis_sink", default=None)
-
-
-@contextmanager
-def captured() -> Iterator[Sink]:
-    """Return a sink for the output of this context and of tasks that are started in it."""
-    sink = Sink()
-    token = CURRENT.set(sink)
-    try:
-        yield sink
-    finally:
-        CURRENT.reset(token)
 
 
 def _write(kind: str, text: str, fallback: TextIO) -> None:

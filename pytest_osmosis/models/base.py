@@ -46,13 +46,15 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+        pairs = ((getattr(self, name), getattr(other, name)) for name in _USAGE)
         return Usage(*(b if a is None else a if b is None else a + b for a, b in pairs))
 
     def to_json(self) -> dict[str, int]:
         """Return the counts that the server reported."""
-        counts = ((each.name, getattr(self, each.name)) for each in fields(self))
-        return {name: count for name, count in counts if count is not None}
+        return {name: count for name in _USAGE if (count := getattr(self, name)) is not None}
+
+
+_USAGE = tuple(each.name for each in fields(Usage))
 
 
 def usage_fields(usage: Usage) -> dict[str, Any]:
@@ -152,9 +154,12 @@ def copied(value: Any) -> Any:
     if kind is str or value is None or kind is bool:
         return value
     if kind is dict:
-        if not all(type(key) is str for key in value):
-            raise TypeError("a key is not a string")
-        return {key: copied(item) for key, item in value.items()}
+        copy = {}
+        for key, item in value.items():
+            if type(key) is not str:
+                raise TypeError("a key is not a string")
+            copy[key] = item if type(item) is str else copied(item)
+        return copy
     if kind is list:
         return [copied(item) for item in value]
     if (kind is int and -LARGE_INT < value < LARGE_INT) or (kind is float and math.isfinite(value)):

@@ -38,6 +38,7 @@ CODINGS = ("gzip", "deflate")
 """The codings that are asked for. Old releases of httpx unpack whole what arrived at once: 64 kB are at most 64 MB."""
 ACCEPTED = {"Accept-Encoding": ", ".join(CODINGS)}
 CONNECT_TIMEOUT_S = 10.0
+TIMEOUT = aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -193,6 +194,7 @@ class LightModel(HttpModel):
         if api_key is not None:
             ours["Authorization"] = f"Bearer {api_key}"
         self._headers = merged(ours, target.headers)
+        self._sendable: dict[str, Any] = {}
 
     async def _send(self, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
         return await self._post(self._url, body, headers)
@@ -202,8 +204,8 @@ class LightModel(HttpModel):
             async with self._opened().post(
                 url,
                 data=body,
-                headers=sendable_headers(headers),
-                timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT_S),
+                headers=self._checked(headers),
+                timeout=TIMEOUT,
                 proxy=self._proxy,
                 allow_redirects=False,
             ) as response:
@@ -215,6 +217,12 @@ class LightModel(HttpModel):
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
+
+    def _checked(self, headers: Mapping[str, Any]) -> dict[str, Any]:
+        if headers is not self._headers:
+            return sendable_headers(headers)
+        self._sendable = self._sendable or sendable_headers(headers)
+        return self._sendable
 
     def _opened(self) -> aiohttp.ClientSession:
         """Return the session. The first request opens it, because that needs a running event loop."""

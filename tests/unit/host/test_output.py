@@ -43,7 +43,7 @@ async def test_each_context_writes_to_its_own_sink_and_other_code_to_the_log() -
     stream = output.RoutedStream(log)
 
     async def work(name: str) -> dict[str, str]:
-        with output.captured() as sink:
+        with output.Sink() as sink:
             print("begin", name, file=stream)
             await asyncio.sleep(0)
             await asyncio.to_thread(print, "thread", name, file=stream)
@@ -62,7 +62,7 @@ async def _print_in_task(stream: output.RoutedStream, name: str) -> None:
 
 
 def test_take_empties_the_sink() -> None:
-    with output.captured() as sink:
+    with output.Sink() as sink:
         sink.write("stdout", "once")
         sink.write("log", "")
         assert sink.take() == {"stdout": "once"}
@@ -75,7 +75,7 @@ def test_log_records_go_to_the_sink_even_after_one_that_cannot_be_formatted() ->
     logger.addHandler(handler)
     raised, logging.raiseExceptions = logging.raiseExceptions, False
     try:
-        with output.captured() as sink:
+        with output.Sink() as sink:
             logger.warning("%d", "no number")
             logger.warning("number %d", 1)
             assert "number 1" in sink.take()["log"]
