@@ -321,6 +321,9 @@ class EngineLoop:
 
     def _heard(self, host: Host, event: HostEvent, raw: bytes) -> None:
         match event["ev"]:
+            case "start" | "retry" | "rollout" | "scoring" | "score":
+                if (state := self.table.of(event)) is not None:
+                    self.runs.heard(host, state, event, raw)
             case "ready":
                 self._became_ready(host, event)
             case "refused":
@@ -357,9 +360,6 @@ class EngineLoop:
             case "broken":
                 if (state := self.table.of(event)) is not None:
                     self._recovery.broken(host, state, event["boundary"], event["error"])
-            case _:
-                if (state := self.table.of(event)) is not None:
-                    self.runs.heard(host, state, event, raw)
 
     def _became_ready(self, host: Host, event: ReadyEvent) -> None:
         if self._ready is not None and (change := _code_change(self._ready, event)) is not None:

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -138,7 +138,7 @@ class Recorder:
         self.pass_rule = job.pass_rule
         self.ledger = Ledger() if job.resume is None else job.resume.resumption.progress.ledger.copy()
         self.grouped: frozenset[str] = frozenset()
-        self._called_by: Mapping[Caller, Set[str]] = {}
+        self._called_by: Mapping[Caller, Sequence[str]] = {}
         self.codes: Mapping[str, str] = {}
         self.kept = Counter[str]()
         self.is_rescored = False
@@ -198,7 +198,12 @@ class Recorder:
         scorers, blocking = tuple(code["scorers"]), frozenset(code["sync"])
         self.pass_rule = replace(self.pass_rule, scorers=scorers)
         self.grouped = frozenset(code.get("grouped", ()))
-        self._called_by = {"scorer": blocking, "group": self.grouped, "host": {*scorers} - blocking - self.grouped}
+        callers: Mapping[Caller, Set[str]] = {
+            "scorer": blocking,
+            "group": self.grouped,
+            "host": {*scorers} - blocking - self.grouped,
+        }
+        self._called_by = {caller: [name for name in scorers if name in names] for caller, names in callers.items()}
         environment = self._job.score_inputs.environment
         self.codes = {
             name: blake2b(json.dumps((digest, environment)).encode(), digest_size=8).hexdigest()
@@ -290,12 +295,13 @@ class Recorder:
 
     def unscored(self, run: RunId, caller: Caller) -> list[str]:
         """Return the functions that `caller` calls and that have given the run neither a score nor an error yet."""
-        record = self.ledger.records[run]
+        if not (called := self._called_by[caller]):
+            return []
+        record, again = self.ledger.records[run], self._again.get(run, ())
         if record.removed:
             return []
-        done = {*record.scores, *record.scorer_errors} - self._again.get(run, frozenset())
-        called = self._called_by[caller]
-        return [name for name in self.pass_rule.scorers if name in called and name not in done]
+        scores, errors = record.scores, record.scorer_errors
+        return [name for name in called if name in again or (name not in scores and name not in errors)]
 
     def score_again(self, run: RunId) -> None:
         """Let grouped functions score a run again, because they score others of its row."""

@@ -13,6 +13,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from pytest_osmosis.clock import SYSTEM, Clock
@@ -306,7 +307,6 @@ COUNTED = frozenset({"stage", "host", "scorer", "retrying", "held", "stored", "w
 """The attributes of a run that its tally counts it by."""
 
 
-@dataclass(eq=False)
 class RunState:
     """A run under way. `host` rolls it out or scores it on its event loop; `scorer` runs functions that block.
 
@@ -318,39 +318,43 @@ class RunState:
     lives. `tally` counts it anew with each change, and is None outside of a table. Hosts have the run among theirs.
     """
 
-    run: RunId
-    row: Row
-    attempt: int = 1
     tally: Tally | None = None
     stage: Stage = Stage.QUEUED
     host: Host | None = None
     scorer: Host | None = None
-    running: dict[Host, str] = field(default_factory=dict)
-    accused: set[str] = field(default_factory=set)
     retrying: int = 0
     held: int = 0
-    since: float = 0.0
-    rollout: Mapping[str, Any] = field(default_factory=dict)
+    rollout: Mapping[str, Any] = MappingProxyType({})
     details: str = ""
-    output: dict[str, str] = field(default_factory=dict)
     stored: bool = False
     waits: bool = False
     n_judge_uses: int = 0
     group: ScoringGroup | None = None
     rolled_in: Host | None = None
 
+    def __init__(self, run: RunId, row: Row, attempt: int = 1, since: float = 0.0) -> None:
+        self.run = run
+        self.row = row
+        self.attempt = attempt
+        self.since = since
+        self.running: dict[Host, str] = {}
+        self.accused: set[str] = set()
+        self.output: dict[str, str] = {}
+
     def __setattr__(self, name: str, value: Any) -> None:
         attributes = self.__dict__
         if name not in COUNTED:
             attributes[name] = value
             return
-        tally, before = attributes["tally"], attributes.get(name)
+        tally, before = self.tally, getattr(self, name)
+        if before is value:
+            return
         if tally is not None:
             tally.count(self, -1)
         attributes[name] = value
         if tally is not None:
             tally.count(self, 1)
-        if (name == "host" or name == "scorer") and before is not value:
+        if name == "host" or name == "scorer":
             if before is not None:
                 before.runs.pop(self, None)
             if value is not None:

@@ -66,7 +66,7 @@ class RunNotes(NamedTuple):
 
     def without(self, sources: Collection[str]) -> RunNotes:
         """Return these notes without those of some sources."""
-        return self.filtered(lambda source: source not in sources)
+        return self if self is NO_NOTES else self.filtered(lambda source: source not in sources)
 
     def filtered(self, keeps: Callable[[str], bool]) -> RunNotes:
         """Return the notes of the sources that a function `keeps`."""
@@ -401,8 +401,9 @@ class Ledger:
         self.rows.update(now)
 
     def _complete(self, record: RunRecord) -> bool:
-        done = {*record.scores, *record.scorer_errors}
-        return record.removed or (bool(self.scorers) and done.issuperset(self.scorers))
+        if record.removed or not self.scorers:
+            return record.removed
+        return all(name in record.scores or name in record.scorer_errors for name in self.scorers)
 
 
 def settled(events: Iterable[Event]) -> Iterator[Event]:

@@ -151,12 +151,12 @@ def outcome_of(
     details = transcript.details
     kind = kind_of(record, pass_rule)
     reason = headline = "" if kind == "passed" else one_line(reason_of(record, pass_rule))
-    answer = ScoredAnswer.of(transcript)
-    said = reason_in_a_line(record, pass_rule) if kind == "failed" else ""
-    if kind == "failed" and (line := answer_line(record, pass_rule, answer)):
-        reason = f"{reason}: {line}"
     text = ""
     if kind in ("failed", "error"):
+        answer = ScoredAnswer.of(transcript)
+        said = reason_in_a_line(record, pass_rule) if kind == "failed" else ""
+        if kind == "failed" and (line := answer_line(record, pass_rule, answer)):
+            reason = f"{reason}: {line}"
         several = len(pass_rule.scorers) > 1 and record.status == "finished"
         lines = score_lines(record, pass_rule.scorers, pass_rule) if several else ()
         scores = [f"  {line}" for _, line in lines if line not in headline]

@@ -279,7 +279,9 @@ RUN, ROW = RunId(3, 0), Row(3, [], None, {}, 1)
 
 
 def at(stage: Stage) -> RunState:
-    return RunState(RUN, ROW, stage=stage)
+    state = RunState(RUN, ROW)
+    state.stage = stage
+    return state
 
 
 def test_a_run_that_is_rolled_out_is_never_rolled_out_again() -> None:

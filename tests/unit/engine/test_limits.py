@@ -220,7 +220,10 @@ HOST = Host("scorer", Connection, Share.of(1), 0.0)  # type: ignore[arg-type]  #
 
 
 def state(row: int, since: float, **fields: Any) -> RunState:
-    return RunState(RunId(row, 0), ROW, since=since, **{"stage": Stage.ROLLING, **fields})
+    state = RunState(RunId(row, 0), ROW, since=since)
+    for name, value in {"stage": Stage.ROLLING, **fields}.items():
+        setattr(state, name, value)
+    return state
 
 
 def test_it_speaks_once_for_each_span_of_silence_and_a_finished_run_begins_a_new_one() -> None:
