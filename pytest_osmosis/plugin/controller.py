@@ -66,7 +66,8 @@ class ControllerPlugin:
         if self.evals.options.dry_run:
             self.config.option.dist = "no"  # nothing runs, so no xdist workers are needed
             register(DryRun(self.evals), "osmosis-dry-run")
-        register(EvalFiles(self.evals.plans, self.evals.answer, inline=inline), "osmosis-files")
+        evals = self.evals
+        register(EvalFiles(evals.plans, evals.answer, evals.add_properties, inline=inline), "osmosis-files")
         register(self, "osmosis-controller")
         if self.evals.of_tests is not None:  # after the controller, so that pytest calls its hooks first
             source = seams.ModelSource(self.config, self.evals.of_tests.answer, early=not inline)
@@ -178,14 +179,6 @@ class ControllerPlugin:
 
     def pytest_enter_pdb(self) -> None:
         self.progress.clear()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Report the test of an eval with the properties of its unit."""
-        report = yield
-        if isinstance(item, EvalItem):
-            self.evals.add_properties(report, item.key)
-        return report
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """Print no letters for our tests: the live line counts them."""

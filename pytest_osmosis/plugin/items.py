@@ -107,6 +107,8 @@ SWEPT = str.maketrans("~=", "--")
 """The characters around swept values in names of evals, which `-k` does not take, and the one that it does."""
 
 Fetch = Callable[[UnitKey], Answer]
+Places = dict[int, tuple[str, int | None]]
+"""Paths and lines of the tests in a file, by the line of their eval."""
 
 
 class EvalItem(pytest.Item):
@@ -115,8 +117,9 @@ class EvalItem(pytest.Item):
     It has its `answer` from its setup until it is reported.
     """
 
-    def __init__(self, *, key: UnitKey, plan: Plan, fetch: Fetch, hooks: Any, **options: Any) -> None:
+    def __init__(self, *, key: UnitKey, plan: Plan, fetch: Fetch, hooks: Any, places: Places, **options: Any) -> None:
         super().__init__(**options)
+        self._places = places
         self.key = key
         self.plan = plan
         self.answer: Answer | None = None
@@ -153,6 +156,13 @@ class EvalItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, self.plan.line - 1, self.name
+
+    @property
+    def location(self) -> tuple[str, int | None, str]:
+        """The place of a test, which pytest would look up anew for each: only its name is its own."""
+        if (line := self.plan.line) not in self._places:
+            self._places[line] = super().location[:2]
+        return (*self._places[line], self.name)
 
 
 def amend(report: pytest.TestReport, plan: Plan, answer: Answer) -> None:
@@ -247,7 +257,7 @@ class EvalFile(pytest.File):
         hooks: Any = self.ihook
         if not self.inline and hooks is self.config.hook:  # else a conftest.py elsewhere does not apply to the file
             hooks = ItemHooks(self.config.pluginmanager)
-        evals = [(plan, f"{self.nodeid}::{plan.name}") for plan in self.plans]
+        evals, places = [(plan, f"{self.nodeid}::{plan.name}") for plan in self.plans], Places()
         return [
             EvalItem.from_parent(
                 self,
@@ -257,6 +267,7 @@ class EvalFile(pytest.File):
                 plan=plan,
                 fetch=self.fetch,
                 hooks=hooks,
+                places=places,
             )
             for plan, eval_id in evals
             for unit in plan.units()
@@ -269,9 +280,17 @@ class EvalFiles:
     Other plugins neither time the wait for a rollout nor repeat it.
     """
 
-    def __init__(self, plans: Mapping[Path, Sequence[Plan]], fetch: Fetch, *, inline: bool = False) -> None:
+    def __init__(
+        self,
+        plans: Mapping[Path, Sequence[Plan]],
+        fetch: Fetch,
+        add_properties: Callable[[pytest.TestReport, UnitKey], None] = lambda report, key: None,
+        *,
+        inline: bool = False,
+    ) -> None:
         self._plans = plans
         self._fetch = fetch
+        self._add_properties = add_properties
         self._inline = inline
 
     @pytest.hookimpl(wrapper=True)
@@ -312,10 +331,12 @@ class EvalFiles:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Report the test of an eval with the duration, place and reason of its unit."""
+        """Report the test of an eval with the duration, place, reason and properties of its unit."""
         report = yield
-        if isinstance(item, EvalItem) and item.answer is not None:
-            amend(report, item.plan, item.answer)
+        if isinstance(item, EvalItem):
+            if item.answer is not None:
+                amend(report, item.plan, item.answer)
+            self._add_properties(report, item.key)
         return report
 
 

@@ -53,7 +53,8 @@ class SanitizerHooks:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if not OURS.isdisjoint(report.keywords):
             shown = self._sanitizer.shown
-            report.longrepr, report.sections = _cleaned(report.longrepr, shown), _cleaned(report.sections, shown)
+            if report.longrepr is not None or report.sections:
+                report.longrepr, report.sections = _cleaned(report.longrepr, shown), _cleaned(report.sections, shown)
             if UNIT not in report.keywords:  # the properties of a unit are words of ours and numbers
                 properties = report.user_properties
                 report.user_properties = [
