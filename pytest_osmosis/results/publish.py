@@ -11,8 +11,9 @@ import math
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,13 +83,15 @@ OWN_VALUES = frozenset(
 
 def published_text(results: Results, redaction: Redaction) -> Iterator[str]:
     """Yield the published object as the text of a file, piece by piece, because it is large for many rows."""
+
+    def line(item: Any) -> str:
+        text = _strict(plain := builtin(item))
+        return _strict(redacted(plain, redaction)) if redaction.may_be_in(text.encode()) else text
+
+    members = _members(results).items()
     return text_of(
-        {
-            key: (redacted(builtin(item), redaction) for item in value)
-            if isinstance(value, list | Iterator)
-            else redacted(value, redaction)
-            for key, value in _members(results).items()
-        }
+        {key: value if isinstance(value, list | Iterator) else redacted(value, redaction) for key, value in members},
+        line,
     )
 
 
@@ -97,8 +100,11 @@ def redacted(value: Any, redaction: Redaction) -> Any:
     return redaction.value(value, unchanged=OWN_VALUES)
 
 
-def text_of(members: Mapping[str, Any]) -> Iterator[str]:
-    """Yield indented JSON with one line for each item of a list or iterator.
+_strict = partial(json.dumps, allow_nan=False)
+
+
+def text_of(members: Mapping[str, Any], line: Callable[[Any], str] = _strict) -> Iterator[str]:
+    """Yield indented JSON with one line, made by a function, for each item of a list or iterator.
 
     `json.dump` with an indent takes ten times as long.
     """
@@ -106,17 +112,17 @@ def text_of(members: Mapping[str, Any]) -> Iterator[str]:
     for key, value in members.items():
         yield f"{before}  {json.dumps(key)}: "
         if isinstance(value, list | Iterator):
-            yield from _lines_of(value)
+            yield from _lines_of(value, line)
         else:
             yield json.dumps(value, indent=2, allow_nan=False).replace("\n", "\n  ")
         before = ",\n"
     yield "\n}\n" if members else "{\n\n}\n"
 
 
-def _lines_of(items: Iterable[Any]) -> Iterator[str]:
+def _lines_of(items: Iterable[Any], line: Callable[[Any], str]) -> Iterator[str]:
     before = "[\n"
     for item in items:
-        yield f"{before}    {json.dumps(item, allow_nan=False)}"
+        yield f"{before}    {line(item)}"
         before = ",\n"
     yield "\n  ]" if before == ",\n" else "[]"
 
