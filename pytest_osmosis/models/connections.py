@@ -57,12 +57,12 @@ class SilentConnector(aiohttp.TCPConnector):
         while True:
             connection = await super().connect(*args, **options)
             protocol = connection.protocol
-            if protocol is None or protocol not in self._used or not _has_spoken(protocol):
-                break
-            connection.close()
-        if protocol is not None:
-            self._used.add(protocol)
-        return connection
+            if protocol is not None and protocol not in self._used:
+                self._used.add(protocol)
+            elif protocol is not None and _has_spoken(protocol):
+                connection.close()
+                continue
+            return connection
 
 
 def _has_spoken(protocol: ResponseHandler) -> bool:
