@@ -161,7 +161,9 @@ def _own_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iter
             found = f"{shown(stored.path)} ({moment(stored.provenance['started_at'])}, {rate})"
         yield f"  baseline: {found}"
     if config.gates:
-        yield f"  gate: {', '.join(map(title_of, config.gates))}"
+        n = len(config.gates)  # which pytest does not count as collected
+        more = "one more test" if n == 1 else f"{n} more tests"
+        yield f"  gate: {', '.join(map(title_of, config.gates))} ({more})"
         if evals.options.stop_when_decided is not None:
             runxfail = evals.config.getoption("runxfail", False)
             why = "no gate decides under --runxfail" if runxfail else prepared.needs_every_run
