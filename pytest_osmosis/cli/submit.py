@@ -167,7 +167,7 @@ def _check(config: str, arguments: Sequence[str], folder: Path) -> None:
     if is_training_config(path):
         raise OsmosisError(
             f"{config}: is a training config, and submit runs evals; "
-            f"test it with pytest --osmosis-config={shlex.quote(config)}, "
+            f"test it with pytest {shlex.quote(config)}, "
             "then submit it to Osmosis with osmosis train submit"
         )
     options = {argument.partition("=")[0] for argument in arguments}
