@@ -3,10 +3,12 @@
 The table holds pairs of lines, an English sentence and the Chinese one, with an empty line between pairs.
 """
 
+# ruff: noqa: RUF001 (Chinese has full stops and colons of its own)
+
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 TABLE = Path(__file__).with_suffix(".txt")
@@ -28,7 +30,7 @@ _STOPS = str.maketrans(".;", "。；")
 
 def sentences() -> dict[str, str]:
     pairs = (pair.split("\n") for pair in TABLE.read_text(encoding="utf-8").strip().split("\n\n"))
-    return {english: chinese for english, chinese in pairs}  # a pair of other than two lines raises
+    return dict(pairs)  # which raises for a pair of other than two lines
 
 
 def page(english: str) -> str:
@@ -60,7 +62,8 @@ def _line(line: str, said: Callable[[str], str]) -> str:
     before, name, text = _NAMED.fullmatch(line).groups()  # type: ignore[union-attr]  # it fits anything
     told = before + (f"{name}：" if name else "")
     for sentence in filter(None, _END.split(text)):
-        told += ("" if told.endswith(("。", "：", "；", "）", " ")) or told == before else " ") + _sentence(sentence, said)
+        apart = told != before and not told.endswith(("。", "：", "；", "）"))
+        told += f"{' ' * apart}{_sentence(sentence, said)}"
     return told
 
 
