@@ -418,7 +418,7 @@ def _pass_rate(results: Results) -> str:
         decided = _DECIDES.get(decide, f"{decide} decides")
         rate = f"{rate[:-1]}; {decided})" if rate.endswith(")") else f"{rate} ({decided})"
     if not results.is_fragment and (interval := overall.pass_rate_interval) is not None:
-        rate += f"; {interval.level:.0%} interval {interval_text(interval)} ({interval.method})"
+        rate += f"; {interval.level:.0%} interval {interval_text(interval)}"
     return rate
 
 
