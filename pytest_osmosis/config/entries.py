@@ -572,9 +572,9 @@ class _Expansion:
             shown.pop(subject[1], None)
         if not names and not shown:
             first = self._first.setdefault(entry_name(base, {}), settings)
-            same = [(each.path, each.value) for each in first]
-            differing = [each for each in settings if (each.path, each.value) not in same and not _field(each).private]
-            shown = {each.path[-1]: each.value for each in differing}
+            others = {each.path: each.value for each in first}
+            differing = (each for each in settings if others.get(each.path, each) != each.value)
+            shown = {each.path[-1]: each.value for each in differing if not _field(each).private}
         name = base if names and not shown else entry_name(base, shown)
         free, number = name, 1
         while free.casefold() in self._names:
