@@ -16,6 +16,7 @@ if str(DOCS.parent) not in sys.path:  # when run as a file
 
 from docs.pages import (  # noqa: E402
     api,
+    chinese,
     command_line,
     config_keys,
     endpoint_keys,
@@ -36,7 +37,7 @@ def security() -> str:
     return re.sub(r"^\| (.+?) \| [^|]* \|$", r"- \1", text, flags=re.MULTILINE)
 
 
-PAGES: Mapping[str, Callable[[], str]] = {
+_ENGLISH: Mapping[str, Callable[[], str]] = {
     "explanation/security.md": security,
     "reference/api.md": api.page,
     "reference/config.md": config_keys.page,
@@ -48,6 +49,14 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/results.md": results_keys.page,
     "reference/training-config.md": config_keys.training_page,
 }
+IN_CHINESE = ("reference/config.md", "reference/command-line.md")
+
+
+def _in_chinese(name: str) -> Callable[[], str]:
+    return lambda: chinese.page(_ENGLISH[name]())
+
+
+PAGES: Mapping[str, Callable[[], str]] = {**_ENGLISH, **{f"zh/{name}": _in_chinese(name) for name in IN_CHINESE}}
 """Each page's path under docs/, and the function that returns its text."""
 
 

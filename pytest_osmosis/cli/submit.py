@@ -110,7 +110,7 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
     config, as_json, given = options.config, options.json, options.pytest_arguments
     _check(config, given, folder)
     named = [] if options.name is None else [f"--osmosis-run={options.name}"]
-    named_eval = config if "::" in config else f"--osmosis-config={config}"
+    named_eval = config if "::" in config or config.endswith(".toml") else f"--osmosis-config={config}"
     arguments, stdin = _secrets_on_stdin([named_eval, *given], folder)
     plan = _dry_run([*arguments, *named], stdin, folder)
     directory = RunDirectory(Path(plan.folder))
@@ -167,7 +167,7 @@ def _check(config: str, arguments: Sequence[str], folder: Path) -> None:
     if is_training_config(path):
         raise OsmosisError(
             f"{config}: is a training config, and submit runs evals; "
-            f"test it with pytest --osmosis-config={shlex.quote(config)}, "
+            f"test it with pytest {shlex.quote(config)}, "
             "then submit it to Osmosis with osmosis train submit"
         )
     options = {argument.partition("=")[0] for argument in arguments}

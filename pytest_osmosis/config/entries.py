@@ -57,11 +57,11 @@ def entry_name(base: str, swept: Mapping[str, Any]) -> str:
     """Return the name of an entry, with the values of a sweep.
 
     >>> entry_name("owner/gsm8k@1.0", {"temperature": 0.5, "model": "openai/gpt-5.4-mini"})
-    'gsm8k~temperature=0.5~model=openai-gpt-5.4-mini'
+    'gsm8k,temperature=0.5,model=openai-gpt-5.4-mini'
     """
     last = base.rpartition("/")[2].partition("@")[0]
-    values = (f"~{_safe(key)}={_safe(_text(value), _MOST_OF_A_VALUE)}" for key, value in swept.items())
-    name = "".join((_safe(last).lstrip("-._+=~") or "eval", *values))
+    values = (f",{_safe(key)}={_safe(_text(value), _MOST_OF_A_VALUE)}" for key, value in swept.items())
+    name = "".join((_safe(last).lstrip("-._+=") or "eval", *values))
     if len(name) <= MOST_CHARACTERS:
         return name
     return f"{name[: MOST_CHARACTERS - 7]}-{blake2b(name.encode(), digest_size=3).hexdigest()}"
@@ -420,6 +420,7 @@ class _Expansion:
         self.document = document
         self.problems: list[tuple[int, Problem]] = []
         self._names: set[str] = set()
+        self._first: dict[str, Sequence[EntrySetting]] = {}  # of the entries that would have one name
 
     def entries(self) -> Iterator[Entry]:
         shared = {key: value for key, value in self.document.content.items() if key not in BLOCKS}
@@ -557,7 +558,10 @@ class _Expansion:
         settings: Sequence[EntrySetting],
         shown: dict[str, Any],
     ) -> str:
-        """Return the entry's name: its own, or that of what it evaluates, with other swept values."""
+        """Return the entry's name: its own, or that of what it evaluates, with other swept values.
+
+        A block that evaluates the same as an earlier one adds the keys in which it differs.
+        """
         base = self.document.path.stem
         if names:
             base = names[-1]
@@ -566,6 +570,11 @@ class _Expansion:
             if subject[0] in ("data", "experiment") and subject[1] in ("path", "dataset"):
                 base = Path(base).stem or base
             shown.pop(subject[1], None)
+        if not names and not shown:
+            first = self._first.setdefault(entry_name(base, {}), settings)
+            others = {each.path: each.value for each in first}
+            differing = (each for each in settings if others.get(each.path, each) != each.value)
+            shown = {each.path[-1]: each.value for each in differing if not _field(each).private}
         name = base if names and not shown else entry_name(base, shown)
         free, number = name, 1
         while free.casefold() in self._names:

@@ -161,7 +161,8 @@ def _own_lines(prepared: Prepared, evals: EvalSession, size: str | None) -> Iter
             found = f"{shown(stored.path)} ({moment(stored.provenance['started_at'])}, {rate})"
         yield f"  baseline: {found}"
     if config.gates:
-        yield f"  gate: {', '.join(map(title_of, config.gates))}"
+        more = "a test of its own" if len(config.gates) == 1 else "tests of their own"  # collected later
+        yield f"  gate: {', '.join(map(title_of, config.gates))} ({more})"
         if evals.options.stop_when_decided is not None:
             runxfail = evals.config.getoption("runxfail", False)
             why = "no gate decides under --runxfail" if runxfail else prepared.needs_every_run

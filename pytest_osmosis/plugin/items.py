@@ -103,7 +103,7 @@ class Answer(NamedTuple):
 
 
 MARK = pytest.mark.osmosis
-SWEPT = str.maketrans("~=", "--")
+SWEPT = str.maketrans(",=", "--")
 """The characters around swept values in names of evals, which `-k` does not take, and the one that it does."""
 
 Fetch = Callable[[UnitKey], Answer]

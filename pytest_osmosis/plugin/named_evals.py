@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _HOW = (
-    "name one with --osmosis-config=PATH (its TOML), --osmosis-agent=MODULE:ATTR (or chat) or --osmosis-env=ID; "
+    "name its TOML, --osmosis-agent=MODULE:ATTR (or chat) or --osmosis-env=ID; "
     "for tests marked osmosis_eval add --osmosis-source=model"
 )
 

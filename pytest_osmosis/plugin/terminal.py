@@ -230,7 +230,8 @@ class TerminalSummary:
         advised = [each.results for each in unfinished if each.results.stop_reason in ("max_errors", "systemic")]
         first += dict.fromkeys(map(_remedy, advised))
         first = ["after you have freed some space on the disk"] if "journal" in reasons else first
-        yield f"osmosis: what was measured will not run again; {', '.join(['to resume', *first])}:"
+        late = ", those that ended after the last test too" if "interrupt" in reasons else ""
+        yield f"osmosis: measured runs are kept{late}; {', '.join(['to resume', *first])}:"
         flag, words, before = "--osmosis-resume-from", list[str](), ""  # its files were taken over already
         for word in typed_words([str(word) for word in self._config.invocation_params.args]):
             if flag not in (before, word.partition("=")[0]) and word not in ("--osmosis-fresh", "--osmosis-resume"):

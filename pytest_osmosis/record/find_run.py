@@ -16,7 +16,7 @@ from pytest_osmosis.text.names import hint, listed, shown
 
 LATEST = "latest"
 MOST_BYTES = 1 << 30
-NO_RUNS = "pytest --osmosis-config=CONFIG makes one"
+NO_RUNS = "pytest CONFIG.toml makes one"
 """Advice where no eval has run."""
 _MOST_LISTED = 5
 

@@ -275,7 +275,7 @@ def _with_short_names(rows: Sequence[Sequence[str]], n_names: int, columns: int 
     """
     if columns is None or table_width(rows) <= columns:
         return rows
-    shared = len(commonprefix([row[0] for row in rows[1:]]).rpartition("~")[0])  # noqa: RUF071 (no paths)
+    shared = len(commonprefix([row[0] for row in rows[1:]]).rpartition(",")[0])  # noqa: RUF071 (no paths)
     rows = [rows[0], *([row[0][shared:], *row[1:]] for row in rows[1:])]
     most, evals = NAME_COLUMNS, {row[0] for row in rows}
     while len({fitted_middle(name, most) for name in evals}) < len(evals):

@@ -405,6 +405,9 @@ def _given_up(missing: Sequence[RunRecord], what: str) -> list[str]:
     return [f"{plural(n, 'run')} {what}{f': {reason}' if reason else ''}" for reason, n in reasons.most_common()]
 
 
+_DECIDES = {"all": "all functions must pass", "any": "one function is enough"}
+
+
 def _pass_rate(results: Results) -> str:
     overall, pass_rule = results.overall, results.pass_rule
     rate = _rate(results, overall, results.passed)
@@ -412,10 +415,10 @@ def _pass_rate(results: Results) -> str:
         return rate
     if len(pass_rule.scorers) > 1:
         decide = pass_rule.decide
-        decided = f"{decide} of the functions" if decide in ("all", "any") else f"decided by {decide}"
+        decided = _DECIDES.get(decide, f"{decide} decides")
         rate = f"{rate[:-1]}; {decided})" if rate.endswith(")") else f"{rate} ({decided})"
     if not results.is_fragment and (interval := overall.pass_rate_interval) is not None:
-        rate += f"; {interval.level:.0%} interval {interval_text(interval)} ({interval.method})"
+        rate += f"; {interval.level:.0%} interval {interval_text(interval)}"
     return rate
 
 

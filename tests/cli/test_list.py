@@ -79,7 +79,7 @@ def test_runs_as_json(typed: Cli, stored: Stored) -> None:
 
 
 def test_runs_list_is_what_runs_does_without_a_command(typed: Cli, stored: Stored) -> None:
-    assert typed("runs") == "no runs in .osmosis/runs; pytest --osmosis-config=CONFIG makes one\n"
+    assert typed("runs") == "no runs in .osmosis/runs; pytest CONFIG.toml makes one\n"
     stored("x-20260102T000000Z-aaaaaa")
     stored("y-20260102T000000Z-aaaaaa", results={**RESULTS, "config": {**RESULTS["config"], "name": "sums"}})
     assert typed("runs", "list") == typed("runs")

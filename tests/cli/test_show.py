@@ -95,7 +95,7 @@ def test_show_names_the_place_where_results_are_not_valid(typed: Cli, stored: St
 
 
 def test_show_without_any_run(typed: Cli) -> None:
-    how = "pytest --osmosis-config=CONFIG makes one"
+    how = "pytest CONFIG.toml makes one"
     nothing = f"no runs in .osmosis/runs; {how}\n"
     assert typed("show", "row3-run1", fails=1) == nothing
     assert typed("show", fails=1) == nothing
@@ -240,7 +240,7 @@ def test_a_killed_run_says_how_far_it_got_and_how_to_go_on(typed: Cli) -> None:
     assert "\n  up to 3 rollouts were lost in flight, possibly billed\n" in said
     assert "\n  to resume, without running again what is stored: " in said
     assert "--osmosis-run=x-1\n" in said
-    assert "\n1 of 2 runs passed (4 planned; decided by rewards:exact)\n" in said
+    assert "\n1 of 2 runs passed (4 planned; rewards:exact decides)\n" in said
     assert "\ngate pass_rate >= 0.7: not decided (the eval run did not end)\n" in said
     page = json.loads(typed("show", "--json"))
     assert (page["planned_runs"], page["in_flight"], len(page["runs"])) == (4, 1, 2)
@@ -265,7 +265,7 @@ def test_a_run_is_pending_then_running_and_its_numbers_grow(typed: Cli, unfinish
         assert said.startswith("x-1: running, 3 of 4 planned runs ended\n")
         assert "\n  written by process " in said
         assert "  the numbers are those of the runs that ended so far\n" in said
-        assert "\n2 of 3 runs passed (4 planned; decided by rewards:exact)\n" in said
+        assert "\n2 of 3 runs passed (4 planned; rewards:exact decides)\n" in said
         assert said.endswith("pytest-osmosis runs stop x-1\n")
         assert "to resume" not in said
     finally:

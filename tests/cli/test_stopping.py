@@ -282,7 +282,7 @@ def test_a_stopped_run_goes_on_under_its_name(background: Background) -> None:
     background.go()
     said, _ = stopping.communicate(timeout=DEADLINE_S)
     assert said.splitlines()[-1] == "mine is stopped: stopped with pytest-osmosis runs stop"
-    resume = "pytest --osmosis-config=configs/eval/x.toml --osmosis-run=mine"
+    resume = "pytest configs/eval/x.toml --osmosis-run=mine"
     wait_until(lambda: resume in background.log("mine").splitlines()[-1], "pytest's last line")
 
     said = background.call("submit", "configs/eval/x.toml", "--yes", "--name", "mine")

@@ -102,6 +102,10 @@ def test_the_workflow_of_a_new_workspace_uploads_what_its_eval_writes(tmp_path: 
     assert upload["include-hidden-files"]
     cached = [step["with"]["cache-dependency-path"] for step in steps if "cache" in step.get("with", {})]
     assert all((tmp_path / path).is_file() for path in cached)
+    page = (Path(__file__).parents[2] / "docs/how-to/gate-in-ci.md").read_text(encoding="utf-8")
+    block = page.partition("```yaml file=.github/workflows/evals.yml\n")[2].partition("```")[0]
+    of_the_page = yaml.safe_load(block)["jobs"]["eval"]["steps"]
+    assert [each | {"env": None} for each in of_the_page] == [each | {"env": None} for each in steps]
 
 
 @pytest.mark.slow

@@ -117,7 +117,7 @@ def test_an_elision_matches_any_lines() -> None:
 
 BUSY = [
     "osmosis: sums 0/20, starting",
-    "osmosis: sums~a=1 7/1,020, 50% passed, 8 in flight, 1 from before, 30 tokens/s, 5 s left",
+    "osmosis: sums,a=1 7/1,020, 50% passed, 8 in flight, 1 from before, 30 tokens/s, 5 s left",
     "osmosis: 2/6 evals, 41/120 runs, sums 1/20, 100% passed, 8 in flight",
     "osmosis: loading environment me/sums, which alone knows its rows ...",
 ]

@@ -349,7 +349,7 @@ def test_an_ablation(page: Workspace, server: ChatServer) -> None:
         for difficulty in ("easy", "hard")
     }
     names = {path.name.rsplit("-", 2)[0] for path in (page.root / ".osmosis" / "runs").iterdir()}
-    assert "my-env~temperature=0.5~difficulty=hard" in names
+    assert "my-env,temperature=0.5,difficulty=hard" in names
 
 
 def test_settings_of_an_environment_need_one(workspace: Workspace) -> None:

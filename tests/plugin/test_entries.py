@@ -39,14 +39,14 @@ def names(workspace: Workspace) -> list[str]:
 def test_each_entry_is_an_eval_with_node_ids_a_run_and_results_of_its_own(many: Workspace) -> None:
     many.run(PATH, "--osmosis-output={name}.out.json", "-v").assert_outcomes(passed=6)
 
-    assert names(many) == ["plain", "x~temperature=0.0", "x~temperature=0.5"]
+    assert names(many) == ["plain", "x,temperature=0.0", "x,temperature=0.5"]
     assert sorted(path.name for path in many.root.glob("*.out.json")) == [
-        *("plain.out.json", "x~temperature=0.0.out.json", "x~temperature=0.5.out.json")
+        *("plain.out.json", "x,temperature=0.0.out.json", "x,temperature=0.5.out.json")
     ]
-    config = read_json(many.root / "x~temperature=0.5.out.json")["config"]
-    assert (config["name"], config["sampling"]["temperature"]) == ("x~temperature=0.5", 0.5)
+    config = read_json(many.root / "x,temperature=0.5.out.json")["config"]
+    assert (config["name"], config["sampling"]["temperature"]) == ("x,temperature=0.5", 0.5)
     cassettes = {path.name for path in (many.root / "cassettes").iterdir()}
-    assert cassettes == {"many.plain.jsonl", "many.x~temperature=0.0.jsonl", "many.x~temperature=0.5.jsonl"}
+    assert cassettes == {"many.plain.jsonl", "many.x,temperature=0.0.jsonl", "many.x,temperature=0.5.jsonl"}
     assert many.run(PATH, "--osmosis-replay").ret == 0
 
 
@@ -54,11 +54,11 @@ def test_each_entry_is_an_eval_with_node_ids_a_run_and_results_of_its_own(many: 
 def test_arguments_select_entries(many: Workspace) -> None:
     selections = {
         (f"{PATH}::plain",): {"plain[row0-run0]", "plain[row1-run0]"},
-        (f"{PATH}::x~temperature=0.5[row1-run0]",): {"x~temperature=0.5[row1-run0]"},
-        (f"{PATH}::plain[row0-run0]", f"{PATH}::x~temperature=0.5"): {
-            *("plain[row0-run0]", "x~temperature=0.5[row0-run0]", "x~temperature=0.5[row1-run0]"),
+        (f"{PATH}::x,temperature=0.5[row1-run0]",): {"x,temperature=0.5[row1-run0]"},
+        (f"{PATH}::plain[row0-run0]", f"{PATH}::x,temperature=0.5"): {
+            *("plain[row0-run0]", "x,temperature=0.5[row0-run0]", "x,temperature=0.5[row1-run0]"),
         },
-        (PATH, "-k", "temperature-0.5 and row1"): {"x~temperature=0.5[row1-run0]"},
+        (PATH, "-k", "temperature-0.5 and row1"): {"x,temperature=0.5[row1-run0]"},
         (PATH, "-m", "osmosis", "-k", "plain and row0"): {"plain[row0-run0]"},
     }
     for arguments, expected in selections.items():
@@ -73,21 +73,21 @@ def test_a_named_run_is_one_of_each_entry_and_goes_on_alone(many: Workspace) -> 
     many.run(PATH, "--osmosis-run=nightly").assert_outcomes(passed=6)
     runs = many.root / ".osmosis" / "runs"
     assert {path.name for path in runs.iterdir()} == {
-        *("nightly-plain", "nightly-x~temperature=0.0", "nightly-x~temperature=0.5")
+        *("nightly-plain", "nightly-x,temperature=0.0", "nightly-x,temperature=0.5")
     }
 
     for name in ("nightly", "nightly-plain"):
         again = many.run(f"{PATH}::plain", f"--osmosis-run={name}")
         again.assert_outcomes(passed=2)
         again.stdout.fnmatch_lines(["*resumes nightly-plain*"])
-    many.run("--osmosis-from=nightly-x~temperature=0.5").assert_outcomes(passed=2)
+    many.run("--osmosis-from=nightly-x,temperature=0.5").assert_outcomes(passed=2)
     assert len(list(runs.iterdir())) == 3
 
 
 def test_a_node_id_of_no_entry_says_which_there_are(many: Workspace) -> None:
     result = many.run(f"{PATH}::plan[row0-run0]", exits=4)
 
-    text = 'no eval of this file is called "plan", did you mean "plain"? (they are: plain, x~temperature=0.0, x~*'
+    text = 'no eval of this file is called "plan", did you mean "plain"? (they are: plain, x,temperature=0.0, x,*'
     result.stderr.fnmatch_lines([f"ERROR: {PATH}::plan?row0-run0?: {text}; type {PATH} for all of them"])
 
 
@@ -103,11 +103,11 @@ def test_it(rollout):
 @pytest.mark.addon
 @pytest.mark.slow
 def test_a_test_over_rollouts_names_an_entry(many: Workspace) -> None:
-    for number, name in enumerate(("plain", "x~temperature=0.5", "nix")):
+    for number, name in enumerate(("plain", "x,temperature=0.5", "nix")):
         many.write(f"test_{number}.py", TEST.format(name))
 
     result = many.run("--osmosis-source=model", "--continue-on-collection-errors")
 
     result.assert_outcomes(passed=2, errors=1)
-    assert names(many) == ["plain-tests", "x~temperature=0.5-tests"]
-    result.stdout.fnmatch_lines(['*no eval of this file is called "nix" (they are: plain, x~*'])
+    assert names(many) == ["plain-tests", "x,temperature=0.5-tests"]
+    result.stdout.fnmatch_lines(['*no eval of this file is called "nix" (they are: plain, x,*'])

@@ -129,7 +129,7 @@ PROBLEMS: Sequence[tuple[Sequence[str], Sequence[str]]] = [
     (
         ["--osmosis-dataset=test_data.jsonl", "--osmosis-n=3"],
         [
-            "--osmosis-dataset, --osmosis-n: no eval is named; name one with --osmosis-config=PATH (its TOML), "
+            "--osmosis-dataset, --osmosis-n: no eval is named; name its TOML, "
             "--osmosis-agent=MODULE:ATTR (or chat) or --osmosis-env=ID; for tests marked osmosis_eval add "
             "--osmosis-source=model"
         ],

@@ -64,6 +64,8 @@ def test_collect_only_starts_nothing(workspace: Workspace, monkeypatch: pytest.M
     assert [line for line in result.outlines if "::" in line] == [
         f"configs/eval/x.toml::x[row{row}-run0]" for row in range(3)
     ]
+    refused = workspace.run("configs/eval/x.toml::x[row9-run0]", exits=4)  # what is missing hides no wrong id
+    refused.stderr.fnmatch_lines(["ERROR: *A_SECRET_THAT_IS_NOT_SET: missing*", "ERROR: *row9-run0?: not found; *"])
     assert not (workspace.root / ".osmosis").exists()
 
 

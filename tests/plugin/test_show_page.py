@@ -99,4 +99,4 @@ def test_a_run_names_its_row_and_the_command_that_repeats_it(workspace: Workspac
     command = "pytest 'configs/eval/x.toml::x[row1-run1]'"
     assert f"  run it again: {command}\n" in said
     workspace.run("configs/eval/x.toml::x[row1-run1]").assert_outcomes(passed=1)
-    assert "  run it again: pytest --osmosis-config=configs/eval/x.toml -k row1-\n" in shown(workspace, "row1")
+    assert "  run it again: pytest configs/eval/x.toml -k row1-\n" in shown(workspace, "row1")

@@ -137,8 +137,10 @@ def continuation(run: StoredEvalRun, life: Lifecycle) -> str | None:
     return shlex.join(["pytest", config_argument(path, run.manifest.entry), name])
 
 
-def config_argument(path: object, entry: str | None) -> str:
-    return f"--osmosis-config={path}" if entry is None else f"{path}::{entry}"
+def config_argument(path: str, entry: str | None) -> str:
+    """Return the argument of pytest that names an eval. A config that is no .toml needs the option."""
+    named = path if path.endswith(".toml") else f"--osmosis-config={path}"
+    return named if entry is None else f"{named}::{entry}"
 
 
 def _is_filled(path: Path) -> bool:

@@ -79,7 +79,7 @@ def drawn(folder: Path, seed: int) -> Drawn:
     plan = {**MANIFEST["plan"], "spans": [[row, 1, row + 1] for row in rows], "n": n}
     plan["total"] = draw.choice([12, 1000])
     rule = {"pass_threshold": 1.0, "thresholds": thresholds, "decide": decide}
-    name = draw.choice(["x-1", f"gsm8k~temperature=0.5 {'y' * draw.randint(0, 99)}-1", ".\u00e9-1"])
+    name = draw.choice(["x-1", f"gsm8k,temperature=0.5 {'y' * draw.randint(0, 99)}-1", ".\u00e9-1"])
     run = eval_run(folder, name, *events, plan=plan, pass_rule=rule)
     return Drawn(run, expected, threshold if alone and thresholds else 1.0)
 

@@ -136,10 +136,10 @@ def test_a_sweep_crosses_its_values_the_last_key_fastest(evals: Evals) -> None:
     )
     found = evals(SHARED + text)
     assert list(found) == [
-        f"multiply~temperature={temperature}~prompt=Be-{prompt}~level={level}"
+        f"multiply,temperature={temperature},prompt=Be-{prompt},level={level}"
         for temperature, prompt, level in itertools.product(("0.0", "0.5"), ("brief", "kind"), ("easy", "hard"))
     ]
-    second = found["multiply~temperature=0.0~prompt=Be-brief~level=hard"]
+    second = found["multiply,temperature=0.0,prompt=Be-brief,level=hard"]
     assert (second.sampling.temperature, second.agent.prompt) == (0.0, "Be brief.")
     assert dict(second.sampling.extra_body) == {"fixed": 1, "level": "hard"}
 
@@ -149,25 +149,29 @@ def test_a_sweep_crosses_its_values_the_last_key_fastest(evals: Evals) -> None:
     [
         ("[[eval]]\n[[eval]]\n[[eval]]\n", ["multiply", "multiply-2", "multiply-3"]),
         ('[[eval]]\nname = "a"\n[[eval]]\nname = "A"\n', ["a", "A-2"]),
+        (
+            '[[eval]]\nn = 1\n[[eval]]\nn = 2\nheader = ["K: s3cret"]\n[[eval]]\nn = 2\nsampling.seed = 1\n[[eval]]\nn = 2\n',
+            ["multiply", "multiply,n=2", "multiply,n=2,seed=1", "multiply,n=2-2"],
+        ),
         ('[[eval]]\ndataset = "data/multiply.jsonl"\n', ["multiply"]),
         ('[[eval]]\nrollout = "multiply"\nentrypoint = "main.py"\n', ["multiply"]),
-        ("[[ablation]]\nsweep.n = [1, 2, 1]\n", ["multiply~n=1", "multiply~n=2", "multiply~n=1-2"]),
-        ('[[ablation]]\nname = "x"\nsweep.n = [1, 2]\n', ["x~n=1", "x~n=2"]),
+        ("[[ablation]]\nsweep.n = [1, 2, 1]\n", ["multiply,n=1", "multiply,n=2", "multiply,n=1-2"]),
+        ('[[ablation]]\nname = "x"\nsweep.n = [1, 2]\n', ["x,n=1", "x,n=2"]),
         ('[[ablation]]\nsweep.name = ["x", "y"]\n', ["x", "y"]),
-        ('[[ablation]]\nsweep.model = ["openai/gpt 4[1]::x"]\n', ["multiply~model=openai-gpt-4-1-x"]),
-        ("[[ablation]]\nsweep.sampling_args = [{temperature = 0}]\n", ["multiply~sampling_args=temperature-0"]),
-        ("[[ablation]]\nsweep.save_results = [true]\n", ["multiply~save_results=true"]),
+        ('[[ablation]]\nsweep.model = ["openai/gpt 4[1]::x"]\n', ["multiply,model=openai-gpt-4-1-x"]),
+        ("[[ablation]]\nsweep.sampling_args = [{temperature = 0}]\n", ["multiply,sampling_args=temperature-0"]),
+        ("[[ablation]]\nsweep.save_results = [true]\n", ["multiply,save_results=true"]),
         (
             '[[ablation]]\nsweep.headers.X-Key = ["s3cret", "s4cret"]\nsweep.heartbeat_url = ["http://h/s5cret"]\n',
-            ["multiply~heartbeat_url=1~X-Key=1", "multiply~heartbeat_url=1~X-Key=2"],
+            ["multiply,heartbeat_url=1,X-Key=1", "multiply,heartbeat_url=1,X-Key=2"],
         ),
         (
             '[[ablation]]\nsweep.api_base_url = ["http://me:s3cret@h/v1"]\n',
-            ["multiply~api_base_url=http-h-v1"],
+            ["multiply,api_base_url=http-h-v1"],
         ),
         (
             "[[ablation]]\nsweep.sampling.max_tokens = [1]\nsweep.limits.max_tokens = [2]\n",
-            ["multiply~sampling.max_tokens=1~limits.max_tokens=2"],
+            ["multiply,sampling.max_tokens=1,limits.max_tokens=2"],
         ),
     ],
 )

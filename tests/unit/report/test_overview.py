@@ -161,7 +161,7 @@ def shown() -> dict[str, list[Results]]:
         ],
         "a model beside its baseline": [results_of(HALF, baseline=BASELINE, baseline_price=PRICE)],
         "unmeasured runs in a rate": [results_of([*HALF, failed("host", 4)])],
-        "entries of a config": entries({"a": FIRST, "a~t=1": BETTER, "a~t=2": FIRST}),
+        "entries of a config": entries({"a": FIRST, "a,t=1": BETTER, "a,t=2": FIRST}),
         "entries with other rows or none": entries({"a": FIRST, "b": OTHERS, "c": unmeasured}),
         "entries with few rows": entries({"a": FIRST, "b": few}),
         "entries beside another eval": [
@@ -176,7 +176,7 @@ def test_a_table_of_evals_is_shown_line_by_line(golden: Golden) -> None:
 
 @pytest.mark.parametrize("columns", [80, 100, 120])
 def test_the_table_of_entries_fits_the_terminal_and_its_names_stay_different(columns: int) -> None:
-    made = entries({f"some-environment~temperature={n}~max_tokens=512": FIRST for n in range(12)})
+    made = entries({f"some-environment,temperature={n},max_tokens=512": FIRST for n in range(12)})
 
     lines = overview_lines(made, columns)
 
@@ -184,4 +184,4 @@ def test_the_table_of_entries_fits_the_terminal_and_its_names_stay_different(col
     assert all(width(line) <= columns for line in table)
     names = [line.split()[0] for line in table[1:13]]
     assert len(set(names)) == 12
-    assert all(name.startswith("~temp") for name in names)
+    assert all(name.startswith(",temp") for name in names)

@@ -270,7 +270,7 @@ def store(home: Path, name: str, results: Mapping[str, Any], **manifest: Any) ->
 
 
 def test_the_table_over_evals_that_ran_together_is_there_once(tmp_path: Path) -> None:
-    scores = {"sums~t=0": [1.0, 0.0] * 10, "sums~t=1": [0.0] * 20}
+    scores = {"sums,t=0": [1.0, 0.0] * 10, "sums,t=1": [0.0] * 20}
     records = {name: [finished({A: each}, row) for row, each in enumerate(values)] for name, values in scores.items()}
     table = entry_table("configs/eval/sums.toml", {name: results_of(each) for name, each in records.items()})
     folders = [
@@ -282,11 +282,11 @@ def test_the_table_over_evals_that_ran_together_is_there_once(tmp_path: Path) ->
         )
         for name in scores
     ]
-    alone = store(tmp_path, "other-20261123T000000Z-aaaaaa", published(records["sums~t=0"]))
+    alone = store(tmp_path, "other-20261123T000000Z-aaaaaa", published(records["sums,t=0"]))
     page = RunList().page("evals", [*reversed(folders), alone])
-    assert [run.name.partition("-")[0] for run in page["runs"]] == ["other", "sums~t=0", "sums~t=1"]
+    assert [run.name.partition("-")[0] for run in page["runs"]] == ["other", "sums,t=0", "sums,t=1"]
     (rows,) = page["tables"]
-    assert [(row["name"], row["pass_rate"]) for row in rows] == [("sums~t=0", 0.5), ("sums~t=1", 0.0)]
+    assert [(row["name"], row["pass_rate"]) for row in rows] == [("sums,t=0", 0.5), ("sums,t=1", 0.0)]
     assert rows[0]["finding"] == ""
     assert rows[1]["finding"].startswith("worse: -0.500 over 20 rows")
     assert rows[1]["pass_rate_interval"] is not None
