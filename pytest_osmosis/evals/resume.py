@@ -26,7 +26,7 @@ from pytest_osmosis.results.read import read_head
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import seconds
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=,-]{0,209}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+=,~-]{0,209}")
 MOST_CANDIDATES = 5
 PATIENCE_S = 1.0
 """A process that was killed a moment ago may still hold the lock."""
@@ -53,7 +53,7 @@ def why_no_name(name: str) -> str | None:
     (True, 'means the newest run; choose another name')
     """
     if not _NAME.fullmatch(name):
-        rule = "letters, digits, - _ . + = and , make a name; it begins with a letter or a digit, and has at most 210"
+        rule = "letters, digits, - _ . + = , and ~ make a name; it begins with a letter or a digit, and has at most 210"
         return f'"{name}" is no name of a run: {rule}'
     if name == LATEST:
         return "means the newest run; choose another name"

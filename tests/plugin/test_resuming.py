@@ -227,7 +227,7 @@ def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(workspac
     [
         (
             ["--osmosis-run=a/b"],
-            '--osmosis-run: "a/b" is no name of a run: letters, digits, - _ . + = and , make a name*',
+            '--osmosis-run: "a/b" is no name of a run: letters, digits, - _ . + = , and ~ make a name*',
         ),
         (["--osmosis-run=latest"], "--osmosis-run: means the newest run; choose another name"),
         ([RESUME], "configs/eval/x.toml: no run of x is stored in .osmosis/runs, so there is nothing to resume*"),
