@@ -372,6 +372,34 @@ def test_quarantines_that_die_before_they_begin_are_given_up_although_other_host
     assert [host.name for host in stepped.hosts].count("quarantine") == 3
 
 
+@pytest.mark.parametrize("words", ["", "last words"], ids=["silent", "last words"])
+def test_hosts_that_die_before_they_begin_anything_end_the_eval(make: Make, words: str) -> None:
+    """They load the code, and die while they probe the model. The message names their log, if there is one."""
+    stepped = make(probes=(ModelTag.PRIMARY,)).begin()
+    log = stepped.engine.job.host_log
+    log.write_text(words)
+    for n in range(3):
+        assert stepped.host("host").asked("probe")
+        stepped.after(stepped.host("host").die)
+        if n < 2:
+            stepped.is_ready(stepped.host("host"))
+    stepped.end()
+    text = "3 processes in a row ended before they ran any of your code (SIGKILL)"
+    assert stepped.engine.stopped == Stop("systemic", f"{text}; their log is {log}" if words else text)
+    assert stepped.kinds() == ["skipped"] * 4
+
+
+def test_blocking_functions_are_spread_over_as_many_scorers_as_hosts(make: Make) -> None:
+    stepped = make(8, hosts=2).begin()
+    for host in stepped.hosts[:2]:
+        host.rolls_out(*host.runs())
+    stepped.turn()
+    scorers = [host for host in stepped.hosts if host.name == "scorer"]
+    for scorer in scorers:
+        stepped.is_ready(scorer)
+    assert [len(scorer.asked("score")) for scorer in scorers] == [3, 3]
+
+
 def test_hosts_killed_between_runs_are_replaced(make: Make) -> None:
     stepped = make(12).begin()
     for row in range(6):

@@ -70,24 +70,3 @@ def test_no_host_sends_more_once_another_was_denied_whatever_agents_do_with_the_
         assert len(server.requests) == 8
     assert set(live.kinds()) == {"error", "skipped"}
     assert stopped_with(live, "401")
-
-
-def test_a_line_that_no_host_sends_harms_no_other_run(workspace: Workspace, server: ChatServer) -> None:
-    """User code writes to the protocol's own descriptor."""
-    workspace.agent(
-        """
-        async def rollout(ctx):
-            await ctx.chat(ctx.prompt)
-            if ctx.row_index == 1:
-                for descriptor in range(3, 12):
-                    try:
-                        os.write(descriptor, b'{"ev": "rollout", "row": 0}\\n')
-                    except OSError:
-                        pass
-        """
-    )
-    live = evaluated(workspace.config(server, evaluation={"batch_size": 1}))
-    kinds = live.kinds()
-    assert (kinds.pop(1), set(kinds)) == ("error", {"passed"})
-    assert str(live.record(1).error) == "ended its process twice (it sent a line that is no message)"
-    assert live.results.stopped is None
