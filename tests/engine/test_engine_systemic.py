@@ -49,24 +49,3 @@ def test_nothing_is_sent_after_the_first_answer_that_denies_every_request(
     assert live.kinds().count("error") == 16
     assert live.kinds().count("skipped") == 64
     assert live.stop.reason == "systemic"
-
-
-def test_no_host_sends_more_once_another_was_denied_whatever_agents_do_with_the_error(workspace: Workspace) -> None:
-    """Every agent asks again and again. Both hosts have requests in flight when the key is refused."""
-    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(40)])
-    workspace.agent(
-        """
-        async def rollout(ctx):
-            for _ in range(50):
-                try:
-                    await ctx.chat(ctx.prompt)
-                except Exception:
-                    await asyncio.sleep(0.05)
-            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-        """
-    )
-    with ChatServer(together(8, status(401))) as server:
-        live = evaluated(workspace.config(server, evaluation={"batch_size": 8}, execution={"hosts": 2}))
-        assert len(server.requests) == 8
-    assert set(live.kinds()) == {"error", "skipped"}
-    assert stopped_with(live, "401")
