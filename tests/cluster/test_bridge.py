@@ -117,10 +117,7 @@ def test_hosts_and_a_quarantine_share_devices_that_ray_gives(
 ) -> None:
     workspace.agent('return [*ctx.prompt, {"role": "assistant", "content": os.environ["CUDA_VISIBLE_DEVICES"]}]')
     needs = {"num_cpus": 0, "num_gpus": 0.4}
-    with (
-        cluster.joined(num_cpus=0, num_gpus=2) as node,
-        bridged(tmp_path, cluster.address, resources=needs) as bridge,
-    ):
+    with cluster.joined(num_cpus=0, num_gpus=2) as node, bridged(tmp_path, cluster.address, resources=needs) as bridge:
         assert bridge.hosts.facts.n_places == 4
         hosts = [bridge.start(workspace) for _ in range(4)]
         for host in hosts:

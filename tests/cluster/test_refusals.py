@@ -24,10 +24,7 @@ MISMATCH = (
 
 @pytest.mark.parametrize(
     ("address", "said"),
-    [
-        ("ray://127.0.0.1:10001", "RAY_ADDRESS: ray://127.0.0.1:10001 is no address"),
-        ("local", "HOST:PORT"),
-    ],
+    [("ray://127.0.0.1:10001", "RAY_ADDRESS: ray://127.0.0.1:10001 is no address"), ("local", "HOST:PORT")],
 )
 def test_an_address_in_another_form_is_refused_with_what_to_do(address: str, said: str) -> None:
     with pytest.raises(ConnectionRefusal) as refusal:
