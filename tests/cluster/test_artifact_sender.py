@@ -113,6 +113,11 @@ async def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, sent: Sent) 
     assert (sent.files, sent.left_out) == ({}, ["special"])
 
 
+def _replaced(run: Path) -> None:
+    shutil.rmtree(run)
+    run.symlink_to("/etc")
+
+
 def _deep(run: Path) -> None:
     (run / "/".join("d" * 40)).mkdir(parents=True)
 
@@ -122,7 +127,7 @@ def _deep(run: Path) -> None:
     [
         (lambda run: (run / "link").symlink_to("/etc/hostname"), "special"),
         (lambda run: (run / "link to a folder").symlink_to("/etc"), "special"),
-        (lambda run: (shutil.rmtree(run), run.symlink_to("/etc")), "special"),
+        (_replaced, "special"),
         (lambda run: os.mkfifo(run / "pipe"), "special"),
         (lambda run: (run / "large").write_bytes(bytes(101)), "large"),
         (_deep, "large"),
