@@ -67,7 +67,8 @@ class Bridge:
 
     def answer(self, host: RemoteConnection) -> str:
         """Have a row rolled out, and return the answer."""
-        host.send([run_request(0)])
+        request: Any = run_request(0)
+        host.send([request])
         return str(self.event(host, "rollout")["messages"][-1]["content"])
 
     def death(self, host: RemoteConnection) -> Died:
