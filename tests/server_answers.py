@@ -186,17 +186,11 @@ REPLYING: Mapping[str, Mapping[str, Replying]] = {
             ),
             "42",
             12,
-        ),
+        )
     },
-    "llama.cpp": {
-        "timings": replying(2, {}, timings={"prompt_ms": 1.5}, system_fingerprint="b1-abc"),
-    },
-    "Ollama": {
-        "plain": replying(2, {}, system_fingerprint="fp_ollama"),
-    },
-    "LiteLLM proxy": {
-        "extra fields": replying(20, {"provider_specific_fields": {"refusal": None}, "annotations": []}),
-    },
+    "llama.cpp": {"timings": replying(2, {}, timings={"prompt_ms": 1.5}, system_fingerprint="b1-abc")},
+    "Ollama": {"plain": replying(2, {}, system_fingerprint="fp_ollama")},
+    "LiteLLM proxy": {"extra fields": replying(20, {"provider_specific_fields": {"refusal": None}, "annotations": []})},
     "OpenRouter": {
         "waits first": Replying(servers.body(WAITED), "42"),
         "cost": Replying(chat({"content": "42", "reasoning": None}, tokens(9, 2, cost=0.01), provider="X"), "42", 2),
@@ -215,6 +209,6 @@ REPLYING: Mapping[str, Mapping[str, Replying]] = {
     "xAI": {
         "reasoning outside completion_tokens": Replying(
             chat({"content": "42"}, tokens(10, 5, 40, completion_tokens_details={"reasoning_tokens": 25})), "42", 30
-        ),
+        )
     },
 }

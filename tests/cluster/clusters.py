@@ -113,15 +113,10 @@ class RayCluster:
         self._cluster.wait_for_nodes(timeout=DEADLINE_S)
 
     def lose(self, node: Any) -> None:
-        """Kill all processes of a node, hosts included, and have Ray's own tools forget it."""
-        self.kill(node)
+        """Kill all processes of a node at once, hosts included, and have Ray's own tools forget it."""
+        _signal(_pids_of(node), signal.SIGKILL)
         self.workers.remove(node)
         self._cluster.remove_node(node, allow_graceful=False)
-
-    @staticmethod
-    def kill(node: Any) -> None:
-        """Kill all processes of a node at once, hosts included, as if its machine had lost its power."""
-        _signal(_pids_of(node), signal.SIGKILL)
 
     @contextmanager
     def frozen(self, node: Any) -> Iterator[set[int]]:

@@ -76,7 +76,7 @@ class Ear:
         self.actor.send(number, *pieces(encode(messages)))
 
     def run(self, number: int, *rows: int) -> None:
-        self.send(number, *(_run_request(row) for row in rows))
+        self.send(number, *(run_request(row) for row in rows))
 
     def rolled_out(self, setup: Setup, **options: Any) -> dict[str, Any]:
         """Open host 1, and return its rollout of row 0."""
@@ -141,7 +141,7 @@ class Ear:
         return death
 
 
-def _run_request(row: int) -> dict[str, Any]:
+def run_request(row: int) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "prompt": [{"role": "user", "content": f"row {row}"}],
         "ground_truth": "42",

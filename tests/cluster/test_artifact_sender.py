@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
+import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_osmosis.addons.ray import artifact_sender
 from pytest_osmosis.addons.ray.artifact_sender import TICK_NS, ArtifactSender
 from pytest_osmosis.host.protocol import ArtifactEvent, HostEvent, Key
 from pytest_osmosis.record.run_id import RunId
@@ -107,3 +111,37 @@ async def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, sent: Sent) 
     (tmp_path / str(KEY.run)).write_text("a file in its place")
     await ArtifactSender(str(tmp_path), sent).send_changed(KEY)
     assert (sent.files, sent.left_out) == ({}, ["special"])
+
+
+def _replaced(run: Path) -> None:
+    shutil.rmtree(run)
+    run.symlink_to("/etc")
+
+
+def _deep(run: Path) -> None:
+    (run / "/".join("d" * 40)).mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda run: (run / "link").symlink_to("/etc/hostname"), "special"),
+        (lambda run: (run / "link to a folder").symlink_to("/etc"), "special"),
+        (_replaced, "special"),
+        (lambda run: os.mkfifo(run / "pipe"), "special"),
+        (lambda run: (run / "large").write_bytes(bytes(101)), "large"),
+        (_deep, "large"),
+        (lambda run: [(run / f"b{number}").mkdir() for number in range(11)], "large"),
+    ],
+    ids=["link", "link to a folder", "the folder", "pipe", "large", "deep", "many"],
+)
+async def test_links_and_what_is_too_large_or_too_deep_are_left_out(
+    tmp_path: Path, run: Path, sent: Sent, make: Callable[[Path], object], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifact_sender, "MOST_BYTES", 100)
+    monkeypatch.setattr(artifact_sender, "MOST_FILES", 10)
+    (run / "a file").touch()
+    make(run)
+    await ArtifactSender(str(tmp_path), sent).send_changed(KEY)
+    assert sent.left_out == [why]
+    assert sent.files.keys() <= {"a file"}

@@ -158,10 +158,14 @@ def test_a_disk_that_takes_nothing_is_told_once(stored: Stored) -> None:
     assert text.startswith(f"artifacts of 3 runs could not be stored in {stored.folder}: ")
 
 
-def test_a_reason_that_no_host_has_is_not_told(stored: Stored) -> None:
-    event: LeftOutEvent = {"ev": "left_out", "row": 0, "run": 0, "attempt": 1, "why": "because"}  # type: ignore[typeddict-item]
+SPECIAL = "artifacts of 1 run hold links, pipes or devices, which are not copied from other machines"
+
+
+@pytest.mark.parametrize(("why", "told"), [("special", [SPECIAL]), ("a reason that no host has", [])])
+def test_why_a_file_was_left_out_is_told(stored: Stored, why: Any, told: list[str]) -> None:
+    event: LeftOutEvent = {"ev": "left_out", "row": 0, "run": 0, "attempt": 1, "why": why}
     stored.artifacts.take(stored.one, event)
-    assert stored.told == []
+    assert stored.told == told
 
 
 def test_descriptors_are_not_leaked(stored: Stored) -> None:

@@ -248,9 +248,7 @@ def test_a_host_that_writes_no_events_is_ended(bridge: Make) -> None:
         assert live.died() == Died(host, NO_MESSAGE, "host")
 
 
-def test_output_that_belongs_to_no_run_is_logged_and_its_end_gives_the_last_words(
-    bridge: Make,
-) -> None:
+def test_output_that_belongs_to_no_run_is_logged_and_its_end_gives_the_last_words(bridge: Make) -> None:
     program = """
     connect()
     hear()

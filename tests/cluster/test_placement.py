@@ -206,20 +206,25 @@ def test_hosts_that_must_stay_here_start_on_no_node_elsewhere() -> None:
         assert cluster.opened_in(1).node_id == "127.0.0.1"
 
 
-def node(total: dict[str, float], **labels: str) -> Node:
-    return Node("id", "10.0.0.1", total, labels)
+SCARCE = {"num_cpus": 0.5, "memory": 2e9, "resources": {"licence": 1}}
+IN_ZONES = {"num_cpus": 1, "label_selector": {"zone": "in(a, b)"}}
 
 
-def test_the_scarcest_resource_bounds_the_hosts_on_a_node() -> None:
-    needs = HostNeeds({"num_cpus": 0.5, "memory": 2e9, "resources": {"licence": 1}})
-    assert needs.room_on(node({"CPU": 4, "memory": 9e9, "licence": 5})) == 4
-    assert needs.room_on(node({"CPU": 4, "memory": 9e9})) == 0
-
-
-def test_a_node_of_the_wrong_kind_has_no_room() -> None:
-    needs = HostNeeds({"num_cpus": 1, "label_selector": {"zone": "in(a, b)"}})
-    assert needs.room_on(node({"CPU": 4}, zone="b")) == 4
-    assert needs.room_on(node({"CPU": 4}, zone="c")) == 0
+@pytest.mark.parametrize(
+    ("needs", "total", "zone", "room"),
+    [
+        pytest.param(SCARCE, {"CPU": 4, "memory": 9e9, "licence": 5}, "a", 4, id="the scarcest resource"),
+        pytest.param(SCARCE, {"CPU": 4, "memory": 9e9}, "a", 0, id="a resource that the node lacks"),
+        pytest.param(IN_ZONES, {"CPU": 4}, "b", 4, id="the right kind"),
+        pytest.param(IN_ZONES, {"CPU": 4}, "c", 0, id="the wrong kind"),
+        pytest.param({"num_cpus": 0}, {"CPU": 3}, "a", 3, id="nothing, as many as CPUs"),
+        pytest.param({"num_cpus": 0}, {"CPU": 0}, "a", 0, id="nothing, and no CPU"),
+        pytest.param({"num_gpus": 0.4}, {"GPU": 2}, "a", 4, id="no parts of two GPUs"),
+        pytest.param({"num_gpus": 2}, {"GPU": 5}, "a", 2, id="whole GPUs"),
+    ],
+)
+def test_so_many_hosts_fit_on_a_node(needs: dict[str, Any], total: dict[str, float], zone: str, room: int) -> None:
+    assert HostNeeds(needs).room_on(Node("id", "10.0.0.1", total, {"zone": zone})) == room
 
 
 @pytest.mark.parametrize(
@@ -227,16 +232,6 @@ def test_a_node_of_the_wrong_kind_has_no_room() -> None:
 )
 def test_selectors_match_labels_as_in_ray(selector: str, matches: bool) -> None:
     assert selects({"zone": selector}, {"zone": "a"}) is matches
-
-
-def test_hosts_that_ask_for_nothing_are_as_many_as_cpus() -> None:
-    assert HostNeeds({"num_cpus": 0}).room_on(node({"CPU": 3})) == 3
-    assert HostNeeds({"num_cpus": 0}).room_on(node({"CPU": 0})) == 0
-
-
-def test_no_host_has_parts_of_two_gpus() -> None:
-    assert HostNeeds({"num_gpus": 0.4}).room_on(node({"GPU": 2})) == 4
-    assert HostNeeds({"num_gpus": 2}).room_on(node({"GPU": 5})) == 2
 
 
 @pytest.mark.parametrize(

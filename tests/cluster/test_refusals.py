@@ -24,10 +24,7 @@ MISMATCH = (
 
 @pytest.mark.parametrize(
     ("address", "said"),
-    [
-        ("ray://127.0.0.1:10001", "RAY_ADDRESS: ray://127.0.0.1:10001 is no address"),
-        ("local", "HOST:PORT"),
-    ],
+    [("ray://127.0.0.1:10001", "RAY_ADDRESS: ray://127.0.0.1:10001 is no address"), ("local", "HOST:PORT")],
 )
 def test_an_address_in_another_form_is_refused_with_what_to_do(address: str, said: str) -> None:
     with pytest.raises(ConnectionRefusal) as refusal:
@@ -50,30 +47,34 @@ def test_the_address_comes_from_the_config_or_the_environment(
     assert said in str(error.value)
 
 
+TRACEBACK = 'Failed to connect. Last error: Traceback (most recent call last):\n  File "node.py", line 1\n{}\n\n'
+
+
 @pytest.mark.parametrize(
-    ("last", "said"),
+    ("error", "said"),
     [
-        ("ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken", "Set RAY_AUTH_MODE=token, without which"),
-        ("ray.exceptions.RpcError: closed", "driver: Failed to connect. Last error: ray.exceptions.RpcError: closed"),
+        (
+            ConnectionError(TRACEBACK.format("ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken")),
+            "Set RAY_AUTH_MODE=token, without which",
+        ),
+        (
+            ConnectionError(TRACEBACK.format("ray.exceptions.RpcError: closed")),
+            "driver: Failed to connect. Last error: ray.exceptions.RpcError: closed",
+        ),
+        (
+            RuntimeError(MISMATCH),
+            "Version mismatch: The cluster was started with: Ray: 2.60.0 Python: 3.12.1 This process on node 192.0.2.2 "
+            "was started with: Ray: 2.60.0 Python: 3.11.7. Both must match, down to the patch: install here what the "
+            "cluster at head:1 has.",
+        ),
+        (TimeoutError(), " as its driver: TimeoutError"),
     ],
+    ids=["token", "no traceback", "another Python", "an error without words"],
 )
-def test_a_refusal_is_no_traceback(last: str, said: str) -> None:
-    traceback = f'Traceback (most recent call last):\n  File "node.py", line 1\n{last}\n\n'
-    text = refusal_text(ConnectionError(f"Failed to connect. Last error: {traceback}"), "10.0.0.1:6379")
+def test_a_refusal_is_told_in_one_line(error: Exception, said: str) -> None:
+    text = refusal_text(error, "head:1")
     assert said in text
     assert "\n" not in text
-
-
-def test_another_python_is_named_with_what_to_do() -> None:
-    assert refusal_text(RuntimeError(MISMATCH), "head:1") == (
-        "Version mismatch: The cluster was started with: Ray: 2.60.0 Python: 3.12.1 This process on node 192.0.2.2 was "
-        "started with: Ray: 2.60.0 Python: 3.11.7. Both must match, down to the patch: install here what the cluster "
-        "at head:1 has."
-    )
-
-
-def test_an_error_without_words_is_named() -> None:
-    assert refusal_text(TimeoutError(), "head:1").endswith(" as its driver: TimeoutError")
 
 
 def test_no_private_name_of_ray_is_used() -> None:
@@ -87,41 +88,38 @@ class ActorDied(Exception):
     """Has the text of an `ActorDiedError`, which only Ray's own messages can make."""
 
 
+NEVER_RAN = "\nThe actor never ran - it was cancelled before it started running."
+
+
 @pytest.mark.parametrize(
-    ("said", "how"),
+    ("error", "node", "how", "by"),
     [
-        ("Worker exit detail: the node is running low on memory", "node n1 is out of memory"),
-        ("The actor is dead because its node has died.", "node n1 was lost"),
-        ("Worker exit type: SYSTEM_ERROR (1) killed by the OOM killer due to high memory usage", "ended on node n1"),
+        (
+            ActorDied("Worker exit detail: the node is running low on memory"),
+            "n1",
+            "node n1 is out of memory",
+            "machine",
+        ),
+        (ActorDied("The actor is dead because its node has died."), "n1", "node n1 was lost", "machine"),
+        (
+            ActorDied("Worker exit type: SYSTEM_ERROR (1) killed by the OOM killer due to high memory usage"),
+            *("n1", "ended on node n1", "machine"),
+        ),
+        (ActorDied("Worker exit type: SYSTEM_ERROR"), "", "", "machine"),
+        (ValueError("Invalid option keyword nothing"), "", "Check [execution.ray] resources", "host"),
+        (
+            ActorDied(f"The actor is dead because its node has died.{NEVER_RAN}"),
+            *("", "a node was lost before a host had started there", "machine"),
+        ),
+        (ActorDied(f"The owner left.{NEVER_RAN}"), "", "the actor of a host did not start: The owner left.", "machine"),
     ],
 )
-def test_what_ray_says_becomes_a_line(said: str, how: str) -> None:
-    end = end_of_actor(ActorDied(said), "n1")
+def test_the_end_of_an_actor_becomes_a_line(error: Exception, node: str, how: str, by: str) -> None:
+    end = end_of_actor(error, node)
     assert how in end.how
-    assert end.by == "machine"
-    assert end.is_of_node is ("lost" in how)
-
-
-def test_a_mistake_of_the_users_says_what_to_do() -> None:
-    end = end_of_actor(ValueError("Invalid option keyword nothing"))
-    assert end.by == "host"
-    assert "Check [execution.ray] resources" in end.how
-
-
-def test_a_machine_that_ends_an_actor_at_its_start_is_no_mistake() -> None:
-    assert end_of_actor(ActorDied("Worker exit type: SYSTEM_ERROR")).by == "machine"
-
-
-@pytest.mark.parametrize(
-    ("said", "how"),
-    [
-        ("The actor is dead because its node has died.\n{}", "a node was lost before a host had started there"),
-        ("The owner left.\n{}", "the actor of a host did not start: The owner left."),
-    ],
-)
-def test_an_actor_that_never_ran_says_why(said: str, how: str) -> None:
-    never_ran = "The actor never ran - it was cancelled before it started running."
-    assert end_of_actor(ActorDied(said.format(never_ran))).how == how
+    assert end.by == by
+    if node:
+        assert end.is_of_node is ("lost" in how)
 
 
 def test_an_environment_that_cannot_be_made_is_told_in_one_line() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
@@ -71,8 +69,8 @@ class Dashboard:
     def __init__(self, url: str) -> None:
         self._url = f"http://{url}"
         self._opener = build_opener(ProxyHandler({}))
-        self.earlier: set[str] = set()
-        """Actors, jobs and logs of workers that were there before, which are not looked at."""
+        self.earlier = self.names()
+        """Actors and jobs that were there before, which are not looked at."""
 
     def get(self, page: str) -> bytes:
         try:
@@ -87,50 +85,15 @@ class Dashboard:
         return json.loads(self.get(page))
 
     def everything(self) -> dict[str, bytes]:
-        """Return all pages, those of each node, actor and job, and the logs of all nodes, as `ray logs` reads them."""
-        pages = {page: self.get(page) for page in PAGES}
-        names = [f"/logical/actors/{each}" for each in self.actors() - self.earlier]
-        names += [f"/api/jobs/{each}" for each in self.jobs() - self.earlier]
-        pages.update({page: self.get(page) for page in names})
-        for node_id in self.node_ids():
-            pages.update(self._of_node(node_id))
-        return pages
-
-    def actors(self) -> set[str]:
-        return {*self.json("/logical/actors")["data"]["actors"]}
-
-    def jobs(self) -> set[str]:
-        return {job["submission_id"] or job["job_id"] for job in self.json("/api/jobs/")}
-
-    def worker_logs(self) -> set[str]:
-        names = {name for node_id in self.node_ids() for name in self.logs(node_id)}
-        return {name for name in names if name.startswith(("worker-", "python-core-"))}
-
-    def node_ids(self) -> list[str]:
+        """Return all pages, and those of each node, actor and job. Logs are read as files."""
         nodes = self.json(NODES)["data"]["result"]["result"]
-        return [node["node_id"] for node in nodes if node["state"] == "ALIVE"]
+        of_nodes = {f"/nodes/{node['node_id']}" for node in nodes if node["state"] == "ALIVE"}
+        return {page: self.get(page) for page in {*PAGES} | of_nodes | self.names() - self.earlier}
 
-    def has_agents(self) -> bool:
-        """Return True once each node has an agent, which reads its logs for the API."""
-        try:
-            for node_id in self.node_ids():
-                self.logs(node_id)
-        except HTTPError:
-            return False
-        return True
-
-    def logs(self, node_id: str) -> set[str]:
-        listing = self.json(f"/api/v0/logs?{urlencode({'node_id': node_id})}")
-        return {name for names in listing["data"]["result"].values() for name in names}
-
-    def _of_node(self, node_id: str) -> Iterator[tuple[str, bytes]]:
-        page = f"/nodes/{node_id}"
-        yield page, self.get(page)
-        for name in self.logs(node_id):
-            if name.endswith("/") or name in self.earlier:
-                continue
-            page = f"/api/v0/logs/file?{urlencode({'node_id': node_id, 'filename': name, 'lines': -1})}"
-            yield page, self.get(page)
+    def names(self) -> set[str]:
+        """Return the pages of all actors and jobs."""
+        jobs = {f"/api/jobs/{job['submission_id'] or job['job_id']}" for job in self.json("/api/jobs/")}
+        return jobs | {f"/logical/actors/{each}" for each in self.json("/logical/actors")["data"]["actors"]}
 
 
 def holders(found: dict[str, bytes], text: str) -> list[str]:
@@ -151,18 +114,10 @@ def written(cluster: RayCluster) -> dict[str, bytes]:
     return found
 
 
-@pytest.fixture
-def dashboard(cluster: RayCluster) -> Dashboard:
-    """The dashboard, with its agents; it shows what this test begins."""
-    dashboard = Dashboard(cluster.dashboard)
-    until(dashboard.has_agents, "for the agents of the dashboard")
-    dashboard.earlier = {*dashboard.actors(), *dashboard.jobs(), *dashboard.worker_logs()}
-    return dashboard
-
-
 def test_secrets_are_in_nothing_that_ray_writes_or_shows(
-    workspace: Workspace, cluster: RayCluster, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    dashboard = Dashboard(cluster.dashboard)
     workspace.write("agent.py", AGENT.format(root=str(workspace.root)))
     workspace.write(".env", f"FROM_FILE={CANARIES['FROM_FILE']}\n")
     monkeypatch.setenv("FROM_SHELL", CANARIES["FROM_SHELL"])

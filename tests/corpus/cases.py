@@ -95,110 +95,75 @@ COMMANDS = r"""
 --osmosis-n=3
 --osmosis-n=0
 --osmosis-limit=2
---osmosis-limit=all
---osmosis-limit=0
 --osmosis-offset=4
---osmosis-offset=99
 --osmosis-granularity=row --osmosis-n=2
 --osmosis-granularity=column
 --osmosis-smoke
 --osmosis-smoke --osmosis-smoke-rows=2
 --osmosis-shard=2/4
 --osmosis-shard=5/4
---osmosis-shard=half
 --osmosis-model=demo/other
 --osmosis-model=nobody/m
---osmosis-temperature=0.25
 --osmosis-temperature=hot
---osmosis-max-tokens=17
 --osmosis-max-turns=1
---osmosis-max-turns=0
 --osmosis-eval-fn=rewards:score
---osmosis-eval-fn=rewards:scor
---osmosis-eval-fn=reward:score
 --osmosis-pass-threshold=0.5
 --osmosis-pass-threshold=nan
 --osmosis-gate='pass_rate >= 0.1'
---osmosis-gate='pass_rate >= 0.99'
 --osmosis-gate='rewards:score mean >= 0.4'
---osmosis-gate='pas_rate >= 1'
 --osmosis-gate='pass_at_2 >= 0.5' --osmosis-n=2
---osmosis-gate='pass_at_2 >= 1'
 --osmosis-gate=pass_rate
 --osmosis-gate='pass_rate >= 0.2' --osmosis-gate='pass_rate >= 0.3'
 --osmosis-baseline-model=demo/arithmetic
 --osmosis-update-baseline
 --osmosis-batch-size=4
---osmosis-batch-size=0
 --osmosis-max-in-flight=1
 --osmosis-hosts=2
---osmosis-hosts=auto
---osmosis-hosts=0
 --osmosis-confirm-above=0.01
 --osmosis-record
 --osmosis-replay
 --osmosis-resume
 --osmosis-run=mine
---osmosis-run=a/b
 --osmosis-fresh
 --osmosis-run=mine --osmosis-fresh
 --osmosis-from=latest
 --osmosis-resume-from=nowhere
 --osmosis-output=out/x.json
---osmosis-output=configs/eval/x.toml
 --osmosis-markdown=page.md
 --osmosis-html=report.html
 --osmosis-show-failures=1
---osmosis-show-failures=all
 --osmosis-dry-run
 --osmosis-inline
 --osmosis-set=sampling.temperature=0.5
 --osmosis-set=sampling.temprature=1
---osmosis-set=x
 --osmosis-sampling-args='{"top_p": 0.5, "foo": 1}'
---osmosis-sampling-args='{'
 --osmosis-header='X-A: b'
---osmosis-header=b
 --osmosis-num-examples=2 --osmosis-rollouts-per-example=2
 --osmosis-timeout=30
---osmosis-timeout=0
---osmosis-max-concurrent=-1
---osmosis-num-workers=2
 --osmosis-no-interleave-scoring
 --osmosis-modle=x
 --osmosis-agent=chat
---osmosis-agent=nowhere:f
---osmosis-mcp=nowhere
 --osmosis-env=nowhere
 --osmosis-dataset=data/x.jsonl
---osmosis-dataset=data/y.jsonl
 --osmosis-source=model
 --osmosis-retry-failed
 --osmosis-base-url=http://127.0.0.1:9/v1
---osmosis-config=configs/eval/y.toml
 -q
 -v
--vv
 -rA
 --no-summary
 --tb=no
---tb=short
 -x
---maxfail=2
 -k 'row1 or row2'
 -m 'not osmosis'
---co
 --co -qq
 '--deselect=configs/eval/x.toml::x[row0-run0]'
 'configs/eval/x.toml::x[row1-run0]'
 'configs/eval/x.toml::x[row9-run0]'
 --durations=2 -vv
---strict-markers --strict-config
 -pno:cacheprovider
--s
 -pno:terminal
 --ff
---sw
 """
 """Words that are added to the command of an eval, one command a line."""
 TABLES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
@@ -211,7 +176,6 @@ TABLES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "cost": {"limits": {"max_cost_usd": 0.00003, "max_errors": 9}, "prices": {"m": {"input": 1.0, "output": 2.0}}},
     "bound of tokens": {"limits": {"rollout": {"tokens": 5}, "max_errors": 9}},
     "sampling": {"sampling": {"temperature": 0.5, "top_p": 0.9, "max_tokens": 11, "seed": 3, "stop": ["x"]}},
-    "extra body": {"sampling": {"extra_body": {"a": {"b": [1, None]}}}},
     "messages": {"model": {"api_client_type": "anthropic_messages"}},
     "responses": {"model": {"api_client_type": "openai_responses"}},
     "headers": {"model": {"headers": {"X-A": "b"}, "headers_from_state": {"X-Row": "row_index"}}},
@@ -221,15 +185,10 @@ TABLES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "votes": {"judge": {"model_path": "demo/judge", "votes": 3}, "scoring": {"rubric": "Is it right?"}},
     "output": {"output": {"results": "out.json", "markdown": "out.md"}},
     "rows": {"data": {"rows": "1,3-4"}},
-    "rows beyond": {"data": {"rows": "1,77"}},
     "secret": {"secrets": {"required": ["MISSING_KEY"]}},
     "variables": {"env": {"WORD": "one"}},
-    "prices": {"prices": {"m": {"input": 3.0, "output": 15.0, "cached_input": 0.3}}},
     "cassette": {"cassette": {"record": "all"}},
-    "no threshold": {"evaluation": {"pass_threshold": 0.0}},
-    "many runs": {"evaluation": {"n": 4}},
     "decided by": {"scoring": {"eval_fns": ["rewards:score"], "decide": "rewards:score"}},
-    "timeout": {"evaluation": {"agent_workflow_timeout_s": 20}},
     "two hosts": {"execution": {"hosts": 2}},
     "by row": {"execution": {"granularity": "row"}, "evaluation": {"n": 2}},
 }

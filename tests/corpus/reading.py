@@ -76,13 +76,7 @@ def _age(run: Path) -> tuple[str, str]:
 def _look(place: Place, folder: Path, commands: Sequence[Sequence[str]]) -> None:
     words = [sys.executable, "-c", IN_ONE_PROCESS]
     done = subprocess.run(
-        words,
-        cwd=folder,
-        input=json.dumps(commands),
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
+        words, cwd=folder, input=json.dumps(commands), capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     place.shown += [f"died: {line}" for line in done.stderr.splitlines()]

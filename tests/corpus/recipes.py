@@ -21,7 +21,6 @@ NO_PROBE = "--osmosis-no-probe"
 VALUES: Mapping[str, Sequence[Row]] = {
     "negative": [{"score": score} for score in (-3.5, -1e-9, 0.0, 1.0)],
     "huge": [{"score": score} for score in (1e300, -1e300, 1e16, 0.1 + 0.2)],
-    "tiny": [{"score": score} for score in (5e-324, 1e-12, 0.0049999)],
     "no numbers": [{"score": score} for score in (float("nan"), float("inf"), float("-inf"), None, "1", True, [1])],
     "surrogates": [{"user_prompt": "half \ud800 of 2 * 3?", "ground_truth": "\udfff"}, {"note": "\ud83d"}],
     "NaN in metadata": [{"weight": float("nan")}, {"info": {"deep": [float("inf")]}}, {"weight": -0.0}],
@@ -29,8 +28,6 @@ VALUES: Mapping[str, Sequence[Row]] = {
     "long": [{"user_prompt": "word " * 4000 + "2 * 3?"}, {"ground_truth": "x" * 9000}],
     "wide": [{f"column{number:03}": number for number in range(120)}],
     "nested": [{"info": json.loads("[" * 60 + "]" * 60)}, {"info": {"a": {"b": {"c": [None, {}]}}}}],
-    "one row": [{}],
-    "all fail": [{"score": 0.0}] * 4,
     "all break": [{"reward": "raises"}] * 4,
     "other alphabets": [{"user_prompt": "说说 2 * 8 是多少"}, {"ground_truth": "é e\u0301 ﷽ 👩‍👩‍👧"}],
 }

@@ -139,13 +139,6 @@ class Live:
             time.sleep(0.005)
         return value
 
-    def pause(self) -> None:
-        """Pause the engine, and wait until its hosts have been told."""
-        self.run.engine.pause()
-        self.wait_for(lambda: self.loop.paused, "for the engine to heed it")
-        paused = time.monotonic()
-        self.wait_for(lambda: self.loop._looked_at > paused, "for the end of the engine's turn")
-
     def wait(self) -> Live:
         self.wait_for(lambda: len(self.told) >= len(self.run.selected.runs), "for every run")
         return self

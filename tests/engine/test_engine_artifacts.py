@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from pytest_osmosis.addons.ray.artifact_sender import PIECE_BYTES
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.engine.host_connection import HostConnection, HostEnviron, Post
 from pytest_osmosis.evals.prepared import Prepared
-from pytest_osmosis.host.protocol import MOST_BYTES, MOST_FILES, Setup
+from pytest_osmosis.host.protocol import Setup
 from tests.engine import evaluating
 from tests.engine.evaluating import Live, Workspace, evaluated
 from tests.preparing import prepare
@@ -71,27 +70,11 @@ def evaluated_elsewhere(elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch) -
     return evaluated_there
 
 
-Writing = Callable[[str], Live]
-
-
 def agent(workspace: Workspace, code: str) -> None:
     """Write an agent that runs `code`, mostly with the `folder` of its artifacts, and answers 42."""
     body = indent(dedent(code), "    ")
     answer = 'return [*ctx.prompt, {"role": "assistant", "content": "42"}]'
     workspace.agent(f"async def rollout(ctx):\n    folder = ctx.artifacts_dir\n{body}\n    {answer}\n")
-
-
-@pytest.fixture
-def writing(workspace: Workspace, evaluated_elsewhere: Callable[..., Live]) -> Writing:
-    """Returns an eval elsewhere of an agent that runs some code; each run passes."""
-
-    def evaluated_writing(code: str) -> Live:
-        agent(workspace, code)
-        live = evaluated_elsewhere(workspace.config(None))
-        assert live.kinds() == ["passed"] * 4
-        return live
-
-    return evaluated_writing
 
 
 def _with_ray(workspace: Literal["shared", "upload"]) -> Callable[..., Prepared]:
@@ -163,47 +146,6 @@ def test_files_of_a_grader_in_a_process_of_its_own_join_those_of_the_agent(
     for row in range(4):
         assert _files(_artifacts(live) / f"row{row}-run0") == {b"of the agent": b"a", b"verdict.txt": b"good"}
     assert {path.name for path in elsewhere.folder.iterdir()} == {"host", "scorer"}
-
-
-def test_links_and_what_is_too_large_or_too_deep_are_left_out(
-    writing: Writing, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    outside = tmp_path_factory.mktemp("outside")
-    (outside / "secret").write_text("not an artifact")
-    live = writing(
-        f"""
-        import shutil, socket
-        OUTSIDE = {str(outside)!r}
-        if ctx.row_index == 0:
-            os.symlink(OUTSIDE + "/secret", folder / "a link")
-            os.symlink(OUTSIDE, folder / "a link to a folder")
-            os.symlink("nowhere", folder / "a broken link")
-            os.mkfifo(folder / "a pipe")
-            socket.socket(socket.AF_UNIX).bind(os.path.relpath(folder / "a socket"))
-            with open(folder / "large", "wb") as file:
-                file.truncate({MOST_BYTES} + 1)
-        if ctx.row_index == 1:
-            shutil.rmtree(folder)
-            os.symlink(OUTSIDE, folder)
-        else:
-            (folder / "a file").touch()
-        if ctx.row_index == 2:
-            deep = folder / "/".join("d" * 40)
-            deep.mkdir(parents=True)
-            (deep / "file").touch()
-        if ctx.row_index == 3:
-            for number in range({MOST_FILES} + 5):
-                os.close(os.open(folder / str(number), os.O_CREAT))
-        """
-    )
-    files = _files(_artifacts(live))
-    assert {b"row0-run0/a file", b"row2-run0/a file"} < files.keys()
-    per_run = Counter(path.partition(b"/")[0] for path in files)
-    assert per_run == {b"row0-run0": 1, b"row2-run0": 1, b"row3-run0": MOST_FILES}
-    assert sorted(_notices(live)) == [
-        "artifacts of 2 runs hold links, pipes or devices, which are not copied from other machines",
-        "artifacts of 3 runs went beyond 64 MB or 10,000 files, and the rest stayed where they ran",
-    ]
 
 
 def test_code_that_replaces_functions_of_the_library_loses_no_artifact(

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from pytest_osmosis.engine.budget import Budget
 from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import n_cost_unknown
 from tests.engine.evaluating import Workspace, evaluated
 from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
 from tests.servers import ChatServer, reply
+from tests.unit.made import failed
 
 pytestmark = pytest.mark.slow
 
@@ -52,23 +54,13 @@ def test_a_reply_without_usage_leaves_the_cost_of_its_rollout_unknown(workspace:
     assert live.results.cost_usd == pytest.approx(3 * 14e-6)  # three rows, two requests each, seven tokens each
 
 
-def test_a_bound_is_not_kept_by_agents_that_break_after_answers_without_usage(workspace: Workspace) -> None:
-    """A run that broke before its first answer probably used nothing. One that was answered did use something."""
-    workspace.agent(
-        """
-        async def rollout(ctx):
-            if ctx.row_index:
-                await ctx.chat(ctx.prompt)
-            raise ValueError("a bug")
-        """
-    )
-    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(30)])
-    with ChatServer(reply("42", usage=None, model=None)) as server:
-        tables: dict[str, Any] = {"limits": {"max_tokens": 1000, "max_errors": 1000}, "evaluation": {"batch_size": 1}}
-        live = evaluated(workspace.config(server, **tables))
-        assert len(server.requests) < 5
-    assert live.stop.text.startswith("[limits] max_tokens cannot be kept: the server does not report token usage")
-    assert live.record(0).boundary == "agent"
+def test_a_run_that_broke_after_an_answer_without_usage_did_use_something() -> None:
+    """One that broke before its first answer probably used nothing."""
+    budget, broken = Budget(Bounds(math.inf, "", max_tokens=1000)), failed("agent")
+    assert budget.rolled_out(broken) is None
+    stop = budget.rolled_out(broken._replace(finish_reason="stop"))
+    assert stop is not None
+    assert stop.text.startswith("[limits] max_tokens cannot be kept: the server does not report token usage")
 
 
 def in_groups(make: Make, max_tokens: int, n_rows: int = 2) -> tuple[SteppedEngine, ScriptedHost]:

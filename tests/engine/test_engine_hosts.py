@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -57,26 +56,6 @@ def test_a_host_sends_as_many_requests_as_it_has_runs_once_it_has_the_share_of_a
             live.wait()
         assert server.max_in_flight == 4
     assert live.kinds() == ["passed"] * 9
-
-
-def test_blocking_functions_are_spread_over_as_many_scorers_as_hosts(workspace: Workspace) -> None:
-    workspace.write(
-        "rewards.py",
-        """
-        import os, pathlib, time
-        def exact(solution_str):
-            print(os.getpid())
-            pathlib.Path(f"scorer-{os.getpid()}").touch()
-            while len(list(pathlib.Path().glob("scorer-*"))) < 2:  # one may start long after the other
-                time.sleep(0.01)
-            return 1.0
-        """,
-    )
-    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(8)])
-    live = evaluated(workspace.config(None, execution=TWO))
-    pids = Counter(event["output"]["stdout"] for event in live.events("score"))
-    assert len(pids) == 2
-    assert live.kinds() == ["passed"] * 8
 
 
 @pytest.mark.parametrize(
@@ -211,39 +190,6 @@ def test_a_host_may_open_more_files_than_shells_allow(workspace: Workspace, serv
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     assert live.kinds() == ["passed"] * 4, live.events("rollout")
-
-
-SOON_OVER = """
-import os, threading, time
-
-def end():
-    while not os.path.exists(f"end-{{os.getpid()}}"):
-        time.sleep(0.01)
-    {words}
-    os._exit(3)
-
-threading.Thread(target=end, daemon=True).start()
-def exact(solution_str):
-    return 1.0
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("words", ["pass", "os.write(2, b'last words')"], ids=["silent", "last words"])
-def test_hosts_that_die_before_they_begin_anything_end_the_eval(workspace: Workspace, words: str) -> None:
-    """They load the code, and die while they probe the model. The message names their log, if there is one."""
-    workspace.write("rewards.py", SOON_OVER.format(words=words))
-    with ChatServer(slow(1000, reply("42"))) as server:
-        with running(workspace.config(server), probe=True) as live:
-            for n_probes in (1, 2, 3):
-                server.wait_for(lambda server, n=n_probes: len(server.requests) == n)  # type: ignore[misc]
-                workspace.write(f"end-{live.host('host').pid}", "")
-            live.wait()
-    assert live.kinds() == ["skipped"] * 4
-    assert live.stop.reason == "systemic"
-    assert "3 processes in a row ended before they ran any of your code (exit status 3)" in live.stop.text
-    log = live.run.directory.host_log
-    assert log.exists() == (str(log) in live.stop.text) == (words != "pass")
 
 
 @pytest.mark.slow

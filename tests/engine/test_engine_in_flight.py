@@ -77,11 +77,6 @@ def charges(monkeypatch: pytest.MonkeyPatch) -> list[Charge]:
     return charges
 
 
-def most_within(times: Sequence[float], seconds: float) -> int:
-    """Return the most times within any span of that many seconds."""
-    return max(sum(begin <= at < begin + seconds for at in times) for begin in times)
-
-
 def is_settled(live: Live, clock: ThreadClock, log: Log, charges: Sequence[Charge]) -> bool:
     """Return True if the engine has looked, all that it permitted has arrived, and another request waits, or none will.
 
@@ -116,30 +111,6 @@ def test_requests_of_all_hosts_and_their_retries_keep_to_the_limit(
     throttling = live.results.to_json()["summary"]["throttling"]
     assert throttling["pauses"] == 0
     assert throttling["held_s"]["requests_per_minute"] == pytest.approx(clock.now() - begun, abs=0.001)
-
-
-def test_a_request_cancelled_while_it_waits_for_its_permit_does_not_count(
-    workspace: Workspace, charges: list[Charge]
-) -> None:
-    log = Log()
-    workspace.agent("""
-    async def rollout(ctx):
-        for _ in range(3):
-            try:
-                await asyncio.wait_for(ctx.chat(ctx.prompt), 0.05)
-            except TimeoutError:
-                pass
-        reply = await ctx.chat(ctx.prompt)
-        return [*ctx.prompt, reply.message]
-    """)
-    with ChatServer(log) as server:
-        live = evaluated(workspace.config(server, execution={"requests_per_minute": 120}))
-    assert live.kinds() == ["passed"] * 4
-    used = [charge.at for charge in charges if charge.amount]
-    assert most_within(used, 1.0) <= 1 + (1.0 + 2 * BURST_S) * 2
-    assert log.arrived <= len(used)
-    assert live.loop.permits._granted == {}
-    assert not live.loop.permits._waiting
 
 
 @pytest.mark.slow

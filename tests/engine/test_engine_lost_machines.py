@@ -107,6 +107,7 @@ def test_a_function_that_ends_two_processes_is_to_blame(make: Make) -> None:
     stepped.end()
 
     assert boundaries(stepped) == [("reward", "ended its process twice (SIGKILL)")]
+    assert stepped.host("host").runs() == [RUN], "a scorer that ends costs no rollout"
 
 
 @pytest.mark.parametrize(("scorers", "grouped"), [(BLOCKING, []), (ASYNC, []), (ASYNC, ["judge"])])

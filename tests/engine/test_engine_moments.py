@@ -202,19 +202,6 @@ def test_a_host_that_is_held_up_is_found_however_often_servers_refuse(make: Make
     assert len(held_up.asked("limit")) > 3
 
 
-def test_a_quarantine_that_has_nothing_left_to_do_may_end_as_slowly_as_a_busy_machine_lets_it(make: Make) -> None:
-    stepped = make(1).begin()
-    stepped.host("host").starts(stepped.runs[0])
-    stepped.after(stepped.host("host").die)
-    quarantine = stepped.host("quarantine")
-    stepped.is_ready(quarantine)
-    stepped.after(quarantine.rolls_out, stepped.runs[0], attempt=2)
-    assert quarantine.asked("close")
-    for seconds, killed in ((2 * engine_hosts.CLOSE_S, False), (engine_hosts.SILENCE_SLACK_S, True)):
-        stepped.later(seconds)
-        assert quarantine.killed == killed
-
-
 @pytest.mark.parametrize("name", ["host", "quarantine"])
 def test_a_host_that_starts_during_a_servers_pause_keeps_the_pause(make: Make, name: str) -> None:
     stepped = make().begin()
@@ -372,6 +359,34 @@ def test_quarantines_that_die_before_they_begin_are_given_up_although_other_host
     assert [host.name for host in stepped.hosts].count("quarantine") == 3
 
 
+@pytest.mark.parametrize("words", ["", "last words"], ids=["silent", "last words"])
+def test_hosts_that_die_before_they_begin_anything_end_the_eval(make: Make, words: str) -> None:
+    """They load the code, and die while they probe the model. The message names their log, if there is one."""
+    stepped = make(probes=(ModelTag.PRIMARY,)).begin()
+    log = stepped.engine.job.host_log
+    log.write_text(words)
+    for n in range(3):
+        assert stepped.host("host").asked("probe")
+        stepped.after(stepped.host("host").die)
+        if n < 2:
+            stepped.is_ready(stepped.host("host"))
+    stepped.end()
+    text = "3 processes in a row ended before they ran any of your code (SIGKILL)"
+    assert stepped.engine.stopped == Stop("systemic", f"{text}; their log is {log}" if words else text)
+    assert stepped.kinds() == ["skipped"] * 4
+
+
+def test_blocking_functions_are_spread_over_as_many_scorers_as_hosts(make: Make) -> None:
+    stepped = make(8, hosts=2).begin()
+    for host in stepped.hosts[:2]:
+        host.rolls_out(*host.runs())
+    stepped.turn()
+    scorers = [host for host in stepped.hosts if host.name == "scorer"]
+    for scorer in scorers:
+        stepped.is_ready(scorer)
+    assert [len(scorer.asked("score")) for scorer in scorers] == [3, 3]
+
+
 def test_hosts_killed_between_runs_are_replaced(make: Make) -> None:
     stepped = make(12).begin()
     for row in range(6):
@@ -415,12 +430,12 @@ def test_a_pause_and_its_end_reach_every_host(make: Make) -> None:
 
 
 def test_a_baseline_whose_model_denies_every_request_ends_alone_and_the_user_reads_why(make: Make) -> None:
-    stepped = make(4)
+    stepped = make(4, hosts=2)
     stepped.runs[2:] = [RunId(row, 0, ModelTag.BASELINE) for row in range(2)]
     stepped.begin()
-    host = stepped.host("host")
-    stepped.after(host.say, "denied", model_tag="baseline", error="401")
-    assert [message["model_tag"] for message in (*host.asked("deny"), *host.asked("drop"))] == ["baseline", "baseline"]
+    stepped.after(stepped.hosts[0].say, "denied", model_tag="baseline", error="401")
+    for host in stepped.hosts:
+        assert [message["model_tag"] for message in (*host.asked("deny"), *host.asked("drop"))] == ["baseline"] * 2
     assert stepped.engine.notices.alerts == ["no further request is sent to the baseline's model: 401"]
     assert stepped.engine.stopped is None
 
@@ -833,8 +848,11 @@ def test_the_part_of_an_artifact_that_a_dead_host_has_sent_is_removed_at_once(ma
     assert list(folder.iterdir()) == []
 
 
-def test_a_quarantine_that_ends_has_the_time_that_an_environment_gets_to_clean_up(make: Make, tmp_path: Path) -> None:
-    code = HostCode("roll", str(tmp_path), (), CLIENT, environment=EnvironmentSource("env", "env"))
+@pytest.mark.parametrize("teardown_s", [0.0, TEARDOWN_S], ids=["nothing", "environment"])
+def test_a_quarantine_may_end_as_slowly_as_a_busy_machine_lets_it_clean_up(
+    make: Make, tmp_path: Path, teardown_s: float
+) -> None:
+    code = HostCode("roll", str(tmp_path), (), CLIENT, environment=EnvironmentSource("e", "e") if teardown_s else None)
     stepped = make(1, setup=Setup(code), scorers={"judge": False}).begin()
     stepped.host("host").starts(RUN)
     stepped.after(stepped.host("host").die)
@@ -843,7 +861,7 @@ def test_a_quarantine_that_ends_has_the_time_that_an_environment_gets_to_clean_u
     stepped.after(quarantine.rolls_out, RUN, attempt=2)
     stepped.after(quarantine.say, "score", RUN, 2, ms=1.0, scores={"judge": 1.0}, errors={}, output={})
     assert quarantine.asked("close")
-    for seconds, killed in ((engine_hosts.SILENCE_SLACK_S + TEARDOWN_S - 1.0, False), (2.0, True)):
+    for seconds, killed in ((engine_hosts.SILENCE_SLACK_S + teardown_s - 1.0, False), (2.0, True)):
         stepped.later(seconds)
         assert quarantine.killed == killed
 

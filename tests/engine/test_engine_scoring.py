@@ -103,36 +103,20 @@ def simple(solution_str, ground_truth, extra_info):
 def full(messages, ground_truth, metadata):
     assert [message["role"] for message in messages] == ["user", "assistant"] and metadata["level"] == 3
     return 1
-def only_messages(messages):
-    return 1
 def anything(solution_str, **kwargs):
     assert set(kwargs) == {"ground_truth", "extra_info"}, kwargs
     return 1
 def defaults(solution_str, threshold=0.5):
     return threshold
 
-import functools
 class Judge:
     async def __call__(self, solution_str, ground_truth):
         return 1
 judge = Judge()
-async def score(solution_str, ground_truth, level):
-    return level
-partly = functools.partial(score, level=2)
-def hidden(**given):
-    return score(given["solution_str"], given["ground_truth"], 3)
-hidden.__signature__ = __import__("inspect").signature(lambda solution_str, ground_truth: 0)
-def narrow(function):
-    @functools.wraps(function)
-    def called(solution_str):
-        return function(solution_str, 4)
-    return called
-@narrow
-def narrowed(solution_str, level, extra_info=None):
-    return level
+def hidden(solution_str):
+    return judge(solution_str, "")
 """
-    scores = dict.fromkeys(("simple", "full", "only_messages", "anything"), 1.0)
-    scores |= {"defaults": 0.5, "judge": 1.0, "partly": 2.0, "hidden": 3.0, "narrowed": 4.0}
+    scores = {**dict.fromkeys(("simple", "full", "anything", "judge", "hidden"), 1.0), "defaults": 0.5}
     live = scored_by(workspace, code, *scores)
     assert not live.record(0).scorer_errors
     assert live.record(0).scores == {f"rewards:{name}": score for name, score in scores.items()}
@@ -198,43 +182,6 @@ def test_functions_that_hang_are_interrupted_where_they_are(
         assert (error[0], error[1].message) == (f"rewards:{name}", "took longer than 60 s (grader_timeout_s)")
         assert stack in error[1].details
     assert asked_rows(server) == dict.fromkeys(range(len(hangs) + 2), 1)
-
-
-WHEN_LEFT = """
-import asyncio, os
-
-async def when_left():  # row 0 has been rolled out then
-    while not os.path.exists("left"):
-        await asyncio.sleep(0.01)
-
-"""
-ENDS = {
-    "leaves": ("def {}:", "open('left', 'w').close(); os._exit(6)", "exit status 6"),
-    "aleaves": ("async def {}:", "await when_left(); os._exit(6)", "exit status 6"),
-    "akilled": ("async def {}:", "await when_left(); os.kill(os.getpid(), 9)", "SIGKILL"),
-    "fine": ("def {}:", "return 1", ""),
-    "afine": ("async def {}:", "return 1", ""),
-}
-
-
-def test_functions_that_end_their_process_cost_their_own_score(workspace: Workspace, server: ChatServer) -> None:
-    workspace.rows([{"user_prompt": f"row {row}"} for row in range(6)])
-    code = WHEN_LEFT
-    for row, (name, (define, end, _)) in enumerate(ENDS.items()):
-        code += define.format(f"{name}(solution_str, extra_info)")
-        code += f"\n    if extra_info['user_prompt'] != 'row {row}': return 1\n    {end}\n"
-    workspace.write("rewards.py", code)
-    config = workspace.config(server, scoring={"eval_fns": [f"rewards:{name}" for name in ENDS]})
-    live = evaluated(config)
-    assert live.kinds() == ["error"] * 3 + ["passed"] * 3
-    for row, (name, (_, _, how)) in enumerate([*ENDS.items()][:3]):
-        errors = live.record(row).scorer_errors
-        assert {key: error.message for key, error in errors.items()} == {
-            f"rewards:{name}": f"ended its process twice ({how})"
-        }
-        assert len(live.record(row).scores) == len(ENDS) - 1, "the others scored"
-    assert asked_rows(server)[0] == 1, "a scorer that ends costs no rollout"
-    assert max(asked_rows(server).values()) <= 2
 
 
 def test_scorers_get_an_unusual_conversation_as_plain_json(workspace: Workspace) -> None:

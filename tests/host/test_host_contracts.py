@@ -186,11 +186,3 @@ def test_code_that_does_not_load_shows_only_the_user_s_traceback(workspace: Work
     assert "raise RuntimeError('not today')" in error.details
     assert "pytest_osmosis/host" not in error.details
     assert "importlib" not in error.details
-
-
-def test_code_in_a_workspace_named_like_this_package_is_user_code(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path / "pytest_osmosis-of-mine", rows=1)
-    workspace.agent("async def rollout(ctx):\n    raise ValueError('here')\n")
-    live = evaluated(workspace.config(None))
-    assert "raise ValueError('here')" in live.outcome(0).text
-    assert "host/core.py" not in live.outcome(0).text

@@ -52,25 +52,9 @@ def raw(target: str, *headers: str, method: str = "GET", version: str = "1.1") -
 
 TARGETS = [
     *("/../secret.json", "/..%2fsecret.json", "/%2e%2e/secret.json", "/app.js/../../secret.json", "//etc/passwd"),
-    *(
-        "/api/runs/..%2f..%2fsecret.json",
-        "/api/runs/../../secret.json",
-        "/api/runs/%00",
-        "/api/runs/..%5c..%5csecret",
-    ),
-    *(
-        "/api/runs/%2fetc%2fpasswd",
-        "/api/runs/.",
-        f"/api/runs/{NAME}%2f..%2f..",
-        f"/api/runs/{NAME}/../..",
-        "/assets/",
-    ),
-    *(
-        f"/api/runs/{NAME}/journal.jsonl",
-        f"/api/runs/{NAME}/conversations/-1",
-        "/api/comparisons/../..",
-        "/api/%ff",
-    ),
+    *("/api/runs/..%2f..%2fsecret.json", "/api/runs/../../secret.json", "/api/runs/%00", "/api/runs/..%5c..%5csecret"),
+    *("/api/runs/%2fetc%2fpasswd", "/api/runs/.", f"/api/runs/{NAME}%2f..%2f..", f"/api/runs/{NAME}/../..", "/assets/"),
+    *(f"/api/runs/{NAME}/journal.jsonl", f"/api/runs/{NAME}/conversations/-1", "/api/comparisons/../..", "/api/%ff"),
     *(f"/api/runs/{NAME}/conversations/99999999", f"/api/runs/{NAME}/changes?from=1", "/api/histories/..%2f.."),
     *(
         f"/api/runs/{NAME}/search?text=a",

@@ -17,54 +17,42 @@ CONFIG = b"""[experiment]
 model_path = "openai/gpt-5-mini" # a comment
 dataset = "x"
 baseline = {results = "base.json"}
-
 [model]
 base_url = "http://localhost:8000/v1"
 headers = {X-Trace = "a"}
 timeout_s = 30
 client = "light"
-
 [data]
 rows = "0-1, 1"
 seed = 3
 columns = {user_prompt = "user_prompt"}
-
 [sampling]
 temperature = 0.5
 seed = 0
 stop = ["END"]
-
 [scoring]
 eval_fns = ["rewards:f", "rewards:g"]
 decide = "all"
-
 [evaluation]
 n = 2
 limit = 2
 pass_threshold = {"rewards:f" = 0.5}
 batch_size = 4
-
 [secrets]
 required = ["TOKEN"]
-
 [gate]
 pass_rate = ">= 0.7"
 mean = {min = 0.5, rule = "lower"}
-
 [limits]
 max_errors = "5%"
 max_cost_usd = 1.5
-
 [prices]
 "openai/gpt-5-mini" = {input = 1, output = 2.5}
-
 [execution]
 granularity = "row"
 hosts = 2
-
 [baseline]
 model_path = "demo/arithmetic"
-
 [output]
 dir = "runs"
 """
@@ -81,34 +69,25 @@ rollout = "mine" # a comment
 entrypoint = "main.py"
 model_path = "Qwen/Qwen3.6-35B-A3B"
 dataset = "x"
-
 [training]
 lr = 1e-6
 total_epochs = 1
 max_prompt_length = 3
 agent_workflow_timeout_s = 450
-
 [sampling]
 rollout_temperature = 1.0
-
 [checkpoints]
 eval_interval = 10
-
 [advanced]
 a = {b = [1]}
-
 [env]
 LOG_LEVEL = "INFO"
-
 [secrets]
 required = ["TOKEN", "OTHER"]
-
 [model]
 base_url = "http://localhost:8000/v1"
-
 [limits.rollout]
 tokens = 5000
-
 [data]
 columns = {user_prompt = "user_prompt"}
 """

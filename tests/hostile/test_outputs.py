@@ -8,19 +8,6 @@ from tests.hostile.workspaces import CONFIG, HostileWorkspace
 from tests.plugin.workspaces import read_json
 
 
-def test_files_of_different_kinds_at_one_path_are_refused(hostile: HostileWorkspace) -> None:
-    hostile.eval(rows=1)
-    flags = ("--osmosis-output", "--osmosis-markdown", "--osmosis-html")
-
-    result = hostile.run(CONFIG, *(f"{flag}=out.json" for flag in flags))
-
-    assert result.ret == 4
-    for name in ("Markdown page", "HTML report"):
-        both = "would be written for the results of x (configs/eval/x.toml) and for --"
-        assert f"{name} out.json: {both}" in result.stderr.str()
-    assert not (hostile.root / "out.json").exists()
-
-
 def test_what_the_session_reads_is_never_overwritten(hostile: HostileWorkspace) -> None:
     hostile.eval(rows=1, baseline={"results": "base.json"}, secrets={"required": ["TOKEN"]})
     hostile.write("pyproject.toml", "")

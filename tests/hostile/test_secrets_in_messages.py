@@ -46,33 +46,26 @@ BROKEN = f"""
 model_path = "{API_KEY}"
 dataset = "{API_KEY}"
 commit_sha = "{TOKEN}"
-
 [evaluation]
 n = "{API_KEY}"
 batch_size = ["{TOKEN}", "gsk_nobody_names_this_one_0451"]
 pass_threshold = "{LONG}"
 {API_KEY} = 1
-
 ["{TOKEN}"]
 x = 1
-
 [model]
 base_url = "ftp://user:{API_KEY}@host"
 api_key_env = "TEAM_TOKEN"
 client = "{API_KEY}"
 headers = {{Authorization = "Bearer {HEADER}", X = 3}}
-
 [sampling]
 stop = {{a = "{TOKEN}"}}
 temperature = "bearer {HEADER}"
-
 [scoring]
 eval_fns = ["{API_KEY}"]
 decide = "{TOKEN}"
-
 [gate]
 pass_rate = "{API_KEY}"
-
 [secrets]
 required = ["LONG_TOKEN", "{API_KEY}"]
 """

@@ -33,11 +33,7 @@ COMMANDS = (
         "a\r::debug::",
     ),
     *("a ##[error]x", "##[set-env name=a;]b", "x ##vso[task.setvariable variable=a]b", "##VSO[task.complete]"),
-    *(
-        "b ##teamcity[buildStop comment='']",
-        "section_start:1:a\r\x1b[0K",
-        "section_end:12:a.b[x=y]\r\x1b[0K",
-    ),
+    *("b ##teamcity[buildStop comment='']", "section_start:1:a\r\x1b[0K", "section_end:12:a.b[x=y]\r\x1b[0K"),
 )
 SHAPES = {
     "as it is": KEY,

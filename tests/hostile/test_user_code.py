@@ -229,39 +229,6 @@ def test_no_object_of_an_agent_harms_another_run(hostile: HostileWorkspace) -> N
     assert {"none", "nan", "inf", "object", "bigstr", "ctrlstr", "dict"} <= named(outcomes["info"], "passed")
 
 
-MISLEADING = """
-class Score:
-    def __init__(self, **parts): self.parts = parts
-    def __getattribute__(self, name):
-        parts = object.__getattribute__(self, "parts")
-        return parts[name]() if name in parts else object.__getattribute__(self, name)
-from sitecustomize import hang
-def leave(): raise SystemExit(3)
-def interrupt(): raise KeyboardInterrupt
-class Keys(dict):
-    def __iter__(self): raise RuntimeError("iter")
-class Endless(dict):
-    def __iter__(self):
-        while True: yield "score"
-class Item(dict):
-    def __getitem__(self, name): leave()
-MADE = {
-    "hang": lambda: Score(score=hang), "leave": lambda: Score(score=leave), "interrupt": lambda: Score(score=interrupt),
-    "reason": lambda: Score(score=float, reason=hang), "metrics": lambda: Score(score=float, metrics=leave),
-    "keys": lambda: Keys(score=1.0), "item": lambda: Item(score=1.0), "many": lambda: dict.fromkeys(range(10**6)),
-    "deep metrics": lambda: {"score": 1.0, "metrics": Endless(score=1.0)},
-}
-def act_for(row):
-    return MADE[row["name"]]() if row["name"] in MADE else 1.0
-"""
-
-
-def test_a_reward_that_misleads_is_an_error_of_its_own_run(hostile: HostileWorkspace) -> None:
-    names = ["hang", "leave", "interrupt", "reason", "metrics", "keys", "item", "many"]
-    outcomes = evaluated(hostile, {kind: Code(names, MISLEADING + code) for kind, code in SCORES.items()})
-    assert outcomes == dict.fromkeys(SCORES, dict.fromkeys(names, "error"))
-
-
 def acting(actions: Mapping[str, str]) -> Mapping[str, Code]:
     """Return evals whose agent, or whose reward function, does to its process what each row names."""
     code, names = doing(actions), list(actions)
