@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from pytest_osmosis.addons.viewer.stored_results import differences as differing
 from tests.oracle.model import TOKENS, Baseline, Outcome, Run, Said, Session, ended, outcome
 from tests.oracle.server import Script
-from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace, junit_cases, read_json, toml
+from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace, hosts_under, junit_cases, read_json, toml, wait_until
 
 PYTHON = os.environ.get("OSMOSIS_ORACLE_PYTHON")
 """The interpreter of another version of the package, whose commands are run as processes in place of this one's."""
@@ -54,6 +55,8 @@ class Stored:
     selected: set[Run] = field(default_factory=set)
     plan: set[Run] = field(default_factory=set)
     unrecorded: set[Run] = field(default_factory=set)
+    uncertain: set[Run] = field(default_factory=set)
+    """Runs that were answered in a session that was killed: they may be stored, or lost."""
     shard: tuple[int, int] | None = None
 
     @property
@@ -191,7 +194,8 @@ class Chain:
         else:
             may_stop = limits.keys() != {"max_errors"} or limits["max_errors"] != "100%"
             to_do = {*selected} - kept
-            self._noted(stored, to_do, None if may_stop else to_do)
+            self._noted(stored, to_do | stored.uncertain, None if may_stop else to_do - stored.uncertain)
+            stored.uncertain.clear()
         session = self.session(stored, selected, gates, whole=select is None, updates=updates)
         session.max_errors = float(limits["max_errors"].rstrip("%")) / 100
         lacks = any(each is None for each in session.outcomes.values())
@@ -281,6 +285,44 @@ class Chain:
         self.expect(file.exists(), self.baseline is not None, "a file of the baseline")
         if before is None and not session.becomes_baseline:
             file.unlink(missing_ok=True)
+
+    def kill(self, name: str, *, number: signal.Signals, after: int) -> None:
+        """Begin the eval run `name`, or go on with it, in a process that gets a signal after some requests."""
+        stored = self.stored.setdefault(name, Stored())
+        stored.plan = stored.selected = {(row, index) for row in self.content for index in range(self.n)}
+        kept = {run for run in stored.said if not self._goes_again(stored, run)}
+        self.write({}, evaluation={"n": self.n, "batch_size": self.batch}, limits={"max_errors": "100%"})
+        self.script.log.clear()
+        words = [f"--osmosis-config={CONFIG}", "--osmosis-no-probe", "-pno:cacheprovider", f"--osmosis-run={name}"]
+        self.steps.append(f"{number.name} after {after} requests: {name}")
+        process = self.workspace.start(*words)
+        process.wait_for("collected")
+        wait_until(lambda: process.ended or sum(map(len, self.script.log.values())) >= after, "requests")
+        if number == signal.SIGKILL:
+            process.kill()
+        else:
+            process.interrupt()
+            status = process.wait()
+            late = stored.plan <= self.script.log.keys() | stored.said.keys()
+            self.expect(status == 2 or late, True, f"status {status} of an interrupt: {process.output}")
+        wait_until(lambda: not hosts_under(self.workspace.root), "the end of all hosts")
+        asked = {run: word for run, said in self.script.log.items() if (word := ended(said)) is not None}
+        self.expect(self.script.log.keys() & kept - stored.uncertain, set(), "stored runs that were asked for again")
+        stored.said.update({run: (word, self.content[run[0]]) for run, word in asked.items()})
+        stored.uncertain |= asked.keys()
+
+    def rescore_killed(self, name: str) -> None:
+        """Score what a killed session left: runs that were answered then may be lost."""
+        self.write({}, limits={"max_errors": "100%"})
+        seen, path = self._in_file([f"--osmosis-from={name}"])
+        if not path.exists():
+            self.check(seen, "a rescore of nothing", 4, asked=set())
+            return
+        stored = self.stored[name]
+        lost = stored.uncertain - runs_of(read_json(path)).keys()
+        left = Stored({run: said for run, said in stored.said.items() if run not in lost})
+        session = self.session(left, stored.plan, {}, whole=True)
+        self.check(seen, "a rescore of a killed run", session.status(), path=path, session=session, asked=set())
 
     def rescore(self, name: str, *, gates: Gates | None = None, select: Iterable[int] | None = None) -> None:
         """Score what is stored again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,16 @@ def skipped(chain: Chain) -> None:
     conftest.unlink()
     again = chain.pytest("--osmosis-run=k2")
     chain.expect(again.status in (0, 1), True, f"status {again.status} without the hook")
+
+
+def killed(chain: Chain) -> None:
+    """A session is killed, or interrupted, is rescored, and goes on; whatever it lost is asked for again."""
+    for number in chain.chance.sample([signal.SIGKILL, signal.SIGINT, signal.SIGKILL], 2):
+        chain.kill("k", number=number, after=chain.chance.randrange(chain.n_rows * chain.n // 2))
+    if chain.chance.random() < 0.5:
+        chain.rescore_killed("k")
+    chain.run("k", gates=chain.gates())
+    chain.rescore("k", gates=chain.gates())
 
 
 KINDS: Sequence[Callable[[Chain], None]] = (

@@ -17,7 +17,7 @@ import pytest
 
 from tests.oracle import model
 from tests.oracle.chains import Chain
-from tests.oracle.kinds import KINDS, LONG
+from tests.oracle.kinds import KINDS, LONG, killed
 from tests.oracle.server import Script
 from tests.plugin.workspaces import Shell, Workspace
 from tests.servers import ChatServer
@@ -85,3 +85,9 @@ def test_a_chain_is_as_the_model_says(shell: Shell, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + CHAINS))
 def test_many_chains_are_as_the_model_says(shell: Shell, seed: int) -> None:
     run_chain(shell, seed, kinds_of(seed))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + max(1, CHAINS // 20)))
+def test_sessions_that_are_killed_go_on_as_the_model_says(shell: Shell, seed: int) -> None:
+    run_chain(shell, seed, [killed])
