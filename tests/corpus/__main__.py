@@ -7,7 +7,7 @@
 
 `--code` is the folder that holds the package `pytest_osmosis` of a version, such as a worktree of a commit; without it
 the package in this one is recorded. `--runs` names a recording whose eval runs are read, in place of the own ones.
-`check` records the package with six planted changes, one after the other, and fails if one is not noticed.
+`check` records the package with ten planted changes, one after the other, and fails if one is not noticed.
 Recordings of one machine are compared: start both from the worktree of the earlier version, whose cases they share.
 """
 
@@ -34,7 +34,7 @@ def main() -> int:
     compare = commands.add_parser("compare", help="show each difference between two recordings")
     compare.add_argument("before", type=Path)
     compare.add_argument("after", type=Path)
-    check = commands.add_parser("check", help="notice six planted changes")
+    check = commands.add_parser("check", help="notice ten planted changes")
     check.add_argument("folder", type=Path, nargs="?", default=REPOSITORY / "dist/corpus-check")
     for each in (record, compare, check):
         each.add_argument("-k", dest="words", action="append", default=[], help="only cases with this in their name")

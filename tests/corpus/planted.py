@@ -1,4 +1,4 @@
-"""Six planted changes of behaviour, each of which a comparison of recordings must show."""
+"""Ten planted changes of behaviour, each of which a comparison of recordings must show."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Planted(NamedTuple):
 PLANTED: Sequence[Planted] = (
     Planted("a message", "report/summary.py", "counted as failed: {cause", "taken as: {cause", "option -ra"),
     Planted("an exit status", "plugin/options.py", '"string", "9"', '"string", "8"', "values, all break"),
+    Planted("a digit less", "text/numbers.py", 'f"{value:.3f}" if', 'f"{value:.2f}" if', "option -ra"),
     Planted(
         "a field", "results/publish.py", '"standard_error": summary.se', '"standard_error": summary.mean', "option -ra"
     ),
@@ -42,9 +43,24 @@ PLANTED: Sequence[Planted] = (
         "option -ra",
     ),
     Planted(
+        "a property in JUnit",
+        "report/junit.py",
+        '("osmosis.tokens", sum',
+        '("osmosis.token", sum',
+        "option -ra",
+    ),
+    Planted(
         "a resume that repeats failures",
         *("record/stored_rollouts.py", "None or not (self.retries_failed or record.boundary in INFRASTRUCTURE)"),
         *("None", "table two hosts"),
+    ),
+    Planted("a default", "config/tables.py", 'at once.",\n        1,', 'at once.",\n        2,', "option -ra"),
+    Planted(
+        "an order",
+        "results/publish.py",
+        "record.run.is_baseline, record.run.index)",
+        "record.run.is_baseline, -record.run.index)",
+        "option --osmosis-n=3",
     ),
 )
 
