@@ -57,8 +57,7 @@ def load_environment(source: EnvironmentSource) -> LoadedEnvironment:
     """Return the environment, loaded in this process. The `CodeError` says what is wrong with its code."""
     with _signals_restored(), _exit_handlers() as handlers:
         module = _imported(source)
-        is_of_0_4 = is_taskset(module) and not hasattr(module, "load_environment")
-        environment = _taskset(source) if is_of_0_4 else _made(source, module)
+        environment = _taskset(source) if is_taskset(module) else _made(source, module)
         notes = _set(source, environment)
     teardowns = [owner._teardown for handler in handlers if (owner := _owner(handler)) is not None]
     if not teardowns and callable(getattr(environment, "_teardown", None)):

@@ -13,6 +13,7 @@ import asyncio
 import contextvars
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from copy import copy, deepcopy
 from importlib import import_module
 from types import ModuleType
@@ -34,10 +35,21 @@ ENDPOINT = {"base_url": "http://127.0.0.1:9/v1", "api_key_var": "OSMOSIS_ENDPOIN
 
 
 def is_taskset(module: ModuleType) -> bool:
-    """Return True for a module that exports a taskset of verifiers 0.4."""
+    """Return True for a module that exports a taskset of verifiers 0.4.
+
+    It may have an environment besides, for releases that have environments: there it is one.
+    """
+    exported = [*_exported(module)]  # before the look at verifiers, which a module may import for its names
     base = getattr(sys.modules.get("verifiers.v1.taskset"), "Taskset", None)
-    exported = (getattr(module, name, None) for name in getattr(module, "__all__", ()))
-    return isinstance(base, type) and any(isinstance(each, type) and issubclass(each, base) for each in exported)
+    if not isinstance(base, type) or not any(isinstance(each, type) and issubclass(each, base) for each in exported):
+        return False
+    return not hasattr(sys.modules.get("verifiers"), "load_environment") or not hasattr(module, "load_environment")
+
+
+def _exported(module: ModuleType) -> Iterator[Any]:
+    for name in getattr(module, "__all__", ()):
+        with suppress(Exception):  # it is for another release
+            yield getattr(module, name, None)
 
 
 class TasksetEnvironment:
