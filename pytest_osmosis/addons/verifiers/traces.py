@@ -160,7 +160,7 @@ def _error(episode: Episode, scored: str) -> dict[str, str]:
         "error": name,
         "error_chain_repr": f"{name}: {error['message']}",
         "error_chain_str": " -> ".join(filter(None, [name, family])),
-        "traceback": error.get("traceback") or "",
+        "traceback": (error.get("traceback") or "").partition("\nThe above exception was")[0],  # without their frames
     }
 
 

@@ -18,6 +18,7 @@ from pytest_osmosis.addons.verifiers.prime_import import (
 )
 from pytest_osmosis.errors import OsmosisError
 
+CHAINED = "its own\n\nThe above exception was the direct cause of the following exception:\n\nthat of a wrapper"
 SPANS = {"start": 10.0, "agent": {"start": 10.5, "end": 11.0}, "scoring": {"start": 11.0, "end": 11.25}}
 CALL = {"id": "c1", "type": "function", "name": "add", "arguments": "{}"}
 
@@ -82,7 +83,9 @@ def test_the_last_branch_of_the_scored_agent_is_the_conversation_and_its_weighte
     ("told", "chain"),
     [
         (
-            episode(trace(ok=False, errors=[{"type": "SandboxError", "message": "no"}]), ok=False),
+            episode(
+                trace(ok=False, errors=[{"type": "SandboxError", "message": "no", "traceback": CHAINED}]), ok=False
+            ),
             "SandboxError -> InfraError",
         ),
         (
@@ -102,6 +105,7 @@ def test_an_episode_that_broke_has_no_reward(tmp_path: Path, told: Any, chain: s
     (line,) = read(tmp_path, told).lines
 
     assert (has_failed(line), line["reward"], line["error"]["error_chain_str"]) == (True, None, chain)
+    assert "wrapper" not in line["error"]["traceback"]
 
 
 @pytest.mark.parametrize(
