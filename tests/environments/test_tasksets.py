@@ -58,6 +58,18 @@ def test_the_named_agent_scores_and_the_metrics_of_others_have_their_names(works
 JUDGE = ("judge.exact", "judge.polite", "judge.length", "judge.reward")
 
 
+def test_each_host_scores_a_task_with_the_config_that_the_taskset_gave_it(workspace: Workspace) -> None:
+    own = TASKSET.replace("(0.5, 0.25)", '(self.config["bonus"], 0.25)').replace(
+        "else data)", 'else data, {"bonus": n})'
+    )
+    write(workspace, own)
+
+    workspace.run(*COMMAND, "--osmosis-hosts=2").assert_outcomes(passed=8)
+
+    rows = workspace.results("double-it")["rows"]
+    assert [{run["scores"]["reward"] for run in row["runs"]} for row in rows] == [{0.75}, {1.0}, {1.25}, {1.5}]
+
+
 @pytest.mark.parametrize(
     ("environment", "text"),
     [
