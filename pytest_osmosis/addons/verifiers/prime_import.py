@@ -28,15 +28,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDi
 
 from pytest_osmosis.addons.verifiers.client import tool_call
 from pytest_osmosis.addons.verifiers.hosted import boundary_of
-from pytest_osmosis.addons.verifiers.prime_files import METADATA, MOST_METADATA_BYTES, RESULTS, REWARD, eval_run_of
-from pytest_osmosis.addons.verifiers.traces import (
-    SETTINGS,
-    TRACES,
-    answering,
-    line_of,
-    metadata_of,
-    scored_in,
-)
+from pytest_osmosis.addons.verifiers.prime_files import METADATA, MOST_METADATA_BYTES, REWARD, eval_run_of
+from pytest_osmosis.addons.verifiers.traces import SETTINGS, answering, line_of, metadata_of, scored_in
 from pytest_osmosis.errors import JournalError, OsmosisError, ProblemsError
 from pytest_osmosis.evals.eval_models import request_sampling
 from pytest_osmosis.evals.resume import ResumeRequest, resumed, why_no_name
@@ -45,7 +38,7 @@ from pytest_osmosis.evals.run_directory import changed_value, new_run_directory,
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import DEEPEST, FileFault, JsonFault, depth, open_file, read_text, something_at
 from pytest_osmosis.formats.codec import LARGEST, Amount, Count, Positive, decode
-from pytest_osmosis.record.find_run import is_run
+from pytest_osmosis.record.find_run import RESULTS, TRACES, is_run
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
