@@ -219,7 +219,8 @@ class _Import:
     def _events(self) -> Iterator[Event]:
         rows, value = self._prepared.rows, self._prepared.redaction.value
         selected = sorted({run.row for run, _ in self._taken})
-        contents, digests = ({row: each[row] for row in selected} for each in (rows.contents, rows.digests))
+        contents = {row: rows.contents[row] for row in selected}
+        digests = {row: rows.digests[row] for row in selected}
         events = events_of(self._found, self._taken, contents, digests, is_environment=self._is_environment)
         return (value(event, unchanged=_OURS) for event in events)
 
@@ -440,11 +441,11 @@ def _read(text: str, read: Read | None, shape: Any) -> Mapping[str, Any]:
     except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise ValueError(f"is not as verifiers writes it: {error_in_words(error)}") from None
     decode(value, shape)
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _finite(text: str) -> float | None:
-    return number if math.isfinite(number := float(text)) else None
+    return value if math.isfinite(value := float(text)) else None
 
 
 DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=lambda constant: None)

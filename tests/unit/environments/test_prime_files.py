@@ -186,5 +186,6 @@ def test_metrics_and_usage_are_means_over_the_lines_that_have_them() -> None:
     mean = prime_files._mean
     assert {name: mean(values) for name, values in found.metrics.items()} == {"a": 1.0, "b": 0.5}
     assert {name: mean(values) for name, values in found.usage.items()} == USAGE
-    assert (mean(found.rewards), found.n_errors) == (pytest.approx(1 / 3), 1)
+    assert mean(found.rewards) == pytest.approx(1 / 3)
+    assert found.n_errors == 1
     assert (mean([1.7e308, 1.7e308, -1.7e308, 0.5]), mean([])) == (1.7e308 / 4, 0.0), "no float holds the first sum"
