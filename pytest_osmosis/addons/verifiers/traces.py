@@ -143,6 +143,7 @@ def _metrics(traces: Sequence[Any], *, is_scored: bool) -> dict[str, float]:
 def _error(episode: Episode, scored: str) -> dict[str, str]:
     """Return the error that an episode ended with, in the words of an environment's state."""
     failed = next((trace for trace in episode["traces"] if trace.get("errors") and not trace.get("ok")), None)
+    error, is_scoring = {"type": "EnvError", "message": f"agent {scored} did not run, or has no reward"}, False
     if errors := episode.get("errors"):
         error = errors[-1]
         is_scoring = ".finalize()" in error["message"]  # of the environment's class, which judges all agents at the end
@@ -150,9 +151,6 @@ def _error(episode: Episode, scored: str) -> dict[str, str]:
         error = failed["errors"][-1]
         begun = failed.get("timing", {}).get("scoring", {}).get("start")
         is_scoring = error["type"] == "TaskError" and bool(begun)
-    else:
-        error = {"type": "EnvError", "message": f"agent {scored} did not run, or has no reward"}
-        is_scoring = False
     name = error["type"]
     family = "RewardError" if is_scoring else FAMILIES.get(name)
     return {

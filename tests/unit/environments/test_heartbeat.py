@@ -18,7 +18,7 @@ URL = "https://monitor.example/ping/private"
 
 
 class Monitor:
-    """What urllib asks: a monitor that answers once its gate is open, or fails."""
+    """A monitor, as urllib asks it: it answers once its gate is open, or fails."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
