@@ -15,6 +15,8 @@ from pytest_osmosis.record.run_directory import RUNS, RunDirectory
 from pytest_osmosis.text.names import hint, listed, shown
 
 LATEST = "latest"
+TRACES, RESULTS = "traces.jsonl", "results.jsonl"
+"""The files in a folder of verifiers whose lines are runs."""
 MOST_BYTES = 1 << 30
 NO_RUNS = "pytest CONFIG.toml makes one"
 """Advice where no eval has run."""

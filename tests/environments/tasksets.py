@@ -82,7 +82,7 @@ class Taskset:
         for index, task in enumerate(self.load()):
             if index == self.limit:
                 return
-            yield type(task)({**task.data, "idx": index}, self.config.task)
+            yield type(task)({**task.data, "idx": index}, task.config)
 
 
 def agents_of(config):

@@ -96,6 +96,10 @@ class Env:
                 state["error"].__cause__ = error
         if state["error"] is None:
             try:
+                if name == "openai":
+                    asked = {"messages": input["prompt"], "temperature": sampling_args["temperature"]}
+                    own = await client.client.chat.completions.create(model=model, **asked)
+                    return {**state, "completion": [own.choices[0].message.model_dump(exclude_none=True)]}
                 reply = await client.get_response(
                     prompt=input["prompt"], model=model, sampling_args=sampling_args, tools=None, state=state
                 )
@@ -148,8 +152,9 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
         headers_from_state={"X-Session-ID": "example_id", "X-Answer": "answer", "X-None": "missing"},
         rollout_retries=1,
     )
-    names = ["say yes", "say no", "infra", "say crash", "say nan", "say list"]
-    rows = [asked(name, "Zürich\n" if name == "say no" else "yes") for name in names]
+    names = ["say yes", "say no", "infra", "say crash", "say nan", "say list", "openai"]
+    answers = {"say no": "Zürich\n", "openai": "openai"}
+    rows = [asked(name, answers.get(name, "yes")) for name in names]
     requests = [run_request(row, index) for index, row in enumerate(rows)]
     unwritable = run_request(asked("unused"), 1, run=1)
     unwritable["record"]["input"] = None
@@ -170,6 +175,7 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
     assert "score_rollout" in scores[3, 0]["errors"]["reward"]["details"]
     assert "finite number, got nan" in scores[4, 0]["errors"]["reward"]["message"]
     assert "must be a mapping of names to numbers, got list" in scores[5, 0]["errors"]["reward"]["message"]
+    assert scores[6, 0]["scores"] == {"reward": 1.0}
     assert rollouts[1, 1]["messages"][-1]["content"] == "second"
     assert rollouts[1, 1]["n_prompt"] == 1  # the prompt of the environment, which is not that of the request
     rollout = rollouts[0, 0]
@@ -181,10 +187,12 @@ def test_an_environment_rolls_out_and_scores_with_the_evals_model(server: ChatSe
     assert facts["columns"]["missing"] is None
     assert facts["columns"]["handler"] == "SIG_DFL"
     assert rollouts[2, 0]["environment"]["retries"] == 1
+    assert rollouts[6, 0]["usage"] == rollout["usage"]
     bodies = {seen.body["messages"][-1]["content"]: seen for seen in server.requests}
     body = bodies["say yes"].body
     sampling = [body.get(key) for key in ("temperature", "top_k", "min_p", "n", "extra_body")]
     assert sampling == [0.75, 3, 0.5, None, None]
+    assert bodies["openai"].body["temperature"] == 0.75
     assert bodies["say no"].headers["x-session-id"] == "1"
     assert bodies["say no"].headers["x-answer"] == "Z%C3%BCrich%0A"
     assert "x-none" not in bodies["say no"].headers
@@ -218,44 +226,6 @@ def test_errors_of_an_environment_fail_their_own_rollout_at_their_boundary(serve
     assert failures["denied"]["systemic"] == "always"
     assert "401" in failures["denied"]["error"]
     assert "503" in failures["outage"]["error"]
-
-
-OF_OPENAI = """
-class Environment:
-    __module__ = "MODULE"
-    rubric = None
-
-    def get_eval_dataset(self, n=-1):
-        return []
-
-    async def rollout(self, input, client, model, sampling_args):
-        reply = await CLIENT.chat.completions.create(model=model, messages=input["prompt"], **sampling_args)
-        message = reply.choices[0].message.model_dump(exclude_none=True)
-        return {**input, "completion": [message], "reward": 0.25, "metrics": {}, "error": None}
-
-
-def load_environment():
-    return Environment()
-"""
-
-
-OLDER = "verifiers.envs.environment"
-
-
-@pytest.mark.parametrize(("module", "client"), [(OLDER, "client"), ("env", "client"), ("env", "client.client")])
-def test_an_environment_may_use_a_client_of_openai(server: ChatServer, root: Path, module: str, client: str) -> None:
-    text = OF_OPENAI.replace("MODULE", module).replace("CLIENT", client)
-    (root / "env.py").write_text(text, encoding="utf-8")
-    setup = setup_of(server.base_url, root, sampling={"temperature": 0.5})
-    with environment_host(setup, root / "log") as host:
-        host.send(run_request(asked("say yes")))
-        [score] = host.until("score")
-        [rollout] = host.until("rollout")
-
-    assert score["scores"] == {"reward": 0.25}
-    assert rollout["messages"][-1]["content"] == "yes"
-    assert rollout["usage"] == {"input_tokens": 5, "output_tokens": 2}
-    assert server.requests[0].body["temperature"] == 0.5
 
 
 def test_runs_of_a_row_are_scored_together_and_a_crash_is_the_error_of_each(server: ChatServer, root: Path) -> None:

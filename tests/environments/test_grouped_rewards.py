@@ -122,22 +122,3 @@ def test_a_function_that_ends_two_processes_fails_for_its_whole_row(workspace: W
     assert rolled_out(workspace) == {0: 3}
     workspace.run("--osmosis-from=one").assert_outcomes(passed=3)
     assert len(groups(workspace)) == 3, "unchanged scores of whole rows are reused"
-
-
-def test_a_row_that_a_limit_cuts_is_not_scored_before_it_is_whole(workspace: Workspace) -> None:
-    write(workspace)
-    text = (
-        '[experiment]\nmodel_path = "demo/arithmetic"\n[environment]\nenv_id = "together"\n[secrets]\nrequired = []\n'
-    )
-    text += "[evaluation]\nn = 3\nlimit = 4\nbatch_size = 1\n"
-    workspace.write("cut.toml", f"{text}[limits]\nmax_tokens = 45\n")
-
-    result = workspace.run("--osmosis-config=cut.toml", "--osmosis-run=one", "-rs")
-
-    result.assert_outcomes(passed=3, skipped=9, errors=1)
-    result.stdout.fnmatch_lines(["*not every run of its row was rolled out: [[]limits] max_tokens = 45 *"])
-    assert rolled_out(workspace) == {0: 3, 1: 1}
-    workspace.write("cut.toml", text)
-    workspace.run("--osmosis-config=cut.toml", "--osmosis-run=one").assert_outcomes(passed=12)
-    assert rolled_out(workspace) == dict.fromkeys(range(4), 3)
-    assert len(groups(workspace)) == 4

@@ -58,6 +58,18 @@ def test_the_named_agent_scores_and_the_metrics_of_others_have_their_names(works
 JUDGE = ("judge.exact", "judge.polite", "judge.length", "judge.reward")
 
 
+def test_each_host_scores_a_task_with_the_config_that_the_taskset_gave_it(workspace: Workspace) -> None:
+    own = TASKSET.replace("(0.5, 0.25)", '(self.config["bonus"], 0.25)').replace(
+        "else data)", 'else data, {"bonus": n})'
+    )
+    write(workspace, own)
+
+    workspace.run(*COMMAND, "--osmosis-hosts=2").assert_outcomes(passed=8)
+
+    rows = workspace.results("double-it")["rows"]
+    assert [{run["scores"]["reward"] for run in row["runs"]} for row in rows] == [{0.75}, {1.0}, {1.25}, {1.5}]
+
+
 @pytest.mark.parametrize(
     ("environment", "text"),
     [
@@ -155,31 +167,21 @@ def test_files_are_those_of_verifiers_0_4_and_a_new_run_takes_them_over(workspac
     folder, then = saved(workspace), runs_of(workspace)
 
     found = episodes(folder)
-    assert [(each["task"]["data"]["idx"], each["ok"]) for each in found] == [
-        (row, True) for row in (0, 0, 1, 1, 2, 2, 3, 3)
-    ]
+    assert [each["task"]["data"]["idx"] for each in found if each["ok"]] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert found[0]["traces"][0]["rewards"]["exact"] == {"score": 1.0, "weight": 0.75}
     assert "client" not in found[0]["traces"][0]["agent"]["config"]
     settings = read_json(folder / "configs/resolved/eval.json")
-    assert (settings["env"]["taskset"]["id"], settings["env"]["agent"]["runtime"]) == (
-        "double-it",
-        {"type": "subprocess"},
-    )
-    assert (
-        settings.items()
-        >= {"model": "arithmetic", "num_rollouts": 2, "push": False, "select": {"skip": 0, "limit": 4}}.items()
-    )
+    env = settings.pop("env")
+    assert (env["taskset"]["id"], env["agent"]["runtime"]) == ("double-it", {"type": "subprocess"})
+    told = {"model": "arithmetic", "num_rollouts": 2, "push": False, "select": {"skip": 0, "limit": 4}}
+    assert settings.items() >= told.items()
 
     lines = (folder / "traces.jsonl").read_text().splitlines()
     failed = json.dumps({**found[2], "ok": False})
     (folder / "traces.jsonl").write_text("\n".join([*reversed(lines[3:]), failed, lines[0], lines[1][:90]]))
     resumed = workspace.run(*COMMAND, f"--osmosis-resume-from={folder}/traces.jsonl", "--osmosis-save-results")
-    for line in (
-        "*1 rollout in the files: made again*",
-        "*last line of traces.jsonl is torn*",
-        "*6 of 8 runs are from files",
-    ):
-        resumed.stdout.fnmatch_lines([line])
+    notes = ("*1 rollout in the files: made again*", "*last line of traces.jsonl is torn*")
+    resumed.stdout.fnmatch_lines_random([*notes, "*6 of 8 runs are from files"])
     assert runs_of(workspace) == then
     folders = (workspace.root / "outputs/evals/double-it--demo--arithmetic").iterdir()
     (other,) = (each for each in folders if each.name == workspace.run_dirs("double-it")[-1].name)
@@ -220,11 +222,10 @@ def test_files_of_verifiers_are_shown(workspace: Workspace) -> None:
     folder = saved(workspace, config(workspace, tables))
 
     page = workspace.cli("show", "files")
-    for line in ("files: finished, 4 of 4 planned runs ended", "3 of 4 runs passed*", "every run: *show files --all"):
-        page.stdout.fnmatch_lines([line])
-    workspace.cli("show", "files", "row1-run0").stdout.fnmatch_lines(
-        ["*boundary host", "  error: SandboxError: no box"]
-    )
+    said = ("files: finished, 4 of 4 planned runs ended", "3 of 4 runs passed*", "every run: *show files --all")
+    page.stdout.fnmatch_lines_random([*said])
+    of_run = workspace.cli("show", "files", "row1-run0").stdout
+    of_run.fnmatch_lines(["*boundary host", "  error: SandboxError: no box"])
     (metadata,) = (workspace.root / "outputs").rglob("metadata.json")
     shutil.copy(metadata, folder)
     workspace.cli("show", "files").stdout.fnmatch_lines([f"{metadata.parent.name}: finished"])

@@ -173,8 +173,12 @@ def test_arguments_sampling_and_saved_columns(page: Workspace, server: ChatServe
     [row], metadata = saved(page, SAVED.replace("outputs", "made"))
     assert (row["max_turns"], row["concurrency"], row["reward"]) == (20, 256, 1.0)
     assert (row["judge_response"], row["parsed_answer"]) == ("yes", "42")
+    assert (row["answer"], row["task"], row["stop_condition"]) == ("42", "my-env", "max_turns_reached")
+    assert row["metrics"] == {"exact": 1.0, "length": 2.0} == {name: row[name] for name in ("exact", "length")}
+    assert [message["content"] for message in row["completion"]] == ["42"]
     assert metadata["env_args"] == {"difficulty": "hard", "num_examples": 100}
     assert metadata["state_columns"] == ["max_turns", "concurrency", "judge_response", "parsed_answer"]
+    assert (metadata["env_id"], metadata["version_info"]["env_version"]) == ("my-env", "0.1.0")
 
 
 def test_an_alias_of_the_registry(page: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +274,7 @@ def test_saving_and_resuming(page: Workspace, monkeypatch: pytest.MonkeyPatch) -
     rows, metadata = saved(page, folder)
     assert [row["example_id"] for row in rows] == [index for index in range(4) for _ in range(3)]
     assert (metadata["num_examples"], metadata["rollouts_per_example"]) == (4, 3)
-    assert metadata["avg_reward"] == 0.5
+    assert (metadata["avg_reward"], metadata["pass_threshold"], metadata["pass_at_k"]["1"]) == (0.5, 0.5, 0.5)
 
 
 def test_the_defaults_of_an_environment(page: Workspace) -> None:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from typing import Any, Literal
 import pytest_osmosis
 from pytest_osmosis.addons.osmosis_sdk.trajectories import WRITTEN, FinalMetrics, Trajectory, TrajectoryAgent, steps_of
 from pytest_osmosis.addons.viewer.stored_results import LastTerms, Replayed, replayed
+from pytest_osmosis.config.eval_kinds import merged
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, parsed, read_text, something_at
@@ -65,11 +66,11 @@ def export_osmosis_files(run: StoredEvalRun, folder: Path, named: str, redaction
     with writing(named):
         private.make_folders(target)
         files.write(target)
-    counts = files.counts
-    skipped = f", {counts.skipped} of them skipped: not measured, removed or never ran" if counts.skipped else ""
+    n_runs, n_skipped = files.counts["runs"], files.counts["skipped"]
+    skipped = f", {n_skipped} of them skipped: not measured, removed or never ran" if n_skipped else ""
     others = "; those of the baseline are left out" if any(each.is_baseline for each in found.ledger.records) else ""
     upload = f"osmosis eval upload {shown(target)}"
-    return f"{shown(target)}: {plural(counts.n, 'run')} of {run.directory.name}{skipped}{others}; to upload: {upload}"
+    return f"{shown(target)}: {plural(n_runs, 'run')} of {run.directory.name}{skipped}{others}; to upload: {upload}"
 
 
 def _id_in(folder: Path) -> object:
@@ -80,38 +81,12 @@ def _id_in(folder: Path) -> object:
         return None
 
 
-@dataclass(slots=True)
-class _Counts:
-    """The sums over all runs, as the platform makes them."""
-
-    n: int = 0
-    passed: int = 0
-    failed: int = 0
-    skipped: int = 0
-    rewards: list[float] = field(default_factory=list)
-    tokens: int = 0
-
-    def summary(self, threshold: float) -> dict[str, Any]:
-        counted = self.n - self.skipped
-        return {
-            "total_samples": self.n,
-            "completed_samples": counted,
-            "graded": len(self.rewards),
-            "passed": self.passed,
-            "failed": self.failed,
-            "skipped": self.skipped,
-            "pass_rate": self.passed / counted if counted else 0,
-            "pass_threshold": threshold,
-            "tokens_used": self.tokens,
-        }
-
-
 class _EvalFiles:
     """The files of an eval run, which has a `name` and an `id` there. `counts` are those of the lines so far."""
 
     def __init__(self, run: StoredEvalRun, lifecycle: Lifecycle, found: Replayed, redaction: Redaction) -> None:
         self.name = _UNFIT.sub("-", run.directory.name)[-MOST_NAME_CHARS:].lstrip("-.") or "run"
-        self.counts = _Counts()
+        self.counts = Counter[str]()
         self._run = run
         self.id = self._hex("")
         self._found = found
@@ -124,7 +99,11 @@ class _EvalFiles:
         """Write all files, the manifest last: without it there is nothing to upload. Raises `OSError`."""
         private.write(folder / "index.jsonl", self._lines(folder))
         sampled, manifest = len(self._rows), self._run.manifest
-        progress = {"total_runs": self.counts.n, "sampled_rows": sampled, "total_dataset_rows": manifest.plan.total}
+        progress = {
+            "total_runs": self.counts["runs"],
+            "sampled_rows": sampled,
+            "total_dataset_rows": manifest.plan.total,
+        }
         identity, own = self._manifest(), self._redaction.value
         metrics = {
             "eval_run": {
@@ -138,10 +117,23 @@ class _EvalFiles:
                 "started_at": manifest.started_at,
                 "completed_at": self._ended_at,
             },
-            "summary": self.counts.summary(self._rule.reward_threshold),
+            "summary": self._summary(),
         }
         for name, value in (("progress.json", progress), ("metrics.json", metrics), (MANIFEST, identity)):
             private.write(folder / name, [_text(value)])
+
+    def _summary(self) -> dict[str, Any]:
+        """Return the sums over all runs, as the platform makes them."""
+        counts = self.counts
+        counted = counts["runs"] - counts["skipped"]
+        return {
+            "total_samples": counts["runs"],
+            "completed_samples": counted,
+            **{name: counts[name] for name in ("graded", "passed", "failed", "skipped")},
+            "pass_rate": counts["passed"] / counted if counted else 0,
+            "pass_threshold": self._rule.reward_threshold,
+            "tokens_used": counts["tokens"],
+        }
 
     def _hex(self, part: str) -> str:
         """Return the id of a part of the eval run."""
@@ -154,6 +146,9 @@ class _EvalFiles:
         manifest = self._run.manifest
         own, experiment = self._redaction.value, manifest.inputs.get("experiment", {})
         code = manifest.code["rollouts"] if manifest.code is not None else None
+        spans = merged((row, row) for row in self._rows)
+        rows = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+        git: Mapping[str, Any] = manifest.git or {}
         name = manifest.rollout or manifest.environment.get("env_id") or manifest.eval
         return {
             "schema_version": 1,
@@ -162,7 +157,7 @@ class _EvalFiles:
             "created_at": manifest.started_at,
             "inputs": {
                 "model_path": own(manifest.subject.model),
-                "dataset": {"sha256": manifest.dataset_sha256, "selected_source_rows": _ranges(self._rows)},
+                "dataset": {"sha256": manifest.dataset_sha256, "selected_source_rows": rows},
                 "n": manifest.plan.n,
                 "rollout": {
                     "name": own(name),
@@ -171,14 +166,12 @@ class _EvalFiles:
                 },
                 "versions": _VERSIONS,
             },
-            "provenance": {name: value for name, value in self._provenance() if value is not None},
+            "provenance": _told(
+                git_head=git.get("git_commit"),
+                git_dirty=git.get("git_dirty"),
+                config_path=own(self._run.own_config),
+            ),
         }
-
-    def _provenance(self) -> Iterator[tuple[str, object]]:
-        config, git = self._run.own_config, self._run.manifest.git
-        if git is not None:
-            yield from (("git_head", git["git_commit"]), ("git_dirty", git["git_dirty"]))
-        yield "config_path", None if config is None else self._redaction.text(config)
 
     def _lines(self, folder: Path) -> Iterator[str]:
         """Yield the line of each planned run of the eval's own model, after its trajectory is written."""
@@ -199,21 +192,17 @@ class _EvalFiles:
 
     def _line(self, record: RunRecord, *, has_trajectory: bool) -> dict[str, Any]:
         status, reward, tokens = _status(record, self._rule), self._rule.reward(record), record.tokens
-        counts = self.counts
-        counts.n, counts.tokens = counts.n + 1, counts.tokens + (tokens or 0)
-        counts.failed, counts.skipped = counts.failed + (status == "failed"), counts.skipped + (status == "skipped")
-        counts.passed += self._rule.verdict(record) is True
-        counts.rewards += [] if reward is None else [reward]
+        self.counts.update({"runs": 1, status: 1, "tokens": tokens or 0, "graded": reward is not None})
+        self.counts["passed"] += self._rule.verdict(record) is True
         error = None if status == "success" else self._redaction.text(reason_of(record, self._rule)) or status
-        line = {
-            "trajectory_filename": "trajectory.json" if has_trajectory else None,
-            "status": status,
-            "reward": reward,
-            "tokens": tokens,
-            "duration_ms": record.duration_ms + record.scoring_ms,
-            "error_type": error,
-        }
-        return {name: value for name, value in line.items() if value is not None}
+        return _told(
+            trajectory_filename="trajectory.json" if has_trajectory else None,
+            status=status,
+            reward=reward,
+            tokens=tokens,
+            duration_ms=record.duration_ms + record.scoring_ms,
+            error_type=error,
+        )
 
     def _trajectory(
         self, record: RunRecord, reader: EventReader, id: str, place: Mapping[str, int]
@@ -224,33 +213,22 @@ class _EvalFiles:
             return None
         usage, price = record.usage or {}, self._price.get(record.run.model)
         steps, truth = steps_of(self._redaction.value(messages)), score.get("ground_truth")
-        osmosis = {
-            "rollout_id": id,
-            "label": truth if isinstance(truth, str) or truth is None else json.dumps(truth),
-            "reward": self._rule.reward(record),
-            "sample_metrics": {
-                **{
-                    f"{source}.{name}": number
-                    for source, some in record.metrics.items()
-                    for name, number in some.items()
-                },
-                **(record.scores if record.status == "finished" else {}),
-            },
-            "sample_extra_fields": {
-                "reasons": record.notes.reasons,
-                "fields": record.notes.to_json().get("fields", {}),
-            },
-            "request_extra_fields": {**place, "source_row_index": record.run.row},
+        metrics = {
+            f"{source}.{name}": number for source, some in record.metrics.items() for name, number in some.items()
         }
-        told = {name: value for name, value in osmosis.items() if value is not None}
-        own = {name: told.pop(name) for name in ("rollout_id", "request_extra_fields")}
+        osmosis = _told(
+            label=truth if isinstance(truth, str) or truth is None else json.dumps(truth),
+            reward=self._rule.reward(record),
+            sample_metrics={**metrics, **(record.scores if record.status == "finished" else {})},
+            sample_extra_fields={"reasons": record.notes.reasons, "fields": record.notes.to_json().get("fields", {})},
+        )
+        own = {"rollout_id": id, "request_extra_fields": {**place, "source_row_index": record.run.row}}
+        model = self._redaction.text(self._run.manifest.subject.model)
         trajectory = Trajectory(
             schema_version=WRITTEN,
             session_id=id,
             trajectory_id=id,
-            agent=TrajectoryAgent(
-                "pytest-osmosis", pytest_osmosis.__version__, self._redaction.text(self._run.manifest.subject.model)
-            ),
+            agent=TrajectoryAgent("pytest-osmosis", pytest_osmosis.__version__, model),
             steps=steps,
             final_metrics=FinalMetrics(
                 total_prompt_tokens=usage.get("input_tokens"),
@@ -259,7 +237,7 @@ class _EvalFiles:
                 total_cost_usd=None if price is None else price.cost_usd(record.usage),
                 total_steps=len(steps),
             ),
-            extra={"osmosis": {**self._redaction.value(told), **own}},
+            extra={"osmosis": {**self._redaction.value(osmosis), **own}},
         )
         made: dict[str, Any] = builtin(trajectory)
         return made
@@ -271,19 +249,8 @@ def _status(record: RunRecord, rule: PassRule) -> Status:
     return "success" if record.status == "finished" else "failed"
 
 
-def _ranges(rows: list[int]) -> str:
-    """Return rows, in order, as text.
-
-    >>> _ranges([0, 1, 2, 7])
-    '0-2,7'
-    """
-    spans: list[list[int]] = []
-    for row in rows:
-        if spans and spans[-1][-1] == row - 1:
-            spans[-1][1:] = [row]
-        else:
-            spans.append([row])
-    return ",".join("-".join(map(str, span)) for span in spans)
+def _told(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _text(value: Any) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -232,15 +233,11 @@ def _call(number: int, call: Any) -> ToolCall:
     """
     told = call if isinstance(call, Mapping) else {"function": {"arguments": call}}
     function = told["function"] if isinstance(told.get("function"), Mapping) else told
-    arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        try:
-            read = parsed(arguments, repeats=False)
-        except JsonFault:
-            read = None
-        arguments = read if isinstance(read, Mapping) else {"_raw": arguments} if arguments else {}
+    arguments = raw = function.get("arguments")
+    with suppress(JsonFault):
+        arguments = parsed(raw, repeats=False) if isinstance(raw, str) else raw
     if not isinstance(arguments, Mapping):
-        arguments = {} if arguments is None else {"_raw": arguments}
+        arguments = {} if raw in (None, "") else {"_raw": raw}
     return ToolCall(str(told.get("id") or f"call_{number}"), str(function.get("name") or "unknown"), arguments)
 
 

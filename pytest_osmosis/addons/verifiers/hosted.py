@@ -239,9 +239,13 @@ def _is_retried(error: object) -> bool:
     return error is not None and not RETRIED.isdisjoint(_names(error))
 
 
-def _fault(error: object, facts: Mapping[str, Any]) -> EnvironmentFault:
+def boundary_of(error: object) -> FaultBoundary:
     names = _names(error)
-    boundary: FaultBoundary = next((boundary for name, boundary in BOUNDARIES.items() if name in names), "agent")
+    return next((boundary for name, boundary in BOUNDARIES.items() if name in names), "agent")
+
+
+def _fault(error: object, facts: Mapping[str, Any]) -> EnvironmentFault:
+    boundary = boundary_of(error)
     if not isinstance(error, BaseException):
         details = str(error.get("traceback", "")) if isinstance(error, Mapping) else ""
         return EnvironmentFault(facts["error"]["error_chain_repr"], boundary, facts, details)

@@ -57,8 +57,11 @@ def load_environment(source: EnvironmentSource) -> LoadedEnvironment:
     """Return the environment, loaded in this process. The `CodeError` says what is wrong with its code."""
     with _signals_restored(), _exit_handlers() as handlers:
         module = _imported(source)
-        is_of_0_4 = is_taskset(module) and not hasattr(module, "load_environment")
-        environment = _taskset(source) if is_of_0_4 else _made(source, module)
+        if is_taskset(module):
+            with _loading(source, "its taskset cannot be made"):
+                environment: Any = TasksetEnvironment(source)
+        else:
+            environment = _made(source, module)
         notes = _set(source, environment)
     teardowns = [owner._teardown for handler in handlers if (owner := _owner(handler)) is not None]
     if not teardowns and callable(getattr(environment, "_teardown", None)):
@@ -70,19 +73,9 @@ def _imported(source: EnvironmentSource) -> ModuleType:
     if source.folder is not None and source.folder not in sys.path:
         first = next((index for index, path in enumerate(sys.path) if path.endswith("-packages")), len(sys.path))
         sys.path.insert(first, source.folder)
-    try:
-        return importlib.import_module(source.module)
-    except BaseException as error:
-        raise _does_not_load(source, f'its module "{source.module}" cannot be imported', error) from error
-
-
-def _taskset(source: EnvironmentSource) -> TasksetEnvironment:
-    try:
-        return TasksetEnvironment(source)
-    except CodeError:
-        raise
-    except BaseException as error:
-        raise _does_not_load(source, "its taskset cannot be made", error) from error
+    with _loading(source, f'its module "{source.module}" cannot be imported'):
+        module = importlib.import_module(source.module)
+    return module
 
 
 def _made(source: EnvironmentSource, module: ModuleType) -> Any:
@@ -94,10 +87,8 @@ def _made(source: EnvironmentSource, module: ModuleType) -> Any:
             "another package may have the same name as the environment"
         )
     _check_arguments(source, make)
-    try:
+    with _loading(source, "load_environment() failed"):
         environment = make(**_typed(make, source.args))
-    except BaseException as error:
-        raise _does_not_load(source, "load_environment() failed", error) from error
     missing = [name for name in MEMBERS if not callable(getattr(environment, name, None))]
     if missing:
         raise CodeError(
@@ -160,19 +151,24 @@ def _set(source: EnvironmentSource, environment: Any) -> tuple[str, ...]:
             known = [known for known in vars(environment) if not known.startswith("_")]
             hint = suggestion(name, known)
             notes.append(f"extra_env_kwargs: {name} was set, but the environment had nothing of that name{hint}")
-        try:
+        with _loading(source, f"extra_env_kwargs: {name} cannot be set"):
             if callable(setter):
                 setter(value)
             else:
                 setattr(environment, name, value)
-        except BaseException as error:
-            raise _does_not_load(source, f"extra_env_kwargs: {name} cannot be set", error) from error
     return tuple(notes)
 
 
-def _does_not_load(source: EnvironmentSource, what: str, error: BaseException) -> CodeError:
-    text = f"environment {source.env_id} does not load: {what}: {error_in_words(error)}{_advice(error)}"
-    return CodeError(text, user_traceback(error))
+@contextmanager
+def _loading(source: EnvironmentSource, what: str) -> Iterator[None]:
+    """A context whose errors are `CodeError`s that begin with `what` failed."""
+    try:
+        yield
+    except CodeError:
+        raise
+    except BaseException as error:
+        text = f"environment {source.env_id} does not load: {what}: {error_in_words(error)}{_advice(error)}"
+        raise CodeError(text, user_traceback(error)) from error
 
 
 def _advice(error: BaseException) -> str:

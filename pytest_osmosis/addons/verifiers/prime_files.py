@@ -33,14 +33,14 @@ from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 from urllib.parse import urlsplit
 
-from pytest_osmosis.addons.verifiers.traces import SETTINGS, TRACES, episode_of, settings_of
+from pytest_osmosis.addons.verifiers.traces import SETTINGS, episode_of, settings_of
 from pytest_osmosis.addons.viewer.stored_results import LastTerms, Replayed, replayed
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file, parsed, read_text, something_at
 from pytest_osmosis.formats.codec import ShapeFault, decode
 from pytest_osmosis.models.providers import SERVICES
-from pytest_osmosis.record.find_run import StoredEvalRun, stored
+from pytest_osmosis.record.find_run import RESULTS, TRACES, StoredEvalRun, stored
 from pytest_osmosis.record.journal import EventReader, events_from
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId, plan_order
@@ -51,7 +51,7 @@ from pytest_osmosis.text.numbers import plural
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.pass_rule import PassRule, reward_error
 
-RESULTS, METADATA = "results.jsonl", "metadata.json"
+METADATA = "metadata.json"
 REWARD = "reward"
 """The name of the score that a Grader or an environment gives."""
 PAUSE_S = 1.0

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -27,15 +27,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 from pytest_osmosis.addons.verifiers.client import tool_call
-from pytest_osmosis.addons.verifiers.prime_files import METADATA, MOST_METADATA_BYTES, RESULTS, REWARD, eval_run_of
-from pytest_osmosis.addons.verifiers.traces import (
-    SETTINGS,
-    TRACES,
-    answering,
-    line_of,
-    metadata_of,
-    scored_in,
-)
+from pytest_osmosis.addons.verifiers.hosted import boundary_of
+from pytest_osmosis.addons.verifiers.prime_files import METADATA, MOST_METADATA_BYTES, REWARD, eval_run_of
+from pytest_osmosis.addons.verifiers.traces import SETTINGS, answering, line_of, metadata_of, scored_in
 from pytest_osmosis.errors import JournalError, OsmosisError, ProblemsError
 from pytest_osmosis.evals.eval_models import request_sampling
 from pytest_osmosis.evals.resume import ResumeRequest, resumed, why_no_name
@@ -44,7 +38,7 @@ from pytest_osmosis.evals.run_directory import changed_value, new_run_directory,
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import DEEPEST, FileFault, JsonFault, depth, open_file, read_text, something_at
 from pytest_osmosis.formats.codec import LARGEST, Amount, Count, Positive, decode
-from pytest_osmosis.record.find_run import is_run
+from pytest_osmosis.record.find_run import RESULTS, TRACES, is_run
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
@@ -222,27 +216,39 @@ class _Import:
         then = [text_of(message.get("content")) for message in prompt_of(line)]
         return not now or any(now[-1].strip() in text for text in then)
 
-    # -- the journal -----------------------------------------------------------------------------------------
-
     def _events(self) -> Iterator[Event]:
-        prepared, taken = self._prepared, self._taken
-        contents = {row: prepared.rows.contents[row] for row in {run.row for run, _ in taken}}
-        scorers = [REWARD] if self._is_environment else []
-        yield {"ev": "loaded", "scorers": scorers, "digests": {}}
-        yield {
-            "ev": "rows",
-            "rows": {str(row): list(content) for row, content in sorted(contents.items())},
-            "digests": {str(row): prepared.rows.digests[row] for row in sorted(contents)},
-        }
-        for run, line in taken:
-            rollout = rollout_of(self._found, run, line, is_environment=self._is_environment)
-            yield prepared.redaction.value(rollout, unchanged=frozenset({"ev", "imported"}))
-            if self._is_environment:
-                yield prepared.redaction.value(score_of(run, line), unchanged=frozenset({"ev", "scores"}))
+        rows, value = self._prepared.rows, self._prepared.redaction.value
+        selected = sorted({run.row for run, _ in self._taken})
+        contents = {row: rows.contents[row] for row in selected}
+        digests = {row: rows.digests[row] for row in selected}
+        events = events_of(self._found, self._taken, contents, digests, is_environment=self._is_environment)
+        return (value(event, unchanged=_OURS) for event in events)
 
 
-def rollout_of(found: PrimeRun, run: RunId, line: Line, *, is_environment: bool) -> Event:
-    """Return the event on the rollout of a line, which ended well."""
+_OURS = frozenset({"ev", "imported", "scorers", "scores", "rows", "digests"})
+"""The members of events whose texts are our own."""
+
+
+def events_of(
+    found: PrimeRun,
+    lines: Iterable[tuple[RunId, Line]],
+    contents: Mapping[int, Sequence[str]],
+    digests: Mapping[int, str],
+    *,
+    is_environment: bool,
+) -> Iterator[Event]:
+    """Yield the events on the runs of lines. `contents` and `digests` are those of their rows."""
+    yield {"ev": "loaded", "scorers": [REWARD] if is_environment else [], "digests": {}}
+    rows = {str(row): list(content) for row, content in contents.items()}
+    yield {"ev": "rows", "rows": rows, "digests": {str(row): digest for row, digest in digests.items()}}
+    for run, line in lines:
+        yield _rollout(found, run, line, is_environment=is_environment)
+        if is_environment and not has_failed(line):
+            yield _score(run, line)
+
+
+def _rollout(found: PrimeRun, run: RunId, line: Line, *, is_environment: bool) -> Event:
+    """Return the event on the rollout of a line."""
     return {
         "ev": "rollout",
         **run.to_json(),
@@ -254,7 +260,15 @@ def rollout_of(found: PrimeRun, run: RunId, line: Line, *, is_environment: bool)
         "usage": usage_of(line),
         "imported": {"folder": shown(found.folder), "scores": [REWARD] if is_environment else []},
         **({"environment": _environment(found, line)} if is_environment else {}),
+        **(_failure(line) if has_failed(line) else {}),
     }
+
+
+def _failure(line: Line) -> dict[str, str]:
+    """Return why a rollout broke, at which boundary."""
+    error = line.get("error") or {"error": "it has no reward", "error_chain_str": "RewardError"}
+    told = error if isinstance(error, Mapping) else {"error": str(error)}
+    return {"boundary": boundary_of(told), "error": str(told.get("error_chain_repr") or told.get("error"))}
 
 
 def _environment(found: PrimeRun, line: Line) -> dict[str, Any]:
@@ -267,7 +281,7 @@ def _environment(found: PrimeRun, line: Line) -> dict[str, Any]:
     return {**given, **({"columns": shown_columns} if shown_columns else {}), "state": state}
 
 
-def score_of(run: RunId, line: Line) -> Event:
+def _score(run: RunId, line: Line) -> Event:
     """Return the event on the score of a line."""
     told = {name: number(value) for name, value in (line.get("metrics") or {}).items()}
     metrics = {name: value for name, value in told.items() if value is not None}
@@ -405,8 +419,8 @@ def read_prime_run(folder: Path, env_args: Mapping[str, Any] = MappingProxyType(
         scored = scored_in(metadata["settings"], env_args)
         lines = list(_lines(folder / TRACES, lambda episode: line_of(episode, scored)))
     else:
-        name, metadata = RESULTS, _metadata(folder / METADATA, _as_it_is)
-        lines = list(_lines(folder / RESULTS, _as_it_is))
+        name, metadata = RESULTS, _metadata(folder / METADATA)
+        lines = list(_lines(folder / RESULTS))
     torn = bool(lines) and lines[-1] is None
     return PrimeRun(folder, name, metadata, [line for line in lines if line is not None], torn)
 
@@ -415,48 +429,37 @@ Read = Callable[[Any], Mapping[str, Any]]
 """Makes the members of prime's file of the JSON in another one."""
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _read(text: str, read: Read, shape: Any) -> Mapping[str, Any]:
-    """Return the members that `read` makes of a JSON text. Raises `ValueError`."""
-    value = _decoded(text)
+def _read(text: str, read: Read | None, shape: Any) -> Mapping[str, Any]:
+    """Return the members in a JSON text, or those that `read` makes of it. Raises `ValueError`."""
     try:
-        value = read(value)
+        value = DECODER.decode(text)
+        if len(text) > DEEPEST and depth(value) > DEEPEST:
+            raise RecursionError
+        value = value if read is None else read(value)
+    except RecursionError:
+        raise JsonFault(f"it is nested deeper than {DEEPEST}") from None
     except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise ValueError(f"is not as verifiers writes it: {error_in_words(error)}") from None
     decode(value, shape)
     return value
 
 
-def _decoded(text: str) -> Any:
-    """Return the value of JSON as Python writes it; numbers that are not finite become None. Raises `ValueError`."""
-    try:
-        value = DECODER.decode(text)
-    except RecursionError:
-        raise JsonFault(f"it is nested deeper than {DEEPEST}") from None
-    if len(text) > DEEPEST and depth(value) > DEEPEST:
-        raise JsonFault(f"it is nested deeper than {DEEPEST}")
-    return value
+def _finite(text: str) -> float | None:
+    return value if math.isfinite(value := float(text)) else None
 
 
-def _float(text: str) -> float | None:
-    number = float(text)
-    return number if math.isfinite(number) else None
+DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=lambda constant: None)
+"""Reads JSON as Python writes it: numbers that are not finite become None."""
 
 
-DECODER = json.JSONDecoder(parse_float=_float, parse_constant=lambda constant: None)
-
-
-def _metadata(path: Path, read: Read) -> Mapping[str, Any]:
+def _metadata(path: Path, read: Read | None = None) -> Mapping[str, Any]:
     try:
         return _read(read_text(path, most_bytes=MOST_METADATA_BYTES), read, MetadataFields)
     except (FileFault, ValueError) as error:
         raise OsmosisError(f"{shown(path)}: {error}") from None
 
 
-def _lines(path: Path, read: Read) -> Iterator[Line | None]:
+def _lines(path: Path, read: Read | None = None) -> Iterator[Line | None]:
     """Yield the lines of a file as those of results.jsonl, None at the end for one that is torn."""
     try:
         with open_file(path) as file:

@@ -12,18 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.addons.verifiers.hosted import BOUNDARIES, PASS_THRESHOLD
-from pytest_osmosis.addons.verifiers.prime_files import REWARD, eval_run_of
-from pytest_osmosis.addons.verifiers.prime_import import (
-    Event,
-    Line,
-    PrimeRun,
-    has_failed,
-    number,
-    read_prime_run,
-    rollout_of,
-    score_of,
-)
+from pytest_osmosis.addons.verifiers.hosted import PASS_THRESHOLD
+from pytest_osmosis.addons.verifiers.prime_files import eval_run_of
+from pytest_osmosis.addons.verifiers.prime_import import Line, PrimeRun, events_of, number, read_prime_run
 from pytest_osmosis.files import private
 from pytest_osmosis.record.find_run import home_above, is_run
 from pytest_osmosis.record.journal import encode
@@ -48,9 +39,16 @@ def run_of_files(folder: Path) -> RunDirectory:
     directory = RunDirectory(Path(home) / folder.name)
     private.make_folder(directory.path)
     lines = list(_numbered(found))
-    times = _times(found)
-    private.write(directory.manifest, [json.dumps(_manifest(found, lines, times[0]))])
-    private.write(directory.journal, (encode(event).decode() for event in _events(found, lines, times)))
+    begin, end = _times(found)
+    rows = sorted({run.row for run, _ in lines})
+    private.write(directory.manifest, [json.dumps(_manifest(found, lines, rows, begin))])
+    unknown = dict.fromkeys(rows, "")
+    events = (
+        {"ev": "began", "at": begin, "pid": 0, "machine": "", "resumed": False},
+        *events_of(found, lines, dict.fromkeys(rows, ("", "")), unknown, is_environment=True),
+        {"ev": "ended", "at": end, "status": "finished", "reason": None},
+    )
+    private.write(directory.journal, (encode(event).decode() for event in events))
     return directory
 
 
@@ -76,69 +74,27 @@ def _numbered(found: PrimeRun) -> Iterator[tuple[RunId, Line]]:
         n_runs[row] += 1
 
 
-def _manifest(found: PrimeRun, lines: list[tuple[RunId, Line]], started_at: str) -> dict[str, Any]:
+def _manifest(found: PrimeRun, lines: list[tuple[RunId, Line]], rows: list[int], started_at: str) -> dict[str, Any]:
     metadata, path, folder = found.metadata, shown(found.folder), str(found.folder.absolute())
-    n, rows = max((run.index + 1 for run, _ in lines), default=1), sorted({run.row for run, _ in lines})
+    n = max((run.index + 1 for run, _ in lines), default=1)
     selection = f"{plural(len(rows), 'example')} in {found.name}"
-    described = {"path": path, "dataset": found.name, "selection": selection}
-    plan = {
-        "name": found.folder.name,
-        "path": folder,
-        "dataset": folder,
-        "n": n,
-        "spans": [[row, 1, 1] for row in rows],
-    }
+    extra = {"path": path, "dataset": found.name, "selection": selection, "batch_size": 1}
+    plan = {"name": found.folder.name, "path": folder, "dataset": folder, "n": n, "selection": selection}
+    threshold = metadata.get("pass_threshold") or PASS_THRESHOLD
     return {
         "schema_version": MANIFEST_VERSION,
         **dict.fromkeys(("entry", "config_text", "baseline", "shard", "cassette")),
         **{name: {} for name in ("inputs", "columns", "timeouts", "versions", "target")},
+        **dict.fromkeys(("dataset_sha256", "plan_digest"), ""),
+        **{name: [] for name in ("typed", "gates")},
+        **dict.fromkeys(("folder", "workspace"), folder),
         "eval": metadata["env_id"],
         "started_at": started_at,
-        "folder": folder,
-        "workspace": folder,
         "imported": {"folder": path, "is_all": True},
-        "typed": [],
-        "plan": {**plan, "selection": selection},
-        "subject": {
-            "model": metadata["model"],
-            "n": n,
-            "extra": {**described, "batch_size": 1, "sampling": {}, "overridden": []},
-        },
-        "pass_rule": {
-            "pass_threshold": metadata.get("pass_threshold") or PASS_THRESHOLD,
-            "thresholds": {},
-            "decide": "all",
-        },
-        "gates": [],
+        "plan": {**plan, "spans": [[row, 1, 1] for row in rows]},
+        "subject": {"model": metadata["model"], "n": n, "extra": {**extra, "sampling": {}, "overridden": []}},
+        "pass_rule": {"pass_threshold": threshold, "thresholds": {}, "decide": "all"},
         "prices": {"primary": None},
         "smoke": False,
         "input_salt": "00",
-        "dataset_sha256": "",
-        "plan_digest": "",
     }
-
-
-def _events(found: PrimeRun, lines: list[tuple[RunId, Line]], times: tuple[str, str]) -> Iterator[Event]:
-    rows = sorted({run.row for run, _ in lines})
-    yield {"ev": "began", "at": times[0], "pid": 0, "machine": "", "resumed": False}
-    yield {"ev": "loaded", "scorers": [REWARD], "digests": {}}
-    yield {
-        "ev": "rows",
-        "rows": {str(row): ["", ""] for row in rows},
-        "digests": {str(row): "" for row in rows},
-    }
-    for run, line in lines:
-        rollout = rollout_of(found, run, line, is_environment=True)
-        if has_failed(line):
-            yield {**rollout, **_failure(line)}
-        else:
-            yield from (rollout, score_of(run, line))
-    yield {"ev": "ended", "at": times[1], "status": "finished", "reason": None}
-
-
-def _failure(line: Line) -> dict[str, str]:
-    error = line.get("error") or {"error": "it has no reward", "error_chain_str": "RewardError"}
-    told = error if isinstance(error, dict) else {"error": str(error)}
-    chain = str(told.get("error_chain_str", "")).split(" -> ")
-    boundary = next((boundary for name, boundary in BOUNDARIES.items() if name in chain), "agent")
-    return {"boundary": boundary, "error": str(told.get("error_chain_repr") or told.get("error"))}

@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import sys
+from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from copy import copy, deepcopy
 from importlib import import_module
 from types import ModuleType
@@ -34,10 +36,21 @@ ENDPOINT = {"base_url": "http://127.0.0.1:9/v1", "api_key_var": "OSMOSIS_ENDPOIN
 
 
 def is_taskset(module: ModuleType) -> bool:
-    """Return True for a module that exports a taskset of verifiers 0.4."""
+    """Return True for a module that exports a taskset of verifiers 0.4.
+
+    It may have an environment besides, for releases that have environments: there it is one.
+    """
+    exported = [*_exported(module)]  # before the look at verifiers, which a module may import for its names
     base = getattr(sys.modules.get("verifiers.v1.taskset"), "Taskset", None)
-    exported = (getattr(module, name, None) for name in getattr(module, "__all__", ()))
-    return isinstance(base, type) and any(isinstance(each, type) and issubclass(each, base) for each in exported)
+    if not isinstance(base, type) or not any(isinstance(each, type) and issubclass(each, base) for each in exported):
+        return False
+    return not hasattr(sys.modules.get("verifiers"), "load_environment") or not hasattr(module, "load_environment")
+
+
+def _exported(module: ModuleType) -> Iterator[Any]:
+    for name in getattr(module, "__all__", ()):
+        with suppress(Exception):  # it is for another release
+            yield getattr(module, name, None)
 
 
 class TasksetEnvironment:
@@ -63,6 +76,7 @@ class TasksetEnvironment:
             text = f"its tasksets need verifiers 0.4, this is {framework_version()}; pip install -U verifiers"
             raise self._refused(text)
         self._task = self._env.taskset.task_type()
+        self._special: dict[str, Any] = {}
         self._addresses: dict[str, tuple[str, str]] = {}
         self._server: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -110,15 +124,24 @@ class TasksetEnvironment:
         taskset = self._env.taskset.select(select)
         if not taskset.bounded:
             raise self._refused("its tasks never end; say how many to take, like [environment] select = {limit = 100}")
+        usual = (self._task, self._task.data_type(), self._env.config.taskset.task)
         for task in taskset:
             data = task.data.model_dump(mode="json")
             told = {"example_id": data["idx"], "prompt": _prompt(data), "answer": data.get("answer")}
-            yield {**told, "key": task.key, "data": data}
+            is_special = (type(task), type(task.data), task.config) != usual
+            if is_special:
+                self._special[task.key] = task
+            yield {**told, "key": task.key, "data": data, **({"is_special": True} if is_special else {})}
 
     def _task_of(self, row: Mapping[str, Any]) -> Any:
-        """Return the task of a row, made of its data as verifiers' own servers do."""
-        task = self._task(self._task.data_type().model_validate(row["data"]), self._env.config.taskset.task)
-        if task.key != row["key"]:
+        """Return the task of a row, made of its data as verifiers' own servers do; a special one as it is loaded."""
+        if row.get("is_special"):
+            if row["key"] not in self._special:  # another process told the rows
+                deque(self.get_eval_dataset(), maxlen=0)
+            task = self._special.get(row["key"])
+        else:
+            task = self._task(self._task.data_type().model_validate(row["data"]), self._env.config.taskset.task)
+        if task is None or task.key != row["key"]:
             raise UserValueFault(f"the data of task {row['example_id']} does not make the same task again")
         return task
 

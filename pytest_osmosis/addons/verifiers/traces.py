@@ -18,7 +18,7 @@ from pytest_osmosis.formats.codec import LARGEST
 from pytest_osmosis.record.find_run import StoredEvalRun
 from pytest_osmosis.rollouts.environment import STATE
 
-TRACES, SETTINGS = "traces.jsonl", "configs/resolved/eval.json"
+SETTINGS = "configs/resolved/eval.json"
 EPISODE = "episode"
 """The member of a state that holds the whole episode."""
 FAMILIES = {
@@ -133,10 +133,9 @@ def _metrics(traces: Sequence[Any], *, is_scored: bool) -> dict[str, float]:
     """Return the means of an agent's metrics and unweighted rewards, and of its reward unless that is the score."""
     values: dict[str, list[float]] = {}
     for trace in traces:
-        metrics = {name: value for name, value in trace.get("metrics", {}).items() if value is not None}
-        rewards = {name: score for name, score, _ in _scores(trace)}
-        own = {**metrics, **rewards, **({} if is_scored else {"reward": _reward(trace)})}
-        for name, value in own.items():
+        own = {name: value for name, value in trace.get("metrics", {}).items() if value is not None}
+        own |= {name: score for name, score, _ in _scores(trace)}
+        for name, value in {**own, **({} if is_scored else {"reward": _reward(trace)})}.items():
             values.setdefault(name, []).append(value)
     return {name: fmean(each) for name, each in values.items()}
 
@@ -144,6 +143,7 @@ def _metrics(traces: Sequence[Any], *, is_scored: bool) -> dict[str, float]:
 def _error(episode: Episode, scored: str) -> dict[str, str]:
     """Return the error that an episode ended with, in the words of an environment's state."""
     failed = next((trace for trace in episode["traces"] if trace.get("errors") and not trace.get("ok")), None)
+    error, is_scoring = {"type": "EnvError", "message": f"agent {scored} did not run, or has no reward"}, False
     if errors := episode.get("errors"):
         error = errors[-1]
         is_scoring = ".finalize()" in error["message"]  # of the environment's class, which judges all agents at the end
@@ -151,16 +151,13 @@ def _error(episode: Episode, scored: str) -> dict[str, str]:
         error = failed["errors"][-1]
         begun = failed.get("timing", {}).get("scoring", {}).get("start")
         is_scoring = error["type"] == "TaskError" and bool(begun)
-    else:
-        error = {"type": "EnvError", "message": f"agent {scored} did not run, or has no reward"}
-        is_scoring = False
     name = error["type"]
     family = "RewardError" if is_scoring else FAMILIES.get(name)
     return {
         "error": name,
         "error_chain_repr": f"{name}: {error['message']}",
         "error_chain_str": " -> ".join(filter(None, [name, family])),
-        "traceback": error.get("traceback") or "",
+        "traceback": (error.get("traceback") or "").partition("\nThe above exception was")[0],  # without their frames
     }
 
 
@@ -207,15 +204,10 @@ def episode_of(line: Episode, rollout: Episode, row: Episode, environment: Mappi
         return kept[EPISODE]
     error, messages = line["error"], [*line["prompt"], *line["completion"]]
     errors = [{"type": error["error"], "message": error["error_chain_repr"]}] if error else []
-    task = {"type": "Task", **{name: row.get(name) for name in ("data", "key")}}
-    nodes = [
-        {
-            "message": _typed(message),
-            "parent": at - 1 if at else None,
-            "sampled": at >= len(line["prompt"]) and message.get("role") == "assistant",
-        }
-        for at, message in enumerate(messages)
-    ]
+    task = {"type": "Task", "data": row.get("data"), "key": row.get("key")}
+    nodes = [{"message": _typed(message), "parent": at - 1 if at else None} for at, message in enumerate(messages)]
+    for at, node in enumerate(nodes):
+        node["sampled"] = at >= len(line["prompt"]) and messages[at].get("role") == "assistant"
     trace = {
         "task": task,
         "agent": {"name": scored_in(environment["config"], environment["env_args"]), "config": {}},
@@ -224,7 +216,8 @@ def episode_of(line: Episode, rollout: Episode, row: Episode, environment: Mappi
         "metrics": line["metrics"],
         "ok": not error,
         "errors": errors,
-        **{name: line[name] for name in ("is_completed", "stop_condition")},
+        "is_completed": line["is_completed"],
+        "stop_condition": line["stop_condition"],
     }
     return {"task": task, "ok": not error, "errors": [], "traces": [trace]}
 

@@ -25,7 +25,7 @@ from pytest_osmosis.cli.output import CommandOutput, add_output_options, termina
 from pytest_osmosis.config.eval_kinds import merged
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import something_at
-from pytest_osmosis.record.find_run import LATEST, StoredEvalRun, find_run, stored
+from pytest_osmosis.record.find_run import LATEST, RESULTS, TRACES, StoredEvalRun, find_run, stored
 from pytest_osmosis.record.journal import EventReader
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RowId, RunId, Unit
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
 
 def _directory(folder: Path, name: str) -> RunDirectory:
     """Return the directory of the eval run that `name` means, or that holds what files of `prime eval` say."""
-    is_foreign = any(something_at(folder / name / file) for file in ("traces.jsonl", "results.jsonl"))
+    is_foreign = any(something_at(folder / name / file) for file in (TRACES, RESULTS))
     return seams.run_of_files(folder / name) if is_foreign else find_run(folder, name)
 
 

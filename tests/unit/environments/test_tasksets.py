@@ -12,6 +12,7 @@ from pytest_osmosis.addons.verifiers.hosted import EnvironmentCode
 from pytest_osmosis.addons.verifiers.load import Concurrency, LoadedEnvironment, load_environment
 from pytest_osmosis.addons.verifiers.rubric import EnvironmentRubric
 from pytest_osmosis.addons.verifiers.state import UnkeptState
+from pytest_osmosis.addons.verifiers.tasksets import is_taskset
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import HostCode, Key, Setup
 from pytest_osmosis.rewards.graders import Reward
@@ -92,6 +93,26 @@ def test_rewards_of_all_runs_of_a_row_are_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "made", module)
     with pytest.raises(CodeError, match="needs all runs of a row"):
         load_environment(EnvironmentSource("x", "made"))
+
+
+@pytest.mark.parametrize(("has_environments", "found"), [(False, True), (True, False)])
+def test_a_module_for_both_is_a_taskset_where_verifiers_has_no_environments(
+    monkeypatch: pytest.MonkeyPatch, has_environments: bool, found: bool
+) -> None:
+    def lazily(name: str) -> Any:
+        if name == "load_environment":
+            if has_environments:
+                return Environment
+            raise ImportError("cannot import name 'SingleTurnEnv' from 'verifiers'")
+        base = type("Taskset", (), {})
+        monkeypatch.setitem(sys.modules, "verifiers.v1.taskset", SimpleNamespace(Taskset=base))
+        return type("OwnTaskset", (base,), {})
+
+    module = ModuleType("both")
+    vars(module).update(__all__=["load_environment", "OwnTaskset"], __getattr__=lazily)
+    verifiers = SimpleNamespace(load_environment=None) if has_environments else SimpleNamespace()
+    monkeypatch.setitem(sys.modules, "verifiers", verifiers)
+    assert is_taskset(module) is found
 
 
 # -- rubrics ----------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from pytest_osmosis.addons.verifiers.prime_import import (
 )
 from pytest_osmosis.errors import OsmosisError
 
+CHAINED = "its own\n\nThe above exception was the direct cause of the following exception:\n\nthat of a wrapper"
 SPANS = {"start": 10.0, "agent": {"start": 10.5, "end": 11.0}, "scoring": {"start": 11.0, "end": 11.25}}
 CALL = {"id": "c1", "type": "function", "name": "add", "arguments": "{}"}
 
@@ -37,11 +38,8 @@ NODES = [
 
 def trace(agent: str = "solver", score: Any = 1.0, **fields: Any) -> dict[str, Any]:
     rewards = {"exact": {"score": score, "weight": 0.5}, "short": {"score": 0.5}, "unscored": None}
-    calls = [
-        {"usage": {"prompt_tokens": 7, "completion_tokens": 2}},
-        {"error": {"type": "E"}},
-        {"finish_reason": "length"},
-    ]
+    usage = {"prompt_tokens": 7, "completion_tokens": 2}
+    calls = [{"usage": usage}, {"error": {"type": "E"}}, {"finish_reason": "length"}]
     told = {"nodes": NODES, "calls": calls, "rewards": rewards, "metrics": {"turns": 2, "late": None}, "timing": SPANS}
     return {"agent": {"name": agent}, "ok": True, "is_completed": True, **told, **fields}
 
@@ -60,9 +58,7 @@ def episode(*traces: Any, ok: bool = True, **fields: Any) -> dict[str, Any]:
     return {"task": {"data": {"idx": 3, "answer": 2}, "key": "k"}, "traces": traces, "ok": ok, **fields}
 
 
-def test_the_last_branch_of_the_scored_agent_is_the_conversation_and_its_weighted_sum_the_reward(
-    tmp_path: Path,
-) -> None:
+def test_the_last_branch_of_the_scored_agent_is_the_conversation_and_scores(tmp_path: Path) -> None:
     judge = trace("judge", 0.0, nodes=[node("user", "Is it right?", None)])
 
     (line,) = read(tmp_path, episode(trace(), judge)).lines
@@ -78,21 +74,20 @@ def test_the_last_branch_of_the_scored_agent_is_the_conversation_and_its_weighte
     assert (prompt_of(line)[0]["content"], line["reward"]) == ("Is it right?", 0.5)
 
 
+def broken(name: str, **fields: Any) -> dict[str, Any]:
+    error = {"type": name, "message": "Env.finalize() failed", "traceback": CHAINED}
+    return episode(*fields.get("traces", [trace(ok=False, errors=[error])]), ok=False, errors=fields.get("errors"))
+
+
+OF_ENV = {"type": "EnvError", "message": "Env.finalize() failed"}
+
+
 @pytest.mark.parametrize(
     ("told", "chain"),
     [
-        (
-            episode(trace(ok=False, errors=[{"type": "SandboxError", "message": "no"}]), ok=False),
-            "SandboxError -> InfraError",
-        ),
-        (
-            episode(trace(ok=False, errors=[{"type": "TaskError", "message": "no"}]), ok=False),
-            "TaskError -> RewardError",
-        ),
-        (
-            episode(ok=False, errors=[{"type": "EnvError", "message": "Env.finalize() failed"}]),
-            "EnvError -> RewardError",
-        ),
+        (broken("SandboxError"), "SandboxError -> InfraError"),
+        (broken("TaskError"), "TaskError -> RewardError"),
+        (broken("", traces=[], errors=[OF_ENV]), "EnvError -> RewardError"),
         (episode(trace("judge")), "EnvError"),
         (episode(trace(ok=False), ok=False), "EnvError"),
         (episode(trace(score=float("nan"))), "EnvError"),
@@ -102,6 +97,7 @@ def test_an_episode_that_broke_has_no_reward(tmp_path: Path, told: Any, chain: s
     (line,) = read(tmp_path, told).lines
 
     assert (has_failed(line), line["reward"], line["error"]["error_chain_str"]) == (True, None, chain)
+    assert "wrapper" not in line["error"]["traceback"]
 
 
 @pytest.mark.parametrize(

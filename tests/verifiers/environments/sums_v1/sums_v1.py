@@ -27,6 +27,12 @@ class SumsData(vf.TaskData):
     breaks: str = ""
 
 
+class OwnConfig(vf.TaskConfig):
+    """The config of a task that does not have that of the taskset."""
+
+    factor: float = 0.5
+
+
 class SumsTask(vf.Task[SumsData]):
     async def setup(self, trace, runtime):
         if self.data.breaks == "setup":
@@ -40,7 +46,7 @@ class SumsTask(vf.Task[SumsData]):
 
     @vf.reward(weight=0.25)
     async def short(self, trace):
-        return 1.0 / (1 + len(trace.last_reply))
+        return getattr(self.config, "factor", 1.0) / (1 + len(trace.last_reply))
 
     @vf.metric
     async def turns(self, trace):
@@ -56,7 +62,7 @@ class SumsTaskset(vf.Taskset[SumsTask, SumsConfig]):
     def load(self):
         for n in range(self.config.n):
             data = SumsData(prompt=f"What is {n} + {n * 7}?", answer=n * 8, breaks=self.config.breaks.get(str(n), ""))
-            yield SumsTask(data, self.config.task)
+            yield SumsTask(data, OwnConfig() if n % 2 else self.config.task)
 
 
 class SumsHarnessConfig(vf.HarnessConfig):
