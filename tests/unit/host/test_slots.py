@@ -355,8 +355,8 @@ class FailingModel:
         """Close nothing."""
 
 
-def sent_request(events: list[Mapping[str, Any]]) -> SentRequest:
-    """Return a request whose permits are granted at once, and that keeps the events about them in `events`."""
+async def sent(events: list[Mapping[str, Any]], model: FailingModel, deadline: Deadline) -> None:
+    """Send a request, whose permits are granted at once, within a deadline; keep the events about them in `events`."""
 
     def emit(event: Any) -> None:
         if event["ev"] != "retry":
@@ -366,12 +366,8 @@ def sent_request(events: list[Mapping[str, Any]]) -> SentRequest:
 
     sender = Sender(PermitClient(emit), RetryPolicy(4), asyncio.timeout, emit)
     slot, _ = FakeHost(1).begin()
-    return SentRequest(sender, slot, Key(RunId(0, 0), 1), ChatRequest(messages=[]), lambda: None, sent=True)
-
-
-async def sent(events: list[Mapping[str, Any]], model: FailingModel, deadline: Deadline) -> None:
-    """Send such a request to a model, within a deadline."""
-    async with sent_request(events) as request:
+    key, asked = Key(RunId(0, 0), 1), ChatRequest(messages=[])
+    async with SentRequest(sender, slot, key, asked, lambda: None, sent=True) as request:
         await request.reply(model, 60.0, deadline)
 
 

@@ -283,11 +283,6 @@ def test_a_script_begins_anew_after_a_message_of_the_user() -> None:
     assert scripted(ChatRequest(messages, script=["Paris", "Rome"])).content == "Paris"
 
 
-def test_scripted_replies_name_their_model_and_count_tokens() -> None:
-    reply = scripted(ChatRequest(user("What is it?"), script="It is blue."))
-    assert (reply.model, reply.usage, reply.finish_reason) == ("demo/script", Usage(3, 3), "stop")
-
-
 def test_a_request_of_no_row_has_no_script() -> None:
     with pytest.raises(ModelError, match="demo/script: answers from the rows of an eval's dataset"):
         scripted(ChatRequest(user("?")))

@@ -110,14 +110,6 @@ async def test_after_the_last_retry_the_last_error_counts_the_retries(max_retrie
     assert str(error) == (f"no room ({1 + max_retries} tries)" if max_retries else "no room")
 
 
-async def test_a_permanent_error_ends_the_retries() -> None:
-    model = Scripted(busy(), ModelError("wrong", status=400, boundary="model"))
-
-    error = await failure(model)
-
-    assert (len(model.requests), error.status, error.boundary, error.retries) == (2, 400, "model", 1)
-
-
 async def test_waits_happen_inside_the_callers_context_and_requests_outside_of_it() -> None:
     seen: list[str] = []
 
