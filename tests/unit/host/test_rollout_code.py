@@ -189,7 +189,7 @@ def test_the_digest_changes_with_every_imported_module_and_with_no_other(tmp_pat
         "unused.py": "three = 3\n",
     }
     (tmp_path / "tools").mkdir()
-    digests = []
+    digests: list[str] = []
     for changed in ("nothing", *files):
         for name, text in files.items():
             (tmp_path / name).write_text(text + "# changed\n" * (name == changed))
