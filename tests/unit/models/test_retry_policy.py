@@ -35,6 +35,7 @@ class Scripted:
     def __init__(self, *answers: ModelError | ChatReply) -> None:
         self._answers: Iterator[ModelError | ChatReply] = iter(answers)
         self.requests: list[ChatRequest] = []
+        self.closed = False
 
     async def chat(self, request: ChatRequest) -> ChatReply:
         self.requests.append(request)
@@ -44,7 +45,7 @@ class Scripted:
         return answer
 
     async def close(self) -> None:
-        """Close nothing."""
+        self.closed = True
 
 
 async def answered(model: Model, *left_s: float | None, policy: RetryPolicy = AT_ONCE, **given: Any) -> Answered:
@@ -108,6 +109,21 @@ async def test_after_the_last_retry_the_last_error_counts_the_retries(max_retrie
     assert (error.status, error.retries) == (503 if max_retries else 500, max_retries)
     assert (error.boundary, len(model.requests)) == ("provider", 1 + max_retries)
     assert str(error) == (f"no room ({1 + max_retries} tries)" if max_retries else "no room")
+
+
+async def test_a_request_that_takes_too_long_is_retried() -> None:
+    class Silent(Scripted):
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            reply = await super().chat(request)
+            await asyncio.sleep(1e9 if len(self.requests) == 1 else 0)
+            return reply
+
+    clock, model = LoopClock(), Silent(REPLY, REPLY)
+    asked = asyncio.create_task(answered(model, within=asyncio.timeout))
+    for seconds, n_requests in ((0.0, 1), (59.0, 1), (1.0, 2)):
+        await clock.advance(seconds)
+        assert len(model.requests) == n_requests
+    assert await ended(asked) == Answered(REPLY, 1)
 
 
 async def test_waits_happen_inside_the_callers_context_and_requests_outside_of_it() -> None:
@@ -221,6 +237,14 @@ async def test_the_standby_sends_nothing_once_the_host_has_been_denied() -> None
     await denied(host)
     await denied(DeniableModel(own, other=host))
     assert len(own.requests) == 0
+
+
+async def test_a_model_that_may_deny_answers_and_is_closed() -> None:
+    own = Scripted(REPLY)
+    model = DeniableModel(own)
+    assert await model.chat(ChatRequest([])) is REPLY
+    await model.close()
+    assert own.closed
 
 
 async def test_the_probe_waits_for_a_server_that_is_starting() -> None:
