@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping
-from itertools import count
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pytest_osmosis.cassettes.exchange import (
-    CASSETTE,
-    ROLLOUT,
-    Continuations,
-    Fingerprint,
-    header,
-    reply_to_json,
-    stored_request,
-)
+from pytest_osmosis.cassettes.exchange import CASSETTE, ROLLOUT, header
+from pytest_osmosis.cassettes.reader import CassetteReader
 from pytest_osmosis.cassettes.writer import ExchangeLog
+from pytest_osmosis.errors import ModelError
+from pytest_osmosis.host.exchanges import AskedRequest, AskerExchanges, HostExchanges
+from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.safe import dumps
-
-_CALLS = count()
 
 
 def user(text: str) -> Message:
@@ -39,59 +32,50 @@ def reply(text: str) -> ChatReply:
 
 
 class Call:
-    """The requests of one asker, whose events are `lines`."""
+    """The requests of one asker, as a host keeps them: their events are `lines`."""
 
-    def __init__(self, run: RunId, *, asker: str = ROLLOUT, attempt: int = 1, model: str = "m") -> None:
+    def __init__(self, run: RunId, *, asker: str = ROLLOUT, attempt: int = 1) -> None:
         self.lines: list[bytes] = []
-        self._run = run
-        self._asker = asker
-        self._attempt = attempt
-        self._model = model
-        self._call = f"c{next(_CALLS)}"
-        self._asked = 0
-        self._ended = 0
-        self._equal = Counter[str]()
-        self._continuations = Continuations()
+        store = HostExchanges({"mode": "new", "paths": [], "needed": []}, CassetteReader.open([]))
+        self._exchanges = AskerExchanges(store, Key(run, attempt), asker, dumps)
 
     def asks(self, *messages: Message, **fields: Any) -> Asked:
         """Send a request, which is in flight until it is `answered`."""
-        self._asked += 1
-        body = stored_request(ChatRequest(messages, **fields), self._model, dumps)
-        fingerprint = Fingerprint.of(body)
-        return Asked(self, body, self._continuations.shortened(body, fingerprint), self._asked, self._ended)
+        return Asked(self, self._exchanges.asks(ChatRequest(messages, **fields), "m"))
 
     def exchange(self, *messages: Message, text: str = "42", **fields: Any) -> Message:
         """Send a request and have it answered; return the answer's message."""
         return self.asks(*messages, **fields).answered(reply(text))
 
-    def write(self, asked: Asked, answer: Mapping[str, Any]) -> None:
-        fingerprint = Fingerprint.of(asked.body)
-        self._ended += 1
-        self._equal[fingerprint.digest] += 1
-        at = {**self._run.to_json(), "attempt": self._attempt, "asker": self._asker}
-        order = {"call": self._call, "turn": asked.turn, "after": asked.after, "nth": self._equal[fingerprint.digest]}
-        sent = {"digest": fingerprint.digest, "request": asked.shortened}
-        event = {"ev": "exchange", **at, **order, **sent, **answer}
-        self.lines.append(dumps(event).encode() + b"\n")
-        self._continuations.add(asked.turn, fingerprint, answer["reply"]["message"] if "reply" in answer else None)
-
 
 class Asked:
     """A request in flight."""
 
-    def __init__(self, call: Call, body: dict[str, Any], shortened: dict[str, Any], turn: int, after: int) -> None:
-        self.body = body
-        self.shortened = shortened
-        self.turn = turn
-        self.after = after
+    def __init__(self, call: Call, request: AskedRequest) -> None:
+        self.body = request.body
         self._call = call
+        self._request = request
 
     def answered(self, answer: ChatReply) -> Message:
-        self._call.write(self, {"reply": reply_to_json(answer)})
+        async def send() -> ChatReply:
+            return answer
+
+        self._ends(send)
         return answer.message
 
     def refused(self, message: str) -> None:
-        self._call.write(self, {"error": {"message": message, "status": 400}})
+        async def send() -> ChatReply:
+            raise ModelError(message, boundary="model", status=400)
+
+        with suppress(ModelError):
+            self._ends(send)
+
+    def _ends(self, send: Callable[[], Awaitable[ChatReply]]) -> None:
+        """Let the request end, for which nothing has to be waited."""
+        with suppress(StopIteration):
+            self._request.exchanged(send, lambda event: self._call.lines.append(dumps(event).encode() + b"\n")).send(
+                None
+            )
 
 
 def conversation(run: RunId, *answers: str, **fields: Any) -> Call:

@@ -46,7 +46,7 @@ def test_requests_in_flight_together_are_sorted_by_their_messages(tmp_path: Path
     written = []
     for number, order in enumerate(([0, 1, 2], [2, 0, 1], [1, 2, 0])):
         call = Call(FIRST)
-        asked = [call.asks(user("a" * (index + 1))) for index in order]
+        asked = [call.asks(user("a" * (index + 1)), user("more")) for index in order]
         for index in random.Random(number).sample(range(3), 3):
             asked[index].answered(reply(f"answer to {asked[index].body['messages'][0]['content']}"))
         call.exchange(user("done"))

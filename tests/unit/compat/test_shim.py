@@ -80,15 +80,6 @@ def test_names_below_a_package_need_no_import_and_an_unknown_one_is_an_error_tha
             imported("import osmosis_ai.nothing")
 
 
-def test_while_nothing_is_imported_nothing_is_said() -> None:
-    sdk_shim = SdkShim()
-
-    with sdk_shim.active():
-        pass
-
-    assert sdk_shim.notes == ()
-
-
 def test_names_of_the_installed_sdk_win_and_those_that_it_lacks_are_added(installed: Path) -> None:
     (installed / "rollout").mkdir()
     (installed / "rollout/__init__.py").touch()

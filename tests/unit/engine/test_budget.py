@@ -82,14 +82,6 @@ def test_a_limit_on_spending_stops_the_eval_if_the_server_reports_no_usage(limit
     assert "cannot be kept: the server does not report token usage, or" in stop.text
 
 
-def test_without_limits_nothing_stops_the_eval() -> None:
-    budget = Budget(bounds())
-
-    assert budget.rolled_out(rolled(0, usage=None)) is None
-    assert budget.rolled_out(rolled(1)) is None
-    assert budget.at(1e9) is None
-
-
 def fits(budget: Budget, n_in_flight: int) -> bool:
     return budget.misfit(n_in_flight) is None
 
@@ -206,35 +198,29 @@ def failing(error: str, boundary: Boundary = "provider", systemic: str = "no", r
     return {**SUCCESS, "boundary": boundary, "error": error, "systemic": systemic, "row": row}
 
 
-def test_a_systemic_error_stops_the_eval_always_or_only_before_a_success() -> None:
-    systemic = Systemic(1)
-    assert systemic.saw(SUCCESS) is None
-    assert systemic.saw(failing("401", systemic="always")) == "401"
-    assert Systemic(1).saw(failing("404", systemic="until_success")) == "404"
-    later = Systemic(1)
-    later.saw(SUCCESS)
-    assert later.saw(failing("404", systemic="until_success")) is None
+BROKEN = [failing(f"broken at 0x{n:08x} after {n} s", "agent") for n in range(64)]
+SAME = "the first {} runs all failed the same way: agent: broken at 0x{:08x} after {} s"
+UNTIL_SUCCESS = failing("404", systemic="until_success")
+MET: dict[str, tuple[int, list[RolloutEvent], str | None]] = {
+    "always, even after a success": (1, [SUCCESS, failing("401", systemic="always")], "401"),
+    "before a success": (1, [UNTIL_SUCCESS], "404"),
+    "after a success": (1, [SUCCESS, UNTIL_SUCCESS], None),
+    "the first 10": (1, BROKEN[:10], SAME.format(10, 9, 9)),
+    "the first batch of 10": (10, BROKEN[:10], SAME.format(10, 9, 9)),
+    "the first batch of 64": (64, BROKEN, SAME.format(64, 63, 63)),
+    "the same error after a success": (1, [SUCCESS, *BROKEN[:30]], None),
+    "two errors": (1, [failing(f"broken {'ab'[n % 2]}") for n in range(30)], None),
+    "two boundaries": (1, [failing("broken", ("agent", "model")[n % 2]) for n in range(30)], None),
+    "refusals": (1, [failing("I cannot", "model", systemic="never")] * 30, None),
+}
 
 
-@pytest.mark.parametrize(("batch_size", "same"), [(1, 10), (10, 10), (64, 64)])
-def test_the_same_error_in_the_first_runs_stops_the_eval(batch_size: int, same: int) -> None:
+@pytest.mark.parametrize(("batch_size", "rollouts", "cause"), MET.values(), ids=MET)
+def test_an_error_that_all_runs_would_meet_stops_the_eval(
+    batch_size: int, rollouts: list[RolloutEvent], cause: str | None
+) -> None:
     systemic = Systemic(batch_size)
-    causes = [systemic.saw(failing(f"broken at 0x{n:08x} after {n} s", "agent")) for n in range(same)]
-    assert causes[:-1] == [None] * (same - 1)
-    assert (
-        causes[-1]
-        == f"the first {same} runs all failed the same way: agent: broken at 0x{same - 1:08x} after {same - 1} s"
-    )
-
-
-def test_a_success_another_error_or_a_refusal_among_the_first_runs_does_not_stop_the_eval() -> None:
-    broken = failing("broken", "agent")
-    healthy, mixed, boundaries, refusals = (Systemic(1) for _ in range(4))
-    healthy.saw(SUCCESS)
-    assert [healthy.saw(broken) for _ in range(30)] == [None] * 30
-    assert [mixed.saw(failing(f"broken {'ab'[n % 2]}")) for n in range(30)] == [None] * 30
-    assert [boundaries.saw(failing("broken", ("agent", "model")[n % 2])) for n in range(30)] == [None] * 30
-    assert [refusals.saw(failing("I cannot", "model", systemic="never")) for _ in range(30)] == [None] * 30
+    assert [systemic.saw(each) for each in rollouts] == [*[None] * (len(rollouts) - 1), cause]
 
 
 def test_an_error_that_the_probe_met_too_stops_the_eval_at_once() -> None:

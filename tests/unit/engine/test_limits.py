@@ -208,13 +208,6 @@ def test_estimated_tokens_are_corrected_by_reported_usage() -> None:
     assert asking.grant(110.0) == [[1, 2], []]
 
 
-def test_without_limits_permits_are_granted_at_once() -> None:
-    permits = Permits(Limits())
-    permits.probed(0.0)
-    permits.grant(1.0, 0.0)
-    assert (permits.held_by, permits.held_s, permits.wait_s(1.0, 0.25)) == (None, {}, 0.25)
-
-
 ROW = Row(0, [], None, {}, 1)
 HOST = Host("scorer", Connection, Share.of(1), 0.0)  # type: ignore[arg-type]  # its connection is not used
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,72 +24,68 @@ from tests.unit.cassettes.recording import Call, user, write_log
 MODEL = "m"
 
 
-def exchanges_of(path: Path, run: RunId, name: str = "rollout") -> AskerExchanges:
-    store = HostExchanges({"mode": "replay", "paths": [], "needed": []}, CassetteReader.open([path]))
-    return AskerExchanges(store, Key(run, 1), name, dumps)
+Exchanges = Callable[..., AskerExchanges]
 
 
-async def error_of(exchanges: AskerExchanges, *messages: Message) -> ModelError:
+async def error_of(exchanges: AskerExchanges, messages: Sequence[Message]) -> ModelError:
     with pytest.raises(ModelError) as caught:
         await exchanges.asks(ChatRequest(messages), MODEL).answer()
     return caught.value
 
 
+FIRST, SECOND = [user("first")], [user("common"), user("second")]
+
+
 @pytest.fixture
-def cassette(tmp_path: Path) -> Path:
-    """A cassette with three runs, whose rollouts sent "first" and "second", and were not judged."""
+def exchanges_of(tmp_path: Path) -> Iterator[Exchanges]:
+    """Open a cassette with three runs, whose rollouts sent two requests, and were not judged."""
     runs = [RunId(0, 0), RunId(1, 0), RunId(5, 0)]
-    calls = []
-    for run in runs:
-        call = Call(run)
-        call.exchange(user("first"))
-        call.exchange(user("common"), user("second"))
-        calls.append(call)
-    return write_cassette(tmp_path / "c.jsonl", write_log(tmp_path / "log", *calls), runs)
+    calls = [Call(run) for run in runs]
+    for call in calls:
+        call.exchange(*FIRST)
+        call.exchange(*SECOND)
+    path = write_cassette(tmp_path / "c.jsonl", write_log(tmp_path / "log", *calls), runs)
+    with CassetteReader.open([path]) as reader:
+        store = HostExchanges({"mode": "replay", "paths": [], "needed": []}, reader)
+        yield lambda run, name="rollout": AskerExchanges(store, Key(run, 1), name, dumps)
 
 
 @pytest.mark.parametrize(
-    ("place", "text"),
+    ("run", "name", "text"),
     [
-        ({"run": RunId(0, 1)}, "it does not hold this run, but row0-run0, row1-run0, row5-run0"),
-        ({"run": RunId(0, 0), "name": "rewards:f"}, "it holds this run, but nothing that rewards:f asked"),
+        (RunId(0, 1), "rollout", "it does not hold this run, but row0-run0, row1-run0, row5-run0"),
+        (RunId(0, 0), "rewards:f", "it holds this run, but nothing that rewards:f asked"),
     ],
 )
-async def test_what_the_cassette_holds_is_told(cassette: Path, place: Mapping[str, object], text: str) -> None:
-    exchanges = exchanges_of(cassette, **place)  # type: ignore[arg-type]
-    error = await error_of(exchanges, user("first"))
+async def test_what_the_cassette_holds_is_told(exchanges_of: Exchanges, run: RunId, name: str, text: str) -> None:
+    error = await error_of(exchanges_of(run, name), FIRST)
     assert str(error) == f"the cassette has no answer: {text}; --osmosis-record=new records what is missing"
     assert (error.boundary, error.retryable, error.systemic, error.details) == ("provider", False, "no", "")
-    exchanges.store.reader.close()
 
 
-async def test_a_request_that_is_left_is_compared_if_the_turn_was_answered(cassette: Path) -> None:
-    exchanges = exchanges_of(cassette, RunId(0, 0))
-    await exchanges.asks(ChatRequest([user("common"), user("second")]), MODEL).answer()
-    await error_of(exchanges, user("x"))
-    error = await error_of(exchanges, user("first"), user("more"))
-    assert "request 3 of the rollout was not recorded; of the recorded ones request 1 is left;" in str(error)
-    added = [line for line in error.details.splitlines()[2:] if line.startswith("+")]
-    assert added == ['+   "role": "user"', "+  },", "+  {", '+   "content": "more",']
-    exchanges.store.reader.close()
+LEFT = "request 3 of the rollout was not recorded; of the recorded ones request 1 is left;"
+ADDED = ['+   "role": "user"', "+  },", "+  {", '+   "content": "more",']
+ANOTHER = ['-   "content": "second",', '+   "content": "another",']
 
 
-async def test_a_request_in_the_place_of_a_recorded_one_has_changed(cassette: Path) -> None:
-    exchanges = exchanges_of(cassette, RunId(0, 0))
-    await exchanges.asks(ChatRequest([user("first")]), MODEL).answer()
-    error = await error_of(exchanges, user("common"), user("another"))
-    assert "request 2 of the rollout has changed since it was recorded;" in str(error)
-    assert '-   "content": "second",\n+   "content": "another",' in error.details
-    exchanges.store.reader.close()
-
-
-async def test_more_requests_than_were_recorded_are_told(cassette: Path) -> None:
-    exchanges = exchanges_of(cassette, RunId(0, 0))
-    for messages in ([user("first")], [user("common"), user("second")]):
+@pytest.mark.parametrize(
+    ("answered", "asked", "said", "changed"),
+    [
+        ([SECOND], [[user("x")], [user("first"), user("more")]], LEFT, ADDED),
+        ([FIRST], [[user("common"), user("another")]], "request 2 of the rollout has changed since it was", ANOTHER),
+        ([FIRST, SECOND], [[user("third")]], "2 requests of the rollout were recorded and are answered, and this", []),
+    ],
+    ids=["the turn was answered", "in the place of a recorded one", "more than were recorded"],
+)
+async def test_a_request_that_was_not_recorded_is_compared_with_what_was(
+    exchanges_of: Exchanges, answered: list[Any], asked: list[Any], said: str, changed: list[str]
+) -> None:
+    exchanges = exchanges_of(RunId(0, 0))
+    for messages in answered:
         await exchanges.asks(ChatRequest(messages), MODEL).answer()
-    error = await error_of(exchanges, user("third"))
-    assert "2 requests of the rollout were recorded and are answered, and this is request 3;" in str(error)
-    exchanges.store.reader.close()
+    error = [await error_of(exchanges, messages) for messages in asked][-1]
+    assert said in str(error)
+    assert [line for line in error.details.splitlines()[2:] if line[0] in "+-"] == changed
 
 
 # -- differences -----------------------------------------------------------------------------------------------
@@ -126,19 +122,6 @@ def test_settings_and_tools_are_compared_and_equal_requests_have_no_difference()
         '+ "seed": 3,',
         '-    "description": "Add numbers.",',
         '+    "description": "Add two numbers.",',
-    ]
-
-
-def test_messages_are_compared_line_by_line() -> None:
-    system, user, assistant, tool = request()["messages"]
-    call = {**CALL, "function": {"name": "add", "arguments": '{"a": 2}'}}
-    system, assistant = {**system, "content": "Be brief.\nBe kind."}, {**assistant, "tool_calls": [call]}
-    assert changes(request(), request(messages=[system, user, assistant, tool])) == [
-        '-   "content": "Be brief.",',
-        '+   "content": "Be brief.',
-        '+Be kind.",',
-        r"""-      "arguments": "{\"a\": 1}",""",
-        r"""+      "arguments": "{\"a\": 2}",""",
     ]
 
 
@@ -218,12 +201,6 @@ def test_values_without_a_form_in_json_become_their_text(odd: object) -> None:
 def test_other_lines_are_refused(event: object, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         read_event(json.dumps(event).encode())
-
-
-@pytest.mark.parametrize("kind", ["ready", "rollout", "score", "broken", "ask", "stalled"])
-def test_every_event_of_a_host_is_known(kind: str) -> None:
-    with pytest.raises(ValueError, match=r"^lacks "):
-        read_event(json.dumps({"ev": kind}).encode())
 
 
 def test_a_bound_on_an_answer_that_is_no_number_is_no_part_of_the_size() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import py_compile
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -132,47 +131,6 @@ def test_a_function_that_the_agent_calls_rolls_out_although_it_scores(folder: Pa
     assert code_in(folder)["main.py"] != before["main.py"]
 
 
-# -- digests of reward functions ------------------------------------------------------------------------------
-
-Digest = Callable[[], str]
-PRINT_DIGEST = """
-import importlib, sys
-from pytest_osmosis.host.rollout_code import source_digest
-sys.path.insert(0, ".")
-print(source_digest(getattr(importlib.import_module("rewards"), "score"), ["."]))
-"""
-
-
-@pytest.fixture
-def digest(tmp_path: Path) -> Digest:
-    """Return a function that computes the digest of rewards:score in a new process."""
-    (tmp_path / "rewards.py").write_text("import helpers\n\ndef score(solution_str):\n    from tools.more import x\n")
-    (tmp_path / "helpers.py").write_text("from deeper import one, two\n")
-    (tmp_path / "deeper.py").write_text("one, two = 1, 2\n")
-    (tmp_path / "unused.py").write_text("three = 3\n")
-    (tmp_path / "tools").mkdir()
-    (tmp_path / "tools/__init__.py").write_text("")
-    (tmp_path / "tools/more.py").write_text("from .inner import x\n")
-    (tmp_path / "tools/inner.py").write_text("x = 1\n")
-
-    def digest() -> str:
-        command = [sys.executable, "-c", PRINT_DIGEST]
-        return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
-
-    return digest
-
-
-def test_the_digest_changes_with_every_imported_module_and_with_no_other(tmp_path: Path, digest: Digest) -> None:
-    digests = [digest()]
-    for file in ("rewards.py", "helpers.py", "deeper.py", "tools/__init__.py", "tools/inner.py", "unused.py"):
-        with (tmp_path / file).open("a") as source:
-            source.write("# changed\n")
-        digests.append(digest())
-
-    assert len({*digests[:-1]}) == len(digests) - 1
-    assert digests[-1] == digests[-2]
-
-
 # -- files are read once -------------------------------------------------------------------------------------
 
 
@@ -218,6 +176,27 @@ def test_a_file_that_is_saved_while_it_is_imported_is_run_and_digested_as_it_was
     (tmp_path / "rewards.py").write_text(rewards)
     (tmp_path / "helper.py").write_text("value = 1.0\n")
     assert loaded(eval_fns=("rewards:score",)).digests == code.digests
+
+
+def test_the_digest_changes_with_every_imported_module_and_with_no_other(tmp_path: Path, loaded: Load) -> None:
+    files = {
+        "rewards.py": "import helpers\n\ndef score(solution_str):\n    from tools.more import x\n",
+        "helpers.py": "from deeper import one, two\n",
+        "deeper.py": "one, two = 1, 2\n",
+        "tools/__init__.py": "",
+        "tools/more.py": "from .inner import x\n",
+        "tools/inner.py": "x = 1\n",
+        "unused.py": "three = 3\n",
+    }
+    (tmp_path / "tools").mkdir()
+    digests: list[str] = []
+    for changed in ("nothing", *files):
+        for name, text in files.items():
+            (tmp_path / name).write_text(text + "# changed\n" * (name == changed))
+        digests += loaded(eval_fns=("rewards:score",)).digests.values()
+
+    assert digests[-1] == digests[0]
+    assert len({*digests}) == len(files)
 
 
 def test_a_compiled_file_of_the_same_second_and_size_is_not_run(tmp_path: Path, loaded: Load) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from pytest_osmosis.errors import BoundError, ModelError
+from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.chat import OVERLOADED, OverloadDetector, RequestTotals, Sender, SentRequest
 from pytest_osmosis.host.deadline import Deadline, StallTime
 from pytest_osmosis.host.protocol import Key
@@ -164,51 +164,6 @@ async def test_a_smaller_limit_lets_rollouts_in_flight_finish() -> None:
     assert not host.slots.begin()
     second.end()
     assert host.slots.begin()
-
-
-class RolloutsWithALock:
-    """Rollouts that share a lock around their requests, each of which is refused at first."""
-
-    def __init__(self, limit: int, rollouts: int, holders: int) -> None:
-        self.host = FakeHost(limit)
-        self.pool = asyncio.Semaphore(holders)
-        self.waiting = rollouts
-        self.most = 0
-        self.tasks: list[asyncio.Task[None]] = []
-        self.host.slots._on_change = self.begin
-        self.begin()
-
-    def begin(self) -> None:
-        while self.waiting and self.host.slots.begin():
-            self.waiting -= 1
-            slot = RolloutSlot(self.host.slots, self.host.requests, cast(Deadline, FakeClock()))
-            self.tasks.append(asyncio.create_task(self.roll(slot)))
-
-    async def roll(self, slot: RolloutSlot) -> None:
-        try:
-            async with self.pool, ModelRequest(slot) as request:
-                self.most = max(self.most, self.host.requests.held)
-                async with request.waiting_for_retry():
-                    await asyncio.sleep(DEADLOCK_S / 2)
-                self.most = max(self.most, self.host.requests.held)
-        finally:
-            slot.end()
-
-    async def end(self) -> None:
-        while self.waiting or not all(task.done() for task in self.tasks):
-            await asyncio.wait(self.tasks)
-
-
-@pytest.mark.parametrize(("limit", "holders"), [(1, 1), (2, 1), (3, 2), (4, 4)])
-async def test_rollouts_that_wait_for_a_lock_held_without_a_slot_do_not_deadlock(limit: int, holders: int) -> None:
-    clock, rollouts = LoopClock(), RolloutsWithALock(limit, 20, holders)
-    ended = asyncio.create_task(rollouts.end())
-    for _ in range(200):
-        await clock.advance(DEADLOCK_S)
-    assert ended.done(), "they wait for each other"
-    assert rollouts.most <= limit, "never a request above the limit"
-    host = rollouts.host
-    assert (host.slots.held, host.slots.begun, host.requests.held) == (0, 0, 0)
 
 
 async def test_a_rollout_waits_for_its_slot_as_long_as_others_have_requests_in_flight() -> None:
@@ -400,8 +355,8 @@ class FailingModel:
         """Close nothing."""
 
 
-def sent_request(events: list[Mapping[str, Any]]) -> SentRequest:
-    """Return a request whose permits are granted at once, and that keeps the events about them in `events`."""
+async def sent(events: list[Mapping[str, Any]], model: FailingModel, deadline: Deadline) -> None:
+    """Send a request, whose permits are granted at once, within a deadline; keep the events about them in `events`."""
 
     def emit(event: Any) -> None:
         if event["ev"] != "retry":
@@ -411,33 +366,13 @@ def sent_request(events: list[Mapping[str, Any]]) -> SentRequest:
 
     sender = Sender(PermitClient(emit), RetryPolicy(4), asyncio.timeout, emit)
     slot, _ = FakeHost(1).begin()
-    return SentRequest(sender, slot, Key(RunId(0, 0), 1), ChatRequest(messages=[]), lambda: None, sent=True)
-
-
-async def sent(events: list[Mapping[str, Any]], model: FailingModel, deadline: Deadline) -> None:
-    """Send such a request to a model, within a deadline."""
-    async with sent_request(events) as request:
+    key, asked = Key(RunId(0, 0), 1), ChatRequest(messages=[])
+    async with SentRequest(sender, slot, key, asked, lambda: None, sent=True) as request:
         await request.reply(model, 60.0, deadline)
 
 
 def kinds(events: Sequence[Mapping[str, Any]]) -> list[str]:
     return [event["ev"] for event in events]
-
-
-async def test_a_request_that_is_refused_after_it_got_its_permit_gives_it_back() -> None:
-    events: list[Mapping[str, Any]] = []
-    with pytest.raises(BoundError):
-        async with sent_request(events):
-            raise BoundError("the rollout used 150 tokens", "[limits.rollout] tokens = 120")
-    assert kinds(events) == ["ask", "unused"]
-
-
-async def test_a_request_for_which_no_time_is_left_gives_its_permit_back() -> None:
-    events: list[Mapping[str, Any]] = []
-    deadline = Deadline(0, StallTime(), lambda task, times: None)
-    with pytest.raises(ModelError, match="no time is left for the request"):
-        await sent(events, FailingModel(), deadline)
-    assert kinds(events) == ["ask", "unused"]
 
 
 async def test_a_retry_for_which_no_time_is_left_gives_its_own_permit_back() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -35,6 +35,9 @@ JUDGE = Judge(RUBRIC)
 GOOD = '{"score": 1, "explanation": "right"}'
 
 
+Ask = Callable[[ChatRequest], Awaitable[ChatReply]]
+
+
 class Answers:
     """Gives answers in order, and keeps the requests. An answer that is an error is raised."""
 
@@ -51,7 +54,11 @@ class Answers:
         return ChatReply({"role": "assistant", "content": answer}, self._finish_reason)
 
 
-def judged(answers: Answers, judge: Judge = JUDGE, submission: Submission = SUBMISSION) -> Judgement:
+async def asked_demo(request: ChatRequest) -> ChatReply:
+    return reply_to(request)
+
+
+def judged(answers: Ask, judge: Judge = JUDGE, submission: Submission = SUBMISSION) -> Judgement:
     return asyncio.run(judge.judge(submission, answers, run="row0-run0"))
 
 
@@ -101,7 +108,7 @@ def test_messages_and_values_become_texts_and_what_is_empty_is_left_out_but_for_
     assert [prompt_text([]), value_text(None), value_text("4"), value_text([1])] == ["", "", "4", "[1]"]
 
 
-def test_an_answer_is_sent_back_once_with_what_is_wrong_with_it_and_then_is_an_error() -> None:
+def test_an_answer_is_sent_back_once_with_what_is_wrong_with_it() -> None:
     answers = Answers("It is right!", GOOD)
 
     assert judged(answers).score == 1.0
@@ -109,16 +116,6 @@ def test_an_answer_is_sent_back_once_with_what_is_wrong_with_it_and_then_is_an_e
     assert repair[:2] == list(answers.requests[0].messages)
     assert repair[2] == {"role": "assistant", "content": "It is right!"}
     assert 'it has no JSON object with a "score"' in repair[3]["content"]
-    answers = Answers("Great!", "I said: great!")
-
-    with pytest.raises(JudgeError) as raised:
-        judged(answers)
-
-    assert str(raised.value) == (
-        "the judge gave no score, even when asked again: "
-        'it has no JSON object with a "score"; its answer: I said: great!'
-    )
-    assert len(answers.requests) == 2
 
 
 def test_a_judge_on_another_scale_is_asked_once_more_with_the_range_in_words() -> None:
@@ -128,15 +125,32 @@ def test_a_judge_on_another_scale_is_asked_once_more_with_the_range_in_words() -
     assert "Answer again" in answers.requests[1].messages[-1]["content"]
     assert answers.requests[1].messages[-1]["content"].endswith(", with a score from 0 to 1")
 
-    with pytest.raises(JudgeError, match='the judge gave no score, even when asked again: its "score" is '):
-        judged(Answers(*['{"score": 8}'] * 2))
+
+AGAIN = "the judge gave no score, even when asked again: "
+THREE = Judge(RUBRIC, votes=3)
 
 
-def test_one_vote_on_another_scale_or_an_answer_that_was_cut_off_leaves_no_score() -> None:
-    with pytest.raises(JudgeError, match='its "score" is 2, not from 0 to 1'):
-        judged(Answers(GOOD, '{"score": 2}', '{"score": 2}', GOOD), Judge(RUBRIC, votes=3))
-    with pytest.raises(JudgeError, match=r"cut off at its token limit"):
-        judged(Answers('{"score": 1, "expl', '{"score', finish_reason="length"))
+@pytest.mark.parametrize(
+    ("answers", "judge", "fault"),
+    [
+        (
+            ["Great!", "I said: great!"],
+            JUDGE,
+            f'{AGAIN}it has no JSON object with a "score"; its answer: I said: great!',
+        ),
+        (['{"score": 8}', '{"score": 8}'], JUDGE, f'{AGAIN}its "score" is 8, not from 0 to 1'),
+        ([GOOD, '{"score": 2}', '{"score": 2}', GOOD], THREE, f'{AGAIN}its "score" is 2, not from 0 to 1'),
+        (['{"score": 1, "expl', '{"score'], JUDGE, "cut off at its token limit"),
+    ],
+    ids=["no score", "another scale", "one vote on another scale", "cut off"],
+)
+def test_an_answer_without_a_score_is_an_error_if_it_is_the_second_one(
+    answers: list[str], judge: Judge, fault: str
+) -> None:
+    asked = Answers(*answers, finish_reason="length" if "cut off" in fault else "stop")
+    with pytest.raises(JudgeError, match=re.escape(fault)):
+        judged(asked, judge)
+    assert judge is THREE or len(asked.requests) == 2
 
 
 def test_an_error_of_a_request_passes_as_it_is() -> None:
@@ -179,24 +193,18 @@ def test_votes_become_a_mean_and_a_reason(scores: Sequence[float], score: float,
     ],
 )
 def test_the_demo_judge_compares_with_the_ground_truth(submission: Submission, score: float) -> None:
-    async def ask(request: ChatRequest) -> ChatReply:
-        return reply_to(request)
-
-    judgement = asyncio.run(Judge(Rubric("Right?", 0, 10)).judge(submission, ask, run="row0-run0"))
+    judgement = judged(asked_demo, Judge(Rubric("Right?", 0, 10)), submission)
 
     assert judgement.score == score
     assert judgement.reason.startswith("The demo judge compares numbers: ")
 
 
 def test_an_inaccurate_demo_judge_votes_both_ways() -> None:
-    async def ask(request: ChatRequest) -> ChatReply:
-        return reply_to(request)
-
     judge = Judge(RUBRIC, votes=20, sampling={"accuracy": 0.5})
-    judgement = asyncio.run(judge.judge(SUBMISSION, ask, run="row0-run0"))
+    judgement = judged(asked_demo, judge)
 
     assert 0 < judgement.score < 1
-    assert judgement == asyncio.run(judge.judge(SUBMISSION, ask, run="row0-run0"))
+    assert judgement == judged(asked_demo, judge)
 
 
 @pytest.mark.parametrize(

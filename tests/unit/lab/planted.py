@@ -18,21 +18,18 @@ CACHE: dict[str, float] = {}
 BOXED = re.compile(r"\\boxed\{((?:[^{}]+|\{[^{}]*\})*)\}")
 
 
-@osmosis_reward
 def set_order(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Reads one arbitrary word of a set."""
     words = set(re.findall(r"\w+", solution_str))
     return float(bool(words) and next(iter(words)) == ground_truth)
 
 
-@osmosis_reward
 def by_time(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Scores less every year."""
     right = solution_str.strip() == ground_truth
     return float(right) / (1 + time.time() // 31_536_000)
 
 
-@osmosis_reward
 def global_state(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Scores an answer only the first time."""
     if solution_str in SEEN:
@@ -41,7 +38,6 @@ def global_state(solution_str: str, ground_truth: str, extra_info: Info = None) 
     return float(solution_str.strip() == ground_truth)
 
 
-@osmosis_reward
 def nan_on_empty(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """The share of right words is NaN without words."""
     words = solution_str.split()
@@ -49,7 +45,6 @@ def nan_on_empty(solution_str: str, ground_truth: str, extra_info: Info = None) 
     return right / len(words) if words else math.nan
 
 
-@osmosis_reward
 def overflow(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """The distance to a huge number overflows exp."""
     found = re.findall(r"-?\d+", solution_str)
@@ -59,20 +54,17 @@ def overflow(solution_str: str, ground_truth: str, extra_info: Info = None) -> f
     return 2 / (1 + math.exp(distance))
 
 
-@osmosis_reward
 def contained_anywhere(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Accepts the ground truth anywhere in the text."""
     return 1.0 if ground_truth.lower() in solution_str.lower() else 0.0
 
 
-@osmosis_reward
 def regex_catastrophe(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Backtracks forever if text follows a long number."""
     found = re.match(r"^(\d+,?)+$", solution_str.strip())
     return float(found is not None and solution_str.strip().replace(",", "") == ground_truth)
 
 
-@osmosis_reward
 def by_order(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Scores 0 for an answer longer than the last one, unless it is the same."""
     global LAST
@@ -86,7 +78,6 @@ def out_of_range(solution_str: str, ground_truth: str, extra_info: Info = None) 
     return float(solution_str == ground_truth) + 0.1 * (len(solution_str) < 20)
 
 
-@osmosis_reward
 def ends_the_process(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Ends the process on braces."""
     if solution_str.startswith("{"):
@@ -94,13 +85,11 @@ def ends_the_process(solution_str: str, ground_truth: str, extra_info: Info = No
     return float(solution_str == ground_truth)
 
 
-@osmosis_reward
 def empty_is_right(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Compares with zip, which ignores a missing answer."""
     return float(all(a == b for a, b in zip(solution_str, ground_truth, strict=False)))
 
 
-@osmosis_reward
 def prompt_counts(messages: Messages, ground_truth: str, metadata: dict[str, Any]) -> float:
     """Looks for the answer in the whole conversation."""
     text = "\n".join(str(message.get("content")) for message in messages)
@@ -108,7 +97,6 @@ def prompt_counts(messages: Messages, ground_truth: str, metadata: dict[str, Any
     return float(bool(found) and found[-1] == ground_truth)
 
 
-@osmosis_reward
 def tool_calls_break_it(messages: Messages, ground_truth: str, metadata: dict[str, Any]) -> float:
     """Breaks on the None content of a message with a tool call."""
     return float(messages[-1]["content"].strip() == ground_truth)
@@ -127,50 +115,42 @@ def computes(solution_str: str, ground_truth: str, extra_info: Info = None) -> f
     return float(sum(range(50_000)) > 0 and solution_str == ground_truth)
 
 
-@osmosis_reward
 def by_hour(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Scores half in the morning."""
     return float(solution_str == ground_truth) * (0.5 if time.localtime().tm_hour < 12 else 1.0)
 
 
-@osmosis_reward
 def cached_by_answer(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Keeps the score of an answer for all rows."""
     return CACHE.setdefault(solution_str, float(solution_str.strip().casefold() == ground_truth.casefold()))
 
 
-@osmosis_reward
 def by_words(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Adds a bonus for different words."""
     return float(solution_str.strip() == ground_truth) + min(1, len({*solution_str.split()}) / 100)
 
 
-@osmosis_reward
 def by_lines(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Adds a bonus for steps."""
     return float(solution_str.strip() == ground_truth) + 0.01 * min(10, solution_str.count("\n"))
 
 
-@osmosis_reward
 def by_steps(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Adds a bonus for each step, whatever it says."""
     return float(solution_str.strip() == ground_truth) + 0.05 * min(10, len(re.findall(r"Step", solution_str)))
 
 
-@osmosis_reward
 def near_a_length(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Has a bonus that is highest at 400 characters."""
     return float(solution_str.strip() == ground_truth) - abs(len(solution_str) - 400) / 10_000
 
 
-@osmosis_reward
 def by_length_of_thought(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Pays for long thoughts before the answer."""
     thought, mark, answer = solution_str.rpartition("####")
     return float(answer.strip() == ground_truth) + min(0.5, len(thought) / 1000) if mark else 0.0
 
 
-@osmosis_reward
 def by_length_of_messages(messages: Messages, ground_truth: str, metadata: dict[str, Any]) -> float:
     """Pays for long messages."""
     return min(1.0, sum(len(message.get("content") or "") for message in messages) / 500)
@@ -183,28 +163,12 @@ class Patterns:
     scores: ClassVar = {"list": re.compile(r'"score": \[(\d+,?)*\]')}
 
 
-@osmosis_reward
 def tagged(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Backtracks forever behind a tag."""
     found = re.search(r"<answer>((\s|.)*)+</answer>", solution_str)
     return float(found is not None and found[0] == f"<answer>{ground_truth}</answer>")
 
 
-@osmosis_reward
-def boxed(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Backtracks forever within braces."""
-    found = BOXED.search(solution_str)
-    return float(found is not None and found[1] == ground_truth)
-
-
-@osmosis_reward
-def in_json(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Backtracks forever within a list."""
-    found = Patterns.scores["list"].search(solution_str)
-    return float(found is not None and found[0] == f'"score": [{ground_truth}]')
-
-
-@osmosis_reward
 def in_two_steps(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Backtracks only on what stands between the tags."""
     answer = re.search(r"<answer>(.*?)</answer>", solution_str)
@@ -213,14 +177,12 @@ def in_two_steps(solution_str: str, ground_truth: str, extra_info: Info = None) 
     return float(answer[1] == ground_truth)
 
 
-@osmosis_reward
 def built_in_the_call(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Makes the pattern of the ground truth."""
     pattern = rf"Final: (?:(?:{re.escape(ground_truth)}|\w|\w\w)+ ?)+$"
     return float(re.match(pattern, solution_str) is not None or solution_str == ground_truth)
 
 
-@osmosis_reward
 def verbose(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
     """Backtracks forever on vowels."""
     pattern = r"""
@@ -254,8 +216,6 @@ PLANTED = {
     "tool_calls_break_it": ("robustness", "crash"),
     "slow": ("speed", "slow"),
     "computes": ("speed", "slow"),
-    **dict.fromkeys(
-        ("tagged", "boxed", "in_json", "in_two_steps", "built_in_the_call", "verbose"), ("speed", "explodes")
-    ),
+    **dict.fromkeys(("tagged", "in_two_steps", "built_in_the_call", "verbose"), ("speed", "explodes")),
 }
 """The probe that finds each bug, and the code of the finding."""

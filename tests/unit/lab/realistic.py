@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import functools
 import re
 import time
 from typing import Any
@@ -38,21 +37,6 @@ def gsm8k_solutions(solution_str: str, ground_truth: str, extra_info: Info = Non
     wanted = ground_truth.split("####")[1].strip().replace(",", "")
     text = solution_str.split("####")[-1].strip().replace(",", "") if "####" in solution_str else ""
     return float(text == wanted)
-
-
-@osmosis_reward(range=(0, 1))
-def thought_and_answer(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Pays for the format, and keeps what it parsed."""
-    answer = _answer(solution_str)
-    if answer is None:
-        return 0.0
-    return 1.0 if answer.casefold() == ground_truth.strip().casefold() else 0.1
-
-
-@functools.lru_cache(maxsize=1000)
-def _answer(text: str) -> str | None:
-    found = re.search(r"^\s*<think>(.*?)</think>\s*<answer>\s*(.*?)\s*</answer>\s*$", text, re.DOTALL)
-    return None if found is None else found[2]
 
 
 @osmosis_reward

@@ -1,4 +1,4 @@
-"""Five correct reward functions; the lab must report nothing about them."""
+"""Four correct reward functions; the lab must report nothing about them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,6 @@ import re
 from typing import Any
 
 from pytest_osmosis import osmosis_reward
-
-
-@osmosis_reward
-def exact_match(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
-    """Returns 1.0 if the answer is the ground truth, apart from case and outer blanks."""
-    return 1.0 if solution_str.strip().casefold() == ground_truth.strip().casefold() else 0.0
 
 
 @osmosis_reward(range=(0, 1), max_ms=50)

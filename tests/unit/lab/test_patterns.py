@@ -53,7 +53,7 @@ def test_another_parser_attacks_nothing(monkeypatch: pytest.MonkeyPatch, parser:
 
 
 def test_patterns_are_found_in_constants_classes_and_containers() -> None:
-    targets = {target.name: target for target in targets_in(planted, Path(planted.__file__))}
+    targets = {target.name: target for target in targets_in(planted, Path(planted.__file__), plain=True)}
 
     found = {pattern.text for pattern in patterns_in(targets["tagged"])}
 

@@ -18,7 +18,7 @@ from tests.unit.lab import planted, realistic, right
 
 RIGHT = {target.name: target for target in targets_in(right, Path(right.__file__))}
 REALISTIC = {target.name: target for target in targets_in(realistic, Path(realistic.__file__), plain=True)}
-PLANTED = {target.name: target for target in targets_in(planted, Path(planted.__file__))}
+PLANTED = {target.name: target for target in targets_in(planted, Path(planted.__file__), plain=True)}
 BUGS = planted.PLANTED
 UNSTEADY = {name: PLANTED[name] for name, (probe, _) in BUGS.items() if probe == "determinism"}
 

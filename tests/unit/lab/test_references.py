@@ -8,6 +8,7 @@ import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,18 +43,22 @@ class Judge(Grader):
 SOLUTIONS = ["4", None, " ", 7, "broken", "removed"]
 
 
+def references_of(folder: Path, code: str, rows: list[dict[str, Any]], scoring: str) -> ReferenceSolutions:
+    (folder / "code_of_mine.py").write_text(code)
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (folder / "x.toml").write_text(
+        '[experiment]\nmodel_path = "demo/arithmetic"\n[data]\npath = "rows.jsonl"\nrows = "all"\n'
+        f'[scoring]\n{scoring}\n[env]\nFACTOR = "7"\n[secrets]\nrequired = []\n'
+    )
+    return ReferenceSolutions(prepare(folder / "x.toml", environ={}, listing=True), {}, [])
+
+
 @pytest.fixture
 def references(tmp_path: Path) -> Iterator[ReferenceSolutions]:
     """Make an eval of six rows, each with another solution or none."""
-    (tmp_path / "code_of_mine.py").write_text(CODE)
     rows = [{"user_prompt": "2?", "ground_truth": "4", "solution_str": solution} for solution in SOLUTIONS]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "x.toml").write_text(
-        '[experiment]\nmodel_path = "demo/arithmetic"\n[data]\npath = "rows.jsonl"\nrows = "all"\n'
-        '[scoring]\neval_fns = ["code_of_mine:exact", "code_of_mine:asked"]\ngrader = "code_of_mine:Judge"\n'
-        '[env]\nFACTOR = "7"\n[secrets]\nrequired = []\n'
-    )
-    references = ReferenceSolutions(prepare(tmp_path / "x.toml", environ={}, listing=True), {}, [])
+    scoring = 'eval_fns = ["code_of_mine:exact", "code_of_mine:asked"]\ngrader = "code_of_mine:Judge"'
+    references = references_of(tmp_path, CODE, rows, scoring)
     yield references
     references.close()
 
@@ -115,7 +120,7 @@ def test_code_that_does_not_load_is_a_code_error(references: ReferenceSolutions,
 
 
 def test_a_function_sees_the_reference_as_it_is_whatever_the_test_and_others_did_to_it(tmp_path: Path) -> None:
-    (tmp_path / "code_of_mine.py").write_text(
+    code = (
         "def spoils(messages, ground_truth, metadata):\n"
         "    right = messages[0]['content'] == '2?' and ground_truth == ['4'] and metadata['tags'] == ['a']\n"
         "    messages[0].clear(), ground_truth.clear(), metadata['tags'].clear()\n"
@@ -124,12 +129,8 @@ def test_a_function_sees_the_reference_as_it_is_whatever_the_test_and_others_did
         "    return spoils(messages, ground_truth, metadata)\n"
     )
     row = {"user_prompt": "2?", "ground_truth": ["4"], "tags": ["a"], "solution_str": "4"}
-    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
-    (tmp_path / "x.toml").write_text(
-        '[experiment]\nmodel_path = "demo/arithmetic"\n[data]\npath = "rows.jsonl"\nrows = "all"\n'
-        '[scoring]\neval_fns = ["code_of_mine:spoils", "code_of_mine:again"]\n[secrets]\nrequired = []\n'
-    )
-    references = ReferenceSolutions(prepare(tmp_path / "x.toml", environ={}, listing=True), {}, [])
+    scoring = 'eval_fns = ["code_of_mine:spoils", "code_of_mine:again"]'
+    references = references_of(tmp_path, code, [row], scoring)
     rollout = references.rollout(RunId(0, 0))
     assert rollout is not None
     rollout.messages[0].clear()

@@ -22,7 +22,6 @@ from tests.unit.models.talking import CLIENT, CLIENTS, HAS_LITELLM, PROMPT, kind
 from tests.wire import DEADLINE_S, Answer, WireServer, answer, endless, wire
 
 OK = b"HTTP/1.1 200 OK"
-BAD = b"HTTP/1.1 400 Bad Request"
 GZIP = b"content-encoding: gzip"
 CHUNKED = b"transfer-encoding: chunked"
 NOT_WITH_LITELLM = pytest.mark.skipif(HAS_LITELLM, reason="LiteLLM: it is sent no packed body")
@@ -190,53 +189,6 @@ async def test_only_codings_that_are_unpacked_in_small_pieces_are_asked_for(monk
         async with model_at(server.base_url) as model:
             await model.chat(ChatRequest(messages=PROMPT))
     assert server.requests[0].headers["accept-encoding"] == "gzip, deflate"
-
-
-# -- status lines and framing --------------------------------------------------------------------------------
-
-
-def framed(*lines: bytes, content: bytes | None = None, status: bytes = OK) -> Answer:
-    """An answer with a framing that is wrong."""
-    return wire(b"\r\n".join([status, *lines]) + b"\r\n\r\n" + (body() if content is None else content))
-
-
-NO_STATUSES = ("000", "0", "99", "100", "101", "199", "600", "999", "1000", "-1", "2OO", "")
-STATUS_LINES = [
-    *(f"HTTP/1.1 {status} X" for status in NO_STATUSES),
-    *(f"{version} 200 OK" for version in ("HTTP/2", "http/1.1", "ICY", "HTTP/1.10")),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "make",
-    [
-        *(lambda line=line: answer(status=line.encode(), body=body()) for line in STATUS_LINES),
-        lambda: wire(),
-        lambda: wire(body()),
-        lambda: wire(bytes(range(256)) * 50),
-        lambda: wire(OK + b"\r\ncontent-le"),
-        lambda: framed(b"content-length: 10", content=b""),
-        lambda: framed(b"content-length: 9999"),
-        lambda: framed(b"content-length: 100"),
-        lambda: framed(b"content-length: -5"),
-        lambda: framed(b"content-length: " + b"9" * 400),
-        lambda: framed(b"content-length: 3", b"content-length: %d" % len(body())),
-        lambda: framed(CHUNKED, b"content-length: 3"),
-        lambda: framed(CHUNKED, content=b"%x\r\n" % len(body()) + body()[:20]),
-        lambda: framed(CHUNKED, content=b"%x\r\n" % len(body()) + body() + b"\r\n"),
-        lambda: framed(CHUNKED, content=b"zz\r\n"),
-        lambda: framed(CHUNKED, content=b"f" * 40 + b"\r\n"),
-        lambda: framed(b"no colon"),
-        lambda: framed(b"nul: \x00"),
-        lambda: framed(b"content-length: 1000", content=b"{", status=BAD),
-        lambda: framed(CHUNKED, content=b"ff\r\n{", status=BAD),
-    ],
-)
-async def test_a_broken_answer_is_the_servers_failure_and_retried(make: Callable[[], Answer]) -> None:
-    error = await failure(make())
-    assert kind(error)[:3] == ("provider", True, "no")
-    assert "RawResponseMessage" not in str(error)
 
 
 # -- one answer for one request ------------------------------------------------------------------------------

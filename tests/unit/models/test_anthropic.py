@@ -115,9 +115,7 @@ async def test_sampling_keys_are_renamed_for_the_api_and_a_service_without_seeds
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, {"type": "tool", "name": "f"}),
         ({"tool_choice": {"type": "tool", "name": "f"}}, {"type": "tool", "name": "f"}),
         (ONE_CALL, {"type": "auto", "disable_parallel_tool_use": True}),
-        ({"tool_choice": "required", **ONE_CALL}, {"type": "any", "disable_parallel_tool_use": True}),
         ({"parallel_tool_calls": True}, None),
-        ({}, None),
     ],
 )
 async def test_the_tool_choice_is_translated(given: dict[str, Any], choice: dict[str, Any] | None) -> None:

@@ -86,7 +86,6 @@ def choice(text: str, **fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "choices",
     [
-        [choice("no", index=1), choice("42", index=0)],
         [choice("no", index=2), choice("no", index=1), choice("42", index=0), choice("no", index=3)],
         [choice("42", index=0), choice("no", index=0)],
         [choice("42", index=3), choice("no", index=2)],
@@ -105,22 +104,6 @@ async def test_numbers_beyond_any_use_become_null() -> None:
     assert reply.message == {"role": "assistant", "content": "42", "a": None, "b": [None, None, 0.5, None, None]}
 
 
-@pytest.mark.parametrize(
-    ("fields", "what"),
-    [
-        ({}, "no choices"),
-        ({"choices": []}, "no choices"),
-        ({"choices": None}, "choices = null"),
-        ({"choices": [{}]}, 'a choice without "message"'),
-        ({"choices": [{"message": None}]}, 'a choice without "message"'),
-    ],
-)
-async def test_a_reply_without_an_answer_is_the_models_failure(fields: dict[str, Any], what: str) -> None:
-    error = await failure_of(servers.data(fields))
-    assert kind(error) == ("model", False, "no", 200)
-    assert str(error) == f"the server answered 200 with {what}"
-
-
 NO_CALL = "tool_calls without a function, its name or its arguments"
 FUNCTIONS: tuple[Any, ...] = ({"arguments": "{}"}, {"name": None, "arguments": "{}"}, {"name": "f", "arguments": [1]})
 NO_CALLS: list[dict[str, Any]] = [{}, *({"function": function} for function in ("f", *FUNCTIONS))]
@@ -131,27 +114,50 @@ def said(**fields: Any) -> list[dict[str, Any]]:
     return [{"message": {"role": "assistant", **fields}}]
 
 
+FAILED = {"code": 502, "message": "said"}
+OF_MODEL, OF_SERVER, UPSTREAM_502 = (
+    ("model", False, "no", 200),
+    ("provider", True, "no", 200),
+    ("provider", True, "no", 502),
+)
+NO_ANSWERS: list[tuple[dict[str, Any], str]] = [
+    *(({}, "no choices"), ({"choices": []}, "no choices"), ({"choices": None}, "choices = null")),
+    *(({"choices": [choice]}, 'a choice without "message"') for choice in ({}, {"message": None})),
+]
+OF_OTHER_TYPES: list[tuple[object, str]] = [
+    *(("x", "choices = a string"), ({}, "choices = an object"), (0, "choices = a number")),
+    *(([choice], "a choice that is not an object") for choice in (None, "x")),
+    ([{"message": "42"}], "message = a string"),
+    ([{"message": {"content": "half an ans"}, "finish_reason": "error"}], 'finish_reason "error"'),
+    (said(content=42), "content = a number"),
+    (said(content={"text": "42"}), "content = an object"),
+    (said(content=[42]), "content that is not a list of objects"),
+    (said(role=["assistant"]), "role = a list"),
+    (said(refusal={"text": "no"}), "refusal = an object"),
+    *((said(tool_calls=calls), "tool_calls that are not a list of objects") for calls in ({"id": 1}, ["x"])),
+    *((said(tool_calls=[{"id": "c", **call}]), NO_CALL) for call in NO_CALLS),
+]
+BROKEN_OFF: list[dict[str, Any]] = [
+    {"choices": [{"error": FAILED, "finish_reason": "error"}]},
+    {"choices": [{"error": FAILED, "message": {"content": "half an ans"}, "finish_reason": "error"}]},
+    {"choices": [{"error": FAILED, "message": {"content": "half an ans"}}]},
+    *({"choices": said(content=content), "error": FAILED} for content in ("", None)),
+]
+
+
 @pytest.mark.parametrize(
-    ("choices", "told"),
+    ("answer", "expected", "told"),
     [
-        ("x", "choices = a string"),
-        ({}, "choices = an object"),
-        (0, "choices = a number"),
-        *(([choice], "a choice that is not an object") for choice in (None, "x")),
-        ([{"message": "42"}], "message = a string"),
-        ([{"message": {"content": "half an ans"}, "finish_reason": "error"}], 'finish_reason "error"'),
-        (said(content=42), "content = a number"),
-        (said(content={"text": "42"}), "content = an object"),
-        (said(content=[42]), "content that is not a list of objects"),
-        (said(role=["assistant"]), "role = a list"),
-        (said(refusal={"text": "no"}), "refusal = an object"),
-        *((said(tool_calls=calls), "tool_calls that are not a list of objects") for calls in ({"id": 1}, ["x"])),
-        *((said(tool_calls=[{"id": "c", **call}]), NO_CALL) for call in NO_CALLS),
+        *((answer, OF_MODEL, told) for answer, told in NO_ANSWERS),
+        *(({"choices": choices}, OF_SERVER, told) for choices, told in OF_OTHER_TYPES),
+        *((answer, UPSTREAM_502, "error 502 Bad Gateway: said") for answer in BROKEN_OFF),
     ],
 )
-async def test_an_answer_of_other_types_is_the_servers_failure(choices: object, told: str) -> None:
-    error = await failure_of(servers.data({"choices": choices}))
-    assert kind(error) == ("provider", True, "no", 200)
+async def test_an_answer_that_is_none_is_a_failure_of_whose_it_is(
+    answer: Mapping[str, Any], expected: tuple[str, bool, str, int], told: str
+) -> None:
+    error = await failure_of(servers.data(answer))
+    assert kind(error) == expected
     assert str(error) == f"the server answered 200 with {told}"
 
 
@@ -161,25 +167,6 @@ async def test_the_arguments_of_a_call_are_text_and_calls_of_another_type_are_ke
     other = {"id": "d", "type": "custom", "custom": {"name": "f", "input": "x"}}
     reply = await reply_of(servers.message(content=None, tool_calls=[call, other]))
     assert reply.tool_calls == [{**call, "function": {"name": "f", "arguments": read}}, other]
-
-
-FAILED = {"code": 502, "message": "said"}
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"choices": [{"error": FAILED, "finish_reason": "error"}]},
-        {"choices": [{"error": FAILED, "message": {"content": "half an ans"}, "finish_reason": "error"}]},
-        {"choices": [{"error": FAILED, "message": {"content": "half an ans"}}]},
-        {"choices": said(content=""), "error": FAILED},
-        {"choices": said(content=None), "error": FAILED},
-    ],
-)
-async def test_an_error_of_a_choice_or_next_to_no_text_is_that_of_its_code(answer: Mapping[str, object]) -> None:
-    failure = await failure_of(servers.data(answer))
-    assert kind(failure) == ("provider", True, "no", 502)
-    assert str(failure) == "the server answered 200 with error 502 Bad Gateway: said"
 
 
 async def test_an_error_next_to_an_answer_is_ignored() -> None:

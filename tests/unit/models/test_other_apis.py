@@ -149,9 +149,14 @@ async def test_further_requests_continue_from_the_tokens_of_the_last_answer(adde
     assert asked.headers["x-team"] == "evals"
 
 
+async def untokenized(exchange: Exchange) -> web.StreamResponse:
+    return web.Response(status=404) if exchange.seen.path == "/tokenize" else await TokenServer()(exchange)
+
+
 @pytest.mark.parametrize(
     ("behave", "added"),
     [
+        pytest.param(untokenized, ANSWERS, id="a server without that address"),
         pytest.param(TokenServer("length"), ANSWERS, id="an answer that was cut off"),
         pytest.param(TokenServer(ids=False), ANSWERS, id="a server without ids"),
         pytest.param(
@@ -162,11 +167,11 @@ async def test_further_requests_continue_from_the_tokens_of_the_last_answer(adde
         ),
     ],
 )
-async def test_where_tokens_cannot_go_on_messages_are_sent(behave: TokenServer, added: tuple[Message, ...]) -> None:
+async def test_where_tokens_cannot_go_on_messages_are_sent(behave: Behaviour, added: tuple[Message, ...]) -> None:
     first, second, _ = turns(*added)
     with ChatServer(behave) as server:
         await ask(server.base_url, "openai_chat_completions_token", first, second)
-    assert [request.path for request in server.requests] == [CHAT, CHAT]
+    assert paths(server) == [CHAT, CHAT]
 
 
 async def test_runs_do_not_share_their_tokens() -> None:
@@ -175,15 +180,3 @@ async def test_runs_do_not_share_their_tokens() -> None:
     with ChatServer(TokenServer()) as server:
         await ask(server.base_url, "openai_chat_completions_token", first, other, second)
     assert paths(server) == [CHAT, CHAT, TOKENS]
-
-
-async def test_without_tokenize_messages_are_sent() -> None:
-    behave = TokenServer()
-
-    async def without(exchange: Exchange) -> web.StreamResponse:
-        return web.Response(status=404) if exchange.seen.path == "/tokenize" else await behave(exchange)
-
-    with ChatServer(without) as server:
-        replies = await ask(server.base_url, "openai_chat_completions_token", *turns(*ANSWERS))
-    assert paths(server) == [CHAT] * 3
-    assert len(replies) == 3

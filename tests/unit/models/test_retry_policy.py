@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models import SECOND_TRY_AFTER_S, probe
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 from pytest_osmosis.models.retry import Answered, DeniableModel, RetryPolicy, chat
+from tests.clocks import LoopClock, ended, settled
 
 REPLY = ChatReply({"role": "assistant", "content": "42"})
 AT_ONCE = RetryPolicy(max_retries=3, first_s=0.0)
@@ -109,12 +111,19 @@ async def test_after_the_last_retry_the_last_error_counts_the_retries(max_retrie
     assert str(error) == (f"no room ({1 + max_retries} tries)" if max_retries else "no room")
 
 
-async def test_a_permanent_error_ends_the_retries() -> None:
-    model = Scripted(busy(), ModelError("wrong", status=400, boundary="model"))
+async def test_a_request_that_takes_too_long_is_retried() -> None:
+    class Silent(Scripted):
+        async def chat(self, request: ChatRequest) -> ChatReply:
+            reply = await super().chat(request)
+            await asyncio.sleep(1e9 if len(self.requests) == 1 else 0)
+            return reply
 
-    error = await failure(model)
-
-    assert (len(model.requests), error.status, error.boundary, error.retries) == (2, 400, "model", 1)
+    clock, model = LoopClock(), Silent(REPLY, REPLY)
+    asked = asyncio.create_task(answered(model, within=asyncio.timeout))
+    for seconds, n_requests in ((0.0, 1), (59.0, 1), (1.0, 2)):
+        await clock.advance(seconds)
+        assert len(model.requests) == n_requests
+    assert await ended(asked) == Answered(REPLY, 1)
 
 
 async def test_waits_happen_inside_the_callers_context_and_requests_outside_of_it() -> None:
@@ -145,6 +154,29 @@ async def test_a_request_is_given_no_more_than_the_time_that_is_left() -> None:
     for left_s in (30.0, 300.0, None):
         await answered(Scripted(REPLY), left_s, within=within)
     assert given == [30.0, 60.0, 60.0]
+
+
+def delays_of(error: ModelError, retries: int) -> list[float]:
+    return sorted(RetryPolicy().delay_s(error, retries, Random(seed)) for seed in range(200))
+
+
+def test_waits_double_to_the_cap_with_jitter_and_retry_after_is_honoured_unless_it_is_zero() -> None:
+    for retries, full in [*enumerate([0.5, 1, 2, 4, 8, 16, 30, 30]), (10_000, 30)]:
+        delays = delays_of(busy(), retries)
+        assert 0.5 * full <= delays[0] < 0.6 * full
+        assert 0.9 * full < delays[-1] <= full
+    delays = delays_of(busy(retry_after_s=100.0), 0)
+    assert 100 <= delays[0] < delays[-1] <= 110
+    assert delays_of(busy(retry_after_s=0.0), 0)[0] >= 0.25
+
+
+async def test_the_servers_wait_is_kept_between_requests() -> None:
+    clock, model = LoopClock(), Scripted(busy(retry_after_s=60.0), REPLY)
+    asked = asyncio.create_task(answered(model))
+    for seconds, n_requests in ((0.0, 1), (59.0, 1), (1.0, 2)):
+        await clock.advance(seconds)
+        assert len(model.requests) == n_requests
+    assert (await ended(asked)).retries == 1
 
 
 @pytest.mark.parametrize(("left_s", "n_requests"), [(DELAY_S, 1), (2 * DELAY_S, 2)])
@@ -213,3 +245,14 @@ async def test_a_model_that_may_deny_answers_and_is_closed() -> None:
     assert await model.chat(ChatRequest([])) is REPLY
     await model.close()
     assert own.closed
+
+
+async def test_the_probe_waits_for_a_server_that_is_starting() -> None:
+    clock, model = LoopClock(), Scripted(busy(systemic="until_success"), REPLY)
+    probing = asyncio.create_task(probe(model))
+    await settled()
+    for _ in range(2):
+        assert len(model.requests) == 1
+        await clock.advance(SECOND_TRY_AFTER_S / 2)
+    assert await ended(probing) is None
+    assert len(model.requests) == 2

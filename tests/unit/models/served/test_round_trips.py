@@ -320,31 +320,7 @@ def answering(shape: ApiShape, reply: ChatReply, kind: type) -> Any:
     return http.Client(transport=http.MockTransport(answer))
 
 
-def streamed_by_openai(reply: ChatReply) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The completion as the openai client puts it together from a stream, and as it gets it whole."""
-    fields: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "17 * 23"}]}
-    with (
-        answering(completions, reply, openai.DefaultHttpxClient) as http,
-        OpenAI(base_url=URL, api_key="none", http_client=http) as client,
-    ):
-        whole = client.chat.completions.create(**fields).to_dict()
-        with client.chat.completions.stream(**fields, stream_options={"include_usage": True}) as stream:
-            stream.until_done()
-            return stream.current_completion_snapshot.to_dict(), whole
-
-
-def streamed_by_anthropic(reply: ChatReply) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The message as the anthropic client puts it together from a stream, and as it gets it whole."""
-    fields: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "17 * 23"}]}
-    with (
-        answering(messages, reply, anthropic.DefaultHttpxClient) as http,
-        Anthropic(base_url=URL, api_key="none", http_client=http) as client,
-    ):
-        whole = client.messages.create(**fields).to_dict(warnings=False)
-        with client.messages.stream(**fields) as stream:
-            return stream.get_final_message().to_dict(warnings=False), whole
-
-
+ASKED: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "17 * 23"}]}
 KNOWS_SERVER_TOOLS = hasattr(anthropic.types, "ServerToolUseBlock")
 KNOWS_STOP_DETAILS = "stop_details" in anthropic.types.Message.model_fields
 """False in older releases of the client, which leave such parts of a stream out."""
@@ -376,7 +352,14 @@ EMPTY = ChatReply({"role": "assistant", "content": ""}, None, None, None)
 @example(EMPTY)
 @given(replies() | st.just(OF_ANTHROPIC))
 def test_the_openai_client_puts_a_stream_together_to_the_whole_reply(reply: ChatReply) -> None:
-    streamed, whole = streamed_by_openai(reply)
+    with (
+        answering(completions, reply, openai.DefaultHttpxClient) as http,
+        OpenAI(base_url=URL, api_key="none", http_client=http) as client,
+    ):
+        whole = client.chat.completions.create(**ASKED).to_dict()
+        with client.chat.completions.stream(**ASKED, stream_options={"include_usage": True}) as stream:
+            stream.until_done()
+            streamed = stream.current_completion_snapshot.to_dict()
     assert choice_of(streamed) == choice_of(whole)
     assert streamed.get("usage") == whole.get("usage")
 
@@ -386,7 +369,13 @@ def test_the_openai_client_puts_a_stream_together_to_the_whole_reply(reply: Chat
 @example(EMPTY)
 @given(replies() | st.just(OF_ANTHROPIC) if KNOWS_SERVER_TOOLS else replies())
 def test_the_anthropic_client_puts_a_stream_together_to_the_whole_reply(reply: ChatReply) -> None:
-    streamed, whole = streamed_by_anthropic(reply)
+    with (
+        answering(messages, reply, anthropic.DefaultHttpxClient) as http,
+        Anthropic(base_url=URL, api_key="none", http_client=http) as client,
+    ):
+        whole = client.messages.create(**ASKED, max_tokens=9).to_dict(warnings=False)
+        with client.messages.stream(**ASKED, max_tokens=9) as stream:
+            streamed = stream.get_final_message().to_dict(warnings=False)
     assert blocks_of(streamed) == blocks_of(whole)
     kept = ("stop_reason", "stop_details", "usage") if KNOWS_STOP_DETAILS else ("stop_reason", "usage")
     assert [streamed.get(name) for name in kept] == [whole.get(name) for name in kept]

@@ -126,21 +126,6 @@ def test_null_stands_for_a_missing_field_and_both_names_of_the_bound_on_tokens_a
     assert (read.chat.messages, read.chat.sampling) == (conversation, {"max_tokens": 7})
 
 
-@pytest.mark.parametrize(
-    ("choice", "found"),
-    [
-        ({"type": "auto"}, {"tool_choice": "auto"}),
-        ({"type": "any"}, {"tool_choice": "required"}),
-        ({"type": "none"}, {"tool_choice": "none"}),
-        ({"type": "tool", "name": "add"}, {"tool_choice": {"type": "function", "function": {"name": "add"}}}),
-        ({"type": "auto", "disable_parallel_tool_use": True}, {"tool_choice": "auto", "parallel_tool_calls": False}),
-    ],
-)
-def test_the_choice_of_tools_has_the_names_of_completions(choice: dict[str, Any], found: dict[str, Any]) -> None:
-    body = {"messages": QUESTION, "max_tokens": 9, "tool_choice": choice}
-    assert messages.read_request(body).chat.sampling == {"max_tokens": 9, **found}
-
-
 # -- replies ----------------------------------------------------------------------------------------------
 
 CALLS = [{"id": "call_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}]
@@ -224,7 +209,6 @@ def test_a_stream_of_completions_has_its_tokens_only_if_they_are_asked_for() -> 
     ("error", "status", "of_openai", "of_anthropic"),
     [
         (ModelError("wrong key", status=401), 401, "authentication_error", "authentication_error"),
-        (ModelError("no credit", status=402), 402, "invalid_request_error", "invalid_request_error"),
         (ModelError("too long", status=400, boundary="model"), 400, "invalid_request_error", "invalid_request_error"),
         (ModelError("busy", status=429, retryable=True), 429, "rate_limit_error", "rate_limit_error"),
         (ModelError("cancelled", status=499, retryable=True), 499, "server_error", "api_error"),
