@@ -65,19 +65,17 @@ def test_both_models_get_the_same_prompts_and_a_regression_fails(
     result = workspace.run(CONFIG, "--osmosis-no-probe", "--junitxml=junit.xml", exits=1)
 
     result.assert_outcomes(passed=8, xfailed=6, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "  7 rows x 1 run x 2 models = 14 rollouts, 4 in flight",
-            f"  baseline: old at {server.base_url}, on the same rows side by side; its tests never fail",
-            "rewards:score    new *0.143 *",
-            "rewards:score    old *1.000 *",
-            "140 tokens *",
-            "against the baseline old: pass rate 0.143, baseline 1.000, same 7 rows",
-            "  row0 now: pytest-osmosis show x-* row0-run0",
-            "baseline old: pass rate 1.000: 7 of 7 runs passed; 70 tokens, cost unknown",
-            "gate max_regression <= 0.02: FAILS: *: a regression (p = 0.031)",
-        ]
-    )
+    result.stdout.fnmatch_lines(f"""
+          7 rows x 1 run x 2 models = 14 rollouts, 4 in flight
+          baseline: old at {server.base_url}, on the same rows side by side; its tests never fail
+        rewards:score    new *0.143 *
+        rewards:score    old *1.000 *
+        140 tokens *
+        against the baseline old: pass rate 0.143, baseline 1.000, same 7 rows
+          row0 now: pytest-osmosis show x-* row0-run0
+        baseline old: pass rate 1.000: 7 of 7 runs passed; 70 tokens, cost unknown
+        gate max_regression <= 0.02: FAILS: *: a regression (p = 0.031)
+    """)
     asked = Counter((body["model"], body["messages"][-1]["content"], body["seed"]) for body in server.bodies)
     assert {**asked} == dict.fromkeys(asked, 1)
     assert {(question, seed) for model, question, seed in asked if model == "new"} == {
@@ -107,16 +105,14 @@ def test_a_baseline_that_is_not_reached_is_not_measured_and_ends_with_its_eval(
 
         assert len(closed.requests) == 1
     result.assert_outcomes(passed=8, skipped=7, errors=1)
-    result.stdout.fnmatch_lines(
-        [
-            "against the baseline old: not measured: no row was measured on both sides (*401*); *: 7 not measured",
-            "no further request is sent to the baseline's model: the test request failed: *401*",
-            "baseline old: pass rate -: no run was measured",
-            "7 runs of the baseline never ran: the test request failed: *401*",
-            "gate max_regression <= 0.02: NOT MEASURED: no row was measured on both sides (the test request *: *401*)",
-            "gate pass_rate >= 0.5: HOLDS: *",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+        against the baseline old: not measured: no row was measured on both sides (*401*); *: 7 not measured
+        no further request is sent to the baseline's model: the test request failed: *401*
+        baseline old: pass rate -: no run was measured
+        7 runs of the baseline never ran: the test request failed: *401*
+        gate max_regression <= 0.02: NOT MEASURED: no row was measured on both sides (the test request *: *401*)
+        gate pass_rate >= 0.5: HOLDS: *
+    """)
     pending = workspace.results()["pending"]
     assert {(one["model_tag"], "401" in one["reason"]) for one in pending} == {("baseline", True)}
 
@@ -175,12 +171,10 @@ def test_selecting_one_model_alone_compares_nothing_and_single_runs_decide_if_no
 
     own = workspace.run(CONFIG, "-k", "not baseline", exits=0)
     own.assert_outcomes(passed=2, xfailed=6, skipped=1, deselected=7)
-    own.stdout.fnmatch_lines(
-        [
-            "gate max_regression <= 0.02: not decided (only 0 of the baseline's 7 runs selected)",
-            "gate pass_rate >= 0.1: HOLDS: *",
-        ]
-    )
+    own.stdout.fnmatch_lines("""
+        gate max_regression <= 0.02: not decided (only 0 of the baseline's 7 runs selected)
+        gate pass_rate >= 0.1: HOLDS: *
+    """)
     assert {body["model"] for body in server.bodies} == {"new"}
     last_failed = workspace.last_failed()
     assert len(last_failed) == 6

@@ -42,13 +42,11 @@ def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Work
     eval_of(workspace, [PASS] * 7)
     written = workspace.run(CONFIG, UPDATE, "-rs", exits=0)
     written.assert_outcomes(passed=7, skipped=1)
-    written.stdout.fnmatch_lines(
-        [
-            "  baseline: baselines/x.json, which this run will write",
-            "baseline updated: baselines/x.json (pass rate 1.000)",
-            "gate max_regression <= 0.02: not decided (this command writes a new baseline)",
-        ]
-    )
+    written.stdout.fnmatch_lines("""
+          baseline: baselines/x.json, which this run will write
+        baseline updated: baselines/x.json (pass rate 1.000)
+        gate max_regression <= 0.02: not decided (this command writes a new baseline)
+    """)
     assert read_json(workspace.root / FILE) == workspace.results()
 
     eval_of(workspace, [FAIL] * 6 + [PASS])
@@ -56,14 +54,12 @@ def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Work
 
     result.assert_outcomes(passed=1, xfailed=6, failed=1)
     finding = "pass rate 0.143, baseline 1.000, same 7 rows; -0.857: a regression (p = 0.031)"
-    result.stdout.fnmatch_lines(
-        [
-            "  baseline: baselines/x.json (20* UTC, pass rate 1.000, 7 runs)",
-            "against the baseline baselines/x.json (20* UTC): pass rate 0.143, baseline 1.000, same 7 rows",
-            "  row0 now: pytest-osmosis show x-* row0-run0",
-            f"gate max_regression <= 0.02: FAILS: {finding}",
-        ]
-    )
+    result.stdout.fnmatch_lines(f"""
+          baseline: baselines/x.json (20* UTC, pass rate 1.000, 7 runs)
+        against the baseline baselines/x.json (20* UTC): pass rate 0.143, baseline 1.000, same 7 rows
+          row0 now: pytest-osmosis show x-* row0-run0
+        gate max_regression <= 0.02: FAILS: {finding}
+    """)
     case = junit_cases(workspace.root / "junit.xml")["x[gate max_regression <= 0.02]"]
     assert [child.tag for child in case] == ["failure"]
     found = workspace.results()["baseline"]

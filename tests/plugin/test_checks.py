@@ -72,12 +72,10 @@ def test_checks_score_with_reasons_and_only_a_changed_one_scores_again(workspace
     workspace.write("configs/eval/x.toml", TOML.replace("MAX", "3"))
     second = workspace.run("--osmosis-from=latest")
 
-    second.stdout.fnmatch_lines(
-        [
-            "reused * 2 stored scores of contains, 2 stored scores of tokens (code and rows unchanged)*",
-            "gate short pass_rate >= 0.9: FAILS: 0.000 (0 of 2 runs passed)",
-        ]
-    )
+    second.stdout.fnmatch_lines("""
+        reused * 2 stored scores of contains, 2 stored scores of tokens (code and rows unchanged)*
+        gate short pass_rate >= 0.9: FAILS: 0.000 (0 of 2 runs passed)
+    """)
 
 
 DURATIONS = """

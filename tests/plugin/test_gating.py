@@ -118,12 +118,10 @@ def test_an_eval_whose_gate_fails_ends_early_with_the_verdict_of_the_whole(works
     assert len(results["pending"]) == n_left
     assert (results["status"], results["stopped_by"]) == ("finished", "decided")
     reason = "gate pass_rate >= 0.9 fails whatever the other runs give"
-    result.stdout.fnmatch_lines(
-        [
-            "  stops as soon as the gates are decided (not with -k, --lf or node ids)",
-            f"SKIPPED * configs/eval/x.toml:1: *{reason}",
-        ]
-    )
+    result.stdout.fnmatch_lines(f"""
+          stops as soon as the gates are decided (not with -k, --lf or node ids)
+        SKIPPED * configs/eval/x.toml:1: *{reason}
+    """)
     result.stdout.fnmatch_lines([f"{n_left} of 40 runs not needed: {reason}", "stopped early: estimates cover only*"])
     assert results["stop_reason"] == results["pending"][0]["reason"]
 

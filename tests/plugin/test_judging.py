@@ -52,13 +52,11 @@ def test_a_judge_is_shown_and_its_scores_are_reused(workspace: Workspace) -> Non
     first = workspace.run(CONFIG)
 
     first.assert_outcomes(passed=1, failed=1)
-    first.stdout.fnmatch_lines(
-        [
-            "*judge: demo/judge (embedded), scores as rubric*",
-            "rubric 0 < 0.5*The demo judge compares numbers: the answer has 2, the ground truth 3.*",
-            "judge demo/judge: 2 calls, * tokens (* in, * out), $0",
-        ]
-    )
+    first.stdout.fnmatch_lines("""
+        *judge: demo/judge (embedded), scores as rubric*
+        rubric 0 < 0.5*The demo judge compares numbers: the answer has 2, the ground truth 3.*
+        judge demo/judge: 2 calls, * tokens (* in, * out), $0
+    """)
     config = workspace.results()["config"]
     assert (config["eval_fns"], config["judge"]["model"]) == (["rewards:score", "rubric"], "demo/judge")
 

@@ -49,13 +49,11 @@ def test_the_command_of_eval_mode_runs_all_rows(workspace: Workspace) -> None:
     result = workspace.run(*COMMAND, *more, "--osmosis-output=results.json", exits=0)
 
     result.assert_outcomes(passed=24)
-    result.stdout.fnmatch_lines(
-        [
-            "osmosis: test_data (without a TOML)",
-            "  dataset: test_data.jsonl, all 12",
-            "  agent: server:agent_loop, scored by rewards:compute_reward, rewards:at_once",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+        osmosis: test_data (without a TOML)
+          dataset: test_data.jsonl, all 12
+          agent: server:agent_loop, scored by rewards:compute_reward, rewards:at_once
+    """)
     published = read_json(workspace.root / "results.json")
     assert published["config"]["model"] == "demo/arithmetic"
     assert published["config"]["eval_fns"] == ["rewards:compute_reward", "rewards:at_once"]

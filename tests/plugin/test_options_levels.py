@@ -116,13 +116,11 @@ def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> No
 
     result = workspace.run(CONFIG, "tests", "--osmosis-dry-run", "--osmosis-n=2", exits=0)
 
-    result.stdout.fnmatch_lines(
-        [
-            "  3 rows x 2 runs = 6 rollouts*",
-            "osmosis: dry run: no code was loaded, no model asked, no test run, nothing written",
-            "*= 7 not run (dry run) in *",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+          3 rows x 2 runs = 6 rollouts*
+        osmosis: dry run: no code was loaded, no model asked, no test run, nothing written
+        *= 7 not run (dry run) in *
+    """)
     assert not (workspace.root / ".osmosis").exists()
     assert not (workspace.root / "ran").exists()
     some = workspace.run(CONFIG, "--osmosis-dry-run", "-k", "row1-", exits=0)

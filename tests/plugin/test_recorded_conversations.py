@@ -87,17 +87,15 @@ def test_conversations_are_scored_without_a_toml_and_without_a_model(workspace: 
     result = workspace.run(*TYPED, "--osmosis-eval-fn=rewards:turns", "--osmosis-output=results.json")
 
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "  model: recorded conversations, no model is asked",
-            "  3 rows x 1 run: the rows hold the conversations, nothing is rolled out, 1 in flight *",
-            "  agent: recorded, scored by rewards:right, rewards:turns",
-            'rewards:right 0 < 1: answered "5", expected "4"',
-            "  user: 2 + 2?",
-            "  assistant: 5",
-            "0 tokens, $0, *",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+          model: recorded conversations, no model is asked
+          3 rows x 1 run: the rows hold the conversations, nothing is rolled out, 1 in flight *
+          agent: recorded, scored by rewards:right, rewards:turns
+        rewards:right 0 < 1: answered "5", expected "4"
+          user: 2 + 2?
+          assistant: 5
+        0 tokens, $0, *
+    """)
     published = read_json(workspace.root / "results.json")
     assert (published["config"]["model"], published["config"]["recorded"]) == ("recorded", True)
     assert [run["tokens"] for row in published["rows"] for run in row["runs"]] == [0, 0, 0]
@@ -114,12 +112,10 @@ def test_a_toml_scores_with_a_grader_shows_and_scores_again(workspace: Workspace
     result = workspace.run(config, "--osmosis-gate=pass_rate >= 0.5", exits=0)
 
     result.assert_outcomes(passed=3, xfailed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "  model: recorded conversations of openai/gpt-5, no model is asked",
-            "gate pass_rate >= 0.5: HOLDS: 0.667 *",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+          model: recorded conversations of openai/gpt-5, no model is asked
+        gate pass_rate >= 0.5: HOLDS: 0.667 *
+    """)
     shown = workspace.show("row0-run0")
     assert "    -> multiply({})" in shown
     assert shown.count("assistant:") == 2

@@ -22,20 +22,18 @@ def test_all_problems_of_all_configs_are_listed_with_their_lines_whatever_their_
     result = workspace.run(CONFIG, "configs/eval/y.toml", exits=4)
 
     x = (workspace.root / "configs/eval/x.toml").read_text().splitlines()
-    result.stderr.fnmatch_lines_random(
-        [
-            f"ERROR: configs/eval/x.toml:{x.index('n = 0') + 1}: ?evaluation? n: must be *",
-            f"ERROR: configs/eval/x.toml:{x.index('batch_sizee = 3') + 1}: ?evaluation? batch_sizee: *batch_size*",
-            "ERROR: configs/eval/x.toml:*: ?experiment? rollout: must be a folder in rollouts*",
-            'ERROR: dataset "missing": not found; *',
-            "ERROR: configs/eval/x.toml:*: ?secrets? required: each must be a name that matches*",
-            "ERROR: secret NO_TOKEN: missing or empty in the environment; *",
-            "ERROR: secret NO_KEY: missing or empty in the environment; *",
-            "ERROR: configs/eval/x.toml: ?baseline? results: missing.json does not exist; *",
-            "ERROR: *nobody*",
-            "ERROR: data/y.jsonl:2: *user_prompt*",
-        ]
-    )
+    result.stderr.fnmatch_lines_random(f"""
+        ERROR: configs/eval/x.toml:{x.index("n = 0") + 1}: ?evaluation? n: must be *
+        ERROR: configs/eval/x.toml:{x.index("batch_sizee = 3") + 1}: ?evaluation? batch_sizee: *batch_size*
+        ERROR: configs/eval/x.toml:*: ?experiment? rollout: must be a folder in rollouts*
+        ERROR: dataset "missing": not found; *
+        ERROR: configs/eval/x.toml:*: ?secrets? required: each must be a name that matches*
+        ERROR: secret NO_TOKEN: missing or empty in the environment; *
+        ERROR: secret NO_KEY: missing or empty in the environment; *
+        ERROR: configs/eval/x.toml: ?baseline? results: missing.json does not exist; *
+        ERROR: *nobody*
+        ERROR: data/y.jsonl:2: *user_prompt*
+    """)
     assert sum(line.startswith("ERROR: ") for line in result.errlines) == 10
     assert workspace.run(CONFIG, "configs/eval/y.toml", "--osmosis-dry-run", exits=4).errlines == result.errlines
     assert "INTERNALERROR" not in result.stdout.str()
@@ -73,17 +71,15 @@ def test_code_that_does_not_load_shows_the_users_traceback_once_and_leaves_no_ru
         result = workspace.run(CONFIG, exits=4)
 
         assert not server.requests
-    result.stderr.fnmatch_lines(
-        [
-            "ERROR: x: rewards:score: does not load: KeyError: 'no such thing'",
-            "Traceback (most recent call last):",
-            '  File "*/rewards.py", line 2, in <module>',
-            '  File "*/helper.py", line 2, in load',
-            "KeyError: 'no such thing'",
-            'others:scor: module "others" has no "scor", did you mean "score"?',
-            'agents:rollot: module "agents" has no "rollot", did you mean "rollout"?',
-        ]
-    )
+    result.stderr.fnmatch_lines("""
+        ERROR: x: rewards:score: does not load: KeyError: 'no such thing'
+        Traceback (most recent call last):
+          File "*/rewards.py", line 2, in <module>
+          File "*/helper.py", line 2, in load
+        KeyError: 'no such thing'
+        others:scor: module "others" has no "scor", did you mean "score"?
+        agents:rollot: module "agents" has no "rollot", did you mean "rollout"?
+    """)
     result.stderr.no_fnmatch_line("*rewards:other*")
     assert (workspace.root / "tries.txt").read_text() == "x", "each module once"
     assert "pytest_osmosis/" not in result.stderr.str()

@@ -75,14 +75,12 @@ def test_files_that_cannot_be_written_at_the_end_are_errors(
     result = workspace.run(CONFIG, "--osmosis-markdown=summary.md", "--osmosis-output=out.json", "-rE", exits=1)
 
     result.assert_outcomes(passed=4, errors=2)
-    result.stdout.fnmatch_lines_random(
-        [
-            "ERROR configs/eval/x.toml::x?results? - out.json could not be written*",
-            "ERROR configs/eval/x.toml::x?markdown? - summary.md could not be written*",
-            "out.json could not be written: Is a directory",
-            "summary.md could not be written: Is a directory",
-            "page could not be written: Is a directory",
-            "results: .osmosis/runs/*",
-        ]
-    )
+    result.stdout.fnmatch_lines_random("""
+        ERROR configs/eval/x.toml::x?results? - out.json could not be written*
+        ERROR configs/eval/x.toml::x?markdown? - summary.md could not be written*
+        out.json could not be written: Is a directory
+        summary.md could not be written: Is a directory
+        page could not be written: Is a directory
+        results: .osmosis/runs/*
+    """)
     assert len(workspace.results()["rows"]) == 3

@@ -45,18 +45,16 @@ def test_a_changed_function_is_applied_without_asking_the_model(workspace: Works
     result = workspace.run(FROM, "--junitxml=junit.xml", exits=1)
 
     result.assert_outcomes(passed=3, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            f"  from run {run_dir.name} of * UTC: 4 stored rollouts, no model is asked",
-            "score 0 < 1: answered *, expected *",
-            f"run it again: pytest 'configs/eval/x.toml::x?row0-run0?' --osmosis-from=.osmosis/runs/{run_dir.name}",
-            "the rollouts took 40 tokens (28 in, 12 out)*",
-            "against the previous verdicts (results.1.json): 0 rows better, 1 worse",
-            "  worse: row0",
-            f"  row0 now: pytest-osmosis show {run_dir.name} row0-run0",
-            f"results: .osmosis/runs/{run_dir.name}/results.json",
-        ]
-    )
+    result.stdout.fnmatch_lines(f"""
+          from run {run_dir.name} of * UTC: 4 stored rollouts, no model is asked
+        score 0 < 1: answered *, expected *
+        run it again: pytest 'configs/eval/x.toml::x?row0-run0?' --osmosis-from=.osmosis/runs/{run_dir.name}
+        the rollouts took 40 tokens (28 in, 12 out)*
+        against the previous verdicts (results.1.json): 0 rows better, 1 worse
+          worse: row0
+          row0 now: pytest-osmosis show {run_dir.name} row0-run0
+        results: .osmosis/runs/{run_dir.name}/results.json
+    """)
     assert workspace.run_dirs() == [run_dir]
     assert (run_dir / "journal.jsonl").read_bytes().startswith(journal)
     assert (run_dir / "results.1.json").read_bytes() == first
@@ -148,17 +146,15 @@ def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(workspace: Work
 
     assert result.ret == 9, "half of the eval has no score"
     result.assert_outcomes(passed=2, skipped=2, errors=1)
-    result.stdout.fnmatch_lines(
-        [
-            "  from run *: 2 stored rollouts (2 runs without one), no model is asked",
-            "  note: row 1: the prompt changed after the rollout; not scored",
-            "  note: row 0: changed after the rollout, except in the prompt; scored as now",
-            "SKIPPED ?1? configs/eval/x.toml:1: the prompt has changed since the rollout",
-            "SKIPPED ?1? configs/eval/x.toml:1: its row is no longer in the dataset",
-            "against the previous verdicts (results.1.json): 1 row better, 0 worse",
-            "not measured: 2 of 4 runs have no rollout to score",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+          from run *: 2 stored rollouts (2 runs without one), no model is asked
+          note: row 1: the prompt changed after the rollout; not scored
+          note: row 0: changed after the rollout, except in the prompt; scored as now
+        SKIPPED ?1? configs/eval/x.toml:1: the prompt has changed since the rollout
+        SKIPPED ?1? configs/eval/x.toml:1: its row is no longer in the dataset
+        against the previous verdicts (results.1.json): 1 row better, 0 worse
+        not measured: 2 of 4 runs have no rollout to score
+    """)
     shown = workspace.cli("show", "latest").outlines
     assert [line for line in shown if " not scored: " in line] == [
         "1 run not scored: the prompt has changed since the rollout",
@@ -226,13 +222,11 @@ def test_runs_that_cannot_be_rescored_are_refused(stored_workspace: Workspace) -
     unknown.stderr.fnmatch_lines(
         [f'*: run "{almost}": not found in *; did you mean "{run_dir.name}"? the newest are *']
     )
-    contradicted.stderr.fnmatch_lines(
-        [
-            "ERROR: --osmosis-set model.max_retries: contradicts --osmosis-from, which does not change rollouts; *",
-            "ERROR: --osmosis-max-turns: contradicts *",
-            "ERROR: --osmosis-smoke: contradicts *",
-        ]
-    )
+    contradicted.stderr.fnmatch_lines("""
+        ERROR: --osmosis-set model.max_retries: contradicts --osmosis-from, which does not change rollouts; *
+        ERROR: --osmosis-max-turns: contradicts *
+        ERROR: --osmosis-smoke: contradicts *
+    """)
     another.stderr.fnmatch_lines(["*none of its rollouts can be scored*were they made from data/x.jsonl*"])
     broken.stderr.fnmatch_lines(["*SyntaxError*"])
     gone.stderr.fnmatch_lines([f"*x.toml: the config of run {run_dir.name} no longer exists; name one with *"])

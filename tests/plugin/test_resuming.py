@@ -70,19 +70,15 @@ def test_after_ctrl_c_the_last_line_is_the_command_that_goes_on(workspace: Works
         assert resumed.ret == 0
         asked = Counter(body["messages"][-1]["content"] for body in server.bodies)
     assert sorted(asked.values()) == [1, 1, 1, 2, 2]
-    resumed.stdout.fnmatch_lines(
-        [
-            "*: 1 of 5 rollouts stored, 4 left",
-            "  spent before: * tokens, *",
-            "  note: up to 2 rollouts were lost in flight, possibly billed",
-        ]
-    )
-    resumed.stdout.fnmatch_lines(
-        [
-            "1 of 5 runs is from earlier sessions",
-            "up to 2 rollouts were lost in flight, possibly billed, and not counted here",
-        ]
-    )
+    resumed.stdout.fnmatch_lines("""
+        *: 1 of 5 rollouts stored, 4 left
+          spent before: * tokens, *
+          note: up to 2 rollouts were lost in flight, possibly billed
+    """)
+    resumed.stdout.fnmatch_lines("""
+        1 of 5 runs is from earlier sessions
+        up to 2 rollouts were lost in flight, possibly billed, and not counted here
+    """)
     found = workspace.results()
     assert (found["status"], found["summary"]["total_runs"], found["summary"]["rolled_out_again"]) == ("finished", 5, 0)
     assert (found["provenance"]["sessions"], found["provenance"]["lost_in_flight"]) == (2, 2)
@@ -265,18 +261,16 @@ def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -
     refused = workspace.run(*now, RESUME)
 
     assert (refused.ret, calls(workspace).total() - before) == (4, 1)
-    refused.stderr.fnmatch_lines(
-        [
-            "ERROR: configs/eval/x.toml: none of the stored runs of x can be resumed:",
-            "  fits: has nothing left to do",
-            '  other: [[]experiment] model_path: "demo/judge" -> "demo/arithmetic"; [[]model] model: *',
-            "  more: the selected rows: *, without row 2",
-            "  twice: [[]evaluation] n: 2 -> 1*",
-            "  hot: [[]sampling] temperature: 0.9 -> not set",
-            "  and 1 more",
-            "undo what differs, or leave out --osmosis-resume to begin a new run, which costs money",
-        ]
-    )
+    refused.stderr.fnmatch_lines("""
+        ERROR: configs/eval/x.toml: none of the stored runs of x can be resumed:
+          fits: has nothing left to do
+          other: [[]experiment] model_path: "demo/judge" -> "demo/arithmetic"; [[]model] model: *
+          more: the selected rows: *, without row 2
+          twice: [[]evaluation] n: 2 -> 1*
+          hot: [[]sampling] temperature: 0.9 -> not set
+          and 1 more
+        undo what differs, or leave out --osmosis-resume to begin a new run, which costs money
+    """)
 
 
 @pytest.mark.slow

@@ -206,13 +206,11 @@ def test_evals_that_tests_need_have_a_line_each_and_the_table(workspace: Workspa
 
     result = workspace.run("test_x.py", "--osmosis-source=model")
 
-    result.stdout.fnmatch_lines(
-        [
-            "osmosis: tests need 5 rollouts of 2 evals; gates are not evaluated",
-            "  a-tests: demo/arithmetic (embedded), 2 rollouts of 2 rows, used by 2 tests, 1 in flight",
-            "  b-tests: demo/arithmetic (embedded), 3 rollouts of 3 rows, used by 3 tests, 1 in flight",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+        osmosis: tests need 5 rollouts of 2 evals; gates are not evaluated
+          a-tests: demo/arithmetic (embedded), 2 rollouts of 2 rows, used by 2 tests, 1 in flight
+          b-tests: demo/arithmetic (embedded), 3 rollouts of 3 rows, used by 3 tests, 1 in flight
+    """)
     rows = table(result.outlines)[1:-1]
     assert [row[:2] + row[3:6] for row in rows] == [
         [f"{name}-tests", "demo/arithmetic", "1.000", "-", "$0"] for name in "ab"
@@ -234,11 +232,9 @@ def test_pages_and_summaries_that_cannot_be_made_cost_nothing_else(
     result = workspace.run(CONFIGS, "--osmosis-markdown=page.md", "--junitxml=junit.xml", exits=1)
 
     result.assert_outcomes(passed=2, xfailed=1, failed=1, errors=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*page.md could not be written: OverflowError: too large (*",
-            "osmosis: the summary could not be printed: OverflowError: too large (*",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+        *page.md could not be written: OverflowError: too large (*
+        osmosis: the summary could not be printed: OverflowError: too large (*
+    """)
     assert [workspace.results(name)["gates"][0]["state"] for name in ("x", "y")] == ["holds", "fails"]
     assert len(junit_cases(workspace.root / "junit.xml")) == 5

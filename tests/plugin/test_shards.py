@@ -52,12 +52,9 @@ def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(works
     result = workspace.run(CONFIG, "--osmosis-shard=2/2")
     first = workspace.run(CONFIG, "--osmosis-shard=1/2", "--osmosis-output=out.shard-2-of-2.json")
 
-    result.stdout.fnmatch_lines(
-        [
-            "out.json holds the results of a whole eval run, so those of shard 2 of 2 are written to "
-            "out.shard-2-of-2.json"
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+        out.json holds the results of a whole eval run, so those of shard 2 of 2 are written to out.shard-2-of-2.json
+    """)
     first.stdout.fnmatch_lines(["out.shard-2-of-2.json holds the results of shard 2 of 2, so those of shard 1 of 2 *"])
     assert read_json(workspace.root / "out.json") == whole
     assert read_json(workspace.root / "out.shard-2-of-2.json")["shard"]["index"] == 2

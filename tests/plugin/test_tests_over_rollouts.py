@@ -90,13 +90,11 @@ def test_the_same_tests_run_offline_and_over_a_model_that_rolls_out_each_run_onc
 
         assert outcomes(online) == outcomes(offline)
         assert len(server.requests) == 7 + 1  # 3 rows x 2 runs, the first run of a fourth, and the probe
-    online.stdout.fnmatch_lines(
-        [
-            "osmosis: x-tests (configs/eval/x.toml)",
-            "  7 rollouts of 4 rows, 1 in flight*",
-            "  used by 10 tests; gates are not evaluated",
-        ]
-    )
+    online.stdout.fnmatch_lines("""
+        osmosis: x-tests (configs/eval/x.toml)
+          7 rollouts of 4 rows, 1 in flight*
+          used by 10 tests; gates are not evaluated
+    """)
     (results,) = [read_json(folder / "results.json") for folder in workspace.run_dirs("x-tests")]
     assert (results["partial"], results["gates"], results["summary"]["total_runs"]) == (False, [], 7)
 
@@ -311,12 +309,10 @@ def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Works
     result = workspace.run("tests", MODEL)
 
     assert result.ret == (1 if workspace.distributed else 2)
-    result.stdout.fnmatch_lines(
-        [
-            'configs/eval/x.toml:*batch_sise: unknown key, did you mean "batch_size"?*',
-            "*tests/test_x.py:6: test_answer)",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+        configs/eval/x.toml:*batch_sise: unknown key, did you mean "batch_size"?*
+        *tests/test_x.py:6: test_answer)
+    """)
 
 
 # -- without a rollout ------------------------------------------------------------------------------------
@@ -344,12 +340,10 @@ def test_none(rollout):
 
     result.assert_outcomes(passed=1, skipped=1, errors=3)
     result.stdout.fnmatch_lines(['the fixture "rollout" needs a marker that names the eval: @pytest.mark.osmosis_*'])
-    result.stdout.fnmatch_lines(
-        [
-            "data/x.jsonl:3: the row has no reference solution *, and no other selected row has one; add one *",
-            'SKIPPED * data/x.jsonl:2: the row has no reference solution (column "solution_str")',
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+        data/x.jsonl:3: the row has no reference solution *, and no other selected row has one; add one *
+        SKIPPED * data/x.jsonl:2: the row has no reference solution (column "solution_str")
+    """)
 
 
 # -- with named evals, and early ends ---------------------------------------------------------------------

@@ -58,14 +58,12 @@ def test_a_preflight_without_a_model_loads_the_code_and_checks_the_rows(workspac
     result = workspace.run(CONFIG, "-rA", exits=0)
 
     result.assert_outcomes(skipped=5)
-    result.stdout.fnmatch_lines(
-        [
-            "osmosis: x (configs/training/x.toml), preflight of a training config",
-            "  base model: Qwen/Qwen3.6-35B-A3B",
-            "  dataset: data/x.jsonl, all 8",
-            "  no model to ask: nothing is rolled out or graded",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+        osmosis: x (configs/training/x.toml), preflight of a training config
+          base model: Qwen/Qwen3.6-35B-A3B
+          dataset: data/x.jsonl, all 8
+          no model to ask: nothing is rolled out or graded
+    """)
     result.stdout.fnmatch_lines(["SKIPPED ?5? configs/training/x.toml:1: no model to ask: nothing was rolled out*"])
     assert workspace.run_dirs() == []
 
@@ -100,13 +98,11 @@ def test_secrets_and_rows_are_reported_together(workspace: Workspace) -> None:
 
     result = workspace.run(CONFIG, DEMO, exits=4)
 
-    result.stderr.fnmatch_lines(
-        [
-            'ERROR: data/x.jsonl:2: row 1: column "user_prompt": must be a non-blank string*',
-            "ERROR: data/x.jsonl:3: row 2: has neither a ground_truth nor metadata, so no Grader would be called*",
-            "ERROR: secret FIRST_TOKEN: missing or empty in the environment*",
-        ]
-    )
+    result.stderr.fnmatch_lines("""
+        ERROR: data/x.jsonl:2: row 1: column "user_prompt": must be a non-blank string*
+        ERROR: data/x.jsonl:3: row 2: has neither a ground_truth nor metadata, so no Grader would be called*
+        ERROR: secret FIRST_TOKEN: missing or empty in the environment*
+    """)
     assert workspace.run_dirs() == []
 
 
