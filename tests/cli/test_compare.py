@@ -216,9 +216,7 @@ def test_several_runs_are_compared_with_the_first_and_p_is_corrected(there: Cli,
     )
 
 
-def test_runs_with_other_rows_and_earlier_results_of_a_run_are_compared_in_a_table_too(
-    typed: Cli, stored: Stored
-) -> None:
+def test_runs_with_other_rows_and_earlier_results_are_compared_in_a_table_too(typed: Cli, stored: Stored) -> None:
     folder = stored("x-20260102T000000Z-aaaaaa", age_s=1)
     moved = [{**row, "row_digest": "f" * 16} for row in RESULTS["rows"]]
     stored("other", results={**RESULTS, "rows": moved}, age_s=2)

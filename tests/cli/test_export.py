@@ -27,7 +27,7 @@ def jsonl(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_a_line_for_each_run_holds_what_results_and_conversation_say(
+def test_each_run_has_a_line_with_what_results_and_conversation_say(
     there: Cli, real_runs: RealRuns, tmp_path: Path
 ) -> None:
     path = tmp_path / "new folder" / "runs.jsonl"
@@ -134,7 +134,7 @@ def test_what_cannot_be_exported_says_why(there: Cli, tmp_path: Path) -> None:
         *(pytest.param([f"--format={name}", "-o", "files"], marks=pytest.mark.addon) for name in ("prime", "osmosis")),
     ],
 )
-def test_an_eval_run_whose_code_was_never_loaded_has_no_runs_to_export(
+def test_an_eval_run_whose_code_never_loaded_has_no_runs_to_export(
     typed: Cli, stored: Stored, arguments: list[str]
 ) -> None:
     folder = stored("x-1", results=None)

@@ -29,9 +29,7 @@ def test_an_unknown_command_of_runs_is_a_usage_error(typed: Cli, capsys: pytest.
 SECRET = "s3cr3t-0123456789"
 
 
-def test_the_secrets_file_of_a_submission_is_known_when_its_logs_are_read(
-    typed: Cli, stored: Stored, tmp_path: Path
-) -> None:
+def test_logs_are_redacted_with_the_secrets_file_of_the_submission(typed: Cli, stored: Stored, tmp_path: Path) -> None:
     directory = RunDirectory(stored("sums-20261122T140157Z-1ef7a3"))
     (tmp_path / "keys.env").write_text(f"MY_KEY={SECRET}\n")
     arguments = ["--osmosis-config=x.toml", "--osmosis-secrets-file=keys.env"]

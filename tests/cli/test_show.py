@@ -50,7 +50,7 @@ def test_show_finds_a_run_by_its_name_or_takes_the_latest(typed: Cli, stored: St
         assert typed("show", *([name] if name else []), unit).startswith(f"x-1 {unit}: ")
 
 
-def test_show_takes_a_node_id_and_looks_above_and_json_holds_the_conversation(
+def test_show_takes_a_node_id_and_looks_above(
     typed: Cli, stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored("x-1", ROLLOUT, SCORE)
@@ -174,9 +174,7 @@ def test_json_holds_the_runs_of_the_page(typed: Cli, stored: Stored) -> None:
     assert "messages" not in page["runs"][1]
 
 
-def test_json_is_redacted_and_holds_no_command_for_a_runner_of_ci(
-    typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_is_redacted_and_commands_no_runner(typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123456")
     said = "key sk-secret-123456 ##[error]x ###[group] section_start:0"
     stored("x-1", *answered(1, said, 1.0))
@@ -201,9 +199,7 @@ def test_results_outlive_a_journal_without_their_runs(typed: Cli, stored: Stored
     assert (run["metrics"], run["reasons"], run["answer"]) == (noted["metrics"], noted["reasons"], None)
 
 
-def test_events_of_a_later_version_are_passed_over_and_a_journal_that_is_gone_is_named(
-    typed: Cli, stored: Stored
-) -> None:
+def test_events_of_a_later_version_are_passed_over_and_a_missing_journal_is_named(typed: Cli, stored: Stored) -> None:
     later = [{"ev": "rows", "rows": {}, "digests": {}, "row": 3}, {"ev": "dream", "row": "x"}, {**SCORE, "dream": [1]}]
     journal = stored("x-1", ROLLOUT, SCORE, *later) / "journal.jsonl"
     assert typed("show", "row3-run1").startswith("x-1 row3-run1: did not pass")

@@ -98,7 +98,7 @@ os.write(2, f"loaded with {os.environ['X_SECRET']} \\x1b[31mred\\x1b[0m\\n".enco
 
 
 @pytest.mark.slow
-def test_logs_of_a_session_in_a_terminal_are_what_user_code_printed_outside_of_runs(
+def test_logs_of_a_terminal_are_what_code_printed_outside_of_runs(
     background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("X_SECRET", SECRET)
@@ -244,9 +244,7 @@ def test_every_problem_is_reported_before_anything_starts(background: Background
 @pytest.mark.parametrize(
     "option", ["--osmosis-secrets-file=- --", "--osmosis-secrets-file={} --", "-- --osmosis-secrets-file {}"]
 )
-def test_secrets_from_standard_input_or_a_pipe_are_handed_on_and_reach_no_log(
-    background: Background, option: str
-) -> None:
+def test_secrets_from_stdin_or_a_pipe_are_handed_on_and_reach_no_log(background: Background, option: str) -> None:
     """Twice, as `submit` starts a dry run and the eval. A conftest.py prints one past pytest's terminal."""
     background.workspace.eval("x", rows=1, secrets={"required": ["X_SECRET"]})
     background.workspace.write("conftest.py", f"import os\nos.write(2, b'the key is {SECRET}\\n')\n")

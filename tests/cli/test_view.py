@@ -96,7 +96,7 @@ def test_a_port_in_use_and_an_address_of_another_machine_are_reported(typed: Cli
     assert said.startswith("--host=192.0.2.1: cannot listen at port ")
 
 
-def test_it_has_a_free_port_if_the_usual_one_is_in_use_waits_for_the_first_run_and_ends_with_ctrl_c(
+def test_it_takes_a_free_port_waits_for_the_first_run_and_ends_with_ctrl_c(
     tmp_path: Path,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:  # another program may have the real one, and let go of it
@@ -136,9 +136,7 @@ def test_over_ssh_the_command_of_a_tunnel_is_printed_and_a_folder_with_runs_is_s
         assert (page["workspace"], [run["name"] for run in page["runs"]]) == ("artifact", [NAME])
 
 
-def test_a_report_on_runs_holds_their_pages_comparisons_and_histories(
-    there: Cli, real_runs: RealRuns, tmp_path: Path
-) -> None:
+def test_a_report_holds_pages_comparisons_and_histories(there: Cli, real_runs: RealRuns, tmp_path: Path) -> None:
     said = there("html", "x~1", "x", "y", "-o", str(tmp_path / "all.html"))
 
     names = [real_runs.then.name, real_runs.now.name, real_runs.other.name]

@@ -31,9 +31,7 @@ def test_it_waits_for_a_submitted_eval_run_no_longer_than_it_may(background: Bac
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, 9), (signal.SIGINT, 2)])
-def test_it_does_not_wait_for_an_eval_run_that_was_killed(
-    background: Background, number: signal.Signals, status: int
-) -> None:
+def test_it_waits_for_no_eval_run_that_was_killed(background: Background, number: signal.Signals, status: int) -> None:
     document = background.submit("--name=nightly")
     wait_until(lambda: background.begun() == 2, "the first rollouts")
     waiting = background.start("runs", "wait", "nightly")

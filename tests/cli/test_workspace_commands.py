@@ -200,7 +200,7 @@ def test_schema_prints_the_schema_of_results_or_of_a_config(typed: Cli) -> None:
 
 
 @pytest.mark.addon
-def test_a_skill_is_written_where_agents_look_for_it_and_names_only_what_exists(
+def test_a_skill_is_written_and_names_only_what_exists(
     typed: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -79,9 +79,7 @@ def test_an_unrelated_run_imports_only_the_modules_that_declare_options(project:
         pytest.param({}, ["-pno:asyncio"], id="autoload"),  # pytest-asyncio warns about one of its settings
     ],
 )
-def test_an_unrelated_run_shows_no_trace_of_the_plugin(
-    project: Path, variables: dict[str, str], arguments: list[str]
-) -> None:
+def test_an_unrelated_run_shows_no_trace_of_us(project: Path, variables: dict[str, str], arguments: list[str]) -> None:
     env = environment(PYTHONDONTWRITEBYTECODE="1", **variables)
 
     printed = python("-mpytest", "-Werror", "-pno:cacheprovider", *arguments, cwd=project, env=env)

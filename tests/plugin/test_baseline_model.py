@@ -94,9 +94,7 @@ def test_both_models_get_the_same_prompts_and_a_regression_fails(
 
 
 @pytest.mark.slow
-def test_a_baseline_that_is_not_reached_is_not_measured_and_ends_with_its_eval(
-    workspace: Workspace, server: ChatServer
-) -> None:
+def test_a_baseline_that_is_not_reached_is_not_measured_and_ends(workspace: Workspace, server: ChatServer) -> None:
     with ChatServer(status(401)) as closed:
         baseline = {"model_path": "old", "base_url": closed.base_url}
         eval_of(workspace, server, gate={**GATE, "pass_rate": ">= 0.5"}, baseline=baseline)
@@ -125,7 +123,7 @@ def test_a_baseline_that_is_not_reached_is_not_measured_and_ends_with_its_eval(
 
 
 @pytest.mark.slow
-def test_without_the_gate_a_baseline_that_stops_answering_changes_no_exit_status(
+def test_without_its_gate_a_baseline_that_is_silent_changes_no_exit_status(
     workspace: Workspace, server: ChatServer
 ) -> None:
     with ChatServer(status(401)) as closed:
@@ -163,9 +161,7 @@ def test_each_server_gets_its_own_key_and_no_other(
 
 
 @pytest.mark.slow
-def test_selecting_one_model_alone_compares_nothing_and_single_runs_decide_if_no_gate_does(
-    workspace: Workspace, models: Models, server: ChatServer
-) -> None:
+def test_one_model_alone_is_not_compared(workspace: Workspace, models: Models, server: ChatServer) -> None:
     models.wrong = {"new": range(6), "old": range(3)}
     eval_of(workspace, server, gate={**GATE, "pass_rate": ">= 0.1"})
 
@@ -200,9 +196,7 @@ def test_selecting_one_model_alone_compares_nothing_and_single_runs_decide_if_no
 
 
 @pytest.mark.slow
-def test_spending_limits_count_both_models_and_max_errors_only_the_evals_own(
-    workspace: Workspace, server: ChatServer
-) -> None:
+def test_spending_limits_count_both_models_and_max_errors_one(workspace: Workspace, server: ChatServer) -> None:
     with ChatServer(status(400)) as refusing:
         baseline = {"model_path": "old", "base_url": refusing.base_url}
         eval_of(workspace, server, rows=20, baseline=baseline, limits={"max_errors": 0})
@@ -215,9 +209,7 @@ def test_spending_limits_count_both_models_and_max_errors_only_the_evals_own(
 
 
 @pytest.mark.slow
-def test_rescoring_covers_both_models_and_sends_no_request(
-    workspace: Workspace, models: Models, server: ChatServer
-) -> None:
+def test_rescoring_covers_both_models_and_asks_none(workspace: Workspace, models: Models, server: ChatServer) -> None:
     models.wrong = {"new": range(6), "old": ()}
     eval_of(workspace, server)
     workspace.run(CONFIG, "--runxfail", exits=1)

@@ -198,7 +198,7 @@ def by_environment(ctx):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("agent", "endpoint"), [("by_url", "url"), ("on_the_loop", "url"), ("by_environment", "env")])
-def test_requests_of_own_clients_are_counted(
+def test_requests_of_own_clients_count(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, agent: str, endpoint: str
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "of-the-user")

@@ -198,9 +198,7 @@ def half_passing(workspace: Workspace, minimum: float) -> None:
 
 
 @pytest.mark.slow
-def test_options_and_variables_decide_as_they_do_for_pytest(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_and_variables_colour_as_for_pytest(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     half_passing(workspace, 0.4)
     held = workspace.run("--color=yes", CONFIG)
     assert any(line.startswith(f"gate pass_rate >= 0.4: {GREEN}HOLDS{END}") for line in held.outlines)

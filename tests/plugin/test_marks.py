@@ -62,9 +62,7 @@ EMPTYING = (
     [(SETUP, ()), (CALL, ()), (SETUP, ("--osmosis-inline",)), (EMPTYING, ("--osmosis-inline",))],
     ids=["setup", "call", "setup inline", "no items inline"],
 )
-def test_an_eval_of_which_no_test_was_reported_was_not_measured(
-    workspace: Workspace, hook: str, options: tuple[str, ...]
-) -> None:
+def test_an_eval_without_a_report_was_not_measured(workspace: Workspace, hook: str, options: tuple[str, ...]) -> None:
     workspace.write("conftest.py", hook)
     workspace.eval(rows=[PASS, FAIL])
 

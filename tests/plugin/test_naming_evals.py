@@ -129,9 +129,7 @@ STARTS = {
 }
 
 
-def test_a_host_starts_early_if_the_command_seems_to_run_an_eval(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_starts_early_for_what_seems_an_eval(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {typed: seems_to_run(pytester.parseconfig(*typed.split())) for typed in STARTS} == STARTS
     monkeypatch.setenv("PYTEST_ADDOPTS", CONFIG)
     assert not seems_to_run(pytester.parseconfig("tests"))

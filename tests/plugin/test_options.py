@@ -146,9 +146,7 @@ def test_an_empty_value_is_exit_4_and_never_starts_an_eval(workspace: Workspace)
     assert not workspace.run_dirs()
 
 
-def test_ini_keys_and_variables_with_empty_values_are_exit_4(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_empty_ini_keys_and_variables_are_exit_4(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval()
     workspace.ini("osmosis_secrets_file =")
 
@@ -194,9 +192,7 @@ def test_an_option_of_another_system_is_refused_with_its_equivalent(workspace: W
         assert [line for line in result.errlines if line] == [f"ERROR: {error}" for error in errors]
 
 
-def test_pytest_s_help_shows_the_everyday_options_and_leads_to_all_others(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_shows_everyday_options_and_leads_to_others(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
     lines = workspace.run("--help").outlines

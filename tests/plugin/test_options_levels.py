@@ -129,7 +129,7 @@ def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> No
 
 @pytest.mark.addon
 @pytest.mark.parametrize("workers", [(), pytest.param(("-n1",), marks=pytest.mark.slow)])
-def test_setup_plan_and_setup_only_request_no_model_and_report_no_passed_test(
+def test_setup_plan_and_setup_only_ask_no_model_and_pass_no_test(
     workspace: Workspace, workers: tuple[str, ...]
 ) -> None:
     workspace.write(

@@ -106,7 +106,7 @@ RAISES = SWALLOWS.replace("        pass", "        messages = []").replace(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", [SWALLOWS, RAISES])
-def test_a_request_that_was_not_recorded_breaks_the_run_whatever_the_agent_makes_of_it(
+def test_a_request_that_was_not_recorded_breaks_the_run_whatever_the_agent_does(
     workspace: Workspace, agent: str
 ) -> None:
     workspace.write("agents.py", agent)
@@ -134,7 +134,7 @@ def score(solution_str, ground_truth, **kwargs):
 
 
 @pytest.mark.slow
-def test_a_judge_that_was_not_recorded_breaks_the_run_whatever_the_function_makes_of_it(
+def test_a_judge_that_was_not_recorded_breaks_the_run_whatever_the_function_does(
     workspace: Workspace,
 ) -> None:
     workspace.eval(rows=2, gate={"pass_rate": ">= 0.1"})

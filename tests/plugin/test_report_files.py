@@ -65,9 +65,7 @@ def score(solution_str, **kwargs):
 
 
 @pytest.mark.slow
-def test_files_that_cannot_be_written_at_the_end_are_errors(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_cannot_be_written_are_errors(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(workspace.root / "page"))
     workspace.write("rewards.py", IN_THE_WAY)
     workspace.eval(gate={"pass_rate": ">= 0.1"})

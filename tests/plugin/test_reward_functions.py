@@ -196,9 +196,7 @@ def test_a_second_session_of_a_process_knows_only_its_own_functions(workspace: W
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["test_a.py"]])
-def test_an_ini_key_that_leads_to_no_reward_function_is_a_usage_error(
-    workspace: Workspace, arguments: list[str]
-) -> None:
+def test_an_ini_key_without_a_reward_function_is_a_usage_error(workspace: Workspace, arguments: list[str]) -> None:
     workspace.ini("osmosis_rewards = rewards.py rewrds.py more/*.py ../else.py /else/where.py folder notes.txt")
     for file in ("rewards.py", "test_a.py"):
         workspace.write(file, PLAIN)
@@ -296,9 +294,7 @@ def test_option_and_ini_turn_the_lab_on_which_leaves_no_files_behind(workspace: 
         (["--osmosis-lab-budget=60"], "--osmosis-lab-budget: needs --osmosis-lab"),
     ],
 )
-def test_a_budget_that_makes_no_sense_is_a_usage_error(
-    workspace: Workspace, arguments: list[str], message: str
-) -> None:
+def test_a_budget_that_is_none_is_a_usage_error(workspace: Workspace, arguments: list[str], message: str) -> None:
     workspace.write("rewards.py", LEAKY)
 
     result = workspace.run("rewards.py", *arguments, exits=pytest.ExitCode.USAGE_ERROR)

@@ -218,9 +218,7 @@ def test_evals_that_tests_need_have_a_line_each_and_the_table(workspace: Workspa
 
 
 @pytest.mark.slow
-def test_pages_and_summaries_that_cannot_be_made_cost_nothing_else(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_that_cannot_be_made_cost_nothing_else(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     def overflows(*_given: object, **_options: object) -> Iterator[str]:
         raise OverflowError("too large")
 

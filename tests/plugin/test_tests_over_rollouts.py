@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import DEADLINE_S, PLAIN_AND_XDIST, Row, Workspace, read_json
-from tests.servers import ChatServer, answered, by_row, held, reply, status
+from tests.plugin.workspaces import DEADLINE_S, Row, Workspace, read_json
+from tests.servers import ChatServer, answered, reply, status
 
 MODEL = "--osmosis-source=model"
 MARK = '@pytest.mark.osmosis_eval("configs/eval/x.toml"'
@@ -87,7 +87,6 @@ def test_the_same_tests_run_offline_and_over_a_model_that_rolls_out_each_run_onc
 
         make(workspace, model=at(server), gate={"pass_rate": ">= 0.99"})
         online = workspace.run("tests", MODEL, "-rA", exits=0)
-
         assert outcomes(online) == outcomes(offline)
         assert len(server.requests) == 7 + 1  # 3 rows x 2 runs, the first run of a fourth, and the probe
     online.stdout.fnmatch_lines("""
@@ -146,43 +145,20 @@ def test_first_waits_for_all(rollout):
     workspace.run("tests", MODEL).assert_outcomes(passed=5, errors=1)
 
 
+NOT_RUN = ("skip", "skipif('True', reason='no')", "skipif('nonsense', reason='breaks')", "xfail(run=False)")
+
+
 @pytest.mark.slow
 def test_nothing_is_rolled_out_for_tests_that_will_not_run(workspace: Workspace) -> None:
-    tests = f"""
-import pytest
-
-{MARK}, rows="0")
-def test_runs(rollout):
-    pass
-
-@pytest.mark.skip
-{MARK}, rows="1")
-def test_skipped(rollout):
-    pass
-
-@pytest.mark.skipif("True", reason="not now")
-{MARK}, rows="2")
-def test_not_now(rollout):
-    pass
-
-@pytest.mark.skipif("nonsense", reason="breaks")
-{MARK}, rows="2")
-def test_broken_condition(rollout):
-    pass
-
-@pytest.mark.xfail(run=False)
-{MARK}, rows="3")
-def test_not_run(rollout):
-    pass
-
-{MARK}, rows="4")
-def test_deselected(rollout):
-    pass
-"""
+    marks = ("usefixtures()", "usefixtures()", *NOT_RUN)
+    tests = [
+        f"@pytest.mark.{mark}\n{MARK}, rows='{min(row, 4)}')\ndef test_{row}(rollout): ...\n"
+        for row, mark in enumerate(marks)
+    ]
     with ChatServer(reply("0")) as server:
-        make(workspace, tests, model=at(server))
+        make(workspace, "import pytest\n" + "".join(tests), model=at(server))
 
-        result = workspace.run("tests", MODEL, "--osmosis-no-probe", "--deselect=tests/test_x.py::test_deselected")
+        result = workspace.run("tests", MODEL, "--osmosis-no-probe", "--deselect=tests/test_x.py::test_0")
 
         result.assert_outcomes(passed=1, skipped=2, xfailed=1, deselected=1, errors=1)
         assert len(server.requests) == 1
@@ -222,34 +198,18 @@ def test_listing_dry_runs_and_usage_errors_ask_no_model(workspace: Workspace, mo
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server), scoring={"eval_fns": ["nowhere:f"]}, secrets={"required": ["NOT_SET"]})
 
-        listed = workspace.run("tests", MODEL, "--co", "-q")
-        offline = workspace.run("tests", "--co", "-q")
+        listed = [workspace.run("tests", *source, "--co", "-q").outlines for source in ([MODEL], [])]
         unset = workspace.run("tests", MODEL, exits=4)
         monkeypatch.setenv("NOT_SET", "set-for-the-dry-run")
         dry = workspace.run("tests", MODEL, "--osmosis-dry-run")
         unloaded = workspace.run("tests", MODEL, exits=4)
 
-        assert [line for line in listed.outlines if "::" in line] == [f"tests/test_x.py::{name}" for name in IDS]
-        assert [line for line in offline.outlines if "::" in line] == [f"tests/test_x.py::{name}" for name in IDS]
+        ids = [[line for line in lines if "::" in line] for lines in listed]
+        assert ids == [[f"tests/test_x.py::{name}" for name in IDS]] * 2
         dry.stdout.fnmatch_lines(["  7 rollouts of 4 rows, *", "*11 not run (dry run)*"])
         unset.stderr.fnmatch_lines(["ERROR: secret NOT_SET: missing or empty*"])
         unloaded.stderr.fnmatch_lines(['*no module "nowhere"*'])
         assert (len(server.requests), workspace.run_dirs("x-tests")) == (0, [])
-
-
-@pytest.mark.slow
-def test_secrets_on_standard_input_are_those_of_named_evals_and_of_test_evals(workspace: Workspace) -> None:
-    make(workspace, secrets={"required": ["ON_STDIN"]})
-
-    workspace.run(
-        "tests",
-        "configs/eval/x.toml",
-        MODEL,
-        "--osmosis-dry-run",
-        "--osmosis-secrets-file=-",
-        stdin=b"ON_STDIN=s3cr3t-0123456789\n",
-        exits=0,
-    )
 
 
 # -- the marker -------------------------------------------------------------------------------------------
@@ -302,13 +262,11 @@ def test_by_a_fixture(answer):
 
 
 @pytest.mark.slow
-@PLAIN_AND_XDIST
 def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Workspace) -> None:
     make(workspace, evaluation={"batch_sise": 3})
 
-    result = workspace.run("tests", MODEL)
+    result = workspace.run("tests", MODEL, exits=2)
 
-    assert result.ret == (1 if workspace.distributed else 2)
     result.stdout.fnmatch_lines("""
         configs/eval/x.toml:*batch_sise: unknown key, did you mean "batch_size"?*
         *tests/test_x.py:6: test_answer)
@@ -319,7 +277,7 @@ def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Works
 
 
 @pytest.mark.slow
-def test_a_row_without_a_reference_is_skipped_and_a_dataset_or_marker_that_lacks_is_an_error(
+def test_a_row_without_a_reference_is_skipped_and_a_dataset_without_one_an_error(
     workspace: Workspace,
 ) -> None:
     tests = f"""
@@ -369,22 +327,6 @@ def test_test_evals_and_named_evals_run_one_after_the_other(workspace: Workspace
 
 
 @pytest.mark.slow
-@PLAIN_AND_XDIST
-def test_maxfail_stops_a_test_eval(workspace: Workspace) -> None:
-    answers = {0: [reply("0")], 1: [reply("0")], 2: [reply("wrong")]}
-    with ChatServer(by_row(answers, held(reply("0")))) as server:
-        tests = f"import pytest\n{MARK}, rows='all')\ndef test_x(rollout):\n    assert rollout.solution_str == '0'\n"
-        make(workspace, tests, rows=with_references(n=30), model=at(server), execution={"hosts": 1})
-        workspace.hurry()
-        session = workspace.start("tests", MODEL, "-x", "--osmosis-no-probe")
-
-        assert session.wait() in (1, 2), session.output
-        assert len(server.requests) < 30
-    assert "1 failed" in session.output
-    assert workspace.results("x-tests")["status"] == "stopped"
-
-
-@pytest.mark.slow
 def test_inline_the_agent_of_a_test_eval_runs_in_pytests_process(workspace: Workspace) -> None:
     tests = f"import os, pytest\n{MARK})\ndef test_x(rollout):\n    assert rollout.solution_str == str(os.getpid())\n"
     make(workspace, tests, agent={"agent": "agent:rollout"})
@@ -399,9 +341,7 @@ def test_inline_the_agent_of_a_test_eval_runs_in_pytests_process(workspace: Work
 
 
 @pytest.mark.slow
-def test_only_the_command_line_can_select_models_as_the_source(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_command_line_selects_models_as_source(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server))
         workspace.ini("pythonpath = .", f"addopts = {MODEL}")
@@ -419,30 +359,20 @@ def test_only_the_command_line_can_select_models_as_the_source(
     )
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["--osmosis-source=modle"], '*must be "reference" or "model", got "modle"'),
-        (
-            [MODEL, "--osmosis-gate=pass_rate >= 0.5", "--osmosis-smoke"],
-            "*--osmosis-gate, --osmosis-smoke: does not apply with *",
-        ),
-        ([MODEL, "--osmosis-from=latest"], "*--osmosis-from and --osmosis-source=model exclude each other; pass one"),
-        (
-            ["--osmosis-source=reference", "--osmosis-inline"],
-            "*--osmosis-inline: --osmosis-source=reference requests no *",
-        ),
-        (["--osmosis-limit=2"], "*--osmosis-limit: no eval is named; *--osmosis-source=model*"),
-    ],
-)
-def test_options_that_do_not_apply_to_tests_are_usage_errors(
-    workspace: Workspace, args: list[str], message: str
-) -> None:
+UNFIT = {
+    "--osmosis-source=modle": 'must be "reference" or "model", got "modle"',
+    f"{MODEL} --osmosis-gate=mean>=0.5 --osmosis-smoke": "--osmosis-gate, --osmosis-smoke: does not apply with *",
+    f"{MODEL} --osmosis-from=latest": "--osmosis-from and --osmosis-source=model exclude each other; pass one",
+    "--osmosis-source=reference --osmosis-inline": "--osmosis-inline: --osmosis-source=reference requests no *",
+    "--osmosis-limit=2": "--osmosis-limit: no eval is named; *--osmosis-source=model*",
+}
+
+
+@pytest.mark.parametrize("typed", UNFIT)
+def test_options_that_fit_no_test_are_usage_errors(workspace: Workspace, typed: str) -> None:
     make(workspace)
 
-    result = workspace.run("tests", *args, exits=4)
-
-    result.stderr.fnmatch_lines([message])
+    workspace.run("tests", *typed.split(), exits=4).stderr.fnmatch_lines([f"*{UNFIT[typed]}"])
 
 
 @pytest.mark.slow

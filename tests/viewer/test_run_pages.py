@@ -129,16 +129,12 @@ def test_all_statistics_are_those_of_the_results(opened: OpenRun, kinds: Mapping
 
 
 @pytest.mark.parametrize("kind", WITH_RESULTS)
-def test_an_eval_run_has_the_same_row_in_the_list_and_on_its_page(
-    opened: OpenRun, kinds: Mapping[str, Path], kind: str
-) -> None:
+def test_an_eval_run_has_one_row_in_list_and_page(opened: OpenRun, kinds: Mapping[str, Path], kind: str) -> None:
     assert opened.page()["head"]["row"] == run_entry(kinds[kind])
 
 
 @pytest.mark.parametrize("kind", ["cut"])
-def test_a_part_has_counts_and_no_rates_which_would_mislead(
-    opened: OpenRun, kinds: Mapping[str, Path], kind: str
-) -> None:
+def test_a_part_has_counts_and_no_misleading_rates(opened: OpenRun, kinds: Mapping[str, Path], kind: str) -> None:
     summary = read_json(kinds[kind] / "results.json")["summary"]
     head = opened.page()["head"]
     row = head["row"]
