@@ -76,15 +76,6 @@ def test_a_page_has_the_numbers_of_the_command_and_every_row_with_the_largest_lo
     assert page["config_diff"] == ["-seed = 0", "+seed = 1"]
 
 
-def test_rows_that_only_one_eval_run_has_are_named(real_runs: RealRuns) -> None:
-    page = page_of(real_runs.now, real_runs.other)
-
-    assert (page["only_a"], page["only_b"]) == ([], [7, 8])
-    assert page["sentence"].startswith(
-        "No more than chance: over the 6 rows that both measured, the pass rate of B is "
-    )
-
-
 def test_a_page_without_common_rows_says_why_and_names_them(copied: RealRuns) -> None:
     results = copied.now / "results.json"
     document = json.loads(results.read_text())

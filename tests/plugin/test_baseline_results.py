@@ -81,16 +81,6 @@ def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(workspace: Wor
         assert not (workspace.root / FILE).exists()
 
 
-def test_invalid_baselines_exit_with_4(workspace: Workspace) -> None:
-    eval_of(workspace, [PASS])
-    output = workspace.run(CONFIG, UPDATE, f"--osmosis-output={FILE}", exits=4)
-    eval_of(workspace, [PASS], baseline={}, gate={})
-    nowhere = workspace.run(CONFIG, UPDATE, exits=4)
-
-    output.stderr.fnmatch_lines(["ERROR: *is the baseline of x *, which only --osmosis-update-baseline writes"])
-    nowhere.stderr.fnmatch_lines(["ERROR: *--osmosis-update-baseline: no eval names a file for its baseline; *"])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("grader", ["", GRADER])
 def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(workspace: Workspace, grader: str) -> None:

@@ -76,31 +76,3 @@ def test_checks_score_with_reasons_and_only_a_changed_one_scores_again(workspace
         reused * 2 stored scores of contains, 2 stored scores of tokens (code and rows unchanged)*
         gate short pass_rate >= 0.9: FAILS: 0.000 (0 of 2 runs passed)
     """)
-
-
-DURATIONS = """
-from dataclasses import dataclass
-
-@dataclass
-class Timed:
-    def evaluate(self, ctx):
-        return ctx.duration
-
-    async def evaluate_async(self, ctx):
-        raise AssertionError
-
-class TimedLater(Timed):
-    async def evaluate(self, ctx):
-        return ctx.duration
-"""
-
-
-def test_scorers_see_the_duration_in_an_eval_without_checks(workspace: Workspace) -> None:
-    workspace.write("durations.py", DURATIONS)
-    workspace.eval(rows=2, scoring={"eval_fns": ["durations:Timed", "durations:TimedLater"]})
-
-    workspace.run(CONFIG)
-
-    runs = [row["runs"][0] for row in workspace.results()["rows"]]
-    assert all(run["duration_ms"] > 0 for run in runs)
-    assert [list(run["scores"].values()) for run in runs] == [2 * [run["duration_ms"] / 1000] for run in runs]

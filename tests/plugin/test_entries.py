@@ -84,13 +84,6 @@ def test_a_named_run_is_one_of_each_entry_and_goes_on_alone(many: Workspace) -> 
     assert len(list(runs.iterdir())) == 3
 
 
-def test_a_node_id_of_no_entry_says_which_there_are(many: Workspace) -> None:
-    result = many.run(f"{PATH}::plan[row0-run0]", exits=4)
-
-    text = 'no eval of this file is called "plan", did you mean "plain"? (they are: plain, x~temperature=0.0, x~*'
-    result.stderr.fnmatch_lines([f"ERROR: {PATH}::plan?row0-run0?: {text}; type {PATH} for all of them"])
-
-
 TEST = """
 import pytest
 

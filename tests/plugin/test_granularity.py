@@ -100,21 +100,6 @@ def test_the_id_of_a_row_selects_all_its_runs(workspace: Workspace) -> None:
     result.stdout.fnmatch_lines(["*Captured stdout (run1) call*", "rolling out 1"])
 
 
-@pytest.mark.slow
-def test_an_id_of_the_other_granularity_is_an_error_with_advice(workspace: Workspace) -> None:
-    prepare(workspace)
-
-    for unit, granularity, advice in (
-        ("row1-run2", "row", "tests like 'configs/eval/x.toml::x[row0]', which --co lists"),
-        ("row1", "run", "configs/eval/x.toml -k 'row1-' selects all runs of a row"),
-        ("row7", "row", "tests like 'configs/eval/x.toml::x[row0]', which --co lists"),
-    ):
-        result = workspace.run(f"configs/eval/x.toml::x[{unit}]", f"--osmosis-granularity={granularity}", exits=4)
-        [line] = [line for line in result.errlines if line.startswith("ERROR")]
-        assert advice in line
-    assert not workspace.run_dirs()
-
-
 def test_the_header_recommends_rows_for_many_tests() -> None:
     plan = Plan("x", "/ws/x.toml", "/ws/x.jsonl", (Span(0, MANY_TESTS // 4, 1),), n=4)
 

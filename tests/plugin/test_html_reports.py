@@ -126,16 +126,3 @@ def test_a_report_that_cannot_be_made_costs_nothing_else(workspace: Workspace, p
     result.stdout.fnmatch_lines([f"the HTML report {path} could not be written: {why}"])
     assert workspace.results()["summary"]["pass_rate"] == 1.0
     assert not (workspace.root / path).exists()
-
-
-@pytest.mark.slow
-def test_a_file_of_others_is_kept(workspace: Workspace) -> None:
-    workspace.eval(rows=1)
-    workspace.write("mine.html", "<!doctype html>\n<p>mine")
-
-    for path, problem in {
-        "mine.html": "*HTML report mine.html: exists, and pytest-osmosis did not write it*--osmosis-overwrite*",
-        "data/x.jsonl": "*HTML report data/x.jsonl: is the dataset of x *, which is never overwritten*",
-        "configs": "*--osmosis-html=configs: cannot be written: it is a folder*",
-    }.items():
-        workspace.run(CONFIG, f"--osmosis-html={path}", exits=4).stderr.fnmatch_lines([problem])

@@ -91,18 +91,6 @@ def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(workspace: Wo
     assert {width(line) for line in in_place} == {49}, "each wipes the one before, and none wraps"
 
 
-@pytest.mark.slow
-def test_failed_runs_leave_the_line_intact(workspace: Workspace) -> None:
-    workspace.eval(rows=8)
-
-    written = on_a_terminal(workspace, CONFIG, rewards=WAITING_REWARDS.replace("1.0", "0.0"))
-
-    collected, summary = written.index("collected"), written.index("FAILURES")
-    screen = re.sub(r"\x1b\[[\d;]*m|[^\r\n]*\r(?!\n)", "", written[collected:summary])
-    assert len(live_lines(written)) > 2
-    assert [line.strip(" =") for line in screen.split("\r\n")] == ["collected 8 items", "", ""]
-
-
 def on_screen(written: str) -> list[str]:
     """Return the final state of the terminal, with text after a carriage return over earlier text."""
     lines = []
@@ -147,15 +135,6 @@ def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspac
         assert bool(live_lines(written)) == (option == "-q")
         assert "osmosis: x (configs" not in written
         assert "......" not in written
-
-
-@pytest.mark.slow
-def test_quiet_writes_no_line_to_a_log(workspace: Workspace) -> None:
-    workspace.hurry()
-    workspace.eval(rows=16)
-    workspace.write("rewards.py", SLOW_REWARDS)  # 1.6 s, and a line would be due after one
-
-    assert "/16, 100% passed" not in workspace.run("-q", CONFIG).stdout.str()
 
 
 @pytest.mark.slow

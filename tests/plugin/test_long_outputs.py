@@ -115,14 +115,6 @@ def test_other_plugins_see_every_report(workspace: Workspace) -> None:
     workspace.run(CONFIG).stdout.fnmatch_lines(["conftest sees 13", "* osmosis: x *"])
 
 
-def test_a_bad_number_of_failures_is_a_usage_error(workspace: Workspace) -> None:
-    workspace.eval()
-
-    for bad in ("many", "-1", "1.5"):
-        result = workspace.run(CONFIG, f"--osmosis-show-failures={bad}", exits=4)
-        result.stderr.fnmatch_lines(['*--osmosis-show-failures: must be an integer of at least 0, or "all", got *'])
-
-
 NOISE = """
 import pytest
 

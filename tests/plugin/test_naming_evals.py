@@ -35,23 +35,6 @@ def test_osmosis_config_is_repeatable_and_takes_a_folder(workspace: Workspace) -
     assert len(workspace.run_dirs("other", folder="second")) == 1
 
 
-def test_every_path_that_names_no_eval_is_reported(workspace: Workspace) -> None:
-    workspace.eval()
-    (workspace.root / "empty").mkdir()
-    paths = ["configs/eval/y.toml", "configs/evals", "configs/eval/x.toml", "empty", "nowhere"]
-
-    result = workspace.run(*(f"--osmosis-config={path}" for path in paths), exits=4)
-
-    assert [line for line in [*result.outlines, *result.errlines] if line] == [
-        "ERROR: --osmosis-config=configs/eval/y.toml: no such file, did you mean configs/eval/x.toml?",
-        "ERROR: --osmosis-config=configs/evals: no such file, did you mean configs/eval?",
-        "ERROR: --osmosis-config=empty: the folder holds no *.toml",
-        "ERROR: --osmosis-config=nowhere: no such file",
-    ]
-    missing = workspace.run("configs/eval/missing.toml", exits=4)
-    assert "configs/eval/missing.toml" in missing.stderr.str() + missing.stdout.str()
-
-
 @pytest.mark.slow
 def test_paths_are_relative_to_the_current_folder_and_configs_may_be_outside_the_rootdir(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
 
 import pytest
 
@@ -113,41 +112,3 @@ def test_collect_only_loads_and_writes_nothing(workspace: Workspace) -> None:
 
     assert result.outlines[:2] == ["test_data.jsonl::test_data[row0-run0]", "test_data.jsonl::test_data[row1-run0]"]
     assert not (workspace.root / ".osmosis").exists()
-
-
-PROBLEMS: Sequence[tuple[Sequence[str], Sequence[str]]] = [
-    (
-        [*COMMAND, "--osmosis-dataset=test_dat.jsonl", "--osmosis-agent=server.agent_loop"],
-        [
-            '--osmosis-agent: must be "chat", "recorded" or "module:attr", got "server.agent_loop"; '
-            'did you mean "server:agent_loop"?',
-            '--osmosis-dataset: must be an existing file, got "test_dat.jsonl" (looked for test_dat.jsonl)',
-        ],
-    ),
-    (
-        ["--osmosis-dataset=test_data.jsonl", "--osmosis-n=3"],
-        [
-            "--osmosis-dataset, --osmosis-n: no eval is named; name one with --osmosis-config=PATH (its TOML), "
-            "--osmosis-agent=MODULE:ATTR (or chat) or --osmosis-env=ID; for tests marked osmosis_eval add "
-            "--osmosis-source=model"
-        ],
-    ),
-    (
-        [*COMMAND, "--osmosis-agent=server:agent_lop"],
-        ['test_data: server:agent_lop: module "server" has no "agent_lop", did you mean "agent_loop"?'],
-    ),
-    (
-        [*COMMAND, "--osmosis-agent=sever:agent_loop"],
-        ['test_data: sever:agent_loop: no module "sever" in the rollout\'s folder, the workspace or pythonpath'],
-    ),
-]
-
-
-@pytest.mark.slow
-def test_problems_name_the_options_of_the_command(workspace: Workspace) -> None:
-    fill(workspace)
-
-    for options, expected in PROBLEMS:
-        result = workspace.run(*options, exits=4)
-        assert [line for line in result.errlines if line] == [f"ERROR: {line}" for line in expected]
-    assert not list((workspace.root / ".osmosis").glob("runs/*"))

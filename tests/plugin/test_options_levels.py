@@ -240,7 +240,3 @@ def test_collect_run_starts_evals_of_collected_folders(workspace: Workspace) -> 
     workspace.run().assert_outcomes(passed=4)
     workspace.run("tests").assert_outcomes(passed=1)
     workspace.run("--osmosis-config=configs/eval/y.toml").assert_outcomes(passed=2)
-
-    workspace.ini("osmosis_collect = always")
-    refused = workspace.run(exits=4)
-    refused.stderr.fnmatch_lines(['ERROR: osmosis_collect: must be "never", "list" or "run", got "always"'])

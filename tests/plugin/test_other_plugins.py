@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import CONFIG, DEADLINE_S, PLAIN_AND_XDIST, Workspace, junit_cases
+from tests.plugin.workspaces import CONFIG, DEADLINE_S, PLAIN_AND_XDIST, Workspace
 from tests.servers import ChatServer, reply, slow
 
 COMPANIONS = Path(sys.prefix) / "companions"
@@ -236,22 +236,6 @@ def test_stepwise_keeps_the_order_of_collection(workspace: Workspace) -> None:
     first.assert_outcomes(passed=2, failed=1)
     first.stdout.fnmatch_lines(["*x[[]row0-run0[]] PASSED*", "*x[[]row1-run0[]] PASSED*", "*x[[]row2-run0[]] FAILED*"])
     again.assert_outcomes(failed=1, deselected=2)
-
-
-def test_an_eval_works_with_strict_options_and_without_a_cache(workspace: Workspace) -> None:
-    workspace.write("test_python.py", "def test_python():\n    pass\n")
-    workspace.eval(rows=3)
-
-    done = workspace.run(
-        *(CONFIG, "test_python.py", "-Werror", "-pno:cacheprovider", "--import-mode=importlib", "--strict-markers"),
-        *("-m", "osmosis", "--deselect=configs/eval/x.toml::x[row1-run0]", "--junitxml=junit.xml"),
-        exits=0,
-    )
-
-    assert done.parseoutcomes()["passed"] == 2
-    assert junit_cases(workspace.root / "junit.xml").keys() == {"x[row0-run0]", "x[row2-run0]"}
-    assert [row["row_index"] for row in workspace.results()["rows"]] == [0, 2]
-    assert not (workspace.root / ".pytest_cache").exists()
 
 
 FIXTURES = """

@@ -208,7 +208,7 @@ def test_runs_that_cannot_be_rescored_are_refused(stored_workspace: Workspace) -
     journal = (run_dir / "journal.jsonl").read_bytes()
 
     unknown = workspace.run(f"--osmosis-from={almost}")
-    contradicted = workspace.run(FROM, "--osmosis-max-turns=3", "--osmosis-set=model.max_retries=1", "--osmosis-smoke")
+    contradicted = workspace.run(FROM, "--osmosis-max-turns=3", "--osmosis-set=model.max_retries=1", "--osmosis-record")
     workspace.eval(rows=[{"user_prompt": "Another?"}, {"user_prompt": "And another?"}])
     another = workspace.run(FROM)
     workspace.write("rewards.py", "def score(:")
@@ -225,7 +225,7 @@ def test_runs_that_cannot_be_rescored_are_refused(stored_workspace: Workspace) -
     contradicted.stderr.fnmatch_lines("""
         ERROR: --osmosis-set model.max_retries: contradicts --osmosis-from, which does not change rollouts; *
         ERROR: --osmosis-max-turns: contradicts *
-        ERROR: --osmosis-smoke: contradicts *
+        ERROR: --osmosis-record: contradicts *
     """)
     another.stderr.fnmatch_lines(["*none of its rollouts can be scored*were they made from data/x.jsonl*"])
     broken.stderr.fnmatch_lines(["*SyntaxError*"])

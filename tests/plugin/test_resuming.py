@@ -218,27 +218,6 @@ def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(workspac
     assert workspace.results("one")["summary"]["total_runs"] == 40
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (
-            ["--osmosis-run=a/b"],
-            '--osmosis-run: "a/b" is no name of a run: letters, digits, - _ . + = and ~ make a name*',
-        ),
-        (["--osmosis-run=latest"], "--osmosis-run: means the newest run; choose another name"),
-        ([RESUME], "configs/eval/x.toml: no run of x is stored in .osmosis/runs, so there is nothing to resume*"),
-        ([RESUME, "--osmosis-run=a"], "run a: not found in .osmosis/runs*leave out --osmosis-resume to begin*"),
-    ],
-)
-def test_requests_that_make_no_sense_are_refused(workspace: Workspace, words: list[str], text: str) -> None:
-    workspace.eval("x", rows=1)
-
-    refused = workspace.run(CONFIG, *words, exits=4)
-
-    refused.stderr.fnmatch_lines([f"ERROR: {text}".replace("[", "[[]")])
-    assert not (workspace.root / ".osmosis").exists()
-
-
 @pytest.mark.slow
 def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)

@@ -285,23 +285,6 @@ def test_option_and_ini_turn_the_lab_on_which_leaves_no_files_behind(workspace: 
     assert left == {"pytest.ini", "rewards.py"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--osmosis-lab", "--osmosis-lab-budget=soon"], "--osmosis-lab-budget: must be a number of seconds above 0"),
-        (["--osmosis-lab", "--osmosis-lab-budget=nan"], "--osmosis-lab-budget: must be a number of seconds above 0"),
-        (["--osmosis-lab", "-oosmosis_lab_budget=0"], "ini osmosis_lab_budget: must be a number of seconds above 0"),
-        (["--osmosis-lab-budget=60"], "--osmosis-lab-budget: needs --osmosis-lab"),
-    ],
-)
-def test_a_budget_that_is_none_is_a_usage_error(workspace: Workspace, arguments: list[str], message: str) -> None:
-    workspace.write("rewards.py", LEAKY)
-
-    result = workspace.run("rewards.py", *arguments, exits=pytest.ExitCode.USAGE_ERROR)
-
-    result.stderr.fnmatch_lines([f"ERROR: {message}*"])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("origin", ["--osmosis-lab", "ini osmosis_lab"])
 def test_the_lab_without_its_libraries_is_refused_with_an_install_hint(workspace: Workspace, origin: str) -> None:

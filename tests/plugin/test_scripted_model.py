@@ -106,11 +106,3 @@ def test_a_row_without_an_answer_is_an_error_of_the_dataset(workspace: Workspace
     result = workspace.run(CONFIG, exits=4)
     text = 'row 1: demo/script answers from the column "said", which is empty here'
     assert f"ERROR: data/x.jsonl:2: {text}" in result.errlines
-
-
-def test_by_default_it_answers_from_the_ground_truth(workspace: Workspace) -> None:
-    workspace.eval(
-        rows=ROWS, experiment={"model_path": "demo/script", "dataset": "x"}, scoring={"eval_fns": ["equals"]}
-    )
-    workspace.run(CONFIG, exits=0)
-    workspace.run(CONFIG, "--osmosis-set=sampling.extra_body.accuracy=0", exits=1)

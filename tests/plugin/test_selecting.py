@@ -79,17 +79,6 @@ def test_an_id_selects_its_run_alone(workspace: Workspace) -> None:
     assert workspace.results()["partial"] is True
 
 
-@pytest.mark.slow
-def test_ids_of_several_evals_run_in_one_session(workspace: Workspace) -> None:
-    workspace.eval("x", evaluation={"batch_size": 4})
-    workspace.eval("y")
-    ids = ["x.toml::x[row2-run0]", "x.toml::x[row0-run0]", "y.toml::y[row1-run0]"]
-
-    workspace.run(*(f"configs/eval/{name}" for name in ids)).assert_outcomes(passed=3)
-    assert [row["row_index"] for row in workspace.results("x")["rows"]] == [0, 2]
-    assert [row["row_index"] for row in workspace.results("y")["rows"]] == [1]
-
-
 X = "configs/eval/x.toml::x"
 MISSING = [
     *(f"{X}[{title}]" for title in ("row3-run0", "row3", "row1-run2", "row1-run0-baseline", "row01-run0", "nonsense")),

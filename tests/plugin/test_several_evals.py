@@ -61,45 +61,32 @@ def test_several_evals_end_with_one_table_in_natural_order(
 
     lines = workspace.run(CONFIGS, "--osmosis-markdown=out/page.md", exits=9).outlines
 
-    head, *rows, total = table(lines)
-    assert head == ["eval", "model", "pass rate (95% interval)", "mean", "gate", "cost", "time"]
-    assert [row[:2] for row in rows[:4]] == [[f"set{number}", "demo/arithmetic"] for number in (1, 2, 9, 10)]
-    assert rows[0][2:5] == ["not measured", "-", "NOT MEASURED"]
-    assert re.fullmatch(r"\*\d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\)", rows[1][2])
-    assert rows[1][3:6] == ["0.800", "HOLDS", "$0"]
-    assert rows[2][3:6] == ["1.000", "-", "$0"]
-    assert rows[3][3:6] == ["0.000", "FAILS", "$0"]
-    assert rows[4] == ["* counts runs that were not measured as not passed"]
-    assert re.fullmatch(
-        r"4 evals: 1 fails, 1 not measured, 1 holds, 1 without a gate; "
-        r"6 of 11 runs passed, 3 not measured; \$0, \d\.\d+ s",
-        total[0],
-    )
+    _, *rows, total = table(lines)
+    assert [[row[0], row[4]] for row in rows[:4]] == [
+        ["set1", "NOT MEASURED"], ["set2", "HOLDS"], ["set9", "-"], ["set10", "FAILS"],
+    ]  # fmt: skip
+    assert total[0].startswith("4 evals: 1 fails, 1 not measured, 1 holds, 1 without a gate; 6 of 11 runs passed, 3 ")
     start = next(number for number, line in enumerate(lines) if "- osmosis: 4 evals -" in line)
     end = next(number for number, line in enumerate(lines) if line.startswith("eval "))
     explained = [line for line in lines[start + 1 : end] if line and not line.startswith(" ")]
     named = [f"{name} (pytest-osmosis show {workspace.run_dirs(name)[-1].name})" for name in ("set1", "set2", "set10")]
     assert explained == [*named, "results: .osmosis/runs (pytest-osmosis runs lists them)"]
     block = lines[lines.index(named[1]) : lines.index("", lines.index(named[1]))]
-    assert len(block) == 2
-    assert block[1].startswith("  1 run not measured: rewards:score: ZeroDivisionError")
+    assert block[1:] == [
+        "  1 run not measured: rewards:score: ZeroDivisionError: the reward function broke (row1-run0)"
+    ]
     assert not any("rewards:score       >= 1" in line for line in lines), "no table of statistics"
     page, job = ((workspace.root / name).read_text(encoding="utf-8") for name in ("out/page.md", "job.md"))
     assert (job, page[: len(MARK)]) == ("what another step wrote\n" + page.removeprefix(MARK), MARK)
-    assert job.splitlines()[1:5] == [
-        "### 4 evals",
-        "",
-        "| eval | model | pass rate (95% interval) | mean | gate | cost | time |",
-        "|---|---|---|---|---|---|---|",
-    ]
     assert [line.split(" | ")[0] for line in job.splitlines()[5:9]] == ["| set1", "| set2", "| set9", "| set10"]
-    assert job.splitlines()[10] == "\\* counts runs that were not measured as not passed"
-    assert [line for line in job.splitlines() if line.startswith("### ")][1:] == [
-        "### set1: not measured",
-        "### set2: every gate holds",
-        "### set9: 2 of 2 runs passed",
-        "### set10: a gate fails",
-    ]
+    titles = (
+        "4 evals",
+        "set1: not measured",
+        "set2: every gate holds",
+        "set9: 2 of 2 runs passed",
+        "set10: a gate fails",
+    )
+    assert [line for line in job.splitlines() if line.startswith("### ")] == [f"### {title}" for title in titles]
 
 
 @pytest.mark.slow
@@ -177,22 +164,16 @@ def test_verbose_shows_every_eval_whole_quiet_the_verdict_and_quieter_one_line(w
     verbose.stdout.fnmatch_lines(["osmosis: set10 (configs/eval/set10.toml)", "  dataset: data/set10.jsonl, all 2"])
 
     several, one = workspace.run(CONFIGS, "-q"), workspace.run("--osmosis-config=configs/eval/set10.toml", "-q")
-    several_name, one_name = (folder.name for folder in workspace.run_dirs("set10")[-2:])
-    worst = "worst rows: row0 0 of 1, row1 0 of 1; pytest-osmosis show {} row0-run0"
-    quieter = workspace.run(CONFIGS, "-qq").outlines
-
     assert len(table(several.outlines)) == 7
     assert not any("osmosis: 4 evals" in line or "first: row" in line for line in several.outlines)
-    assert [line for line in one.outlines if line.startswith("osmosis: set10: ")] == [
-        "osmosis: set10: pass rate 0.000: 0 of 2 runs passed; 95% interval 0.000 to 0.776 (Gaffke, mid-p)",
-        "osmosis: set10: gate pass_rate >= 0.5: FAILS: 0.000 (0 of 2 runs passed)",
-        f"osmosis: set10: {worst.format(one_name)}",
-    ]
-    assert f"osmosis: set10: {worst.format(several_name)}" in several.outlines
+    for result, folder in zip((several, one), workspace.run_dirs("set10")[-2:], strict=True):
+        worst = f"worst rows: row0 0 of 1, row1 0 of 1; pytest-osmosis show {folder.name} row0-run0"
+        assert f"osmosis: set10: {worst}" in result.outlines
+    verdict = [line for line in one.outlines if line.startswith("osmosis: set10: ")]
+    assert [line.split(": ")[2] for line in verdict] == ["pass rate 0.000", "gate pass_rate >= 0.5", "worst rows"]
     assert not any("tokens" in line for line in one.outlines)
-    (ours,) = (line for line in quieter if "osmosis" in line)
+    (ours,) = (line for line in workspace.run(CONFIGS, "-qq").outlines if "osmosis" in line)
     assert ours.startswith("osmosis: 4 evals: 1 fails, 1 not measured, 1 holds, 1 without a gate; 6 of 11 runs")
-    assert not any(line.startswith("eval ") for line in quieter)
 
 
 @pytest.mark.addon

@@ -88,15 +88,3 @@ def test_a_part_a_smoke_test_and_an_eval_that_was_decided_early_are_called_so(wo
     assert page[0].endswith(": finished early")
     (line,) = (line for line in page if "not needed" in line)
     assert line in screen
-
-
-@pytest.mark.slow
-def test_a_run_names_its_row_and_the_command_that_repeats_it(workspace: Workspace) -> None:
-    workspace.eval(rows=2, evaluation={"n": 2})
-    workspace.run(CONFIG)
-    said = shown(workspace, "row1-run1")
-    assert "  dataset row: data/x.jsonl:2\n" in said
-    command = "pytest 'configs/eval/x.toml::x[row1-run1]'"
-    assert f"  run it again: {command}\n" in said
-    workspace.run("configs/eval/x.toml::x[row1-run1]").assert_outcomes(passed=1)
-    assert "  run it again: pytest --osmosis-config=configs/eval/x.toml -k row1-\n" in shown(workspace, "row1")

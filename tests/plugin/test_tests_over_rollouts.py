@@ -359,22 +359,6 @@ def test_only_the_command_line_selects_models_as_source(workspace: Workspace, mo
     )
 
 
-UNFIT = {
-    "--osmosis-source=modle": 'must be "reference" or "model", got "modle"',
-    f"{MODEL} --osmosis-gate=mean>=0.5 --osmosis-smoke": "--osmosis-gate, --osmosis-smoke: does not apply with *",
-    f"{MODEL} --osmosis-from=latest": "--osmosis-from and --osmosis-source=model exclude each other; pass one",
-    "--osmosis-source=reference --osmosis-inline": "--osmosis-inline: --osmosis-source=reference requests no *",
-    "--osmosis-limit=2": "--osmosis-limit: no eval is named; *--osmosis-source=model*",
-}
-
-
-@pytest.mark.parametrize("typed", UNFIT)
-def test_options_that_fit_no_test_are_usage_errors(workspace: Workspace, typed: str) -> None:
-    make(workspace)
-
-    workspace.run("tests", *typed.split(), exits=4).stderr.fnmatch_lines([f"*{UNFIT[typed]}"])
-
-
 @pytest.mark.slow
 def test_each_test_gets_a_rollout_that_no_hook_and_no_other_test_has_changed(workspace: Workspace) -> None:
     part = {"type": "text", "text": "?"}

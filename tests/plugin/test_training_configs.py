@@ -117,15 +117,6 @@ def test_prompts_that_may_be_too_long_are_noted(workspace: Workspace) -> None:
 
 
 @pytest.mark.slow
-def test_a_secrets_file_has_the_secrets_of_a_training_config_inline_too(workspace: Workspace) -> None:
-    training(workspace, secrets='"FIRST_TOKEN"')
-    workspace.write("secrets.env", "FIRST_TOKEN=0123456789\n")
-
-    for where in ((), ("--osmosis-inline",)):
-        workspace.run(CONFIG, DEMO, "--osmosis-secrets-file=secrets.env", *where).assert_outcomes(passed=5)
-
-
-@pytest.mark.slow
 def test_a_rollout_that_breaks_fails_and_a_server_that_is_down_measures_nothing(workspace: Workspace) -> None:
     training(workspace)
     with ChatServer(reply("0"), refusal("no")) as server:
