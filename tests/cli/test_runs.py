@@ -12,10 +12,6 @@ from pytest_osmosis.cli.logs import SHORTENED, LogTail
 from pytest_osmosis.record.run_directory import Holder, RunDirectory
 from pytest_osmosis.record.submission import SubmissionNote
 from tests.cli.stored_runs import Cli, Stored
-from tests.unit.made import A, finished, published
-
-ENDED = {"ev": "ended", "at": "2026-01-01T00:00:09+00:00", "status": "finished", "reason": None}
-(GATE,) = published([finished({A: 1.0})], minimum=0.7)["gates"]
 
 
 def test_an_unknown_command_of_runs_is_a_usage_error(typed: Cli, capsys: pytest.CaptureFixture[str]) -> None:

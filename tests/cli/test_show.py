@@ -102,19 +102,6 @@ def test_show_without_any_run(typed: Cli) -> None:
     assert typed("show", "x", fails=1) == f'run "x": not found in .osmosis/runs; there are none; {how}\n'
 
 
-# -- the eval run that is meant ----------------------------------------------------------------------------
-
-OLD, NEW = "sums-20260101T000000Z-aaaaaa", "sums-20260102T000000Z-aaaaaa"
-NODES = ["configs/eval/sums.toml::sums[row3-run1]", "configs/eval/sums.toml::sums[gate pass_rate >= 0.7]"]
-
-
-@pytest.mark.parametrize("arguments", [[], ["sums"], *([node] for node in NODES)])
-def test_an_eval_by_its_name_is_its_newest_run(typed: Cli, stored: Stored, arguments: list[str]) -> None:
-    for age_s, name in enumerate((OLD, NEW)):  # times of files do not count: uploads change them
-        stored(name, ROLLOUT, SCORE, age_s=age_s)
-    assert typed("show", *arguments).startswith(NEW)
-
-
 # -- all runs of a row -------------------------------------------------------------------------------------
 
 PROMPT = [{"role": "user", "content": "1 + 1?"}]
@@ -266,14 +253,6 @@ def test_a_run_is_pending_then_running_and_its_numbers_grow(typed: Cli, unfinish
         assert "to resume" not in said
     finally:
         journal.close()
-
-
-def test_the_time_between_two_sessions_does_not_count(typed: Cli, stored: Stored) -> None:
-    first = [BEGAN, {**START, "at": "2026-01-01T00:00:31+00:00"}]
-    second = [{**BEGAN, "at": "2026-01-03T00:00:00+00:00", "resumed": True}]
-    second += [{**START, "attempt": 2, "at": "2026-01-03T00:00:05+00:00"}]
-    stored("x-1", *first, *second, results=None, manifest=PLANNED)
-    assert "35.0 s" in typed("show", "x-1")
 
 
 def test_a_finished_run_has_its_numbers_from_its_results(typed: Cli, stored: Stored) -> None:

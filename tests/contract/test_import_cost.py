@@ -71,7 +71,6 @@ def test_an_unrelated_run_imports_only_the_modules_that_declare_options(project:
     assert with_plugin - without == OURS
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variables", "arguments"),
     [
@@ -90,7 +89,6 @@ def test_an_unrelated_run_shows_no_trace_of_us(project: Path, variables: dict[st
     assert [path.name for path in project.rglob("*")] == ["test_one.py"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workers", "later"),
     [("-n0", set()), ("-n1", {"under_xdist"})],

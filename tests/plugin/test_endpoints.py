@@ -129,20 +129,3 @@ def test_headers_of_registry_config_and_state_are_sent_with_each_request(workspa
     ]  # fmt: skip
     assert len({headers["x-rollout"] for headers in seen}) == 4
     assert workspace.results()["config"]["model"] == "qwen"
-
-
-def test_every_mistake_ends_the_session_before_anything_is_asked(workspace: Workspace) -> None:
-    with ChatServer(Replica()) as server:
-        workspace.write("configs/endpoints.toml", registry(server.base_url, more='key = "sk-live-0123456789abcdef"'))
-        eval_of(workspace, 1, model={"base_url": server.base_url})
-        first = workspace.run(CONFIG, exits=4)
-        workspace.write("configs/endpoints.toml", registry(server.base_url))
-        eval_of(workspace, 1, model={"headers_from_state": {"X-Row": "row_indx"}})
-        second = workspace.run(CONFIG, exits=4)
-
-    first.stderr.fnmatch_lines(['*/endpoints.toml:5: *"qwen" key: must be the name of an environment var*string'])
-    first.stderr.no_fnmatch_line("*sk-live*")
-    second.stderr.fnmatch_lines(
-        ['*x.toml:*headers_from_state.X-Row: unknown key of the state "row_indx", did you mean "row_index"? *']
-    )
-    assert server.requests == []

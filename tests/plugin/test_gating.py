@@ -48,13 +48,6 @@ def test_a_gate_between_its_bounds_is_not_measured(workspace: Workspace) -> None
     assert [child.tag for child in junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"]] == ["error"]
 
 
-def test_with_runxfail_single_runs_decide(workspace: Workspace) -> None:
-    workspace.eval(rows=[FAIL, PASS, BROKEN], gate={"pass_rate": ">= 0.5"}, limits={"max_errors": 3})
-
-    workspace.run(CONFIG, "--runxfail", exits=1).assert_outcomes(failed=1, passed=1, errors=1, skipped=1)
-
-
-@pytest.mark.slow
 def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace) -> None:
     """As some proxies do, the server answers 400 to a wrong key, which is otherwise the model's failure."""
     with ChatServer(status(400, {"error": {"message": "Malformed API Key passed in", "code": "400"}})) as server:
@@ -69,7 +62,6 @@ def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace
     assert set(boundaries) == {"provider"}
 
 
-@pytest.mark.slow
 def test_an_error_that_all_runs_met_is_not_measured(workspace: Workspace) -> None:
     """The probe is too short to meet it."""
     with ChatServer(reply("hi"), status(400)) as server:
@@ -84,7 +76,6 @@ def test_an_error_that_all_runs_met_is_not_measured(workspace: Workspace) -> Non
     result.stdout.fnmatch_lines([UNMEASURED])
 
 
-@pytest.mark.slow
 def test_the_exit_status_of_not_measured_can_be_set(workspace: Workspace) -> None:
     workspace.eval(rows=[BROKEN] * 2, limits={"max_errors": 2})
 
@@ -123,7 +114,6 @@ def test_an_eval_whose_gate_fails_ends_early_with_the_verdict_of_the_whole(works
     assert results["stop_reason"] == results["pending"][0]["reason"]
 
 
-@pytest.mark.slow
 def test_a_partial_selection_and_a_gate_that_needs_every_run_run_to_their_end(workspace: Workspace) -> None:
     workspace.eval(rows=12, gate={"pass_rate": ">= 0.1"})
 

@@ -38,7 +38,6 @@ def test_a_report_holds_the_results_and_every_conversation(workspace: Workspace)
     assert report.html.endswith("</html>\n")
 
 
-@pytest.mark.slow
 def test_configs_name_reports_and_the_conversations_in_them(workspace: Workspace) -> None:
     rows = [{}, {"score": 0.0}]
     workspace.eval("a", rows=rows, output={"html": "out/{name}.html", "html_conversations": "failed"})
@@ -60,7 +59,6 @@ def test_configs_name_reports_and_the_conversations_in_them(workspace: Workspace
     assert all(name in both.static for name in both.runs)
 
 
-@pytest.mark.slow
 def test_the_evals_of_one_config_share_its_report(workspace: Workspace) -> None:
     workspace.eval("x", rows=[{}, {"score": 0.0}])
     toml = workspace.root / "configs/eval/x.toml"
@@ -73,7 +71,6 @@ def test_the_evals_of_one_config_share_its_report(workspace: Workspace) -> None:
     assert [entry["name"] for entry in report.index["list"]["tables"][0]] == ["e0", "e1"]
 
 
-@pytest.mark.slow
 def test_a_report_on_a_part_does_not_replace_the_whole(workspace: Workspace) -> None:
     workspace.eval(rows=2, output={"html": "report.html"})
     workspace.run(CONFIG)
@@ -91,7 +88,6 @@ def test_a_report_on_a_part_does_not_replace_the_whole(workspace: Workspace) -> 
     assert (run["rows"]["index"], run["head"]["row"]["partial"], run["head"]["row"]["passed"]) == ([1], True, 0)
 
 
-@pytest.mark.slow
 def test_after_an_interrupt_the_report_has_what_ended(workspace: Workspace) -> None:
     with ChatServer(reply("42"), never()) as server:
         workspace.hurry()
@@ -108,7 +104,6 @@ def test_after_an_interrupt_the_report_has_what_ended(workspace: Workspace) -> N
     assert any(report.conversation(run, at) is not None for at in range(3))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "hook", "why"),
     [

@@ -98,7 +98,6 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     server.server_close()
 
 
-@pytest.mark.slow
 def test_results_are_pushed_by_a_command_that_says_so(workspace: Workspace, hub: Hub) -> None:
     workspace.eval("x", [{"score": 1.0}, {"score": 1.0}], evaluation={"n": 2}, output={"save_to_hf_hub": True})
     config = workspace.run(COMMAND[0])
@@ -123,7 +122,6 @@ def test_results_are_pushed_by_a_command_that_says_so(workspace: Workspace, hub:
     assert failed.ret == 0
 
 
-@pytest.mark.slow
 def test_a_dataset_of_the_hub_is_fetched_and_pinned_to_the_commit_that_a_branch_was(
     workspace: Workspace, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

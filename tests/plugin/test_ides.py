@@ -69,7 +69,6 @@ def test_vscode_runs_the_rows_of_one_eval_that_it_shows(listing: Workspace) -> N
     assert [len(listing.run_dirs(name)) for name in "xy"] == [2, 0]
 
 
-@pytest.mark.slow
 def test_vscode_runs_an_eval_that_its_arguments_name(listing: Workspace) -> None:
     """`python.testing.pytestArgs` may name an eval anywhere; to run tests, VS Code drops positional ones."""
     listing.ini()
@@ -85,7 +84,6 @@ def test_vscode_runs_an_eval_that_its_arguments_name(listing: Workspace) -> None
     click(listing, tests, *named).assert_outcomes(passed=1)
 
 
-@pytest.mark.slow
 def test_vscode_starts_no_eval_when_it_runs_everything(listing: Workspace) -> None:
     listing.eval(rows=[{"score": 0.0}, {}])
     listing.eval("y", rows=1)
@@ -104,7 +102,6 @@ def test_vscode_starts_no_eval_when_it_runs_everything(listing: Workspace) -> No
     result.stdout.fnmatch_lines(["osmosis: not started: configs/eval/x.toml, configs/eval/y.toml: with*"])
 
 
-@pytest.mark.slow
 def test_node_ids_of_several_evals_start_none_if_evals_are_listed(workspace: Workspace) -> None:
     workspace.ini(LISTED)
     workspace.eval(rows=2)
@@ -129,7 +126,6 @@ def test_node_ids_of_several_evals_start_none_if_evals_are_listed(workspace: Wor
     assert [len(workspace.run_dirs(name)) for name in "xy"] == [1, 1]
 
 
-@pytest.mark.slow
 def test_python_tests_run_beside_an_eval_with_problems(listing: Workspace) -> None:
     listing.eval(rows=2)
     listing.write("test_python.py", PYTHON)
@@ -143,7 +139,6 @@ def test_python_tests_run_beside_an_eval_with_problems(listing: Workspace) -> No
     click(listing, [], "--collect-only").stdout.fnmatch_lines(['osmosis: not listed: *"nowhere"*'])
 
 
-@pytest.mark.slow
 def test_pycharm_runs_the_toml_of_a_run_configuration_and_no_eval_of_a_folder(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +164,6 @@ def test_pycharm_runs_the_toml_of_a_run_configuration_and_no_eval_of_a_folder(
     assert [row["runs"][0]["passed"] for row in workspace.results()["rows"]] == [True, False]
 
 
-@pytest.mark.slow
 def test_the_launch_json_of_the_docs_runs_one_row_in_the_process_of_the_debugger(workspace: Workspace) -> None:
     page = (ROOT / "docs/how-to/gate-in-ci.md").read_text(encoding="utf-8")
     (launch,) = re.findall(r"^```json file=.vscode/launch.json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)

@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,14 +72,6 @@ def test_modules_of_users_are_forgotten_and_others_kept(tmp_path: Path) -> None:
         assert (sys.path, Path.cwd()) == (path, folder)
 
 
-def test_warnings_are_not_those_of_the_tests(workspace: Workspace) -> None:
-    workspace.write("test_python.py", "import warnings\ndef test_python(): warnings.warn('seen', UserWarning)\n")
-
-    workspace.run().assert_outcomes(passed=1, warnings=1)
-    with pytest.raises(UserWarning):
-        warnings.warn("an error in these tests", UserWarning, stacklevel=1)
-
-
 def test_a_session_that_hangs_fails_its_test(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.plugin.in_process.DEADLINE_S", 0.5)
     workspace.write("test_python.py", "import threading\ndef test_python(): threading.Event().wait()\n")
@@ -97,13 +88,3 @@ def test_only_marked_tests_start_processes(workspace: Workspace) -> None:
             start("--version")
     with pytest.raises(pytest.fail.Exception, match="mark the test slow"):
         workspace.run("-n2")
-
-
-@pytest.mark.journey
-def test_a_journey_runs_in_processes(workspace: Workspace) -> None:
-    workspace.write("test_python.py", "import os\ndef test_python(): print(os.getpid())\n")
-
-    lines = workspace.run("-s", "-q").outlines
-
-    assert lines
-    assert str(os.getpid()) not in "\n".join(lines)

@@ -107,7 +107,6 @@ def test_the_process_is_as_it_was():
 """
 
 
-@pytest.mark.slow
 def test_output_belongs_to_the_item_and_process_state_to_the_user_code(workspace: Workspace) -> None:
     for folder, colour in (("space", "green"), ("other/space", "blue")):
         workspace.write(f"{folder}/helper.py", "seen = 0\n")
@@ -124,7 +123,6 @@ def test_output_belongs_to_the_item_and_process_state_to_the_user_code(workspace
     done.assert_outcomes(failed=4, passed=1)
 
 
-@pytest.mark.slow
 def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         workspace.eval(rows=4, evaluation={"batch_size": 3}, model={"base_url": server.base_url})
@@ -143,7 +141,6 @@ def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(workspace: Workspa
     assert "never awaited" not in session.output
 
 
-@pytest.mark.slow
 def test_maxfail_and_a_failed_probe_stop_an_inline_eval(workspace: Workspace) -> None:
     workspace.eval(rows=[FAIL, {}, {}])
 
@@ -154,7 +151,6 @@ def test_maxfail_and_a_failed_probe_stop_an_inline_eval(workspace: Workspace) ->
     workspace.run("--osmosis-config=configs/eval/y.toml", INLINE, exits=9).assert_outcomes(skipped=3, errors=1)
 
 
-@pytest.mark.slow
 def test_inline_is_refused_with_workers(workspace: Workspace) -> None:
     workspace.eval()
 
@@ -182,7 +178,6 @@ def by_environment(ctx):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("agent", "endpoint"), [("on_the_loop", "url"), ("by_environment", "env")])
 def test_requests_of_own_clients_count(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, agent: str, endpoint: str

@@ -102,7 +102,6 @@ def on_screen(written: str) -> list[str]:
     return lines
 
 
-@pytest.mark.slow
 def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None:
     """Rollouts begin when the first xdist worker has collected; xdist continues to count the others."""
     workspace.eval(rows=8)
@@ -115,7 +114,6 @@ def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None
     assert [line for line in on_screen(written) if "workers [" in line] == ["2 workers [8 items]"]
 
 
-@pytest.mark.slow
 def test_output_of_a_python_test_stays(workspace: Workspace) -> None:
     workspace.eval(rows=4)
     workspace.write("test_python.py", PYTHON_TEST)
@@ -126,7 +124,6 @@ def test_output_of_a_python_test_stays(workspace: Workspace) -> None:
     assert live_lines(written)
 
 
-@pytest.mark.slow
 def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspace) -> None:
     workspace.eval(rows=6)
 
@@ -137,7 +134,6 @@ def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspac
         assert "......" not in written
 
 
-@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> None:
     """Only the first run is answered, so everything printed afterwards is due to time."""
@@ -154,7 +150,6 @@ def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> No
         assert session.wait() == 0, session.output
 
 
-@pytest.mark.slow
 def test_several_evals_share_a_line_that_counts_all(workspace: Workspace) -> None:
     """One that was stopped is done, and its missing runs do not count."""
     with ChatServer(reply("42"), reply("42"), held(reply("42"))) as server:
@@ -171,7 +166,6 @@ def test_several_evals_share_a_line_that_counts_all(workspace: Workspace) -> Non
         assert session.wait() == 9, session.output
 
 
-@pytest.mark.slow
 def test_several_evals_on_a_terminal_have_one_line_at_a_time(workspace: Workspace) -> None:
     for number in (1, 2):
         rows = [{"reward": "raises"}, *[{"waits_for": f"shown-{number}"}] * 5]

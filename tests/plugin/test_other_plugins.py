@@ -67,7 +67,6 @@ def pytest_runtest_setup(item):
 """
 
 
-@pytest.mark.slow
 @PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
 def test_no_timer_of_others_runs_during_the_wait_for_a_rollout(workspace: Workspace) -> None:
@@ -82,7 +81,6 @@ def test_no_timer_of_others_runs_during_the_wait_for_a_rollout(workspace: Worksp
     assert sorted(timed) == ["test_python: faulthandler", "test_python: pytest-timeout"]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("companions")
 @pytest.mark.parametrize(
     ("option", "workspace"),
@@ -111,7 +109,6 @@ def test_rerun_plugins_do_not_repeat_a_rollout(workspace: Workspace, option: str
 
 @PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
-@pytest.mark.slow
 def test_pytest_repeat_does_not_repeat_a_rollout(workspace: Workspace) -> None:
     workspace.write("test_python.py", "def test_python():\n    pass\n")
     with ChatServer(reply("42")) as server:
@@ -125,7 +122,6 @@ def test_pytest_repeat_does_not_repeat_a_rollout(workspace: Workspace) -> None:
 
 @PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
-@pytest.mark.slow
 def test_plugins_that_order_and_pick_tests_change_no_score_and_leave_out_no_named_eval(workspace: Workspace) -> None:
     rows = [{"score": index / 8} for index in range(8)]
     workspace.eval(rows=rows, sampling={"seed": 3, "extra_body": {"accuracy": 0.5}})
@@ -144,7 +140,6 @@ def test_plugins_that_order_and_pick_tests_change_no_score_and_leave_out_no_name
 
 @PLAIN_AND_XDIST
 @pytest.mark.usefixtures("companions")
-@pytest.mark.slow
 def test_coverage_and_asyncio_work_alongside_an_eval(workspace: Workspace) -> None:
     workspace.ini("asyncio_mode = auto", "asyncio_default_fixture_loop_scope = function")
     workspace.write("test_python.py", PYTHON)
@@ -178,7 +173,6 @@ def pytest_configure(config):
 """
 
 
-@pytest.mark.slow
 def test_a_terminal_of_another_plugin_gets_no_live_line_and_internal_errors(workspace: Workspace) -> None:
     workspace.write("conftest.py", TERMINAL)
     workspace.eval(rows=2)
@@ -197,7 +191,6 @@ def test_a_terminal_of_another_plugin_gets_no_live_line_and_internal_errors(work
 # -- pytest's own options -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dist", ["each", "loadgroup", "worksteal", "loadscope", "loadfile"])
 def test_every_dist_mode_rolls_out_each_run_once(workspace: Workspace, dist: str) -> None:
     workspace.eval(rows=6, evaluation={"batch_size": 3})
@@ -209,7 +202,6 @@ def test_every_dist_mode_rolls_out_each_run_once(workspace: Workspace, dist: str
 
 
 @pytest.mark.addon
-@pytest.mark.slow
 def test_groups_of_xdist_are_not_part_of_a_tests_name(workspace: Workspace) -> None:
     """Before 9.2, pytest lets xdist append groups to node ids."""
     workspace.eval(rows=[{}, {"score": 0.0}])
@@ -223,7 +215,6 @@ def test_groups_of_xdist_are_not_part_of_a_tests_name(workspace: Workspace) -> N
     assert [hint.partition("[")[2].partition("]")[2][:1] for hint in hints] == ["'", "'"]
 
 
-@pytest.mark.slow
 def test_stepwise_keeps_the_order_of_collection(workspace: Workspace) -> None:
     with ChatServer(slow(0.5, reply("slow")), reply("42")) as server:
         rows = [{}, {}, {"score": 0.0}, {}]
@@ -259,7 +250,6 @@ def test_two(shared, module):
 """
 
 
-@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_fixtures_are_set_up_and_torn_down_once(workspace: Workspace) -> None:
     workspace.eval("x", rows=4)

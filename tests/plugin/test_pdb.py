@@ -61,7 +61,6 @@ def printed(result: pytest.RunResult) -> list[str]:
 # -- inline -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_trace_stops_at_the_entry_of_agent_and_rewards(workspace: Workspace) -> None:
     workspace.write("helper.py", HELPER)
     workspace.write("agent.py", AGENT.format(first="pass"))
@@ -79,7 +78,6 @@ def test_trace_stops_at_the_entry_of_agent_and_rewards(workspace: Workspace) -> 
     done.assert_outcomes(passed=2)
 
 
-@pytest.mark.slow
 def test_pdb_opens_where_an_agent_raised_inline(workspace: Workspace) -> None:
     workspace.write("agent.py", AGENT.format(first="asked / 0"))
     workspace.eval(rows=2, agent={"agent": "agent:rollout"})
@@ -91,7 +89,6 @@ def test_pdb_opens_where_an_agent_raised_inline(workspace: Workspace) -> None:
     done.assert_outcomes(errors=2)
 
 
-@pytest.mark.slow
 def test_quitting_the_debugger_ends_the_session_and_fails_no_run(workspace: Workspace) -> None:
     workspace.write("agent.py", AGENT.format(first="breakpoint()"))
     workspace.eval(rows=3, agent={"agent": "agent:rollout"})
@@ -109,7 +106,6 @@ def test_quitting_the_debugger_ends_the_session_and_fails_no_run(workspace: Work
 # -- --pdb on what engine hosts recorded --------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("functions", "row", "expression", "value", "place"),
     [
@@ -152,7 +148,6 @@ def test_pdb_opens_where_a_grader_returned(workspace: Workspace) -> None:
     done.assert_outcomes(failed=1)
 
 
-@pytest.mark.slow
 def test_pdb_does_not_repeat_a_rollout_that_failed(workspace: Workspace) -> None:
     workspace.write("agent.py", AGENT.format(first="asked / 0"))
     workspace.eval(rows=1, agent={"agent": "agent:rollout"})
@@ -164,7 +159,6 @@ def test_pdb_does_not_repeat_a_rollout_that_failed(workspace: Workspace) -> None
     assert len(workspace.events("start")) == 1
 
 
-@pytest.mark.slow
 def test_a_reward_that_ended_its_process_is_not_called_again(workspace: Workspace) -> None:
     workspace.write("rewards.py", "import os\n\ndef score(solution_str, **kwargs):\n    os._exit(3)\n")
     workspace.eval(rows=1)
@@ -188,7 +182,6 @@ def test_python():
 """
 
 
-@pytest.mark.slow
 def test_no_run_starts_while_a_prompt_is_open(workspace: Workspace) -> None:
     workspace.write("test_python.py", AT_A_PROMPT)
     with ChatServer(held(reply("42"))) as server:

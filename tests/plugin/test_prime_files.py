@@ -23,7 +23,6 @@ def files_in(workspace: Workspace) -> tuple[Path, list[dict[str, Any]], dict[str
     return folder, [json.loads(line) for line in lines], json.loads((folder / "metadata.json").read_text())
 
 
-@pytest.mark.slow
 def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> None:
     workspace.eval("x", ROWS, evaluation={"n": 2}, output=OUTPUT, limits={"max_errors": 9})
     result = workspace.run(CONFIG, "-k", "not row2")
@@ -61,7 +60,6 @@ def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> No
         assert keys - named == set()
 
 
-@pytest.mark.slow
 def test_a_killed_session_leaves_the_rows_that_were_complete(workspace: Workspace) -> None:
     workspace.write("agent.py", HELD)
     (workspace.root / "held").touch()
@@ -106,7 +104,6 @@ PATIENT = constants({"addons.verifiers.prime_files.LAST_S": 60.0})
 """The end of an eval waits for a heartbeat as long as it takes on a loaded machine."""
 
 
-@pytest.mark.slow
 def test_an_abbreviated_summary_shows_no_conversation(workspace: Workspace) -> None:
     workspace.eval("x", ROWS, limits={"max_errors": 9})
     workspace.write("patient.py", PATIENT)
@@ -142,7 +139,6 @@ def foreign(folder: Path, to: Path, change: Any = None) -> list[dict[str, Any]]:
     return lines
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_from_its_files(workspace: Workspace) -> None:
     workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
     workspace.run(CONFIG, "-k", "row0-")
@@ -156,7 +152,6 @@ def test_a_run_goes_on_from_its_files(workspace: Workspace) -> None:
     assert [path.name for path in workspace.run_dirs("x")] == [folder.name]
 
 
-@pytest.mark.slow
 def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
     workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
     workspace.run(CONFIG, "--osmosis-run=first", "-k", "row0- or row1-")
@@ -196,7 +191,6 @@ def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
     assert again["provenance"]["imported"]["runs"] == 3, "also without the files"
 
 
-@pytest.mark.slow
 def test_files_of_another_eval_are_refused_with_the_differences(workspace: Workspace) -> None:
     workspace.eval("x", 2, evaluation={"n": 2}, output=OUTPUT)
     workspace.run(CONFIG)

@@ -59,7 +59,6 @@ def fill(workspace: Workspace, folder: str = ".", rows: Sequence[Mapping[str, An
     workspace.write(f"{folder}/answers.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
-@pytest.mark.slow
 @pytest.mark.addon
 def test_a_folder_of_trajectories_is_scored_like_other_rows(workspace: Workspace) -> None:
     fill(workspace)
@@ -80,7 +79,6 @@ def test_a_folder_of_trajectories_is_scored_like_other_rows(workspace: Workspace
     wrong.stderr.fnmatch_lines(['*"*jobs" is a folder, not a file; a folder of trajectories needs *"recorded"'])
 
 
-@pytest.mark.slow
 def test_conversations_are_scored_without_a_toml_and_without_a_model(workspace: Workspace) -> None:
     fill(workspace)
 
@@ -102,7 +100,6 @@ def test_conversations_are_scored_without_a_toml_and_without_a_model(workspace: 
     assert published["rows"][0]["runs"][0]["metrics"] == {"rewards:turns": {"turns": 4}}
 
 
-@pytest.mark.slow
 def test_a_toml_scores_with_a_grader_shows_and_scores_again(workspace: Workspace) -> None:
     fill(workspace, "data")
     workspace.write("graders.py", GRADER)

@@ -66,6 +66,7 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     ),
     f"{UNPRICED}.max_cost_usd=2.5": 'max_cost_usd: the price of "vendor/m" is not known*',
     f"{UNPRICED}.rollout.cost_usd=1": 'rollout.cost_usd: the price of "vendor/m" is not known*limit rollout.tokens*',
+    f"{X} --osmosis-set=model.headers_from_state.X-Row=row_indx": 'unknown key of the state "row_indx", did you mean *',
     f"{X} --osmosis-stop-when-decided": "--osmosis-stop-when-decided: the eval x has no gate, *--osmosis-gate=*",
     f"{X} --osmosis-update-baseline": "--osmosis-update-baseline: no eval names a file for its baseline; *",
     f"{X} --osmosis-set=baseline.results=b.json --osmosis-update-baseline --osmosis-output=b.json": (

@@ -87,7 +87,6 @@ def test_after_ctrl_c_the_last_line_is_the_command_that_goes_on(workspace: Works
     assert [event["resumed"] for event in workspace.events("began")] == [False, True]
 
 
-@pytest.mark.slow
 def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(workspace: Workspace) -> None:
     with_agent(workspace, gate={"pass_rate": ">= 0.9"})
     workspace.eval("x", rows=[{}, {"score": 0.0}], agent={"agent": "agent:rollout"}, gate={"pass_rate": ">= 0.9"})
@@ -114,7 +113,6 @@ def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(worksp
     emptied.stderr.fnmatch_lines(["*run one: its journal * is empty, though results were written*"])
 
 
-@pytest.mark.slow
 def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(workspace: Workspace) -> None:
     with ChatServer(reply("42"), status(400, {"error": {"message": "no"}}), status(503), reply("42")) as server:
         model = {"base_url": server.base_url, "max_retries": 0}
@@ -139,7 +137,6 @@ def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(works
     assert attempts == [1, 2, 2, 1, 2]
 
 
-@pytest.mark.slow
 def test_a_run_grows_by_n_by_rows_and_by_parts(workspace: Workspace) -> None:
     with_agent(workspace, rows=4)
     part = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3", "-k", "row1")
@@ -163,7 +160,6 @@ def test_a_run_grows_by_n_by_rows_and_by_parts(workspace: Workspace) -> None:
     assert workspace.results("one")["summary"]["total_runs"] == 8, "a part does not replace the results of the whole"
 
 
-@pytest.mark.slow
 def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.run(CONFIG, "--osmosis-run=one")
@@ -185,7 +181,6 @@ def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(wor
     assert (workspace.run_dirs("one")[-1] / "results.json").exists()
 
 
-@pytest.mark.slow
 def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.write("agent.py", AGENT)
@@ -202,7 +197,6 @@ def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
     assert calls(workspace) == Counter(range(6)) + lost
 
 
-@pytest.mark.slow
 def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(workspace: Workspace) -> None:
     with_agent(workspace, rows=40, evaluation={"batch_size": 4})
     words = shlex.join(workspace.words(CONFIG, "--osmosis-run=one"))
@@ -218,7 +212,6 @@ def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(workspac
     assert workspace.results("one")["summary"]["total_runs"] == 40
 
 
-@pytest.mark.slow
 def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     now, part = (CONFIG, "--osmosis-limit=2"), ("-k", "row0")
@@ -252,7 +245,6 @@ def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -
     """)
 
 
-@pytest.mark.slow
 def test_without_a_name_no_run_grows_by_n_and_rows_may_be_added(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     workspace.run(CONFIG, "--osmosis-limit=2", "--osmosis-run=one")
@@ -264,7 +256,6 @@ def test_without_a_name_no_run_grows_by_n_and_rows_may_be_added(workspace: Works
     refused.stderr.fnmatch_lines(["  one: [[]evaluation] n: 1 -> 2; --osmosis-run=one adds them"])
 
 
-@pytest.mark.slow
 def test_of_several_evals_none_is_reported_from_a_run_that_does_not_fit(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.eval("y", rows=2)
@@ -279,7 +270,6 @@ def test_of_several_evals_none_is_reported_from_a_run_that_does_not_fit(workspac
 
 
 @pytest.mark.addon
-@pytest.mark.slow
 def test_tests_over_rollouts_go_on_too(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     workspace.write(
@@ -294,7 +284,6 @@ def test_tests_over_rollouts_go_on_too(workspace: Workspace) -> None:
     assert calls(workspace) == Counter(range(3))
 
 
-@pytest.mark.slow
 def test_a_judge_that_could_not_be_asked_is_asked_again(workspace: Workspace) -> None:
     verdict = reply(json.dumps({"score": 1.0, "explanation": "right"}))
     with ChatServer(verdict, status(503), verdict) as judge:
@@ -311,7 +300,6 @@ def test_a_judge_that_could_not_be_asked_is_asked_again(workspace: Workspace) ->
     assert [run["scores"]["rubric"] for row in found["rows"] for run in row["runs"]] == [1.0] * 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "n_rollouts"),
     [
@@ -333,7 +321,6 @@ def test_runs_of_every_kind_go_on(workspace: Workspace, words: list[str], n_roll
     assert workspace.results("one")["provenance"]["sessions"] == 2
 
 
-@pytest.mark.slow
 def test_after_an_internal_error_of_pytest_the_command_is_printed_too(workspace: Workspace) -> None:
     workspace.hurry()
     with_agent(workspace, rows=3)

@@ -16,7 +16,6 @@ CONFIGS = "--osmosis-config=configs/eval"
 X = "--osmosis-config=configs/eval/x.toml"
 
 
-@pytest.mark.slow
 def test_the_duration_of_an_eval_ends_with_its_own_last_run(workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
         workspace.hurry()
@@ -89,7 +88,6 @@ def test_several_evals_end_with_one_table_in_natural_order(
     assert [line for line in job.splitlines() if line.startswith("### ")] == [f"### {title}" for title in titles]
 
 
-@pytest.mark.slow
 def test_header_table_and_places_have_each_of_several_evals_in_the_order_of_the_command(workspace: Workspace) -> None:
     four_evals(workspace)
     workspace.eval("set3", rows=[{"user_prompt": "the same"}] * 2, evaluation={"n": 2, "batch_size": 4})
@@ -111,7 +109,6 @@ def test_header_table_and_places_have_each_of_several_evals_in_the_order_of_the_
     ]
 
 
-@pytest.mark.slow
 @PLAIN_AND_XDIST
 @pytest.mark.parametrize("ends", ["interrupt", "maxfail"])
 def test_what_ends_the_session_stops_no_eval_that_is_done(workspace: Workspace, ends: str) -> None:
@@ -131,7 +128,6 @@ def test_what_ends_the_session_stops_no_eval_that_is_done(workspace: Workspace, 
     assert "a (pytest-osmosis show" not in session.output
 
 
-@pytest.mark.slow
 def test_what_several_evals_met_is_told_once(workspace: Workspace) -> None:
     model = {"base_url": "http://127.0.0.1:9/v1", "max_retries": 0}
     for name in ("a", "b", "c"):
@@ -152,7 +148,6 @@ def test_what_several_evals_met_is_told_once(workspace: Workspace) -> None:
     assert table(lines)[-1][0].startswith("3 evals: 3 not measured; none of 6 runs finished; ")
 
 
-@pytest.mark.slow
 def test_verbose_shows_every_eval_whole_quiet_the_verdict_and_quieter_one_line(workspace: Workspace) -> None:
     four_evals(workspace)
 
@@ -177,7 +172,6 @@ def test_verbose_shows_every_eval_whole_quiet_the_verdict_and_quieter_one_line(w
 
 
 @pytest.mark.addon
-@pytest.mark.slow
 def test_evals_that_tests_need_have_a_line_each_and_the_table(workspace: Workspace) -> None:
     workspace.ini("pythonpath = .", "addopts = --strict-markers")
     for name, n_rows in (("a", 2), ("b", 3)):
@@ -198,7 +192,6 @@ def test_evals_that_tests_need_have_a_line_each_and_the_table(workspace: Workspa
     ]
 
 
-@pytest.mark.slow
 def test_pages_that_cannot_be_made_cost_nothing_else(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     def overflows(*_given: object, **_options: object) -> Iterator[str]:
         raise OverflowError("too large")

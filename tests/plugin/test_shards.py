@@ -43,7 +43,6 @@ def test_a_shard_runs_every_nth_row_and_leaves_its_gate_to_the_merge(workspace: 
     )
 
 
-@pytest.mark.slow
 def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(workspace: Workspace) -> None:
     workspace.eval(rows=[{}] * 4, output={"results": "out.json"})
     workspace.run(CONFIG)
@@ -60,7 +59,6 @@ def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(works
     assert read_json(workspace.root / "out.shard-2-of-2.json")["shard"]["index"] == 2
 
 
-@pytest.mark.slow
 def test_a_run_of_another_shard_is_refused_and_a_shard_without_rows_has_empty_results(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {}], gate=GATE, output={"results": "out.json"})
     result = workspace.run("configs/eval/x.toml::x[row1-run0]", "--osmosis-shard=1/2", exits=4)
@@ -76,7 +74,6 @@ def test_a_run_of_another_shard_is_refused_and_a_shard_without_rows_has_empty_re
 # -- merged ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(workspace: Workspace) -> None:
     workspace.eval(rows=[{}] * 4, gate=GATE)
     one, two = "shards/1.json", "shards/2.json"

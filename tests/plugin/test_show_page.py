@@ -45,7 +45,6 @@ def test_the_page_says_what_the_screen_said(workspace: Workspace) -> None:
     ]
 
 
-@pytest.mark.slow
 def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(workspace: Workspace) -> None:
     workspace.eval(rows=passing(1, *[0] * 25), gate={"pass_rate": ">= 0"})
     workspace.run(CONFIG)
@@ -61,22 +60,6 @@ def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(workspace: 
     assert every.count("score 0 < 1") == 25
 
 
-@pytest.mark.addon
-@pytest.mark.slow
-def test_a_test_eval_is_called_one(workspace: Workspace) -> None:
-    workspace.eval(rows=2)
-    workspace.write(
-        "test_x.py",
-        "import pytest\n\n\n@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
-        "def test_x(rollout):\n    assert rollout.score('rewards:score') == 1\n",
-    )
-    workspace.run("test_x.py", "--osmosis-source=model")
-    page = shown(workspace)
-    assert page.startswith("x-tests-")
-    assert "  made for tests over rollouts, which decide by themselves whether they pass\n" in page
-
-
-@pytest.mark.slow
 def test_a_part_a_smoke_test_and_an_eval_that_was_decided_early_are_called_so(workspace: Workspace) -> None:
     workspace.eval(rows=passing(*[1] * 40), gate={"pass_rate": ">= 0.1"})
     workspace.run(CONFIG, "-k", "row1-")

@@ -19,7 +19,6 @@ from tests.plugin.workspaces import (
 from tests.servers import ChatServer, by_row, held, reply
 
 
-@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None:
     with ChatServer(by_row({0: [reply("42")], 1: [reply("42")]}, held(reply("42")))) as server:
@@ -43,7 +42,6 @@ def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None
     assert not hosts_under(workspace.root)
 
 
-@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
     with ChatServer(by_row({0: [reply("42")]}, held(reply("42")))) as server, ChatServer() as of_y:
@@ -61,7 +59,6 @@ def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
     assert not hosts_under(workspace.root)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("status", [7, 0])
 def test_an_exit_status_that_a_test_sets_stays_and_what_ran_is_printed(workspace: Workspace, status: int) -> None:
     workspace.hurry()
@@ -77,7 +74,6 @@ def test_an_exit_status_that_a_test_sets_stays_and_what_ran_is_printed(workspace
     assert workspace.results()["status"] == "stopped"
 
 
-@pytest.mark.slow
 def test_a_test_that_exits_under_xdist_is_not_green(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.eval(rows=4)
@@ -89,7 +85,6 @@ def test_a_test_that_exits_under_xdist_is_not_green(workspace: Workspace) -> Non
     result.stdout.fnmatch_lines(["results: .osmosis/runs/x-*"])
 
 
-@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_a_python_test_that_fails_stops_evals(workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
@@ -139,7 +134,6 @@ def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
     assert not hosts_under(workspace.root)
 
 
-@pytest.mark.slow
 @PLAIN_AND_XDIST
 @pytest.mark.parametrize("twice", [False, True], ids=["SIGTERM", "Ctrl-C twice"])
 def test_sigterm_and_a_second_ctrl_c_end_at_once_and_keep_finished_runs(workspace: Workspace, twice: bool) -> None:

@@ -98,7 +98,6 @@ def test_the_same_tests_run_offline_and_over_a_model_that_rolls_out_each_run_onc
     assert (results["partial"], results["gates"], results["summary"]["total_runs"]) == (False, [], 7)
 
 
-@pytest.mark.slow
 def test_a_failure_shows_the_conversation_and_the_command_that_repeats_it(workspace: Workspace) -> None:
     with ChatServer(reply("0"), status(400)) as server:
         make(workspace, model=at(server))
@@ -121,7 +120,6 @@ def test_a_failure_shows_the_conversation_and_the_command_that_repeats_it(worksp
     )
 
 
-@pytest.mark.slow
 def test_rollouts_run_ahead_of_the_tests_and_session_fixtures_are_torn_down(workspace: Workspace) -> None:
     tests = f"""
 import pathlib, time, pytest
@@ -148,7 +146,6 @@ def test_first_waits_for_all(rollout):
 NOT_RUN = ("skip", "skipif('True', reason='no')", "skipif('nonsense', reason='breaks')", "xfail(run=False)")
 
 
-@pytest.mark.slow
 def test_nothing_is_rolled_out_for_tests_that_will_not_run(workspace: Workspace) -> None:
     marks = ("usefixtures()", "usefixtures()", *NOT_RUN)
     tests = [
@@ -164,7 +161,6 @@ def test_nothing_is_rolled_out_for_tests_that_will_not_run(workspace: Workspace)
         assert len(server.requests) == 1
 
 
-@pytest.mark.slow
 def test_coroutines_get_rollouts(workspace: Workspace) -> None:
     tests = f"""
 import pytest
@@ -193,7 +189,6 @@ def anyio_backend():
         result.assert_outcomes(passed=4)
 
 
-@pytest.mark.slow
 def test_listing_dry_runs_and_usage_errors_ask_no_model(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server), scoring={"eval_fns": ["nowhere:f"]}, secrets={"required": ["NOT_SET"]})
@@ -215,7 +210,6 @@ def test_listing_dry_runs_and_usage_errors_ask_no_model(workspace: Workspace, mo
 # -- the marker -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_ids_with_markers_of_classes_and_modules_and_with_other_parameters(workspace: Workspace) -> None:
     tests = f"""
 import pytest
@@ -261,7 +255,6 @@ def test_by_a_fixture(answer):
     assert result.ret == 0
 
 
-@pytest.mark.slow
 def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Workspace) -> None:
     make(workspace, evaluation={"batch_sise": 3})
 
@@ -276,7 +269,6 @@ def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Works
 # -- without a rollout ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_row_without_a_reference_is_skipped_and_a_dataset_without_one_an_error(
     workspace: Workspace,
 ) -> None:
@@ -307,7 +299,6 @@ def test_none(rollout):
 # -- with named evals, and early ends ---------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_test_evals_and_named_evals_run_one_after_the_other(workspace: Workspace) -> None:
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server), gate={"pass_rate": ">= 0.5"})
@@ -326,7 +317,6 @@ def test_test_evals_and_named_evals_run_one_after_the_other(workspace: Workspace
     }
 
 
-@pytest.mark.slow
 def test_inline_the_agent_of_a_test_eval_runs_in_pytests_process(workspace: Workspace) -> None:
     tests = f"import os, pytest\n{MARK})\ndef test_x(rollout):\n    assert rollout.solution_str == str(os.getpid())\n"
     make(workspace, tests, agent={"agent": "agent:rollout"})
@@ -340,7 +330,6 @@ def test_inline_the_agent_of_a_test_eval_runs_in_pytests_process(workspace: Work
 # -- the option -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_only_the_command_line_selects_models_as_source(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server))
@@ -359,7 +348,6 @@ def test_only_the_command_line_selects_models_as_source(workspace: Workspace, mo
     )
 
 
-@pytest.mark.slow
 def test_each_test_gets_a_rollout_that_no_hook_and_no_other_test_has_changed(workspace: Workspace) -> None:
     part = {"type": "text", "text": "?"}
     tests = f"""

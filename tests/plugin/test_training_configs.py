@@ -68,7 +68,6 @@ def test_a_preflight_without_a_model_loads_the_code_and_checks_the_rows(workspac
     assert workspace.run_dirs() == []
 
 
-@pytest.mark.slow
 def test_a_few_rows_are_rolled_out_and_graded_if_there_is_a_model(workspace: Workspace) -> None:
     training(workspace)
     with ChatServer(reply("0")) as server:
@@ -87,7 +86,6 @@ def test_a_few_rows_are_rolled_out_and_graded_if_there_is_a_model(workspace: Wor
     ] * 4
 
 
-@pytest.mark.slow
 def test_secrets_and_rows_are_reported_together(workspace: Workspace) -> None:
     rows: list[dict[str, object]] = [
         {"user_prompt": "What is 1 * 1?", "ground_truth": "1"},
@@ -106,7 +104,6 @@ def test_secrets_and_rows_are_reported_together(workspace: Workspace) -> None:
     assert workspace.run_dirs() == []
 
 
-@pytest.mark.slow
 def test_prompts_that_may_be_too_long_are_noted(workspace: Workspace) -> None:
     training(workspace, [{"user_prompt": "What is 1 * 4? " * times, "ground_truth": "4"} for times in (1, 9)])
 
@@ -116,7 +113,6 @@ def test_prompts_that_may_be_too_long_are_noted(workspace: Workspace) -> None:
     result.stdout.fnmatch_lines([f"  note: {note}, estimated as 4 characters each"])
 
 
-@pytest.mark.slow
 def test_a_rollout_that_breaks_fails_and_a_server_that_is_down_measures_nothing(workspace: Workspace) -> None:
     training(workspace)
     with ChatServer(reply("0"), refusal("no")) as server:
@@ -128,7 +124,6 @@ def test_a_rollout_that_breaks_fails_and_a_server_that_is_down_measures_nothing(
     down.assert_outcomes(skipped=5, errors=1)
 
 
-@pytest.mark.slow
 def test_a_preflight_and_an_eval_run_in_one_command(workspace: Workspace) -> None:
     training(workspace)
     workspace.eval("y", rows=2)
@@ -141,7 +136,6 @@ def test_a_preflight_and_an_eval_run_in_one_command(workspace: Workspace) -> Non
     assert names == {f"x[row{n}-run0]" for n in range(5)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--osmosis-dry-run", "--co"])
 def test_listing_a_preflight_loads_no_code(workspace: Workspace, option: str) -> None:
     training(workspace, main="raise SystemExit\n", secrets="" if option == "--osmosis-dry-run" else '"FIRST_TOKEN"')
