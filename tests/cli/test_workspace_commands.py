@@ -60,31 +60,6 @@ def test_a_new_workspace_runs_green_and_warns_of_nothing(tmp_path: Path) -> None
     )
 
 
-@pytest.mark.addon
-@pytest.mark.journey
-def test_the_example_fails_for_a_reason_that_a_stranger_finds_and_fixes(tmp_path: Path) -> None:
-    began = python(tmp_path, "-m", "pytest_osmosis", "init", "support").stdout.splitlines()
-    assert began[-2:] == [
-        "next, offline and without a key; its gate fails, because support.py has a bug:",
-        "  pytest configs/eval/support.toml",
-    ]
-    failed = python(tmp_path, "-m", "pytest", "configs/eval/support.toml")
-    assert (failed.returncode, failed.stderr) == (1, ""), failed.stdout + failed.stderr
-    assert "gate pass_rate >= 0.9: FAILS: 0.500 (6 of 12 runs passed)" in failed.stdout
-    assert "note:" not in failed.stdout
-    shown = python(tmp_path, "-m", "pytest_osmosis", "show", "row4").stdout
-    assert "takes goods back for 30 days" in shown
-    assert "it came 22 days ago, and 14 are allowed" in shown
-
-    agent = tmp_path / "support.py"
-    agent.write_text(
-        agent.read_text(encoding="utf-8").replace("RETURN_DAYS = 14", "RETURN_DAYS = 30"), encoding="utf-8"
-    )
-    fixed = python(tmp_path, "-m", "pytest", "configs/eval/support.toml")
-    assert (fixed.returncode, fixed.stderr) == (0, ""), fixed.stdout + fixed.stderr
-    assert "gate pass_rate >= 0.9: HOLDS: 1.000 (12 of 12 runs passed)" in fixed.stdout
-
-
 @pytest.mark.slow
 def test_the_workflow_of_a_new_workspace_uploads_what_its_eval_writes(tmp_path: Path) -> None:
     create_workspace(tmp_path, "sums")

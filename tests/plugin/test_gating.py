@@ -62,20 +62,6 @@ def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace
     assert set(boundaries) == {"provider"}
 
 
-def test_an_error_that_all_runs_met_is_not_measured(workspace: Workspace) -> None:
-    """The probe is too short to meet it."""
-    with ChatServer(reply("hi"), status(400)) as server:
-        workspace.eval(rows=3, model={"base_url": server.base_url}, gate={"pass_rate": ">= 0.5"})
-
-        result = workspace.run(CONFIG, exits=9)
-
-        assert len(server.requests) == 4
-    result.stdout.fnmatch_lines(
-        ["stopped: all 3 runs failed the same way: model: the server answered 400 Bad Request*"]
-    )
-    result.stdout.fnmatch_lines([UNMEASURED])
-
-
 def test_the_exit_status_of_not_measured_can_be_set(workspace: Workspace) -> None:
     workspace.eval(rows=[BROKEN] * 2, limits={"max_errors": 2})
 

@@ -164,18 +164,3 @@ def test_several_evals_share_a_line_that_counts_all(workspace: Workspace) -> Non
         server.release()
 
         assert session.wait() == 9, session.output
-
-
-def test_several_evals_on_a_terminal_have_one_line_at_a_time(workspace: Workspace) -> None:
-    for number in (1, 2):
-        rows = [{"reward": "raises"}, *[{"waits_for": f"shown-{number}"}] * 5]
-        workspace.eval(f"{number}x", rows=rows, limits={"max_errors": 3})
-    wanted = {f"shown-{number}": f"{number}x [1-9]/6, " for number in (1, 2)}
-
-    written = on_a_terminal(workspace, "--color=yes", "--osmosis-config=configs/eval", columns=100, wanted=wanted)
-
-    lines = live_lines(written)
-    assert any(re.match(r"\[#*-*\] 0/2 evals, \d/12 runs, 1x \d/6, ", line) for line in lines)
-    assert any(re.match(r"\[#*-*\] 1/2 evals, \d+/12 runs, 2x \d/6, ", line) for line in lines)
-    assert "\x1b[33m1 not measured\x1b[0m" in written
-    assert [line for line in on_screen(written) if "/2 evals, " in line] == []

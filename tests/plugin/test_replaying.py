@@ -354,13 +354,3 @@ def test_replays_are_compared_with_replays_and_listed_as_such(multiply: Workspac
     assert shown[0] == f"{multiply.run_dirs('multiply')[-1].name}: finished"
     assert any(line.startswith("replayed from ") and line.endswith(": no model was asked") for line in shown)
     assert read_json(multiply.run_dirs("multiply")[-1] / "manifest.json")["cassette"]["mode"] == "replay"
-
-
-@pytest.mark.journey
-def test_the_example_replays_what_it_holds(workspace: Workspace) -> None:
-    ignored = shutil.ignore_patterns(".osmosis", "__pycache__")
-    shutil.copytree(REPOSITORY / "examples/record-and-replay", workspace.root, ignore=ignored, dirs_exist_ok=True)
-
-    workspace.run("--osmosis-config=configs/eval/products.toml", "--osmosis-replay", exits=0)
-
-    assert workspace.results("products")["summary"]["measured"] == 8

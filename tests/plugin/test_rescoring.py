@@ -10,7 +10,6 @@ from tests.plugin.workspaces import CONFIG, Workspace, wait_until
 from tests.servers import ChatServer, reply
 
 FROM = "--osmosis-from=latest"
-ALWAYS = "def score(solution_str, **kwargs):\n    return {}\n"
 BY_TRUTH = "def score(solution_str, ground_truth, **kwargs):\n    return float(ground_truth != '0')\n"
 
 
@@ -232,29 +231,6 @@ def test_runs_that_cannot_be_rescored_are_refused(stored_workspace: Workspace) -
     gone.stderr.fnmatch_lines([f"*x.toml: the config of run {run_dir.name} no longer exists; name one with *"])
     assert (run_dir / "journal.jsonl").read_bytes() == journal
     assert workspace.results()["rescored"] is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("gated", [True, False], ids=["gated", "without gates"])
-def test_scores_of_code_that_was_saved_while_the_eval_ran_count_nowhere(workspace: Workspace, gated: bool) -> None:
-    code, saved = ALWAYS.format(0.0), ALWAYS.format(1.0)
-    workspace.write("rewards.py", code)
-    save = f"if not Path('once').exists():\n    Path('once').touch()\n    Path('rewards.py').write_text({saved!r})\n"
-    agent = f"from pathlib import Path\n{save}async def rollout(ctx):\n    await ctx.chat(ctx.prompt)\n"
-    workspace.write("agent.py", agent)
-    gate = {"pass_rate": ">= 0.5"} if gated else {}
-    workspace.eval(rows=4, agent={"agent": "agent:rollout"}, gate=gate)
-
-    result = workspace.run(CONFIG, exits=9)
-
-    result.stdout.fnmatch_lines(["*rewards.py has changed since the eval loaded it; start the eval again*"])
-    assert not [event for event in workspace.events("score") if event["scores"]]
-    if gated:
-        workspace.run(CONFIG, "--osmosis-resume").assert_outcomes(passed=5)  # by the present code
-    else:
-        workspace.write("rewards.py", code)
-        workspace.run(CONFIG, FROM)
-        assert {score for event in workspace.events("score") for score in event["scores"].values()} <= {0.0}
 
 
 @pytest.mark.slow

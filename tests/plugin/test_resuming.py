@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, hosts_under, read_json, wait_until
+from tests.plugin.workspaces import Workspace, read_json, wait_until
 from tests.servers import ChatServer, held, reply, status
 
 CONFIG = "configs/eval/x.toml"
@@ -195,21 +195,6 @@ def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
 
     assert resumed.ret == 1
     assert calls(workspace) == Counter(range(6)) + lost
-
-
-def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(workspace: Workspace) -> None:
-    with_agent(workspace, rows=40, evaluation={"batch_size": 4})
-    words = shlex.join(workspace.words(CONFIG, "--osmosis-run=one"))
-    full = workspace.pytester.run("bash", "-c", f"export PYTHONDONTWRITEBYTECODE=1; ulimit -f 8; exec {words}")
-
-    assert full.ret == 9
-    assert not hosts_under(workspace.root)
-    full.stdout.fnmatch_lines(["*journal.jsonl: cannot be written: File too large"])
-    full.stdout.fnmatch_lines(["*not stored, so resuming makes * again; free some space"])
-    full.stdout.fnmatch_lines(["osmosis: *, after you have freed some space on the disk:", "pytest *"])
-    workspace.run(CONFIG, "--osmosis-run=one", exits=0)
-    assert Counter(event["row"] for event in workspace.events("rollout", "one")) == Counter(range(40))
-    assert workspace.results("one")["summary"]["total_runs"] == 40
 
 
 def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -> None:
