@@ -116,3 +116,9 @@ def test_a_toml_scores_with_a_grader_shows_and_scores_again(workspace: Workspace
     shown = workspace.show("row0-run0")
     assert "    -> multiply({})" in shown
     assert shown.count("assistant:") == 2
+
+    lines = [{**ROWS[1], "solution_str": "4"}, {**ROWS[0], "ground_truth": "43"}]
+    fill(workspace, "data", [lines[1], lines[0], ROWS[2]])
+    again = workspace.run("--osmosis-from=latest").outlines
+    assert "  note: row 1: the conversation changed after the rollout; not scored" in again
+    assert "  note: row 0: changed after the rollout, except in the conversation; scored as now" in again
