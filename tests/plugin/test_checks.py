@@ -52,9 +52,7 @@ def test_checks_score_with_reasons_and_only_a_changed_one_scores_again(workspace
     workspace.write("scorers.py", SCORERS)
     workspace.write("configs/eval/x.toml", TOML.replace("MAX", "9"))
 
-    first = workspace.run(CONFIG)
-
-    first.stdout.fnmatch_lines(["gate short pass_rate >= 0.9: HOLDS: 1.000 (2 of 2 runs passed)"])
+    workspace.run(CONFIG).stdout.fnmatch_lines(["gate short pass_rate >= 0.9: HOLDS: 1.000 (2 of 2 runs passed)"])
     assert 'reason of contains: does not contain "30 days"' in [line.strip() for line in workspace.show("row1-run0")]
     runs = [row["runs"][0] for row in workspace.results()["rows"]]
     assert [run["scores"] for run in runs] == [
@@ -70,9 +68,7 @@ def test_checks_score_with_reasons_and_only_a_changed_one_scores_again(workspace
     assert workspace.results()["config"]["eval_fns"] == ["scorers:Exact", "contains", "short", "tokens"]
 
     workspace.write("configs/eval/x.toml", TOML.replace("MAX", "3"))
-    second = workspace.run("--osmosis-from=latest")
-
-    second.stdout.fnmatch_lines("""
+    workspace.run("--osmosis-from=latest").stdout.fnmatch_lines("""
         reused * 2 stored scores of contains, 2 stored scores of tokens (code and rows unchanged)*
         gate short pass_rate >= 0.9: FAILS: 0.000 (0 of 2 runs passed)
     """)

@@ -55,10 +55,7 @@ def runs(*rows: int) -> list[str]:
 def test_the_test_of_a_row_reports_all_its_runs(workspace: Workspace) -> None:
     prepare(workspace)
 
-    result = workspace.run(CONFIG, "--junitxml=junit.xml")
-
-    result.assert_outcomes(passed=2, failed=1, errors=1)
-    assert result.ret == 1
+    workspace.run(CONFIG, "--junitxml=junit.xml", exits=1).assert_outcomes(passed=2, failed=1, errors=1)
     assert ran(workspace) == runs(0, 1, 2, 3)
     assert sum(len(row["runs"]) for row in workspace.results()["rows"]) == 12
     cases = junit_cases(workspace.root / "junit.xml")

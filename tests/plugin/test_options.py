@@ -36,9 +36,7 @@ def pipe() -> Iterator[Pipe]:
 def test_n_and_limit_override_the_config(workspace: Workspace) -> None:
     workspace.eval(rows=5, data={"rows": "4"}, evaluation={"n": 7})
 
-    result = workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-limit=3")
-
-    result.assert_outcomes(passed=6)
+    workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-limit=3").assert_outcomes(passed=6)
     rows = {row["row_index"]: [run["run_index"] for run in row["runs"]] for row in workspace.results()["rows"]}
     assert rows == {0: [0, 1], 1: [0, 1], 2: [0, 1]}
     assert workspace.results()["config"]["n_runs"] == 2
@@ -49,9 +47,7 @@ def test_batch_size_limits_rollouts_in_flight(workspace: Workspace) -> None:
     with ChatServer(reply("42"), together(2, reply("42"))) as server:  # after the probe
         workspace.eval(rows=12, model={"base_url": server.base_url})
 
-        result = workspace.run(CONFIG, "--osmosis-batch-size=3")
-
-        result.assert_outcomes(passed=12)
+        workspace.run(CONFIG, "--osmosis-batch-size=3").assert_outcomes(passed=12)
         assert 1 < server.max_in_flight <= 3
         assert len(server.requests) == 12 + 1  # the probe
 
@@ -64,9 +60,7 @@ def test_batch_size_limits_rollouts_in_flight(workspace: Workspace) -> None:
 def test_output_is_a_file_or_a_folder(workspace: Workspace, output: str, written: str) -> None:
     workspace.eval(rows=1)
 
-    result = workspace.run(CONFIG, f"--osmosis-output={output}", exits=0)
-
-    result.stdout.fnmatch_lines([f"results: {written}"])
+    workspace.run(CONFIG, f"--osmosis-output={output}", exits=0).stdout.fnmatch_lines([f"results: {written}"])
     assert read_json(workspace.root / written) == workspace.results()
 
 
@@ -75,8 +69,7 @@ def test_outputs_of_several_evals_are_named_after_them(workspace: Workspace) -> 
     workspace.eval("x", rows=1)
     workspace.eval("y", rows=2)
 
-    refused = workspace.run(*BOTH, "--osmosis-output=out.json", exits=4)
-    refused.stderr.fnmatch_lines(
+    workspace.run(*BOTH, "--osmosis-output=out.json", exits=4).stderr.fnmatch_lines(
         ["ERROR: --osmosis-output=out.json: 2 evals run; pass a folder, or a path with {name}"]
     )
     assert not (workspace.root / ".osmosis").exists()

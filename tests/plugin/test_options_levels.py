@@ -33,9 +33,7 @@ def test_the_header_names_the_origin_of_overrides(workspace: Workspace, monkeypa
     monkeypatch.setenv("PYTEST_OSMOSIS_LIMIT", "2")
     monkeypatch.setenv("PYTEST_OSMOSIS_SET", "sampling.max_tokens=64")
 
-    result = workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-set=evaluation.batch_size=2", "--co")
-
-    result.stdout.fnmatch_lines(
+    workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-set=evaluation.batch_size=2", "--co").stdout.fnmatch_lines(
         [
             "  2 rows x 2 runs = 4 rollouts, 2 in flight",
             "  limit: at most 5 turns a rollout",
@@ -114,9 +112,7 @@ def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> No
     workspace.eval(scoring={"eval_fns": ["nowhere:score"]})
     workspace.write("tests/test_python.py", "def test_python(): open('ran', 'w')\n")
 
-    result = workspace.run(CONFIG, "tests", "--osmosis-dry-run", "--osmosis-n=2", exits=0)
-
-    result.stdout.fnmatch_lines("""
+    workspace.run(CONFIG, "tests", "--osmosis-dry-run", "--osmosis-n=2", exits=0).stdout.fnmatch_lines("""
           3 rows x 2 runs = 6 rollouts*
         osmosis: dry run: no code was loaded, no model asked, no test run, nothing written
         *= 7 not run (dry run) in *

@@ -56,13 +56,11 @@ def edit(path: str, pattern: str, text: str) -> None:
 
 
 def test_the_template_runs_once_its_three_things_are_filled_in_but_not_in_containers(template: Workspace) -> None:
-    result = template.run(*OFFLINE)
-    assert result.ret == 4
+    result = template.run(*OFFLINE, exits=4)
     result.stderr.fnmatch_lines(['ERROR: dataset "<your-dataset-name>": not found; *'])
 
     edit("configs/eval/my-rollout.toml", r'"<your-dataset-name>"', '"rows"')
-    result = template.run(*OFFLINE)
-    assert result.ret == 1
+    result = template.run(*OFFLINE, exits=1)
     result.stdout.fnmatch_lines(["agent: NotImplementedError: MyAgentWorkflow.run() *"])
 
     edit(ENTRYPOINT, r"^        # TODO: implement agent logic\..*implemented yet\.\"\n        \)\n", RUN)
@@ -72,8 +70,7 @@ def test_the_template_runs_once_its_three_things_are_filled_in_but_not_in_contai
 
     edit(ENTRYPOINT, r"backend\.local import LocalBackend", "backend.harbor import HarborBackend")
     edit(ENTRYPOINT, r"LocalBackend\(workflow", "HarborBackend(agent")
-    result = template.run(*OFFLINE)
-    assert result.ret == 4
+    result = template.run(*OFFLINE, exits=4)
     result.stderr.fnmatch_lines(["*main.py: line * uses HarborBackend, which runs the workflow in a container, *"])
 
 

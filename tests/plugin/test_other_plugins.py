@@ -195,9 +195,7 @@ def test_a_terminal_of_another_plugin_gets_no_live_line_and_internal_errors(work
 def test_every_dist_mode_rolls_out_each_run_once(workspace: Workspace, dist: str) -> None:
     workspace.eval(rows=6, evaluation={"batch_size": 3})
 
-    done = workspace.run(CONFIG, "-n2", f"--dist={dist}")
-
-    done.assert_outcomes(passed=12 if dist == "each" else 6)
+    workspace.run(CONFIG, "-n2", f"--dist={dist}").assert_outcomes(passed=12 if dist == "each" else 6)
     assert sorted(event["row"] for event in workspace.events("start")) == list(range(6))
 
 

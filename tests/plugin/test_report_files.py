@@ -152,9 +152,7 @@ def test_several_evals_run_one_after_the_other_each_with_its_own_env(
         workspace.write(f"rewards_{name}.py", ENV.format(name=name))
         workspace.eval(name, rows=6, env={"WHO": name}, scoring={"eval_fns": [f"rewards_{name}:score"]})
 
-    result = workspace.run("configs/eval/y.toml", CONFIG)
-
-    result.assert_outcomes(passed=12)
+    workspace.run("configs/eval/y.toml", CONFIG).assert_outcomes(passed=12)
     assert len(workspace.run_dirs("x")) == len(workspace.run_dirs("y")) == 1
     x, y = (
         [event["at"] for event in workspace.events(kind, name)] for kind, name in (("rollout", "x"), ("start", "y"))

@@ -14,9 +14,7 @@ def test_k_selects_runs_by_their_name_and_if_nothing_is_selected_nothing_runs(wo
     workspace.run(CONFIG, "-k", "row99", exits=5)
     assert not (workspace.root / ".osmosis").exists()
 
-    result = workspace.run(CONFIG, "-k", "row1-")
-
-    result.assert_outcomes(passed=1, skipped=1)
+    workspace.run(CONFIG, "-k", "row1-").assert_outcomes(passed=1, skipped=1)
     assert [row["row_index"] for row in workspace.results()["rows"]] == [1]
     assert workspace.results()["gates"][0]["state"] == "partial"
 
@@ -26,11 +24,9 @@ def test_options_that_change_only_the_order_leave_the_gate_its_decision(workspac
     workspace.eval(rows=[{}, {"score": 0.0}, {}], gate={"pass_rate": ">= 0.9"})
 
     for words in (["--nf"], ["--ff"], ["--sw"], ["--sw"], ["-m", "osmosis"]):
-        whole = workspace.run(CONFIG, *words, exits=1)
-        whole.assert_outcomes(passed=2, xfailed=1, failed=1)
+        workspace.run(CONFIG, *words, exits=1).assert_outcomes(passed=2, xfailed=1, failed=1)
 
-    part = workspace.run(CONFIG, "--lf", exits=1)
-    part.assert_outcomes(failed=1, skipped=1, deselected=2)
+    workspace.run(CONFIG, "--lf", exits=1).assert_outcomes(failed=1, skipped=1, deselected=2)
 
 
 @pytest.mark.slow
@@ -71,10 +67,7 @@ def test_collect_only_starts_nothing(workspace: Workspace, monkeypatch: pytest.M
 def test_an_id_selects_its_run_alone(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {"score": 0.0}, {}], evaluation={"n": 2}, gate={"pass_rate": ">= 0.1"})
 
-    result = workspace.run("configs/eval/x.toml::x[row1-run1]")
-
-    result.assert_outcomes(failed=1, skipped=1)
-    assert result.ret == 1
+    workspace.run("configs/eval/x.toml::x[row1-run1]", exits=1).assert_outcomes(failed=1, skipped=1)
     assert [(run["row"], run["run"]) for run in workspace.events("start")] == [(1, 1)]
     assert workspace.results()["partial"] is True
 

@@ -184,9 +184,7 @@ def anyio_backend():
     words = (sys.executable, "-mpytest", "tests", "-Werror")
 
     for source in ("--osmosis-source=reference", MODEL):
-        result = workspace.pytester.run(*words, source, timeout=DEADLINE_S)
-
-        result.assert_outcomes(passed=4)
+        workspace.pytester.run(*words, source, timeout=DEADLINE_S).assert_outcomes(passed=4)
 
 
 def test_listing_dry_runs_and_usage_errors_ask_no_model(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +239,7 @@ def test_by_a_fixture(answer):
 """
     make(workspace, tests)
 
-    result = workspace.run("tests", "-rA")
+    result = workspace.run("tests", "-rA", exits=0)
 
     assert list(outcomes(result)) == [
         "test_styles[row2-run0-a]",
@@ -252,15 +250,12 @@ def test_by_a_fixture(answer):
         "TestMany::test_nearest[row4-run1]",
         "test_by_a_fixture[row2-run0]",
     ]
-    assert result.ret == 0
 
 
 def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Workspace) -> None:
     make(workspace, evaluation={"batch_sise": 3})
 
-    result = workspace.run("tests", MODEL, exits=2)
-
-    result.stdout.fnmatch_lines("""
+    workspace.run("tests", MODEL, exits=2).stdout.fnmatch_lines("""
         configs/eval/x.toml:*batch_sise: unknown key, did you mean "batch_size"?*
         *tests/test_x.py:6: test_answer)
     """)
@@ -335,14 +330,12 @@ def test_only_the_command_line_selects_models_as_source(workspace: Workspace, mo
         make(workspace, model=at(server))
         workspace.ini("pythonpath = .", f"addopts = {MODEL}")
 
-        from_addopts = workspace.run("tests")
+        from_addopts = workspace.run("tests", exits=0)
         monkeypatch.setenv("PYTEST_OSMOSIS_SOURCE", "model")
-        from_environment = workspace.run("tests")
+        from_environment = workspace.run("tests", exits=2)
 
         assert len(server.requests) == 0
-    assert from_addopts.ret == 0
     from_addopts.stdout.fnmatch_lines([f"osmosis: {MODEL}: ignored, because only addopts names it; *"])
-    assert from_environment.ret == 2
     from_environment.stdout.fnmatch_lines(
         ["PYTEST_OSMOSIS_SOURCE: cannot turn on requests to models (they cost money); *"]
     )

@@ -71,10 +71,9 @@ def test_a_preflight_without_a_model_loads_the_code_and_checks_the_rows(workspac
 def test_a_few_rows_are_rolled_out_and_graded_if_there_is_a_model(workspace: Workspace) -> None:
     training(workspace)
     with ChatServer(reply("0")) as server:
-        result = workspace.run(FILE, f"--osmosis-base-url={server.base_url}")
+        result = workspace.run(FILE, f"--osmosis-base-url={server.base_url}", exits=0)
         bodies = [seen.body for seen in server.requests if seen.body["max_tokens"] == 30]
 
-    assert result.ret == 0  # most answers are wrong, and scores do not decide
     result.assert_outcomes(passed=5)
     assert len(bodies) == 5
     assert {body["model"] for body in bodies} == {"Qwen/Qwen3.6-35B-A3B"}
@@ -94,9 +93,7 @@ def test_secrets_and_rows_are_reported_together(workspace: Workspace) -> None:
     ]
     training(workspace, rows, secrets='"FIRST_TOKEN"')
 
-    result = workspace.run(CONFIG, DEMO, exits=4)
-
-    result.stderr.fnmatch_lines("""
+    workspace.run(CONFIG, DEMO, exits=4).stderr.fnmatch_lines("""
         ERROR: data/x.jsonl:2: row 1: column "user_prompt": must be a non-blank string*
         ERROR: data/x.jsonl:3: row 2: has neither a ground_truth nor metadata, so no Grader would be called*
         ERROR: secret FIRST_TOKEN: missing or empty in the environment*
