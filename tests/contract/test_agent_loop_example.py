@@ -24,13 +24,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.contract.test_examples import DEADLINE_S, REPOSITORY
+from tests.contract.test_examples import REPOSITORY
 from tests.demo_servers import demo_server
 from tests.servers import ChatServer, Exchange, reply, tool_call
 
 pytestmark = pytest.mark.slow
 
 OSMOSIS = os.environ.get("OSMOSIS_SDK", "")
+DEADLINE_S = 120
 FUNCTION = "rewards:right_amount"
 CLOCK = re.compile(r"(total_)?duration_ms$")
 EXPLAINED = {

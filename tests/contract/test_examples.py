@@ -15,7 +15,6 @@ pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIG = "configs/eval/multiply.toml"
-DEADLINE_S = 120
 
 
 @pytest.fixture

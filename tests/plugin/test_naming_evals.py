@@ -13,16 +13,6 @@ from tests.plugin.workspaces import CONFIG, Workspace, read_json
 
 
 @pytest.mark.slow
-def test_osmosis_config_runs_that_eval_alone_also_beside_a_folder(workspace: Workspace) -> None:
-    workspace.eval("x")
-    workspace.eval("y")
-
-    workspace.run(CONFIG, "configs", exits=0).assert_outcomes(passed=3)
-
-    assert [len(workspace.run_dirs(name)) for name in ("x", "y")] == [1, 0]
-
-
-@pytest.mark.slow
 def test_osmosis_config_is_repeatable_and_takes_a_folder(workspace: Workspace) -> None:
     for name in ("x", "y", "z"):
         workspace.eval(name, rows=1)
@@ -68,6 +58,9 @@ def test_a_folder_or_testpaths_never_start_an_eval(workspace: Workspace) -> None
         assert result.ret in (4, 5)
         assert not (workspace.root / ".osmosis").exists()
         assert not [word for word in ("osmosis: x", "row0") if word in result.stdout.str()]
+    workspace.eval("y")
+    workspace.run(CONFIG, "configs", exits=0).assert_outcomes(passed=3)
+    assert [len(workspace.run_dirs(name)) for name in ("x", "y")] == [1, 0], "also beside an eval that is named"
 
 
 @pytest.mark.journey

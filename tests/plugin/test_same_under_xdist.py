@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests.plugin import test_entries, test_granularity
 from tests.plugin.under_xdist import Copy, differences
 from tests.plugin.workspaces import BROKEN, FAIL, PASS, Session, wait_until
 from tests.servers import Exchange, reply, status
@@ -173,23 +174,7 @@ def baselines(copy: Copy) -> None:
 
 def rows(copy: Copy) -> None:
     """A test for each row, which reports three runs; then `--lf` by runs, and by rows again."""
-    copy.write(
-        "agent.py",
-        "async def rollout(ctx):\n    return [*ctx.prompt, {'role': 'assistant', 'content': str(ctx.run_index)}]\n",
-    )
-    copy.write(
-        "rewards.py",
-        "def score(solution_str, ground_truth, extra_info, **kwargs):\n"
-        "    if solution_str in extra_info.get('raising', ''):\n"
-        "        raise ZeroDivisionError('the reward function broke')\n"
-        "    return float(solution_str in extra_info['passing'])\n",
-    )
-    copy.eval(
-        rows=[{"passing": "012"}, {"passing": "0"}, {"passing": "02", "raising": "1"}],
-        agent={"agent": "agent:rollout"},
-        evaluation={"n": 3, "batch_size": 4},
-        limits={"max_errors": 9},
-    )
+    test_granularity.prepare(copy, test_granularity.ROWS[:3], execution={}, limits={"max_errors": 9})
     by_row = "--osmosis-granularity=row"
     copy.command(1, X, by_row, "-v", *JUNIT)
     copy.command(1, X, "--lf", "-v", *JUNIT)
@@ -253,12 +238,7 @@ def several(copy: Copy) -> None:
 def entries(copy: Copy) -> None:
     """Three evals of one config, compared and recorded, and tests over rollouts: of one, and of none."""
     copy.eval(rows=2)
-    copy.write(
-        "configs/eval/many.toml",
-        'model = "demo/arithmetic"\ndataset = "x"\neval_fn = ["rewards:score"]\nnum_examples = -1\n'
-        'cassette.record = "all"\n\n[[eval]]\nname = "plain"\n\n'
-        "[[ablation]]\n[ablation.sweep]\ntemperature = [0.0, 0.5]\n",
-    )
+    copy.write(test_entries.PATH, test_entries.MANY)
     for name in ("plain", "nix"):
         copy.write(
             f"test_{name}.py",
