@@ -67,11 +67,8 @@ def test_json_says_the_same_and_more(there: Cli, real_runs: RealRuns) -> None:
     assert found["rows"] == {"compared": 6, "only_a": 0, "only_b": 0, "other_content": 0, "not_measured": 1}
     assert (found["better"], found["worse"], found["difference"]) == (1, 4, -0.5)
     assert (found["p_value"], found["meaning"], found["least_p"]) == (0.375, "chance", None)
-    results = json.loads((real_runs.then / "results.json").read_text())
-    assert found["a"]["tokens"] == results["summary"]["total_tokens"]
-    assert (found["a"]["passed"], found["a"]["counted"], found["a"]["measured"]) == (10, 14, 12)
-    assert found["config_diff"] == ["-seed = 0", "+seed = 1"]
-    assert [each["what"] for each in found["differences"]] == ["[sampling] seed", "digest of the dataset"]
+    tokens = json.loads((real_runs.then / "results.json").read_text())["summary"]["total_tokens"]
+    assert [found["a"][key] for key in ("tokens", "passed", "counted", "measured")] == [tokens, 10, 14, 12]
     rows = {row["b"]["row_index"]: row for row in found["changed_rows"]}
     assert (rows[2]["change"], rows[2]["a"]["passed"], rows[2]["b"]["passed"]) == ("better", 0, 2)
     assert rows[1]["b"]["runs"][1]["outcome"] == "failed"
