@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
+import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -281,78 +278,44 @@ def test_the_page_names_what_ran_and_when(typed: Cli, stored: Stored) -> None:
     assert (page["started_at"], page["ended_at"]) == (PLANNED["started_at"], AT)
 
 
-PROGRAM = (sys.executable, "-m", "pytest_osmosis")
-UNSET = ("NO_COLOR", "FORCE_COLOR", "PY_COLORS")
-TIMEOUT_S = 60
 BOLD, RED = "\x1b[1m", "\x1b[31m"
+COLOURED = {
+    "": False,
+    "terminal": True,
+    "terminal NO_COLOR=1": False,
+    "FORCE_COLOR=1": True,
+    "FORCE_COLOR=1 NO_COLOR=1": False,
+    "NO_COLOR=1 PY_COLORS=1": True,
+    "NO_COLOR=1 --color=yes": True,
+    "FORCE_COLOR=1 --color=no": False,
+}
+"""Where a command prints, variables and an option, and whether that means colours, as it does to pytest."""
 
 
-def on_terminal(folder: Path, *arguments: str, variables: Mapping[str, str]) -> str:
-    """Run a command whose standard output is a terminal; return all that it prints there."""
-    env = {name: value for name, value in os.environ.items() if name not in UNSET}
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [*PROGRAM, *arguments], cwd=folder, env={**env, "TERM": "xterm", **variables}, stdin=theirs, stdout=theirs
-    ) as process:
-        os.close(theirs)
-        printed = b""
-        while True:
-            try:
-                read = os.read(ours, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not read:
-                break
-            printed += read
-        os.close(ours)
-        assert process.wait(TIMEOUT_S) == 0
-    return printed.decode().replace("\r\n", "\n")
-
-
-@pytest.fixture
-def folder(stored: Stored) -> Path:
-    """A workspace with an eval run."""
-    return stored("x-1", ROLLOUT, SCORE).parents[2]
-
-
-def test_what_failed_is_red(folder: Path) -> None:
-    said = on_terminal(folder, "show", variables={})
-    assert said.startswith(f"{BOLD}x-1")
-    assert f"  {RED}row3-run0\x1b[0m  score 0.25 < 0.5" in said
-
-
-@pytest.mark.parametrize(
-    ("option", "variables", "coloured"),
-    [
-        ((), {}, False),
-        ((), {"FORCE_COLOR": "1"}, True),
-        ((), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
-        ((), {"NO_COLOR": "1", "PY_COLORS": "1"}, True),
-        (("--color=yes",), {"NO_COLOR": "1"}, True),
-        (("--color=no",), {"FORCE_COLOR": "1"}, False),
-    ],
-)
-def test_colours_of_a_pipe_follow_pytests_rules(
-    typed: Cli,
-    stored: Stored,
-    monkeypatch: pytest.MonkeyPatch,
-    option: tuple[str, ...],
-    variables: Mapping[str, str],
-    coloured: bool,
-) -> None:
-    stored("x-1", ROLLOUT, SCORE)
-    for name in UNSET:
+def given(monkeypatch: pytest.MonkeyPatch, words: str) -> list[str]:
+    """Set the variables among words, let standard output be a terminal if they say so, and return the options."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "PY_COLORS"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
+    for name, value in re.findall(r"([A-Z_]+)=(\d+)", words):
         monkeypatch.setenv(name, value)
-    for command in ("show", "runs"):
-        assert ("\x1b[" in typed(command, *option)) is coloured
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: "terminal" in words)
+    return [word for word in words.split() if word.startswith("--")]
+
+
+@pytest.mark.parametrize("words", COLOURED)
+def test_colours_follow_pytests_rules(typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    stored("x-1", ROLLOUT, SCORE)
+    option = given(monkeypatch, words)
+    page = typed("show", *option)
+    coloured = page.startswith(f"{BOLD}x-1") and f"  {RED}row3-run0\x1b[0m  score 0.25 < 0.5" in page
+    assert coloured is ("\x1b[" in page) is ("\x1b[" in typed("runs", *option)) is COLOURED[words]
     assert "    \\x1b[31mred\n" in typed("show", "row3-run1", *option), "text of others has no colour of its own"
 
 
-@pytest.mark.parametrize(
-    ("columns", "answer"), [("50", 'answered "two \\x1b[...'), ("200", 'answered "two \\x1b[31mred"')]
-)
-def test_an_answer_that_does_not_fit_is_cut(folder: Path, columns: str, answer: str) -> None:
-    said = on_terminal(folder, "show", variables={"COLUMNS": columns, "NO_COLOR": "1"})
-    assert f"  row3-run1  score 0.25 < 0.5: {answer}\n" in said
+@pytest.mark.parametrize(("columns", "answer"), [(50, 'answered "two \\x1b[...'), (200, 'answered "two \\x1b[31mred"')])
+def test_an_answer_that_does_not_fit_is_cut(
+    typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch, columns: int, answer: str
+) -> None:
+    stored("x-1", ROLLOUT, SCORE)
+    given(monkeypatch, f"terminal NO_COLOR=1 COLUMNS={columns}")
+    assert f"  row3-run1  score 0.25 < 0.5: {answer}\n" in typed("show")
