@@ -11,29 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.record.journal import encode
 from tests.cli.dashboards import NotingBrowser, RunningDashboard, dashboard
-from tests.cli.stored_runs import LOADED, RESULTS, ROLLOUT, SCORE, Cli, RealRuns, Stored
+from tests.cli.stored_runs import RESULTS, ROLLOUT, SCORE, Cli, RealRuns, Stored, write_run
 from tests.plugin.reports import Report
-from tests.unit.made import MANIFEST
 
 NAME = "sums-20261122T140157Z-1ef7a3"
-
-
-def store(folder: Path, name: str = NAME) -> Path:
-    """Write an eval run that has ended."""
-    run = folder / ".osmosis/runs" / name
-    run.mkdir(parents=True)
-    (run / "manifest.json").write_text(json.dumps(MANIFEST))
-    (run / "journal.jsonl").write_bytes(encode(LOADED))
-    (run / "results.json").write_text(json.dumps(RESULTS))
-    return run
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDashboard]:
     folder = tmp_path_factory.mktemp("workspace") / "evals"
-    store(folder)
+    write_run(folder, NAME)
     with dashboard(folder, "--no-open", "--allow-host=Box.example.com") as found:
         yield found
 
@@ -100,13 +88,13 @@ def test_it_takes_a_free_port_waits_for_the_first_run_and_ends_with_ctrl_c(
             assert f"port {port} is in use" in running.said
             assert "no runs in .osmosis/runs yet" in running.said
             assert running.api("runs").json["runs"] == []
-            store(tmp_path)
+            write_run(tmp_path, NAME)
             assert [run["name"] for run in running.api("runs").json["runs"]] == [NAME]
             assert running.interrupt() == (0, "")
 
 
 def test_a_named_run_is_opened_in_the_browser_with_a_key_for_one_request(tmp_path: Path) -> None:
-    store(tmp_path)
+    write_run(tmp_path, NAME)
     browser = NotingBrowser(tmp_path)
     with dashboard(tmp_path, "sums", BROWSER=str(browser.path)) as running:
         assert running.view == f"&/run/{NAME}"
@@ -122,7 +110,7 @@ def test_a_named_run_is_opened_in_the_browser_with_a_key_for_one_request(tmp_pat
 
 
 def test_over_ssh_the_command_of_a_tunnel_is_printed_and_a_folder_with_runs_is_shown(tmp_path: Path) -> None:
-    store(tmp_path / "artifact")
+    write_run(tmp_path / "artifact", NAME)
     folder, connection = "artifact/.osmosis/runs", "198.51.100.7 50000 203.0.113.5 2222"
     with dashboard(tmp_path, folder, SSH_CONNECTION=connection, LOGNAME="ada", DISPLAY=":10") as running:
         assert f"ssh -N -L {running.port}:127.0.0.1:{running.port} HOST" in running.said

@@ -9,7 +9,6 @@ clones it, where the network reaches it.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -26,6 +25,7 @@ from aiohttp import web
 
 from tests.contract.test_examples import REPOSITORY
 from tests.demo_servers import demo_server
+from tests.plugin.workspaces import Shell, Workspace, read_json
 from tests.servers import ChatServer, Exchange, reply, tool_call
 
 pytestmark = pytest.mark.slow
@@ -49,20 +49,6 @@ def example(tmp_path: Path) -> Path:
     return Path(shutil.copytree(REPOSITORY / "examples/agent_loop", tmp_path / "agent_loop", ignore=ignored))
 
 
-def result_of(folder: Path, *words: str) -> dict[str, Any]:
-    """Run a command that writes results.json, and return what it holds."""
-    results = folder / "results.json"
-    results.unlink(missing_ok=True)
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it asks the network for prices
-    done = subprocess.run(
-        words, cwd=folder, env=environ, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-    )
-    assert results.exists(), done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))
-    return found
-
-
 def ours(
     folder: Path,
     base_url: str,
@@ -70,16 +56,20 @@ def ours(
     agent: str = "server:agent_loop",
     dataset: str = "till.jsonl",
     function: str = FUNCTION,
-) -> dict[str, Any]:
+) -> Any:
     chosen = f"agent={agent} dataset={dataset} eval-fn={function} model=my-model base-url={base_url}"
     words = [f"--osmosis-{option}" for option in f"{chosen} n=3 batch-size=4 output=results.json".split()]
-    return result_of(folder, sys.executable, "-mpytest", "-pno:cacheprovider", *words, *more)
+    (folder / "results.json").unlink(missing_ok=True)
+    Workspace(Shell(folder), []).run_process("-pno:cacheprovider", *words, *more)
+    return read_json(folder / "results.json")
 
 
-def theirs(folder: Path, base_url: str, *more: str, agent: str = "server:agent_loop") -> dict[str, Any]:
+def theirs(folder: Path, base_url: str, *more: str, agent: str = "server:agent_loop") -> Any:
     model = f"--model my-model --base-url {base_url} --api-key none"
     words = f"eval -m {agent} -d till.jsonl --eval-fn {FUNCTION} {model} --n 3 --batch-size 4 -o results.json".split()
-    return result_of(folder, OSMOSIS, *words, *more)
+    environ = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}  # or it asks the network for prices
+    subprocess.run([OSMOSIS, *words, *more], cwd=folder, env=environ, timeout=DEADLINE_S, check=False)
+    return read_json(folder / "results.json")
 
 
 def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[str]:

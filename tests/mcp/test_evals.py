@@ -10,6 +10,8 @@ import pytest
 from tests.plugin.workspaces import Workspace
 from tests.unit.git.repositories import commit, git
 
+pytest.importorskip("fastmcp", reason="fastmcp is not installed: see `make test-mcp`")
+
 MAIN = """
 from server import mcp
 from tools import *

@@ -18,6 +18,8 @@ from pytest_osmosis.rollouts.agents import ChatContext, RolloutOutput
 from tests.servers import DEADLINE_S, ChatServer, by_row, reply, tool_call
 from tests.unit.host.core_host import core_host
 
+pytest.importorskip("fastmcp", reason="fastmcp is not installed: see `make test-mcp`")
+
 
 class Script:
     """Answers with one message after the other; the last one stays. `asked` keeps the messages and tools it got."""
