@@ -86,11 +86,9 @@ def test_the_files_of_prime_eval_hold_all_runs_that_ended(there: Cli, real_runs:
     lines, metadata = jsonl((folder / "results.jsonl").read_text()), json.loads((folder / "metadata.json").read_text())
     table = jsonl(there("runs", "export", real_runs.then.name, "--format=jsonl"))
     for line, run in zip(lines, table, strict=True):
-        assert (line["example_id"], line["run_index"], line["answer"]) == (
-            run["row_index"],
-            run["run_index"],
-            str(2 * run["row_index"]) if run["ground_truth"] is not None else "",
-        )
+        answer = str(2 * run["row_index"]) if run["ground_truth"] is not None else ""
+        found = (line["example_id"], line["run_index"], line["answer"])
+        assert found == (run["row_index"], run["run_index"], answer)
         assert line["reward"] == run["scores"].get("rewards:score", 0.0)
         assert [*line["prompt"], *line["completion"]] == run["messages"]
         assert (line["error"] is None) == (run["error"] is None)

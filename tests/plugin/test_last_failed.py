@@ -29,16 +29,6 @@ def test_lf_selects_runs_that_failed_or_were_not_scored(workspace: Workspace) ->
     assert ran(workspace) == [1, 2]
 
 
-@pytest.mark.slow
-def test_lf_selects_runs_below_their_threshold_if_a_gate_decides(workspace: Workspace) -> None:
-    workspace.eval(rows=ROWS, limits={"max_errors": 4}, gate={"pass_rate": ">= 0.9"})
-    workspace.run(CONFIG, exits=1).assert_outcomes(passed=2, xfailed=2, failed=1)
-    assert workspace.last_failed() == ids(1, 2)  # the gate fails between 0.5 and 0.75, and is not among them
-    workspace.run(CONFIG, "--lf").assert_outcomes(failed=1, errors=1, skipped=1)
-    assert ran(workspace) == [1, 2]
-    assert workspace.last_failed() == ids(1, 2)
-
-
 @PLAIN_AND_XDIST
 def test_the_cache_keeps_node_ids_of_python_tests_only(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 0})

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, read_json, wait_until
+from tests.plugin.workspaces import Workspace, hosts_under, read_json, wait_until
 from tests.servers import ChatServer, held, reply, status
 
 CONFIG = "configs/eval/x.toml"
@@ -62,7 +62,13 @@ def test_after_ctrl_c_the_last_line_is_the_command_that_goes_on(workspace: Works
         wait_until(lambda: len(server.requests) == 3, "three requests")
         wait_until(lambda: workspace.events("score") and len(workspace.events("start")) == 3, "the first score")
         session.interrupt()
-        assert session.wait() == 2, session.output
+        assert session.wait() == 2, session.output  # which fails long before the deadlines of rollouts
+        results = workspace.results()
+        assert (results["status"], results["stop_reason"]) == ("stopped", "interrupted")
+        assert [run["reason"] for run in results["pending"]] == ["interrupted"] * 4
+        assert "\ninterrupted: 2 of 5 runs never started, 2 did not finish\n" in session.output
+        assert "INTERNALERROR" not in session.output
+        assert not hosts_under(workspace.root)
         server.release()
 
         resumed = paste(workspace, session.output)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.plugin import test_entries, test_granularity
+from tests.plugin import test_entries, test_granularity, test_training_configs
 from tests.plugin.under_xdist import Copy, differences
 from tests.plugin.workspaces import BROKEN, FAIL, PASS, Session, wait_until
 from tests.servers import Exchange, reply, status
@@ -345,17 +345,7 @@ def laboratory(copy: Copy) -> None:
 
 def preflight(copy: Copy) -> None:
     """A training config whose model rolls out a few rows."""
-    copy.write(
-        "rollouts/mine/main.py",
-        "from pytest_osmosis import AgentWorkflow, Grader\n\n"
-        "class Flow(AgentWorkflow):\n    async def run(self, ctx):\n        await ctx.chat(ctx.prompt)\n\n"
-        "class Judge(Grader):\n    async def grade(self, ctx):\n        ctx.set_reward(float(int(ctx.label) < 3))\n",
-    )
-    lines = ['rollout = "mine"', 'entrypoint = "main.py"', 'model_path = "Qwen/Qwen3.6-35B-A3B"', 'dataset = "x"']
-    lines += ["[training]", "max_prompt_length = 20", "max_response_length = 30", "[secrets]", "required = []"]
-    copy.write("configs/training/x.toml", "\n".join(["[experiment]", *lines]) + "\n")
-    rows = [{"user_prompt": f"What is {n} * 2?", "ground_truth": str(2 * n)} for n in range(8)]
-    copy.write("data/x.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    test_training_configs.training(copy)
     copy.command(0, "configs/training/x.toml", f"--osmosis-base-url={copy.server.base_url}", "-rA", *JUNIT)
 
 

@@ -40,29 +40,6 @@ def test_a_named_eval_without_a_selected_test_is_mentioned(workspace: Workspace)
     assert not any(text in line for line in workspace.run(CONFIG, "--co").outlines)
 
 
-@pytest.mark.journey
-def test_collect_only_starts_nothing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace.eval(
-        model={"base_url": "http://127.0.0.1:1/v1", "api_key_env": "A_KEY_THAT_IS_NOT_SET"},
-        secrets={"required": ["A_SECRET_THAT_IS_NOT_SET"]},
-        gate={"pass_rate": ">= 0.5"},
-    )
-    workspace.write("rewards.py", "raise SystemExit('a host was started')\n")
-    result = workspace.run(CONFIG, "--co", "-q", exits=0)
-    assert [line for line in result.outlines if "::" in line] == [
-        f"configs/eval/x.toml::x[row{row}-run0]" for row in range(3)
-    ]
-    assert not (workspace.root / ".osmosis").exists()
-
-
-@pytest.mark.journey
-def test_an_id_selects_its_run_alone(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}, {"score": 0.0}, {}], evaluation={"n": 2}, gate={"pass_rate": ">= 0.1"})
-    workspace.run("configs/eval/x.toml::x[row1-run1]", exits=1).assert_outcomes(failed=1, skipped=1)
-    assert [(run["row"], run["run"]) for run in workspace.events("start")] == [(1, 1)]
-    assert workspace.results()["partial"] is True
-
-
 X = "configs/eval/x.toml::x"
 MISSING = [
     *(f"{X}[{title}]" for title in ("row3-run0", "row3", "row1-run2", "row1-run0-baseline", "row01-run0", "nonsense")),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from tests.plugin.workspaces import (
@@ -102,28 +100,6 @@ def wait_for_three(workspace: Workspace, server: ChatServer) -> None:
     """Wait until the first run is scored, and the journal knows of the two that the server holds."""
     wait_until(lambda: len(server.requests) == 3, "three requests")
     wait_until(lambda: workspace.events("score") and len(workspace.events("start")) == 3, "the first score")
-
-
-@pytest.mark.journey
-def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
-    with ChatServer(reply("42"), held(reply("42"))) as server:
-        make(workspace, server)
-        session = workspace.start(CONFIG, "--osmosis-config=configs/eval/y.toml", "--osmosis-no-probe")
-        wait_for_three(workspace, server)
-
-        session.interrupt()
-
-        assert session.wait() == 2, session.output  # which fails long before the deadlines of rollouts
-    results = workspace.results("x")
-    assert (results["status"], results["stop_reason"]) == ("stopped", "interrupted")
-    assert results["summary"]["total_runs"] == 1
-    assert [run["reason"] for run in results["pending"]] == ["interrupted"] * 5
-    assert [run["reason"] for run in workspace.results("y")["pending"]] == ["interrupted"] * 2
-    assert "\n  interrupted: 3 of 6 runs never started, 2 did not finish\n" in session.output
-    assert re.search(r"^y .* never ran ", session.output, re.MULTILINE)
-    assert "KeyboardInterrupt" in session.output
-    assert "INTERNALERROR" not in session.output
-    assert not hosts_under(workspace.root)
 
 
 @PLAIN_AND_XDIST
