@@ -296,6 +296,7 @@ def given(monkeypatch: pytest.MonkeyPatch, words: str) -> list[str]:
         monkeypatch.delenv(name, raising=False)
     for name, value in re.findall(r"([A-Z_]+)=(\d+)", words):
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: "terminal" in words)
     return [word for word in words.split() if word.startswith("--")]
 
