@@ -38,6 +38,8 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     f"{X} -oosmosis_not_measured_exit=256": "must be an exit status from 1 to 255, got '256'",
     f"{X} -oosmosis_collect=always": 'osmosis_collect: must be "never", "list" or "run", got "always"',
     "--osmosis-record=x configs/eval/x.toml": '--osmosis-record: must be one of "off", "all", "new", got "x"',
+    f"{X} --osmosis-html=configs": "--osmosis-html=configs: cannot be written: it is a folder",
+    "graded.py --osmosis-lab --osmosis-lab-budget=soon": "--osmosis-lab-budget: must be a number of seconds above 0*",
     "graded.py --osmosis-lab --osmosis-lab-budget=nan": "--osmosis-lab-budget: must be a number of seconds above 0*",
     "graded.py --osmosis-lab -oosmosis_lab_budget=0": "ini osmosis_lab_budget: must be a number of seconds above 0*",
     f"{X} --osmosis-run=a/b": "is no name of a run: letters, digits, - _ . + = and ~ make a name*",
@@ -75,6 +77,7 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     ),
     # names of evals, runs and tests
     f"--osmosis-config=configs/eval/w.toml --osmosis-config={X}": "no such file, did you mean configs/eval/x.toml?",
+    "configs/eval/missing.toml": "configs/eval/missing.toml*",
     "--osmosis-config=configs/evals --osmosis-config=nowhere --osmosis-config=empty": (
         "--osmosis-config=configs/evals: no such file, did you mean configs/eval?",
         "--osmosis-config=nowhere: no such file",
