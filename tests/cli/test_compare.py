@@ -229,9 +229,7 @@ def test_runs_with_other_rows_and_earlier_results_are_compared_in_a_table_too(ty
     folder = stored("x-20260102T000000Z-aaaaaa", age_s=1)
     moved = [{**row, "row_digest": "f" * 16} for row in RESULTS["rows"]]
     stored("other", results={**RESULTS, "rows": moved}, age_s=2)
-
     table = json.loads(typed("runs", "compare", "other", "x-2026", "--table", "--json"))
-
     assert [entry["difference"] and entry["difference"]["paired"] for entry in table["entries"]] == [None, False]
     assert "--table" not in typed("runs", "compare", "other", "x-2026", "--table")
     assert "other: is named twice; name different eval runs" in typed("runs", "compare", *["other"] * 3, fails=1)
@@ -345,9 +343,7 @@ def test_a_row_of_which_half_the_runs_passed_has_neither_passed_nor_failed(copie
         )
         for at in range(3)
     ]
-
     page = history_page("x", eval_runs)
-
     assert [(row["row_index"], row["flips"]) for row in page["rows"]] == [(2, 1), (3, 1)]
     assert (page["rows"][0]["passed"], page["rows"][0]["measured"]) == ([2, 1, 0], [2, 2, 1])
     assert page["n_steady"] == 3
@@ -361,7 +357,6 @@ def test_a_history_holds_eval_runs_that_did_not_end_and_says_which_cannot_be_rea
     from_journal = past(copied.now)
     assert sorted(from_journal.rows) == sorted(read.rows) == sorted(past(copied.now).rows)
     assert from_journal.plan == read.plan == past(copied.then).plan
-
     shutil.copy(copied.then / "manifest.json", copied.now)
     journal.write_text("no journal\n" * 2)
     page = history_page("x", [past(copied.then), past(copied.now)])

@@ -32,9 +32,7 @@ def test_logs_are_redacted_with_the_secrets_file_of_the_submission(typed: Cli, s
     SubmissionNote(Holder.process(os.getpid()), arguments, str(tmp_path)).write(directory)
     directory.session_log.write_text(f"pytest says {SECRET}\n")
     directory.host_log.write_text(f"code says {SECRET}\n")
-
     said = typed("runs", "logs", "sums")
-
     assert said.splitlines() == [
         "pytest says [MY_KEY]",
         "output of user code that belongs to no run (host.log):",

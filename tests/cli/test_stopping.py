@@ -64,7 +64,6 @@ def test_an_eval_that_waits_for_another_one_never_begins(background: Background)
     assert f"stopping: nothing in flight; it ends with {name}, of the same command" in stopping.stdout.readline()
     background.go()
     said, _ = stopping.communicate(timeout=DEADLINE_S)
-
     assert session.wait() == 9, session.output
     assert said.splitlines()[-1].endswith(" is stopped: stopped with pytest-osmosis runs stop")
     assert background.workspace.results("x")["status"] == "finished"
@@ -294,7 +293,6 @@ def test_it_waits_for_a_submitted_eval_run_no_longer_than_it_may(background: Bac
     waiting = background.start("runs", "wait", name, "--json")
     assert waiting.poll() is None, "the command waits"
     background.go()
-
     said, _ = waiting.communicate(timeout=DEADLINE_S)
     assert waiting.returncode == 0
     found = json.loads(said)

@@ -67,9 +67,7 @@ def test_the_workflow_of_a_new_workspace_uploads_what_its_eval_writes(tmp_path: 
     steps = workflow["jobs"]["eval"]["steps"]
     command = next(words for step in steps if (words := shlex.split(step.get("run", "")))[:1] == ["pytest"])
     (upload,) = (step["with"] for step in steps if step.get("uses", "").startswith("actions/upload-artifact@"))
-
     ran = python(tmp_path, "-m", *command)
-
     assert ran.returncode == 0, ran.stdout + ran.stderr
     uploaded = {pattern: [*tmp_path.glob(pattern)] for pattern in upload["path"].split()}
     assert set(uploaded) == {"results*.json", "junit.xml", "summary.md", ".osmosis/runs/"}

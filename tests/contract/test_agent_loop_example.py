@@ -129,7 +129,6 @@ def test_the_results_are_those_of_the_sdk(
     with demo_server("--model=my-model") as server:
         expected = theirs(example, server.base_url, *their_options, agent=agent)
         found = ours(example, server.base_url, *our_options, agent=agent)
-
     assert {*differences(expected, found)} <= EXPLAINED.keys()
     scores = [run["scores"] for row in expected["rows"] for run in row["runs"]]
     assert scores == [run["scores"] for row in found["rows"] for run in row["runs"]]
@@ -183,7 +182,6 @@ async def calculates(exchange: Exchange) -> web.StreamResponse:
 def test_the_repository_of_the_page_runs_unmodified_without_the_sdk(repository: Path) -> None:
     with ChatServer(calculates) as server:
         results = ours(repository, server.base_url, dataset="test_data.jsonl", function="rewards:compute_reward")
-
     rows = [run for row in results["rows"] for run in row["runs"]]
     assert [run["scores"] for run in rows] == [{"rewards:compute_reward": 1.0}] * 15, rows
     assert len(server.requests) == 3 * sum(len(calls) + 1 for calls in CALLS.values()) + 1  # the probe

@@ -193,12 +193,10 @@ def test_ci_and_pre_commit_run_what_the_makefile_runs() -> None:
         yaml.safe_load(file.read_text(encoding="utf-8")) for file in REPOSITORY.glob(".github/workflows/*.yml")
     ]
     hooks = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
-
     jobs = [job for workflow in workflows for job in workflow["jobs"].values()]
     targets = {step["run"].split()[1] for job in jobs for step in job["steps"] if "run" in step}
     parts = [part for job in jobs for part in job.get("strategy", {}).get("matrix", {}).get("part", ())]
     tools = [hook["entry"].split(" --")[0].removeprefix(".venv/bin/") for hook in hooks]
-
     assert targets == {"setup", "browser", "test", "test-all", "test-core", "nightly", "viewer-check", "docs"}
     assert [target for target in targets if f"\n{target}: " not in makefile] == []
     assert f"\nNIGHTLY := {' '.join(parts)}\n" in makefile

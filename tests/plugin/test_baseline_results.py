@@ -9,24 +9,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests.plugin.test_training_configs import MAIN
 from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, PASS, Row, Workspace, junit_cases, read_json
 from tests.servers import ChatServer, Exchange, completion, status
 
 UPDATE = "--osmosis-update-baseline"
 FILE = "baselines/x.json"
 GATE = {"max_regression": 0.02}
-WORKFLOW = """
-from pytest_osmosis import AgentWorkflow, Grader
-
-class Flow(AgentWorkflow):
-    async def run(self, ctx):
-        await ctx.chat(ctx.prompt)
-"""
-GRADER = """
-class Judge(Grader):
-    async def grade(self, ctx):
-        ctx.set_reward(1.0)
-"""
 
 
 def eval_of(workspace: Workspace, rows: list[Row], **tables: Any) -> None:
@@ -86,9 +75,9 @@ def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(workspace: Wor
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("grader", ["", GRADER])
-def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(workspace: Workspace, grader: str) -> None:
-    workspace.write("rollouts/mine/main.py", WORKFLOW + grader)
+@pytest.mark.parametrize("main", [MAIN, MAIN.partition("class Judge")[0]], ids=["graded", "not graded"])
+def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(workspace: Workspace, main: str) -> None:
+    workspace.write("rollouts/mine/main.py", main)
     with_baseline(workspace, [PASS] * 6, experiment={"rollout": "mine", "entrypoint": "main.py"})
     result = workspace.run(CONFIG, exits=0)
     result.stdout.fnmatch_lines(["against the baseline baselines/x.json *"])

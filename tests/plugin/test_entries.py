@@ -193,12 +193,10 @@ def test_a_session_that_is_interrupted_goes_on_with_every_entry(workspace: Works
         wait_until(lambda: server.in_flight == 6, "six requests in flight")
         session.interrupt()
         assert session.wait() == 2, session.output
-
         assert [workspace.results(f"e{number}")["status"] for number in range(6)] == ["stopped"] * 6
         assert [len(workspace.results(f"e{number}")["pending"]) for number in range(6)] == [4] * 6
         server.release()
         workspace.run(SEVERAL, "--osmosis-no-probe", "--osmosis-resume", exits=1)
-
     assert [len(workspace.run_dirs(f"e{number}")) for number in range(6)] == [1] * 6
     assert [workspace.results(f"e{number}")["summary"]["measured"] for number in range(6)] == [4] * 6
     assert workspace.results("e5")["comparison"]["compared"] == 5

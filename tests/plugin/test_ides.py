@@ -87,9 +87,7 @@ def test_vscode_starts_no_eval_when_it_runs_everything(listing: Workspace) -> No
     click(listing, seen(listing, "x"))
     everything = seen(listing, "")
     listing.eval("y", rows=1, secrets={"required": ["NOT_SET"]})  # nothing needs it
-
     result = click(listing, everything)
-
     result.assert_outcomes(passed=1)
     assert result.ret == 0
     assert [len(listing.run_dirs(name)) for name in "xy"] == [1, 0]

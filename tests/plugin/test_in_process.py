@@ -62,9 +62,7 @@ def test_modules_of_users_are_forgotten_and_others_kept(tmp_path: Path) -> None:
         (root / "package/part.py").write_text(f"VALUE = {number}\n")
         text = "import helper, package.part, colorsys\ndef test(): assert (helper.VALUE, package.part.VALUE) == "
         (root / "test_it.py").write_text(f"{text}({number}, {number})\n")
-
         run_pytest(root, WITHOUT_OTHERS).assert_outcomes(passed=1)
-
         assert "colorsys" in sys.modules
         assert not {"helper", "package", "package.part", "test_it", "conftest"} & {*sys.modules}
         assert (sys.path, Path.cwd()) == (path, folder)

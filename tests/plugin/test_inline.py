@@ -126,9 +126,7 @@ def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(workspace: Workspa
         workspace.eval(rows=4, evaluation={"batch_size": 3}, model={"base_url": server.base_url})
         session = workspace.start(CONFIG, INLINE, "--osmosis-no-probe")
         wait_until(lambda: len(server.requests) == 2, "the second request")
-
         session.interrupt()
-
         assert session.wait() == 2, session.output
         assert server.max_in_flight == 1
     results = workspace.results()

@@ -35,9 +35,7 @@ def section(lines: Sequence[str], title: str) -> list[str]:
 def test_ten_failures_are_shown_and_the_others_counted(workspace: Workspace) -> None:
     workspace.eval(rows=WRONG)
     workspace.write("test_python.py", "def test_python(): assert 0\n")
-
     lines = workspace.run(CONFIG, "test_python.py", "--junitxml=junit.xml").outlines
-
     ours = [test for test in blocks(lines) if test != "test_python"]
     assert len(ours) == 10
     assert "test_python" in blocks(lines)
@@ -69,7 +67,6 @@ SHOWN = {
 @pytest.mark.slow
 def test_options_set_how_many_failures_are_shown(workspace: Workspace) -> None:
     workspace.eval(rows=WRONG)
-
     for typed, (n_blocks, n_lines) in SHOWN.items():
         lines = workspace.run(CONFIG, *typed.split()).outlines
         assert (len(blocks(lines)), len(summary(lines))) == (n_blocks, n_lines), typed
@@ -195,7 +192,6 @@ def test_options_and_variables_colour_as_for_pytest(workspace: Workspace, monkey
     forced = workspace.run(CONFIG).stdout.str()
     monkeypatch.setenv("NO_COLOR", "1")
     plain.append(workspace.run(CONFIG).stdout.str())
-
     assert f"gate pass_rate >= 0.9: {RED}FAILS{END}" in forced
     assert all("gate pass_rate >= 0.9: FAILS: " in shown and "\x1b" not in shown for shown in plain)
 

@@ -34,10 +34,8 @@ def test_paths_are_relative_to_the_current_folder_and_configs_may_be_outside_the
     (workspace.root / "pytest.ini").unlink()
     workspace.write("home/pytest.ini", "[pytest]\n")
     monkeypatch.chdir(workspace.root / "home")
-
     configs = [f"--osmosis-config=../{path}.toml" for path in ("one/configs/eval/x", "two/configs/eval/y")]
     result = workspace.run("-v", *configs, "--osmosis-output=out/")
-
     result.assert_outcomes(passed=5)
     ids = ["*../one/configs/eval/x.toml::x?row2-run0?*", "*../two/configs/eval/y.toml::y?row1-run0?*"]
     result.stdout.fnmatch_lines([f"rootdir: {workspace.root / 'home'}", *ids])
@@ -165,10 +163,8 @@ def fill(workspace: Workspace, folder: str = ".", wrong: int | None = None) -> N
 @pytest.mark.journey
 def test_the_command_of_eval_mode_runs_all_rows(workspace: Workspace) -> None:
     fill(workspace)
-
     more = ("--osmosis-eval-fn=rewards:at_once", "--osmosis-n=2", "--osmosis-batch-size=8")
     result = workspace.run(*COMMAND, *more, "--osmosis-output=results.json", exits=0)
-
     result.assert_outcomes(passed=24)
     result.stdout.fnmatch_lines("""
         osmosis: test_data (without a TOML)

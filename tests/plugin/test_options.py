@@ -93,7 +93,6 @@ def test_secrets_come_from_a_file_or_stdin_and_then_the_environment(
     workspace.write(".env", 'export FIRST_SECRET="one two"\n')
     for name in ("x", "y"):
         workspace.eval(name, rows=1, secrets={"required": ["FIRST_SECRET", "SECOND_SECRET"]})
-
     workspace.run(*BOTH, "--osmosis-secrets-file=.env").assert_outcomes(passed=2)
     workspace.run(*BOTH, "--osmosis-secrets-file=-", stdin=b"FIRST_SECRET='one two'\n").assert_outcomes(passed=2)
     path = pipe(b'FIRST_SECRET="one two"\n')  # it is read once for all evals

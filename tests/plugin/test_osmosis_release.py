@@ -58,16 +58,13 @@ def edit(path: str, pattern: str, text: str) -> None:
 def test_the_template_runs_once_its_three_things_are_filled_in_but_not_in_containers(template: Workspace) -> None:
     result = template.run(*OFFLINE, exits=4)
     result.stderr.fnmatch_lines(['ERROR: dataset "<your-dataset-name>": not found; *'])
-
     edit("configs/eval/my-rollout.toml", r'"<your-dataset-name>"', '"rows"')
     result = template.run(*OFFLINE, exits=1)
     result.stdout.fnmatch_lines(["agent: NotImplementedError: MyAgentWorkflow.run() *"])
-
     edit(ENTRYPOINT, r"^        # TODO: implement agent logic\..*implemented yet\.\"\n        \)\n", RUN)
     edit(ENTRYPOINT, r"ctx\.set_reward\(0\.0\)$", 'ctx.set_reward(float("12" in ctx.sample.messages[-1]["content"]))')
     result = template.run(*OFFLINE)
     assert (result.ret, result.parseoutcomes()) == (0, {"passed": 1})
-
     edit(ENTRYPOINT, r"backend\.local import LocalBackend", "backend.harbor import HarborBackend")
     edit(ENTRYPOINT, r"LocalBackend\(workflow", "HarborBackend(agent")
     result = template.run(*OFFLINE, exits=4)

@@ -123,7 +123,6 @@ def test_plugins_that_order_and_pick_tests_change_no_score_and_leave_out_no_name
     for words in (["init"], ["add", "."], ["-c", "user.name=x", "-c", "user.email=x@localhost", "commit", "-m", "x"]):
         assert workspace.pytester.run("git", *words).ret == 0
     workspace.write("test_new.py", "def test_new():\n    pass\n")
-
     workspace.run_process(CONFIG, "--picked").assert_outcomes(failed=8, passed=1)
     scores = []
     for seed in (1, 2):

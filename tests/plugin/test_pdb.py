@@ -68,9 +68,7 @@ def test_trace_stops_at_the_entry_of_agent_and_rewards(workspace: Workspace) -> 
     scoring = {"eval_fns": ["rewards:score", "rewards:judge"], "thresholds": {"rewards:judge": 0, "rewards:score": 0}}
     workspace.eval(rows=2, agent={"agent": "agent:rollout"}, scoring=scoring)
     one = say("'agent', ctx.row_index", then="n\nc") + say("'judge', len(messages)") + say("'score', ground_truth")
-
     done = workspace.run_process(CONFIG, "--trace", stdin=one * 2)
-
     assert printed(done) == [
         *("('say', 'agent', 0)", "('say', 'judge', 2)", "('say', 'score', '0')"),
         *("('say', 'agent', 1)", "('say', 'judge', 2)", "('say', 'score', '2')"),

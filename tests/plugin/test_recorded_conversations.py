@@ -68,11 +68,9 @@ def test_a_folder_of_trajectories_is_scored_like_other_rows(workspace: Workspace
         told = {"extra": {"osmosis": {"label": "42"}}}
         workspace.write(f"jobs/{name}/agent/trajectory.json", json.dumps({**document, **told}))
     command = ("--osmosis-agent=recorded", "--osmosis-dataset=jobs", "--osmosis-eval-fn=rewards:right")
-
     result = workspace.run(*command)
     again = workspace.run("jobs/t1/agent/trajectory.json::jobs[row0-run0]", *command)
     wrong = workspace.run("--osmosis-agent=chat", *command[1:], "--osmosis-model=demo/arithmetic", exits=4)
-
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["dataset row: jobs/t2/agent/trajectory.json"])
     again.assert_outcomes(passed=1)

@@ -219,14 +219,12 @@ def test_a_session_that_ends_before_the_first_run_leaves_no_run(workspace: Works
     workspace.write("test_broken.py", "raise RuntimeError\n")
     workspace.run(CONFIG, "test_broken.py", exits=2).assert_outcomes(errors=1)
     assert not (workspace.root / ".osmosis").exists()
-
     workspace.write(
         "conftest.py",
         "import pytest\n\n\n@pytest.hookimpl(trylast=True)\n"
         "def pytest_collection_finish():\n    raise pytest.UsageError('another plugin refuses')\n",
     )
     result = workspace.run(CONFIG)
-
     assert "another plugin refuses" in result.stdout.str() + result.stderr.str()
     assert "pass rate" not in result.stdout.str()
     assert workspace.run_dirs() == []

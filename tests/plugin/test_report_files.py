@@ -66,9 +66,7 @@ def test_files_that_cannot_be_written_are_errors(workspace: Workspace, monkeypat
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(workspace.root / "page"))
     workspace.write("rewards.py", IN_THE_WAY)
     workspace.eval(gate={"pass_rate": ">= 0.1"})
-
     result = workspace.run(CONFIG, "--osmosis-markdown=summary.md", "--osmosis-output=out.json", "-rE", exits=1)
-
     result.assert_outcomes(passed=4, errors=2)
     result.stdout.fnmatch_lines_random("""
         ERROR configs/eval/x.toml::x?results? - out.json could not be written*
@@ -145,7 +143,6 @@ def test_several_evals_run_one_after_the_other_each_with_its_own_env(
     for name in ("x", "y"):
         workspace.write(f"rewards_{name}.py", ENV.format(name=name))
         workspace.eval(name, rows=6, env={"WHO": name}, scoring={"eval_fns": [f"rewards_{name}:score"]})
-
     workspace.run("configs/eval/y.toml", CONFIG).assert_outcomes(passed=12)
     assert len(workspace.run_dirs("x")) == len(workspace.run_dirs("y")) == 1
     x, y = (

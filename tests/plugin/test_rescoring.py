@@ -213,11 +213,9 @@ def test_a_score_outside_its_declared_range_is_a_reward_error_and_so_in_a_rescor
     rows = [{"score": score} for score in (-1.0, 0.5, 2.0)]
     limits, gate, ranges = {"max_errors": 3}, {"mean": ">= -0.6"}, {"rewards:score": [-1, 1]}
     workspace.eval(rows=rows, limits=limits, gate=gate, scoring={"score_ranges": ranges})
-
     first = workspace.run(CONFIG)
     found = workspace.results()
     again = workspace.run("--osmosis-from=latest", CONFIG)
-
     assert (first.ret, again.ret) == (0, 0)  # -0.5 if the third had scored -1
     for results in (found, workspace.results()):
         assert results["config"]["score_ranges"] == {"rewards:score": [-1, 1]}

@@ -276,7 +276,6 @@ def test_a_judge_that_could_not_be_asked_is_asked_again(workspace: Workspace) ->
         first = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-no-probe")
         asked = len(judge.requests)
         again = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-no-probe")
-
     assert (first.ret, again.ret) == (1, 0)
     assert (calls(workspace), asked, len(judge.requests)) == (Counter(range(3)), 3, 4)
     found = workspace.results("one")

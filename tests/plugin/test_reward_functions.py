@@ -70,9 +70,7 @@ def outcomes(workspace: Workspace, *arguments: str) -> dict[str, int]:
 @pytest.mark.journey
 def test_reward_functions_of_a_file_are_tests(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS)
-
     result = workspace.run("rewards.py", "-v", "--json-report", "--json-report-file=report.json")
-
     result.assert_outcomes(passed=3, failed=1)
     printed = result.stdout.str()
     assert "spaces(solution_str='41', ground_truth='42') = 0.0, must be 1" in printed

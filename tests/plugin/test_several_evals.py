@@ -26,9 +26,7 @@ def test_the_duration_of_an_eval_ends_with_its_own_last_run(workspace: Workspace
         in_b = datetime.now(UTC)
         session.wait_for("1 in flight")  # b takes as long as the first line of the log
         server.release()
-
         assert session.wait() == 0, session.output
-
     results = workspace.results("a")
     began, ended = (datetime.fromisoformat(results["provenance"][key]) for key in ("started_at", "finished_at"))
     assert began <= ended <= in_b
@@ -119,9 +117,7 @@ def test_what_ends_the_session_stops_no_eval_that_is_done(workspace: Workspace, 
             wait_until(lambda: len(server.requests) == 2, "two requests")
             wait_until(lambda: workspace.events("score", "b"), "the first score")
             session.interrupt()
-
         assert session.wait() in (1, 2), session.output
-
     assert (workspace.results("a")["status"], workspace.results("b")["status"]) == ("finished", "stopped")
     assert "a (pytest-osmosis show" not in session.output
 

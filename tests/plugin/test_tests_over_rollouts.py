@@ -188,13 +188,11 @@ def anyio_backend():
 def test_listing_dry_runs_and_usage_errors_ask_no_model(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server), scoring={"eval_fns": ["nowhere:f"]}, secrets={"required": ["NOT_SET"]})
-
         listed = [workspace.run("tests", *source, "--co", "-q").outlines for source in ([MODEL], [])]
         unset = workspace.run("tests", MODEL, exits=4)
         monkeypatch.setenv("NOT_SET", "set-for-the-dry-run")
         dry = workspace.run("tests", MODEL, "--osmosis-dry-run")
         unloaded = workspace.run("tests", MODEL, exits=4)
-
         ids = [[line for line in lines if "::" in line] for lines in listed]
         assert ids == [[f"tests/test_x.py::{name}" for name in IDS]] * 2
         dry.stdout.fnmatch_lines(["  7 rollouts of 4 rows, *", "*11 not run (dry run)*"])
@@ -294,11 +292,9 @@ def test_none(rollout):
 def test_test_evals_and_named_evals_run_one_after_the_other(workspace: Workspace) -> None:
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server), gate={"pass_rate": ">= 0.5"})
-
         offline = workspace.run("tests", "configs/eval/x.toml", "--osmosis-no-probe")
         assert (len(server.requests), workspace.run_dirs("x-tests")) == (5, []), "the tests use references"
         result = workspace.run("tests", "configs/eval/x.toml", MODEL, "--osmosis-no-probe")
-
         assert len(server.requests) == 5 + 7 + 5
         assert server.max_in_flight == 1
     offline.assert_outcomes(passed=11 + 5 + 1)

@@ -71,7 +71,6 @@ def test_a_few_rows_are_rolled_out_and_graded_if_there_is_a_model(workspace: Wor
     with ChatServer(reply("0")) as server:
         result = workspace.run(FILE, f"--osmosis-base-url={server.base_url}", exits=0)
         bodies = [seen.body for seen in server.requests if seen.body["max_tokens"] == 30]
-
     result.assert_outcomes(passed=5)
     assert len(bodies) == 5
     assert {body["model"] for body in bodies} == {"Qwen/Qwen3.6-35B-A3B"}
@@ -90,7 +89,6 @@ def test_secrets_and_rows_are_reported_together(workspace: Workspace) -> None:
         {"user_prompt": "What is 1 * 3?", "ground_truth": None},
     ]
     training(workspace, rows, secrets='"FIRST_TOKEN"')
-
     workspace.run(CONFIG, DEMO, exits=4).stderr.fnmatch_lines("""
         ERROR: data/x.jsonl:2: row 1: column "user_prompt": must be a non-blank string*
         ERROR: data/x.jsonl:3: row 2: has neither a ground_truth nor metadata, so no Grader would be called*

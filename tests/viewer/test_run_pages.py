@@ -166,7 +166,6 @@ def test_a_killed_eval_run_has_all_its_runs_and_no_rate(opened: OpenRun, kinds: 
 @pytest.mark.parametrize("kind", ["whole"])
 def test_slices_have_the_rates_of_their_rows_with_intervals_as_in_results(opened: OpenRun) -> None:
     slices = {each["column"]: each for each in opened.page()["head"]["slices"]}
-
     assert slices.keys() == {"reward", "level"}, "the other columns have texts, or as many values as rows"
     levels = slices["level"]
     found = {each["value"]: each for each in levels["slices"]}
