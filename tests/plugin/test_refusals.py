@@ -114,7 +114,9 @@ def refusing(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     return workspace
 
 
-@pytest.mark.parametrize("typed", REFUSED)
+@pytest.mark.parametrize(
+    "typed", [pytest.param(typed, marks=[pytest.mark.addon] * typed.startswith("graded.py")) for typed in REFUSED]
+)
 def test_a_command_that_makes_no_sense_is_refused(refusing: Workspace, typed: str) -> None:
     errors = REFUSED[typed]
     result = refusing.run(*shlex.split(typed), exits=4)
