@@ -287,7 +287,7 @@ COLOURED = {
     "NO_COLOR=1 --color=yes": True,
     "FORCE_COLOR=1 --color=no": False,
 }
-"""Where a command prints, variables and an option, and whether that means colours, as it does to pytest."""
+"""Variables, an option and a place to print to, and whether they mean colours, as they do to pytest."""
 
 
 def given(monkeypatch: pytest.MonkeyPatch, words: str) -> list[str]:
