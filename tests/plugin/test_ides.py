@@ -28,9 +28,9 @@ def pytest_collection_finish(session):
         seen.append([id, str(item.path), item.location[1] + 1])
     pathlib.Path("seen.json").write_text(json.dumps(seen))
 """
-"""A plugin that notes what VS Code's Python extension reads of items: for each test the id with which it is run, and the
-place that opens at a click. Its discovery breaks where an assertion fails here (microsoft/vscode-python, commit 757def8,
-python_files/vscode_pytest/__init__.py).
+"""A plugin that notes what VS Code's Python extension reads of items: for each test the id with which it is run, and
+the place that opens at a click. Its discovery breaks where an assertion fails here (microsoft/vscode-python, commit
+757def8, python_files/vscode_pytest/__init__.py).
 """
 
 
