@@ -19,7 +19,7 @@ from pytest_osmosis.text.numbers import count, money, score, seconds
 from pytest_osmosis.text.redaction import Redaction
 from tests.browser.pages import Pages, Theme
 from tests.cli.dashboards import dashboard
-from tests.cli.test_view import store
+from tests.cli.stored_runs import write_run
 from tests.unit.viewer.made_pages import run_entry, run_page
 
 
@@ -225,7 +225,7 @@ def test_the_list_is_where_the_reader_left_it(pages: Pages, tmp_path: Path) -> N
 
 
 def test_the_printed_address_opens_a_view_and_keeps_no_token(pages: Pages, tmp_path: Path) -> None:
-    store(tmp_path, "sums-20261122T000000Z-aaaaaa")
+    write_run(tmp_path, "sums-20261122T000000Z-aaaaaa")
     with dashboard(tmp_path) as served:
         address = f"http://127.0.0.1:{served.port}/"
         page = pages.open(f"{address}#token={served.token}&/?text=sums&sort=-cost", server=f"127.0.0.1:{served.port}")
@@ -236,7 +236,7 @@ def test_the_printed_address_opens_a_view_and_keeps_no_token(pages: Pages, tmp_p
         expect(page.get_by_label("filter by name")).to_have_value("sums")
         expect(page.locator("a.run-link")).to_have_count(1)
 
-        store(tmp_path, "sums-20261122T000000Z-bbbbbb")
+        write_run(tmp_path, "sums-20261122T000000Z-bbbbbb")
         expect(page.locator("a.run-link")).to_have_count(2)
 
         served.interrupt()

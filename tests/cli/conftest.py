@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pytest_osmosis import cli
-from pytest_osmosis.record.journal import encode
 from tests.cli.background import Background
-from tests.cli.stored_runs import LOADED, RESULTS, ROWS, Cli, RealRuns, Stored, make_runs
-from tests.unit.made import MANIFEST
+from tests.cli.stored_runs import Cli, RealRuns, Stored, make_runs, write_run
 
 
 @pytest.fixture
@@ -32,19 +28,8 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Stored:
-    """The folder of an eval run that ended earlier, `age_s` seconds ago."""
-
-    def stored(name: str, *events: Any, results: Any = RESULTS, age_s: int = 100, manifest: Any = MANIFEST) -> Path:
-        folder = tmp_path / ".osmosis/runs" / name
-        folder.mkdir(parents=True)
-        (folder / "manifest.json").write_text(json.dumps(manifest))
-        os.utime(folder / "manifest.json", (2_000_000_000 - age_s,) * 2)
-        (folder / "journal.jsonl").write_bytes(b"".join(map(encode, (LOADED, ROWS, *events))))
-        if results is not None:
-            (folder / "results.json").write_text(results if isinstance(results, str) else json.dumps(results))
-        return folder
-
-    return stored
+    """A function that writes eval runs into the folder where `typed` types."""
+    return partial(write_run, tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_osmosis.record.journal import encode
 from tests.plugin.workspaces import Shell, Workspace
-from tests.unit.made import BROKE, finished, published
+from tests.unit.made import BROKE, MANIFEST, finished, published
 
 Cli = Callable[..., Any]
 """Runs a command in an empty folder, checks its exit status (0, or `fails`) and returns what it prints."""
@@ -47,6 +50,20 @@ RESULTS["provenance"]["started_at"] = "2026-01-02T03:04:05.678+00:00"
 RATES = {"input": 10.0, "output": 300 / 7, "cached_input": 10.0, "cache_write": 10.0}
 RESULTS["config"]["price"] = {"source": "[prices]", **RATES}
 """The run of `ROLLOUT` cost $0.0123."""
+
+
+def write_run(
+    root: Path, name: str, *events: Any, results: Any = RESULTS, age_s: int = 100, manifest: Any = MANIFEST
+) -> Path:
+    """Write the folder of an eval run that ended `age_s` seconds ago, and return it."""
+    folder = root / ".osmosis/runs" / name
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    os.utime(folder / "manifest.json", (2_000_000_000 - age_s,) * 2)
+    (folder / "journal.jsonl").write_bytes(b"".join(map(encode, (LOADED, ROWS, *events))))
+    if results is not None:
+        (folder / "results.json").write_text(results if isinstance(results, str) else json.dumps(results))
+    return folder
 
 
 REWARDS = """

@@ -27,7 +27,7 @@ def jsonl(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_a_line_for_each_run_holds_what_results_and_conversation_say(
+def test_each_run_has_a_line_with_what_results_and_conversation_say(
     there: Cli, real_runs: RealRuns, tmp_path: Path
 ) -> None:
     path = tmp_path / "new folder" / "runs.jsonl"
@@ -86,11 +86,9 @@ def test_the_files_of_prime_eval_hold_all_runs_that_ended(there: Cli, real_runs:
     lines, metadata = jsonl((folder / "results.jsonl").read_text()), json.loads((folder / "metadata.json").read_text())
     table = jsonl(there("runs", "export", real_runs.then.name, "--format=jsonl"))
     for line, run in zip(lines, table, strict=True):
-        assert (line["example_id"], line["run_index"], line["answer"]) == (
-            run["row_index"],
-            run["run_index"],
-            str(2 * run["row_index"]) if run["ground_truth"] is not None else "",
-        )
+        answer = str(2 * run["row_index"]) if run["ground_truth"] is not None else ""
+        found = (line["example_id"], line["run_index"], line["answer"])
+        assert found == (run["row_index"], run["run_index"], answer)
         assert line["reward"] == run["scores"].get("rewards:score", 0.0)
         assert [*line["prompt"], *line["completion"]] == run["messages"]
         assert (line["error"] is None) == (run["error"] is None)
@@ -134,7 +132,7 @@ def test_what_cannot_be_exported_says_why(there: Cli, tmp_path: Path) -> None:
         *(pytest.param([f"--format={name}", "-o", "files"], marks=pytest.mark.addon) for name in ("prime", "osmosis")),
     ],
 )
-def test_an_eval_run_whose_code_was_never_loaded_has_no_runs_to_export(
+def test_an_eval_run_whose_code_never_loaded_has_no_runs_to_export(
     typed: Cli, stored: Stored, arguments: list[str]
 ) -> None:
     folder = stored("x-1", results=None)
@@ -161,9 +159,7 @@ def test_memory_does_not_grow_with_the_texts(typed: Cli, stored: Stored, tmp_pat
         with (stored(name, results=None) / "journal.jsonl").open("ab") as journal:
             for row in range(300):  # 30 MB of long texts
                 journal.write(encode({**ROLLOUT, "row": row, "messages": texts, "n_prompt": 1}))
-
     done = subprocess.run([sys.executable, "-c", PEAKS], cwd=tmp_path, capture_output=True, text=True, check=True)
-
     short, long = (int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("peak"))
     assert long - short < MOST_KB
 
@@ -238,7 +234,6 @@ def check_equal(workspace: Workspace, exported: Export, run: Path) -> dict[str, 
 def test_gates_that_hold_fail_and_are_not_measured_are_decided_again(workspace: Workspace, exported: Export) -> None:
     made = check_equal(workspace, exported, evaluated(workspace, gate={"pass_rate": ">= 0.9", "pass_at_2": ">= 0.5"}))
     assert [gate["state"] for gate in made["gates"]] == ["fails", "holds"]
-
     limits = {"max_errors": 1}
     made = check_equal(
         workspace, exported, evaluated(workspace, scores=(-1,) * 8, gate={"pass_rate": ">= 0.9"}, limits=limits)

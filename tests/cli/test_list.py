@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.cli.stored_runs import RESULTS, Cli, Stored
-from tests.unit.made import MANIFEST, A, finished, published
+from tests.unit.made import A, finished, published
 
 ENDED = {"ev": "ended", "at": "2026-01-01T00:00:09+00:00", "status": "finished", "reason": None}
 (GATE,) = published([finished({A: 1.0})], minimum=0.7)["gates"]
@@ -38,9 +38,7 @@ def test_a_run_that_was_cut_has_no_pass_rate(typed: Cli, stored: Stored) -> None
     cut = {**RESULTS["summary"], "selected": 58, "pending": 4}
     for name, status in (("stopped", "stopped"), ("decided", "finished")):  # the latter stopped as gates were decided
         stored(name, {**ENDED, "status": status}, results={**RESULTS, "status": status, "summary": cut})
-
     rates = {run["name"]: (run["pass_rate"], run["passed"]) for run in json.loads(typed("runs", "--json"))["runs"]}
-
     assert rates == {"stopped": (None, 1), "decided": (0.5, 1)}
 
 
@@ -104,21 +102,3 @@ def test_the_newest_runs_are_listed_unless_all_are_asked_for(typed: Cli, stored:
         stored(f"{name}-20260103T000000Z-aaaaaa")
     names = [line.split("-")[0] for line in typed("runs").splitlines()[1:4]]
     assert names == ["set1", "set2", "set10"], "evals that began together are in natural order"
-
-
-def test_a_list_says_of_what_each_run_is_and_what_became_of_it(typed: Cli, stored: Stored) -> None:
-    extra = {**MANIFEST["subject"]["extra"], "dataset": "data/b.jsonl"}
-    inputs = {"experiment": {"rollout": "sums"}, "agent": {"agent": None}}
-    of_mini = {**MANIFEST["subject"], "model": "openai/gpt-5-mini", "extra": extra}
-    interrupted = {"status": "stopped", "stop_reason": "interrupted", "stopped_by": "interrupt"}
-    stored("a", results=RESULTS, age_s=0)
-    stored("b", age_s=-1, manifest={**MANIFEST, "subject": of_mini, "inputs": inputs}, results=None)
-    stored("c", results={**RESULTS, **interrupted}, age_s=-2)
-
-    stopped, failed, finished = json.loads(typed("runs", "--json"))["runs"]
-
-    assert [run["status"] for run in (stopped, failed, finished)] == ["stopped", "failed", "finished"]
-    assert stopped["reason"] == "interrupted"
-    assert "was killed" in failed["reason"]
-    assert finished["reason"] is None
-    assert (failed["model"], failed["dataset"], failed["rollout"]) == ("openai/gpt-5-mini", "data/b.jsonl", "sums")

@@ -12,10 +12,6 @@ from pytest_osmosis.cli.logs import SHORTENED, LogTail
 from pytest_osmosis.record.run_directory import Holder, RunDirectory
 from pytest_osmosis.record.submission import SubmissionNote
 from tests.cli.stored_runs import Cli, Stored
-from tests.unit.made import A, finished, published
-
-ENDED = {"ev": "ended", "at": "2026-01-01T00:00:09+00:00", "status": "finished", "reason": None}
-(GATE,) = published([finished({A: 1.0})], minimum=0.7)["gates"]
 
 
 def test_an_unknown_command_of_runs_is_a_usage_error(typed: Cli, capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,18 +25,14 @@ def test_an_unknown_command_of_runs_is_a_usage_error(typed: Cli, capsys: pytest.
 SECRET = "s3cr3t-0123456789"
 
 
-def test_the_secrets_file_of_a_submission_is_known_when_its_logs_are_read(
-    typed: Cli, stored: Stored, tmp_path: Path
-) -> None:
+def test_logs_are_redacted_with_the_secrets_file_of_the_submission(typed: Cli, stored: Stored, tmp_path: Path) -> None:
     directory = RunDirectory(stored("sums-20261122T140157Z-1ef7a3"))
     (tmp_path / "keys.env").write_text(f"MY_KEY={SECRET}\n")
     arguments = ["--osmosis-config=x.toml", "--osmosis-secrets-file=keys.env"]
     SubmissionNote(Holder.process(os.getpid()), arguments, str(tmp_path)).write(directory)
     directory.session_log.write_text(f"pytest says {SECRET}\n")
     directory.host_log.write_text(f"code says {SECRET}\n")
-
     said = typed("runs", "logs", "sums")
-
     assert said.splitlines() == [
         "pytest says [MY_KEY]",
         "output of user code that belongs to no run (host.log):",
@@ -112,7 +104,6 @@ def test_an_option_that_a_command_lacks_is_refused_with_its_equivalent(
 ) -> None:
     with pytest.raises(SystemExit, match=r"^2$"):
         cli.main(typed.split())
-
     assert capsys.readouterr().err.partition(": error: ")[2] == f"{said}\n"
 
 
@@ -124,7 +115,5 @@ def test_a_command_of_an_add_on_that_is_missing_says_what_to_do(
     typed: Cli, monkeypatch: pytest.MonkeyPatch, command: str, name: str
 ) -> None:
     monkeypatch.setattr(seams, "_has_addons", lambda: False)
-
     said = typed(*command.split(), fails=1)
-
     assert said == f"{name}: needs the folder addons/ of pytest_osmosis, which is missing; install it again\n"

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
+import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +47,7 @@ def test_show_finds_a_run_by_its_name_or_takes_the_latest(typed: Cli, stored: St
         assert typed("show", *([name] if name else []), unit).startswith(f"x-1 {unit}: ")
 
 
-def test_show_takes_a_node_id_and_looks_above_and_json_holds_the_conversation(
+def test_show_takes_a_node_id_and_looks_above(
     typed: Cli, stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored("x-1", ROLLOUT, SCORE)
@@ -88,7 +85,6 @@ def test_show_says_what_is_wrong(typed: Cli, stored: Stored, arguments: list[str
 def test_show_names_the_place_where_results_are_not_valid(typed: Cli, stored: Stored) -> None:
     runs = [{**RESULTS["rows"][0]["runs"][0], "passed": "no"}]
     stored("x-1", ROLLOUT, SCORE, results={**RESULTS, "rows": [{**RESULTS["rows"][0], "runs": runs}]})
-
     assert typed("show", fails=1) == (
         ".osmosis/runs/x-1/results.json: rows[0].runs[0].passed: must be true or false, got 'no'\n"
     )
@@ -100,19 +96,6 @@ def test_show_without_any_run(typed: Cli) -> None:
     assert typed("show", "row3-run1", fails=1) == nothing
     assert typed("show", fails=1) == nothing
     assert typed("show", "x", fails=1) == f'run "x": not found in .osmosis/runs; there are none; {how}\n'
-
-
-# -- the eval run that is meant ----------------------------------------------------------------------------
-
-OLD, NEW = "sums-20260101T000000Z-aaaaaa", "sums-20260102T000000Z-aaaaaa"
-NODES = ["configs/eval/sums.toml::sums[row3-run1]", "configs/eval/sums.toml::sums[gate pass_rate >= 0.7]"]
-
-
-@pytest.mark.parametrize("arguments", [[], ["sums"], *([node] for node in NODES)])
-def test_an_eval_by_its_name_is_its_newest_run(typed: Cli, stored: Stored, arguments: list[str]) -> None:
-    for age_s, name in enumerate((OLD, NEW)):  # times of files do not count: uploads change them
-        stored(name, ROLLOUT, SCORE, age_s=age_s)
-    assert typed("show", *arguments).startswith(NEW)
 
 
 # -- all runs of a row -------------------------------------------------------------------------------------
@@ -174,9 +157,7 @@ def test_json_holds_the_runs_of_the_page(typed: Cli, stored: Stored) -> None:
     assert "messages" not in page["runs"][1]
 
 
-def test_json_is_redacted_and_holds_no_command_for_a_runner_of_ci(
-    typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_json_is_redacted_and_commands_no_runner(typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123456")
     said = "key sk-secret-123456 ##[error]x ###[group] section_start:0"
     stored("x-1", *answered(1, said, 1.0))
@@ -201,9 +182,7 @@ def test_results_outlive_a_journal_without_their_runs(typed: Cli, stored: Stored
     assert (run["metrics"], run["reasons"], run["answer"]) == (noted["metrics"], noted["reasons"], None)
 
 
-def test_events_of_a_later_version_are_passed_over_and_a_journal_that_is_gone_is_named(
-    typed: Cli, stored: Stored
-) -> None:
+def test_events_of_a_later_version_are_passed_over_and_a_missing_journal_is_named(typed: Cli, stored: Stored) -> None:
     later = [{"ev": "rows", "rows": {}, "digests": {}, "row": 3}, {"ev": "dream", "row": "x"}, {**SCORE, "dream": [1]}]
     journal = stored("x-1", ROLLOUT, SCORE, *later) / "journal.jsonl"
     assert typed("show", "row3-run1").startswith("x-1 row3-run1: did not pass")
@@ -215,7 +194,6 @@ def test_events_of_a_later_version_are_passed_over_and_a_journal_that_is_gone_is
 def test_a_row_of_a_folder_has_no_line(typed: Cli, stored: Stored, tmp_path: Path) -> None:
     plan = {**MANIFEST["plan"], "dataset": str(tmp_path), "spans": [[0, 4, 1]]}
     stored("x-1", ROLLOUT, SCORE, manifest={**MANIFEST, "plan": plan})
-
     assert "dataset row: row 3 of data/x.jsonl\n" in typed("show", "x-1", "row3-run1")
 
 
@@ -272,14 +250,6 @@ def test_a_run_is_pending_then_running_and_its_numbers_grow(typed: Cli, unfinish
         journal.close()
 
 
-def test_the_time_between_two_sessions_does_not_count(typed: Cli, stored: Stored) -> None:
-    first = [BEGAN, {**START, "at": "2026-01-01T00:00:31+00:00"}]
-    second = [{**BEGAN, "at": "2026-01-03T00:00:00+00:00", "resumed": True}]
-    second += [{**START, "attempt": 2, "at": "2026-01-03T00:00:05+00:00"}]
-    stored("x-1", *first, *second, results=None, manifest=PLANNED)
-    assert "35.0 s" in typed("show", "x-1")
-
-
 def test_a_finished_run_has_its_numbers_from_its_results(typed: Cli, stored: Stored) -> None:
     ended = {"ev": "ended", "at": "2026-01-01T00:00:09+00:00", "status": "finished", "reason": None}
     stored("x-1", BEGAN, ended, results=RESULTS)
@@ -306,78 +276,45 @@ def test_the_page_names_what_ran_and_when(typed: Cli, stored: Stored) -> None:
     assert (page["started_at"], page["ended_at"]) == (PLANNED["started_at"], AT)
 
 
-PROGRAM = (sys.executable, "-m", "pytest_osmosis")
-UNSET = ("NO_COLOR", "FORCE_COLOR", "PY_COLORS")
-TIMEOUT_S = 60
 BOLD, RED = "\x1b[1m", "\x1b[31m"
+COLOURED = {
+    "": False,
+    "terminal": True,
+    "terminal NO_COLOR=1": False,
+    "FORCE_COLOR=1": True,
+    "FORCE_COLOR=1 NO_COLOR=1": False,
+    "NO_COLOR=1 PY_COLORS=1": True,
+    "NO_COLOR=1 --color=yes": True,
+    "FORCE_COLOR=1 --color=no": False,
+}
+"""Variables, an option and a place to print to, and whether they mean colours, as they do to pytest."""
 
 
-def on_terminal(folder: Path, *arguments: str, variables: Mapping[str, str]) -> str:
-    """Run a command whose standard output is a terminal; return all that it prints there."""
-    env = {name: value for name, value in os.environ.items() if name not in UNSET}
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [*PROGRAM, *arguments], cwd=folder, env={**env, "TERM": "xterm", **variables}, stdin=theirs, stdout=theirs
-    ) as process:
-        os.close(theirs)
-        printed = b""
-        while True:
-            try:
-                read = os.read(ours, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not read:
-                break
-            printed += read
-        os.close(ours)
-        assert process.wait(TIMEOUT_S) == 0
-    return printed.decode().replace("\r\n", "\n")
-
-
-@pytest.fixture
-def folder(stored: Stored) -> Path:
-    """A workspace with an eval run."""
-    return stored("x-1", ROLLOUT, SCORE).parents[2]
-
-
-def test_what_failed_is_red(folder: Path) -> None:
-    said = on_terminal(folder, "show", variables={})
-    assert said.startswith(f"{BOLD}x-1")
-    assert f"  {RED}row3-run0\x1b[0m  score 0.25 < 0.5" in said
-
-
-@pytest.mark.parametrize(
-    ("option", "variables", "coloured"),
-    [
-        ((), {}, False),
-        ((), {"FORCE_COLOR": "1"}, True),
-        ((), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
-        ((), {"NO_COLOR": "1", "PY_COLORS": "1"}, True),
-        (("--color=yes",), {"NO_COLOR": "1"}, True),
-        (("--color=no",), {"FORCE_COLOR": "1"}, False),
-    ],
-)
-def test_colours_of_a_pipe_follow_pytests_rules(
-    typed: Cli,
-    stored: Stored,
-    monkeypatch: pytest.MonkeyPatch,
-    option: tuple[str, ...],
-    variables: Mapping[str, str],
-    coloured: bool,
-) -> None:
-    stored("x-1", ROLLOUT, SCORE)
-    for name in UNSET:
+def given(monkeypatch: pytest.MonkeyPatch, words: str) -> list[str]:
+    """Set the variables among words, let standard output be a terminal if they say so, and return the options."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "PY_COLORS"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
+    for name, value in re.findall(r"([A-Z_]+)=(\d+)", words):
         monkeypatch.setenv(name, value)
-    for command in ("show", "runs"):
-        assert ("\x1b[" in typed(command, *option)) is coloured
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: "terminal" in words)
+    return [word for word in words.split() if word.startswith("--")]
+
+
+@pytest.mark.parametrize("words", COLOURED)
+def test_colours_follow_pytests_rules(typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    stored("x-1", ROLLOUT, SCORE)
+    option = given(monkeypatch, words)
+    page = typed("show", *option)
+    coloured = page.startswith(f"{BOLD}x-1") and f"  {RED}row3-run0\x1b[0m  score 0.25 < 0.5" in page
+    assert coloured is ("\x1b[" in page) is ("\x1b[" in typed("runs", *option)) is COLOURED[words]
     assert "    \\x1b[31mred\n" in typed("show", "row3-run1", *option), "text of others has no colour of its own"
 
 
-@pytest.mark.parametrize(
-    ("columns", "answer"), [("50", 'answered "two \\x1b[...'), ("200", 'answered "two \\x1b[31mred"')]
-)
-def test_an_answer_that_does_not_fit_is_cut(folder: Path, columns: str, answer: str) -> None:
-    said = on_terminal(folder, "show", variables={"COLUMNS": columns, "NO_COLOR": "1"})
-    assert f"  row3-run1  score 0.25 < 0.5: {answer}\n" in said
+@pytest.mark.parametrize(("columns", "answer"), [(50, 'answered "two \\x1b[...'), (200, 'answered "two \\x1b[31mred"')])
+def test_an_answer_that_does_not_fit_is_cut(
+    typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch, columns: int, answer: str
+) -> None:
+    stored("x-1", ROLLOUT, SCORE)
+    given(monkeypatch, f"terminal NO_COLOR=1 COLUMNS={columns}")
+    assert f"  row3-run1  score 0.25 < 0.5: {answer}\n" in typed("show")

@@ -54,7 +54,6 @@ def test_a_stopped_eval_finishes_what_is_in_flight_and_leaves_the_others_alone(b
     )
 
 
-@pytest.mark.slow
 def test_an_eval_that_waits_for_another_one_never_begins(background: Background) -> None:
     background.workspace.eval("y", rows=2)
     session = background.workspace.start("--osmosis-config=configs/eval/x.toml", "--osmosis-config=configs/eval/y.toml")
@@ -65,26 +64,20 @@ def test_an_eval_that_waits_for_another_one_never_begins(background: Background)
     assert f"stopping: nothing in flight; it ends with {name}, of the same command" in stopping.stdout.readline()
     background.go()
     said, _ = stopping.communicate(timeout=DEADLINE_S)
-
     assert session.wait() == 9, session.output
     assert said.splitlines()[-1].endswith(" is stopped: stopped with pytest-osmosis runs stop")
     assert background.workspace.results("x")["status"] == "finished"
     assert [run["reason"] for run in background.workspace.results("y")["pending"]] == [REQUESTED] * 2
 
 
-@pytest.mark.slow
 def test_without_a_terminal_nothing_is_stopped_unless_yes(background: Background) -> None:
     background.workspace.hurry()
     session = background.workspace.start("--osmosis-config=configs/eval/x.toml")
     wait_until(lambda: background.begun() == 2, "the first rollouts")
-
     said = background.call("runs", "stop", "latest", exits=2)
-
     assert said == "not stopped: there is no terminal to ask on; add --yes to answer yes beforehand\n"
     assert not session.ended
-
     document = json.loads(background.call("runs", "stop", "latest", "--yes", "--now", "--json"))
-
     assert document["status"] == "stopped"
     assert session.wait() == 2, session.output
     assert not hosts_under(background.root)
@@ -97,8 +90,7 @@ os.write(2, f"loaded with {os.environ['X_SECRET']} \\x1b[31mred\\x1b[0m\\n".enco
 """
 
 
-@pytest.mark.slow
-def test_logs_of_a_session_in_a_terminal_are_what_user_code_printed_outside_of_runs(
+def test_logs_of_a_terminal_are_what_code_printed_outside_of_runs(
     background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("X_SECRET", SECRET)
@@ -176,27 +168,21 @@ def test_a_submitted_eval_survives_its_terminal_and_can_be_followed(background: 
     assert set(modes.values()) == {0o600, 0o700}, modes
 
 
-@pytest.mark.slow
 def test_a_submitted_eval_that_is_killed_has_failed(background: Background) -> None:
     submitted = background.submit()
     assert submitted["status"] == "running"
     assert submitted["rollouts"] == 4
     wait_until(lambda: background.begun() == 2, "the first rollouts")
-
     os.kill(submitted["pid"], signal.SIGKILL)
-
     wait_until(lambda: status(background, submitted["name"]) == "failed", "the end of the process")
     wait_until(lambda: not hosts_under(background.root), "the end of its hosts")
     said = background.call("runs", "stop", submitted["name"], "--yes", exits=1)
     assert "is not running, so there is nothing to stop; its status is failed: its process" in said
 
 
-@pytest.mark.slow
 def test_code_that_does_not_load_fails_the_run_and_its_log_says_why(background: Background) -> None:
     background.workspace.write("agent.py", "raise ZeroDivisionError('no agent')")
-
     said = background.call("submit", "configs/eval/x.toml", "--yes", exits=1)
-
     (folder,) = background.workspace.run_dirs()
     assert f"{folder.name} failed at once; the end of its log:" in said
     assert "ZeroDivisionError: no agent" in said
@@ -207,7 +193,6 @@ def test_code_that_does_not_load_fails_the_run_and_its_log_says_why(background: 
     assert any("ZeroDivisionError" in line for line in document["session"])
 
 
-@pytest.mark.slow
 def test_every_problem_is_reported_before_anything_starts(background: Background) -> None:
     config = "configs/eval/x.toml"
     background.workspace.eval("x", data={"path": "data/none.jsonl"}, secrets={"required": ["X_SECRET"]})
@@ -240,13 +225,10 @@ def test_every_problem_is_reported_before_anything_starts(background: Background
     assert not (background.root / ".osmosis").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "option", ["--osmosis-secrets-file=- --", "--osmosis-secrets-file={} --", "-- --osmosis-secrets-file {}"]
 )
-def test_secrets_from_standard_input_or_a_pipe_are_handed_on_and_reach_no_log(
-    background: Background, option: str
-) -> None:
+def test_secrets_from_stdin_or_a_pipe_are_handed_on_and_reach_no_log(background: Background, option: str) -> None:
     """Twice, as `submit` starts a dry run and the eval. A conftest.py prints one past pytest's terminal."""
     background.workspace.eval("x", rows=1, secrets={"required": ["X_SECRET"]})
     background.workspace.write("conftest.py", f"import os\nos.write(2, b'the key is {SECRET}\\n')\n")
@@ -269,7 +251,6 @@ def test_secrets_from_standard_input_or_a_pipe_are_handed_on_and_reach_no_log(
     assert "1 passed" in background.log(name)
 
 
-@pytest.mark.slow
 def test_a_stopped_run_goes_on_under_its_name(background: Background) -> None:
     name = background.submit("--name", "mine")["name"]
     wait_until(lambda: background.begun() == 2, "the first rollouts")
@@ -297,3 +278,36 @@ def test_a_stopped_run_goes_on_under_its_name(background: Background) -> None:
     assert name == "mine"
     assert "--- submitted again, " in background.log("mine")
     background.call("submit", "configs/eval/x.toml", "--yes", "--name", "mine")
+
+
+# -- runs wait ends with the eval run, and exits as its pytest did -----------------------------------------
+
+
+@pytest.mark.addon
+@pytest.mark.journey
+def test_it_waits_for_a_submitted_eval_run_no_longer_than_it_may(background: Background) -> None:
+    name = background.submit("--name=nightly")["name"]
+    wait_until(lambda: background.begun() == 2, "the first rollouts")
+    said = background.call("runs", "wait", name, "--timeout=0.1", exits=124)
+    assert said == "nightly is still running (exit status 124)\n"
+    waiting = background.start("runs", "wait", name, "--json")
+    assert waiting.poll() is None, "the command waits"
+    background.go()
+    said, _ = waiting.communicate(timeout=DEADLINE_S)
+    assert waiting.returncode == 0
+    found = json.loads(said)
+    assert (found["name"], found["status"], found["exit_status"]) == ("nightly", "finished", 0)
+    assert background.workspace.results("nightly")["status"] == "finished", "the results are written"
+
+
+@pytest.mark.addon
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, 9), (signal.SIGINT, 2)])
+def test_it_waits_for_no_eval_run_that_was_killed(background: Background, number: signal.Signals, status: int) -> None:
+    document = background.submit("--name=nightly")
+    wait_until(lambda: background.begun() == 2, "the first rollouts")
+    waiting = background.start("runs", "wait", "nightly")
+    os.kill(document["pid"], number)
+    said, _ = waiting.communicate(timeout=DEADLINE_S)
+    assert waiting.returncode == status, said
+    assert f"(exit status {status})" in said

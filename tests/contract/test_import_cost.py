@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Mapping
-from pathlib import Path
-
 import pytest
+
+from tests.plugin.conftest import shell, workspace
+from tests.plugin.workspaces import CONFIG, Workspace, read_json
+
+__all__ = ["shell", "workspace"]
 
 OURS = {
     "pytest_osmosis",
@@ -20,7 +18,8 @@ OURS = {
     "pytest_osmosis.plugin.options",
     "pytest_osmosis.plugin.hooks",
 }
-ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+ALONE = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+PLUGIN = "-ppytest_osmosis.plugin"
 RECORD_MODULES = """
 import json, pathlib, sys
 from _pytest.assertion.rewrite import AssertionRewritingHook
@@ -32,78 +31,47 @@ def pytest_unconfigure():
 """
 
 
-def environment(**variables: str) -> dict[str, str]:
-    """Return this process's variables without those that change how pytest or Python run."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYTHONDONT"))}
-    return {**kept, **variables}
-
-
-def python(*arguments: str, cwd: Path, env: Mapping[str, str]) -> str:
-    """Run a Python process and return its output; fail unless it exits with 0."""
-    words = [sys.executable, *arguments]
-    done = subprocess.run(words, cwd=cwd, env=dict(env), capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A project without evals: a single test, which passes."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "test_one.py").write_text("def test_one():\n    pass\n", encoding="utf-8")
-    return folder
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    workspace.write("test_one.py", "def test_one():\n    pass\n")
+    return workspace
 
 
-def modules_after_a_run(project: Path, *arguments: str) -> set[str]:
-    """Return the modules that are imported when pytest ends in `project`."""
-    (project / "conftest.py").write_text(RECORD_MODULES, encoding="utf-8")
-    python("-mpytest", *arguments, cwd=project, env=environment(PYTHONDONTWRITEBYTECODE="1", **ALONE))
-    return set(json.loads((project / "modules.json").read_text(encoding="utf-8")))
+def modules_after_a_run(project: Workspace, *arguments: str) -> dict[str, bool]:
+    """Return the modules that are imported when pytest ends, and whether it has rewritten their assertions."""
+    project.write("conftest.py", RECORD_MODULES)
+    result = project.run_process(*arguments)
+    assert result.ret == 0, result.stdout
+    modules: dict[str, bool] = read_json(project.root / "modules.json")
+    return modules
 
 
 @pytest.mark.journey
-def test_an_unrelated_run_imports_only_the_modules_that_declare_options(project: Path) -> None:
-    without = modules_after_a_run(project)
-
-    with_plugin = modules_after_a_run(project, "-ppytest_osmosis.plugin")
-
-    assert with_plugin - without == OURS
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("variables", "arguments"),
-    [
-        pytest.param(ALONE, ["-ppytest_osmosis.plugin"], id="alone"),
-        pytest.param({}, ["-pno:asyncio"], id="autoload"),  # pytest-asyncio warns about one of its settings
-    ],
-)
-def test_an_unrelated_run_shows_no_trace_of_the_plugin(
-    project: Path, variables: dict[str, str], arguments: list[str]
+def test_an_unrelated_run_imports_only_the_modules_that_declare_options(
+    project: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    env = environment(PYTHONDONTWRITEBYTECODE="1", **variables)
-
-    printed = python("-mpytest", "-Werror", "-pno:cacheprovider", *arguments, cwd=project, env=env)
-
-    assert "1 passed" in printed
-    ours = [line for line in printed.splitlines() if "osmosis" in line and not line.startswith("plugins: ")]
-    assert ours == []
-    assert [path.name for path in project.rglob("*")] == ["test_one.py"]
+    monkeypatch.setenv(ALONE, "1")
+    assert modules_after_a_run(project, PLUGIN).keys() - modules_after_a_run(project).keys() == OURS
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("workers", "later"),
-    [("-n0", set()), ("-n1", {"under_xdist"})],
-)
-def test_pytest_rewrites_assertions_in_few_of_our_modules(project: Path, workers: str, later: set[str]) -> None:
-    python("-mpytest_osmosis", "init", "x", cwd=project, env=environment())
-    (project / "conftest.py").write_text(RECORD_MODULES, encoding="utf-8")
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "autoload"])
+def test_an_unrelated_run_shows_no_trace_of_us(
+    project: Workspace, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    if alone:
+        monkeypatch.setenv(ALONE, "1")
+    printed = project.run_process("-Werror", "-pno:cacheprovider", *[PLUGIN] * alone).outlines
+    assert "1 passed" in printed[-1]
+    assert [line for line in printed if "osmosis" in line and not line.startswith("plugins: ")] == []
+    assert {path.name for path in project.root.rglob("*")} == {"pytest.ini", "test_one.py"}
 
-    python("-mpytest", workers, "--osmosis-config=configs/eval/x.toml", cwd=project, env=environment())
 
-    rewritten = json.loads((project / "modules.json").read_text(encoding="utf-8"))
+@pytest.mark.parametrize(("workers", "later"), [("-n0", set()), ("-n1", {"under_xdist"})])
+def test_pytest_rewrites_assertions_in_few_of_our_modules(project: Workspace, workers: str, later: set[str]) -> None:
+    project.eval()
+    rewritten = modules_after_a_run(project, workers, CONFIG)
     assert rewritten["pytest_osmosis.plugin.items"] is False
     few = OURS | {f"pytest_osmosis.plugin.{name}" for name in {"compat", *later}}
     assert {name for name in rewritten if rewritten[name] and "osmosis" in name} <= few

@@ -46,7 +46,6 @@ The package by itself imports none of its modules."""
 def test_every_public_name_can_be_imported_first() -> None:
     command = [sys.executable, "-c", EACH_FIRST, *pytest_osmosis.__all__]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
-
     assert done.stdout == ""
 
 
@@ -94,7 +93,6 @@ def test_only_what_every_user_needs_is_required(project: dict[str, Any]) -> None
 def test_no_extra_brings_a_plugin_that_prints_in_every_pytest_run(project: dict[str, Any]) -> None:
     extras = (required(each) for name, each in project["optional-dependencies"].items() if name != "asyncio")
     plugins = {name for name in set().union(*extras) if name.startswith("pytest-")}
-
     assert plugins == {"pytest-json-report"}, "pytest-asyncio warns before a run that does not set one of its keys"
 
 
@@ -132,12 +130,6 @@ def published_files() -> list[Path]:
     ]
 
 
-def test_machine_paths_and_package_indexes_are_recognised() -> None:
-    lines = ['path = "/root/x"', "index-url = https://pypi.org/simple", "see /tmp/brief.md"]
-
-    assert [line for line in lines if not MACHINE.search(line)] == []
-
-
 def test_no_file_holds_a_machine_s_path_or_package_index() -> None:
     traces = [
         f"{path.relative_to(REPOSITORY)}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
@@ -146,7 +138,6 @@ def test_no_file_holds_a_machine_s_path_or_package_index() -> None:
         for text in [path.read_text(encoding="utf-8")]
         for match in MACHINE.finditer(text)
     ]
-
     assert not traces, "\n".join(traces)
 
 
@@ -177,7 +168,6 @@ def test_nothing_that_users_see_names_a_model_that_is_shut_down() -> None:
         for text in [path.read_text(encoding="utf-8")]
         for match in ending.finditer(text)
     ]
-
     assert not named, "\n".join([f"name {EXAMPLE_MODEL} instead:", *named])
 
 
@@ -191,10 +181,8 @@ def test_the_wheel_holds_exactly_the_files_of_the_package(tmp_path: Path) -> Non
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True, timeout=120)
     (wheel,) = tmp_path.glob("*.whl")
-
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     published = {str(path.relative_to(REPOSITORY)) for path in published_files()}
-
     assert {"pytest_osmosis/py.typed", "pytest_osmosis/results.schema.json"} <= packed
     assert packed == {path for path in published if path.startswith("pytest_osmosis/")}
 
@@ -205,12 +193,10 @@ def test_ci_and_pre_commit_run_what_the_makefile_runs() -> None:
         yaml.safe_load(file.read_text(encoding="utf-8")) for file in REPOSITORY.glob(".github/workflows/*.yml")
     ]
     hooks = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
-
     jobs = [job for workflow in workflows for job in workflow["jobs"].values()]
     targets = {step["run"].split()[1] for job in jobs for step in job["steps"] if "run" in step}
     parts = [part for job in jobs for part in job.get("strategy", {}).get("matrix", {}).get("part", ())]
     tools = [hook["entry"].split(" --")[0].removeprefix(".venv/bin/") for hook in hooks]
-
     assert targets == {"setup", "browser", "test", "test-all", "test-core", "nightly", "viewer-check", "docs"}
     assert [target for target in targets if f"\n{target}: " not in makefile] == []
     assert f"\nNIGHTLY := {' '.join(parts)}\n" in makefile
@@ -235,9 +221,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 @pytest.mark.slow
 def test_the_checkout_runs_its_own_config_without_the_tools_of_its_tests() -> None:
     words = ["--osmosis-config=configs/eval/multiply.toml", "--osmosis-dry-run", "-pno:hypothesispytest"]
-
     command = [sys.executable, "-c", WITHOUT_TOOLS, *words]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-
     assert done.returncode == 0, done.stdout + done.stderr
     assert "osmosis: multiply (configs/eval/multiply.toml)" in done.stdout

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-import os
-import queue
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +12,12 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import pytest_osmosis
-from pytest_osmosis.evals import EvalRun, RunSettings, SelectedRuns, finish
-from pytest_osmosis.record.find_run import find_run, stored
-from pytest_osmosis.record.plan import Shard
-from pytest_osmosis.record.run_id import RunId
-from tests.preparing import prepare, prepare_again
+from tests.plugin.conftest import shell, workspace
+from tests.plugin.workspaces import Workspace
+
+__all__ = ["shell", "workspace"]
 
 SCHEMA = json.loads((Path(pytest_osmosis.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
-DEADLINE_S = 60.0
 
 CONFIG = """
 [experiment]
@@ -97,45 +93,16 @@ Evaluate = Callable[..., Any]
 
 
 @pytest.fixture
-def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
-    """A function that runs an eval, or with `again` rescores the last one, and returns its results.
-
-    `interrupt` ends the eval before a rollout starts.
-    """
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "answering.py").write_text(CODE)
-    (tmp_path / "data").mkdir()
+def evaluate(workspace: Workspace) -> Evaluate:
+    """A function that runs a session of an eval, and returns its results."""
+    workspace.write("answering.py", CODE)
     lines = [json.dumps({"user_prompt": prompt, "ground_truth": truth}) for prompt, truth in ROWS]
-    (tmp_path / "data/x.jsonl").write_text("\n".join(lines))
+    workspace.write("data/x.jsonl", "\n".join(lines))
 
-    def evaluate(
-        config: str = CONFIG,
-        runs: Sequence[RunId] | None = None,
-        *,
-        interrupt: bool = False,
-        again: bool = False,
-        shard: Shard | None = None,
-    ) -> Any:
-        (tmp_path / "x.toml").write_text(config)
-        prepared = (
-            prepare_again(stored(find_run(tmp_path, "latest"))) if again else prepare(tmp_path / "x.toml", shard=shard)
-        )
-        done: queue.SimpleQueue[RunId] = queue.SimpleQueue()
-        eval_run = EvalRun.start(
-            prepared,
-            SelectedRuns.of(prepared, list(prepared.collected.runs()) if runs is None else runs),
-            RunSettings({**os.environ, "NO_PROXY": "*"}, probe=False),
-            rerun=str,
-            on_done=lambda run, _: done.put(run),
-        )
-        eval_run.engine.loaded()
-        if not interrupt:
-            eval_run.go()
-            for _ in eval_run.selected.runs:
-                done.get(timeout=DEADLINE_S)
-        (finished,) = finish([eval_run])
-        finished.write()
-        return json.loads(eval_run.directory.results.read_text(encoding="utf-8"))
+    def evaluate(config: str = CONFIG, *words: str) -> Any:
+        path = workspace.write("x.toml", config)
+        workspace.run(*(words or ["x.toml"]), "--osmosis-no-probe")
+        return workspace.results(path.stem)
 
     return evaluate
 
@@ -174,9 +141,9 @@ imported runs, which `plugin/test_prime_files.py` reads; and of replicas, which 
 def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluate: Evaluate) -> None:
     whole = evaluate()
     again = evaluate()
-    rescored = evaluate(again=True)
-    partial = evaluate(runs=[RunId(0, 0)])
-    interrupted = evaluate(interrupt=True)
+    rescored = evaluate(CONFIG, "--osmosis-from=latest")
+    partial = evaluate(CONFIG, "x.toml::x[row0-run0]")
+    interrupted = evaluate(CONFIG, "x.toml", "--osmosis-set=limits.max_tokens=1")
     nowhere = '[model]\nbase_url = "http://127.0.0.1:9/v1"\nmax_retries = 0\n'  # port 9 is discard
     served = CONFIG.replace("demo/arithmetic", "served").replace("max_turns", 'prompt = "Be brief."\nmax_turns')
     stopped = evaluate(served + nowhere)
@@ -193,7 +160,7 @@ def test_results_of_every_kind_are_valid_and_use_every_key_of_the_schema(evaluat
     recorded = evaluate(RECORDED)
 
     assert faults(recorded) == []
-    shard = evaluate(f'{CONFIG}[baseline]\nresults = "base.json"\n', shard=Shard(1, 2), interrupt=True)
+    shard = evaluate(f'{CONFIG}[baseline]\nresults = "base.json"\n', "x.toml", "--osmosis-shard=1/2")
     kept = evaluate(f'{CONFIG}[cassette]\nrecord = "new"\n')
     kinds = [whole, again, rescored, partial, interrupted, stopped, removed, compared, two_models, kept, shard]
     assert [faults(results) for results in kinds] == [[]] * len(kinds)
@@ -236,41 +203,11 @@ def test_every_key_is_described() -> None:
     assert undescribed == []
 
 
-OPEN = {
-    *("sampling", "thresholds", "score_ranges", "scores", "eval_fns"),
-    *("usage", "boundaries", "metrics", "reasons", "fields"),
-}
-"""Objects whose keys are names of functions, sampling parameters, counts, boundaries or sources of metrics."""
-BY_SOURCE = {"metrics", "fields"}
-"""Objects whose members are open too."""
-
-
-def test_an_unknown_key_is_invalid_in_every_object(evaluate: Evaluate) -> None:
-    results = {
-        **evaluate(),
-        "pending": [{"row_index": 0, "row_digest": "0" * 16, "run_index": 0, "reason": None, "started": False}],
-    }
-    places = list(objects_in(results, ()))
-    assert len(places) > 10
-    for place in places:
-        changed = copy.deepcopy(results)
-        target: Any = changed
-        for step in place:
-            target = target[step]
-        target["unheard_of"] = 1
-        assert faults(changed) != [], f"an unknown key in {place} is valid"
-
-
-def objects_in(value: object, place: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """Yield the places of all objects with fixed keys."""
-    if isinstance(value, dict):
-        if not place or (place[-1] not in OPEN and not BY_SOURCE & set(place[-2:-1])):
-            yield place
-        for name, member in value.items():
-            yield from objects_in(member, (*place, name))
-    elif isinstance(value, list):
-        for index, item in enumerate(value[:2]):
-            yield from objects_in(item, (*place, index))
+def test_an_unknown_key_is_invalid_in_every_object() -> None:
+    declared = {name: each for name, each in SCHEMA["$defs"].items() if "properties" in each}
+    parts = {"judge_sums", "judges"}  # of which other objects are made
+    assert SCHEMA["additionalProperties"] is False
+    assert {name for name, each in declared.items() if each.get("additionalProperties") is not False} == parts
 
 
 CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
@@ -283,11 +220,10 @@ CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
 
 
 def test_results_that_break_the_format_are_invalid(evaluate: Evaluate) -> None:
-    results = evaluate(runs=[RunId(0, 0)])
+    results = evaluate(CONFIG, "x.toml::x[row0-run0]")
     found = {}
     for name, (change, _) in CHANGES.items():
         changed = copy.deepcopy(results)
         change(changed)
         found[name] = "".join(faults(changed))
-
     assert [name for name, (_, place) in CHANGES.items() if place not in found[name]] == []

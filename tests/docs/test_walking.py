@@ -65,53 +65,23 @@ def test_each_wrong_block_is_reported_with_its_line(walked: Page) -> None:
     for info, text, problem in WRONG:
         expected.append((f"page.md:{len(lines) + 2}: ", problem))
         lines += [f"```{info}", *text.splitlines(), "```"]
-
     reported = problems(walked, *lines)
-
     found = {place: [line for line in reported if line.startswith(place)] for place, _ in expected}
     assert [(place, problem) for place, problem in expected if problem not in "".join(found[place])] == []
     assert len(reported) == len(WRONG)
-
-
-def test_all_blocks_of_a_page_share_a_workspace(walked: Page) -> None:
-    assert not problems(
-        walked,
-        *("```json file=data/x.json", "[1]", "```"),
-        *("```console run", "export WHO=me", "```"),
-        *("  ```console run", '  echo "$WHO" $(cat data/x.json)', "  ```"),
-        *("```text output", "me [1]", "```"),
-    )
 
 
 def test_a_wrong_output_line_is_reported(walked: Page) -> None:
     (problem,) = problems(
         walked, "```console run", "echo 3 rows in 1.2 s", "```", "```text output", "4 rows in 9 s", "```"
     )
-
     assert "-4 rows in <duration>" in problem
     assert "+3 rows in <duration>" in problem
-
-
-def test_a_demo_server_answers_at_the_page_s_address_with_its_key(walked: Page) -> None:
-    ask = "import sys, urllib.request as u; r = u.Request(sys.argv[1], headers={'X-Api-Key': sys.argv[2]}); "
-    typed = f'python -c "{ask}print(u.urlopen(r).read().decode()[-78:])" http://here:8000/v1/models "$KEY"'
-    printed = '"id": "tiny", "object": "model", "created": 0, "owned_by": "pytest-osmosis"}]}'
-    needs = ("server=http://here:8000/v1 models=tiny key=a-key-of-mine", "env KEY=a-key-of-mine")
-    page = [*(f"<!-- test: {need} -->" for need in needs), "```console run", typed, "```"]
-    assert not problems(walked, *page, "```text output", printed, "```")
-
-
-def test_an_unknown_need_is_refused(walked: Page) -> None:
-    walked.path.write_text("<!-- test: sever=http://here -->\n", encoding="utf-8")
-
-    with pytest.raises(ValueError, match="unknown"):
-        blocks.needs_of(walked.path)
 
 
 def test_an_elision_matches_any_lines() -> None:
     same = ["a\nb\nc", "a\n...\nc", "...\nb\n...", "...\nc", "a\n..."]
     other = ["a\nb", "b\n...", "...\nb", "...\nc\n...\nb\n...", "a\nb\n...\nb\nc"]
-
     assert [shown for shown in (*same, *other) if difference(shown, "a\nb\nc\n") == ""] == same
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -10,21 +9,19 @@ import shlex
 import shutil
 import subprocess
 import sys
-import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import yaml
-from aiohttp import web
 
 from pytest_osmosis.addons.osmosis_sdk.shim import SdkShim
 from pytest_osmosis.config import load_entries
 from pytest_osmosis.config.document import read_document
 from pytest_osmosis.config.endpoints import Registry
-from pytest_osmosis.demo import application
 from pytest_osmosis.models.providers import SERVICES
+from tests.demo_servers import demo_server
 from tests.docs.blocks import REPOSITORY, Block, Needs, blocks_of, needs_of
 from tests.docs.commands import OURS, commands, problem, without_environment
 from tests.docs.printed import difference
@@ -86,7 +83,9 @@ class Page:
         with ExitStack() as stack:
             for index, server in enumerate(self.needs.servers):
                 port = self.port + SERVERS_APART * index if self.port else 0
-                address = stack.enter_context(demo_server(server, port))
+                names = [f"--model={name}" for name in server.get("models", "").split(",") if name]
+                key = [f"--api-key={server['key']}"] if "key" in server else []
+                address = stack.enter_context(demo_server(f"--port={port}", *names, *key)).base_url
                 if server["server"].startswith("http"):
                     self._addresses[server["server"]] = address
                 else:
@@ -346,22 +345,3 @@ def _copy_repository(folder: Path) -> None:
     for entry in Path(sys.prefix).iterdir():
         (folder / ".venv" / entry.name).symlink_to(entry)
     (folder / ".venv" / ".installed").touch()
-
-
-@contextmanager
-def demo_server(requested: Mapping[str, str], port: int = 0) -> Iterator[str]:
-    """Serve the demo model in a thread, with the names and the key that a page requests; yield its address."""
-    names = [name for name in requested.get("models", "").split(",") if name]
-    loop = asyncio.new_event_loop()
-    runner = web.AppRunner(application(api_key=requested.get("key"), names=names), access_log=None)
-    loop.run_until_complete(runner.setup())
-    loop.run_until_complete(web.TCPSite(runner, "127.0.0.1", port).start())
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(DEADLINE_S)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()

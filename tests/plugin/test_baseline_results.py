@@ -1,28 +1,21 @@
-"""Earlier results as baseline: written on request, compared row by row, with a gate that a regression fails."""
+"""Baselines: earlier results, which are written on request, and a second model beside the first."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytest
+from aiohttp import web
 
+from tests.plugin.test_training_configs import MAIN
 from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, PASS, Row, Workspace, junit_cases, read_json
+from tests.servers import ChatServer, Exchange, completion, status
 
 UPDATE = "--osmosis-update-baseline"
 FILE = "baselines/x.json"
 GATE = {"max_regression": 0.02}
-WORKFLOW = """
-from pytest_osmosis import AgentWorkflow, Grader
-
-class Flow(AgentWorkflow):
-    async def run(self, ctx):
-        await ctx.chat(ctx.prompt)
-"""
-GRADER = """
-class Judge(Grader):
-    async def grade(self, ctx):
-        ctx.set_reward(1.0)
-"""
 
 
 def eval_of(workspace: Workspace, rows: list[Row], **tables: Any) -> None:
@@ -42,13 +35,11 @@ def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Work
     eval_of(workspace, [PASS] * 7)
     written = workspace.run(CONFIG, UPDATE, "-rs", exits=0)
     written.assert_outcomes(passed=7, skipped=1)
-    written.stdout.fnmatch_lines(
-        [
-            "  baseline: baselines/x.json, which this run will write",
-            "baseline updated: baselines/x.json (pass rate 1.000)",
-            "gate max_regression <= 0.02: not decided (this command writes a new baseline)",
-        ]
-    )
+    written.stdout.fnmatch_lines("""
+          baseline: baselines/x.json, which this run will write
+        baseline updated: baselines/x.json (pass rate 1.000)
+        gate max_regression <= 0.02: not decided (this command writes a new baseline)
+    """)
     assert read_json(workspace.root / FILE) == workspace.results()
 
     eval_of(workspace, [FAIL] * 6 + [PASS])
@@ -56,14 +47,12 @@ def test_a_baseline_is_written_and_a_regression_against_it_fails(workspace: Work
 
     result.assert_outcomes(passed=1, xfailed=6, failed=1)
     finding = "pass rate 0.143, baseline 1.000, same 7 rows; -0.857: a regression (p = 0.031)"
-    result.stdout.fnmatch_lines(
-        [
-            "  baseline: baselines/x.json (20* UTC, pass rate 1.000, 7 runs)",
-            "against the baseline baselines/x.json (20* UTC): pass rate 0.143, baseline 1.000, same 7 rows",
-            "  row0 now: pytest-osmosis show x-* row0-run0",
-            f"gate max_regression <= 0.02: FAILS: {finding}",
-        ]
-    )
+    result.stdout.fnmatch_lines(f"""
+          baseline: baselines/x.json (20* UTC, pass rate 1.000, 7 runs)
+        against the baseline baselines/x.json (20* UTC): pass rate 0.143, baseline 1.000, same 7 rows
+          row0 now: pytest-osmosis show x-* row0-run0
+        gate max_regression <= 0.02: FAILS: {finding}
+    """)
     case = junit_cases(workspace.root / "junit.xml")["x[gate max_regression <= 0.02]"]
     assert [child.tag for child in case] == ["failure"]
     found = workspace.results()["baseline"]
@@ -85,23 +74,211 @@ def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(workspace: Wor
         assert not (workspace.root / FILE).exists()
 
 
-def test_invalid_baselines_exit_with_4(workspace: Workspace) -> None:
-    eval_of(workspace, [PASS])
-    output = workspace.run(CONFIG, UPDATE, f"--osmosis-output={FILE}", exits=4)
-    eval_of(workspace, [PASS], baseline={}, gate={})
-    nowhere = workspace.run(CONFIG, UPDATE, exits=4)
+@pytest.mark.slow
+@pytest.mark.parametrize("main", [MAIN, MAIN.partition("class Judge")[0]], ids=["graded", "not graded"])
+def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(workspace: Workspace, main: str) -> None:
+    workspace.write("rollouts/mine/main.py", main)
+    with_baseline(workspace, [PASS] * 6, experiment={"rollout": "mine", "entrypoint": "main.py"})
+    result = workspace.run(CONFIG, exits=0)
+    result.stdout.fnmatch_lines(["against the baseline baselines/x.json *"])
+    result.stdout.no_fnmatch_line("*the baseline differs in *")
 
-    output.stderr.fnmatch_lines(["ERROR: *is the baseline of x *, which only --osmosis-update-baseline writes"])
-    nowhere.stderr.fnmatch_lines(["ERROR: *--osmosis-update-baseline: no eval names a file for its baseline; *"])
+
+# -- a second model alongside: the same prompts, compared row by row; it never fails the session -----------
+
+
+REWARDS = """
+def score(solution_str, ground_truth, extra_info=None, **kwargs):
+    return float(solution_str == ground_truth)
+"""
+
+
+class Models:
+    """A server of the models "new" and "old"; `wrong` holds the rows that each answers wrongly."""
+
+    def __init__(self, new: Collection[int] = (), old: Collection[int] = ()) -> None:
+        self.wrong = {"new": new, "old": old}
+
+    async def __call__(self, exchange: Exchange) -> web.StreamResponse:
+        words = exchange.seen.body["messages"][-1]["content"].split()
+        row = int(words[2]) if len(words) > 2 else 0  # the probe says less
+        right = row not in self.wrong[exchange.seen.body["model"]]
+        return web.json_response(completion({"role": "assistant", "content": str(2 * row) if right else "none"}))
+
+
+@pytest.fixture
+def models() -> Models:
+    return Models()
+
+
+@pytest.fixture
+def server(models: Models) -> Iterator[ChatServer]:
+    with ChatServer(models) as server:
+        yield server
+
+
+def eval_of_model(workspace: Workspace, server: ChatServer, rows: int = 7, **tables: Any) -> None:
+    """Write an eval of the model "new" with "old" as its baseline."""
+    workspace.write("rewards.py", REWARDS)
+    given: dict[str, Any] = {
+        "experiment": {"model_path": "new"},
+        "model": {"base_url": server.base_url, "max_retries": 0},
+        "baseline": {"model_path": "old", "base_url": server.base_url},
+        "evaluation": {"batch_size": 4},
+        "sampling": {"seed": 7},
+    }
+    workspace.eval(rows=rows, **{**given, **tables})
+
+
+def test_both_models_get_the_same_prompts_and_a_regression_fails(
+    workspace: Workspace, models: Models, server: ChatServer
+) -> None:
+    models.wrong = {"new": range(6), "old": ()}
+    eval_of_model(workspace, server, gate=GATE)
+
+    result = workspace.run(CONFIG, "--osmosis-no-probe", "--junitxml=junit.xml", exits=1)
+
+    result.assert_outcomes(passed=8, xfailed=6, failed=1)
+    result.stdout.fnmatch_lines(f"""
+          7 rows x 1 run x 2 models = 14 rollouts, 4 in flight
+          baseline: old at {server.base_url}, on the same rows side by side; its tests never fail
+        rewards:score    new *0.143 *
+        rewards:score    old *1.000 *
+        140 tokens *
+        against the baseline old: pass rate 0.143, baseline 1.000, same 7 rows
+          row0 now: pytest-osmosis show x-* row0-run0
+        baseline old: pass rate 1.000: 7 of 7 runs passed; 70 tokens, cost unknown
+        gate max_regression <= 0.02: FAILS: *: a regression (p = 0.031)
+    """)
+    asked = Counter((body["model"], body["messages"][-1]["content"], body["seed"]) for body in server.bodies)
+    assert {**asked} == dict.fromkeys(asked, 1)
+    assert {(question, seed) for model, question, seed in asked if model == "new"} == {
+        (question, seed) for model, question, seed in asked if model == "old"
+    }
+    case = junit_cases(workspace.root / "junit.xml")["x[row0-run0-baseline]"]
+    assert not list(case.iter("skipped"))
+    assert any("tag" in each.attrib["name"] for each in case.iter("property"))
+    results = workspace.results()
+    assert (results["summary"]["total_runs"], results["summary"]["pass_rate"]) == (14, pytest.approx(1 / 7))
+    models_of = [(one["model"], one["model_tag"], one["total_runs"]) for one in results["model_summaries"]]
+    assert models_of == [("new", "primary", 7), ("old", "baseline", 7)]
+    runs = [(run["model_tag"], run["passed"]) for run in results["rows"][0]["runs"]]
+    assert runs == [("primary", False), ("baseline", True)]
+    assert results["baseline"]["regression"] is True
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("grader", ["", GRADER])
-def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(workspace: Workspace, grader: str) -> None:
-    workspace.write("rollouts/mine/main.py", WORKFLOW + grader)
-    with_baseline(workspace, [PASS] * 6, experiment={"rollout": "mine", "entrypoint": "main.py"})
+def test_a_baseline_that_is_not_reached_is_not_measured_and_ends(workspace: Workspace, server: ChatServer) -> None:
+    with ChatServer(status(401)) as closed:
+        baseline = {"model_path": "old", "base_url": closed.base_url}
+        eval_of_model(workspace, server, gate={**GATE, "pass_rate": ">= 0.5"}, baseline=baseline)
 
-    result = workspace.run(CONFIG, exits=0)
+        result = workspace.run(CONFIG, exits=9)
 
-    result.stdout.fnmatch_lines(["against the baseline baselines/x.json *"])
-    result.stdout.no_fnmatch_line("*the baseline differs in *")
+        assert len(closed.requests) == 1
+    result.assert_outcomes(passed=8, skipped=7, errors=1)
+    result.stdout.fnmatch_lines("""
+        against the baseline old: not measured: no row was measured on both sides (*401*); *: 7 not measured
+        no further request is sent to the baseline's model: the test request failed: *401*
+        baseline old: pass rate -: no run was measured
+        7 runs of the baseline never ran: the test request failed: *401*
+        gate max_regression <= 0.02: NOT MEASURED: no row was measured on both sides (the test request *: *401*)
+        gate pass_rate >= 0.5: HOLDS: *
+    """)
+    pending = workspace.results()["pending"]
+    assert {(one["model_tag"], "401" in one["reason"]) for one in pending} == {("baseline", True)}
+
+    n_asked = len(server.requests)
+    with ChatServer(status(401)) as closed:
+        eval_of_model(workspace, server, model={"base_url": closed.base_url})
+        result = workspace.run(CONFIG, exits=9)
+    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?probe?*"])
+    assert all(request.body["messages"][-1]["content"] == "hi" for request in server.requests[n_asked:])
+
+
+@pytest.mark.slow
+def test_without_its_gate_a_baseline_that_is_silent_changes_no_exit_status(
+    workspace: Workspace, server: ChatServer
+) -> None:
+    with ChatServer(status(401)) as closed:
+        eval_of_model(workspace, server, rows=30, baseline={"model_path": "old", "base_url": closed.base_url})
+        result = workspace.run(CONFIG, "--osmosis-no-probe", exits=0)
+        assert len(closed.requests) <= 8
+    assert workspace.results()["summary"]["finished"] == 30
+    assert workspace.results()["status"] == "finished"
+    result.stdout.fnmatch_lines(["no further request is sent to the baseline's model: *401*"])
+
+
+@pytest.mark.slow
+def test_each_server_gets_its_own_key_and_no_other(
+    workspace: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEW_KEY", "the-key-of-the-new-model")
+    with ChatServer(Models()) as other:
+        baseline = {"model_path": "old", "base_url": other.base_url, "api_key_env": "OLD_KEY"}
+        model = {"base_url": server.base_url, "api_key_env": "NEW_KEY", "headers": {"X-Gateway": "of-the-new-model"}}
+        eval_of_model(workspace, server, rows=1, model=model, baseline=baseline)
+
+        missing = workspace.run(CONFIG, exits=4)
+        missing.stderr.fnmatch_lines(["ERROR: secret OLD_KEY: missing or empty in the environment; *"])
+
+        monkeypatch.setenv("OLD_KEY", "the-key-of-the-old-model")
+        assert workspace.run(CONFIG).ret == 0
+
+        assert {seen.headers["authorization"] for seen in server.requests} == {"Bearer the-key-of-the-new-model"}
+        assert {seen.headers["authorization"] for seen in other.requests} == {"Bearer the-key-of-the-old-model"}
+        assert not any("x-gateway" in seen.headers for seen in other.requests)
+    for file in workspace.run_dirs()[-1].iterdir():
+        assert not file.is_file() or "the-key-of" not in file.read_text()
+
+
+@pytest.mark.slow
+def test_one_model_alone_is_not_compared(workspace: Workspace, models: Models, server: ChatServer) -> None:
+    models.wrong = {"new": range(6), "old": range(3)}
+    eval_of_model(workspace, server, gate={**GATE, "pass_rate": ">= 0.1"})
+
+    own = workspace.run(CONFIG, "-k", "not baseline", exits=0)
+    own.assert_outcomes(passed=2, xfailed=6, skipped=1, deselected=7)
+    own.stdout.fnmatch_lines("""
+        gate max_regression <= 0.02: not decided (only 0 of the baseline's 7 runs selected)
+        gate pass_rate >= 0.1: HOLDS: *
+    """)
+    assert {body["model"] for body in server.bodies} == {"new"}
+    last_failed = workspace.last_failed()
+    assert len(last_failed) == 6
+    assert not any("baseline" in nodeid for nodeid in last_failed)
+
+    one = "configs/eval/x.toml::x[row0-run0-baseline]"
+    workspace.run(one).assert_outcomes(xfailed=1, skipped=2)
+
+    models.wrong = {"new": range(7), "old": ()}
+    eval_of_model(workspace, server, gate=GATE)  # so the selections leave no gate to decide, and single runs do
+    own = workspace.run(CONFIG, "-k", "not baseline", exits=1)
+    own.assert_outcomes(failed=7, skipped=1, deselected=7)
+    without_one = workspace.run(CONFIG, f"--deselect={one}", "--osmosis-no-probe", exits=1)
+    without_one.assert_outcomes(failed=7, passed=6, skipped=1, deselected=1)
+    workspace.run(CONFIG, "--lf", exits=1).assert_outcomes(failed=7, skipped=1, deselected=7)
+
+
+@pytest.mark.slow
+def test_spending_limits_count_both_models_and_max_errors_one(workspace: Workspace, server: ChatServer) -> None:
+    with ChatServer(status(400)) as refusing:
+        baseline = {"model_path": "old", "base_url": refusing.base_url}
+        eval_of_model(workspace, server, rows=20, baseline=baseline, limits={"max_errors": 0})
+        workspace.run(CONFIG, "--osmosis-no-probe", exits=0)
+    eval_of_model(workspace, server, rows=20, limits={"max_tokens": 200})
+    workspace.run(CONFIG, "--osmosis-no-probe", exits=9)
+    assert 200 <= workspace.results()["summary"]["total_tokens"] < 300
+    assert [one["total_tokens"] > 0 for one in workspace.results()["model_summaries"]] == [True, True]
+
+
+@pytest.mark.slow
+def test_rescoring_covers_both_models_and_asks_none(workspace: Workspace, models: Models, server: ChatServer) -> None:
+    models.wrong = {"new": range(6), "old": ()}
+    eval_of_model(workspace, server)
+    workspace.run(CONFIG, "--runxfail", exits=1)
+    n_asked = len(server.requests)
+    result = workspace.run("--osmosis-from=latest", "--osmosis-gate=max_regression = 0.02", exits=1)
+    assert len(server.requests) == n_asked
+    result.stdout.fnmatch_lines(["gate max_regression <= 0.02: FAILS: *: a regression (p = 0.031)"])
+    assert [one["model"] for one in workspace.results()["model_summaries"]] == ["new", "old"]

@@ -2,37 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from tests.plugin.workspaces import Workspace
+from tests.plugin.workspaces import CONFIG, Workspace
 
 pytestmark = [pytest.mark.usefixtures("wide_terminal"), pytest.mark.slow]
-
-TOML = """
-[experiment]
-dataset = "answers"
-[agent]
-agent = "recorded"
-[data]
-rows = "all"
-[scoring]
-eval_fns = ["contains", "scorers:Exact"]
-decide = "contains"
-[[scoring.checks]]
-name = "short"
-kind = "length"
-max = MAX
-unit = "words"
-[[scoring.checks]]
-kind = "tokens"
-max = 10
-[gate.short]
-pass_rate = ">= 0.9"
-[secrets]
-required = []
-"""
 SCORERS = """
 from types import SimpleNamespace
 
@@ -43,18 +17,25 @@ class Exact:
     async def eval_async(self, output, expected=None, **kwargs):
         raise AssertionError
 """
-CONFIG = "--osmosis-config=configs/eval/x.toml"
+
+
+def write(workspace: Workspace, most_words: int) -> None:
+    """Write an eval over answers of which one is right and both are short."""
+    checks = [{"name": "short", "kind": "length", "max": most_words, "unit": "words"}, {"kind": "tokens", "max": 10}]
+    workspace.eval(
+        rows=[{"solution_str": f"You have {n} days.", "ground_truth": "30 days"} for n in (30, 3)],
+        experiment={"model_path": None},
+        agent={"agent": "recorded"},
+        scoring={"eval_fns": ["contains", "scorers:Exact"], "decide": "contains", "checks": checks},
+        gate={"short": {"pass_rate": ">= 0.9"}},
+    )
 
 
 def test_checks_score_with_reasons_and_only_a_changed_one_scores_again(workspace: Workspace) -> None:
-    rows = [{"solution_str": f"You have {n} days.", "ground_truth": "30 days"} for n in (30, 3)]
-    workspace.write("data/answers.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     workspace.write("scorers.py", SCORERS)
-    workspace.write("configs/eval/x.toml", TOML.replace("MAX", "9"))
+    write(workspace, 9)
 
-    first = workspace.run(CONFIG)
-
-    first.stdout.fnmatch_lines(["gate short pass_rate >= 0.9: HOLDS: 1.000 (2 of 2 runs passed)"])
+    workspace.run(CONFIG).stdout.fnmatch_lines(["gate short pass_rate >= 0.9: HOLDS: 1.000 (2 of 2 runs passed)"])
     assert 'reason of contains: does not contain "30 days"' in [line.strip() for line in workspace.show("row1-run0")]
     runs = [row["runs"][0] for row in workspace.results()["rows"]]
     assert [run["scores"] for run in runs] == [
@@ -69,40 +50,8 @@ def test_checks_score_with_reasons_and_only_a_changed_one_scores_again(workspace
     }
     assert workspace.results()["config"]["eval_fns"] == ["scorers:Exact", "contains", "short", "tokens"]
 
-    workspace.write("configs/eval/x.toml", TOML.replace("MAX", "3"))
-    second = workspace.run("--osmosis-from=latest")
-
-    second.stdout.fnmatch_lines(
-        [
-            "reused * 2 stored scores of contains, 2 stored scores of tokens (code and rows unchanged)*",
-            "gate short pass_rate >= 0.9: FAILS: 0.000 (0 of 2 runs passed)",
-        ]
-    )
-
-
-DURATIONS = """
-from dataclasses import dataclass
-
-@dataclass
-class Timed:
-    def evaluate(self, ctx):
-        return ctx.duration
-
-    async def evaluate_async(self, ctx):
-        raise AssertionError
-
-class TimedLater(Timed):
-    async def evaluate(self, ctx):
-        return ctx.duration
-"""
-
-
-def test_scorers_see_the_duration_in_an_eval_without_checks(workspace: Workspace) -> None:
-    workspace.write("durations.py", DURATIONS)
-    workspace.eval(rows=2, scoring={"eval_fns": ["durations:Timed", "durations:TimedLater"]})
-
-    workspace.run(CONFIG)
-
-    runs = [row["runs"][0] for row in workspace.results()["rows"]]
-    assert all(run["duration_ms"] > 0 for run in runs)
-    assert [list(run["scores"].values()) for run in runs] == [2 * [run["duration_ms"] / 1000] for run in runs]
+    write(workspace, 3)
+    workspace.run("--osmosis-from=latest").stdout.fnmatch_lines("""
+        reused * 2 stored scores of contains, 2 stored scores of tokens (code and rows unchanged)*
+        gate short pass_rate >= 0.9: FAILS: 0.000 (0 of 2 runs passed)
+    """)

@@ -57,37 +57,16 @@ def test_a_replica_that_dies_in_the_middle_loses_nothing_and_repeats_no_answer(w
     assert {url: use["requests"] + 1 for url, use in uses.items()} == n_requests, "each got the probe too"
     dead = uses[first.base_url]
     assert dead["left_out"], "each process finds out for itself"
-    result.stdout.fnmatch_lines_random(
-        [
-            f"  model: qwen: Qwen/Qwen3-8B at 2 replicas, {first.base_url}, {second.base_url}; *",
-            f"*replica {first.base_url} is left out, and the others get its requests: *",
-            f"replica {first.base_url}: {dead['requests']} requests, {dead['errors']} failed, left out *",
-            f"replica {second.base_url}: {uses[second.base_url]['requests']} requests",
-        ]
-    )
+    result.stdout.fnmatch_lines_random(f"""
+          model: qwen: Qwen/Qwen3-8B at 2 replicas, {first.base_url}, {second.base_url}; *
+        *replica {first.base_url} is left out, and the others get its requests: *
+        replica {first.base_url}: {dead["requests"]} requests, {dead["errors"]} failed, left out *
+        replica {second.base_url}: {uses[second.base_url]["requests"]} requests
+    """)
     shown = workspace.cli("show", "latest")
     assert [line for line in shown.outlines if line.startswith("replica ")] == [
         line for line in result.outlines if line.startswith("replica http") and " requests" in line
     ]
-
-
-@pytest.mark.slow
-def test_an_eval_run_goes_on_with_the_replicas_that_are_left(workspace: Workspace) -> None:
-    alive = Replica()
-    with ChatServer(alive) as server:
-        workspace.write("configs/endpoints.toml", registry("http://127.0.0.1:9/v1", server.base_url))
-        eval_of(workspace, 3)
-        workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-save-results", "-k", "row0").assert_outcomes(passed=1)
-        (metadata,) = workspace.root.glob("outputs/evals/*/*/metadata.json")
-        assert read_json(metadata)["base_url"] == f"http://127.0.0.1:9/v1,{server.base_url}"
-        assert set(workspace.results()["summary"]["replicas"]) == {"http://127.0.0.1:9/v1", server.base_url}
-        workspace.write("configs/endpoints.toml", registry(server.base_url))
-        result = workspace.run(CONFIG, "--osmosis-run=x")
-
-    result.assert_outcomes(passed=3)
-    assert {prompt: n for prompt, n in alive.answered.items() if prompt != "hi"} == {
-        f"row {row}": 1 for row in range(3)
-    }
 
 
 @pytest.mark.slow
@@ -97,14 +76,17 @@ def test_a_judge_and_a_baseline_by_id_are_not_asked_again_once_a_replica_is_gone
         workspace.write("configs/endpoints.toml", registry("http://127.0.0.1:9/v1", server.base_url))
         qwen = {"model_path": "qwen"}
         eval_of(workspace, 2, scoring={"rubric": "Is it JSON?", "eval_fns": []}, judge=qwen, baseline=qwen)
-        first = workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-no-probe", exits=0)
+        part = (CONFIG, "--osmosis-run=x", "--osmosis-no-probe", "-k", "row0")
+        first = workspace.run(*part, "--osmosis-save-results", exits=0)
+        (metadata,) = workspace.root.glob("outputs/evals/*/*/metadata.json")
+        assert read_json(metadata)["base_url"] == f"http://127.0.0.1:9/v1,{server.base_url}"
         n_asked = len(server.requests)
         workspace.write("configs/endpoints.toml", registry(server.base_url))
         workspace.run(CONFIG, "--osmosis-run=x", "--osmosis-no-probe", exits=0)
         workspace.run("--osmosis-from=x", exits=0)
 
-        assert (n_asked, len(server.requests)) == (8, 8), "two rollouts of each model, and a verdict on each"
-    first.stdout.fnmatch_lines(["judge qwen: 4 calls, *"])
+        assert (n_asked, len(server.requests)) == (4, 8), "two rollouts of each model, and a verdict on each"
+    first.stdout.fnmatch_lines(["judge qwen: 2 calls, *"])
 
 
 def test_headers_of_registry_config_and_state_are_sent_with_each_request(workspace: Workspace) -> None:
@@ -131,20 +113,3 @@ def test_headers_of_registry_config_and_state_are_sent_with_each_request(workspa
     ]  # fmt: skip
     assert len({headers["x-rollout"] for headers in seen}) == 4
     assert workspace.results()["config"]["model"] == "qwen"
-
-
-def test_every_mistake_ends_the_session_before_anything_is_asked(workspace: Workspace) -> None:
-    with ChatServer(Replica()) as server:
-        workspace.write("configs/endpoints.toml", registry(server.base_url, more='key = "sk-live-0123456789abcdef"'))
-        eval_of(workspace, 1, model={"base_url": server.base_url})
-        first = workspace.run(CONFIG, exits=4)
-        workspace.write("configs/endpoints.toml", registry(server.base_url))
-        eval_of(workspace, 1, model={"headers_from_state": {"X-Row": "row_indx"}})
-        second = workspace.run(CONFIG, exits=4)
-
-    first.stderr.fnmatch_lines(['*/endpoints.toml:5: *"qwen" key: must be the name of an environment var*string'])
-    first.stderr.no_fnmatch_line("*sk-live*")
-    second.stderr.fnmatch_lines(
-        ['*x.toml:*headers_from_state.X-Row: unknown key of the state "row_indx", did you mean "row_index"? *']
-    )
-    assert server.requests == []

@@ -13,9 +13,7 @@ UNMEASURED = "gate pass_rate >= 0.5: NOT MEASURED: no rollout succeeded before t
 @pytest.mark.journey
 def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, PASS, PASS, FAIL], gate={"pass_rate": ">= 0.7"})
-
     result = workspace.run(CONFIG, "--junitxml=junit.xml", exits=0)
-
     result.assert_outcomes(passed=4, xfailed=1)
     assert not list(junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"])
     result.stdout.fnmatch_lines(["gate pass_rate >= 0.7: HOLDS: 0.750 (3 of 4 runs passed)"])
@@ -29,39 +27,17 @@ def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
 @pytest.mark.journey
 def test_a_gate_that_does_not_hold_fails(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.7"})
-
     result = workspace.run(CONFIG, "--junitxml=junit.xml", exits=1)
-
     result.assert_outcomes(passed=1, xfailed=1, failed=1)
     result.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate pass_rate >= 0.7?*"])
     assert [child.tag for child in junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"]] == ["failure"]
 
 
-@pytest.mark.journey
-def test_a_gate_between_its_bounds_is_not_measured(workspace: Workspace) -> None:
-    workspace.eval(rows=[PASS, FAIL, BROKEN, PASS], gate={"pass_rate": ">= 0.7"}, limits={"max_errors": 4})
-
-    result = workspace.run(CONFIG, "--junitxml=junit.xml", exits=9)
-
-    result.assert_outcomes(passed=2, xfailed=2, errors=1)
-    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?gate pass_rate >= 0.7?*"])
-    assert [child.tag for child in junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"]] == ["error"]
-
-
-def test_with_runxfail_single_runs_decide(workspace: Workspace) -> None:
-    workspace.eval(rows=[FAIL, PASS, BROKEN], gate={"pass_rate": ">= 0.5"}, limits={"max_errors": 3})
-
-    workspace.run(CONFIG, "--runxfail", exits=1).assert_outcomes(failed=1, passed=1, errors=1, skipped=1)
-
-
-@pytest.mark.slow
 def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace) -> None:
     """As some proxies do, the server answers 400 to a wrong key, which is otherwise the model's failure."""
     with ChatServer(status(400, {"error": {"message": "Malformed API Key passed in", "code": "400"}})) as server:
         workspace.eval(rows=3, model={"base_url": server.base_url}, gate={"pass_rate": ">= 0.5"})
-
         result = workspace.run(CONFIG, exits=9)
-
     stopped = "stopped: the test request and a run failed the same way: the server answered 400 Bad Request: "
     result.stdout.fnmatch_lines([f"{stopped}Malformed API Key passed in"])
     result.stdout.fnmatch_lines([UNMEASURED])
@@ -69,29 +45,9 @@ def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace
     assert set(boundaries) == {"provider"}
 
 
-@pytest.mark.slow
-def test_an_error_that_all_runs_met_is_not_measured(workspace: Workspace) -> None:
-    """The probe is too short to meet it."""
-    with ChatServer(reply("hi"), status(400)) as server:
-        workspace.eval(rows=3, model={"base_url": server.base_url}, gate={"pass_rate": ">= 0.5"})
-
-        result = workspace.run(CONFIG, exits=9)
-
-        assert len(server.requests) == 4
-    result.stdout.fnmatch_lines(
-        ["stopped: all 3 runs failed the same way: model: the server answered 400 Bad Request*"]
-    )
-    result.stdout.fnmatch_lines([UNMEASURED])
-
-
-@pytest.mark.slow
 def test_the_exit_status_of_not_measured_can_be_set(workspace: Workspace) -> None:
     workspace.eval(rows=[BROKEN] * 2, limits={"max_errors": 2})
-
     workspace.run(CONFIG, "-oosmosis_not_measured_exit=77", exits=77).assert_outcomes(errors=2)
-    invalid = workspace.run(CONFIG, "-oosmosis_not_measured_exit=256", exits=4)
-
-    invalid.stderr.fnmatch_lines(["ERROR: osmosis_not_measured_exit: must be an exit status from 1 to 255, got '256'"])
 
 
 EARLY = "--osmosis-stop-when-decided"
@@ -107,52 +63,32 @@ def test_an_eval_whose_gate_fails_ends_early_with_the_verdict_of_the_whole(works
         assert (whole.ret, len(server.requests)) == (1, 40)
         verdict = workspace.results()["gates"][0]["state"]
 
-        result = workspace.run(CONFIG, EARLY, "--osmosis-no-probe", "-rs")
+        result = workspace.run(CONFIG, EARLY, "--osmosis-no-probe", "-rs", exits=1)
 
         n_asked = len(server.requests) - 40
     results = workspace.results()
-    assert result.ret == 1
     assert [gate["state"] for gate in results["gates"]] == [verdict] == ["fails"]
     assert n_asked < 39  # at the latest; in any order
     n_left = 40 - n_asked
     assert len(results["pending"]) == n_left
     assert (results["status"], results["stopped_by"]) == ("finished", "decided")
     reason = "gate pass_rate >= 0.9 fails whatever the other runs give"
-    result.stdout.fnmatch_lines(
-        [
-            "  stops as soon as the gates are decided (not with -k, --lf or node ids)",
-            f"SKIPPED * configs/eval/x.toml:1: *{reason}",
-        ]
-    )
+    result.stdout.fnmatch_lines(f"""
+          stops as soon as the gates are decided (not with -k, --lf or node ids)
+        SKIPPED * configs/eval/x.toml:1: *{reason}
+    """)
     result.stdout.fnmatch_lines([f"{n_left} of 40 runs not needed: {reason}", "stopped early: estimates cover only*"])
     assert results["stop_reason"] == results["pending"][0]["reason"]
 
 
-@pytest.mark.slow
-def test_an_eval_without_a_gate_is_refused(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace.eval("x", rows=2, gate={"pass_rate": ">= 0.5"})
-    workspace.eval("y", rows=2)
-    monkeypatch.setenv("PYTEST_OSMOSIS_STOP_WHEN_DECIDED", "1")
-
-    result = workspace.run("--osmosis-config=configs/eval", exits=4)
-
-    result.stderr.fnmatch_lines(["ERROR: PYTEST_OSMOSIS_STOP_WHEN_DECIDED: the eval y has no gate, *--osmosis-gate=*"])
-    assert "the eval x" not in result.stderr.str()
-
-
-@pytest.mark.slow
 def test_a_partial_selection_and_a_gate_that_needs_every_run_run_to_their_end(workspace: Workspace) -> None:
     workspace.eval(rows=12, gate={"pass_rate": ">= 0.1"})
-
     result = workspace.run(CONFIG, EARLY, "-k", "row1")
-
     result.assert_outcomes(passed=3, skipped=1, deselected=9)  # rows 1, 10 and 11; the gate
     result.stdout.fnmatch_lines(
         ["*(not with -k, --lf or node ids)", "did not stop early: with only some runs selected, no gate is decided"]
     )
-
-    whole = workspace.run(CONFIG, EARLY, "--osmosis-gate=mean >= 0.1", exits=0)
-    whole.stdout.fnmatch_lines(
+    workspace.run(CONFIG, EARLY, "--osmosis-gate=mean >= 0.1", exits=0).stdout.fnmatch_lines(
         ["  does not stop early: gate mean >= 0.1 needs every run (its scores have no known bounds)*"]
     )
     assert workspace.results()["summary"]["total_runs"] == 12

@@ -38,7 +38,6 @@ def test_a_report_holds_the_results_and_every_conversation(workspace: Workspace)
     assert report.html.endswith("</html>\n")
 
 
-@pytest.mark.slow
 def test_configs_name_reports_and_the_conversations_in_them(workspace: Workspace) -> None:
     rows = [{}, {"score": 0.0}]
     workspace.eval("a", rows=rows, output={"html": "out/{name}.html", "html_conversations": "failed"})
@@ -60,38 +59,31 @@ def test_configs_name_reports_and_the_conversations_in_them(workspace: Workspace
     assert all(name in both.static for name in both.runs)
 
 
-@pytest.mark.slow
 def test_the_evals_of_one_config_share_its_report(workspace: Workspace) -> None:
     workspace.eval("x", rows=[{}, {"score": 0.0}])
     toml = workspace.root / "configs/eval/x.toml"
     blocks = "".join(f'\n[[eval]]\nname = "e{number}"\nmodel = "demo/arithmetic"\n' for number in range(2))
     toml.write_text(f'{toml.read_text()}\n[output]\nhtml = "report.html"\n{blocks}')
-
     workspace.run(CONFIG).stdout.fnmatch_lines(["report: report.html*"])
     report = Report(workspace.root / "report.html")
     assert len(report.runs) == 2
     assert [entry["name"] for entry in report.index["list"]["tables"][0]] == ["e0", "e1"]
 
 
-@pytest.mark.slow
 def test_a_report_on_a_part_does_not_replace_the_whole(workspace: Workspace) -> None:
     workspace.eval(rows=2, output={"html": "report.html"})
     workspace.run(CONFIG)
     whole = (workspace.root / "report.html").read_text()
-
     workspace.run("configs/eval/x.toml::x[row1-run0]").stdout.fnmatch_lines(["report: report.partial.html*"])
     assert (workspace.root / "report.html").read_text() == whole
     assert Report(workspace.root / "report.partial.html").run()["rows"]["index"] == [1]
-
     workspace.write("rewards.py", "def score(solution_str, ground_truth, extra_info):\n    return 0.0\n")
     stored = workspace.run_dirs()[0].name
     workspace.run(f"--osmosis-from={stored}", "-k", "row1-", "--osmosis-html=rescored.html", exits=1)
-
     run = Report(workspace.root / "rescored.html").run()
     assert (run["rows"]["index"], run["head"]["row"]["partial"], run["head"]["row"]["passed"]) == ([1], True, 0)
 
 
-@pytest.mark.slow
 def test_after_an_interrupt_the_report_has_what_ended(workspace: Workspace) -> None:
     with ChatServer(reply("42"), never()) as server:
         workspace.hurry()
@@ -99,16 +91,13 @@ def test_after_an_interrupt_the_report_has_what_ended(workspace: Workspace) -> N
         session = workspace.start(CONFIG, HTML, "--osmosis-no-probe")
         wait_until(lambda: len(server.requests) == 3, "the requests")
         session.interrupt()
-
         assert session.wait() == 2, session.output
-
     report = Report(workspace.root / "report.html")
     run = report.run()
     assert run["head"]["row"]["status"] == "stopped"
     assert any(report.conversation(run, at) is not None for at in range(3))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "hook", "why"),
     [
@@ -120,22 +109,7 @@ def test_after_an_interrupt_the_report_has_what_ended(workspace: Workspace) -> N
 def test_a_report_that_cannot_be_made_costs_nothing_else(workspace: Workspace, path: str, hook: str, why: str) -> None:
     workspace.eval(rows=1)
     workspace.write("conftest.py", f"import pathlib\n\ndef pytest_osmosis_results(path):\n    {hook}\n")
-
     result = workspace.run(CONFIG, f"--osmosis-html={path}", "-q", exits=0)
-
     result.stdout.fnmatch_lines([f"the HTML report {path} could not be written: {why}"])
     assert workspace.results()["summary"]["pass_rate"] == 1.0
     assert not (workspace.root / path).exists()
-
-
-@pytest.mark.slow
-def test_a_file_of_others_is_kept(workspace: Workspace) -> None:
-    workspace.eval(rows=1)
-    workspace.write("mine.html", "<!doctype html>\n<p>mine")
-
-    for path, problem in {
-        "mine.html": "*HTML report mine.html: exists, and pytest-osmosis did not write it*--osmosis-overwrite*",
-        "data/x.jsonl": "*HTML report data/x.jsonl: is the dataset of x *, which is never overwritten*",
-        "configs": "*--osmosis-html=configs: cannot be written: it is a folder*",
-    }.items():
-        workspace.run(CONFIG, f"--osmosis-html={path}", exits=4).stderr.fnmatch_lines([problem])

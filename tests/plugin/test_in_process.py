@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,10 +48,8 @@ def cleaned() -> Iterator[None]:
 def test_what_a_session_leaves_behind_fails_its_test(workspace: Workspace, kind: str) -> None:
     workspace.write("conftest.py", f"def pytest_sessionfinish():\n    {LEFT_BEHIND[kind]}\n")
     workspace.write("test_python.py", "def test_python(): ...\n")
-
     with pytest.raises(AssertionError, match=f"the session left behind: .*{kind}"):
         workspace.run()
-
     assert "LEFT_BEHIND" not in os.environ
 
 
@@ -65,26 +62,15 @@ def test_modules_of_users_are_forgotten_and_others_kept(tmp_path: Path) -> None:
         (root / "package/part.py").write_text(f"VALUE = {number}\n")
         text = "import helper, package.part, colorsys\ndef test(): assert (helper.VALUE, package.part.VALUE) == "
         (root / "test_it.py").write_text(f"{text}({number}, {number})\n")
-
         run_pytest(root, WITHOUT_OTHERS).assert_outcomes(passed=1)
-
         assert "colorsys" in sys.modules
         assert not {"helper", "package", "package.part", "test_it", "conftest"} & {*sys.modules}
         assert (sys.path, Path.cwd()) == (path, folder)
 
 
-def test_warnings_are_not_those_of_the_tests(workspace: Workspace) -> None:
-    workspace.write("test_python.py", "import warnings\ndef test_python(): warnings.warn('seen', UserWarning)\n")
-
-    workspace.run().assert_outcomes(passed=1, warnings=1)
-    with pytest.raises(UserWarning):
-        warnings.warn("an error in these tests", UserWarning, stacklevel=1)
-
-
 def test_a_session_that_hangs_fails_its_test(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.plugin.in_process.DEADLINE_S", 0.5)
     workspace.write("test_python.py", "import threading\ndef test_python(): threading.Event().wait()\n")
-
     with pytest.raises(AssertionError, match="the session did not end"):
         workspace.run()
 
@@ -97,13 +83,3 @@ def test_only_marked_tests_start_processes(workspace: Workspace) -> None:
             start("--version")
     with pytest.raises(pytest.fail.Exception, match="mark the test slow"):
         workspace.run("-n2")
-
-
-@pytest.mark.journey
-def test_a_journey_runs_in_processes(workspace: Workspace) -> None:
-    workspace.write("test_python.py", "import os\ndef test_python(): print(os.getpid())\n")
-
-    lines = workspace.run("-s", "-q").outlines
-
-    assert lines
-    assert str(os.getpid()) not in "\n".join(lines)

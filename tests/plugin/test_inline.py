@@ -107,7 +107,6 @@ def test_the_process_is_as_it_was():
 """
 
 
-@pytest.mark.slow
 def test_output_belongs_to_the_item_and_process_state_to_the_user_code(workspace: Workspace) -> None:
     for folder, colour in (("space", "green"), ("other/space", "blue")):
         workspace.write(f"{folder}/helper.py", "seen = 0\n")
@@ -115,34 +114,19 @@ def test_output_belongs_to_the_item_and_process_state_to_the_user_code(workspace
         workspace.eval(rows=[FAIL, FAIL], folder=folder, agent={"agent": "agent:rollout"}, env={"COLOUR": colour})
     workspace.write("test_looked.py", LOOKED)
     paths = ["space/configs/eval/x.toml", "other/space/configs/eval/x.toml"]
-
     done = workspace.run(INLINE, *paths, "test_looked.py", "-p", "no:randomly")
-
     lines = [line for line in done.outlines if line.startswith("agent:")]
     assert lines == ["agent: True green 1", "agent: True green 2", "agent: True blue 1", "agent: True blue 2"]
     done.stdout.fnmatch_lines(["*Captured stdout setup*", "agent: True green 1"])
     done.assert_outcomes(failed=4, passed=1)
 
 
-def test_code_that_does_not_load_is_a_usage_error(workspace: Workspace) -> None:
-    workspace.write("rewards.py", "import nothing_of_that_name\n")
-    workspace.eval()
-
-    done = workspace.run(CONFIG, INLINE, exits=4)
-
-    done.stderr.fnmatch_lines(["*rewards:score: does not load: ModuleNotFoundError: No module*", "*rewards.py*line 1*"])
-    assert not workspace.run_dirs()
-
-
-@pytest.mark.slow
 def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(workspace: Workspace) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
         workspace.eval(rows=4, evaluation={"batch_size": 3}, model={"base_url": server.base_url})
         session = workspace.start(CONFIG, INLINE, "--osmosis-no-probe")
         wait_until(lambda: len(server.requests) == 2, "the second request")
-
         session.interrupt()
-
         assert session.wait() == 2, session.output
         assert server.max_in_flight == 1
     results = workspace.results()
@@ -153,21 +137,16 @@ def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(workspace: Workspa
     assert "never awaited" not in session.output
 
 
-@pytest.mark.slow
 def test_maxfail_and_a_failed_probe_stop_an_inline_eval(workspace: Workspace) -> None:
     workspace.eval(rows=[FAIL, {}, {}])
-
     workspace.run(CONFIG, INLINE, "-x", exits=1)
     assert workspace.results()["summary"]["total_runs"] == 1
-
     workspace.eval("y", model={"base_url": "http://127.0.0.1:9/v1", "max_retries": 0})
     workspace.run("--osmosis-config=configs/eval/y.toml", INLINE, exits=9).assert_outcomes(skipped=3, errors=1)
 
 
-@pytest.mark.slow
 def test_inline_is_refused_with_workers(workspace: Workspace) -> None:
     workspace.eval()
-
     for flag in (INLINE, "--trace"):
         done = workspace.run(CONFIG, flag, "-n2", exits=4)
         done.stderr.fnmatch_lines([f"ERROR: {flag}: user code runs in pytest's own process, *; add -n0"])
@@ -183,10 +162,6 @@ def score(solution_str, ground_truth, **kwargs):
 AGENTS = """
 import openai
 
-async def by_url(ctx):
-    async with openai.AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key) as client:
-        await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
-
 async def on_the_loop(ctx):
     with openai.OpenAI(base_url=ctx.base_url, api_key=ctx.api_key) as client:
         client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
@@ -196,9 +171,8 @@ def by_environment(ctx):
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("agent", "endpoint"), [("by_url", "url"), ("on_the_loop", "url"), ("by_environment", "env")])
-def test_requests_of_own_clients_are_counted(
+@pytest.mark.parametrize(("agent", "endpoint"), [("on_the_loop", "url"), ("by_environment", "env")])
+def test_requests_of_own_clients_count(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, agent: str, endpoint: str
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "of-the-user")

@@ -77,9 +77,7 @@ def live_lines(written: str) -> list[str]:
 @pytest.mark.journey
 def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(workspace: Workspace) -> None:
     workspace.eval("評価 x", rows=8)
-
     written = on_a_terminal(workspace, "--osmosis-config=configs/eval/評価 x.toml", columns=50)
-
     lines = live_lines(written)
     assert len(lines) > 2
     assert all(width(line) < 50 for line in lines)
@@ -89,18 +87,6 @@ def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(workspace: Wo
     in_place = re.findall(r"\r([^\r\n]+)\r", re.sub(r"\x1b\[[\d;]*m", "", written))
     assert any("評価 x" in line for line in in_place)
     assert {width(line) for line in in_place} == {49}, "each wipes the one before, and none wraps"
-
-
-@pytest.mark.slow
-def test_failed_runs_leave_the_line_intact(workspace: Workspace) -> None:
-    workspace.eval(rows=8)
-
-    written = on_a_terminal(workspace, CONFIG, rewards=WAITING_REWARDS.replace("1.0", "0.0"))
-
-    collected, summary = written.index("collected"), written.index("FAILURES")
-    screen = re.sub(r"\x1b\[[\d;]*m|[^\r\n]*\r(?!\n)", "", written[collected:summary])
-    assert len(live_lines(written)) > 2
-    assert [line.strip(" =") for line in screen.split("\r\n")] == ["collected 8 items", "", ""]
 
 
 def on_screen(written: str) -> list[str]:
@@ -114,34 +100,26 @@ def on_screen(written: str) -> list[str]:
     return lines
 
 
-@pytest.mark.slow
 def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None:
     """Rollouts begin when the first xdist worker has collected; xdist continues to count the others."""
     workspace.eval(rows=8)
     late = "import os, time\nif os.environ.get('PYTEST_XDIST_WORKER') == 'gw1':\n    time.sleep(1)\n"
     workspace.write("conftest.py", late)
-
     written = on_a_terminal(workspace, "-n2", CONFIG)
-
     assert live_lines(written)
     assert [line for line in on_screen(written) if "workers [" in line] == ["2 workers [8 items]"]
 
 
-@pytest.mark.slow
 def test_output_of_a_python_test_stays(workspace: Workspace) -> None:
     workspace.eval(rows=4)
     workspace.write("test_python.py", PYTHON_TEST)
-
     written = on_a_terminal(workspace, "-s", "test_python.py", "configs/eval/x.toml")
-
     assert "never hidden\nF" in written.replace("\r\n", "\n").replace("\x1b[31m", "")
     assert live_lines(written)
 
 
-@pytest.mark.slow
 def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspace) -> None:
     workspace.eval(rows=6)
-
     for option, rewards in {"-q": WAITING_REWARDS, "-qq": SLOW_REWARDS}.items():
         written = on_a_terminal(workspace, option, CONFIG, rewards=rewards)
         assert bool(live_lines(written)) == (option == "-q")
@@ -149,16 +127,6 @@ def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspac
         assert "......" not in written
 
 
-@pytest.mark.slow
-def test_quiet_writes_no_line_to_a_log(workspace: Workspace) -> None:
-    workspace.hurry()
-    workspace.eval(rows=16)
-    workspace.write("rewards.py", SLOW_REWARDS)  # 1.6 s, and a line would be due after one
-
-    assert "/16, 100% passed" not in workspace.run("-q", CONFIG).stdout.str()
-
-
-@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> None:
     """Only the first run is answered, so everything printed afterwards is due to time."""
@@ -167,15 +135,12 @@ def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> No
         model, execution = {"base_url": server.base_url}, {"watchdog_s": 1}
         workspace.eval(rows=4, evaluation={"batch_size": 2}, model=model, execution=execution)
         session = workspace.start(CONFIG, "--osmosis-no-probe")
-
         session.wait_for("osmosis x: nothing has finished for")
         session.wait_for("osmosis: x 1/4, 100% passed")
         server.release()
-
         assert session.wait() == 0, session.output
 
 
-@pytest.mark.slow
 def test_several_evals_share_a_line_that_counts_all(workspace: Workspace) -> None:
     """One that was stopped is done, and its missing runs do not count."""
     with ChatServer(reply("42"), reply("42"), held(reply("42"))) as server:
@@ -185,24 +150,6 @@ def test_several_evals_share_a_line_that_counts_all(workspace: Workspace) -> Non
         workspace.eval("set10", rows=4, model={"base_url": server.base_url})
         workspace.eval("set11", rows=5)
         session = workspace.start("--osmosis-config=configs/eval")
-
         session.wait_for("osmosis: 2/4 evals, 4/12 runs, set10 1/4, 100% passed, mean 1.000, 1 in flight")
         server.release()
-
         assert session.wait() == 9, session.output
-
-
-@pytest.mark.slow
-def test_several_evals_on_a_terminal_have_one_line_at_a_time(workspace: Workspace) -> None:
-    for number in (1, 2):
-        rows = [{"reward": "raises"}, *[{"waits_for": f"shown-{number}"}] * 5]
-        workspace.eval(f"{number}x", rows=rows, limits={"max_errors": 3})
-    wanted = {f"shown-{number}": f"{number}x [1-9]/6, " for number in (1, 2)}
-
-    written = on_a_terminal(workspace, "--color=yes", "--osmosis-config=configs/eval", columns=100, wanted=wanted)
-
-    lines = live_lines(written)
-    assert any(re.match(r"\[#*-*\] 0/2 evals, \d/12 runs, 1x \d/6, ", line) for line in lines)
-    assert any(re.match(r"\[#*-*\] 1/2 evals, \d+/12 runs, 2x \d/6, ", line) for line in lines)
-    assert "\x1b[33m1 not measured\x1b[0m" in written
-    assert [line for line in on_screen(written) if "/2 evals, " in line] == []

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 
 import pytest
 
 from pytest_osmosis.plugin.options import seems_to_ask, seems_to_run
-from tests.plugin.workspaces import CONFIG, Workspace
-
-
-@pytest.mark.slow
-def test_osmosis_config_runs_that_eval_alone_also_beside_a_folder(workspace: Workspace) -> None:
-    workspace.eval("x")
-    workspace.eval("y")
-
-    workspace.run(CONFIG, "configs", exits=0).assert_outcomes(passed=3)
-
-    assert [len(workspace.run_dirs(name)) for name in ("x", "y")] == [1, 0]
+from tests.plugin.workspaces import CONFIG, Workspace, read_json
 
 
 @pytest.mark.slow
@@ -27,29 +19,10 @@ def test_osmosis_config_is_repeatable_and_takes_a_folder(workspace: Workspace) -
     workspace.write("configs/eval/deeper/not_taken.toml", "")
     workspace.write("configs/eval/endpoints.toml", "")
     workspace.eval("other", rows=1, folder="second")
-
     result = workspace.run("--osmosis-config=configs/eval", "--osmosis-config=second/configs/eval/other.toml")
-
     result.assert_outcomes(passed=4)
     assert [len(workspace.run_dirs(name)) for name in ("x", "y", "z")] == [1, 1, 1]
     assert len(workspace.run_dirs("other", folder="second")) == 1
-
-
-def test_every_path_that_names_no_eval_is_reported(workspace: Workspace) -> None:
-    workspace.eval()
-    (workspace.root / "empty").mkdir()
-    paths = ["configs/eval/y.toml", "configs/evals", "configs/eval/x.toml", "empty", "nowhere"]
-
-    result = workspace.run(*(f"--osmosis-config={path}" for path in paths), exits=4)
-
-    assert [line for line in [*result.outlines, *result.errlines] if line] == [
-        "ERROR: --osmosis-config=configs/eval/y.toml: no such file, did you mean configs/eval/x.toml?",
-        "ERROR: --osmosis-config=configs/evals: no such file, did you mean configs/eval?",
-        "ERROR: --osmosis-config=empty: the folder holds no *.toml",
-        "ERROR: --osmosis-config=nowhere: no such file",
-    ]
-    missing = workspace.run("configs/eval/missing.toml", exits=4)
-    assert "configs/eval/missing.toml" in missing.stderr.str() + missing.stdout.str()
 
 
 @pytest.mark.slow
@@ -61,10 +34,8 @@ def test_paths_are_relative_to_the_current_folder_and_configs_may_be_outside_the
     (workspace.root / "pytest.ini").unlink()
     workspace.write("home/pytest.ini", "[pytest]\n")
     monkeypatch.chdir(workspace.root / "home")
-
     configs = [f"--osmosis-config=../{path}.toml" for path in ("one/configs/eval/x", "two/configs/eval/y")]
     result = workspace.run("-v", *configs, "--osmosis-output=out/")
-
     result.assert_outcomes(passed=5)
     ids = ["*../one/configs/eval/x.toml::x?row2-run0?*", "*../two/configs/eval/y.toml::y?row1-run0?*"]
     result.stdout.fnmatch_lines([f"rootdir: {workspace.root / 'home'}", *ids])
@@ -75,7 +46,6 @@ def test_paths_are_relative_to_the_current_folder_and_configs_may_be_outside_the
 @pytest.mark.slow
 def test_a_folder_or_testpaths_never_start_an_eval(workspace: Workspace) -> None:
     workspace.eval()
-
     for words in (".", "configs", "configs/eval/x.toml", "tests configs", "tests ."):
         testpaths, *folders = words.split()
         workspace.ini(f"testpaths = {testpaths}")
@@ -83,14 +53,15 @@ def test_a_folder_or_testpaths_never_start_an_eval(workspace: Workspace) -> None
         assert result.ret in (4, 5)
         assert not (workspace.root / ".osmosis").exists()
         assert not [word for word in ("osmosis: x", "row0") if word in result.stdout.str()]
+    workspace.eval("y")
+    workspace.run(CONFIG, "configs", exits=0).assert_outcomes(passed=3)
+    assert [len(workspace.run_dirs(name)) for name in ("x", "y")] == [1, 0], "also beside an eval that is named"
 
 
 @pytest.mark.journey
 def test_a_folder_never_starts_an_eval_under_xdist(workspace: Workspace) -> None:
     workspace.eval()
-
     result = workspace.run("-n2", "configs", exits=5)
-
     assert not (workspace.root / ".osmosis").exists()
     assert "osmosis: x" not in result.stdout.str()
 
@@ -129,9 +100,7 @@ STARTS = {
 }
 
 
-def test_a_host_starts_early_if_the_command_seems_to_run_an_eval(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_starts_early_for_what_seems_an_eval(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {typed: seems_to_run(pytester.parseconfig(*typed.split())) for typed in STARTS} == STARTS
     monkeypatch.setenv("PYTEST_ADDOPTS", CONFIG)
     assert not seems_to_run(pytester.parseconfig("tests"))
@@ -155,3 +124,102 @@ def test_an_early_host_imports_a_client_unless_the_demo_model_is_named(pytester:
     Path("served.toml").write_text('[experiment]\nmodel_path = "openai/x"')
     Path("folder.toml").mkdir()
     assert {typed: seems_to_ask(pytester.parseconfig(*typed.split())) for typed in ASKS} == ASKS
+
+
+# -- an eval without a TOML: an agent on a dataset, in the current folder ----------------------------------
+
+
+AGENT = """
+async def agent_loop(ctx):
+    reply = await ctx.chat(ctx.prompt)
+    return [*ctx.prompt, reply.message]
+"""
+REWARDS = """
+def compute_reward(solution_str, ground_truth, **kwargs):
+    return 1.0 if ground_truth in solution_str else 0.0
+
+def at_once(messages, **kwargs):
+    return 1.0 if len(messages) == 2 else 0.0
+"""
+COMMAND = (
+    "--osmosis-agent=server:agent_loop",
+    "--osmosis-dataset=test_data.jsonl",
+    "--osmosis-eval-fn=rewards:compute_reward",
+    "--osmosis-model=demo/arithmetic",
+)
+
+
+def fill(workspace: Workspace, folder: str = ".", wrong: int | None = None) -> None:
+    """Return a workspace with server.py, rewards.py and test_data.jsonl (12 rows, one with a wrong answer)."""
+    rows = [
+        {"user_prompt": f"What is {row} * 2?", "ground_truth": "no" if row == wrong else str(row * 2)}
+        for row in range(12)
+    ]
+    workspace.write(f"{folder}/server.py", AGENT)
+    workspace.write(f"{folder}/rewards.py", REWARDS)
+    workspace.write(f"{folder}/test_data.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.journey
+def test_the_command_of_eval_mode_runs_all_rows(workspace: Workspace) -> None:
+    fill(workspace)
+    more = ("--osmosis-eval-fn=rewards:at_once", "--osmosis-n=2", "--osmosis-batch-size=8")
+    result = workspace.run(*COMMAND, *more, "--osmosis-output=results.json", exits=0)
+    result.assert_outcomes(passed=24)
+    result.stdout.fnmatch_lines("""
+        osmosis: test_data (without a TOML)
+          dataset: test_data.jsonl, all 12
+          agent: server:agent_loop, scored by rewards:compute_reward, rewards:at_once
+    """)
+    published = read_json(workspace.root / "results.json")
+    assert published["config"]["model"] == "demo/arithmetic"
+    assert published["config"]["eval_fns"] == ["rewards:compute_reward", "rewards:at_once"]
+    assert published["summary"]["total_runs"] == 24
+    assert published["partial"] is False
+
+
+@pytest.mark.slow
+def test_the_suggested_rerun_command_works(workspace: Workspace) -> None:
+    fill(workspace, wrong=11)
+    result = workspace.run(*COMMAND, "--osmosis-limit=12", "--osmosis-set=sampling.seed=3")
+    result.assert_outcomes(passed=11, failed=1)
+    hint = next(line for line in result.outlines if line.startswith("run it again: pytest "))
+    words = shlex.split(hint.partition("pytest ")[2])
+    assert words[0] == "test_data.jsonl::test_data[row11-run0]"
+    workspace.run(*words).assert_outcomes(failed=1)
+    assert workspace.last_failed() == {words[0]}
+    workspace.run(*COMMAND, "--lf").assert_outcomes(failed=1)
+    workspace.run(*COMMAND, "-k", "row11-").assert_outcomes(failed=1, deselected=11)
+
+
+@pytest.mark.slow
+def test_a_dataset_argument_needs_no_option(workspace: Workspace) -> None:
+    fill(workspace)
+    others = [word for word in COMMAND if "dataset" not in word]
+    workspace.run("test_data.jsonl::test_data[row3-run0]", *others).assert_outcomes(passed=1)
+    missing = workspace.run("test_data.jsonl::test_data[row12-run0]", *others, exits=4)
+    text = "not found; this eval has tests like 'test_data.jsonl::test_data?row0-run0?', which --co lists"
+    missing.stderr.fnmatch_lines([f"ERROR: *?row12-run0?: {text}; test_data.jsonl -k *"])
+    workspace.run("test_data.jsonl::test_data[row3-run0]", exits=4).stderr.fnmatch_lines(
+        ["ERROR: test_data.jsonl::test_data?row3-run0?: no eval is named; add --osmosis-agent=*"]
+    )
+
+
+def test_the_current_folder_is_the_workspace_wherever_the_dataset_is(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(workspace, "deep/er")
+    (workspace.root / "deep/er/test_data.jsonl").rename(workspace.root / "rows.jsonl")
+    monkeypatch.chdir(workspace.root / "deep/er")
+    result = workspace.run(*COMMAND, "--osmosis-dataset=../../rows.jsonl", "--osmosis-limit=2", "-v")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*rows.jsonl::rows?row1-run0? *"])
+    assert (workspace.root / "deep/er/.osmosis/runs").is_dir()
+
+
+def test_collect_only_loads_and_writes_nothing(workspace: Workspace) -> None:
+    fill(workspace)
+    (workspace.root / "server.py").unlink()
+    result = workspace.run(*COMMAND, "--osmosis-agent=chat", "--osmosis-model=openai/x", "--co", "-q", exits=0)
+    assert result.outlines[:2] == ["test_data.jsonl::test_data[row0-run0]", "test_data.jsonl::test_data[row1-run0]"]
+    assert not (workspace.root / ".osmosis").exists()

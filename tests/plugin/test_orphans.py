@@ -49,7 +49,6 @@ def killed_in_loops(workspace: Workspace, n_loops: int, *args: str) -> None:
     session.kill_only()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "rewards", "n_loops"),
     [(AGENT, SCORE, 1), (FORKING, SCORE, 2), (None, SCORE, 1), (None, ASYNC_SCORE, 1)],
@@ -66,7 +65,6 @@ def test_hosts_end_with_a_killed_pytest(
     wait_until(lambda: not marked(), "the hosts to end")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workspace", "args"),
     [([], ("--osmosis-lab", "-klab")), (["-n2"], ("-k", "cases"))],
@@ -82,7 +80,6 @@ def test_tests_of_reward_functions_end_with_a_killed_pytest(
     wait_until(lambda: not marked(), "the processes to end")
 
 
-@pytest.mark.slow
 @UNDER_XDIST
 def test_children_of_the_lab_end_with_a_killed_worker(workspace: Workspace, marked: Callable[[], list[int]]) -> None:
     workspace.write("c_loop.py", C_LOOP)

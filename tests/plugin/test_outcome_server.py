@@ -39,7 +39,6 @@ def test_workers_are_answered_and_no_thread_stays(deep: bool, tmp_path: Path, mo
         folder.mkdir()
         monkeypatch.setitem(cast(Any, process.current_process())._config, "tempdir", str(folder))
     server = OutcomeServer(cast(EvalSession, Evals()))
-
     with Client(server._listener.address) as stranger:  # has no key, and hangs up
         stranger.recv_bytes()
     with Client(server._listener.address, authkey=server._key.encode()) as worker:
@@ -47,5 +46,4 @@ def test_workers_are_answered_and_no_thread_stays(deep: bool, tmp_path: Path, mo
         assert worker.recv().outcome.reason == "x.toml::x row3-run1"
         assert isinstance(server._listener.address, tuple) == deep
     server.close()
-
     wait_until(lambda: not serving_threads(), "the threads to end")

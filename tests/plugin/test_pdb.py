@@ -61,7 +61,6 @@ def printed(result: pytest.RunResult) -> list[str]:
 # -- inline -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_trace_stops_at_the_entry_of_agent_and_rewards(workspace: Workspace) -> None:
     workspace.write("helper.py", HELPER)
     workspace.write("agent.py", AGENT.format(first="pass"))
@@ -69,9 +68,7 @@ def test_trace_stops_at_the_entry_of_agent_and_rewards(workspace: Workspace) -> 
     scoring = {"eval_fns": ["rewards:score", "rewards:judge"], "thresholds": {"rewards:judge": 0, "rewards:score": 0}}
     workspace.eval(rows=2, agent={"agent": "agent:rollout"}, scoring=scoring)
     one = say("'agent', ctx.row_index", then="n\nc") + say("'judge', len(messages)") + say("'score', ground_truth")
-
     done = workspace.run_process(CONFIG, "--trace", stdin=one * 2)
-
     assert printed(done) == [
         *("('say', 'agent', 0)", "('say', 'judge', 2)", "('say', 'score', '0')"),
         *("('say', 'agent', 1)", "('say', 'judge', 2)", "('say', 'score', '2')"),
@@ -79,25 +76,19 @@ def test_trace_stops_at_the_entry_of_agent_and_rewards(workspace: Workspace) -> 
     done.assert_outcomes(passed=2)
 
 
-@pytest.mark.slow
 def test_pdb_opens_where_an_agent_raised_inline(workspace: Workspace) -> None:
     workspace.write("agent.py", AGENT.format(first="asked / 0"))
     workspace.eval(rows=2, agent={"agent": "agent:rollout"})
-
     done = workspace.run_process(CONFIG, INLINE, "--pdb", stdin=say("asked", "ctx.row_index") + say("ctx.row_index"))
-
     assert printed(done) == ["('say', 1)", "('say', 0)", "('say', 1)"]
     done.stdout.fnmatch_lines(["*agent.py(4)rollout()", "*asked / 0"])
     done.assert_outcomes(errors=2)
 
 
-@pytest.mark.slow
 def test_quitting_the_debugger_ends_the_session_and_fails_no_run(workspace: Workspace) -> None:
     workspace.write("agent.py", AGENT.format(first="breakpoint()"))
     workspace.eval(rows=3, agent={"agent": "agent:rollout"})
-
     done = workspace.run_process(CONFIG, INLINE, stdin=say("ctx.row_index") + b"q\n")
-
     assert (done.ret, printed(done)) == (2, ["('say', 0)"])
     done.stdout.fnmatch_lines(["*Exit: Quitting debugger*"])
     results = workspace.results()
@@ -109,7 +100,6 @@ def test_quitting_the_debugger_ends_the_session_and_fails_no_run(workspace: Work
 # -- --pdb on what engine hosts recorded --------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("functions", "row", "expression", "value", "place"),
     [
@@ -145,32 +135,24 @@ def test_pdb_opens_where_a_grader_returned(workspace: Workspace) -> None:
     workspace.write("rollouts/x/main.py", GRADER)
     experiment = {"rollout": "x", "entrypoint": "main.py"}
     workspace.eval(rows=1, experiment=experiment, scoring={"eval_fns": None})
-
     done = workspace.run_process(CONFIG, "--pdb", stdin=say("wanted, ctx.sample.reward"))
-
     assert printed(done) == ["('say', '0', 0.0)"]
     done.assert_outcomes(failed=1)
 
 
-@pytest.mark.slow
 def test_pdb_does_not_repeat_a_rollout_that_failed(workspace: Workspace) -> None:
     workspace.write("agent.py", AGENT.format(first="asked / 0"))
     workspace.eval(rows=1, agent={"agent": "agent:rollout"})
-
     done = workspace.run_process(CONFIG, "--pdb", stdin=say("record.error, messages[0]['role'], ground_truth"))
-
     assert printed(done) == ["('say', 'ZeroDivisionError: division by zero', 'user', '0')"]
     done.stdout.fnmatch_lines(["osmosis: --pdb does not repeat a rollout; `--osmosis-inline --pdb` *"])
     assert len(workspace.events("start")) == 1
 
 
-@pytest.mark.slow
 def test_a_reward_that_ended_its_process_is_not_called_again(workspace: Workspace) -> None:
     workspace.write("rewards.py", "import os\n\ndef score(solution_str, **kwargs):\n    os._exit(3)\n")
     workspace.eval(rows=1)
-
     done = workspace.run_process(CONFIG, "--pdb", stdin=say("str(record.run)"))
-
     assert done.ret == 9
     done.stdout.fnmatch_lines(["osmosis: rewards:score is not called again in pytest's process: it ended its process*"])
     assert printed(done) == ["('say', 'row0-run0')"]
@@ -188,7 +170,6 @@ def test_python():
 """
 
 
-@pytest.mark.slow
 def test_no_run_starts_while_a_prompt_is_open(workspace: Workspace) -> None:
     workspace.write("test_python.py", AT_A_PROMPT)
     with ChatServer(held(reply("42"))) as server:

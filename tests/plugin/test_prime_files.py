@@ -23,7 +23,6 @@ def files_in(workspace: Workspace) -> tuple[Path, list[dict[str, Any]], dict[str
     return folder, [json.loads(line) for line in lines], json.loads((folder / "metadata.json").read_text())
 
 
-@pytest.mark.slow
 def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> None:
     workspace.eval("x", ROWS, evaluation={"n": 2}, output=OUTPUT, limits={"max_errors": 9})
     result = workspace.run(CONFIG, "-k", "not row2")
@@ -61,7 +60,6 @@ def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> No
         assert keys - named == set()
 
 
-@pytest.mark.slow
 def test_a_killed_session_leaves_the_rows_that_were_complete(workspace: Workspace) -> None:
     workspace.write("agent.py", HELD)
     (workspace.root / "held").touch()
@@ -102,17 +100,10 @@ def found_in(folder: Path) -> list[tuple[int, int]]:
     return [(line["example_id"], line["run_index"]) for line in lines]
 
 
-def test_a_folder_outside_the_workspace_is_refused(workspace: Workspace) -> None:
-    workspace.eval("x", ROWS, output={**OUTPUT, "output_dir": "../elsewhere"})
-    result = workspace.run(CONFIG, exits=4)
-    result.stderr.fnmatch_lines(["*output_dir: must be inside the workspace*"])
-
-
 PATIENT = constants({"addons.verifiers.prime_files.LAST_S": 60.0})
 """The end of an eval waits for a heartbeat as long as it takes on a loaded machine."""
 
 
-@pytest.mark.slow
 def test_an_abbreviated_summary_shows_no_conversation(workspace: Workspace) -> None:
     workspace.eval("x", ROWS, limits={"max_errors": 9})
     workspace.write("patient.py", PATIENT)
@@ -148,21 +139,18 @@ def foreign(folder: Path, to: Path, change: Any = None) -> list[dict[str, Any]]:
     return lines
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_from_its_files(workspace: Workspace) -> None:
     workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
     workspace.run(CONFIG, "-k", "row0-")
     folder, lines, _ = files_in(workspace)
-    result = workspace.run(CONFIG, f"--osmosis-resume-from={folder}")
+    result = workspace.run(CONFIG, f"--osmosis-resume-from={folder}", exits=0)
     result.stdout.fnmatch_lines([f"*resumes {folder.name}*: 2 of 6 rollouts stored, 4 left"])
-    assert result.ret == 0
     again, more, metadata = files_in(workspace)
     assert (again, more[:2]) == (folder, lines)
     assert (len(more), metadata["num_examples"]) == (6, 3)
     assert [path.name for path in workspace.run_dirs("x")] == [folder.name]
 
 
-@pytest.mark.slow
 def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
     workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
     workspace.run(CONFIG, "--osmosis-run=first", "-k", "row0- or row1-")
@@ -180,7 +168,7 @@ def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
     dry = workspace.run(CONFIG, "--osmosis-resume-from=vf", "--osmosis-dry-run")
     dry.stdout.fnmatch_lines(["*from vf: 3 of 6 rollouts, 3 left"])
     assert [path.name for path in (workspace.root / ".osmosis/runs").iterdir()] == ["first"]
-    result = workspace.run(CONFIG, "--osmosis-resume-from=vf", "--osmosis-run=second")
+    result = workspace.run(CONFIG, "--osmosis-resume-from=vf", "--osmosis-run=second", exits=0)
     for line in (
         "*2 rollouts in the files: made again, because they ended with an error",
         "*2 rollouts in the files: left out: of examples that are not selected, or beyond the 2 of an example",
@@ -188,7 +176,6 @@ def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
         "*3 of 6 runs are from vf",
     ):
         result.stdout.fnmatch_lines([line])
-    assert result.ret == 0
     results = read_document(workspace.root / ".osmosis/runs/second/results.json")
     assert results["provenance"]["imported"] == {"folder": "vf", "runs": 3, "redone": 2, "verifiers": "0.1.14"}
     origins = {
@@ -202,7 +189,6 @@ def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
     assert again["provenance"]["imported"]["runs"] == 3, "also without the files"
 
 
-@pytest.mark.slow
 def test_files_of_another_eval_are_refused_with_the_differences(workspace: Workspace) -> None:
     workspace.eval("x", 2, evaluation={"n": 2}, output=OUTPUT)
     workspace.run(CONFIG)
@@ -220,15 +206,13 @@ def test_files_of_another_eval_are_refused_with_the_differences(workspace: Works
     foreign(folder, workspace.root / "vf", change)
     foreign(folder, workspace.root / "prompts", change_prompts)
     result = workspace.run(CONFIG, "--osmosis-resume-from=vf", exits=4)
-    result.stderr.fnmatch_lines(
-        [
-            "*--osmosis-resume-from=vf: cannot be resumed, because its rollouts were made with other inputs:",
-            '  model: "other" -> "demo/arithmetic"',
-            '  env_args: {"hard": true} -> {}',
-            "  sampling_args temperature: 0.5 -> not set",
-            "  rollouts_per_example: 3 -> 2, and it may only grow",
-        ]
-    )
+    result.stderr.fnmatch_lines("""
+        *--osmosis-resume-from=vf: cannot be resumed, because its rollouts were made with other inputs:
+          model: "other" -> "demo/arithmetic"
+          env_args: {"hard": true} -> {}
+          sampling_args temperature: 0.5 -> not set
+          rollouts_per_example: 3 -> 2, and it may only grow
+    """)
     result = workspace.run(CONFIG, "--osmosis-resume-from=prompts", exits=4)
     result.stderr.fnmatch_lines(["  the prompt of example 0: changed"])
     result = workspace.run(CONFIG, "--osmosis-resume-from=nowhere")

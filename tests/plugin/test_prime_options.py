@@ -53,7 +53,6 @@ def test_names_of_prime_eval_set_our_keys(workspace: Workspace, monkeypatch: pyt
 
 def test_no_limit_is_as_many_as_there_are(workspace: Workspace) -> None:
     workspace.eval(rows=4)
-
     for name in ("max-concurrent", "max-concurrent-generation"):
         result = workspace.run(CONFIG, f"--osmosis-{name}=-1", "--osmosis-n=2", "--osmosis-dry-run")
         result.stdout.fnmatch_lines(["  4 rows x 2 runs = 8 rollouts, 8 in flight*"])
@@ -63,11 +62,9 @@ def test_two_names_of_one_key_contradict_each_other(workspace: Workspace, monkey
     workspace.eval()
     monkeypatch.setenv("PYTEST_OSMOSIS_BATCH_SIZE", "2")
     monkeypatch.setenv("PYTEST_OSMOSIS_MAX_CONCURRENT", "2")
-
     result = workspace.run(
         CONFIG, "--osmosis-n=2", "--osmosis-rollouts-per-example=2", "--osmosis-temperature=1",
         '--osmosis-sampling-args={"temperature": 0}', exits=4,)  # fmt: skip
-
     assert [line for line in result.errlines if line] == [
         "ERROR: PYTEST_OSMOSIS_MAX_CONCURRENT: sets [evaluation] batch_size, as PYTEST_OSMOSIS_BATCH_SIZE does; "
         "leave out one of them",

@@ -61,19 +61,12 @@ def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
             "distance (rewards:score)  0.500  0.000  1.000     2",
         ]
     )
-    page = (workspace.root / "page.md").read_text(encoding="utf-8")
-    assert "| distance (rewards:score) | 0.500 | 0.000 | 1.000 | 2 |" in page
-    assert "off by one; answered" in page
-    runs = [row["runs"][0] for row in workspace.results()["rows"]]
-    assert runs[0]["reasons"] == {"rewards:score": "off by one"}
-    assert runs[0]["metrics"] == {"rollout": {"turns": 1}, "rewards:score": {"distance": 1}}
-    assert runs[0]["fields"] == {"rollout": {"plan": ["multiply"]}}
-    assert runs[1]["reasons"] == {"rewards:score": "exact"}
-    assert "reasons" not in runs[2]
-    assert workspace.results()["summary"]["metrics"] == {
-        "rollout": {"turns": {"mean": 2.0, "min": 1.0, "max": 3.0, "runs": 3}},
-        "rewards:score": {"distance": {"mean": 0.5, "min": 0.0, "max": 1.0, "runs": 2}},
-    }
+    assert "off by one; answered" in (workspace.root / "page.md").read_text(encoding="utf-8")
+    first, second, third = (row["runs"][0] for row in workspace.results()["rows"])
+    assert first["metrics"] == {"rollout": {"turns": 1}, "rewards:score": {"distance": 1}}
+    assert first["fields"] == {"rollout": {"plan": ["multiply"]}}
+    reasons = {"rewards:score": "off by one"}, {"rewards:score": "exact"}, None
+    assert (first["reasons"], second["reasons"], third.get("reasons")) == reasons
     properties = junit_cases(workspace.root / "junit.xml")["x[row1-run0]"].iter("property")
     assert {each.attrib["name"]: each.attrib["value"] for each in properties}.items() >= {
         ("osmosis.reason.rewards:score", "exact"),
@@ -97,7 +90,6 @@ def test_tests_over_rollouts_read_them(workspace: Workspace, workers: list[str])
         "    assert rollout.reasons['rewards:score'] == 'off by one'\n"
         "    assert rollout.score_metrics['rewards:score'] == {'distance': 1}\n",
     )
-
     workspace.run("test_it.py", "--osmosis-source=model", *workers).assert_outcomes(passed=1)
 
 

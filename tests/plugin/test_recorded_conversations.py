@@ -59,7 +59,6 @@ def fill(workspace: Workspace, folder: str = ".", rows: Sequence[Mapping[str, An
     workspace.write(f"{folder}/answers.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
-@pytest.mark.slow
 @pytest.mark.addon
 def test_a_folder_of_trajectories_is_scored_like_other_rows(workspace: Workspace) -> None:
     fill(workspace)
@@ -69,42 +68,36 @@ def test_a_folder_of_trajectories_is_scored_like_other_rows(workspace: Workspace
         told = {"extra": {"osmosis": {"label": "42"}}}
         workspace.write(f"jobs/{name}/agent/trajectory.json", json.dumps({**document, **told}))
     command = ("--osmosis-agent=recorded", "--osmosis-dataset=jobs", "--osmosis-eval-fn=rewards:right")
-
     result = workspace.run(*command)
     again = workspace.run("jobs/t1/agent/trajectory.json::jobs[row0-run0]", *command)
     wrong = workspace.run("--osmosis-agent=chat", *command[1:], "--osmosis-model=demo/arithmetic", exits=4)
-
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["dataset row: jobs/t2/agent/trajectory.json"])
     again.assert_outcomes(passed=1)
     wrong.stderr.fnmatch_lines(['*"*jobs" is a folder, not a file; a folder of trajectories needs *"recorded"'])
 
 
-@pytest.mark.slow
 def test_conversations_are_scored_without_a_toml_and_without_a_model(workspace: Workspace) -> None:
     fill(workspace)
 
     result = workspace.run(*TYPED, "--osmosis-eval-fn=rewards:turns", "--osmosis-output=results.json")
 
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "  model: recorded conversations, no model is asked",
-            "  3 rows x 1 run: the rows hold the conversations, nothing is rolled out, 1 in flight *",
-            "  agent: recorded, scored by rewards:right, rewards:turns",
-            'rewards:right 0 < 1: answered "5", expected "4"',
-            "  user: 2 + 2?",
-            "  assistant: 5",
-            "0 tokens, $0, *",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+          model: recorded conversations, no model is asked
+          3 rows x 1 run: the rows hold the conversations, nothing is rolled out, 1 in flight *
+          agent: recorded, scored by rewards:right, rewards:turns
+        rewards:right 0 < 1: answered "5", expected "4"
+          user: 2 + 2?
+          assistant: 5
+        0 tokens, $0, *
+    """)
     published = read_json(workspace.root / "results.json")
     assert (published["config"]["model"], published["config"]["recorded"]) == ("recorded", True)
     assert [run["tokens"] for row in published["rows"] for run in row["runs"]] == [0, 0, 0]
     assert published["rows"][0]["runs"][0]["metrics"] == {"rewards:turns": {"turns": 4}}
 
 
-@pytest.mark.slow
 def test_a_toml_scores_with_a_grader_shows_and_scores_again(workspace: Workspace) -> None:
     fill(workspace, "data")
     workspace.write("graders.py", GRADER)
@@ -114,22 +107,16 @@ def test_a_toml_scores_with_a_grader_shows_and_scores_again(workspace: Workspace
     result = workspace.run(config, "--osmosis-gate=pass_rate >= 0.5", exits=0)
 
     result.assert_outcomes(passed=3, xfailed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "  model: recorded conversations of openai/gpt-5, no model is asked",
-            "gate pass_rate >= 0.5: HOLDS: 0.667 *",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+          model: recorded conversations of openai/gpt-5, no model is asked
+        gate pass_rate >= 0.5: HOLDS: 0.667 *
+    """)
     shown = workspace.show("row0-run0")
     assert "    -> multiply({})" in shown
     assert shown.count("assistant:") == 2
 
     lines = [{**ROWS[1], "solution_str": "4"}, {**ROWS[0], "ground_truth": "43"}]
     fill(workspace, "data", [lines[1], lines[0], ROWS[2]])
-    again = workspace.run("--osmosis-from=latest")
-    again.stdout.fnmatch_lines(
-        [
-            "  note: row 1: the conversation changed after the rollout; not scored",
-            "  note: row 0: changed after the rollout, except in the conversation; scored as now",
-        ]
-    )
+    again = workspace.run("--osmosis-from=latest").outlines
+    assert "  note: row 1: the conversation changed after the rollout; not scored" in again
+    assert "  note: row 0: changed after the rollout, except in the conversation; scored as now" in again

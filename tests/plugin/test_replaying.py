@@ -1,13 +1,16 @@
-"""Replays of tests over rollouts and of rescoring, what breaks a replay, what says that it is one, and the options."""
+"""--osmosis-record and --osmosis-replay: what is replayed, what breaks a replay and what says that it is one."""
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.demo_servers import DemoServer, demo_server
-from tests.plugin.workspaces import CONFIG, Workspace, wait_until
+from tests.plugin.workspaces import CONFIG, Workspace, read_json, timeless, wait_until
 from tests.servers import ChatServer, never, reply
 
 GONE = DemoServer("http://127.0.0.1:9/v1")
@@ -56,10 +59,8 @@ def test_judges_are_replayed_for_rescoring(workspace: Workspace) -> None:
         assert run(workspace, server, CONFIG, "--osmosis-record", "--osmosis-no-probe").ret == 0
         assert server.stats()["requests"] == 3 * (1 + 2)
     recorded = scores(workspace)
-
     words = ("--osmosis-from=latest", "--osmosis-rescore", f"--osmosis-set=judge.base_url={GONE.base_url}")
     workspace.run(*words, "--osmosis-replay", exits=0)
-
     assert scores(workspace) == recorded
     assert use(workspace)["replayed"] == 3 * 2
 
@@ -71,9 +72,7 @@ def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
     workspace.write("test_x.py", TESTS)
     with demo_server() as server:
         run(workspace, server, "test_x.py", "--osmosis-source=model", "--osmosis-record").assert_outcomes(passed=3)
-
     replay = run(workspace, GONE, "test_x.py", "--osmosis-source=model", "--osmosis-replay")
-
     replay.assert_outcomes(passed=3)
     replay.stdout.fnmatch_lines(["  replays cassettes/x.jsonl: no model is asked"])
     assert use(workspace, "x-tests")["replayed"] == 3
@@ -82,9 +81,7 @@ def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
 def test_a_cassette_that_cannot_be_written_fails_the_session(workspace: Workspace) -> None:
     workspace.eval(rows=2)
     workspace.write("conftest.py", IN_THE_WAY)
-
     result = workspace.run(CONFIG, "--osmosis-record", exits=1)
-
     log = f".osmosis/runs/{workspace.run_dirs()[-1].name}/exchanges.jsonl"
     result.stdout.fnmatch_lines([f"*the cassette was not written: cassettes/x.jsonl: *; its exchanges are in {log}*"])
     assert (workspace.root / log).stat().st_mode & 0o777 == 0o600
@@ -106,16 +103,14 @@ RAISES = SWALLOWS.replace("        pass", "        messages = []").replace(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", [SWALLOWS, RAISES])
-def test_a_request_that_was_not_recorded_breaks_the_run_whatever_the_agent_makes_of_it(
+def test_a_request_that_was_not_recorded_breaks_the_run_whatever_the_agent_does(
     workspace: Workspace, agent: str
 ) -> None:
     workspace.write("agents.py", agent)
     workspace.eval(rows=2, agent={"agent": "agents:rollout"}, gate={"pass_rate": ">= 0.1"})
     assert workspace.run(CONFIG, "--osmosis-record").ret == 0
     workspace.write("agents.py", agent.replace("Go on?", "Go on!"))
-
     result = workspace.run(CONFIG, "--osmosis-replay", exits=1)
-
     assert workspace.results()["summary"]["boundaries"] == {"provider": 2}
     result.stdout.fnmatch_lines(["*ERROR at setup of x[[]replay[]]*", "2 of 2 runs asked what was not recorded *"])
     result.stdout.fnmatch_lines(['-*"content": "Go on[?]"*', '+*"content": "Go on!"*'], consecutive=True)
@@ -134,7 +129,7 @@ def score(solution_str, ground_truth, **kwargs):
 
 
 @pytest.mark.slow
-def test_a_judge_that_was_not_recorded_breaks_the_run_whatever_the_function_makes_of_it(
+def test_a_judge_that_was_not_recorded_breaks_the_run_whatever_the_function_does(
     workspace: Workspace,
 ) -> None:
     workspace.eval(rows=2, gate={"pass_rate": ">= 0.1"})
@@ -144,9 +139,7 @@ def test_a_judge_that_was_not_recorded_breaks_the_run_whatever_the_function_make
         run(workspace, server, CONFIG, "--osmosis-record")
     assert use(workspace)["requests"] == 4
     workspace.write("rewards.py", lenient.replace("Is it right?", "Is it good?"))
-
     result = run(workspace, GONE, CONFIG, "--osmosis-replay")
-
     assert result.ret == 1
     assert workspace.results()["summary"]["boundaries"] == {"provider": 2}
     result.stdout.fnmatch_lines(["*ERROR at setup of x[[]replay[]]*", "2 of 2 runs asked what was not recorded *"])
@@ -159,9 +152,7 @@ def test_a_baseline_is_measured(workspace: Workspace) -> None:
     words = (CONFIG, "--osmosis-record=new", "--osmosis-update-baseline")
     assert workspace.run(*words).ret == 0
     assert workspace.run(CONFIG, "--osmosis-replay").ret == 0
-
     again = workspace.run(*words, exits=1)
-
     again.stdout.fnmatch_lines(["the baseline is not updated: 2 of 2 requests came from the cassette"])
     replayed = workspace.run_dirs()[1] / "results.json"
     refused = workspace.run(CONFIG, f"--osmosis-set=baseline.results={replayed}", exits=4)
@@ -173,15 +164,12 @@ def test_the_page_and_the_properties_of_a_replay_say_so(workspace: Workspace) ->
     workspace.eval(rows=1)
     assert workspace.run(CONFIG, "--osmosis-record", "--junitxml=junit.xml").ret == 0
     assert "osmosis.replayed" not in (workspace.root / "junit.xml").read_text(encoding="utf-8")
-
     words = ("--osmosis-markdown=page.md", "--junitxml=junit.xml")
     assert workspace.run(CONFIG, "--osmosis-replay", *words).ret == 0
-
     page = (workspace.root / "page.md").read_text(encoding="utf-8")
     assert "replayed from cassettes/x.jsonl: no model was asked" in page
     properties = (workspace.root / "junit.xml").read_text(encoding="utf-8")
     assert '<property name="osmosis.replayed" value="true"' in properties
-
     again = workspace.run("--osmosis-from=latest", exits=0)
     again.stdout.fnmatch_lines(["replayed from cassettes/x.jsonl: no model was asked"])
     assert use(workspace)["mode"] == "replay", "also when it is scored again"
@@ -207,19 +195,15 @@ def test_what_a_killed_session_recorded_is_not_asked_again(workspace: Workspace)
         log = workspace.run_dirs()[-1] / "exchanges.jsonl"
         wait_until(lambda: log.exists() and '"2"' in log.read_text(encoding="utf-8"), "an answer that a host has")
         session.kill()
-
         assert workspace.run(*words, "--osmosis-resume").ret == 0
         assert len(server.requests) == 4, "only the request that was in flight is repeated"
-
     assert workspace.run(CONFIG, "--osmosis-replay").ret == 0
 
 
 def test_two_evals_do_not_record_into_one_cassette(workspace: Workspace) -> None:
     for name in ("x", "y"):
         workspace.eval(name, cassette={"path": "all.jsonl", "record": "new"}, data={"path": "data/x.jsonl"})
-
     result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml", exits=4)
-
     text = "would be written for the cassette of configs/eval/x.toml and for the cassette of configs/eval/y.toml"
     result.stderr.fnmatch_lines([f"ERROR: cassette all.jsonl: {text}; give each a path of its own"])
 
@@ -233,27 +217,16 @@ def problems(result: pytest.RunResult) -> list[str]:
 
 
 @pytest.mark.slow
-def test_contradictions_are_reported_all_at_once_and_those_of_variables_not_with_the_command_line(
+def test_contradictions_of_options_and_of_variables_are_told(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace.eval()
-
     result = workspace.run(CONFIG, "--osmosis-record=new", "--osmosis-replay", "--osmosis-n=0")
-
-    assert problems(result) == [
-        f"--osmosis-replay: contradicts --osmosis-record: {KEEP}",
-    ]
+    assert problems(result) == [f"--osmosis-replay: contradicts --osmosis-record: {KEEP}"]
     monkeypatch.setenv("PYTEST_OSMOSIS_REPLAY", "1")
     monkeypatch.setenv("PYTEST_OSMOSIS_RECORD", "all")
-
-    assert problems(workspace.run(CONFIG)) == [
-        f"PYTEST_OSMOSIS_REPLAY: contradicts PYTEST_OSMOSIS_RECORD: {KEEP}",
-    ]
-    for word, line in {
-        "--osmosis-record=new": "  records into cassettes/x.jsonl: only what is missing is asked for",
-        "--osmosis-replay": "  replays cassettes/x.jsonl: no model is asked",
-    }.items():
-        assert line in workspace.run(CONFIG, word, "--co").outlines
+    variables = f"PYTEST_OSMOSIS_REPLAY: contradicts PYTEST_OSMOSIS_RECORD: {KEEP}"
+    assert problems(workspace.run(CONFIG)) == [variables]
 
 
 def test_the_config_records_unless_the_command_says_otherwise(workspace: Workspace) -> None:
@@ -265,27 +238,87 @@ def test_the_config_records_unless_the_command_says_otherwise(workspace: Workspa
     assert lines() == ["  records into mine/y.jsonl: only what is missing is asked for"]
     assert lines("--osmosis-replay") == ["  replays mine/y.jsonl: no model is asked"]
     assert lines("--osmosis-record=off") == []
+    # the value is optional
+    assert lines("--osmosis-record") == ["  records into mine/y.jsonl: every answer replaces the recorded one"]
 
 
-REFUSED = {
-    "--osmosis-record=x configs/eval/x.toml": '--osmosis-record: must be one of "off", "all", "new", got "x"',
-    "--osmosis-from=latest --osmosis-record": "--osmosis-record: contradicts --osmosis-from, which does not change "
-    "rollouts; leave out one of them",
-    "--osmosis-source=reference --osmosis-record --osmosis-replay": "--osmosis-record, --osmosis-replay: "
-    "--osmosis-source=reference requests no model, so no eval can run",
-    "--osmosis-config=configs/training/t.toml --osmosis-replay": "--osmosis-replay: does not apply to a training "
-    "config, whose preflight rolls out single runs of a few rows",
-}
+# -- the multiply example over HTTP, then again with the server gone ---------------------------------------
+
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+MULTIPLY = "--osmosis-config=configs/eval/multiply.toml"
+CASSETTE = "cassettes/multiply.jsonl"
+SIZE = ("--osmosis-limit=3", "--osmosis-n=2")
+
+
+@pytest.fixture
+def multiply(workspace: Workspace) -> Workspace:
+    """A copy of examples/multiply."""
+    ignored = shutil.ignore_patterns(".osmosis", "__pycache__", "cassettes")
+    shutil.copytree(REPOSITORY / "examples/multiply", workspace.root, ignore=ignored, dirs_exist_ok=True)
+    return workspace
+
+
+def run_multiply(workspace: Workspace, server: DemoServer | None, *words: str) -> pytest.RunResult:
+    """Run the eval with a server, or with the address of none."""
+    address = "http://127.0.0.1:9/v1" if server is None else server.base_url
+    return workspace.run(MULTIPLY, *SIZE, f"--osmosis-base-url={address}", *words)
+
+
+def numbers(workspace: Workspace) -> Any:
+    """Return the results of the last run without times and provenance, and without the address of the server."""
+    return timeless(workspace.results("multiply"), "overridden", "last_run", "changed_rows")
 
 
 @pytest.mark.slow
-def test_recording_needs_a_value_and_requests_of_rollouts(workspace: Workspace) -> None:
-    workspace.eval()
-    workspace.write("configs/training/t.toml", "[experiment]\n")
-    workspace.run(CONFIG, exits=0)
+@pytest.mark.parametrize("agent", [["--osmosis-agent=chat"], []], ids=["chat", "workflow"])
+def test_a_replay_without_a_server_equals_the_recording(multiply: Workspace, agent: list[str]) -> None:
+    with demo_server() as server:
+        recording = run_multiply(multiply, server, *agent, "--osmosis-record")
+        asked = server.stats()["requests"] - 1  # the probe
+    recorded = numbers(multiply)
+    assert recording.ret == 0, recording.stdout.str()
+    assert use(multiply, "multiply")["requests"] == asked
+    replay = run_multiply(multiply, None, *agent, "--osmosis-replay")
+    assert replay.ret == recording.ret, replay.stdout.str()
+    assert numbers(multiply) == recorded
+    assert (use(multiply, "multiply")["requests"], use(multiply, "multiply")["replayed"]) == (asked, asked)
+    replay.stdout.fnmatch_lines([f"replayed from {CASSETTE}: no model was asked", "pass rate *"])
 
-    listed = workspace.run("--osmosis-record", "configs/eval/x.toml", "--co", exits=0)  # the value is optional
 
-    assert "  records into cassettes/x.jsonl: every answer replaces the recorded one" in listed.outlines
-    for typed, problem in REFUSED.items():
-        assert problems(workspace.run(*typed.split())) == [problem]
+@pytest.mark.slow
+def test_a_replay_needs_neither_key_nor_price_nor_secret(multiply: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = multiply.root / "configs/eval/multiply.toml"
+    text = config.read_text(encoding="utf-8").replace("required = []", 'required = ["OF_THE_AGENT"]')
+    config.write_text(f'{text}\n[model]\napi_key_env = "KEY_OF_MULTIPLY"\n', encoding="utf-8")
+    with monkeypatch.context() as environment, demo_server() as server:
+        environment.setenv("KEY_OF_MULTIPLY", "sk-of-multiply-0123456789")
+        environment.setenv("OF_THE_AGENT", "secret-of-the-agent-0123456789")
+        assert run_multiply(multiply, server, "--osmosis-record").ret == 0
+    words = ["--osmosis-replay", "--osmosis-confirm-above=0.01", "--osmosis-set=limits.max_cost_usd=0.01"]
+    replay = run_multiply(multiply, None, *words)
+    assert replay.ret == 0, replay.stderr.str()
+    note = "OF_THE_AGENT: not set; that matters only if the agent or a reward function reads it"
+    replay.stdout.fnmatch_lines([f"  replays {CASSETTE}: no model is asked", f"  note: {note}"])
+
+
+@pytest.mark.slow
+def test_replays_are_compared_with_replays_and_listed_as_such(multiply: Workspace) -> None:
+    with demo_server() as server:
+        run_multiply(multiply, server, "--osmosis-record")
+    live = multiply.run_dirs("multiply")[-1].name
+    run_multiply(multiply, None, "--osmosis-replay")
+    first = multiply.results("multiply")
+    run_multiply(multiply, None, "--osmosis-replay")
+    second = multiply.results("multiply")
+
+    assert first["last_run"] is None, "the recording was a measurement"
+    assert second["last_run"]["run"] == multiply.run_dirs("multiply")[-2].name
+    listed = multiply.cli("runs", "--json")
+    runs = {entry["name"]: entry["replayed"] for entry in json.loads(listed.stdout.str())["runs"]}
+    assert list(runs.values()).count(True) == 2
+    assert runs[live] is False
+    shown = multiply.cli("show").outlines
+    assert shown[0] == f"{multiply.run_dirs('multiply')[-1].name}: finished"
+    assert any(line.startswith("replayed from ") and line.endswith(": no model was asked") for line in shown)
+    assert read_json(multiply.run_dirs("multiply")[-1] / "manifest.json")["cassette"]["mode"] == "replay"

@@ -65,21 +65,3 @@ def test_a_sweep_of_prime_keeps_chat_completions(workspace: Workspace, monkeypat
     workspace.write("configs/eval/x.toml", f'{text}\n[[eval]]\nname = "one"\nmodel = "openai/gpt-x"\n')
     result = workspace.run(CONFIG, "--osmosis-dry-run", exits=0)
     assert "  model: openai/gpt-x; sampling: the model's defaults" in result.outlines
-
-
-def test_keys_that_contradict_the_choice_are_named(workspace: Workspace) -> None:
-    workspace.eval(
-        rows=1,
-        model={"base_url": "http://localhost:1/v1", "client": "anthropic", "api_client_type": "openai_responses"},
-    )
-    result = workspace.run(CONFIG, "--osmosis-dry-run", exits=4)
-    result.stderr.fnmatch_lines(["*[[]model] api_client_type: cannot be used with client; keep one of them"])
-
-    workspace.eval(
-        rows=1,
-        model={"base_url": "http://localhost:1/v1", "client": "light", "api_client_type": "openai_responses"},
-        sampling={"stop": ["."], "extra_body": {"logit_bias": {"1": 2}, "service_tier": "flex"}},
-    )
-    result = workspace.run(CONFIG, "--osmosis-dry-run", exits=4)
-    have = "OpenAI's Responses API has none: leave it out, or set [[]model] api_client_type = *"
-    result.stderr.fnmatch_lines([f"*[[]sampling] stop: {have}", f"*[[]sampling.extra_body] logit_bias: {have}"])

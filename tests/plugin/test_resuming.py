@@ -62,7 +62,13 @@ def test_after_ctrl_c_the_last_line_is_the_command_that_goes_on(workspace: Works
         wait_until(lambda: len(server.requests) == 3, "three requests")
         wait_until(lambda: workspace.events("score") and len(workspace.events("start")) == 3, "the first score")
         session.interrupt()
-        assert session.wait() == 2, session.output
+        assert session.wait() == 2, session.output  # which fails long before the deadlines of rollouts
+        results = workspace.results()
+        assert (results["status"], results["stop_reason"]) == ("stopped", "interrupted")
+        assert [run["reason"] for run in results["pending"]] == ["interrupted"] * 4
+        assert "\ninterrupted: 2 of 5 runs never started, 2 did not finish\n" in session.output
+        assert "INTERNALERROR" not in session.output
+        assert not hosts_under(workspace.root)
         server.release()
 
         resumed = paste(workspace, session.output)
@@ -70,19 +76,15 @@ def test_after_ctrl_c_the_last_line_is_the_command_that_goes_on(workspace: Works
         assert resumed.ret == 0
         asked = Counter(body["messages"][-1]["content"] for body in server.bodies)
     assert sorted(asked.values()) == [1, 1, 1, 2, 2]
-    resumed.stdout.fnmatch_lines(
-        [
-            "*: 1 of 5 rollouts stored, 4 left",
-            "  spent before: * tokens, *",
-            "  note: up to 2 rollouts were lost in flight, possibly billed",
-        ]
-    )
-    resumed.stdout.fnmatch_lines(
-        [
-            "1 of 5 runs is from earlier sessions",
-            "up to 2 rollouts were lost in flight, possibly billed, and not counted here",
-        ]
-    )
+    resumed.stdout.fnmatch_lines("""
+        *: 1 of 5 rollouts stored, 4 left
+          spent before: * tokens, *
+          note: up to 2 rollouts were lost in flight, possibly billed
+    """)
+    resumed.stdout.fnmatch_lines("""
+        1 of 5 runs is from earlier sessions
+        up to 2 rollouts were lost in flight, possibly billed, and not counted here
+    """)
     found = workspace.results()
     assert (found["status"], found["summary"]["total_runs"], found["summary"]["rolled_out_again"]) == ("finished", 5, 0)
     assert (found["provenance"]["sessions"], found["provenance"]["lost_in_flight"]) == (2, 2)
@@ -91,7 +93,6 @@ def test_after_ctrl_c_the_last_line_is_the_command_that_goes_on(workspace: Works
     assert [event["resumed"] for event in workspace.events("began")] == [False, True]
 
 
-@pytest.mark.slow
 def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(workspace: Workspace) -> None:
     with_agent(workspace, gate={"pass_rate": ">= 0.9"})
     workspace.eval("x", rows=[{}, {"score": 0.0}], agent={"agent": "agent:rollout"}, gate={"pass_rate": ">= 0.9"})
@@ -118,7 +119,6 @@ def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(worksp
     emptied.stderr.fnmatch_lines(["*run one: its journal * is empty, though results were written*"])
 
 
-@pytest.mark.slow
 def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(workspace: Workspace) -> None:
     with ChatServer(reply("42"), status(400, {"error": {"message": "no"}}), status(503), reply("42")) as server:
         model = {"base_url": server.base_url, "max_retries": 0}
@@ -143,7 +143,6 @@ def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(works
     assert attempts == [1, 2, 2, 1, 2]
 
 
-@pytest.mark.slow
 def test_a_run_grows_by_n_by_rows_and_by_parts(workspace: Workspace) -> None:
     with_agent(workspace, rows=4)
     part = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3", "-k", "row1")
@@ -157,8 +156,7 @@ def test_a_run_grows_by_n_by_rows_and_by_parts(workspace: Workspace) -> None:
     found = workspace.results("one")
     assert (found["summary"]["total_runs"], found["partial"]) == (8, False)
 
-    shrunk = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3", exits=4)
-    shrunk.stderr.fnmatch_lines(
+    workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3", exits=4).stderr.fnmatch_lines(
         ["*cannot be resumed*these changed:", "*n: 2 -> 1, and it may only grow", "*selected rows*"]
     )
 
@@ -167,7 +165,6 @@ def test_a_run_grows_by_n_by_rows_and_by_parts(workspace: Workspace) -> None:
     assert workspace.results("one")["summary"]["total_runs"] == 8, "a part does not replace the results of the whole"
 
 
-@pytest.mark.slow
 def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.run(CONFIG, "--osmosis-run=one")
@@ -189,7 +186,6 @@ def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(wor
     assert (workspace.run_dirs("one")[-1] / "results.json").exists()
 
 
-@pytest.mark.slow
 def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.write("agent.py", AGENT)
@@ -199,51 +195,11 @@ def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
     (workspace.root / "slow-2").unlink()
     lost = calls(workspace) - Counter(event["row"] for event in workspace.events("rollout"))
     assert stopped.outlines[-1].endswith(f"{CONFIG} -x --maxfail=0 {RESUME}")
-
     resumed = paste(workspace, "\n".join(stopped.outlines))
-
     assert resumed.ret == 1
     assert calls(workspace) == Counter(range(6)) + lost
 
 
-@pytest.mark.slow
-def test_a_full_disk_says_what_was_not_stored_and_the_run_goes_on_later(workspace: Workspace) -> None:
-    with_agent(workspace, rows=40, evaluation={"batch_size": 4})
-    words = shlex.join(workspace.words(CONFIG, "--osmosis-run=one"))
-    full = workspace.pytester.run("bash", "-c", f"export PYTHONDONTWRITEBYTECODE=1; ulimit -f 8; exec {words}")
-
-    assert full.ret == 9
-    assert not hosts_under(workspace.root)
-    full.stdout.fnmatch_lines(["*journal.jsonl: cannot be written: File too large"])
-    full.stdout.fnmatch_lines(["*not stored, so resuming makes * again; free some space"])
-    full.stdout.fnmatch_lines(["osmosis: *, after you have freed some space on the disk:", "pytest *"])
-    workspace.run(CONFIG, "--osmosis-run=one", exits=0)
-    assert Counter(event["row"] for event in workspace.events("rollout", "one")) == Counter(range(40))
-    assert workspace.results("one")["summary"]["total_runs"] == 40
-
-
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (
-            ["--osmosis-run=a/b"],
-            '--osmosis-run: "a/b" is no name of a run: letters, digits, - _ . + = , and ~ make a name*',
-        ),
-        (["--osmosis-run=latest"], "--osmosis-run: means the newest run; choose another name"),
-        ([RESUME], "configs/eval/x.toml: no run of x is stored in .osmosis/runs, so there is nothing to resume*"),
-        ([RESUME, "--osmosis-run=a"], "run a: not found in .osmosis/runs*leave out --osmosis-resume to begin*"),
-    ],
-)
-def test_requests_that_make_no_sense_are_refused(workspace: Workspace, words: list[str], text: str) -> None:
-    workspace.eval("x", rows=1)
-
-    refused = workspace.run(CONFIG, *words, exits=4)
-
-    refused.stderr.fnmatch_lines([f"ERROR: {text}".replace("[", "[[]")])
-    assert not (workspace.root / ".osmosis").exists()
-
-
-@pytest.mark.slow
 def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     now, part = (CONFIG, "--osmosis-limit=2"), ("-k", "row0")
@@ -265,48 +221,39 @@ def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -
     refused = workspace.run(*now, RESUME)
 
     assert (refused.ret, calls(workspace).total() - before) == (4, 1)
-    refused.stderr.fnmatch_lines(
-        [
-            "ERROR: configs/eval/x.toml: none of the stored runs of x can be resumed:",
-            "  fits: has nothing left to do",
-            '  other: [[]experiment] model_path: "demo/judge" -> "demo/arithmetic"; [[]model] model: *',
-            "  more: the selected rows: *, without row 2",
-            "  twice: [[]evaluation] n: 2 -> 1*",
-            "  hot: [[]sampling] temperature: 0.9 -> not set",
-            "  and 1 more",
-            "undo what differs, or leave out --osmosis-resume to begin a new run, which costs money",
-        ]
-    )
+    refused.stderr.fnmatch_lines("""
+        ERROR: configs/eval/x.toml: none of the stored runs of x can be resumed:
+          fits: has nothing left to do
+          other: [[]experiment] model_path: "demo/judge" -> "demo/arithmetic"; [[]model] model: *
+          more: the selected rows: *, without row 2
+          twice: [[]evaluation] n: 2 -> 1*
+          hot: [[]sampling] temperature: 0.9 -> not set
+          and 1 more
+        undo what differs, or leave out --osmosis-resume to begin a new run, which costs money
+    """)
 
 
-@pytest.mark.slow
 def test_without_a_name_no_run_grows_by_n_and_rows_may_be_added(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     workspace.run(CONFIG, "--osmosis-limit=2", "--osmosis-run=one")
-
     refused = workspace.run(CONFIG, "--osmosis-n=2", RESUME)
     grown = workspace.run(CONFIG, RESUME)
-
     assert (refused.ret, grown.ret, calls(workspace)) == (4, 0, Counter(range(3)))
     refused.stderr.fnmatch_lines(["  one: [[]evaluation] n: 1 -> 2; --osmosis-run=one adds them"])
 
 
-@pytest.mark.slow
 def test_of_several_evals_none_is_reported_from_a_run_that_does_not_fit(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.eval("y", rows=2)
     both = (CONFIG, "configs/eval/y.toml", "--osmosis-model=demo/arithmetic")
     workspace.run(CONFIG, "--osmosis-run=x1", "--osmosis-model=demo/judge")
     workspace.run("configs/eval/y.toml", "--osmosis-run=y1", "-k", "row0")
-
     result = workspace.run(*both, RESUME)
-
     assert result.ret == 4, "nothing was spent yet"
     assert "ERROR: none of the stored runs of x can be resumed:\n  x1: [experiment] model_path: " in result.stderr.str()
 
 
 @pytest.mark.addon
-@pytest.mark.slow
 def test_tests_over_rollouts_go_on_too(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     workspace.write(
@@ -316,12 +263,10 @@ def test_tests_over_rollouts_go_on_too(workspace: Workspace) -> None:
     )
     first = workspace.run("test_answers.py", "--osmosis-source=model", "--osmosis-run=one", "-k", "row0")
     again = workspace.run("test_answers.py", "--osmosis-source=model", "--osmosis-run=one")
-
     assert (first.ret, again.ret) == (0, 0)
     assert calls(workspace) == Counter(range(3))
 
 
-@pytest.mark.slow
 def test_a_judge_that_could_not_be_asked_is_asked_again(workspace: Workspace) -> None:
     verdict = reply(json.dumps({"score": 1.0, "explanation": "right"}))
     with ChatServer(verdict, status(503), verdict) as judge:
@@ -331,14 +276,12 @@ def test_a_judge_that_could_not_be_asked_is_asked_again(workspace: Workspace) ->
         first = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-no-probe")
         asked = len(judge.requests)
         again = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-no-probe")
-
     assert (first.ret, again.ret) == (1, 0)
     assert (calls(workspace), asked, len(judge.requests)) == (Counter(range(3)), 3, 4)
     found = workspace.results("one")
     assert [run["scores"]["rubric"] for row in found["rows"] for run in row["runs"]] == [1.0] * 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "n_rollouts"),
     [
@@ -353,14 +296,11 @@ def test_runs_of_every_kind_go_on(workspace: Workspace, words: list[str], n_roll
     with_agent(workspace, rows=3)
     workspace.run(CONFIG, "--osmosis-run=one", *words, "-k", "row0")
     assert 0 < calls(workspace).total() < n_rollouts
-
     workspace.run(CONFIG, "--osmosis-run=one", *words, exits=0)
-
     assert calls(workspace).total() == n_rollouts
     assert workspace.results("one")["provenance"]["sessions"] == 2
 
 
-@pytest.mark.slow
 def test_after_an_internal_error_of_pytest_the_command_is_printed_too(workspace: Workspace) -> None:
     workspace.hurry()
     with_agent(workspace, rows=3)
@@ -369,8 +309,6 @@ def test_after_an_internal_error_of_pytest_the_command_is_printed_too(workspace:
         "broken_plugin.py",
         "def pytest_runtest_logreport(report):\n    if 'row0' in report.nodeid: raise OSError('no')\n",
     )
-
     broken = workspace.run(CONFIG, "-pbroken_plugin", "--osmosis-run=one", exits=3)
-
     assert broken.outlines[-1].startswith("pytest ")
     assert broken.outlines[-1].endswith(f"{CONFIG} -pbroken_plugin --osmosis-run=one")

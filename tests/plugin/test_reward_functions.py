@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -69,9 +70,7 @@ def outcomes(workspace: Workspace, *arguments: str) -> dict[str, int]:
 @pytest.mark.journey
 def test_reward_functions_of_a_file_are_tests(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS)
-
     result = workspace.run("rewards.py", "-v", "--json-report", "--json-report-file=report.json")
-
     result.assert_outcomes(passed=3, failed=1)
     printed = result.stdout.str()
     assert "spaces(solution_str='41', ground_truth='42') = 0.0, must be 1" in printed
@@ -91,9 +90,7 @@ def test_reward_functions_are_collected_only_where_they_are_defined(workspace: W
     workspace.write("more/plain.py", PLAIN)
     workspace.write("more/plain.cases.toml", CASES)
     workspace.write("test_a.py", REWARDS + "\nfrom rewards import spaces as imported\nalias = exact\n")
-
     ids = collected(workspace)
-
     in_test_module = [nodeid.replace("rewards.py", "test_a.py") for nodeid in IDS]
     in_plain = ["more/plain.py::exact[contract]", "more/plain.py::exact[cases-same]"]
     assert ids == [*in_plain, *IDS, *in_test_module]
@@ -105,7 +102,6 @@ def test_a_plain_run_collects_only_files_that_are_named_besides_testpaths(worksp
     workspace.write("tests/test_a.py", "import graded, rewards\nfrom rewards import exact\ndef test_a(): pass\n")
     workspace.ini("pythonpath = .")
     assert collected(workspace) == ["tests/test_a.py::test_a"]
-
     workspace.ini("pythonpath = .", "osmosis_rewards = rewards.py", "testpaths = tests")
     assert outcomes(workspace) == {"passed": 2}
 
@@ -114,7 +110,6 @@ def test_a_plain_run_collects_only_files_that_are_named_besides_testpaths(worksp
 def test_node_ids_keywords_and_markers_select(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS)
     workspace.write("test_a.py", "def test_a(): pass\n")
-
     assert collected(workspace, "rewards.py::spaces[cases-1]") == IDS[2:3]
     assert collected(workspace, "rewards.py::spaces") == IDS[:3]
     assert collected(workspace, "rewards.py", "-k", "exact and contract") == IDS[3:]
@@ -122,35 +117,69 @@ def test_node_ids_keywords_and_markers_select(workspace: Workspace) -> None:
     assert collected(workspace, "rewards.py", "test_a.py", "-mnot osmosis") == ["test_a.py::test_a"]
 
 
-def test_a_traceback_begins_in_the_function(workspace: Workspace) -> None:
-    workspace.write("rewards.py", REWARDS.replace("(ground_truth or", "(float(solution_str) and ground_truth or"))
+NAN = """
+from pytest_osmosis import osmosis_reward
 
-    result = workspace.run("rewards.py", "-k", "cases-0")
+@osmosis_reward(allow=["{}"])
+def exact(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
+    return float("nan")
+"""
+NOTED = REWARDS.replace('(ground_truth or "")', "ground_truth.strip()")
+RAISES = REWARDS.replace("(ground_truth or", "(float(solution_str) and ground_truth or")
+STRICT = "-Werror::pytest_osmosis.RewardWarning"
+TESTED: Mapping[str, tuple[str, Sequence[str], Mapping[str, int], Sequence[str]]] = {
+    "a traceback begins in the function": (
+        RAISES,
+        ["-k", "cases-0"],
+        {"failed": 1, "deselected": 3},
+        ["E *ValueError: could not convert string to float: '4 2'", "*spaces(solution_str='4 2', *) must be 1"],
+    ),
+    "a note is a warning": (
+        NOTED,
+        ["-k", "spaces and contract"],
+        {"passed": 1, "deselected": 3, "warning": 1},
+        ["*RewardWarning: spaces: it breaks with ground_truth=None (no-ground-truth)"],
+    ),
+    "or an error": (NOTED, ["-k", "spaces and contract", STRICT], {"failed": 1, "deselected": 3}, []),
+    "a finding": (
+        NAN.format("other"),
+        [],
+        {"failed": 1},
+        ["it does not return a finite number (not-a-number)", "  exact(solution_str='42', *got nan"],
+    ),
+    "a finding that is allowed": (NAN.format("not-a-number"), [], {"passed": 1}, []),
+    "a file without a reward function": (
+        "def helper(text): ...\n",
+        ["-oosmosis_rewards=rewards.py"],
+        {"error": 1},
+        ["*rewards.py: holds no reward function; decorate one with @osmosis_reward, or *"],
+    ),
+}
 
-    result.assert_outcomes(failed=1, deselected=3)
-    result.stdout.fnmatch_lines(
-        ["E *ValueError: could not convert string to float: '4 2'", "*spaces(solution_str='4 2', *) must be 1"]
-    )
-    assert "in invoke" not in result.stdout.str()
-    assert "calls.py" not in result.stdout.str()
+
+@pytest.mark.parametrize("name", TESTED)
+def test_what_a_function_does_decides_its_test(workspace: Workspace, name: str) -> None:
+    text, words, expected, lines = TESTED[name]
+    workspace.write("rewards.py", text)
+    named = [] if any("osmosis_rewards" in word for word in words) else ["rewards.py"]
+    result = workspace.run(*named, *words)
+    counts = result.parseoutcomes()
+    assert {outcome.removesuffix("s"): n for outcome, n in counts.items()} == expected
+    result.stdout.fnmatch_lines(lines)
+    assert not [word for word in ("in invoke", "calls.py") if word in result.stdout.str()], "only frames of the user"
 
 
 HIDDEN = """
 from pytest_osmosis import osmosis_reward
 
 class Judge:
-    @staticmethod
-    @osmosis_reward
-    def score(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
-        return 1.0
-
     @osmosis_reward
     def __call__(self, solution_str, ground_truth):
         return 1.0
 
 def made(scale):
     @osmosis_reward
-    def score(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
+    def score(messages, ground_truth):
         return float("nan")
     return score
 
@@ -170,20 +199,14 @@ short = osmosis_reward(lambda messages, ground_truth: 1.0)
 
 def test_decorated_functions_that_would_not_be_tested_are_collection_errors(workspace: Workspace) -> None:
     workspace.write("rewards.py", HIDDEN)
-
     result = workspace.run("rewards.py", exits=pytest.ExitCode.INTERRUPTED)
-
     fix = "is decorated with @osmosis_reward and would not be tested: a reward function needs a name of its own*"
-    result.stdout.fnmatch_lines_random(
-        [
-            f"*rewards.py:5: Judge.score {fix}",
-            f"*rewards.py:10: Judge.__call__ {fix}",
-            f"*rewards.py:15: made.<locals>.score {fix}",
-            f"*rewards.py:22: twice {fix}",
-        ]
-    )
-    assert "rewards.py:30" not in result.stdout.str()
-    assert ":26:" not in result.stdout.str()
+    result.stdout.fnmatch_lines_random(f"""
+        *rewards.py:5: Judge.__call__ {fix}
+        *rewards.py:10: made.<locals>.score {fix}
+        *rewards.py:17: twice {fix}
+    """)
+    assert not [line for line in ("rewards.py:21", "rewards.py:25") if line in result.stdout.str()]
 
 
 @pytest.mark.slow
@@ -192,73 +215,22 @@ def test_a_second_session_of_a_process_knows_only_its_own_functions(workspace: W
     workspace.write("test_a.py", "import rewards\ndef test_a(): pass\n")
     workspace.run().assert_outcomes(passed=1)
     workspace.write("rewards.py", REWARDS.replace("def exact", "def equal"))
-
     workspace.run("rewards.py").assert_outcomes(passed=3, failed=1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["test_a.py"]])
-def test_an_ini_key_that_leads_to_no_reward_function_is_a_usage_error(
-    workspace: Workspace, arguments: list[str]
-) -> None:
+def test_an_ini_key_without_a_reward_function_is_a_usage_error(workspace: Workspace, arguments: list[str]) -> None:
     workspace.ini("osmosis_rewards = rewards.py rewrds.py more/*.py ../else.py /else/where.py folder notes.txt")
     for file in ("rewards.py", "test_a.py"):
         workspace.write(file, PLAIN)
     workspace.write("folder/rewards.py", PLAIN)
     workspace.write("notes.txt", "")
-
     result = workspace.run(*arguments, exits=4)
-
     for pattern in ("rewrds.py", "more/[*].py", "../else.py", "/else/where.py", "folder", "notes.txt"):
         result.stderr.fnmatch_lines([f"ERROR: ini osmosis_rewards: {pattern}: must be a Python file, or a pattern *"])
     assert "osmosis_rewards: rewards.py" not in result.stderr.str()
     assert workspace.run("--help").ret == 0
-
-
-def test_a_named_file_without_a_reward_function_is_an_error(workspace: Workspace) -> None:
-    workspace.ini("osmosis_rewards = helpers.py more/*.py")
-    for file in ("helpers.py", "more/tools.py"):
-        workspace.write(file, "def helper(text): ...\n")
-
-    result = workspace.run()
-
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*helpers.py: holds no reward function; decorate one with @osmosis_reward, or *"])
-
-
-@pytest.mark.slow
-def test_a_note_is_a_warning_or_an_error_if_warnings_are_errors(workspace: Workspace) -> None:
-    workspace.write("rewards.py", REWARDS.replace('(ground_truth or "")', "ground_truth.strip()"))
-
-    noted = workspace.run("rewards.py::spaces[contract]")
-    strict = workspace.run("rewards.py::spaces[contract]", "-Werror::pytest_osmosis.RewardWarning")
-
-    noted.assert_outcomes(passed=1, warnings=1)
-    noted.stdout.fnmatch_lines(["*RewardWarning: spaces: it breaks with ground_truth=None (no-ground-truth)"])
-    strict.assert_outcomes(failed=1)
-
-
-NAN = """
-from pytest_osmosis import osmosis_reward
-
-@osmosis_reward(allow=["other"])
-def exact(solution_str: str, ground_truth: str, extra_info: dict = None) -> float:
-    return float("nan")
-"""
-
-
-@pytest.mark.slow
-def test_an_intended_finding_can_be_allowed(workspace: Workspace) -> None:
-    workspace.write("rewards.py", NAN)
-    refused = workspace.run("rewards.py")
-    workspace.write("rewards.py", NAN.replace("other", "not-a-number"))
-    allowed = workspace.run("rewards.py")
-
-    refused.assert_outcomes(failed=1)
-    refused.stdout.fnmatch_lines(
-        ["it does not return a finite number (not-a-number)", "  exact(solution_str='42', *got nan"]
-    )
-    allowed.assert_outcomes(passed=1)
 
 
 LEAKY = """
@@ -275,37 +247,14 @@ def test_option_and_ini_turn_the_lab_on_which_leaves_no_files_behind(workspace: 
     workspace.write("rewards.py", LEAKY)
     probes = ["determinism", "range", "robustness", "speed", "leaks"]
     in_lab = ["rewards.py::contained[contract]", *(f"rewards.py::contained[lab-{probe}]" for probe in probes)]
-
-    off = collected(workspace, "rewards.py")
-    by_option = collected(workspace, "rewards.py", "--osmosis-lab")
+    assert collected(workspace, "rewards.py") == in_lab[:1]
+    assert collected(workspace, "rewards.py", "--osmosis-lab") == in_lab
     workspace.ini("osmosis_lab = true")
-    by_ini = collected(workspace, "rewards.py")
-
-    assert off == in_lab[:1]
-    assert by_option == by_ini == in_lab
+    assert collected(workspace, "rewards.py") == in_lab
     ran = workspace.run("rewards.py", "-k", "robustness or range", "-pno:cacheprovider")
     ran.assert_outcomes(passed=2, deselected=4)
     left = {path.name for path in workspace.root.iterdir()} - {"__pycache__", ".pytest_cache"}
     assert left == {"pytest.ini", "rewards.py"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--osmosis-lab", "--osmosis-lab-budget=soon"], "--osmosis-lab-budget: must be a number of seconds above 0"),
-        (["--osmosis-lab", "--osmosis-lab-budget=nan"], "--osmosis-lab-budget: must be a number of seconds above 0"),
-        (["--osmosis-lab", "-oosmosis_lab_budget=0"], "ini osmosis_lab_budget: must be a number of seconds above 0"),
-        (["--osmosis-lab-budget=60"], "--osmosis-lab-budget: needs --osmosis-lab"),
-    ],
-)
-def test_a_budget_that_makes_no_sense_is_a_usage_error(
-    workspace: Workspace, arguments: list[str], message: str
-) -> None:
-    workspace.write("rewards.py", LEAKY)
-
-    result = workspace.run("rewards.py", *arguments, exits=pytest.ExitCode.USAGE_ERROR)
-
-    result.stderr.fnmatch_lines([f"ERROR: {message}*"])
 
 
 @pytest.mark.slow
@@ -313,10 +262,7 @@ def test_a_budget_that_makes_no_sense_is_a_usage_error(
 def test_the_lab_without_its_libraries_is_refused_with_an_install_hint(workspace: Workspace, origin: str) -> None:
     workspace.write("rewards.py", LEAKY)
     workspace.write("conftest.py", "import sys\nfor each in ('psutil', 'time_machine'): sys.modules[each] = None\n")
-    lab = ["--osmosis-lab"] if origin == "--osmosis-lab" else ["-o", "osmosis_lab=true"]
-
-    result = workspace.run("rewards.py", *lab, exits=pytest.ExitCode.USAGE_ERROR)
-
-    hint = f'{origin}: needs psutil, time_machine: pip install "pytest-osmosis[lab]"'
-    assert hint in result.stderr.str()
+    lab = "--osmosis-lab" if origin == "--osmosis-lab" else "-oosmosis_lab=true"
+    hint = f'*{origin}: needs psutil, time_machine: pip install "pytest-osmosis[[]lab]"*'
+    workspace.run("rewards.py", lab, exits=pytest.ExitCode.USAGE_ERROR).stderr.fnmatch_lines([hint])
     workspace.run("rewards.py").assert_outcomes(passed=1)

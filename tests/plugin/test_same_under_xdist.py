@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests.plugin import test_entries, test_granularity, test_training_configs
 from tests.plugin.under_xdist import Copy, differences
 from tests.plugin.workspaces import BROKEN, FAIL, PASS, Session, wait_until
 from tests.servers import Exchange, reply, status
@@ -173,23 +174,7 @@ def baselines(copy: Copy) -> None:
 
 def rows(copy: Copy) -> None:
     """A test for each row, which reports three runs; then `--lf` by runs, and by rows again."""
-    copy.write(
-        "agent.py",
-        "async def rollout(ctx):\n    return [*ctx.prompt, {'role': 'assistant', 'content': str(ctx.run_index)}]\n",
-    )
-    copy.write(
-        "rewards.py",
-        "def score(solution_str, ground_truth, extra_info, **kwargs):\n"
-        "    if solution_str in extra_info.get('raising', ''):\n"
-        "        raise ZeroDivisionError('the reward function broke')\n"
-        "    return float(solution_str in extra_info['passing'])\n",
-    )
-    copy.eval(
-        rows=[{"passing": "012"}, {"passing": "0"}, {"passing": "02", "raising": "1"}],
-        agent={"agent": "agent:rollout"},
-        evaluation={"n": 3, "batch_size": 4},
-        limits={"max_errors": 9},
-    )
+    test_granularity.prepare(copy, test_granularity.ROWS[:3], execution={}, limits={"max_errors": 9})
     by_row = "--osmosis-granularity=row"
     copy.command(1, X, by_row, "-v", *JUNIT)
     copy.command(1, X, "--lf", "-v", *JUNIT)
@@ -253,12 +238,7 @@ def several(copy: Copy) -> None:
 def entries(copy: Copy) -> None:
     """Three evals of one config, compared and recorded, and tests over rollouts: of one, and of none."""
     copy.eval(rows=2)
-    copy.write(
-        "configs/eval/many.toml",
-        'model = "demo/arithmetic"\ndataset = "x"\neval_fn = ["rewards:score"]\nnum_examples = -1\n'
-        'cassette.record = "all"\n\n[[eval]]\nname = "plain"\n\n'
-        "[[ablation]]\n[ablation.sweep]\ntemperature = [0.0, 0.5]\n",
-    )
+    copy.write(test_entries.PATH, test_entries.MANY)
     for name in ("plain", "nix"):
         copy.write(
             f"test_{name}.py",
@@ -365,17 +345,7 @@ def laboratory(copy: Copy) -> None:
 
 def preflight(copy: Copy) -> None:
     """A training config whose model rolls out a few rows."""
-    copy.write(
-        "rollouts/mine/main.py",
-        "from pytest_osmosis import AgentWorkflow, Grader\n\n"
-        "class Flow(AgentWorkflow):\n    async def run(self, ctx):\n        await ctx.chat(ctx.prompt)\n\n"
-        "class Judge(Grader):\n    async def grade(self, ctx):\n        ctx.set_reward(float(int(ctx.label) < 3))\n",
-    )
-    lines = ['rollout = "mine"', 'entrypoint = "main.py"', 'model_path = "Qwen/Qwen3.6-35B-A3B"', 'dataset = "x"']
-    lines += ["[training]", "max_prompt_length = 20", "max_response_length = 30", "[secrets]", "required = []"]
-    copy.write("configs/training/x.toml", "\n".join(["[experiment]", *lines]) + "\n")
-    rows = [{"user_prompt": f"What is {n} * 2?", "ground_truth": str(2 * n)} for n in range(8)]
-    copy.write("data/x.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    test_training_configs.training(copy)
     copy.command(0, "configs/training/x.toml", f"--osmosis-base-url={copy.server.base_url}", "-rA", *JUNIT)
 
 
@@ -536,5 +506,4 @@ STORIES: tuple[Callable[[Copy], None], ...] = (
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_a_session_under_xdist_shows_and_leaves_the_same(story: Callable[[Copy], None], tmp_path: Path) -> None:
     found = differences(story, tmp_path, answer)
-
     assert not found, f"{story.__doc__}\n{found}"

@@ -65,7 +65,6 @@ def test_a_script_answers_right_as_often_as_it_says(workspace: Workspace) -> Non
     scores = [run[0]["contains"] for row in whole for run in row]
     assert 0.4 < sum(scores) / len(scores) < 0.95
     assert {run[2] for row in whole for run in row} == {0.0}
-
     workspace.run(CONFIG, "-k", "row2-run5")
     workspace.run(CONFIG, "--osmosis-resume", exits=0)
     assert numbers(workspace) == whole, "what is selected makes no difference"
@@ -106,11 +105,3 @@ def test_a_row_without_an_answer_is_an_error_of_the_dataset(workspace: Workspace
     result = workspace.run(CONFIG, exits=4)
     text = 'row 1: demo/script answers from the column "said", which is empty here'
     assert f"ERROR: data/x.jsonl:2: {text}" in result.errlines
-
-
-def test_by_default_it_answers_from_the_ground_truth(workspace: Workspace) -> None:
-    workspace.eval(
-        rows=ROWS, experiment={"model_path": "demo/script", "dataset": "x"}, scoring={"eval_fns": ["equals"]}
-    )
-    workspace.run(CONFIG, exits=0)
-    workspace.run(CONFIG, "--osmosis-set=sampling.extra_body.accuracy=0", exits=1)

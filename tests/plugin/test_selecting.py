@@ -10,13 +10,9 @@ from tests.plugin.workspaces import CONFIG, Workspace
 @pytest.mark.slow
 def test_k_selects_runs_by_their_name_and_if_nothing_is_selected_nothing_runs(workspace: Workspace) -> None:
     workspace.eval(rows=13, gate={"pass_rate": ">= 0.5"})
-
     workspace.run(CONFIG, "-k", "row99", exits=5)
     assert not (workspace.root / ".osmosis").exists()
-
-    result = workspace.run(CONFIG, "-k", "row1-")
-
-    result.assert_outcomes(passed=1, skipped=1)
+    workspace.run(CONFIG, "-k", "row1-").assert_outcomes(passed=1, skipped=1)
     assert [row["row_index"] for row in workspace.results()["rows"]] == [1]
     assert workspace.results()["gates"][0]["state"] == "partial"
 
@@ -24,13 +20,9 @@ def test_k_selects_runs_by_their_name_and_if_nothing_is_selected_nothing_runs(wo
 @pytest.mark.slow
 def test_options_that_change_only_the_order_leave_the_gate_its_decision(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {"score": 0.0}, {}], gate={"pass_rate": ">= 0.9"})
-
     for words in (["--nf"], ["--ff"], ["--sw"], ["--sw"], ["-m", "osmosis"]):
-        whole = workspace.run(CONFIG, *words, exits=1)
-        whole.assert_outcomes(passed=2, xfailed=1, failed=1)
-
-    part = workspace.run(CONFIG, "--lf", exits=1)
-    part.assert_outcomes(failed=1, skipped=1, deselected=2)
+        workspace.run(CONFIG, *words, exits=1).assert_outcomes(passed=2, xfailed=1, failed=1)
+    workspace.run(CONFIG, "--lf", exits=1).assert_outcomes(failed=1, skipped=1, deselected=2)
 
 
 @pytest.mark.slow
@@ -38,58 +30,14 @@ def test_a_named_eval_without_a_selected_test_is_mentioned(workspace: Workspace)
     workspace.eval(rows=3, gate={"pass_rate": ">= 0.9"})
     workspace.write("test_python.py", "def test_python(): pass\n")
     text = "osmosis: x: none of its 3 tests was selected, so nothing was measured"
-
     deselected = workspace.run(CONFIG, "test_python.py", "-m", "not osmosis")
     removing = "def pytest_collection_modifyitems(items):\n    items[:] = [i for i in items if '.py' in i.nodeid]\n"
     workspace.write("conftest.py", removing)
     removed = workspace.run(CONFIG, "test_python.py")
-
     for result in (deselected, removed):
         assert result.ret == 0
         result.stdout.fnmatch_lines([text])
     assert not any(text in line for line in workspace.run(CONFIG, "--co").outlines)
-
-
-@pytest.mark.journey
-def test_collect_only_starts_nothing(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace.eval(
-        model={"base_url": "http://127.0.0.1:1/v1", "api_key_env": "A_KEY_THAT_IS_NOT_SET"},
-        secrets={"required": ["A_SECRET_THAT_IS_NOT_SET"]},
-        gate={"pass_rate": ">= 0.5"},
-    )
-    workspace.write("rewards.py", "raise SystemExit('a host was started')\n")
-
-    result = workspace.run(CONFIG, "--co", "-q", exits=0)
-
-    assert [line for line in result.outlines if "::" in line] == [
-        f"configs/eval/x.toml::x[row{row}-run0]" for row in range(3)
-    ]
-    refused = workspace.run("configs/eval/x.toml::x[row9-run0]", exits=4)  # what is missing hides no wrong id
-    refused.stderr.fnmatch_lines(["ERROR: *A_SECRET_THAT_IS_NOT_SET: missing*", "ERROR: *row9-run0?: not found; *"])
-    assert not (workspace.root / ".osmosis").exists()
-
-
-@pytest.mark.journey
-def test_an_id_selects_its_run_alone(workspace: Workspace) -> None:
-    workspace.eval(rows=[{}, {"score": 0.0}, {}], evaluation={"n": 2}, gate={"pass_rate": ">= 0.1"})
-
-    result = workspace.run("configs/eval/x.toml::x[row1-run1]")
-
-    result.assert_outcomes(failed=1, skipped=1)
-    assert result.ret == 1
-    assert [(run["row"], run["run"]) for run in workspace.events("start")] == [(1, 1)]
-    assert workspace.results()["partial"] is True
-
-
-@pytest.mark.slow
-def test_ids_of_several_evals_run_in_one_session(workspace: Workspace) -> None:
-    workspace.eval("x", evaluation={"batch_size": 4})
-    workspace.eval("y")
-    ids = ["x.toml::x[row2-run0]", "x.toml::x[row0-run0]", "y.toml::y[row1-run0]"]
-
-    workspace.run(*(f"configs/eval/{name}" for name in ids)).assert_outcomes(passed=3)
-    assert [row["row_index"] for row in workspace.results("x")["rows"]] == [0, 2]
-    assert [row["row_index"] for row in workspace.results("y")["rows"]] == [1]
 
 
 X = "configs/eval/x.toml::x"
@@ -105,9 +53,7 @@ MISSING = [
 def test_ids_of_missing_tests_are_usage_errors_with_one_that_exists(workspace: Workspace) -> None:
     """Under xdist too, where pytest would collect nothing and exit with 5."""
     workspace.eval(evaluation={"n": 2}, data={"rows": "0"}, gate={"pass_rate": ">= 0.5"})
-
     result = workspace.run(f"{X}[row0-run0]", *MISSING, exits=4)
-
     errors = [line for line in result.errlines if line]
     for line, arg in zip(errors, MISSING, strict=True):
         file = arg.partition("::")[0]

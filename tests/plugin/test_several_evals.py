@@ -13,10 +13,9 @@ from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, junit_cases, wai
 from tests.servers import ChatServer, by_row, held, reply
 
 CONFIGS = "--osmosis-config=configs/eval"
-X = "--osmosis-config=configs/eval/x.toml"
+BROKE = "rewards:score: ZeroDivisionError: the reward function broke"
 
 
-@pytest.mark.slow
 def test_the_duration_of_an_eval_ends_with_its_own_last_run(workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
         workspace.hurry()
@@ -27,9 +26,7 @@ def test_the_duration_of_an_eval_ends_with_its_own_last_run(workspace: Workspace
         in_b = datetime.now(UTC)
         session.wait_for("1 in flight")  # b takes as long as the first line of the log
         server.release()
-
         assert session.wait() == 0, session.output
-
     results = workspace.results("a")
     began, ended = (datetime.fromisoformat(results["provenance"][key]) for key in ("started_at", "finished_at"))
     assert began <= ended <= in_b
@@ -61,48 +58,32 @@ def test_several_evals_end_with_one_table_in_natural_order(
 
     lines = workspace.run(CONFIGS, "--osmosis-markdown=out/page.md", exits=9).outlines
 
-    head, *rows, total = table(lines)
-    assert head == ["eval", "model", "pass rate (95% interval)", "mean", "gate", "cost", "time"]
-    assert [row[:2] for row in rows[:4]] == [[f"set{number}", "demo/arithmetic"] for number in (1, 2, 9, 10)]
-    assert rows[0][2:5] == ["not measured", "-", "NOT MEASURED"]
-    assert re.fullmatch(r"\*\d\.\d{3} \(\d\.\d{3} to \d\.\d{3}\)", rows[1][2])
-    assert rows[1][3:6] == ["0.800", "HOLDS", "$0"]
-    assert rows[2][3:6] == ["1.000", "-", "$0"]
-    assert rows[3][3:6] == ["0.000", "FAILS", "$0"]
-    assert rows[4] == ["* counts runs that were not measured as not passed"]
-    assert re.fullmatch(
-        r"4 evals: 1 fails, 1 not measured, 1 holds, 1 without a gate; "
-        r"6 of 11 runs passed, 3 not measured; \$0, \d\.\d+ s",
-        total[0],
-    )
+    _, *rows, total = table(lines)
+    assert [[row[0], row[4]] for row in rows[:4]] == [
+        ["set1", "NOT MEASURED"], ["set2", "HOLDS"], ["set9", "-"], ["set10", "FAILS"],
+    ]  # fmt: skip
+    assert total[0].startswith("4 evals: 1 fails, 1 not measured, 1 holds, 1 without a gate; 6 of 11 runs passed, 3 ")
     start = next(number for number, line in enumerate(lines) if "- osmosis: 4 evals -" in line)
     end = next(number for number, line in enumerate(lines) if line.startswith("eval "))
     explained = [line for line in lines[start + 1 : end] if line and not line.startswith(" ")]
     named = [f"{name} (pytest-osmosis show {workspace.run_dirs(name)[-1].name})" for name in ("set1", "set2", "set10")]
     assert explained == [*named, "results: .osmosis/runs (pytest-osmosis runs lists them)"]
     block = lines[lines.index(named[1]) : lines.index("", lines.index(named[1]))]
-    assert len(block) == 2
-    assert block[1].startswith("  1 run not measured: rewards:score: ZeroDivisionError")
+    assert [line.partition(" (")[0] for line in block[1:]] == [f"  1 run not measured: {BROKE}"]
     assert not any("rewards:score       >= 1" in line for line in lines), "no table of statistics"
     page, job = ((workspace.root / name).read_text(encoding="utf-8") for name in ("out/page.md", "job.md"))
     assert (job, page[: len(MARK)]) == ("what another step wrote\n" + page.removeprefix(MARK), MARK)
-    assert job.splitlines()[1:5] == [
-        "### 4 evals",
-        "",
-        "| eval | model | pass rate (95% interval) | mean | gate | cost | time |",
-        "|---|---|---|---|---|---|---|",
-    ]
     assert [line.split(" | ")[0] for line in job.splitlines()[5:9]] == ["| set1", "| set2", "| set9", "| set10"]
-    assert job.splitlines()[10] == "\\* counts runs that were not measured as not passed"
-    assert [line for line in job.splitlines() if line.startswith("### ")][1:] == [
-        "### set1: not measured",
-        "### set2: every gate holds",
-        "### set9: 2 of 2 runs passed",
-        "### set10: a gate fails",
-    ]
+    titles = (
+        "4 evals",
+        "set1: not measured",
+        "set2: every gate holds",
+        "set9: 2 of 2 runs passed",
+        "set10: a gate fails",
+    )
+    assert [line for line in job.splitlines() if line.startswith("### ")] == [f"### {title}" for title in titles]
 
 
-@pytest.mark.slow
 def test_header_table_and_places_have_each_of_several_evals_in_the_order_of_the_command(workspace: Workspace) -> None:
     four_evals(workspace)
     workspace.eval("set3", rows=[{"user_prompt": "the same"}] * 2, evaluation={"n": 2, "batch_size": 4})
@@ -124,7 +105,6 @@ def test_header_table_and_places_have_each_of_several_evals_in_the_order_of_the_
     ]
 
 
-@pytest.mark.slow
 @PLAIN_AND_XDIST
 @pytest.mark.parametrize("ends", ["interrupt", "maxfail"])
 def test_what_ends_the_session_stops_no_eval_that_is_done(workspace: Workspace, ends: str) -> None:
@@ -137,14 +117,11 @@ def test_what_ends_the_session_stops_no_eval_that_is_done(workspace: Workspace, 
             wait_until(lambda: len(server.requests) == 2, "two requests")
             wait_until(lambda: workspace.events("score", "b"), "the first score")
             session.interrupt()
-
         assert session.wait() in (1, 2), session.output
-
     assert (workspace.results("a")["status"], workspace.results("b")["status"]) == ("finished", "stopped")
     assert "a (pytest-osmosis show" not in session.output
 
 
-@pytest.mark.slow
 def test_what_several_evals_met_is_told_once(workspace: Workspace) -> None:
     model = {"base_url": "http://127.0.0.1:9/v1", "max_retries": 0}
     for name in ("a", "b", "c"):
@@ -165,7 +142,6 @@ def test_what_several_evals_met_is_told_once(workspace: Workspace) -> None:
     assert table(lines)[-1][0].startswith("3 evals: 3 not measured; none of 6 runs finished; ")
 
 
-@pytest.mark.slow
 def test_verbose_shows_every_eval_whole_quiet_the_verdict_and_quieter_one_line(workspace: Workspace) -> None:
     four_evals(workspace)
 
@@ -177,26 +153,19 @@ def test_verbose_shows_every_eval_whole_quiet_the_verdict_and_quieter_one_line(w
     verbose.stdout.fnmatch_lines(["osmosis: set10 (configs/eval/set10.toml)", "  dataset: data/set10.jsonl, all 2"])
 
     several, one = workspace.run(CONFIGS, "-q"), workspace.run("--osmosis-config=configs/eval/set10.toml", "-q")
-    several_name, one_name = (folder.name for folder in workspace.run_dirs("set10")[-2:])
-    worst = "worst rows: row0 0 of 1, row1 0 of 1; pytest-osmosis show {} row0-run0"
-    quieter = workspace.run(CONFIGS, "-qq").outlines
-
     assert len(table(several.outlines)) == 7
     assert not any("osmosis: 4 evals" in line or "first: row" in line for line in several.outlines)
-    assert [line for line in one.outlines if line.startswith("osmosis: set10: ")] == [
-        "osmosis: set10: pass rate 0.000: 0 of 2 runs passed; 95% interval 0.000 to 0.776",
-        "osmosis: set10: gate pass_rate >= 0.5: FAILS: 0.000 (0 of 2 runs passed)",
-        f"osmosis: set10: {worst.format(one_name)}",
-    ]
-    assert f"osmosis: set10: {worst.format(several_name)}" in several.outlines
+    for result, folder in zip((several, one), workspace.run_dirs("set10")[-2:], strict=True):
+        worst = f"worst rows: row0 0 of 1, row1 0 of 1; pytest-osmosis show {folder.name} row0-run0"
+        assert f"osmosis: set10: {worst}" in result.outlines
+    verdict = [line for line in one.outlines if line.startswith("osmosis: set10: ")]
+    assert [line.split(": ")[2] for line in verdict] == ["pass rate 0.000", "gate pass_rate >= 0.5", "worst rows"]
     assert not any("tokens" in line for line in one.outlines)
-    (ours,) = (line for line in quieter if "osmosis" in line)
+    (ours,) = (line for line in workspace.run(CONFIGS, "-qq").outlines if "osmosis" in line)
     assert ours.startswith("osmosis: 4 evals: 1 fails, 1 not measured, 1 holds, 1 without a gate; 6 of 11 runs")
-    assert not any(line.startswith("eval ") for line in quieter)
 
 
 @pytest.mark.addon
-@pytest.mark.slow
 def test_evals_that_tests_need_have_a_line_each_and_the_table(workspace: Workspace) -> None:
     workspace.ini("pythonpath = .", "addopts = --strict-markers")
     for name, n_rows in (("a", 2), ("b", 3)):
@@ -206,23 +175,18 @@ def test_evals_that_tests_need_have_a_line_each_and_the_table(workspace: Workspa
 
     result = workspace.run("test_x.py", "--osmosis-source=model")
 
-    result.stdout.fnmatch_lines(
-        [
-            "osmosis: tests need 5 rollouts of 2 evals; gates are not evaluated",
-            "  a-tests: demo/arithmetic (embedded), 2 rollouts of 2 rows, used by 2 tests, 1 in flight",
-            "  b-tests: demo/arithmetic (embedded), 3 rollouts of 3 rows, used by 3 tests, 1 in flight",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+        osmosis: tests need 5 rollouts of 2 evals; gates are not evaluated
+          a-tests: demo/arithmetic (embedded), 2 rollouts of 2 rows, used by 2 tests, 1 in flight
+          b-tests: demo/arithmetic (embedded), 3 rollouts of 3 rows, used by 3 tests, 1 in flight
+    """)
     rows = table(result.outlines)[1:-1]
     assert [row[:2] + row[3:6] for row in rows] == [
         [f"{name}-tests", "demo/arithmetic", "1.000", "-", "$0"] for name in "ab"
     ]
 
 
-@pytest.mark.slow
-def test_pages_and_summaries_that_cannot_be_made_cost_nothing_else(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_that_cannot_be_made_cost_nothing_else(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     def overflows(*_given: object, **_options: object) -> Iterator[str]:
         raise OverflowError("too large")
 
@@ -234,11 +198,9 @@ def test_pages_and_summaries_that_cannot_be_made_cost_nothing_else(
     result = workspace.run(CONFIGS, "--osmosis-markdown=page.md", "--junitxml=junit.xml", exits=1)
 
     result.assert_outcomes(passed=2, xfailed=1, failed=1, errors=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*page.md could not be written: OverflowError: too large (*",
-            "osmosis: the summary could not be printed: OverflowError: too large (*",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+        *page.md could not be written: OverflowError: too large (*
+        osmosis: the summary could not be printed: OverflowError: too large (*
+    """)
     assert [workspace.results(name)["gates"][0]["state"] for name in ("x", "y")] == ["holds", "fails"]
     assert len(junit_cases(workspace.root / "junit.xml")) == 5

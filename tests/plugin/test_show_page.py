@@ -45,14 +45,11 @@ def test_the_page_says_what_the_screen_said(workspace: Workspace) -> None:
     ]
 
 
-@pytest.mark.slow
 def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(workspace: Workspace) -> None:
     workspace.eval(rows=passing(1, *[0] * 25), gate={"pass_rate": ">= 0"})
     workspace.run(CONFIG)
     (run,) = workspace.run_dirs()
-
     page, failed, every = (shown(workspace, *options) for options in ([], ["--failed"], ["--all"]))
-
     assert "\n25 of 26 runs did not pass (the first 20):\n" in page
     assert page.count("score 0 < 1") == 20
     assert f"\nall 25:            pytest-osmosis show {run.name} --failed\n" in page
@@ -61,22 +58,6 @@ def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(workspace: 
     assert every.count("score 0 < 1") == 25
 
 
-@pytest.mark.addon
-@pytest.mark.slow
-def test_a_test_eval_is_called_one(workspace: Workspace) -> None:
-    workspace.eval(rows=2)
-    workspace.write(
-        "test_x.py",
-        "import pytest\n\n\n@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
-        "def test_x(rollout):\n    assert rollout.score('rewards:score') == 1\n",
-    )
-    workspace.run("test_x.py", "--osmosis-source=model")
-    page = shown(workspace)
-    assert page.startswith("x-tests-")
-    assert "  made for tests over rollouts, which decide by themselves whether they pass\n" in page
-
-
-@pytest.mark.slow
 def test_a_part_a_smoke_test_and_an_eval_that_was_decided_early_are_called_so(workspace: Workspace) -> None:
     workspace.eval(rows=passing(*[1] * 40), gate={"pass_rate": ">= 0.1"})
     workspace.run(CONFIG, "-k", "row1-")
@@ -88,15 +69,3 @@ def test_a_part_a_smoke_test_and_an_eval_that_was_decided_early_are_called_so(wo
     assert page[0].endswith(": finished early")
     (line,) = (line for line in page if "not needed" in line)
     assert line in screen
-
-
-@pytest.mark.slow
-def test_a_run_names_its_row_and_the_command_that_repeats_it(workspace: Workspace) -> None:
-    workspace.eval(rows=2, evaluation={"n": 2})
-    workspace.run(CONFIG)
-    said = shown(workspace, "row1-run1")
-    assert "  dataset row: data/x.jsonl:2\n" in said
-    command = "pytest 'configs/eval/x.toml::x[row1-run1]'"
-    assert f"  run it again: {command}\n" in said
-    workspace.run("configs/eval/x.toml::x[row1-run1]").assert_outcomes(passed=1)
-    assert "  run it again: pytest configs/eval/x.toml -k row1-\n" in shown(workspace, "row1")

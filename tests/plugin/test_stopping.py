@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from tests.plugin.workspaces import (
@@ -19,7 +17,6 @@ from tests.plugin.workspaces import (
 from tests.servers import ChatServer, by_row, held, reply
 
 
-@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None:
     with ChatServer(by_row({0: [reply("42")], 1: [reply("42")]}, held(reply("42")))) as server:
@@ -43,16 +40,13 @@ def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None
     assert not hosts_under(workspace.root)
 
 
-@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
     with ChatServer(by_row({0: [reply("42")]}, held(reply("42")))) as server, ChatServer() as of_y:
         workspace.hurry()
         workspace.eval("x", rows=[{"score": 0.0}, {}], model={"base_url": server.base_url})
         workspace.eval("y", rows=2, model={"base_url": of_y.base_url})
-
         result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml", "-x", "--osmosis-no-probe")
-
         assert result.ret == (2 if workspace.distributed else 1)
         assert not of_y.requests
     pending = workspace.results("y")["pending"]
@@ -61,44 +55,35 @@ def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
     assert not hosts_under(workspace.root)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("status", [7, 0])
 def test_an_exit_status_that_a_test_sets_stays_and_what_ran_is_printed(workspace: Workspace, status: int) -> None:
     workspace.hurry()
     workspace.write("test_python.py", f"import pytest\ndef test_python(): pytest.exit('bye', {status})\n")
     with ChatServer(held(reply("42"))) as server:
         workspace.eval(rows=4, gate={"pass_rate": ">= 0.9"}, model={"base_url": server.base_url})
-
         result = workspace.run(CONFIG, "test_python.py", "--osmosis-no-probe")
-
     assert result.ret == status
     summaries = [line for line in result.outlines if line.startswith("results: .osmosis/runs/x-")]
     assert len(summaries) == 1
     assert workspace.results()["status"] == "stopped"
 
 
-@pytest.mark.slow
 def test_a_test_that_exits_under_xdist_is_not_green(workspace: Workspace) -> None:
     workspace.hurry()
     workspace.eval(rows=4)
     workspace.write("test_python.py", "import pytest\ndef test_python(): pytest.exit('bye', 7)\n")
-
     result = workspace.run(CONFIG, "test_python.py", "-n2")
-
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR, "xdist itself does not survive it"
     result.stdout.fnmatch_lines(["results: .osmosis/runs/x-*"])
 
 
-@pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_a_python_test_that_fails_stops_evals(workspace: Workspace) -> None:
     with ChatServer(held(reply("42"))) as server:
         workspace.hurry()
         workspace.eval(rows=4, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
         workspace.write("test_python.py", "def test_python(): raise AssertionError\n")
-
         result = workspace.run(CONFIG, "test_python.py", "-x", "--osmosis-no-probe")
-
     assert result.ret == (2 if workspace.distributed else 1)
     assert len(workspace.results()["pending"]) == 4
     assert not hosts_under(workspace.root)
@@ -117,29 +102,6 @@ def wait_for_three(workspace: Workspace, server: ChatServer) -> None:
     wait_until(lambda: workspace.events("score") and len(workspace.events("start")) == 3, "the first score")
 
 
-@pytest.mark.journey
-def test_ctrl_c_keeps_finished_runs(workspace: Workspace) -> None:
-    with ChatServer(reply("42"), held(reply("42"))) as server:
-        make(workspace, server)
-        session = workspace.start(CONFIG, "--osmosis-config=configs/eval/y.toml", "--osmosis-no-probe")
-        wait_for_three(workspace, server)
-
-        session.interrupt()
-
-        assert session.wait() == 2, session.output  # which fails long before the deadlines of rollouts
-    results = workspace.results("x")
-    assert (results["status"], results["stop_reason"]) == ("stopped", "interrupted")
-    assert results["summary"]["total_runs"] == 1
-    assert [run["reason"] for run in results["pending"]] == ["interrupted"] * 5
-    assert [run["reason"] for run in workspace.results("y")["pending"]] == ["interrupted"] * 2
-    assert "\n  interrupted: 3 of 6 runs never started, 2 did not finish\n" in session.output
-    assert re.search(r"^y .* never ran ", session.output, re.MULTILINE)
-    assert "KeyboardInterrupt" in session.output
-    assert "INTERNALERROR" not in session.output
-    assert not hosts_under(workspace.root)
-
-
-@pytest.mark.slow
 @PLAIN_AND_XDIST
 @pytest.mark.parametrize("twice", [False, True], ids=["SIGTERM", "Ctrl-C twice"])
 def test_sigterm_and_a_second_ctrl_c_end_at_once_and_keep_finished_runs(workspace: Workspace, twice: bool) -> None:

@@ -195,9 +195,7 @@ def test_runs_are_reported_even_when_xdist_gives_up_on_its_workers(place: Callab
         here.wait_for_scores(4)
         os.kill(session.workers[0], signal.SIGKILL)
         weather.held_from = ROWS
-
         status = session.wait()
-
     here.check(session, weather)
     assert status != 0, session.output
 
@@ -212,7 +210,7 @@ def test_runs_are_reported_even_when_xdist_gives_up_on_its_workers(place: Callab
 @pytest.mark.parametrize(
     "arguments", [pytest.param([], id="plain"), pytest.param(["-n2"], id="-n2", marks=pytest.mark.nightly)]
 )
-def test_however_a_session_is_ended_nothing_is_left(
+def test_a_session_that_is_ended_leaves_nothing(
     place: Callable[[list[str]], Place], arguments: list[str], how: str
 ) -> None:
     weather = Weather(3, faults=0.05, held_from=8)

@@ -54,30 +54,23 @@ def training(
 @pytest.mark.journey
 def test_a_preflight_without_a_model_loads_the_code_and_checks_the_rows(workspace: Workspace) -> None:
     training(workspace)
-
     result = workspace.run(CONFIG, "-rA", exits=0)
-
     result.assert_outcomes(skipped=5)
-    result.stdout.fnmatch_lines(
-        [
-            "osmosis: x (configs/training/x.toml), preflight of a training config",
-            "  base model: Qwen/Qwen3.6-35B-A3B",
-            "  dataset: data/x.jsonl, all 8",
-            "  no model to ask: nothing is rolled out or graded",
-        ]
-    )
+    result.stdout.fnmatch_lines("""
+        osmosis: x (configs/training/x.toml), preflight of a training config
+          base model: Qwen/Qwen3.6-35B-A3B
+          dataset: data/x.jsonl, all 8
+          no model to ask: nothing is rolled out or graded
+    """)
     result.stdout.fnmatch_lines(["SKIPPED ?5? configs/training/x.toml:1: no model to ask: nothing was rolled out*"])
     assert workspace.run_dirs() == []
 
 
-@pytest.mark.slow
 def test_a_few_rows_are_rolled_out_and_graded_if_there_is_a_model(workspace: Workspace) -> None:
     training(workspace)
     with ChatServer(reply("0")) as server:
-        result = workspace.run(FILE, f"--osmosis-base-url={server.base_url}")
+        result = workspace.run(FILE, f"--osmosis-base-url={server.base_url}", exits=0)
         bodies = [seen.body for seen in server.requests if seen.body["max_tokens"] == 30]
-
-    assert result.ret == 0  # most answers are wrong, and scores do not decide
     result.assert_outcomes(passed=5)
     assert len(bodies) == 5
     assert {body["model"] for body in bodies} == {"Qwen/Qwen3.6-35B-A3B"}
@@ -89,7 +82,6 @@ def test_a_few_rows_are_rolled_out_and_graded_if_there_is_a_model(workspace: Wor
     ] * 4
 
 
-@pytest.mark.slow
 def test_secrets_and_rows_are_reported_together(workspace: Workspace) -> None:
     rows: list[dict[str, object]] = [
         {"user_prompt": "What is 1 * 1?", "ground_truth": "1"},
@@ -97,68 +89,43 @@ def test_secrets_and_rows_are_reported_together(workspace: Workspace) -> None:
         {"user_prompt": "What is 1 * 3?", "ground_truth": None},
     ]
     training(workspace, rows, secrets='"FIRST_TOKEN"')
-
-    result = workspace.run(CONFIG, DEMO, exits=4)
-
-    result.stderr.fnmatch_lines(
-        [
-            'ERROR: data/x.jsonl:2: row 1: column "user_prompt": must be a non-blank string*',
-            "ERROR: data/x.jsonl:3: row 2: has neither a ground_truth nor metadata, so no Grader would be called*",
-            "ERROR: secret FIRST_TOKEN: missing or empty in the environment*",
-        ]
-    )
+    workspace.run(CONFIG, DEMO, exits=4).stderr.fnmatch_lines("""
+        ERROR: data/x.jsonl:2: row 1: column "user_prompt": must be a non-blank string*
+        ERROR: data/x.jsonl:3: row 2: has neither a ground_truth nor metadata, so no Grader would be called*
+        ERROR: secret FIRST_TOKEN: missing or empty in the environment*
+    """)
     assert workspace.run_dirs() == []
 
 
-@pytest.mark.slow
 def test_prompts_that_may_be_too_long_are_noted(workspace: Workspace) -> None:
     training(workspace, [{"user_prompt": "What is 1 * 4? " * times, "ground_truth": "4"} for times in (1, 9)])
-
     result = workspace.run(CONFIG, exits=0)
-
     note = "1 prompt may be longer than ?training? max_prompt_length = 20: the longest, row 1, has about 34 tokens"
     result.stdout.fnmatch_lines([f"  note: {note}, estimated as 4 characters each"])
 
 
-@pytest.mark.slow
-def test_a_secrets_file_has_the_secrets_of_a_training_config_inline_too(workspace: Workspace) -> None:
-    training(workspace, secrets='"FIRST_TOKEN"')
-    workspace.write("secrets.env", "FIRST_TOKEN=0123456789\n")
-
-    for where in ((), ("--osmosis-inline",)):
-        workspace.run(CONFIG, DEMO, "--osmosis-secrets-file=secrets.env", *where).assert_outcomes(passed=5)
-
-
-@pytest.mark.slow
 def test_a_rollout_that_breaks_fails_and_a_server_that_is_down_measures_nothing(workspace: Workspace) -> None:
     training(workspace)
     with ChatServer(reply("0"), refusal("no")) as server:
         asked = (f"--osmosis-base-url={server.base_url}", "--osmosis-no-probe")
         result = workspace.run(CONFIG, *asked, "--osmosis-smoke", "--osmosis-smoke-rows=2", exits=1)
     down = workspace.run(CONFIG, "--osmosis-base-url=http://127.0.0.1:9/v1", exits=9)
-
     result.assert_outcomes(passed=1, errors=1)
     down.assert_outcomes(skipped=5, errors=1)
 
 
-@pytest.mark.slow
 def test_a_preflight_and_an_eval_run_in_one_command(workspace: Workspace) -> None:
     training(workspace)
     workspace.eval("y", rows=2)
-
     result = workspace.run(FILE, "configs/eval/y.toml", "--junitxml=junit.xml", exits=0)
-
     result.assert_outcomes(passed=2, skipped=5)
     result.stdout.fnmatch_lines(["  x: preflight of a training config, no model to ask", "  y: demo/arithmetic*"])
     names = {case for case in (workspace.root / "junit.xml").read_text().split('"') if case.startswith("x[")}
     assert names == {f"x[row{n}-run0]" for n in range(5)}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--osmosis-dry-run", "--co"])
 def test_listing_a_preflight_loads_no_code(workspace: Workspace, option: str) -> None:
     training(workspace, main="raise SystemExit\n", secrets="" if option == "--osmosis-dry-run" else '"FIRST_TOKEN"')
-
     assert workspace.run(CONFIG, option).ret == 0
-
     assert not (workspace.root / ".osmosis").exists()

@@ -15,18 +15,14 @@ HALF = [{"score": 1.0}, {"score": 0.0}]
 BROKEN = [{"reward": "raises"}] * 2
 GATE: Mapping[str, Any] = {"gate": {"pass_rate": ">= 0.5"}}
 SESSIONS: Mapping[str, tuple[int, list[dict[str, Any]], Mapping[str, Any], list[str]]] = {
-    "every run passed": (0, [{}], {}, []),
-    "a run failed": (1, HALF, {}, []),
     "gate holds": (0, HALF, GATE, []),
     "gate fails": (1, HALF, GATE, ["--osmosis-gate=pass_rate >= 0.9"]),
     "nothing measured": (9, BROKEN, GATE, []),
     "a limit": (9, HALF, {}, ["--osmosis-set=limits.max_tokens=1"]),
     "a limit, the gate is decided": (0, HALF, GATE, ["--osmosis-set=limits.max_tokens=1"]),
     "part under a gate": (1, HALF, GATE, ["-k", "row1"]),
-    "part that passed": (0, HALF, GATE, ["-k", "row0"]),
     "-x": (1, HALF, {}, ["-x"]),
     "smoke": (0, HALF, GATE, ["--osmosis-smoke"]),
-    "shard": (0, HALF, GATE, ["--osmosis-shard=2/2"]),
     "shard that is not measured": (9, BROKEN, GATE, ["--osmosis-shard=2/2"]),
 }
 
